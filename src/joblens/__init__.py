@@ -1,0 +1,47 @@
+"""joblens: run jobs, measure exactly what each one used, remember it, say what to change."""
+
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from joblens.app.api import (
+        JobFailed,
+        Result,
+        map_commands,
+        measured,
+        run,
+    )
+    from joblens.app.monitor import JobMonitor, get_monitor
+
+# Public name -> module that holds it. Imported on first use, so that `import joblens`
+# and `joblens --version` cost nothing.
+_PUBLIC = {
+    "JobMonitor": "joblens.app.monitor",
+    "get_monitor": "joblens.app.monitor",
+    "run": "joblens.app.api",
+    "map_commands": "joblens.app.api",
+    "measured": "joblens.app.api",
+    "Result": "joblens.app.api",
+    "JobFailed": "joblens.app.api",
+}
+
+__all__ = [
+    "JobFailed",
+    "JobMonitor",
+    "Result",
+    "__version__",
+    "get_monitor",
+    "map_commands",
+    "measured",
+    "run",
+]
+
+
+def __getattr__(name: str) -> Any:
+    module_name = _PUBLIC.get(name)
+    if module_name is None:
+        raise AttributeError(f"module 'joblens' has no attribute {name!r}")
+    import importlib
+
+    return getattr(importlib.import_module(module_name), name)

@@ -1,0 +1,1 @@
+"""Pure: samples and records in, usage, profiles, findings and statistics out."""

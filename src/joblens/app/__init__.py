@@ -1,0 +1,1 @@
+"""Use cases and wiring; the only room that picks drivers."""

@@ -1,0 +1,1 @@
+"""A job's life, decided purely: (state, event) -> (state, commands)."""

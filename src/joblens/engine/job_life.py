@@ -1,0 +1,173 @@
+"""How a job is brought to its end, decided purely.
+
+    starting --Started--> running --Exited--> draining --GroupEmpty--> over
+                             |  StopAsked / time-out                    ^
+                             +--> stopping (signal, TERM, KILL) --Exited+
+
+The caller feeds events with the monotonic time and carries out the commands that come back."""
+
+import enum
+import signal
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+
+class Phase(enum.StrEnum):
+    STARTING = "starting"
+    RUNNING = "running"
+    DRAINING = "draining"  # the main process is gone, others of the job are not
+    OVER = "over"
+
+
+class EndCause(enum.StrEnum):
+    NONE = ""
+    TIMEOUT = "timeout"
+    CANCELLED = "cancelled"
+    MEMORY_LIMIT = "memory-limit"  # the sampler's, where the kernel cannot enforce it
+    PIDS_LIMIT = "pids-limit"
+
+
+class JobLife(Struct, frozen=True, kw_only=True):
+    phase: Phase = Phase.STARTING
+    timeout_s: float | None = None
+    early_signal: int | None = None
+    early_lead_s: float = 0.0
+    grace_s: float = 10.0
+    deadline_s: float | None = None  # monotonic
+    early_at_s: float | None = None
+    next_step_at_s: float | None = None  # of the escalation
+    pending_signals: tuple[int, ...] = ()
+    cause: EndCause = EndCause.NONE
+    first_signal: int | None = None
+    leftovers: int = 0
+
+
+class Started(Struct, frozen=True):
+    pass
+
+
+class StopAsked(Struct, frozen=True):
+    """Someone or something wants the job to end."""
+
+    cause: EndCause
+    signal: int = signal.SIGTERM
+
+
+class Exited(Struct, frozen=True):
+    """The main process is gone; `alive` other processes of the job are still there."""
+
+    alive: int
+
+
+class Emptied(Struct, frozen=True):
+    """No process of the job is left."""
+
+
+class Tick(Struct, frozen=True):
+    pass
+
+
+Event = Started | StopAsked | Exited | Emptied | Tick
+
+
+class Send(Struct, frozen=True):
+    signal: int
+
+
+class KillAll(Struct, frozen=True):
+    pass
+
+
+class Finish(Struct, frozen=True):
+    pass
+
+
+Command = Send | KillAll | Finish
+
+
+def on_event(life: JobLife, event: Event, now_s: float) -> tuple[JobLife, list[Command]]:
+    if life.phase is Phase.OVER:
+        return life, []
+    if isinstance(event, Started):
+        return _started(life, now_s), []
+    if isinstance(event, StopAsked):
+        return _stop(life, event, now_s)
+    if isinstance(event, Exited):
+        return _exited(life, event, now_s)
+    if isinstance(event, Emptied):
+        return replace(life, phase=Phase.OVER, next_step_at_s=None), [Finish()]
+    return _tick(life, now_s)
+
+
+def next_wake_s(life: JobLife) -> float | None:
+    """When a Tick is due at the latest, or None when only outside events matter."""
+    if life.phase is Phase.OVER:
+        return None
+    times = [life.next_step_at_s]
+    if life.cause is EndCause.NONE and life.phase is Phase.RUNNING:
+        times += [life.deadline_s, life.early_at_s]
+    return min((time for time in times if time is not None), default=None)
+
+
+def _started(life: JobLife, now_s: float) -> JobLife:
+    deadline_s = now_s + life.timeout_s if life.timeout_s is not None else None
+    early_at_s = None
+    if deadline_s is not None and life.early_signal is not None:
+        early_at_s = max(now_s, deadline_s - life.early_lead_s)
+    return replace(life, phase=Phase.RUNNING, deadline_s=deadline_s, early_at_s=early_at_s)
+
+
+def _stop(life: JobLife, event: StopAsked, now_s: float) -> tuple[JobLife, list[Command]]:
+    if life.phase is Phase.DRAINING:
+        return replace(life, next_step_at_s=now_s + life.grace_s, pending_signals=()), [KillAll()]
+    if life.cause is not EndCause.NONE:
+        # Asked again while ending: the user means it, so go on to the next step at once.
+        return _escalate(life, now_s)
+    escalation = (signal.SIGTERM,) if event.signal != signal.SIGTERM else ()
+    stopping = replace(
+        life,
+        cause=event.cause,
+        first_signal=int(event.signal),
+        pending_signals=escalation,
+        next_step_at_s=now_s + life.grace_s / (len(escalation) + 1),
+    )
+    return stopping, [Send(event.signal)]
+
+
+def _escalate(life: JobLife, now_s: float) -> tuple[JobLife, list[Command]]:
+    if life.pending_signals:
+        first, *rest = life.pending_signals
+        waiting = replace(
+            life, pending_signals=tuple(rest), next_step_at_s=now_s + life.grace_s / 2
+        )
+        return waiting, [Send(first)]
+    # KILL is repeated: a process may be born between listing and killing.
+    return replace(life, next_step_at_s=now_s + 0.2), [KillAll()]
+
+
+def _exited(life: JobLife, event: Exited, now_s: float) -> tuple[JobLife, list[Command]]:
+    if event.alive == 0:
+        return replace(life, phase=Phase.OVER, next_step_at_s=None), [Finish()]
+    # Outliving the main process is not allowed: TERM first, so that they can clean up.
+    draining = replace(
+        life,
+        phase=Phase.DRAINING,
+        leftovers=event.alive,
+        pending_signals=(),
+        next_step_at_s=now_s + min(life.grace_s, 2.0),
+    )
+    return draining, [Send(signal.SIGTERM)]
+
+
+def _tick(life: JobLife, now_s: float) -> tuple[JobLife, list[Command]]:
+    if life.next_step_at_s is not None and now_s >= life.next_step_at_s:
+        return _escalate(life, now_s)
+    if life.phase is not Phase.RUNNING or life.cause is not EndCause.NONE:
+        return life, []
+    if life.deadline_s is not None and now_s >= life.deadline_s:
+        return _stop(life, StopAsked(EndCause.TIMEOUT), now_s)
+    if life.early_at_s is not None and now_s >= life.early_at_s:
+        assert life.early_signal is not None
+        return replace(life, early_at_s=None), [Send(life.early_signal)]
+    return life, []

@@ -1,0 +1,82 @@
+"""The one tree of errors. The class says what kind of thing went wrong, the message says what,
+where and what to do next. `exit_code` is what the command line ends with."""
+
+
+class JoblensError(Exception):
+    """joblens could not do what was asked."""
+
+    exit_code = 125
+
+    def __init__(self, message: str = "", *, hint: str = "") -> None:
+        super().__init__(message or (self.__doc__ or "").split("\n", 1)[0])
+        self.hint = hint
+
+
+class InputError(JoblensError):
+    """What was typed or written cannot be used as it stands."""
+
+    exit_code = 2
+
+
+class ConfigError(InputError):
+    """A configuration file or environment variable has a key or value joblens does not know."""
+
+
+class UnknownJob(InputError):
+    """No job has that id."""
+
+
+class AmbiguousJob(InputError):
+    """Several jobs match that id prefix."""
+
+
+class FormatError(InputError):
+    """A file to import is not in the form it was said to be in."""
+
+
+class MissingExtra(InputError):
+    """The feature needs an optional dependency that is not installed."""
+
+
+class ProbeError(JoblensError):
+    """Something about the machine could not be read."""
+
+
+class AccountingUnavailable(JoblensError):
+    """The accounting mode that was asked for cannot be had on this machine."""
+
+
+class LaunchError(JoblensError):
+    """The job could not be started."""
+
+
+class CommandNotFound(LaunchError):
+    """The command does not exist."""
+
+    exit_code = 127
+
+
+class CommandNotExecutable(LaunchError):
+    """The command exists but cannot be executed."""
+
+    exit_code = 126
+
+
+class LauncherLost(LaunchError):
+    """The launcher process ended before it told how the job went."""
+
+
+class SupervisorError(JoblensError):
+    """The background supervisor could not be started or did not answer."""
+
+
+class StoreError(JoblensError):
+    """The store could not be read or written."""
+
+
+class StoreTooNew(StoreError):
+    """The store was written by a newer joblens; this one refuses to touch it."""
+
+
+class StoreCorrupt(StoreError):
+    """The store file is damaged."""

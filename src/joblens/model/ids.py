@@ -1,0 +1,19 @@
+"""Job identities: a UUID inside, the caller's own id and a small number beside it."""
+
+import os
+
+SHORT_LENGTH = 8
+
+
+def new_uuid() -> str:
+    """A random (version 4) UUID. Random from the first character on, so that a short prefix
+    is unique; a time-ordered UUID would give all jobs of one minute the same prefix."""
+    raw = bytearray(os.urandom(16))
+    raw[6] = (raw[6] & 0x0F) | 0x40
+    raw[8] = (raw[8] & 0x3F) | 0x80
+    digits = raw.hex()
+    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
+
+
+def short(uuid: str) -> str:
+    return uuid[:SHORT_LENGTH]

@@ -1,0 +1,181 @@
+"""A job as asked for, how it was started, how it ended, and the record of all three."""
+
+import enum
+from typing import Any
+
+from msgspec import Struct, field
+
+from joblens.model.finding import Finding
+
+
+class Status(enum.StrEnum):
+    QUEUED = "queued"  # known, not started
+    RUNNING = "running"  # started, not ended
+    SUCCESS = "success"  # ended with exit code 0
+    FAILED = "failed"  # ended with another exit code or by a signal, out-of-memory included
+    TIMEOUT = "timeout"  # ended by joblens because its time was up
+    ERROR = "error"  # could not be started, or its host program raised
+    CANCELLED = "cancelled"  # ended because someone asked
+    LOST = "lost"  # its supervisor died and the outcome cannot be known
+
+    @property
+    def is_final(self) -> bool:
+        return self not in (Status.QUEUED, Status.RUNNING)
+
+
+FINAL_STATUSES = tuple(status for status in Status if status.is_final)
+
+
+class Accounting(enum.StrEnum):
+    AUTO = "auto"
+    CGROUP = "cgroup"
+    PROCESS_TREE = "process_tree"
+
+
+class Granularity(enum.StrEnum):
+    SUMMARY = "summary"
+    TIME_SERIES = "time_series"
+
+
+class Requirements(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What the user wrote that the job needs; None: nothing was written, so nothing is limited."""
+
+    cpus: float | None = None
+    memory_bytes: int | None = None
+    gpus: int | None = None
+    pids: int | None = None
+    timeout_s: float | None = None
+
+
+class EarlySignal(Struct, frozen=True, omit_defaults=True):
+    """A signal to send some time before the time-out (`--signal USR1@60`)."""
+
+    signal: int
+    lead_s: float
+
+
+class Job(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One command with its requirements. What is stored is already redacted (model.secrets)."""
+
+    uuid: str
+    argv: tuple[str, ...]
+    created_at_us: int
+    external_id: str | None = None
+    name: str = ""
+    tool: str = ""
+    script: str = ""
+    params: dict[str, Any] = field(default_factory=dict)
+    tags: tuple[str, ...] = ()
+    is_shell: bool = False  # argv[0] is a shell line
+    cwd: str = ""
+    env: dict[str, str] = field(default_factory=dict)  # what the user added or changed
+    requirements: Requirements = Requirements()
+    enforce: bool = True
+    accounting: Accounting = Accounting.AUTO
+    monitor: bool = True
+    granularity: Granularity = Granularity.SUMMARY
+    interval_s: float = 1.0
+    grace_s: float = 10.0
+    early_signal: EarlySignal | None = None
+    output_dir: str = ""
+    notify: tuple[str, ...] = ()
+    user: str = ""
+    background: bool = False  # waits in the store for the supervisor
+
+
+class Owner(Struct, frozen=True):
+    """The process that looks after a job. Start time and boot id make a reused pid recognisable."""
+
+    host: str
+    pid: int
+    start_ticks: int
+    boot_id: str
+
+
+class Attempt(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One start of a job: where it runs and what it needs to be found again after a crash."""
+
+    number: int = 1
+    started_at_us: int
+    owner: Owner
+    pid: int | None = None
+    pid_start_ticks: int | None = None
+    launcher_pid: int | None = None
+    launcher_start_ticks: int | None = None
+    accounting: str = ""  # cgroup-v2, cgroup-hybrid, cgroup-v1, process-tree, none, in-process
+    groups: dict[str, str] = field(default_factory=dict)  # hierarchy -> directory of the job's group
+    base: dict[str, int] = field(default_factory=dict)  # counters of reused groups at the start
+    enforced_by: dict[str, str] = field(default_factory=dict)  # limit -> mechanism
+    logs_dir: str = ""  # holds stdout.log and stderr.log
+    kernel: str = ""
+    cpu_count: int | None = None
+    memory_total_bytes: int | None = None
+
+
+class Usage(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What the whole job used, exact unless `lower_bounds` names the number. None: unknown."""
+
+    cpu_total_usec: int | None = None
+    cpu_user_usec: int | None = None
+    cpu_system_usec: int | None = None
+    cpu_throttled_usec: int | None = None
+    memory_peak_bytes: int | None = None  # cannot be reclaimed
+    memory_kernel_peak_bytes: int | None = None  # as charged, page cache included
+    memory_largest_process_bytes: int | None = None
+    memory_mean_bytes: int | None = None
+    faults_minor: int | None = None
+    faults_major: int | None = None
+    oom_kills: int | None = None
+    io_read_bytes: int | None = None
+    io_write_bytes: int | None = None
+    io_read_ops: int | None = None
+    io_write_ops: int | None = None
+    io_call_read_bytes: int | None = None
+    io_call_write_bytes: int | None = None
+    io_call_reads: int | None = None
+    io_call_writes: int | None = None
+    processes_peak: int | None = None
+    threads_peak: int | None = None
+    open_files_peak: int | None = None
+    context_switches_voluntary: int | None = None
+    context_switches_involuntary: int | None = None
+    cpu_pressure_usec: int | None = None
+    memory_pressure_usec: int | None = None
+    io_pressure_usec: int | None = None
+    pids_limit_events: int | None = None
+    sources: dict[str, str] = field(default_factory=dict)  # number or group of numbers -> where read
+    unknown: dict[str, str] = field(default_factory=dict)  # number -> why it is None
+    lower_bounds: tuple[str, ...] = ()
+    shared: bool = False  # in-process measurements that overlapped
+
+
+class Outcome(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How it ended. Written once."""
+
+    status: Status
+    ended_at_us: int
+    duration_s: float
+    exit_code: int | None = None
+    signal: int | None = None
+    reason: str = ""  # exited, signal, timeout, out-of-memory, limit, cancelled, not-started, lost
+    error: str | None = None
+    has_result: bool = False
+    usage: Usage = Usage()
+    profile: dict[str, Any] | None = None  # seed 001's detailed_profile
+    findings: tuple[Finding, ...] = ()
+    samples: int = 0
+    sampling_interval_s: float | None = None  # the real spacing
+    leftovers: int = 0  # processes that outlived the main one
+    stdout_bytes: int | None = None
+    stderr_bytes: int | None = None
+    stderr_tail: str = ""
+
+
+class Record(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Everything known about one job."""
+
+    number: int | None = None  # small integer, given by the store
+    status: Status
+    job: Job
+    attempt: Attempt | None = None
+    outcome: Outcome | None = None

@@ -1,0 +1,102 @@
+"""Sizes, durations and instants as people write them, to and from base units.
+
+Inside joblens only bytes, seconds and microseconds exist; text is read and written here."""
+
+import datetime
+import re
+
+from joblens.model.errors import InputError
+
+KIB = 1024
+MIB = 1024**2
+GIB = 1024**3
+
+_SIZE = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*([kmgtp]?)(i?b)?\s*$", re.IGNORECASE)
+_POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4, "p": 5}
+_DURATION_PART = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|us|d|h|m|s)", re.IGNORECASE)
+_ISO_DURATION = re.compile(
+    r"^P(?:(\d+(?:\.\d+)?)D)?(?:T(?:(\d+(?:\.\d+)?)H)?(?:(\d+(?:\.\d+)?)M)?(?:(\d+(?:\.\d+)?)S)?)?$",
+    re.IGNORECASE,
+)
+_SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+def parse_size(text: str) -> int:
+    """'512m', '2g', '1.5GiB', '4096' -> bytes. Units are powers of 1024, as in the tools people know."""
+    match = _SIZE.match(text)
+    if match is None:
+        raise InputError(
+            f"'{text}' is not a size", hint="write a number and a unit: 512m, 2g, 1.5GiB"
+        )
+    return int(float(match[1]) * 1024 ** _POWERS[match[2].lower()])
+
+
+def parse_duration(text: str) -> float:
+    """'90', '90s', '1h30m', '500ms', 'PT2H' -> seconds."""
+    stripped = text.strip()
+    iso = _ISO_DURATION.match(stripped)
+    if iso is not None and any(iso.groups()):
+        days, hours, minutes, seconds = (float(part or 0) for part in iso.groups())
+        return days * 86400 + hours * 3600 + minutes * 60 + seconds
+    try:
+        number = float(stripped)
+    except ValueError:
+        number = -1.0
+    if number >= 0 and number != float("inf"):
+        return number
+    total, position = 0.0, 0
+    for match in _DURATION_PART.finditer(stripped):
+        if stripped[position : match.start()].strip():
+            break
+        total += float(match[1]) * _SECONDS[match[2].lower()]
+        position = match.end()
+    if position == 0 or stripped[position:].strip():
+        raise InputError(
+            f"'{text}' is not a duration", hint="write seconds or units: 90, 30s, 1h30m, PT2H"
+        )
+    return total
+
+
+def parse_instant(text: str, now_us: int) -> int:
+    """An ISO 8601 time (naive means UTC) or an age such as '2h' or '7d' before now -> µs UTC."""
+    try:
+        moment = datetime.datetime.fromisoformat(text.strip().replace("Z", "+00:00"))
+    except ValueError:
+        try:
+            return now_us - int(parse_duration(text) * 1_000_000)
+        except InputError:
+            raise InputError(
+                f"'{text}' is not a time",
+                hint="write 2026-11-15, 2026-11-15T10:30:00+01:00, or an age such as 2h or 7d",
+            ) from None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=datetime.UTC)
+    return round(moment.timestamp() * 1_000_000)
+
+
+def format_instant(at_us: int) -> str:
+    """µs UTC -> ISO 8601 with offset and microseconds."""
+    seconds, micro = divmod(at_us, 1_000_000)
+    moment = datetime.datetime.fromtimestamp(seconds, datetime.UTC)
+    return f"{moment:%Y-%m-%dT%H:%M:%S}.{micro:06d}+00:00"
+
+
+def format_bytes(count: float | None) -> str:
+    if count is None:
+        return "-"
+    for unit, size in (("TiB", 1024**4), ("GiB", GIB), ("MiB", MIB), ("KiB", KIB)):
+        if abs(count) >= size:
+            return f"{count / size:.1f} {unit}"
+    return f"{count:.0f} B"
+
+
+def format_duration(seconds: float | None) -> str:
+    if seconds is None:
+        return "-"
+    if seconds < 1:
+        return f"{seconds * 1000:.0f}ms"
+    if seconds < 60:
+        return f"{seconds:.1f}s"
+    whole = round(seconds)
+    hours, minutes = whole // 3600, whole // 60 % 60
+    return f"{hours}h{minutes:02d}m{whole % 60:02d}s" if hours else f"{minutes}m{whole % 60:02d}s"

@@ -1,0 +1,43 @@
+"""Facts to be remembered, as values: a store applies them, a journal keeps them until it can.
+
+Applying the same write twice changes nothing, so a journal can be replayed safely."""
+
+from msgspec import Struct
+
+from joblens.model.job import Attempt, Job, Outcome
+from joblens.model.sample import Sample
+
+
+class JobQueued(Struct, frozen=True, tag="queued"):
+    job: Job
+
+
+class JobStarted(Struct, frozen=True, tag="started"):
+    uuid: str
+    attempt: Attempt
+
+
+class SamplesTaken(Struct, frozen=True, tag="samples"):
+    """Consecutive samples of one job; the first has index `first`. (uuid, index) is the identity."""
+
+    uuid: str
+    first: int
+    samples: tuple[Sample, ...]
+
+
+class JobEnded(Struct, frozen=True, tag="ended"):
+    """Ignored when the job has ended already, unless it was `lost` and this is its true outcome."""
+
+    uuid: str
+    outcome: Outcome
+
+
+class CancelAsked(Struct, frozen=True, tag="cancel"):
+    """Someone wants the job to end. Its owner sees this at its next tick, on whatever machine it is."""
+
+    uuid: str
+    asked_at_us: int
+    by: str = ""
+
+
+Write = JobQueued | JobStarted | SamplesTaken | JobEnded | CancelAsked

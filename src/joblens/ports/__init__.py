@@ -1,0 +1,1 @@
+"""What the middle of joblens asks of the outside: small protocols, no code."""

@@ -1,0 +1,58 @@
+"""What remembers."""
+
+from collections.abc import Iterator, Sequence
+from typing import Protocol
+
+from joblens.model.history import HistoryQuery, PruneReport, Statistics, StoreCheck
+from joblens.model.job import Record
+from joblens.model.sample import Sample
+from joblens.model.writes import CancelAsked, Write
+
+
+class Store(Protocol):
+    """Every method may raise StoreError (with what and where); nothing is then half-written."""
+
+    url: str
+
+    def apply(self, writes: Sequence[Write]) -> None:
+        """All or nothing, in order, idempotent; on disk for good before it returns
+        when one of them is an outcome."""
+        ...
+
+    def find(self, ident: str) -> Record:
+        """By UUID, unique UUID prefix, caller's own id (the newest) or number.
+        Raises UnknownJob, or AmbiguousJob with the candidates in its message."""
+        ...
+
+    def records(self, query: HistoryQuery) -> Iterator[Record]:
+        """Newest first unless the query sorts otherwise."""
+        ...
+
+    def running(self) -> list[Record]:
+        """Queued and running jobs, oldest first."""
+        ...
+
+    def cancel_requests(self) -> dict[str, CancelAsked]:
+        """Of jobs that have not ended, by uuid. Asked at every tick, so it must be cheap."""
+        ...
+
+    def samples(self, uuid: str, after: int = -1) -> list[tuple[int, Sample]]:
+        """(index, sample) with index > after, in order, none missing, none twice."""
+        ...
+
+    def statistics(self, query: HistoryQuery) -> Statistics: ...
+
+    def prune(
+        self, *, before_us: int | None, max_bytes: int | None, dry_run: bool
+    ) -> PruneReport:
+        """Drop samples (never records) of ended jobs: older than `before_us`, then oldest first
+        until all sample data fits in `max_bytes`. The report names the jobs whose logs may go too."""
+        ...
+
+    def check(self) -> StoreCheck: ...
+
+    def backup(self, path: str) -> None: ...
+
+    def vacuum(self) -> None: ...
+
+    def close(self) -> None: ...

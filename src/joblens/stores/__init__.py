@@ -1,0 +1,1 @@
+"""What remembers: the SQLite store, sample blocks, the journal and the plain-file sinks."""

@@ -1,0 +1,1 @@
+"""Values into text for people. No decisions, no reading."""
