@@ -1,0 +1,60 @@
+# The one door. `make demo` and `make test` set up what they need; a second run starts at once.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+VENV := .venv
+BIN := $(VENV)/bin
+WORKERS ?= 4
+
+# Without compiled bytecode every start of joblens would pay for compiling again.
+unexport PYTHONDONTWRITEBYTECODE
+unexport PYTHONPATH
+
+.PHONY: help demo test check static format bench setup clean
+
+help: ## list what can be done
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+demo: $(VENV)/.base ## set up (base install) and run a measured job
+	scripts/demo
+
+test: $(VENV)/.dev static ## set up (all extras) and run every test
+	$(BIN)/python -m pytest -n $(WORKERS)
+
+check: $(VENV)/.dev static ## format, ruff, mypy, import-linter and the fast tests
+	$(BIN)/python -m pytest -n $(WORKERS) -m "not slow"
+
+static: $(VENV)/.dev
+	$(BIN)/ruff format --check
+	$(BIN)/ruff check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(VENV)/.dev ## rewrite the code in the one format
+	$(BIN)/ruff format
+	$(BIN)/ruff check --fix
+
+bench: $(VENV)/.dev ## measure joblens against its goals
+	$(BIN)/python -m compileall -q src
+	$(BIN)/python -m bench
+
+setup: $(VENV)/.dev ## set up only
+
+clean: ## remove everything that was made here
+	rm -rf $(VENV) output dist build .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+
+$(BIN)/python:
+	scripts/system-packages
+	"$$(scripts/find-python)" -m venv $(VENV)
+
+# Stamps: an install is repeated only when pyproject.toml has changed.
+$(VENV)/.base: pyproject.toml | $(BIN)/python
+	scripts/install $(VENV) -e .
+	$(BIN)/python -m compileall -q src
+	@touch $@
+
+$(VENV)/.dev: pyproject.toml | $(BIN)/python
+	scripts/system-packages
+	scripts/install $(VENV) -e '.[all,dev]'
+	$(BIN)/python -m compileall -q src
+	@touch $@ $(VENV)/.base

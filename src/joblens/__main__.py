@@ -1,0 +1,59 @@
+"""Where the command line starts and ends: the one place where errors become messages and exit codes."""
+
+import sys
+
+from joblens import __version__
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command line; the result is the exit code."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    if arguments in (["--version"], ["-V"]):
+        # Asked by scripts all the time: answered before anything else is imported.
+        sys.stdout.write(f"joblens {__version__}\n")
+        return 0
+    try:
+        code = _run_command(arguments)
+        sys.stdout.flush()
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        return _leave_closed_pipe()
+    return code
+
+
+def _run_command(arguments: list[str]) -> int:
+    import click
+
+    from joblens.cli.main import cli
+    from joblens.model.errors import JoblensError
+
+    try:
+        result = cli.main(arguments, prog_name="joblens", standalone_mode=False)
+    except JoblensError as error:
+        _complain(str(error), error.hint)
+        return error.exit_code
+    except click.Abort as abort:
+        return 130 if isinstance(abort.__cause__, KeyboardInterrupt) else 1
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    return result if isinstance(result, int) else 0
+
+
+def _complain(message: str, hint: str) -> None:
+    sys.stderr.write(f"joblens: error: {message}\n")
+    if hint:
+        sys.stderr.write(f"  {hint}\n")
+
+
+def _leave_closed_pipe() -> int:
+    """The reader has gone (`joblens history | head`): end quietly, also when Python flushes at exit."""
+    import os
+
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
