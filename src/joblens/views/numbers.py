@@ -1,0 +1,50 @@
+"""Numbers as people read them. '-' is 'not known', never zero; '≥' is 'at least'."""
+
+from joblens.model.units import format_bytes, format_duration
+
+UNKNOWN = "-"
+AT_LEAST = "≥"
+
+
+def mark_bound(text: str, is_lower_bound: bool) -> str:
+    return f"{AT_LEAST}{text}" if is_lower_bound and text != UNKNOWN else text
+
+
+def seconds(usec: int | None) -> str:
+    return format_duration(None if usec is None else usec / 1e6)
+
+
+def percent(value: float | None) -> str:
+    if value is None:
+        return UNKNOWN
+    return f"{value:.0f}%" if value >= 10 or value == 0 else f"{value:.1f}%"
+
+
+def count(value: int | None) -> str:
+    return UNKNOWN if value is None else f"{value:,}"
+
+
+def compact_bytes(value: float | None) -> str:
+    """At most six columns: 1023B, 12.3M, 1.0G."""
+    if value is None:
+        return UNKNOWN
+    for unit, size in (("P", 1024**5), ("T", 1024**4), ("G", 1024**3), ("M", 1024**2), ("K", 1024)):
+        if value >= size * 0.9995:
+            scaled = value / size
+            return f"{scaled:.0f}{unit}" if scaled >= 99.95 else f"{scaled:.1f}{unit}"
+    return f"{value:.0f}B"
+
+
+def rate(bytes_per_second: float | None) -> str:
+    return UNKNOWN if bytes_per_second is None else f"{format_bytes(bytes_per_second)}/s"
+
+
+def compact_rate(bytes_per_second: float | None) -> str:
+    return UNKNOWN if bytes_per_second is None else f"{compact_bytes(bytes_per_second)}/s"
+
+
+def clock(elapsed_seconds: float) -> str:
+    """A running time that keeps its width while it counts: 00:07, 12:34, 1:02:03."""
+    whole = max(0, int(elapsed_seconds))
+    hours, minutes = whole // 3600, whole // 60 % 60
+    return f"{hours}:{minutes:02d}:{whole % 60:02d}" if hours else f"{minutes:02d}:{whole % 60:02d}"

@@ -1,0 +1,94 @@
+"""What a person reads when a job has ended: how, what it used, what to change."""
+
+from joblens.model.finding import Finding
+from joblens.model.ids import short
+from joblens.model.job import Outcome, Record, Usage
+from joblens.model.units import format_bytes, format_duration
+from joblens.views.numbers import UNKNOWN, mark_bound, percent, seconds
+from joblens.views.style import SEVERITY_MARKS, Palette, clean, fit, palette, visible_width, wrap
+
+_SEPARATOR = "  "
+
+
+def render_summary(record: Record, *, color: bool, width: int) -> str:
+    """Two lines and the findings, ending in a newline."""
+    paint = palette(color)
+    outcome = record.outcome
+    if outcome is None:
+        return f"{short(record.job.uuid)} {record.status.value}\n"
+    lines = [_headline(record, outcome, paint, width)]
+    lines += _usage_lines(outcome.usage, outcome.duration_s, paint, width)
+    for finding in outcome.findings:
+        lines += finding_lines(finding, paint, width)
+    return "\n".join(lines) + "\n"
+
+
+def _headline(record: Record, outcome: Outcome, paint: Palette, width: int) -> str:
+    how = ending(outcome)
+    state = f"{outcome.status.value} ({how})" if how else outcome.status.value
+    took = f"in {format_duration(outcome.duration_s)}"
+    room = width - len("joblens:   ") - len(short(record.job.uuid)) - len(state) - len(took) - 4
+    name = fit(clean(record.job.name), max(8, room))
+    mark = "✓" if outcome.status.value == "success" else "✗"
+    return (
+        f"{paint.status(outcome.status, mark)} {paint.paint(name, 'bold')} "
+        f"{paint.status(outcome.status, state)} {took}{_SEPARATOR}"
+        f"{paint.paint(short(record.job.uuid), 'dim')}"
+    )
+
+
+def ending(outcome: Outcome) -> str:
+    """Why it ended, in two or three words; nothing to say after an ordinary success."""
+    if outcome.reason == "out-of-memory":
+        return "out of memory"
+    if outcome.signal is not None:
+        return f"signal {outcome.signal}"
+    if outcome.reason == "not-started":
+        return "not started"
+    if outcome.exit_code:
+        return f"exit code {outcome.exit_code}"
+    return "" if outcome.reason in ("exited", "", outcome.status.value) else outcome.reason
+
+
+def _usage_lines(usage: Usage, duration_s: float, paint: Palette, width: int) -> list[str]:
+    pieces = [
+        f"{paint.paint('cpu', 'dim')} {_cpu(usage, duration_s)}",
+        f"{paint.paint('memory peak', 'dim')} "
+        + mark_bound(format_bytes(usage.memory_peak_bytes), "memory_peak_bytes" in usage.lower_bounds),
+        f"{paint.paint('read', 'dim')} {_bytes(usage, 'io_read_bytes', 'io_call_read_bytes')}",
+        f"{paint.paint('written', 'dim')} {_bytes(usage, 'io_write_bytes', 'io_call_write_bytes')}",
+    ]
+    if usage.processes_peak is not None and usage.processes_peak > 1:
+        pieces.append(f"{usage.processes_peak} processes")
+    if not any(piece.rpartition(" ")[2] != UNKNOWN for piece in pieces):
+        return []
+    lines, line = [], " "
+    for piece in pieces:
+        if visible_width(line) + visible_width(piece) + 2 > width and line.strip():
+            lines.append(line)
+            line = " "
+        line += (_SEPARATOR if line.strip() else " ") + piece
+    return [*lines, line]
+
+
+def _cpu(usage: Usage, duration_s: float) -> str:
+    if usage.cpu_total_usec is None:
+        return UNKNOWN
+    text = mark_bound(seconds(usage.cpu_total_usec), "cpu_total_usec" in usage.lower_bounds)
+    if duration_s <= 0:
+        return text
+    return f"{text} ({percent(usage.cpu_total_usec / 1e4 / duration_s)})"
+
+
+def _bytes(usage: Usage, device_field: str, call_field: str) -> str:
+    """What reached the devices, or where that is unknown what went through calls."""
+    field = device_field if getattr(usage, device_field) is not None else call_field
+    return mark_bound(format_bytes(getattr(usage, field)), field in usage.lower_bounds)
+
+
+def finding_lines(finding: Finding, paint: Palette, width: int, indent: str = "  ") -> list[str]:
+    mark = SEVERITY_MARKS[finding.severity]
+    body = f"{indent}  "
+    first, *rest = wrap(clean(finding.text), width, body) or [body]
+    lines = [f"{indent}{paint.severity(finding.severity, mark)} {first[len(body) :]}", *rest]
+    return lines + [paint.paint(line, "dim") for line in wrap(clean(finding.advice), width, body)]
