@@ -6,7 +6,7 @@ from joblens.model.sample import Sample
 from joblens.views.charts import spark_line
 from joblens.views.curves import Point, points
 from joblens.views.numbers import clock, compact_bytes, compact_rate, percent
-from joblens.views.style import Palette, clean, fit, palette, visible_width
+from joblens.views.style import Palette, clean, fit, visible_width
 
 _SEPARATOR = "  "
 _SPARK_COLUMNS = 16
@@ -14,10 +14,10 @@ _SPARK_LEAST = 4
 _NAME_COLUMNS = 24
 
 
-def render_live_line(name: str, samples: Sequence[Sample], width: int, color: bool) -> str:
+def render_live_line(name: str, samples: Sequence[Sample], width: int, color: bool) -> str:  # noqa: FBT001
     """Never wider than `width` - 1 columns, so that no terminal wraps it. What does not fit is left
     out whole, least important first: spark line, processes, I/O, name, memory."""
-    paint = palette(color)
+    paint = Palette(is_on=color)
     series = points(samples)
     now = series[-1] if series else Point(0.0)
     pieces = {

@@ -6,7 +6,7 @@ UNKNOWN = "-"
 AT_LEAST = "≥"
 
 
-def mark_bound(text: str, is_lower_bound: bool) -> str:
+def mark_bound(text: str, *, is_lower_bound: bool) -> str:
     return f"{AT_LEAST}{text}" if is_lower_bound and text != UNKNOWN else text
 
 

@@ -55,10 +55,6 @@ class Palette(Struct, frozen=True):
 PLAIN = Palette(is_on=False)
 
 
-def palette(color: bool) -> Palette:
-    return Palette(is_on=color)
-
-
 def clean(text: str) -> str:
     """One line that cannot move the cursor: names and arguments come from anyone."""
     return _CONTROL.sub("�", text)

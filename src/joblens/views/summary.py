@@ -5,14 +5,14 @@ from joblens.model.ids import short
 from joblens.model.job import Outcome, Record, Usage
 from joblens.model.units import format_bytes, format_duration
 from joblens.views.numbers import UNKNOWN, mark_bound, percent, seconds
-from joblens.views.style import SEVERITY_MARKS, Palette, clean, fit, palette, visible_width, wrap
+from joblens.views.style import SEVERITY_MARKS, Palette, clean, fit, visible_width, wrap
 
 _SEPARATOR = "  "
 
 
 def render_summary(record: Record, *, color: bool, width: int) -> str:
     """Two lines and the findings, ending in a newline."""
-    paint = palette(color)
+    paint = Palette(is_on=color)
     outcome = record.outcome
     if outcome is None:
         return f"{short(record.job.uuid)} {record.status.value}\n"
@@ -54,7 +54,9 @@ def _usage_lines(usage: Usage, duration_s: float, paint: Palette, width: int) ->
     pieces = [
         f"{paint.paint('cpu', 'dim')} {_cpu(usage, duration_s)}",
         f"{paint.paint('memory peak', 'dim')} "
-        + mark_bound(format_bytes(usage.memory_peak_bytes), "memory_peak_bytes" in usage.lower_bounds),
+        + mark_bound(
+            format_bytes(usage.memory_peak_bytes), is_lower_bound="memory_peak_bytes" in usage.lower_bounds
+        ),
         f"{paint.paint('read', 'dim')} {_bytes(usage, 'io_read_bytes', 'io_call_read_bytes')}",
         f"{paint.paint('written', 'dim')} {_bytes(usage, 'io_write_bytes', 'io_call_write_bytes')}",
     ]
@@ -74,7 +76,7 @@ def _usage_lines(usage: Usage, duration_s: float, paint: Palette, width: int) ->
 def _cpu(usage: Usage, duration_s: float) -> str:
     if usage.cpu_total_usec is None:
         return UNKNOWN
-    text = mark_bound(seconds(usage.cpu_total_usec), "cpu_total_usec" in usage.lower_bounds)
+    text = mark_bound(seconds(usage.cpu_total_usec), is_lower_bound="cpu_total_usec" in usage.lower_bounds)
     if duration_s <= 0:
         return text
     return f"{text} ({percent(usage.cpu_total_usec / 1e4 / duration_s)})"
@@ -83,7 +85,7 @@ def _cpu(usage: Usage, duration_s: float) -> str:
 def _bytes(usage: Usage, device_field: str, call_field: str) -> str:
     """What reached the devices, or where that is unknown what went through calls."""
     field = device_field if getattr(usage, device_field) is not None else call_field
-    return mark_bound(format_bytes(getattr(usage, field)), field in usage.lower_bounds)
+    return mark_bound(format_bytes(getattr(usage, field)), is_lower_bound=field in usage.lower_bounds)
 
 
 def finding_lines(finding: Finding, paint: Palette, width: int, indent: str = "  ") -> list[str]:
