@@ -11,9 +11,22 @@ def new_uuid() -> str:
     raw = bytearray(os.urandom(16))
     raw[6] = (raw[6] & 0x0F) | 0x40
     raw[8] = (raw[8] & 0x3F) | 0x80
-    digits = raw.hex()
-    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
+    return _dashed(raw.hex())
 
 
 def short(uuid: str) -> str:
     return uuid[:SHORT_LENGTH]
+
+
+def uuid_from(*parts: str) -> str:
+    """The same UUID for the same parts (version 8, SHA-256): what is imported twice is one job."""
+    import hashlib
+
+    raw = bytearray(hashlib.sha256("\0".join(parts).encode("utf-8", "surrogateescape")).digest()[:16])
+    raw[6] = (raw[6] & 0x0F) | 0x80
+    raw[8] = (raw[8] & 0x3F) | 0x80
+    return _dashed(raw.hex())
+
+
+def _dashed(digits: str) -> str:
+    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"

@@ -4,6 +4,7 @@ import enum
 from typing import Any
 
 from msgspec import Struct, field
+from msgspec.structs import fields
 
 from joblens.model.finding import Finding
 
@@ -147,6 +148,14 @@ class Usage(Struct, frozen=True, kw_only=True, omit_defaults=True):
     unknown: dict[str, str] = field(default_factory=dict)  # number -> why it is None
     lower_bounds: tuple[str, ...] = ()
     shared: bool = False  # in-process measurements that overlapped
+
+
+# Every number of Usage, in order.
+USAGE_NUMBERS: tuple[str, ...] = tuple(
+    number.name
+    for number in fields(Usage)
+    if number.name not in ("sources", "unknown", "lower_bounds", "shared")
+)
 
 
 class Outcome(Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -60,7 +60,8 @@ def test_a_distribution_has_exact_sum_mean_and_maximum() -> None:
 
 def test_no_percentile_exceeds_the_maximum() -> None:
     spread = distribution_of([7.0])
-    assert spread.p99 is not None and spread.max is not None
+    assert spread.p99 is not None
+    assert spread.max is not None
     assert spread.p99 <= spread.max
 
 
