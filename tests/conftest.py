@@ -1,0 +1,150 @@
+"""What every test may ask for: a joblens of its own (store, configuration, state), the real command line, and
+waiting for a condition instead of for a time."""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+import hypothesis
+import msgspec
+import pytest
+
+# The machine may be busy: how long one example takes says nothing about the code.
+hypothesis.settings.register_profile("joblens", deadline=None)
+hypothesis.settings.load_profile("joblens")
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+
+T = TypeVar("T")
+
+XDG_FOLDERS = {
+    "XDG_CONFIG_HOME": "config",
+    "XDG_DATA_HOME": "data",
+    "XDG_STATE_HOME": "state",
+    "XDG_CACHE_HOME": "cache",
+    "XDG_RUNTIME_DIR": "runtime",
+}
+
+
+class Finished(msgspec.Struct, frozen=True):
+    """A joblens command that has ended."""
+
+    code: int
+    stdout: str
+    stderr: str
+
+    @property
+    def json(self) -> Any:
+        """The one JSON document on stdout, or the last line where the job printed before it."""
+        text = self.stdout.strip()
+        try:
+            return msgspec.json.decode(text)
+        except msgspec.DecodeError:
+            return msgspec.json.decode(text.rsplit("\n", 1)[-1])
+
+    @property
+    def json_lines(self) -> list[Any]:
+        return [msgspec.json.decode(line) for line in self.stdout.splitlines() if line.strip()]
+
+
+class RunJoblens(Protocol):
+    def __call__(
+        self,
+        *arguments: str | Path,
+        stdin: str | None = None,
+        env: dict[str, str] | None = None,
+        cwd: Path | None = None,
+        timeout: float = 60.0,
+        code: int | None = None,
+    ) -> Finished: ...
+
+
+@pytest.fixture(autouse=True)
+def own_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """No test sees the user's store or configuration, and none sees another test's."""
+    for name in list(os.environ):
+        if name.startswith("JOBLENS_"):
+            monkeypatch.delenv(name)
+    home = tmp_path / "home"
+    home.mkdir()
+    monkeypatch.setenv("HOME", str(home))
+    for variable, folder in XDG_FOLDERS.items():
+        path = home / folder
+        path.mkdir(mode=0o700)
+        monkeypatch.setenv(variable, str(path))
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "110")
+    return {name: os.environ[name] for name in ("HOME", *XDG_FOLDERS)}
+
+
+@pytest.fixture
+def store_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A place for a store, also told to every joblens this test starts."""
+    path = tmp_path / "store" / "joblens.db"
+    monkeypatch.setenv("JOBLENS_STORE", str(path))
+    return path
+
+
+@pytest.fixture
+def joblens(store_path: Path, tmp_path: Path) -> RunJoblens:
+    """The command line as a real process with its own store: `joblens("run", "--", "true").code`."""
+
+    def run(
+        *arguments: str | Path,
+        stdin: str | None = None,
+        env: dict[str, str] | None = None,
+        cwd: Path | None = None,
+        timeout: float = 60.0,
+        code: int | None = None,
+    ) -> Finished:
+        done = subprocess.run(
+            [sys.executable, "-m", "joblens", *map(str, arguments)],
+            input=stdin,
+            stdin=subprocess.DEVNULL if stdin is None else None,
+            capture_output=True,
+            text=True,
+            env={**os.environ, **(env or {})},
+            cwd=cwd or tmp_path,
+            timeout=timeout,
+            check=False,
+        )
+        if code is not None:
+            assert done.returncode == code, f"exit code {done.returncode}\n{done.stdout}\n{done.stderr}"
+        return Finished(done.returncode, done.stdout, done.stderr)
+
+    return run
+
+
+def wait_until(condition: Callable[[], T], *, timeout: float = 20.0, what: str = "the condition") -> T:
+    """Ask until the answer is true and return it; fail with `what` when the time is up."""
+    end = time.monotonic() + timeout
+    while True:
+        answer = condition()
+        if answer:
+            return answer
+        if time.monotonic() > end:
+            pytest.fail(f"waited {timeout:g} s in vain for {what}")
+        time.sleep(0.02)
+
+
+@pytest.fixture(name="wait_until")
+def wait_until_fixture() -> Callable[..., Any]:
+    return wait_until
+
+
+@pytest.fixture
+def processes_to_end() -> Iterator[list[subprocess.Popen[Any]]]:
+    """Put every process here that a test leaves running; each is killed and waited for at the end."""
+    started: list[subprocess.Popen[Any]] = []
+    yield started
+    for process in started:
+        if process.poll() is None:
+            process.kill()
+        process.wait()
+        for stream in (process.stdin, process.stdout, process.stderr):
+            if stream is not None:
+                stream.close()

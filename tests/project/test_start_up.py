@@ -1,0 +1,52 @@
+"""Starting joblens costs little because it imports little."""
+
+import subprocess
+import sys
+
+import pytest
+
+from joblens import __version__
+
+
+def modules_after(*arguments: str) -> set[str]:
+    script = (
+        "import sys\n"
+        "from joblens.__main__ import main\n"
+        f"code = main({list(arguments)!r})\n"
+        "sys.stderr.write('\\n'.join(sys.modules))\n"
+        "sys.exit(code)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    return set(done.stderr.split())
+
+
+@pytest.mark.parametrize("option", ["--version", "-V"])
+def test_version_is_printed_without_importing_anything_but_joblens(option: str) -> None:
+    loaded = modules_after(option)
+    assert "joblens.__main__" in loaded
+    assert not loaded & {"click", "rich", "yaml", "apsw", "msgspec", "typing", "re"}
+
+
+def test_help_imports_nothing_heavy() -> None:
+    loaded = modules_after("--help")
+    assert "click" in loaded
+    heavy = {
+        "rich",
+        "yaml",
+        "apsw",
+        "asyncio",
+        "logging",
+        "subprocess",
+        "sqlite3",
+        "pyarrow",
+        "ray",
+        "celery",
+    }
+    assert not loaded & heavy
+
+
+def test_python_dash_m_joblens_works() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "joblens", "--version"], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == f"joblens {__version__}\n"
