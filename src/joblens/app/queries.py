@@ -1,0 +1,94 @@
+"""Questions about jobs, answered from the store: past ones, running ones, and the tail of a running one."""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+
+from joblens.model.errors import UnknownJob
+from joblens.model.history import HistoryQuery, Statistics
+from joblens.model.job import Record
+from joblens.model.sample import Sample
+from joblens.ports.store import Store
+
+_FIRST_POLL_S = 0.1
+_LONGEST_POLL_S = 0.4
+_RECOVERY_EVERY_S = 2.0
+
+
+def recover(store: Store) -> None:
+    """Bring jobs whose owner died to their end. Cheap when nothing is under way: one indexed read."""
+    if not store.running():
+        return
+    try:
+        from joblens.agent.recovery import recover_dead_owners
+    except ImportError:
+        return
+    recover_dead_owners(store)
+
+
+def history(store: Store, query: HistoryQuery) -> list[Record]:
+    return list(store.records(query))
+
+
+def find(store: Store, ident: str) -> Record:
+    return store.find(ident.strip())
+
+
+def running(store: Store) -> list[Record]:
+    return store.running()
+
+
+def statistics(store: Store, query: HistoryQuery) -> Statistics:
+    return store.statistics(query)
+
+
+def samples(store: Store, uuid: str) -> list[Sample]:
+    return [sample for _, sample in store.samples(uuid)]
+
+
+def follow_samples(
+    store: Store, uuid: str, *, pause: Callable[[float], None] = time.sleep
+) -> Iterator[tuple[int, Sample]]:
+    """Every sample from the first, each once and in order, then the new ones until the job has ended.
+
+    Whether it has ended is asked before the samples are read: an owner writes the samples before the
+    outcome, so the reading after the end is known to be over has them all."""
+    last = -1
+    for record in _until_final(store, uuid, pause):
+        for index, sample in store.samples(uuid, after=last):
+            last = index
+            yield index, sample
+        if record.status.is_final:
+            return
+
+
+def wait_for_end(
+    store: Store, uuid: str, timeout_s: float | None, *, pause: Callable[[float], None] = time.sleep
+) -> Record:
+    """The record once the job has ended, or as it stands when the time is up."""
+    deadline = None if timeout_s is None else time.monotonic() + timeout_s
+    for record in _until_final(store, uuid, pause):
+        if record.status.is_final or (deadline is not None and time.monotonic() >= deadline):
+            return record
+    raise UnknownJob(f"job {uuid} vanished from the store")
+
+
+def _until_final(store: Store, uuid: str, pause: Callable[[float], None]) -> Iterator[Record]:
+    """The record as it stands, again and again; the last one handed out is final."""
+    poll_s = _FIRST_POLL_S
+    recovered_at = time.monotonic()
+    while True:
+        record = store.find(uuid)
+        yield record
+        if record.status.is_final:
+            return
+        pause(poll_s)
+        poll_s = min(_LONGEST_POLL_S, poll_s * 1.3)
+        if time.monotonic() - recovered_at >= _RECOVERY_EVERY_S:
+            # its owner may have died: then nobody but us will ever write the end
+            recover(store)
+            recovered_at = time.monotonic()
+
+
+def latest_samples(store: Store, records: Sequence[Record], count: int) -> dict[str, list[Sample]]:
+    """The last few samples of each job, by uuid, for a live table."""
+    return {record.job.uuid: samples(store, record.job.uuid)[-count:] for record in records}

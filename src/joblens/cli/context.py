@@ -1,0 +1,119 @@
+"""What a command works with: settings loaded once, the store opened once, and where output goes."""
+
+import os
+import sys
+from typing import Any
+
+from msgspec import Struct, json
+
+from joblens.model.settings import Settings
+from joblens.ports.store import Store
+from joblens.views.style import Palette
+
+_WIDTH_UNKNOWN = 80
+
+
+class Globals(Struct, frozen=True, kw_only=True):
+    """Options that may stand before or after the command."""
+
+    store: str | None = None
+    config: str | None = None
+    json: bool = False
+    no_color: bool = False
+
+
+class Session:
+    """One call of one command."""
+
+    def __init__(self, options: Globals) -> None:
+        self.options = options
+        self._settings: Settings | None = None
+        self._store: Store | None = None
+        for stream in (sys.stdout, sys.stderr):
+            # job names may hold bytes that are no text; showing them must never be what fails
+            reconfigure = getattr(stream, "reconfigure", None)
+            if reconfigure is not None:
+                reconfigure(errors="backslashreplace")
+
+    @property
+    def json(self) -> bool:
+        return self.options.json
+
+    @property
+    def settings(self) -> Settings:
+        if self._settings is None:
+            from joblens.app.settings import load_settings
+
+            self._settings = load_settings(config=self.options.config, store=self.options.store)
+        return self._settings
+
+    @property
+    def store(self) -> Store:
+        if self._store is None:
+            from joblens.app.drivers import open_store
+
+            self._store = open_store(self.settings)
+        return self._store
+
+    @property
+    def current_store(self) -> Store:
+        """The store after jobs whose owner has died were brought to their end."""
+        from joblens.app.queries import recover
+
+        recover(self.store)
+        return self.store
+
+    def close(self) -> None:
+        if self._store is not None:
+            self._store.close()
+            self._store = None
+
+    @property
+    def is_terminal(self) -> bool:
+        return sys.stdout.isatty()
+
+    @property
+    def color(self) -> bool:
+        return (
+            self.is_terminal
+            and not self.options.no_color
+            and not os.environ.get("NO_COLOR")
+            and os.environ.get("TERM") != "dumb"
+        )
+
+    @property
+    def palette(self) -> Palette:
+        return Palette(is_on=self.color)
+
+    @property
+    def width(self) -> int:
+        columns = os.environ.get("COLUMNS", "")
+        if columns.isdecimal() and int(columns) > 0:
+            return int(columns)
+        try:
+            return os.get_terminal_size(sys.stdout.fileno()).columns or _WIDTH_UNKNOWN
+        except (OSError, ValueError):
+            return _WIDTH_UNKNOWN
+
+    def write(self, text: str) -> None:
+        """Text that ends its own lines."""
+        sys.stdout.write(text)
+
+    def write_lines(self, lines: list[str]) -> None:
+        self.write("".join(f"{line}\n" for line in lines))
+
+    def write_json(self, document: Any) -> None:
+        """The one document of a command; indented for people, one line for programs."""
+        encoded = json.encode(document)
+        if self.is_terminal:
+            encoded = json.format(encoded, indent=2)
+        self.write(encoded.decode() + "\n")
+
+    def write_json_line(self, document: Any) -> None:
+        """One object of a stream, out at once."""
+        self.write(json.encode(document).decode() + "\n")
+        sys.stdout.flush()
+
+    def note(self, text: str) -> None:
+        """Something beside the output: goes to stderr so that pipes stay clean."""
+        sys.stderr.write(f"{text}\n")

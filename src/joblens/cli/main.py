@@ -1,0 +1,107 @@
+"""The command line's front: which commands there are, found by name and imported only when called."""
+
+import difflib
+import importlib
+from typing import Any
+
+import click
+from msgspec import Struct
+
+import joblens
+from joblens.cli.options import global_options, remember_globals
+
+
+class CommandEntry(Struct, frozen=True):
+    module: str  # below joblens.cli
+    attribute: str
+    summary: str
+
+
+def _entry(module: str, summary: str, attribute: str = "command") -> CommandEntry:
+    return CommandEntry(module, attribute, summary)
+
+
+# Sections in the order `joblens --help` shows them. The summaries stand here so that help imports no command.
+SECTIONS: dict[str, dict[str, CommandEntry]] = {
+    "Run": {
+        "run": _entry("run", "Run a command and measure it."),
+        "submit": _entry("submit", "Run a command in the background."),
+        "list": _entry("list_", "Jobs that are queued or running now."),
+        "top": _entry("top", "Live table of the running jobs."),
+        "logs": _entry("logs", "What a job printed."),
+        "wait": _entry("wait", "Wait for jobs to end."),
+        "cancel": _entry("cancel", "End a running job."),
+    },
+    "Look back": {
+        "history": _entry("history", "Jobs, newest first."),
+        "stats": _entry("stats", "Totals and percentiles, overall and by tool."),
+        "show": _entry("show", "Everything about one job."),
+        "metrics": _entry("metrics", "Every sample of a job, then live."),
+    },
+    "Data": {
+        "export": _entry("export", "Write records or samples to files."),
+        "import": _entry("import_", "Read records or samples of other systems."),
+        "prune": _entry("prune", "Drop old samples and logs; records stay."),
+        "store": _entry("store", "Check, back up or compact the store."),
+    },
+    "Set up": {
+        "config": _entry("config", "Settings in force and where they come from."),
+        "doctor": _entry("doctor", "What can be measured on this machine."),
+        "completion": _entry("completion", "Shell completion script."),
+    },
+    "Other names": {
+        "job-history": _entry("history", "As history, one paragraph a job.", "job_history"),
+        "job-stats": _entry("stats", "As stats, in sentences.", "job_stats"),
+        "job-details": _entry("show", "As show, the main fields.", "job_details"),
+        "job": _entry("job", "'job metrics ID' is 'metrics ID'."),
+    },
+}
+COMMANDS: dict[str, CommandEntry] = {
+    name: entry for section in SECTIONS.values() for name, entry in section.items()
+}
+
+
+class LazyGroup(click.Group):
+    def list_commands(self, _ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, _ctx: click.Context, cmd_name: str) -> click.Command | None:
+        entry = COMMANDS.get(cmd_name)
+        if entry is None:
+            return None
+        module = importlib.import_module(f"joblens.cli.{entry.module}")
+        command: click.Command = getattr(module, entry.attribute)
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            raise unknown_command(args[0], ctx)
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        for title, entries in SECTIONS.items():
+            with formatter.section(title):
+                formatter.write_dl([(name, entry.summary) for name, entry in entries.items()])
+
+
+def unknown_command(name: str, ctx: click.Context) -> click.UsageError:
+    near = difflib.get_close_matches(name, COMMANDS, n=2, cutoff=0.55)
+    hint = f" Did you mean {' or '.join(repr(word) for word in near)}?" if near else ""
+    return click.UsageError(f"there is no command '{name}'.{hint}", ctx)
+
+
+@click.group(
+    cls=LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="'joblens COMMAND --help' tells more. Your own command goes behind --: joblens run -- make",
+)
+@click.version_option(
+    joblens.__version__, "-V", "--version", prog_name="joblens", message="%(prog)s %(version)s"
+)
+@global_options
+@click.pass_context
+def cli(ctx: click.Context, /, **given: Any) -> None:
+    """Run jobs, measure exactly what each one used, remember it, and say what to change."""
+    remember_globals(ctx, given)
