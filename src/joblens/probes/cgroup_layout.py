@@ -45,7 +45,9 @@ def parse_layout(self_cgroup: str, mountinfo: str) -> CgroupLayout:
     for controllers, own_path in _parse_memberships(self_cgroup):
         version = 1 if controllers else 2
         candidates = [
-            mount for mount in mounts if mount.version == version and set(controllers) <= set(mount.controllers)
+            mount
+            for mount in mounts
+            if mount.version == version and set(controllers) <= set(mount.controllers)
         ]
         if not candidates:
             continue

@@ -1,0 +1,133 @@
+"""Where job groups can be made on this machine, found without moving any process.
+
+Job groups go below the process's own group in each hierarchy, so that whatever limits joblens itself
+is under hold for its jobs too."""
+
+import errno
+import os
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from joblens.model.errors import AccountingUnavailable
+from joblens.probes.cgroup_files import read_text, read_words
+from joblens.probes.cgroup_layout import UNIFIED, CgroupLayout, Hierarchy
+
+V2_CONTROLLERS = ("memory", "pids", "cpu", "io")
+_SCOPE_HINT = (
+    "start joblens in a scope of its own (systemd-run --user --scope -p Delegate=yes joblens …), name a "
+    "delegated group with the setting limits.cgroup_parent, or use --accounting process_tree"
+)
+
+
+class GroupPlaces(Struct, frozen=True, kw_only=True):
+    """`bases`: hierarchy -> directory to make groups in, for every job. `spare`: the same for hierarchies
+    that a job joins only when a limit needs them, as joining each one waits for the whole kernel.
+    `gaps`: controller -> why job groups here do without it."""
+
+    kind: str
+    bases: dict[str, str]
+    spare: dict[str, str] = {}
+    gaps: dict[str, str] = {}
+
+
+def find_places(layout: CgroupLayout, parent: str | None = None) -> GroupPlaces:
+    """Raises AccountingUnavailable with the reason when not even CPU time could be counted by group."""
+    if layout.kind == "none":
+        raise AccountingUnavailable(
+            "no cgroup hierarchy is mounted here", hint="mount one (cgroup2) or use --accounting process_tree"
+        )
+    unified = layout.unified
+    refusal = ""
+    if unified is not None:
+        base = _base(unified, parent)
+        refusal = _refusal(unified, base)
+        if not refusal:
+            return _places_with_unified(layout, parent, base or "")
+    cpuacct = layout.hierarchies.get("cpuacct")
+    if cpuacct is None or (v1_refusal := _refusal(cpuacct, _base(cpuacct, parent))):
+        raise AccountingUnavailable(
+            f"no cgroup can be made for jobs: {refusal or v1_refusal}", hint=_SCOPE_HINT
+        )
+    bases, gaps = _v1_bases(layout, parent, ("cpuacct", "memory", "pids"))
+    spare, _ = _v1_bases(layout, parent, ("cpu",))
+    if spare.get("cpu") == bases["cpuacct"]:  # mounted together: joining one is joining both
+        bases.update(spare)
+        spare = {}
+    return GroupPlaces(kind="cgroup-v1", bases=bases, spare=spare, gaps=gaps)
+
+
+def enable_controllers(directory: str) -> dict[str, str]:
+    """Hand the v2 controllers on to the groups below; controller -> why not, for those that stay away."""
+    offered = read_words(f"{directory}/cgroup.controllers")
+    enabled = read_words(f"{directory}/cgroup.subtree_control")
+    gaps = {}
+    for controller in V2_CONTROLLERS:
+        if controller in enabled:
+            continue
+        if controller not in offered:
+            gaps[controller] = f"the {controller} controller is not handed down to {directory}"
+            continue
+        try:
+            with open(f"{directory}/cgroup.subtree_control", "wb", buffering=0) as file:
+                file.write(f"+{controller}".encode())
+        except OSError as error:
+            gaps[controller] = _why_not_enabled(controller, directory, error)
+    return gaps
+
+
+def _places_with_unified(layout: CgroupLayout, parent: str | None, base: str) -> GroupPlaces:
+    v1_keys = [key for key in ("memory", "pids") if key in layout.hierarchies]
+    bases, gaps = _v1_bases(layout, parent, v1_keys)
+    spare, _ = _v1_bases(layout, parent, ["cpu"] if "cpu" in layout.hierarchies else [])
+    for controller, reason in enable_controllers(base).items():
+        if controller not in layout.hierarchies:
+            gaps[controller] = reason
+    return GroupPlaces(kind=layout.kind, bases={UNIFIED: base, **bases}, spare=spare, gaps=gaps)
+
+
+def _v1_bases(
+    layout: CgroupLayout, parent: str | None, keys: Sequence[str]
+) -> tuple[dict[str, str], dict[str, str]]:
+    bases, gaps = {}, {}
+    for key in keys:
+        hierarchy = layout.hierarchies.get(key)
+        base = _base(hierarchy, parent) if hierarchy else None
+        reason = _refusal(hierarchy, base) if hierarchy else f"no {key} hierarchy is mounted"
+        if reason or base is None:
+            gaps[key] = reason
+        else:
+            bases[key] = base
+    return bases, gaps
+
+
+def _base(hierarchy: Hierarchy, parent: str | None) -> str | None:
+    if parent is None:
+        return hierarchy.directory
+    return f"{hierarchy.mount_point.rstrip('/')}/{parent.strip('/')}".rstrip("/")
+
+
+def _refusal(hierarchy: Hierarchy, base: str | None) -> str:
+    """Why no group of ours can be made and joined there; empty when nothing speaks against it."""
+    if base is None:
+        return f"{hierarchy.mount_point} does not show the group {hierarchy.own_path} of this process"
+    if not hierarchy.is_writable:
+        return f"{hierarchy.mount_point} is mounted read-only"
+    if not os.path.isdir(base):
+        return f"there is no group {base}"
+    if not os.access(base, os.W_OK | os.X_OK):
+        return f"{base} may not be written by uid {os.geteuid()}"
+    # To move a process the kernel wants write permission on the group both places have in common.
+    shared = os.path.commonpath([base, hierarchy.directory]) if hierarchy.directory else base
+    if hierarchy.version == 2 and not os.access(f"{shared}/cgroup.procs", os.W_OK):
+        return f"uid {os.geteuid()} may not move processes below {shared}"
+    kind = (read_text(f"{base}/cgroup.type") or "domain").strip() if hierarchy.version == 2 else "domain"
+    if kind not in ("domain", "domain threaded"):
+        return f"{base} is a {kind} group"
+    return ""
+
+
+def _why_not_enabled(controller: str, directory: str, error: OSError) -> str:
+    if error.errno == errno.EBUSY:
+        return f"{directory} holds processes, so the kernel lets no group below it have {controller}"
+    return f"the {controller} controller cannot be enabled in {directory}: {error.strerror}"
