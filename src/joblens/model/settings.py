@@ -1,48 +1,64 @@
 """Every setting, with its default and its meaning. `spec.config` fills them from files and environment;
 docs/configuration.md lists them and a test compares the two."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
 from joblens.model.job import Accounting
 
-Duration = Annotated[float, Meta(extra={"unit": "duration"})]  # seconds; written '5s', '1h30m'
-Size = Annotated[int, Meta(extra={"unit": "size"})]  # bytes; written '512m', '2g'
+Duration = Annotated[float, Meta(ge=0, extra={"unit": "duration"})]  # seconds; written '5s', '1h30m'
+SampleInterval = Annotated[float, Meta(ge=0.05, extra={"unit": "duration"})]
+Size = Annotated[int, Meta(ge=0, extra={"unit": "size"})]  # bytes; written '512m', '2g'
+# Absolute once read: what a file says is relative to that file, the rest to the current directory.
+Path = Annotated[str, Meta(extra={"unit": "path"})]
+LogLevel = Literal["DEBUG", "INFO", "WARNING", "ERROR"]
 
 
-def _doc(text: str) -> Meta:
-    return Meta(description=text)
+def _doc(text: str, *, least: float | None = None, most: float | None = None) -> Meta:
+    return Meta(description=text, ge=least, le=most)
 
 
 class JobMetricsSettings(Struct, frozen=True, kw_only=True):
     enabled: Annotated[bool, _doc("Measure jobs while they run.")] = True
     default_sample_rate: Annotated[
-        Duration | None, _doc("Time between samples when neither option nor spec says; unset: 1 s for single jobs.")
+        SampleInterval | None,
+        _doc("Time between samples where neither option nor spec says, 50ms at least. Unset: 1 s a job."),
     ] = None
     storage_dir: Annotated[
-        str | None, _doc("When set, also write samples live to <storage_dir>/<uuid>/<timestamp>.jsonl.gz.")
+        Path | None, _doc("When set, also write samples live to <storage_dir>/<uuid>/<timestamp>.jsonl.gz.")
     ] = None
-    retention_days: Annotated[float, _doc("Drop samples and logs of jobs that ended longer ago. 0: never.")] = 30.0
-    retention_size: Annotated[Size, _doc("Drop the oldest samples beyond this total. 0: no bound.")] = 2 * 1024**3
-    compression_level: Annotated[int, _doc("zstd level of sample blocks and gzip level of the live files.")] = 3
-    max_file_size: Annotated[Size, _doc("Start a new live gzip file when one grows past this.")] = 50 * 1024**2
+    retention_days: Annotated[
+        float, _doc("Drop samples and logs of jobs that ended longer ago. 0: never.", least=0)
+    ] = 30.0
+    retention_size: Annotated[Size, _doc("Drop the oldest samples beyond this total. 0: no bound.")] = (
+        2 * 1024**3
+    )
+    compression_level: Annotated[
+        int, _doc("zstd level of sample blocks and gzip level of the live files.", least=1, most=9)
+    ] = 3
+    max_file_size: Annotated[Size, _doc("Start a new live gzip file when one grows past this.")] = (
+        50 * 1024**2
+    )
 
 
 class StoreSettings(Struct, frozen=True, kw_only=True):
     url: Annotated[
-        str | None, _doc("Path of the SQLite file. Unset: joblens/joblens.db under the XDG data directory.")
+        Path | None, _doc("Path of the SQLite file. Unset: joblens/joblens.db under the XDG data directory.")
     ] = None
     journal_dir: Annotated[
-        str | None, _doc("Where writes wait while the store cannot take them. Unset: under the XDG state directory.")
+        Path | None,
+        _doc("Where writes wait while the store cannot take them. Unset: under the XDG state directory."),
     ] = None
 
 
 class HistoryFileSettings(Struct, frozen=True, kw_only=True):
-    enabled: Annotated[bool, _doc("Keep jobs_history.jsonl beside the store, one line a finished job.")] = True
-    path: Annotated[str | None, _doc("Where; unset: jobs_history.jsonl beside the store.")] = None
+    enabled: Annotated[bool, _doc("Keep jobs_history.jsonl beside the store, one line a finished job.")] = (
+        True
+    )
+    path: Annotated[Path | None, _doc("Where; unset: jobs_history.jsonl beside the store.")] = None
     max_size: Annotated[Size, _doc("Rotate the file when it grows past this. 0: never.")] = 100 * 1024**2
-    backup_count: Annotated[int, _doc("Rotated files to keep.")] = 5
+    backup_count: Annotated[int, _doc("Rotated files to keep.", least=0)] = 5
 
 
 class SinkSettings(Struct, frozen=True, kw_only=True):
@@ -60,15 +76,19 @@ class LimitSettings(Struct, frozen=True, kw_only=True):
 
 class OutputSettings(Struct, frozen=True, kw_only=True):
     capture: Annotated[bool, _doc("Keep what jobs print.")] = True
-    dir: Annotated[str | None, _doc("Where the job's stdout and stderr files go. Unset: logs/ beside the store.")] = None
+    dir: Annotated[
+        Path | None, _doc("Where the job's stdout and stderr files go. Unset: logs/ beside the store.")
+    ] = None
     max_size: Annotated[Size, _doc("Bytes kept per stream: the first half and the last half.")] = 20 * 1024**2
 
 
 class LogSettings(Struct, frozen=True, kw_only=True):
-    level: Annotated[str, _doc("DEBUG, INFO, WARNING or ERROR, for joblens' own log.")] = "WARNING"
-    file: Annotated[str | None, _doc("File for joblens' own log. Unset: standard error.")] = None
-    max_log_size_mb: Annotated[float, _doc("Rotate the log file when it grows past this.")] = 50.0
-    backup_count: Annotated[int, _doc("Rotated log files to keep, gzip-compressed.")] = 5
+    level: Annotated[LogLevel, _doc("DEBUG, INFO, WARNING or ERROR, for joblens' own log.")] = "WARNING"
+    file: Annotated[Path | None, _doc("File for joblens' own log. Unset: standard error.")] = None
+    max_log_size_mb: Annotated[
+        float, _doc("Rotate the log file when it grows past this many MiB. 0: never.", least=0)
+    ] = 50.0
+    backup_count: Annotated[int, _doc("Rotated log files to keep, gzip-compressed.", least=0)] = 5
 
 
 class Settings(Struct, frozen=True, kw_only=True):
