@@ -101,12 +101,12 @@ class Sample(Struct, frozen=True, kw_only=True, omit_defaults=True):
     host_load1: int | None = None  # hundredths
     host_load5: int | None = None
     host_load15: int | None = None
+    # added later, so at the end of the order
+    memory_limit_events: int | None = None  # times the memory limit was reached, reclaim included
     devices: dict[str, DeviceIo] | None = None
 
 
 # Every field that is one integer, in storage order. New fields go to the end of this order
 # (docs/format.md: a block names its columns by their place here).
-SAMPLE_COLUMNS: tuple[str, ...] = tuple(
-    field.name for field in fields(Sample) if field.name != "devices"
-)
+SAMPLE_COLUMNS: tuple[str, ...] = tuple(field.name for field in fields(Sample) if field.name != "devices")
 DEVICE_COLUMNS: tuple[str, ...] = tuple(field.name for field in fields(DeviceIo))
