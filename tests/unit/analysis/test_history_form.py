@@ -3,13 +3,13 @@ from typing import Any
 import msgspec
 import pytest
 from hypothesis import given
-from tests.unit.analysis.records import START_US, UUID, a_record, an_attempt, an_outcome, ended_records
 
 from joblens.analysis.history_form import from_history_record, returncode_of, to_history_record
 from joblens.model.errors import FormatError
 from joblens.model.finding import Finding, Severity
 from joblens.model.job import Job, Outcome, Record, Status, Usage
 from joblens.model.units import MIB
+from tests.unit.analysis.records import START_US, UUID, a_record, an_attempt, an_outcome, ended_records
 
 KEYSTONE_KEYS = [
     "task_id",

@@ -1,0 +1,136 @@
+"""A sample as one JSON object of the Joblet form, and back; and rows of the Torc time series.
+
+Joblet's own keys come first in each group, ours beside them. Where Joblet writes 0 for 'no limit' or for a
+number it never fills, we write null."""
+
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from joblens.analysis.rates import cpu_percent, per_second, throttle_percent, unreclaimable_bytes
+from joblens.analysis.sample_keys import COUNTERS, DEVICE_KEYS, HUNDREDTHS, PRESSURE_TOTALS
+from joblens.model.job import Record
+from joblens.model.sample import DeviceIo, Sample
+from joblens.model.units import format_instant
+
+TimeSeriesRow = tuple[int, float | None, int | None, int | None]
+
+
+def to_sample_object(sample: Sample, previous: Sample | None, record: Record) -> dict[str, Any]:
+    """Rates are since the previous sample; the first has none."""
+    groups = {name: _group_form(sample, name) for name in COUNTERS}
+    cpu, memory, io = groups["cpu"], groups["memory"], groups["io"]
+    cpu["usage_percent"] = None if previous is None else cpu_percent(previous, sample)
+    cpu["throttle_percent"] = None if previous is None else throttle_percent(previous, sample)
+    memory["usage_percent"] = _limit_percent(sample)
+    memory["unreclaimable"] = unreclaimable_bytes(sample)
+    io["devices"] = _devices_form(sample.devices)
+    for total, key in (("discard_bytes", "total_discard_bytes"), ("discard_ops", "total_discard_ops")):
+        io[key] = _device_total(sample.devices, total)
+    for key, counter in (
+        ("read_bps", "io_read_bytes"),
+        ("write_bps", "io_write_bytes"),
+        ("read_iops", "io_read_ops"),
+        ("write_iops", "io_write_ops"),
+    ):
+        io[key] = None if previous is None else per_second(previous, sample, counter)
+    return {
+        "job_id": record.job.uuid,
+        "timestamp": format_instant(sample.at_us),
+        "sample_interval": _interval_ns(sample, previous, record),
+        "cgroup_path": _cgroup_path(record),
+        "limits": _limits_form(record),
+        **groups,
+        "elapsed_us": sample.elapsed_us,
+    }
+
+
+def from_sample_object(fields: Any, previous: Sample | None = None) -> Sample:
+    """One sample of the Joblet form: the full one (ours or Joblet's live stream) or one of its two short
+    ones (its stored files, its protocol). `previous` is the sample before it in the same file: time since
+    the start counts from the first, and a short form's CPU share is added up to a counter.
+    Raises FormatError with what is wrong."""
+    from joblens.analysis.sample_import import read_sample_object
+
+    return read_sample_object(fields, previous)
+
+
+def samples_from_objects(objects: Iterable[Any]) -> Iterator[Sample]:
+    """All samples of one file, in order."""
+    previous = None
+    for fields in objects:
+        previous = from_sample_object(fields, previous)
+        yield previous
+
+
+def time_series_rows(samples: Sequence[Sample]) -> Iterator[TimeSeriesRow]:
+    """(timestamp in s, cpu_percent, memory_bytes, num_processes) as in Torc's job_resource_samples.
+
+    The key there is the whole second: of several samples in one second memory and processes are the
+    largest; CPU is since the row before, so nothing is left out."""
+    before = Sample(at_us=0, elapsed_us=0, cpu_total_usec=0)
+    for second, group in itertools.groupby(samples, lambda sample: sample.at_us // 1_000_000):
+        same_second = list(group)
+        last = same_second[-1]
+        percent = 0.0 if last.elapsed_us <= before.elapsed_us else cpu_percent(before, last)
+        yield (
+            second,
+            percent,
+            _largest(unreclaimable_bytes(sample) for sample in same_second),
+            _largest(sample.processes for sample in same_second),
+        )
+        before = last
+
+
+def _largest(numbers: Iterable[int | None]) -> int | None:
+    return max((number for number in numbers if number is not None), default=None)
+
+
+def _group_form(sample: Sample, group: str) -> dict[str, Any]:
+    form = {key: getattr(sample, field) for key, field in COUNTERS[group]}
+    for key, field in HUNDREDTHS.get(group, ()):
+        hundredths = getattr(sample, field)
+        form[key] = None if hundredths is None else hundredths / 100
+    for key, field in PRESSURE_TOTALS.get(group, ()):
+        form[key] = getattr(sample, field)
+    return form
+
+
+def _limit_percent(sample: Sample) -> float | None:
+    if sample.memory_current_bytes is None or not sample.memory_limit_bytes:
+        return None
+    return 100.0 * sample.memory_current_bytes / sample.memory_limit_bytes
+
+
+def _devices_form(devices: Mapping[str, DeviceIo] | None) -> dict[str, Any] | None:
+    if devices is None:
+        return None
+    return {
+        name: {"device": name, **{key: getattr(io, field) for key, field in DEVICE_KEYS}}
+        for name, io in devices.items()
+    }
+
+
+def _device_total(devices: Mapping[str, DeviceIo] | None, field: str) -> int | None:
+    return None if devices is None else sum(getattr(io, field) for io in devices.values())
+
+
+def _interval_ns(sample: Sample, previous: Sample | None, record: Record) -> int:
+    if previous is None:
+        return round(record.job.interval_s * 1_000_000_000)
+    return max(0, sample.elapsed_us - previous.elapsed_us) * 1000
+
+
+def _cgroup_path(record: Record) -> str:
+    groups = {} if record.attempt is None else record.attempt.groups
+    return groups.get("unified") or next(iter(groups.values()), "")
+
+
+def _limits_form(record: Record) -> dict[str, int | None]:
+    asked = record.job.requirements if record.job.enforce else None
+    cpus = None if asked is None else asked.cpus
+    return {
+        "cpu": None if cpus is None else round(100 * cpus),
+        "memory": None if asked is None else asked.memory_bytes,
+        "io": None,
+    }
