@@ -1,0 +1,48 @@
+"""Where joblens keeps things when nobody says otherwise: the XDG base directories."""
+
+import os
+from collections.abc import Mapping
+
+SYSTEM_CONFIG = "/etc/joblens/joblens.yml"
+CONFIG_NAME = "joblens.yml"
+
+
+def _base(env: Mapping[str, str], variable: str, *below_home: str) -> str:
+    """An XDG directory; the specification says to ignore relative paths in its variables."""
+    given = env.get(variable, "")
+    if given.startswith("/"):
+        return given
+    return os.path.join(home_dir(env), *below_home)
+
+
+def home_dir(env: Mapping[str, str] = os.environ) -> str:
+    return env.get("HOME") or os.path.expanduser("~")
+
+
+def user_config_path(env: Mapping[str, str] = os.environ) -> str:
+    return os.path.join(_base(env, "XDG_CONFIG_HOME", ".config"), "joblens", CONFIG_NAME)
+
+
+def default_store_path(env: Mapping[str, str] = os.environ) -> str:
+    return os.path.join(_base(env, "XDG_DATA_HOME", ".local", "share"), "joblens", "joblens.db")
+
+
+def state_dir(env: Mapping[str, str] = os.environ) -> str:
+    return os.path.join(_base(env, "XDG_STATE_HOME", ".local", "state"), "joblens")
+
+
+def default_journal_dir(env: Mapping[str, str] = os.environ) -> str:
+    return os.path.join(state_dir(env), "journal")
+
+
+def runtime_dir(env: Mapping[str, str] = os.environ) -> str:
+    """For sockets and locks. The login session's directory, else the state directory, which always exists."""
+    given = env.get("XDG_RUNTIME_DIR", "")
+    if given.startswith("/") and os.path.isdir(given):
+        return os.path.join(given, "joblens")
+    return os.path.join(state_dir(env), "run")
+
+
+def logs_dir(store_path: str) -> str:
+    """What jobs printed, beside the store that remembers them."""
+    return os.path.join(os.path.dirname(os.path.abspath(store_path)), "logs")

@@ -1,0 +1,196 @@
+"""The settings in force: defaults, then files, then the environment, then options; each with its origin."""
+
+import os
+import stat
+from collections.abc import Iterator, Mapping
+from typing import Any, TypeVar
+
+from msgspec import Struct, structs
+
+from joblens.app.places import CONFIG_NAME, SYSTEM_CONFIG, home_dir, user_config_path
+from joblens.model.errors import ConfigError, InputError
+from joblens.model.settings import Settings
+from joblens.spec.settings_list import names_of, variable_of
+
+S = TypeVar("S", bound=Struct)
+
+_DEFAULTS = Settings()
+
+# Short names for what is set most often. The long ones (JOBLENS_STORE_URL) work too.
+_SHORT_VARIABLES = {"JOBLENS_STORE": "store.url"}
+
+# Options of the command line that stand for a setting, for telling where a value comes from.
+OPTION_OF = {
+    "store.url": "--store",
+    "job_metrics.default_sample_rate": "--interval",
+    "job_metrics.enabled": "--no-monitor",
+    "limits.accounting": "--accounting",
+    "limits.enforce": "--no-enforce",
+    "limits.grace": "--grace",
+    "output.capture": "--no-capture",
+}
+
+
+class LoadedSettings(Struct, frozen=True, kw_only=True):
+    """`origins` has every dotted name: 'default', 'FILE:LINE', 'environment NAME' or 'option --NAME'."""
+
+    settings: Settings
+    origins: dict[str, str]
+    files: tuple[str, ...] = ()  # that were read, in the order they were applied
+
+
+class _Layers:
+    """Values found so far; a later one replaces an earlier one. Problems are kept until all is read."""
+
+    def __init__(self) -> None:
+        self.values: dict[str, Any] = {}
+        self.origins: dict[str, str] = {}
+        self.problems: list[str] = []
+
+    def add_file(self, path: str, text: str) -> None:
+        from joblens.spec.config import read_config
+
+        reading = read_config(text, path)
+        self.values.update(reading.values)
+        self.origins.update({name: f"{path}:{line}" for name, line in reading.lines.items()})
+        self.problems += reading.problems
+
+    def add_text(self, name: str, text: str, origin: str, base_dir: str) -> None:
+        from joblens.spec.config import unknown_key, value_from_text
+        from joblens.spec.settings_list import all_settings
+
+        setting = all_settings().get(name)
+        if setting is None:
+            self.problems.append(f"{origin}: {unknown_key(name)}")
+            return
+        try:
+            self.values[name] = value_from_text(setting, text, base_dir)
+            self.origins[name] = origin
+        except InputError as error:
+            self.problems.append(f"{origin}: {error}")
+
+
+def load_settings(
+    *,
+    config: str | None = None,
+    overrides: Mapping[str, str] | None = None,
+    env: Mapping[str, str] = os.environ,
+    cwd: str | None = None,
+    system_config: str = SYSTEM_CONFIG,
+) -> LoadedSettings:
+    """`config` is what `--config` says, `overrides` are options by dotted setting name. ConfigError names
+    everything that is wrong in all files, variables and options together."""
+    here = cwd or _current_dir()
+    layers = _Layers()
+    files = list(_existing_files(config or env.get("JOBLENS_CONFIG") or None, env, here, system_config))
+    for path, text in files:
+        layers.add_file(path, text)
+    names = names_of(_DEFAULTS)
+    _add_environment(layers, names, env, here)
+    for name, text in (overrides or {}).items():
+        layers.add_text(name, text, f"option {OPTION_OF.get(name, name)}", here)
+    if layers.problems:
+        raise _config_error(layers.problems)
+    return LoadedSettings(
+        settings=_filled(_DEFAULTS, layers.values),
+        origins=dict.fromkeys(names, "default") | layers.origins,
+        files=tuple(path for path, _ in files),
+    )
+
+
+def _existing_files(
+    asked: str | None, env: Mapping[str, str], here: str, system_config: str
+) -> Iterator[tuple[str, str]]:
+    """Path and content of the files to apply, in that order, each once."""
+    found = [path for path in (system_config, user_config_path(env)) if os.path.isfile(path)]
+    project = find_project_config(here, home_dir(env))
+    if project is not None:
+        found.append(project)
+    if asked is not None:
+        found.append(os.path.join(here, os.path.expanduser(asked)))
+    # A file that is found in two ways counts where it is applied last.
+    for index, path in enumerate(found):
+        if path not in found[index + 1 :]:
+            yield path, _read(path)
+
+
+def find_project_config(here: str, home: str) -> str | None:
+    """The nearest joblens.yml from here upwards, as far as the home directory or the top of a git checkout."""
+    folder = os.path.abspath(here)
+    while True:
+        path = os.path.join(folder, CONFIG_NAME)
+        if os.path.isfile(path) and _is_trusted(path, folder):
+            return path
+        parent = os.path.dirname(folder)
+        if folder in (parent, home) or os.path.exists(os.path.join(folder, ".git")):
+            return None
+        folder = parent
+
+
+def _is_trusted(path: str, folder: str) -> bool:
+    """In a folder where anyone may write (such as /tmp) only a file of one's own, or root's, counts."""
+    anyone_may_write = os.stat(folder).st_mode & stat.S_IWOTH
+    return not anyone_may_write or os.stat(path).st_uid in (0, os.geteuid())
+
+
+def _read(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8") as file:
+            return file.read()
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: not UTF-8 text (byte {error.start})") from error
+    except OSError as error:
+        hint = "check the path given with --config or JOBLENS_CONFIG"
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}", hint=hint) from error
+
+
+def _add_environment(layers: _Layers, names: list[str], env: Mapping[str, str], here: str) -> None:
+    """An empty variable counts as not set, as it does for most programs."""
+    given = [name for name in env if name.startswith("JOBLENS_") and env[name]]
+    if not given:
+        return
+    known = {variable_of(name): name for name in names} | _SHORT_VARIABLES
+    sections = tuple(variable_of(section) + "_" for section in _DEFAULTS.__struct_fields__)
+    # Short names last, so that they win over the long ones.
+    for variable in sorted(given, key=lambda name: (name in _SHORT_VARIABLES, name)):
+        if variable in known:
+            layers.add_text(known[variable], env[variable], f"environment {variable}", here)
+        elif variable.startswith(sections):
+            layers.problems.append(_unknown_variable(variable, list(known)))
+
+
+def _unknown_variable(variable: str, known: list[str]) -> str:
+    import difflib
+
+    nearest = difflib.get_close_matches(variable, known, n=1)
+    meant = f"; did you mean {nearest[0]}?" if nearest else ""
+    return f"environment {variable}: there is no such setting{meant}"
+
+
+def _filled(section: S, values: dict[str, Any], prefix: str = "") -> S:
+    """The section with the given values in place of its own."""
+    if not values:
+        return section
+    changes: dict[str, Any] = {}
+    for field in section.__struct_fields__:
+        current = getattr(section, field)
+        name = prefix + field
+        if isinstance(current, Struct):
+            changes[field] = _filled(current, values, name + ".")
+        elif name in values:
+            changes[field] = values[name]
+    return structs.replace(section, **changes)
+
+
+def _config_error(problems: list[str]) -> ConfigError:
+    if len(problems) == 1:
+        return ConfigError(problems[0])
+    listed = "\n".join(f"  {problem}" for problem in problems)
+    return ConfigError(f"{len(problems)} problems in the configuration:\n{listed}")
+
+
+def _current_dir() -> str:
+    try:
+        return os.getcwd()
+    except FileNotFoundError:
+        return "/"  # the directory vanished under us: no project file then, and relative paths mean the root
