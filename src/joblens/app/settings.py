@@ -115,7 +115,7 @@ def _existing_files(
 
 
 def find_project_config(here: str, home: str) -> str | None:
-    """The nearest joblens.yml from here upwards, as far as the home directory or the top of a git checkout."""
+    """The nearest joblens.yml from here upwards, as far as the home directory or the top of a git tree."""
     folder = os.path.abspath(here)
     while True:
         path = os.path.join(folder, CONFIG_NAME)

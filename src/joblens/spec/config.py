@@ -11,7 +11,7 @@ from msgspec import Struct
 from joblens.model.errors import InputError
 from joblens.model.units import format_bytes, format_duration, parse_duration, parse_size
 from joblens.spec.settings_list import Kind, Setting, all_settings
-from joblens.spec.yaml_lines import Document, Path, parse_yaml
+from joblens.spec.yaml_lines import Document, Path, Problem, parse_yaml
 
 _TRUE = frozenset({"true", "yes", "on", "1"})
 _FALSE = frozenset({"false", "no", "off", "0"})
@@ -28,20 +28,22 @@ class ConfigReading(Struct, frozen=True):
 def read_config(text: str, source: str) -> ConfigReading:
     """`source` is the file's path: it is named in problems, and relative paths start from its directory."""
     document = parse_yaml(text)
-    walk = _Walk(document, source)
-    walk.problems += [f"{source}:{p.mark.line}:{p.mark.column}: {p.message}" for p in document.problems]
+    walk = _Walk(document, os.path.dirname(os.path.abspath(source)))
     walk.section(document.value, "", ())
-    return ConfigReading(walk.values, walk.lines, tuple(walk.problems))
+    found = sorted([*document.problems, *walk.problems], key=lambda one: (one.mark.line, one.mark.column))
+    problems = tuple(f"{source}:{one.mark.line}:{one.mark.column}: {one.message}" for one in found)
+    return ConfigReading(walk.values, walk.lines, problems)
 
 
 class _Walk:
-    def __init__(self, document: Document, source: str) -> None:
+    """Goes through a document section by section and keeps what it finds."""
+
+    def __init__(self, document: Document, base_dir: str) -> None:
         self.values: dict[str, Any] = {}
         self.lines: dict[str, int] = {}
-        self.problems: list[str] = []
+        self.problems: list[Problem] = []
         self._document = document
-        self._source = source
-        self._base_dir = os.path.dirname(os.path.abspath(source))
+        self._base_dir = base_dir
 
     def section(self, content: Any, prefix: str, path: Path) -> None:
         if content is None:  # an empty file, or a section whose lines are all commented out
@@ -66,8 +68,7 @@ class _Walk:
             self._note(path, unknown_key(name))
 
     def _note(self, path: Path, message: str) -> None:
-        mark = self._document.marks[path]
-        self.problems.append(f"{self._source}:{mark.line}:{mark.column}: {message}")
+        self.problems.append(Problem(self._document.marks[path], message))
 
 
 def section_names() -> set[str]:

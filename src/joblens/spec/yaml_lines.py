@@ -1,7 +1,7 @@
 """YAML 1.2 (core schema) into plain values, with the line and column of everything, and every problem found.
 
-Stock PyYAML speaks YAML 1.1: there `on` is true, `1:30` is 90, `012` is 10, and a key may stand twice. Only its parser is used here; what a scalar means
-is decided below."""
+Stock PyYAML speaks YAML 1.1: there `on` is true, `1:30` is 90, `012` is 10, and a key may stand twice. Only
+its parser is used here; what a scalar means is decided below."""
 
 from collections.abc import Iterator
 from functools import cache
