@@ -90,6 +90,9 @@ class _Building:
             raise _TooLarge
         if node.id == "scalar":
             return self._scalar(node)
+        if node.tag not in (_TAG + "seq", _TAG + "map"):
+            self._note(node, f"tag '{node.tag}' is not known")
+            return None
         if id(node) in self._open:
             self._note(node, "an alias refers to what it is inside of")
             return None
