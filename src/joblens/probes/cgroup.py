@@ -1,0 +1,197 @@
+"""A job's numbers as the kernel counts them for its control groups: exact whatever the job starts,
+at the same cost for one process and for a thousand."""
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from joblens.model.errors import ProbeError
+from joblens.model.sample import DeviceIo
+from joblens.probes import cgroup_parsers as parsers
+from joblens.probes.cgroup_files import list_pids, pread_whole
+from joblens.probes.cgroup_layout import UNIFIED
+from joblens.probes.cgroup_sources import (
+    GROUPS_OF_CGROUPS,
+    NO_CPU_CONTROLLER,
+    NO_CPU_LIMIT,
+    NO_OOM_COUNT,
+    sources_of,
+    standing_reason,
+    why_missing,
+)
+from joblens.probes.field_groups import unknown_fields
+
+_READ_SIZE = 8192  # every file that is read in one go is well below
+_PEAK_FILES = ("memory.peak", "memory.max_usage_in_bytes")
+
+
+class CgroupProbe:
+    """`paths`: hierarchy -> directory of the job's group, as JobGroups has them. Descriptors are kept open;
+    a group that is gone raises ProbeError. Limits are read once, as they are set before the job starts."""
+
+    name = "cgroup"
+
+    def __init__(self, paths: Mapping[str, str], kind: str, *, sysfs: str = "/sys") -> None:
+        self.sources: dict[str, str] = {}
+        self.unknown: Mapping[str, str] = {}
+        self._kind = kind
+        self._paths = dict(paths)
+        self._sysfs = sysfs
+        self._main_key = UNIFIED if UNIFIED in paths else next(iter(paths))
+        self._main = paths[self._main_key]
+        self._kept: list[int] = []
+        self._readings: list[tuple[int, Callable[[bytes], dict[str, Any]]]] = []
+        self._peak_fd: int | None = None
+        self._io_fd: int | None = None
+        self._is_stacked: dict[str, bool] = {}
+        try:
+            missing = self._open_files()
+            self._limits = self._read_limits()
+            self.unknown = unknown_fields(self._reasons(missing, self.read()))
+        except BaseException:
+            self.close()
+            raise
+
+    def read(self) -> dict[str, Any]:
+        fields: dict[str, Any] = dict(self._limits)
+        try:
+            for descriptor, parse in self._readings:
+                fields.update(parse(os.pread(descriptor, _READ_SIZE, 0)))
+            fields["processes"] = self._count_processes()
+            if self._io_fd is not None:
+                self._add_io(fields, parsers.parse_io_stat(pread_whole(self._io_fd)))
+        except OSError as error:
+            raise self._gone(error) from error
+        return fields
+
+    def reset_peak(self) -> bool:
+        """Let the kernel's memory peak start anew: on v1 for everyone, on v2 (Linux 6.12) for this probe."""
+        if self._peak_fd is None:
+            return False
+        try:
+            os.pwrite(self._peak_fd, b"0", 0)
+        except OSError:
+            return False
+        return True
+
+    def close(self) -> None:
+        kept, self._kept, self._readings = self._kept, [], []
+        self._io_fd = self._peak_fd = None
+        for descriptor in kept:
+            os.close(descriptor)
+
+    def _open_files(self) -> dict[str, str]:
+        """Group of numbers -> why the file that would give it cannot be read."""
+        missing = {}
+        try:
+            self._procs_fd = os.open(f"{self._main}/cgroup.procs", os.O_RDONLY | os.O_CLOEXEC)
+        except OSError as error:
+            raise self._gone(error) from error
+        self._kept.append(self._procs_fd)
+        self._name_source(self._main_key, "cgroup.procs", ("processes",))
+        for source in sources_of(self._paths):
+            descriptor = self._keep_open(source.hierarchy, source.file, source.groups)
+            if descriptor is not None:
+                self._readings.append((descriptor, source.parse))
+                continue
+            for group in source.groups:
+                missing[group] = source.reason or why_missing(source.hierarchy, source.file)
+        if UNIFIED in self._paths:
+            self._io_fd = self._keep_open(UNIFIED, "io.stat", ("io", "io_ops", "io_devices"))
+        return missing
+
+    def _keep_open(self, hierarchy: str, file: str, groups: Sequence[str]) -> int | None:
+        descriptor = _open_answering(f"{self._paths[hierarchy]}/{file}", can_write=file in _PEAK_FILES)
+        if descriptor is not None:
+            self._kept.append(descriptor)
+            self._name_source(hierarchy, file, groups)
+            if file in _PEAK_FILES:
+                self._peak_fd = descriptor
+        return descriptor
+
+    def _name_source(self, hierarchy: str, file: str, groups: Sequence[str]) -> None:
+        version = "v2" if hierarchy == UNIFIED else "v1"
+        for group in groups:
+            known = self.sources.get(group)
+            self.sources[group] = f"{known}, {file}" if known else f"cgroup {version} {file}"
+
+    def _reasons(self, missing: dict[str, str], first: dict[str, Any]) -> dict[str, str]:
+        """Why each group of numbers that a control group could give is unknown here."""
+        # Some files are there on every kernel but have the line only on some.
+        if "throttling" in self.sources and "cpu_throttled_usec" not in first:
+            del self.sources["throttling"]
+            missing["throttling"] = NO_CPU_CONTROLLER if self._kind == "cgroup-v2" else NO_CPU_LIMIT
+        if "oom_kills" in self.sources and "oom_kills" not in first:
+            del self.sources["oom_kills"]
+            missing["oom_kills"] = NO_OOM_COUNT
+        return {
+            group: missing.get(group) or standing_reason(group, self._kind)
+            for group in GROUPS_OF_CGROUPS
+            if group not in self.sources
+        }
+
+    def _read_limits(self) -> dict[str, int]:
+        limits: dict[str, int] = {}
+        for hierarchy, file, group, parse in (
+            ("memory", "memory.limit_in_bytes", "memory_limit", parsers.parse_limit_v1),
+            (UNIFIED, "memory.max", "memory_limit", parsers.single_value("memory_limit_bytes")),
+            ("pids", "pids.max", "pids_limit", parsers.single_value("pids_limit")),
+            (UNIFIED, "pids.max", "pids_limit", parsers.single_value("pids_limit")),
+        ):
+            if hierarchy not in self._paths:
+                continue
+            descriptor = _open_answering(f"{self._paths[hierarchy]}/{file}")
+            if descriptor is None:
+                continue
+            limit = parse(os.pread(descriptor, _READ_SIZE, 0))
+            os.close(descriptor)
+            if limit:
+                limits.update(limit)
+                self._name_source(hierarchy, file, (group,))
+        return limits
+
+    def _gone(self, error: OSError) -> ProbeError:
+        return ProbeError(f"the job's control group {self._main} cannot be read: {error.strerror}")
+
+    def _count_processes(self) -> int:
+        # Two links and one more per sub-group: a job that made groups has processes in those too.
+        if os.stat(self._main).st_nlink > 2:
+            return len(list_pids(self._main))
+        return pread_whole(self._procs_fd).count(b"\n")
+
+    def _add_io(self, fields: dict[str, Any], devices: dict[str, DeviceIo]) -> None:
+        fields["devices"] = devices
+        bottom = [io for name, io in devices.items() if not self._stands_on_others(name)]
+        fields["io_read_bytes"] = sum(io.read_bytes for io in bottom)
+        fields["io_write_bytes"] = sum(io.write_bytes for io in bottom)
+        fields["io_read_ops"] = sum(io.read_ops for io in bottom)
+        fields["io_write_ops"] = sum(io.write_ops for io in bottom)
+
+    def _stands_on_others(self, device: str) -> bool:
+        """The kernel counts one request on an LVM, RAID or encrypted volume and again on the disks below:
+        totals take the disks only."""
+        known = self._is_stacked.get(device)
+        if known is None:
+            try:
+                known = bool(os.listdir(f"{self._sysfs}/dev/block/{device}/slaves"))
+            except OSError:
+                known = False
+            self._is_stacked[device] = known
+        return known
+
+
+def _open_answering(path: str, *, can_write: bool = False) -> int | None:
+    """None: there is no such file, or it is there but does not answer (pressure that is switched off).
+    Resetting a peak goes through the very descriptor it is read by, so that one is opened for writing."""
+    for mode in (os.O_RDWR, os.O_RDONLY) if can_write else (os.O_RDONLY,):
+        try:
+            descriptor = os.open(path, mode | os.O_CLOEXEC)
+        except OSError:
+            continue
+        try:
+            os.pread(descriptor, 1, 0)
+        except OSError:
+            os.close(descriptor)
+            return None
+        return descriptor
+    return None
