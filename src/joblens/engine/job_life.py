@@ -54,6 +54,10 @@ class StopAsked(Struct, frozen=True):
     signal: int = signal.SIGTERM
 
 
+class Forgiven(Struct, frozen=True):
+    """The job took the interrupt as part of a conversation (a prompt, an editor) and goes on."""
+
+
 class Exited(Struct, frozen=True):
     """The main process is gone; `alive` other processes of the job are still there."""
 
@@ -68,7 +72,7 @@ class Tick(Struct, frozen=True):
     pass
 
 
-Event = Started | StopAsked | Exited | Emptied | Tick
+Event = Started | StopAsked | Forgiven | Exited | Emptied | Tick
 
 
 class Send(Struct, frozen=True):
@@ -93,6 +97,8 @@ def on_event(life: JobLife, event: Event, now_s: float) -> tuple[JobLife, list[C
         return _started(life, now_s), []
     if isinstance(event, StopAsked):
         return _stop(life, event, now_s)
+    if isinstance(event, Forgiven):
+        return _forgive(life), []
     if isinstance(event, Exited):
         return _exited(life, event, now_s)
     if isinstance(event, Emptied):
@@ -135,12 +141,16 @@ def _stop(life: JobLife, event: StopAsked, now_s: float) -> tuple[JobLife, list[
     return stopping, [Send(event.signal)]
 
 
+def _forgive(life: JobLife) -> JobLife:
+    if life.cause is not EndCause.CANCELLED or life.phase is not Phase.RUNNING:
+        return life
+    return replace(life, cause=EndCause.NONE, first_signal=None, pending_signals=(), next_step_at_s=None)
+
+
 def _escalate(life: JobLife, now_s: float) -> tuple[JobLife, list[Command]]:
     if life.pending_signals:
         first, *rest = life.pending_signals
-        waiting = replace(
-            life, pending_signals=tuple(rest), next_step_at_s=now_s + life.grace_s / 2
-        )
+        waiting = replace(life, pending_signals=tuple(rest), next_step_at_s=now_s + life.grace_s / 2)
         return waiting, [Send(first)]
     # KILL is repeated: a process may be born between listing and killing.
     return replace(life, next_step_at_s=now_s + 0.2), [KillAll()]

@@ -98,6 +98,7 @@ class Attempt(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     number: int = 1
     started_at_us: int
+    started_mono_ns: int | None = None  # of the boot that `owner` names
     owner: Owner
     pid: int | None = None
     pid_start_ticks: int | None = None

@@ -1,0 +1,121 @@
+"""Picks how a job is accounted for and held to its limits, best way first."""
+
+import os
+
+from msgspec import Struct
+
+from joblens.agent.groups import GroupFactory, JobGroups
+from joblens.agent.meter import JobMeter
+from joblens.model.errors import AccountingUnavailable
+from joblens.model.job import Accounting, Job
+from joblens.ports.clock import Clock
+from joblens.probes.cgroup import CgroupProbe
+from joblens.probes.host import HostProbe
+from joblens.probes.process_tree import ProcessTreeProbe
+from joblens.probes.processes import ProcessesProbe
+
+PROCESS_TREE = "process-tree"
+BY_SAMPLER = "joblens sampler"
+BY_AFFINITY = "CPU affinity"
+BY_TIMER = "joblens timer"
+_RLIMIT_DATA = 2  # resource.RLIMIT_DATA; the module is not worth its import
+
+
+class Limits(Struct, frozen=True, kw_only=True):
+    """How the job is held to what it was given."""
+
+    enforced_by: dict[str, str] = {}
+    rlimits: tuple[tuple[int, int, int], ...] = ()
+    affinity: tuple[int, ...] | None = None
+    watched_memory_bytes: int | None = None  # the sampler ends the job above these
+    watched_pids: int | None = None
+
+
+class Accountant:
+    """Knows what this machine offers; makes groups, limits and meters for jobs."""
+
+    def __init__(self, clock: Clock, cgroup_parent: str | None = None) -> None:
+        self._clock = clock
+        self._parent = cgroup_parent
+        self._host = HostProbe()
+        self._factory: GroupFactory | None = None
+        self._why_not: AccountingUnavailable | None = None
+
+    def factory(self) -> GroupFactory | None:
+        if self._factory is None and self._why_not is None:
+            try:
+                self._factory = GroupFactory.detect(self._parent)
+            except AccountingUnavailable as reason:
+                self._why_not = reason
+        return self._factory
+
+    def groups_for(self, job: Job) -> JobGroups | None:
+        """Fresh control groups, or None where the process tree has to do."""
+        if job.accounting is Accounting.PROCESS_TREE:
+            return None
+        factory = self.factory()
+        if factory is None:
+            if job.accounting is Accounting.CGROUP:
+                assert self._why_not is not None
+                raise self._why_not
+            return None
+        try:
+            return factory.create(job.uuid)
+        except (OSError, AccountingUnavailable) as error:
+            if job.accounting is Accounting.CGROUP:
+                raise AccountingUnavailable(f"no control group could be made for the job: {error}") from error
+            return None
+
+    def meter(self, groups: JobGroups | None, launcher_pid: int) -> JobMeter:
+        if groups is None:
+            tree = ProcessTreeProbe(launcher_pid, include_root=False)
+            return JobMeter(tree, None, self._host, self._clock, probe_counts_reaped=False)
+        probe = CgroupProbe(groups.paths, groups.kind)
+        details = ProcessesProbe(groups.pids)
+        return JobMeter(probe, details, self._host, self._clock, probe_counts_reaped=True)
+
+
+def limit(job: Job, groups: JobGroups | None) -> Limits:
+    """Sets what the kernel can hold by itself and says how the rest is watched."""
+    asked = job.requirements
+    if not job.enforce:
+        return Limits()
+    by: dict[str, str] = {}
+    if groups is not None:
+        by.update(groups.set_limits(asked.cpus, asked.memory_bytes, asked.pids))
+    rlimits: list[tuple[int, int, int]] = []
+    affinity: tuple[int, ...] | None = None
+    memory = pids = None
+    if asked.memory_bytes is not None and "memory" not in by:
+        memory = asked.memory_bytes
+        # A process that grows faster than the sampler looks is stopped by its data limit.
+        # It counts address space, so it stands well above the number that was asked for.
+        bound = memory + memory // 4 + (256 << 20)
+        rlimits.append((_RLIMIT_DATA, bound, bound))
+        by["memory"] = f"{BY_SAMPLER}, RLIMIT_DATA"
+    if asked.pids is not None and "pids" not in by:
+        pids = asked.pids
+        by["pids"] = BY_SAMPLER
+    if asked.cpus is not None and "cpus" not in by:
+        affinity = _some_cpus(asked.cpus)
+        if affinity is not None:
+            by["cpus"] = BY_AFFINITY
+    if asked.timeout_s is not None:
+        by["timeout"] = BY_TIMER
+    return Limits(
+        enforced_by=by,
+        rlimits=tuple(rlimits),
+        affinity=affinity,
+        watched_memory_bytes=memory,
+        watched_pids=pids,
+    )
+
+
+def _some_cpus(cpus: float) -> tuple[int, ...] | None:
+    """Whole CPUs only; which ones is spread by our pid so that several jobs do not share the first."""
+    allowed = sorted(os.sched_getaffinity(0))
+    wanted = max(1, -int(-cpus // 1))
+    if wanted >= len(allowed):
+        return None
+    first = os.getpid() % len(allowed)
+    return tuple(sorted((allowed + allowed)[first : first + wanted]))

@@ -1,0 +1,166 @@
+"""The owner's end of a launcher process."""
+
+import _socket
+import marshal
+import os
+import sys
+from collections.abc import Mapping, Sequence
+
+from msgspec import Struct
+
+from joblens.agent import launcher
+from joblens.model.errors import (
+    CommandNotExecutable,
+    CommandNotFound,
+    LauncherLost,
+    LaunchError,
+)
+from joblens.model.exit_usage import ExitUsage
+
+_MAX_MESSAGE = 1 << 20
+_ENOENT, _EACCES, _ENOEXEC = 2, 13, 8
+
+
+class LaunchPlan(Struct, frozen=True, kw_only=True):
+    """What really runs: unredacted, never stored."""
+
+    argv: tuple[str, ...]
+    env: dict[str, str]
+    cwd: str = ""
+    stdio: tuple[int | str, int | str, int | str] = (0, 1, 2)  # descriptor, or path to open
+    new_session: bool = True
+    controlling_terminal: int | None = None
+
+
+class LauncherProcess:
+    """Starts a launcher and speaks with it. One launcher runs one job."""
+
+    def __init__(self, plan: LaunchPlan, prefix: Sequence[str] = ()) -> None:
+        """`prefix` is put before the launcher's command line (a systemd scope, for one)."""
+        ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
+        self.socket = ours.detach()
+        os.set_inheritable(self.socket, False)
+        their_end = theirs.detach()
+        argv = [*prefix, sys.executable, "-I", "-S", launcher.__file__, str(their_end)]
+        passed = [their_end, *(fd for fd in plan.stdio if isinstance(fd, int) and fd > 2)]
+        # dup2 onto itself is how posix_spawn says "do not close this one".
+        actions = [(os.POSIX_SPAWN_DUP2, fd, fd) for fd in dict.fromkeys(passed)]
+        try:
+            self.pid = os.posix_spawnp(argv[0], argv, os.environ, file_actions=actions)
+        except OSError as error:
+            os.close(self.socket)
+            raise LaunchError(f"the launcher could not be started: {error}") from error
+        finally:
+            os.close(their_end)
+        self._plan = plan
+        self.launcher_pid = self._expect("hello")[1]
+
+    def prepare(
+        self,
+        *,
+        attach: Sequence[str],
+        outcome_path: str,
+        rlimits: Sequence[tuple[int, int, int]] = (),
+        affinity: Sequence[int] | None = None,
+    ) -> tuple[int, int]:
+        """Has the job's process made and put into its groups, where it waits. -> (pid, start ticks)"""
+        plan = self._plan
+        start: Mapping[str, object] = {
+            "argv": [os.fsencode(word) for word in plan.argv],
+            "env": {os.fsencode(name): os.fsencode(value) for name, value in plan.env.items()},
+            "cwd": plan.cwd,
+            "stdio": list(plan.stdio),
+            "attach": list(attach),
+            "rlimits": list(rlimits),
+            "affinity": list(affinity) if affinity is not None else None,
+            "new_session": plan.new_session,
+            "controlling_terminal": plan.controlling_terminal,
+            "outcome_path": outcome_path,
+        }
+        message = marshal.dumps(("start", start))
+        if len(message) > _MAX_MESSAGE // 2:
+            raise LaunchError("the command line and environment are too large to hand over")
+        os.write(self.socket, message)
+        ready = self._expect("ready")
+        return int(ready[1]), int(ready[2])
+
+    def go(self) -> None:
+        """Lets the waiting process become the job. Raises when it cannot."""
+        os.write(self.socket, marshal.dumps(("go",)))
+        self._expect("running")
+
+    def signal_main(self, number: int) -> None:
+        self._say("signal", number, self._plan.new_session)
+
+    def bye(self) -> None:
+        """The outcome is recorded; the launcher may end."""
+        self._say("bye")
+        os.close(self.socket)
+        try:
+            os.waitpid(self.pid, 0)
+        except ChildProcessError:
+            pass  # the host program reaps its children itself
+
+    def abandon(self) -> None:
+        """Ends the launcher of a job that never ran."""
+        os.close(self.socket)
+        try:
+            os.waitpid(self.pid, 0)
+        except ChildProcessError:
+            pass
+
+    def receive(self) -> tuple[object, ...]:
+        """The next message; raises LauncherLost when the launcher is gone."""
+        try:
+            data = os.read(self.socket, _MAX_MESSAGE)
+        except OSError:
+            data = b""
+        if not data:
+            raise LauncherLost("the launcher ended before it told how the job went")
+        message = marshal.loads(data)
+        assert isinstance(message, tuple)
+        return message
+
+    def _say(self, *message: object) -> None:
+        try:
+            os.write(self.socket, marshal.dumps(message))
+        except OSError:
+            pass  # it is gone; `receive` will say so
+
+    def _expect(self, word: str) -> tuple[object, ...]:
+        message = self.receive()
+        if message[0] == "failed":
+            raise start_error(int(message[1]), str(message[2]), str(message[3]), self._plan)  # type: ignore[call-overload]
+        if message[0] != word:
+            raise LauncherLost(f"the launcher said '{message[0]}' where '{word}' was due")
+        return message
+
+
+def start_error(number: int, stage: str, name: str, plan: LaunchPlan) -> LaunchError:
+    """The operating system's error number, in words that help."""
+    command = plan.argv[0]
+    if stage == "execute" and number == _ENOENT:
+        if "/" in command and os.path.exists(command):
+            return CommandNotFound(
+                f"{command}: the interpreter named in its first line does not exist",
+                hint="look at the first line of the script, and for carriage returns in it",
+            )
+        return CommandNotFound(f"{command}: command not found", hint="check the spelling and PATH")
+    if stage == "execute" and number == _ENOEXEC:
+        return CommandNotExecutable(
+            f"{command}: not a program this machine can run",
+            hint="a script needs a first line such as #!/bin/sh",
+        )
+    if stage == "execute" and number == _EACCES:
+        return CommandNotExecutable(f"{command}: permission denied", hint=f"chmod +x {command}")
+    reason = os.strerror(number) if number else name
+    where = f" ({name})" if name and number else ""
+    if stage == "enter the directory":
+        return LaunchError(f"the job's directory {plan.cwd} cannot be entered: {reason}")
+    return LaunchError(f"the job could not {stage}: {reason}{where}")
+
+
+def exit_usage_of(totals: object) -> ExitUsage:
+    """A launcher's totals as a value."""
+    assert isinstance(totals, tuple)
+    return ExitUsage(**dict(zip(launcher.TOTALS, totals, strict=True)))

@@ -1,0 +1,446 @@
+"""The launcher: a tiny process between joblens and the job.
+
+It is run as a plain file by `python -I -S` and imports next to nothing, because its memory is the floor
+under the job's `ru_maxrss` and its start-up is paid for every job. It
+- is the subreaper of everything the job starts, so nothing of it can slip away from being waited for,
+- puts the job into its control groups before the first instruction of the job runs,
+- waits for every process with `wait4` and adds up what the kernel says each one used,
+- outlives a killed owner: it then goes on waiting and leaves the outcome in a file.
+
+Owner and launcher talk over one SEQPACKET socket, one marshalled tuple a message:
+  owner -> launcher   ("start", {...})  ("go",)  ("signal", n, to its group?)  ("bye",)
+  launcher -> owner   ("hello", pid)  ("ready", pid, start ticks)  ("running", mono ns)  ("failed", errno, stage, name)
+                      ("exited", wait status, totals, mono ns)  ("reaped", totals)  ("empty", totals)
+`totals` is the tuple TOTALS names. ("bye",) after "empty" ends the launcher; an owner that vanishes
+instead makes it write the outcome file."""
+
+import _signal
+import marshal
+import os
+import select
+import sys
+import time
+
+TOTALS = (
+    "user_usec",
+    "system_usec",
+    "max_rss_bytes",
+    "faults_minor",
+    "faults_major",
+    "context_switches_voluntary",
+    "context_switches_involuntary",
+    "reaped",
+    "io_call_read_bytes",
+    "io_call_write_bytes",
+    "io_call_reads",
+    "io_call_writes",
+    "io_read_bytes",
+    "io_write_bytes",
+    "rss_floor_bytes",
+)
+_MAX_MESSAGE = 1 << 20
+_PR_SET_CHILD_SUBREAPER = 36
+
+
+def become_subreaper() -> None:
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+def _prctl(option: int, argument: int) -> None:
+    try:
+        import _ctypes  # the package around it costs several milliseconds of start-up
+
+        handle = _ctypes.dlopen(None, 2)
+        _ctypes.call_function(_ctypes.dlsym(handle, "prctl"), (option, argument, 0, 0, 0))
+    except (ImportError, AttributeError, OSError):
+        import ctypes
+
+        ctypes.CDLL(None).prctl(option, argument, 0, 0, 0)
+
+
+def read_io(pid: int) -> tuple[int, ...] | None:
+    """rchar, wchar, syscr, syscw, read_bytes, write_bytes of a process and all it has reaped.
+    A process that has ended but was not waited for still answers. None: not ours to read."""
+    text = _read_small(f"/proc/{pid}/io")
+    if text is None:
+        return None
+    words = text.split()
+    return tuple(int(words[place]) for place in (1, 3, 5, 7, 9, 11))
+
+
+def read_before_exec(pid: int) -> dict[str, int]:
+    """What the waiting child has used already, which is ours and not the job's."""
+    used = {"cpu_usec": 0, "faults_minor": 0, "faults_major": 0, "rss_floor_bytes": 0, "start_ticks": 0}
+    schedstat = _read_small(f"/proc/{pid}/schedstat")
+    if schedstat:
+        used["cpu_usec"] = int(schedstat.split()[0]) // 1000
+    stat = _read_small(f"/proc/{pid}/stat")
+    if stat:
+        words = stat[stat.rindex(b")") + 2 :].split()
+        used["faults_minor"], used["faults_major"] = int(words[7]), int(words[9])
+        used["start_ticks"] = int(words[19])
+    status = _read_small(f"/proc/{pid}/status")
+    place = status.find(b"VmHWM:") if status else -1
+    if status and place >= 0:
+        used["rss_floor_bytes"] = (int(status[place + 6 : place + 30].split()[0]) + 1024) * 1024
+    return used
+
+
+def _read_small(path: str) -> bytes | None:
+    try:
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            return os.read(descriptor, 4096)
+        finally:
+            os.close(descriptor)
+    except OSError:
+        return None
+
+
+class Tally:
+    """What the reaped processes used, added up; what the child used before it became the job taken off."""
+
+    def __init__(self) -> None:
+        self.user_usec = self.system_usec = self.max_rss_bytes = 0
+        self.faults_minor = self.faults_major = self.voluntary = self.involuntary = self.reaped = 0
+        self.io: tuple[int, ...] | None = (0, 0, 0, 0, 0, 0)
+        self.before: dict[str, int] = {}
+        self.io_before: tuple[int, ...] | None = None
+
+    def child_is_ready(self, pid: int) -> None:
+        self.before = read_before_exec(pid)
+        self.io_before = read_io(pid)
+
+    def add(self, usage: object, io: tuple[int, ...] | None, is_main: bool) -> None:
+        user = round(usage.ru_utime * 1e6)  # type: ignore[attr-defined]
+        system = round(usage.ru_stime * 1e6)  # type: ignore[attr-defined]
+        minor, major = usage.ru_minflt, usage.ru_majflt  # type: ignore[attr-defined]
+        if is_main and self.before:
+            share = max(0.0, 1 - self.before["cpu_usec"] / max(1, user + system))
+            user, system = round(user * share), round(system * share)
+            minor = max(0, minor - self.before["faults_minor"])
+            major = max(0, major - self.before["faults_major"])
+            if io is not None and self.io_before is not None:
+                io = tuple(max(0, now - then) for now, then in zip(io, self.io_before, strict=True))
+        self.user_usec += user
+        self.system_usec += system
+        self.faults_minor += minor
+        self.faults_major += major
+        self.max_rss_bytes = max(self.max_rss_bytes, usage.ru_maxrss * 1024)  # type: ignore[attr-defined]
+        self.voluntary += usage.ru_nvcsw  # type: ignore[attr-defined]
+        self.involuntary += usage.ru_nivcsw  # type: ignore[attr-defined]
+        self.reaped += 1
+        if io is None or self.io is None:
+            self.io = None  # one part unknown makes the sum unknown
+        else:
+            self.io = tuple(a + b for a, b in zip(self.io, io, strict=True))
+
+    def totals(self) -> tuple[object, ...]:
+        return (
+            self.user_usec,
+            self.system_usec,
+            self.max_rss_bytes,
+            self.faults_minor,
+            self.faults_major,
+            self.voluntary,
+            self.involuntary,
+            self.reaped,
+            *(self.io or (None,) * 6),
+            self.before.get("rss_floor_bytes", 0),
+        )
+
+
+def child_becomes_job(start: dict[str, object], go: int, report: int) -> None:
+    """In the forked child: join the groups, wait for the word, turn into the job. Never returns."""
+    stage = "prepare"
+    try:
+        _reset_signals()
+        if start["new_session"]:
+            os.setsid()
+        stage = "join the control group"
+        for path in start["attach"]:  # type: ignore[attr-defined]
+            descriptor = os.open(path, os.O_WRONLY)
+            os.write(descriptor, b"0")
+            os.close(descriptor)
+        stage = "set limits"
+        _apply_limits(start)
+        stage = "set up its files"
+        _set_up_files(start)
+        os.write(report, b"+")
+        if os.read(go, 1) != b"g":  # the owner is gone before it wanted the job to run
+            os._exit(125)
+        stage = "enter the directory"
+        if start["cwd"]:
+            os.chdir(start["cwd"])  # type: ignore[arg-type]
+        stage = "execute"
+        _execute(start["argv"], start["env"])  # type: ignore[arg-type]
+    except OSError as error:
+        os.write(report, marshal.dumps((error.errno or 0, stage, _text(error.filename))))
+    except BaseException as error:  # noqa: BLE001 - the child must never run on as a second launcher
+        os.write(report, marshal.dumps((0, stage, repr(error))))
+    os._exit(127)
+
+
+def _reset_signals() -> None:
+    """A program expects default handlers; Python ignores SIGPIPE and the launcher some more."""
+    for number in (
+        _signal.SIGPIPE,
+        _signal.SIGXFSZ,
+        _signal.SIGINT,
+        _signal.SIGTERM,
+        _signal.SIGHUP,
+        _signal.SIGQUIT,
+        _signal.SIGCHLD,
+        _signal.SIGTTOU,
+        _signal.SIGTTIN,
+        _signal.SIGTSTP,
+        _signal.SIGUSR1,
+        _signal.SIGUSR2,
+    ):
+        _signal.signal(number, _signal.SIG_DFL)
+    _signal.pthread_sigmask(_signal.SIG_SETMASK, ())
+
+
+def _apply_limits(start: dict[str, object]) -> None:
+    limits = start["rlimits"]
+    if limits:
+        import resource
+
+        for which, soft, hard in limits:  # type: ignore[attr-defined]
+            resource.setrlimit(which, (soft, hard))
+    if start["affinity"]:
+        os.sched_setaffinity(0, start["affinity"])  # type: ignore[arg-type]
+
+
+def _set_up_files(start: dict[str, object]) -> None:
+    wanted = []
+    for place, source in enumerate(start["stdio"]):  # type: ignore[arg-type, var-annotated]
+        if isinstance(source, str):
+            flags = os.O_RDONLY if place == 0 else os.O_WRONLY | os.O_CREAT | os.O_APPEND
+            wanted.append(os.open(source, flags | os.O_CLOEXEC, 0o600))
+        else:
+            wanted.append(source)
+    # First move all above 2, so that one dup2 cannot overwrite what the next one needs.
+    import fcntl
+
+    wanted = [fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, 10) for descriptor in wanted]
+    for place, descriptor in enumerate(wanted):
+        os.dup2(descriptor, place, inheritable=True)
+    if start["controlling_terminal"] is not None:
+        import termios
+
+        fcntl.ioctl(start["controlling_terminal"], termios.TIOCSCTTY, 0)  # type: ignore[call-overload]
+
+
+def _execute(argv: list[bytes], env: dict[bytes, bytes]) -> None:
+    program = argv[0]
+    if b"/" in program:
+        os.execve(program, argv, env)
+    denied: OSError | None = None
+    for folder in (env.get(b"PATH") or b"/usr/local/bin:/usr/bin:/bin").split(b":"):
+        try:
+            os.execve(os.path.join(folder or b".", program), argv, env)
+        except PermissionError as error:
+            denied = error
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+    if denied is not None:
+        raise denied
+    raise FileNotFoundError(2, "not found", program)
+
+
+class Launcher:
+    def __init__(self, socket: int) -> None:
+        self.socket = socket
+        self.owner_is_there = True
+        self.main_pid = 0
+        self.main_status: int | None = None
+        self.tally: Tally | None = None
+        self.go = self.report = -1
+        self.outcome_path = ""
+        self.exec_confirmed = False
+        self.say_bye = False
+
+    def send(self, *message: object) -> None:
+        if not self.owner_is_there:
+            return
+        try:
+            os.write(self.socket, marshal.dumps(message))
+        except OSError:
+            self.owner_is_there = False
+
+    def start(self, start: dict[str, object]) -> None:
+        self.outcome_path = str(start["outcome_path"])
+        go_read, self.go = os.pipe()
+        self.report, report_write = os.pipe()
+        self.tally = Tally()
+        pid = os.fork()
+        if pid == 0:
+            os.close(self.go)
+            os.close(self.report)
+            child_becomes_job(start, go_read, report_write)
+        self.main_pid = pid
+        os.close(go_read)
+        os.close(report_write)
+        self._let_go_of_files(start["stdio"])  # type: ignore[arg-type]
+        answer = os.read(self.report, 4096)
+        if answer == b"+":
+            self.tally.child_is_ready(pid)
+            self.send("ready", pid, self.tally.before["start_ticks"])
+        else:
+            self._failed(answer)
+
+    def _let_go_of_files(self, stdio: list[object]) -> None:
+        """Held open here, they would keep others from ever seeing the end of the job's output."""
+        nothing = os.open("/dev/null", os.O_RDWR)
+        for place in (0, 1, 2):
+            os.dup2(nothing, place)
+        for source in (nothing, *stdio):
+            if isinstance(source, int) and source > 2:
+                _close(source)
+
+    def let_go(self) -> None:
+        try:
+            os.write(self.go, b"g")
+        except OSError:
+            pass
+        _close(self.go)
+        answer = os.read(self.report, 4096)
+        _close(self.report)
+        if answer:
+            self._failed(answer)
+        else:
+            self.exec_confirmed = True
+            self.send("running", time.monotonic_ns())
+
+    def _failed(self, answer: bytes) -> None:
+        error, stage, name = marshal.loads(answer) if answer else (0, "start", "")
+        self.send("failed", error, stage, name)
+
+    def reap(self) -> None:
+        """Wait for everything that is there to be waited for."""
+        assert self.tally is not None
+        news = False
+        while True:
+            try:
+                # Look first and take away after: until then /proc still knows what it read and wrote.
+                ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+            except ChildProcessError:
+                if self.main_status is not None:
+                    self._empty()
+                return
+            if ended is None:
+                break
+            io = read_io(ended.si_pid)
+            pid, status, usage = os.wait4(ended.si_pid, 0)
+            self.tally.add(usage, io, pid == self.main_pid)
+            if pid == self.main_pid:
+                self.main_status = status
+                self.send("exited", status, self.tally.totals(), time.monotonic_ns())
+            else:
+                news = True
+        if news:
+            self.send("reaped", self.tally.totals())
+
+    def _empty(self) -> None:
+        assert self.tally is not None
+        totals = self.tally.totals()
+        self.send("empty", totals)
+        while self.owner_is_there:
+            message = self._receive()
+            if message is not None and message[0] == "bye":
+                os._exit(0)
+        self._write_outcome(totals)
+        os._exit(0)
+
+    def _write_outcome(self, totals: tuple[object, ...]) -> None:
+        if not self.outcome_path or not self.exec_confirmed:
+            return
+        facts = (self.main_status, totals, time.time_ns() // 1000)
+        text = repr(facts).encode()  # read back with ast.literal_eval
+        temporary = self.outcome_path + ".part"
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        os.write(descriptor, text)
+        os.fsync(descriptor)
+        os.close(descriptor)
+        os.rename(temporary, self.outcome_path)
+
+    def _receive(self) -> tuple[object, ...] | None:
+        try:
+            data = os.read(self.socket, _MAX_MESSAGE)
+        except OSError:
+            data = b""
+        if not data:
+            self.owner_is_there = False
+            return None
+        message = marshal.loads(data)
+        return message if isinstance(message, tuple) else None
+
+    def hear(self) -> None:
+        message = self._receive()
+        if message is None:
+            if not self.exec_confirmed and self.main_pid:
+                _close(self.go)  # the waiting child sees the end of the pipe and leaves
+            elif not self.main_pid:
+                os._exit(0)
+        elif message[0] == "start":
+            self.start(message[1])  # type: ignore[arg-type]
+        elif message[0] == "go":
+            self.let_go()
+        elif message[0] == "signal" and self.main_status is None and self.main_pid:
+            self._signal_main(int(message[1]), bool(message[2]))  # type: ignore[call-overload]
+
+    def _signal_main(self, number: int, whole_group: bool) -> None:
+        # Safe from pid reuse: the main process has not been waited for, so its pid is still its own.
+        try:
+            if whole_group:
+                os.killpg(self.main_pid, number)
+            else:
+                os.kill(self.main_pid, number)
+        except OSError:
+            pass
+
+    def run(self) -> None:
+        wake_read, wake_write = os.pipe()
+        os.set_blocking(wake_write, False)
+        os.set_blocking(wake_read, False)
+        _signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
+        _signal.signal(_signal.SIGCHLD, lambda *_: None)
+        for number in (_signal.SIGINT, _signal.SIGTERM, _signal.SIGHUP, _signal.SIGQUIT, _signal.SIGTSTP):
+            _signal.signal(number, _signal.SIG_IGN)  # it ends when the job has ended, not before
+        poll = select.poll()
+        poll.register(wake_read, select.POLLIN)
+        poll.register(self.socket, select.POLLIN)
+        self.send("hello", os.getpid())
+        while True:
+            for descriptor, _ in poll.poll():
+                if descriptor == wake_read:
+                    try:
+                        os.read(wake_read, 4096)
+                    except BlockingIOError:
+                        pass
+                else:
+                    self.hear()
+            if self.main_pid:
+                self.reap()
+            if not self.owner_is_there:
+                try:
+                    poll.unregister(self.socket)
+                except KeyError:
+                    pass
+
+
+def _text(name: object) -> str:
+    return name.decode(errors="replace") if isinstance(name, bytes) else str(name or "")
+
+
+def _close(descriptor: int) -> None:
+    try:
+        os.close(descriptor)
+    except OSError:
+        pass
+
+
+if __name__ == "__main__":
+    become_subreaper()
+    Launcher(int(sys.argv[1])).run()

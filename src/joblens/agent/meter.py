@@ -1,0 +1,158 @@
+"""Reads one job's probes and puts a Sample together, counters since the job's start."""
+
+import threading
+from collections.abc import Mapping
+from typing import Any
+
+from joblens.model.exit_usage import ExitUsage
+from joblens.model.sample import DeviceIo, Sample
+from joblens.ports.clock import Clock
+from joblens.ports.probe import Probe
+
+# Fields that only ever grow; the value at the start is taken off. All others are as they stand.
+COUNTERS = frozenset(
+    {
+        "cpu_total_usec",
+        "cpu_user_usec",
+        "cpu_system_usec",
+        "cpu_periods",
+        "cpu_throttled_periods",
+        "cpu_throttled_usec",
+        "cpu_some_usec",
+        "cpu_full_usec",
+        "memory_some_usec",
+        "memory_full_usec",
+        "io_some_usec",
+        "io_full_usec",
+        "faults_minor",
+        "faults_major",
+        "oom_events",
+        "oom_kills",
+        "io_read_bytes",
+        "io_write_bytes",
+        "io_read_ops",
+        "io_write_ops",
+        "pids_limit_events",
+    }
+)
+# Looking at every single process may cost this share of one core at the most; with many
+# processes it is then done less often than once a sample, and those fields are None in between.
+DETAIL_BUDGET = 1 / 2000
+_IO_FIELDS = (
+    "io_call_read_bytes",
+    "io_call_write_bytes",
+    "io_call_reads",
+    "io_call_writes",
+    "io_read_bytes",
+    "io_write_bytes",
+)
+
+
+class JobMeter:
+    """`probe` gives the job's totals. `details`, where there is one, looks at each process.
+    `probe_counts_reaped` is False for the process tree, which sees only who is alive."""
+
+    def __init__(
+        self, probe: Probe, details: Probe | None, host: Probe, clock: Clock, *, probe_counts_reaped: bool
+    ) -> None:
+        self.probe = probe
+        self.details = details
+        self._host = host
+        self._clock = clock
+        self._probe_counts_reaped = probe_counts_reaped
+        self._base: dict[str, Any] = {}
+        self._high: dict[str, int] = {}
+        self._start_mono_ns = 0
+        self._details_due_ns = 0
+        self._lock = threading.Lock()
+
+    def take_base(self) -> dict[str, int]:
+        """Called when the job's process waits in its group, just before it becomes the job."""
+        reading = self.probe.read()
+        self._base = {name: value for name, value in reading.items() if name in COUNTERS or name == "devices"}
+        return {name: value for name, value in self._base.items() if name != "devices" and value}
+
+    def start_at(self, mono_ns: int) -> None:
+        self._start_mono_ns = mono_ns
+
+    def resume(self, base: Mapping[str, int], start_mono_ns: int) -> None:
+        """Goes on with a job that another process began to measure."""
+        self._base = dict(base)
+        self._start_mono_ns = start_mono_ns
+
+    def sample(self, reaped: ExitUsage, *, final: bool = False) -> Sample:
+        """`reaped` is what the launcher has waited for so far: it was read before the living are."""
+        with self._lock:
+            at_us, mono_ns = self._clock.now_us(), self._clock.mono_ns()
+            fields = self._since_start(self.probe.read())
+            if final:
+                self._add_io(fields, {}, reaped)
+            elif self.details is not None and mono_ns >= self._details_due_ns:
+                living = self.details.read()
+                self._add_io(fields, living, reaped)
+                cost_ns = self._clock.mono_ns() - mono_ns
+                self._details_due_ns = mono_ns + int(cost_ns / DETAIL_BUDGET)
+            if not self._probe_counts_reaped:
+                self._add_reaped(fields, reaped)
+            fields.update(self._host.read())
+            return Sample(at_us=at_us, elapsed_us=(mono_ns - self._start_mono_ns) // 1000, **fields)
+
+    def close(self) -> None:
+        self.probe.close()
+        if self.details is not None:
+            self.details.close()
+
+    def _since_start(self, reading: dict[str, Any]) -> dict[str, Any]:
+        for name, base in self._base.items():
+            if name == "devices":
+                reading["devices"] = _devices_since(reading.get("devices") or {}, base or {})
+            elif name in reading:
+                reading[name] = max(0, reading[name] - base)
+        return reading
+
+    def _add_io(self, fields: dict[str, Any], living: dict[str, Any], reaped: ExitUsage) -> None:
+        """What living processes did (each counts what it has reaped) plus what the launcher reaped."""
+        for name, value in living.items():
+            if name not in _IO_FIELDS:
+                fields[name] = value
+        for name in _IO_FIELDS:
+            done = getattr(reaped, name)
+            if name in fields or done is None or (living and name not in living):
+                continue  # the group's own counter is the better source, or a part is unknown
+            fields[name] = self._never_back(name, done + living.get(name, 0))
+
+    def _add_reaped(self, fields: dict[str, Any], reaped: ExitUsage) -> None:
+        for name, done in (
+            ("cpu_user_usec", reaped.user_usec),
+            ("cpu_system_usec", reaped.system_usec),
+            ("faults_minor", reaped.faults_minor),
+            ("faults_major", reaped.faults_major),
+        ):
+            fields[name] = self._never_back(name, fields.get(name, 0) + done)
+        fields["cpu_total_usec"] = fields["cpu_user_usec"] + fields["cpu_system_usec"]
+        for name in _IO_FIELDS:
+            done = getattr(reaped, name)
+            if name in fields and done is not None:
+                fields[name] = self._never_back(name, fields[name] + done)
+
+    def _never_back(self, name: str, value: int) -> int:
+        # A process that ends between two readings is for a moment in neither; a counter
+        # must not go back for that.
+        highest = max(value, self._high.get(name, 0))
+        self._high[name] = highest
+        return highest
+
+
+def _devices_since(now: dict[str, DeviceIo], base: dict[str, DeviceIo]) -> dict[str, DeviceIo]:
+    nothing = DeviceIo()
+    return {
+        name: DeviceIo(
+            read_bytes=io.read_bytes - base.get(name, nothing).read_bytes,
+            write_bytes=io.write_bytes - base.get(name, nothing).write_bytes,
+            read_ops=io.read_ops - base.get(name, nothing).read_ops,
+            write_ops=io.write_ops - base.get(name, nothing).write_ops,
+            discard_bytes=io.discard_bytes - base.get(name, nothing).discard_bytes,
+            discard_ops=io.discard_ops - base.get(name, nothing).discard_ops,
+        )
+        for name, io in now.items()
+    }

@@ -1,0 +1,130 @@
+"""How a job ended: the kernel's wait status and what joblens did to it, as an Outcome."""
+
+import os
+import signal
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from joblens.agent.meter import JobMeter
+from joblens.agent.output import OutputFiles
+from joblens.analysis.findings import findings_for
+from joblens.analysis.profile import detailed_profile
+from joblens.analysis.running import RunningSummary
+from joblens.analysis.usage import total_usage
+from joblens.engine.job_life import EndCause
+from joblens.model.errors import JoblensError
+from joblens.model.exit_usage import ExitUsage
+from joblens.model.job import Job, Outcome, Record, Status, Usage
+
+EXIT_TIMEOUT = 124
+
+
+class Ending(Struct, frozen=True, kw_only=True):
+    wait_status: int | None  # None: nobody could wait for it
+    cause: EndCause
+    duration_s: float
+    ended_at_us: int
+    leftovers: int
+    reaped: ExitUsage
+
+
+def outcome_of(
+    record: Record, ending: Ending, summary: RunningSummary, meter: JobMeter, output: OutputFiles | None
+) -> Outcome:
+    assert record.attempt is not None
+    sources, unknown = dict(meter.probe.sources), dict(meter.probe.unknown)
+    if meter.details is not None:
+        sources.update(meter.details.sources)
+        for name in meter.details.sources:
+            unknown.pop(name, None)
+    usage = total_usage(
+        summary.samples,
+        ending.reaped,
+        accounting=record.attempt.accounting,
+        sources=sources,
+        unknown=unknown,
+    )
+    samples = summary.samples
+    outcome = replace(
+        verdict(ending, usage),
+        usage=usage,
+        samples=len(samples),
+        sampling_interval_s=_spacing(samples[0].elapsed_us, samples[-1].elapsed_us, len(samples))
+        if len(samples) > 2
+        else None,
+        leftovers=ending.leftovers,
+        stdout_bytes=output.stdout_bytes if output else None,
+        stderr_bytes=output.stderr_bytes if output else None,
+    )
+    if outcome.status is not Status.SUCCESS and output is not None:
+        outcome = replace(outcome, stderr_tail=output.stderr_tail())
+    outcome = replace(outcome, profile=detailed_profile(samples, usage, outcome.duration_s))
+    complete = replace(record, status=outcome.status, outcome=outcome)
+    return replace(outcome, findings=findings_for(complete, samples))
+
+
+def verdict(ending: Ending, usage: Usage) -> Outcome:
+    """Status, exit code, signal and reason."""
+    code = number = None
+    if ending.wait_status is not None:
+        if os.WIFSIGNALED(ending.wait_status):
+            number = os.WTERMSIG(ending.wait_status)
+            code = 128 + number
+        else:
+            code = os.WEXITSTATUS(ending.wait_status)
+    status, reason, error = _judge(ending, code, number, bool(usage.oom_kills))
+    if status is Status.TIMEOUT:
+        code = EXIT_TIMEOUT
+    return Outcome(
+        status=status,
+        ended_at_us=ending.ended_at_us,
+        duration_s=ending.duration_s,
+        exit_code=code,
+        signal=number,
+        reason=reason,
+        error=error,
+    )
+
+
+def _judge(ending: Ending, code: int | None, number: int | None, oom: bool) -> tuple[Status, str, str | None]:
+    if ending.cause is EndCause.TIMEOUT:
+        return Status.TIMEOUT, "timeout", f"ended after {ending.duration_s:.1f} s: its time was up"
+    if ending.cause is EndCause.CANCELLED:
+        return Status.CANCELLED, "cancelled", "ended because someone asked"
+    if ending.cause is EndCause.MEMORY_LIMIT:
+        return Status.FAILED, "out-of-memory", "ended by joblens: it used more memory than its limit"
+    if ending.cause is EndCause.PIDS_LIMIT:
+        return Status.FAILED, "limit", "ended by joblens: it had more processes than its limit"
+    if ending.wait_status is None:
+        return Status.LOST, "lost", "its launcher was killed, so its exit status is not known"
+    if code == 0:
+        return Status.SUCCESS, "exited", None
+    if oom:
+        return Status.FAILED, "out-of-memory", "the kernel killed it for lack of memory"
+    if number is not None:
+        return Status.FAILED, "signal", f"ended by signal {number} ({signal_name(number)})"
+    return Status.FAILED, "exited", f"exit code {code}"
+
+
+def signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def not_started(job: Job, error: JoblensError, now_us: int) -> Outcome:
+    outcome = Outcome(
+        status=Status.ERROR,
+        ended_at_us=now_us,
+        duration_s=0.0,
+        exit_code=error.exit_code,
+        reason="not-started",
+        error=str(error),
+    )
+    return replace(outcome, findings=findings_for(Record(status=Status.ERROR, job=job, outcome=outcome), ()))
+
+
+def _spacing(first_us: int, last_us: int, count: int) -> float:
+    return (last_us - first_us) / (count - 1) / 1e6

@@ -1,0 +1,109 @@
+"""Carries facts to the store and the sinks on a thread of its own, so that a slow disk or a locked
+database delays neither a sample nor the job."""
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from joblens.model.job import Record, Status
+from joblens.model.writes import JobEnded, JobQueued, JobStarted, SamplesTaken, Write
+from joblens.ports.sink import Sink
+from joblens.ports.store import Store
+
+T = TypeVar("T")
+
+
+class Recorder:
+    """`put` returns at once; `write` returns when the facts are safe. Order is kept."""
+
+    def __init__(self, store: Store, sinks: Sequence[Sink] = (), warn: Callable[[str], None] = print) -> None:
+        self.store = store
+        self._sinks = tuple(sinks)
+        self._warn = warn
+        self._waiting: list[Write] = []
+        self._records: dict[str, Record] = {}
+        self._changed = threading.Condition()
+        self._applying = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._closed = False
+
+    def put(self, writes: Sequence[Write]) -> None:
+        with self._changed:
+            self._waiting.extend(writes)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="joblens-recorder", daemon=True)
+                self._thread.start()
+            self._changed.notify()
+
+    def write(self, writes: Sequence[Write]) -> None:
+        with self._changed:
+            self._waiting.extend(writes)
+        self._apply_waiting()
+
+    def read(self, question: Callable[[Store], T]) -> T:
+        """One connection, one question at a time."""
+        with self._applying:
+            return question(self.store)
+
+    def close(self) -> None:
+        with self._changed:
+            self._closed = True
+            self._changed.notify()
+        if self._thread is not None:
+            self._thread.join()
+        self._apply_waiting()
+        for sink in self._sinks:
+            sink.close()
+        self.store.close()
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                while not self._waiting and not self._closed:
+                    self._changed.wait()
+                if self._closed:
+                    return
+            self._apply_waiting()
+
+    def _apply_waiting(self) -> None:
+        with self._applying:
+            with self._changed:
+                batch, self._waiting = self._waiting, []
+            if not batch:
+                return
+            self.store.apply(batch)
+            if self._sinks:
+                self._mirror(batch)
+
+    def _mirror(self, batch: Sequence[Write]) -> None:
+        ended: list[Record] = []
+        for write in batch:
+            if isinstance(write, JobQueued):
+                self._records[write.job.uuid] = Record(status=Status.QUEUED, job=write.job)
+            elif isinstance(write, JobStarted):
+                self._started(write)
+            elif isinstance(write, SamplesTaken):
+                for sink in self._sinks:
+                    sink.samples_taken(write.uuid, write.samples)
+            elif isinstance(write, JobEnded) and (record := self._records.pop(write.uuid, None)):
+                ended.append(_ended(record, write))
+        if ended:
+            for sink in self._sinks:
+                sink.jobs_ended(ended)
+
+    def _started(self, write: JobStarted) -> None:
+        known = self._records.get(write.uuid) or self.store.find(write.uuid)
+        record = Record(status=Status.RUNNING, job=known.job, attempt=write.attempt, number=known.number)
+        self._records[write.uuid] = record
+        for sink in self._sinks:
+            sink.job_started(record)
+
+
+def _ended(record: Record, write: JobEnded) -> Record:
+    return Record(
+        number=record.number,
+        status=write.outcome.status,
+        job=record.job,
+        attempt=record.attempt,
+        outcome=write.outcome,
+    )

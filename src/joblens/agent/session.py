@@ -1,0 +1,365 @@
+"""One attempt of a job, from making its groups to recording its outcome."""
+
+import os
+import signal
+import time
+from collections.abc import Callable
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from joblens.agent.accounting import PROCESS_TREE, Accountant, Limits, limit
+from joblens.agent.groups import JobGroups
+from joblens.agent.launch import LauncherProcess, LaunchPlan, exit_usage_of
+from joblens.agent.loop import Loop
+from joblens.agent.meter import JobMeter
+from joblens.agent.outcome import Ending, not_started, outcome_of
+from joblens.agent.output import OutputFiles
+from joblens.agent.recorder import Recorder
+from joblens.agent.sampler import Sampler
+from joblens.analysis.rates import unreclaimable_bytes
+from joblens.analysis.running import RunningSummary
+from joblens.engine.job_life import (
+    Command,
+    Emptied,
+    EndCause,
+    Event,
+    Exited,
+    Finish,
+    Forgiven,
+    JobLife,
+    KillAll,
+    Phase,
+    Send,
+    Started,
+    StopAsked,
+    Tick,
+    next_wake_s,
+    on_event,
+)
+from joblens.model.errors import JoblensError, LauncherLost, ProbeError
+from joblens.model.exit_usage import ExitUsage
+from joblens.model.job import Attempt, Job, Owner, Record, Status
+from joblens.model.sample import Sample
+from joblens.model.writes import JobEnded, JobQueued, JobStarted, SamplesTaken
+from joblens.ports.clock import Clock
+from joblens.probes.host import HostFacts, process_start_ticks
+
+# A process that ends together with the main one is not a leftover; only what is still
+# there after this long is.
+_SETTLE_S = 0.1
+_WATCH_INTERVAL_S = 0.1
+
+
+class Kit(Struct, frozen=True):
+    """What all sessions of one owner share."""
+
+    recorder: Recorder
+    sampler: Sampler
+    accountant: Accountant
+    clock: Clock
+    loop: Loop
+    owner: Owner
+    host: HostFacts
+    spool_dir: str  # where launchers leave outcomes
+
+
+class JobSession:
+    """Driven by the loop; ends by calling `on_end(session)` once the outcome is recorded."""
+
+    def __init__(
+        self,
+        job: Job,
+        plan: LaunchPlan,
+        kit: Kit,
+        *,
+        output: OutputFiles | None = None,
+        on_sample: Callable[[Sample], None] | None = None,
+        on_end: Callable[["JobSession"], None] | None = None,
+        drain: Callable[[], None] | None = None,
+    ) -> None:
+        self.job = job
+        self.record = Record(status=Status.QUEUED, job=job)
+        self._plan = plan
+        self._kit = kit
+        self._output = output
+        self._on_sample = on_sample
+        self._on_end = on_end
+        self._drain = drain  # brings home what the job has printed and nobody has read yet
+        early = job.early_signal
+        self._life = JobLife(
+            timeout_s=job.requirements.timeout_s if job.enforce else None,
+            early_signal=early.signal if early else None,
+            early_lead_s=early.lead_s if early else 0.0,
+            grace_s=job.grace_s,
+        )
+        self._groups: JobGroups | None = None
+        self._limits = Limits()
+        self._launcher: LauncherProcess | None = None
+        self._meter: JobMeter | None = None
+        self._summary = RunningSummary()
+        self._reaped = ExitUsage()
+        self._next_index = 0
+        self._started_mono_ns = self._ended_mono_ns = 0
+        self._wait_status: int | None = None
+        self._settle_until_s: float | None = None
+        self._lost_launcher = False
+
+    @property
+    def is_over(self) -> bool:
+        return self._life.phase is Phase.OVER
+
+    @property
+    def was_asked_to_stop(self) -> bool:
+        return self._life.cause is not EndCause.NONE
+
+    # ---- start -------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Raises LaunchError or AccountingUnavailable when the job cannot run; that is recorded too."""
+        self.created_at_us = self._kit.clock.now_us()
+        try:
+            attempt = self._prepare()
+            self._begin(attempt)
+        except JoblensError as error:
+            self._could_not_start(error)
+            raise
+
+    def _prepare(self) -> Attempt:
+        job, kit = self.job, self._kit
+        needs_group = job.monitor or (job.enforce and job.requirements.memory_bytes is not None)
+        self._groups = kit.accountant.groups_for(job) if needs_group else None
+        self._limits = limit(job, self._groups)
+        self._launcher = LauncherProcess(self._plan)
+        pid, start_ticks = self._launcher.prepare(
+            attach=self._groups.attach_files() if self._groups else (),
+            outcome_path=os.path.join(kit.spool_dir, f"{job.uuid}.outcome"),
+            rlimits=self._limits.rlimits,
+            affinity=self._limits.affinity,
+        )
+        self._meter = kit.accountant.meter(self._groups, self._launcher.launcher_pid)
+        return Attempt(
+            started_at_us=kit.clock.now_us(),
+            owner=kit.owner,
+            pid=pid,
+            pid_start_ticks=start_ticks,
+            launcher_pid=self._launcher.launcher_pid,
+            launcher_start_ticks=process_start_ticks(self._launcher.launcher_pid),
+            accounting=self._groups.kind if self._groups else PROCESS_TREE,
+            groups=dict(self._groups.paths) if self._groups else {},
+            enforced_by=self._limits.enforced_by,
+            logs_dir=self._output.directory if self._output else "",
+            kernel=kit.host.kernel,
+            cpu_count=kit.host.cpu_count,
+            memory_total_bytes=kit.host.memory_total_bytes,
+        )
+
+    def _begin(self, attempt: Attempt) -> None:
+        """Everything needed to find the job again is on disk before its first instruction runs."""
+        assert self._meter is not None and self._launcher is not None
+        base = self._meter.take_base()
+        now_ns = self._kit.clock.mono_ns()
+        attempt = replace(attempt, base=base, started_mono_ns=now_ns)
+        self.record = replace(self.record, status=Status.RUNNING, attempt=attempt)
+        self._kit.recorder.write([JobQueued(self.job), JobStarted(self.job.uuid, attempt)])
+        self._started_mono_ns = self._kit.clock.mono_ns()
+        self._meter.start_at(self._started_mono_ns)
+        self._launcher.go()
+        self._kit.loop.watch(self._launcher.socket, self._on_message)
+        self._kit.loop.add_timed(self)
+        self._feed(Started())
+        if self.job.monitor:
+            self.take_sample()
+            self._kit.sampler.add(self.job.uuid, self.job.interval_s)
+        if self._limits.watched_memory_bytes or self._limits.watched_pids:
+            self._kit.sampler.add(watch_name(self.job.uuid), _WATCH_INTERVAL_S)
+
+    def _could_not_start(self, error: JoblensError) -> None:
+        if self._launcher is not None:
+            self._launcher.abandon()
+        if self._meter is not None:
+            self._meter.close()
+        if self._groups is not None:
+            self._groups.kill()
+            self._groups.remove()
+        self._life = replace(self._life, phase=Phase.OVER)
+        outcome = not_started(self.job, error, self._kit.clock.now_us())
+        self.record = replace(self.record, status=outcome.status, outcome=outcome)
+        writes = [JobQueued(self.job), JobEnded(self.job.uuid, outcome)]
+        self._kit.recorder.write(writes)
+        self._read_number()
+
+    # ---- while it runs -----------------------------------------------------------------------
+
+    def ask_stop(self, cause: EndCause, number: int = signal.SIGTERM) -> None:
+        self._feed(StopAsked(cause, number))
+
+    def forgive(self) -> None:
+        self._feed(Forgiven())
+
+    def forward_signal(self, number: int) -> None:
+        """A signal that is the job's business alone (USR1, HUP, WINCH …)."""
+        if self._launcher is not None:
+            self._launcher.signal_main(number)
+
+    def take_sample(self) -> None:
+        """From the sampler's thread, or at the start. A group that has just vanished gives none."""
+        assert self._meter is not None
+        try:
+            sample = self._meter.sample(self._reaped)
+        except ProbeError:
+            return
+        self._keep(sample)
+
+    def watch_limits(self) -> None:
+        """From the sampler's thread, where the kernel does not enforce a limit."""
+        assert self._meter is not None
+        try:
+            sample = self._meter.sample(self._reaped)
+        except ProbeError:
+            return
+        memory, pids = self._limits.watched_memory_bytes, self._limits.watched_pids
+        used = unreclaimable_bytes(sample)
+        self._summary.watch(sample)
+        if memory is not None and used is not None and used > memory:
+            self._kit.loop.call(lambda: self.ask_stop(EndCause.MEMORY_LIMIT, signal.SIGKILL))
+        elif pids is not None and (sample.threads or 0) > pids:
+            self._kit.loop.call(lambda: self.ask_stop(EndCause.PIDS_LIMIT, signal.SIGKILL))
+
+    def _keep(self, sample: Sample) -> None:
+        self._summary.add(sample)
+        self._kit.recorder.put([SamplesTaken(self.job.uuid, self._next_index, (sample,))])
+        self._next_index += 1
+        if self._on_sample is not None:
+            self._on_sample(sample)
+
+    def next_wake_s(self) -> float | None:
+        times = [due for due in (next_wake_s(self._life), self._settle_until_s) if due is not None]
+        return min(times, default=None)
+
+    def wake(self) -> None:
+        if self._settle_until_s is not None and time.monotonic() >= self._settle_until_s:
+            self._settle_until_s = None
+            self._feed(Exited(max(1, len(self.pids()))))
+            return
+        self._feed(Tick())
+
+    def pids(self) -> list[int]:
+        """Every process of the job that is alive now."""
+        if self._groups is not None:
+            return self._groups.pids()
+        probe = self._meter.probe if self._meter else None
+        return list(probe.descendants()) if probe is not None else []  # type: ignore[attr-defined]
+
+    def _on_message(self) -> None:
+        assert self._launcher is not None
+        try:
+            message = self._launcher.receive()
+        except LauncherLost:
+            self._launcher_is_lost()
+            return
+        word = message[0]
+        if word in ("exited", "reaped", "empty"):
+            self._reaped = exit_usage_of(message[2] if word == "exited" else message[1])
+        if word == "exited":
+            self._wait_status = int(message[1])  # type: ignore[call-overload]
+            self._ended_mono_ns = int(message[3])  # type: ignore[call-overload]
+            self._settle_until_s = time.monotonic() + _SETTLE_S
+        elif word == "empty":
+            self._settle_until_s = None
+            if self._groups is not None and not self._groups.is_empty():
+                self._groups.kill()  # put there by someone else; nothing of ours is left
+            self._feed(Emptied())
+
+    def _launcher_is_lost(self) -> None:
+        """Someone killed it. What is left of the job cannot be waited for any more, so it is ended."""
+        assert self._launcher is not None
+        self._kit.loop.unwatch(self._launcher.socket)
+        self._lost_launcher = True
+        self._kill_all()
+        self._feed(Emptied())
+
+    def _feed(self, event: Event) -> None:
+        self._life, commands = on_event(self._life, event, time.monotonic())
+        for command in commands:
+            self._carry_out(command)
+
+    def _carry_out(self, command: Command) -> None:
+        if isinstance(command, Finish):
+            self._finish()
+        elif isinstance(command, KillAll):
+            self._kill_all()
+        elif isinstance(command, Send):
+            if self._life.phase is Phase.DRAINING:
+                _signal_each(self.pids(), command.signal)
+            elif self._launcher is not None:
+                self._launcher.signal_main(command.signal)
+
+    def _kill_all(self) -> None:
+        if self._groups is not None:
+            self._groups.kill()
+        else:
+            for _ in range(20):  # a fork may slip between listing and killing
+                pids = self.pids()
+                if not pids:
+                    break
+                _signal_each(pids, signal.SIGKILL)
+                time.sleep(0.002)
+
+    # ---- end ---------------------------------------------------------------------------------
+
+    def _finish(self) -> None:
+        assert self._meter is not None and self._launcher is not None
+        self._kit.sampler.remove(self.job.uuid)
+        self._kit.sampler.remove(watch_name(self.job.uuid))
+        self._kit.loop.unwatch(self._launcher.socket)
+        self._kit.loop.remove_timed(self)
+        if self.job.monitor:
+            try:
+                self._keep(self._meter.sample(self._reaped, final=True))
+            except ProbeError:
+                pass  # the group was removed under us; what was sampled stands
+        if self._drain is not None:
+            self._drain()
+        if self._output is not None:
+            self._output.finish()
+        ended_mono_ns = self._ended_mono_ns or self._kit.clock.mono_ns()
+        ending = Ending(
+            wait_status=None if self._lost_launcher else self._wait_status,
+            cause=self._life.cause,
+            duration_s=(ended_mono_ns - self._started_mono_ns) / 1e9,
+            ended_at_us=self._kit.clock.now_us(),
+            leftovers=self._life.leftovers,
+            reaped=self._reaped,
+        )
+        outcome = outcome_of(self.record, ending, self._summary, self._meter, self._output)
+        self.record = replace(self.record, status=outcome.status, outcome=outcome)
+        self._kit.recorder.write([JobEnded(self.job.uuid, outcome)])
+        self._launcher.bye()
+        self._meter.close()
+        if self._groups is not None:
+            self._groups.remove()
+        self._read_number()
+        if self._on_end is not None:
+            self._on_end(self)
+
+    def _read_number(self) -> None:
+        try:
+            stored = self._kit.recorder.read(lambda store: store.find(self.job.uuid))
+        except JoblensError:
+            return  # it waits in the journal and has no number yet
+        self.record = replace(self.record, number=stored.number)
+
+
+def watch_name(uuid: str) -> str:
+    return f"watch:{uuid}"
+
+
+def _signal_each(pids: list[int], number: int) -> None:
+    for pid in pids:
+        try:
+            os.kill(pid, number)
+        except ProcessLookupError:
+            continue
+        except PermissionError:
+            continue  # it became another user's (setuid); the group kill reaches it
