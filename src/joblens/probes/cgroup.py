@@ -1,6 +1,7 @@
 """A job's numbers as the kernel counts them for its control groups: exact whatever the job starts,
 at the same cost for one process and for a thousand."""
 
+import errno
 import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -19,9 +20,11 @@ from joblens.probes.cgroup_sources import (
     standing_reason,
     why_missing,
 )
+from joblens.probes.descriptors import BUDGET, DescriptorBudget
 from joblens.probes.field_groups import unknown_fields
 
 _READ_SIZE = 8192  # every file that is read in one go is well below
+_File = int | str  # a kept descriptor, or the path of a file that is opened at every reading
 _PEAK_FILES = ("memory.peak", "memory.max_usage_in_bytes")
 
 
@@ -31,18 +34,27 @@ class CgroupProbe:
 
     name = "cgroup"
 
-    def __init__(self, paths: Mapping[str, str], kind: str, *, sysfs: str = "/sys") -> None:
+    def __init__(
+        self,
+        paths: Mapping[str, str],
+        kind: str,
+        *,
+        sysfs: str = "/sys",
+        budget: DescriptorBudget = BUDGET,
+    ) -> None:
         self.sources: dict[str, str] = {}
         self.unknown: Mapping[str, str] = {}
         self._kind = kind
         self._paths = dict(paths)
         self._sysfs = sysfs
+        self._budget = budget
         self._main_key = UNIFIED if UNIFIED in paths else next(iter(paths))
         self._main = paths[self._main_key]
         self._kept: list[int] = []
-        self._readings: list[tuple[int, Callable[[bytes], dict[str, Any]]]] = []
-        self._peak_fd: int | None = None
-        self._io_fd: int | None = None
+        self._readings: list[tuple[_File, Callable[[bytes], dict[str, Any]]]] = []
+        self._processes: _File = ""
+        self._peak: _File | None = None
+        self._io: _File | None = None
         self._is_stacked: dict[str, bool] = {}
         try:
             missing = self._open_files()
@@ -55,59 +67,67 @@ class CgroupProbe:
     def read(self) -> dict[str, Any]:
         fields: dict[str, Any] = dict(self._limits)
         try:
-            for descriptor, parse in self._readings:
-                fields.update(parse(os.pread(descriptor, _READ_SIZE, 0)))
+            for file, parse in self._readings:
+                data = os.pread(file, _READ_SIZE, 0) if type(file) is int else _read_whole(file)
+                fields.update(parse(data))
             fields["processes"] = self._count_processes()
-            if self._io_fd is not None:
-                self._add_io(fields, parsers.parse_io_stat(pread_whole(self._io_fd)))
+            if self._io is not None:
+                self._add_io(fields, parsers.parse_io_stat(_read_whole(self._io)))
         except OSError as error:
             raise self._gone(error) from error
         return fields
 
     def reset_peak(self) -> bool:
         """Let the kernel's memory peak start anew: on v1 for everyone, on v2 (Linux 6.12) for this probe."""
-        if self._peak_fd is None:
+        if not isinstance(self._peak, int):
             return False
         try:
-            os.pwrite(self._peak_fd, b"0", 0)
+            os.pwrite(self._peak, b"0", 0)
         except OSError:
             return False
         return True
 
     def close(self) -> None:
         kept, self._kept, self._readings = self._kept, [], []
-        self._io_fd = self._peak_fd = None
+        self._io = self._peak = None
+        self._budget.give_back(len(kept))
         for descriptor in kept:
             os.close(descriptor)
 
     def _open_files(self) -> dict[str, str]:
         """Group of numbers -> why the file that would give it cannot be read."""
+        processes = self._keep_open(self._main_key, "cgroup.procs", ("processes",))
+        if processes is None:
+            raise ProbeError(f"the job's control group {self._main} is not there")
+        self._processes = processes
         missing = {}
-        try:
-            self._procs_fd = os.open(f"{self._main}/cgroup.procs", os.O_RDONLY | os.O_CLOEXEC)
-        except OSError as error:
-            raise self._gone(error) from error
-        self._kept.append(self._procs_fd)
-        self._name_source(self._main_key, "cgroup.procs", ("processes",))
         for source in sources_of(self._paths):
-            descriptor = self._keep_open(source.hierarchy, source.file, source.groups)
-            if descriptor is not None:
-                self._readings.append((descriptor, source.parse))
+            file = self._keep_open(source.hierarchy, source.file, source.groups)
+            if file is not None:
+                self._readings.append((file, source.parse))
                 continue
             for group in source.groups:
                 missing[group] = source.reason or why_missing(source.hierarchy, source.file)
         if UNIFIED in self._paths:
-            self._io_fd = self._keep_open(UNIFIED, "io.stat", ("io", "io_ops", "io_devices"))
+            self._io = self._keep_open(UNIFIED, "io.stat", ("io", "io_ops", "io_devices"))
         return missing
 
-    def _keep_open(self, hierarchy: str, file: str, groups: Sequence[str]) -> int | None:
-        descriptor = _open_answering(f"{self._paths[hierarchy]}/{file}", can_write=file in _PEAK_FILES)
-        if descriptor is not None:
+    def _keep_open(self, hierarchy: str, file: str, groups: Sequence[str]) -> _File | None:
+        """None: there is no such file here. Beyond the descriptor budget its path, to open every time."""
+        path = f"{self._paths[hierarchy]}/{file}"
+        descriptor = _open_answering(path, can_write=file in _PEAK_FILES)
+        if descriptor is None:
+            return None
+        self._name_source(hierarchy, file, groups)
+        kept: _File = descriptor
+        if self._budget.take(1):
             self._kept.append(descriptor)
-            self._name_source(hierarchy, file, groups)
-            if file in _PEAK_FILES:
-                self._peak_fd = descriptor
-        return descriptor
+        else:
+            os.close(descriptor)
+            kept = path
+        if file in _PEAK_FILES:
+            self._peak = kept
+        return kept
 
     def _name_source(self, hierarchy: str, file: str, groups: Sequence[str]) -> None:
         version = "v2" if hierarchy == UNIFIED else "v1"
@@ -157,7 +177,7 @@ class CgroupProbe:
         # Two links and one more per sub-group: a job that made groups has processes in those too.
         if os.stat(self._main).st_nlink > 2:
             return len(list_pids(self._main))
-        return pread_whole(self._procs_fd).count(b"\n")
+        return _read_whole(self._processes).count(b"\n")
 
     def _add_io(self, fields: dict[str, Any], devices: dict[str, DeviceIo]) -> None:
         fields["devices"] = devices
@@ -180,13 +200,24 @@ class CgroupProbe:
         return known
 
 
+def _read_whole(file: _File) -> bytes:
+    if isinstance(file, int):
+        return pread_whole(file)
+    with open(file, "rb", buffering=0) as opened:
+        return opened.read()
+
+
 def _open_answering(path: str, *, can_write: bool = False) -> int | None:
     """None: there is no such file, or it is there but does not answer (pressure that is switched off).
     Resetting a peak goes through the very descriptor it is read by, so that one is opened for writing."""
     for mode in (os.O_RDWR, os.O_RDONLY) if can_write else (os.O_RDONLY,):
         try:
             descriptor = os.open(path, mode | os.O_CLOEXEC)
-        except OSError:
+        except OSError as error:
+            if error.errno in (errno.EMFILE, errno.ENFILE):
+                raise ProbeError(
+                    f"cannot open {path}: {error.strerror}", hint="raise the limit on open files (ulimit -n)"
+                ) from error
             continue
         try:
             os.pread(descriptor, 1, 0)

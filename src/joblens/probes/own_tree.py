@@ -12,18 +12,16 @@ from collections.abc import Collection, Iterable
 from msgspec import Struct
 
 from joblens.analysis.attribution import NOTHING, Counters, Identity, LiveProcess, Snapshot
+from joblens.probes.proc_files import ProcStat, parse_io, parse_stat, parse_status
 from joblens.probes.task_files import (
     PROCESS_CLOCK,
-    SIGCHLD_BIT,
     THREAD_CLOCK,
-    ProcStat,
     clock_usec,
-    counters_of,
+    io_counters,
     own_counters,
-    parse_io,
     parse_private_dirty,
-    parse_stat,
-    parse_status,
+    parse_sizes,
+    rusage_counters,
     waited_counters,
 )
 
@@ -89,8 +87,8 @@ class OwnTree:
             waited = again
             live, io, again = self._living(), self._io("self"), resource.getrusage(resource.RUSAGE_CHILDREN)
         return Snapshot(
-            own=counters_of(resource.getrusage(resource.RUSAGE_SELF)),
-            absorbed=counters_of(again) + (io or NOTHING),
+            own=rusage_counters(resource.getrusage(resource.RUSAGE_SELF)),
+            absorbed=rusage_counters(again) + (io or NOTHING),
             threads={thread: used for thread in threads if (used := self._thread(thread)) is not None},
             live=live,
             overhead_usec=overhead_usec,
@@ -98,43 +96,37 @@ class OwnTree:
 
     def level(self) -> Level:
         """After `look`: of the processes that were found by it."""
-        own = parse_status(self._read("self/status") or b"")
-        own_stat = parse_stat(self._read("self/stat") or b"")
-        anon, shmem = own.get(b"RssAnon", 0), own.get(b"RssShmem", 0)
-        kernel, swap = own.get(b"VmPTE", 0), own.get(b"VmSwap", 0)
-        virtual, threads, largest = own.get(b"VmSize", 0), own.get(b"Threads", 1), 0
-        files = self._open_files("self")
-        families = {own_stat.stack_start: anon}
-        processes, is_lower_bound = 1, False
+        own = parse_sizes(self._read("self/status") or b"")
+        stat = parse_stat(self._read("self/stat") or b"")
+        sizes = [own]
+        anon = own.get(b"RssAnon", 0)
+        threads, files, is_lower_bound = stat.threads, self._open_files("self"), False
+        families = {stat.stack_start: anon}
         walk_until = time.perf_counter() + _PAGE_WALK_BUDGET_S
         for (pid, _), seen in self._seen.items():
-            status = parse_status(self._read(f"{pid}/status") or b"")
-            if b"VmRSS" not in status:
+            status, child = self._read(f"{pid}/status") or b"", self._stat(pid)
+            found = parse_sizes(status)
+            if child is None or b"VmRSS" not in found:
                 continue  # ended
-            seen.ignores_children = bool(status.get(b"SigIgn", 0) & SIGCHLD_BIT)
-            child_anon, is_walked = self._anon(pid, status, families, walk_until)
-            is_lower_bound |= not is_walked
+            seen.ignores_children = parse_status(status).ignores_sigchld
+            child_anon, is_exact = self._anon(pid, found.get(b"RssAnon", 0), child, families, walk_until)
             anon += child_anon
-            # Several processes may hold the same segment: the largest holding is surely used.
-            shmem = max(shmem, status.get(b"RssShmem", 0))
-            kernel += status.get(b"VmPTE", 0)
-            swap += status.get(b"VmSwap", 0)
-            virtual += status.get(b"VmSize", 0)
-            largest = max(largest, status.get(b"VmHWM", 0))
-            processes += 1
-            threads += status.get(b"Threads", 1)
+            is_lower_bound |= not is_exact
+            threads += child.threads
             child_files = self._open_files(str(pid))
             files = None if files is None or child_files is None else files + child_files
+            sizes.append(found)
         return Level(
             anon_bytes=anon,
-            shmem_bytes=shmem,
-            kernel_bytes=kernel,
-            swap_bytes=swap,
-            virtual_bytes=virtual,
+            # Several processes may hold the same segment: the largest holding is surely used.
+            shmem_bytes=max(found.get(b"RssShmem", 0) for found in sizes),
+            kernel_bytes=sum(found.get(b"VmPTE", 0) for found in sizes),
+            swap_bytes=sum(found.get(b"VmSwap", 0) for found in sizes),
+            virtual_bytes=sum(found.get(b"VmSize", 0) for found in sizes),
             own_rss_bytes=own.get(b"VmRSS", 0),
             own_peak_bytes=own.get(b"VmHWM", 0),
-            largest_child_bytes=largest,
-            processes=processes,
+            largest_child_bytes=max((found.get(b"VmHWM", 0) for found in sizes[1:]), default=0),
+            processes=len(sizes),
             threads=threads,
             open_files=files,
             is_lower_bound=is_lower_bound,
@@ -204,7 +196,7 @@ class OwnTree:
             for name in os.listdir(self._proc):
                 if name.isdigit() and (stat := self._stat(int(name))) is not None:
                     self._stats[int(name)] = stat
-        return [pid for pid, stat in self._stats.items() if stat.parent == parent]
+        return [pid for pid, stat in self._stats.items() if stat.parent_pid == parent]
 
     def _is_alive(self, identity: Identity) -> bool:
         stat = self._stat(identity[0])
@@ -219,13 +211,11 @@ class OwnTree:
         return own + (self._io(f"self/task/{thread}") or NOTHING)
 
     def _anon(
-        self, pid: int, status: dict[bytes, int], families: dict[int, int], walk_until: float
+        self, pid: int, anon: int, stat: ProcStat, families: dict[int, int], walk_until: float
     ) -> tuple[int, bool]:
         """Memory of its own, and whether that is exact. A child that was forked and never became
         another program holds its parent's pages too, which must not be counted twice."""
-        anon = status.get(b"RssAnon", 0)
-        stat = self._stat(pid)
-        family = 0 if stat is None else stat.stack_start
+        family = stat.stack_start
         if not family or family not in families:
             families[family] = anon
             return anon, True
@@ -237,7 +227,8 @@ class OwnTree:
 
     def _open_files(self, who: str) -> int | None:
         try:
-            return len(os.listdir(f"{self._proc}/{who}/fd"))
+            # Linux 6.2 and later give the number as the size of the directory.
+            return os.stat(f"{self._proc}/{who}/fd").st_size or len(os.listdir(f"{self._proc}/{who}/fd"))
         except OSError:
             return None
 
@@ -247,7 +238,7 @@ class OwnTree:
 
     def _io(self, who: str) -> Counters | None:
         text = self._read(f"{who}/io")
-        return None if text is None else parse_io(text)
+        return None if text is None else io_counters(parse_io(text))
 
     def _list(self, path: str) -> list[str]:
         try:
