@@ -1,0 +1,300 @@
+"""What a whole job used, from its samples and from what the kernel handed over when it was waited for.
+
+Every number has its source in `sources` or the reason why it is None in `unknown`; one that may be below
+the truth is named in `lower_bounds`. docs/metrics.md explains each."""
+
+import itertools
+from collections.abc import Mapping, Sequence
+
+from joblens.analysis.rates import unreclaimable_bytes
+from joblens.model.exit_usage import ExitUsage
+from joblens.model.job import USAGE_NUMBERS, Usage
+from joblens.model.sample import Sample
+
+RUSAGE = "wait4 rusage"
+REAPED_IO = "/proc/PID/io of the launcher, which takes over what it waits for"
+
+# Number -> (group under which its source is named, field of Sample that it comes from).
+_ORIGINS: dict[str, tuple[str, str]] = {
+    "cpu_total_usec": ("cpu", "cpu_total_usec"),
+    "cpu_user_usec": ("cpu", "cpu_user_usec"),
+    "cpu_system_usec": ("cpu", "cpu_system_usec"),
+    "cpu_throttled_usec": ("throttling", "cpu_throttled_usec"),
+    "memory_peak_bytes": ("memory_peak", "memory_anon_bytes"),
+    "memory_kernel_peak_bytes": ("memory_kernel_peak", "memory_kernel_peak_bytes"),
+    "memory_largest_process_bytes": ("memory_largest_process", "memory_largest_process_bytes"),
+    "memory_mean_bytes": ("memory_parts", "memory_anon_bytes"),
+    "faults_minor": ("faults", "faults_minor"),
+    "faults_major": ("faults", "faults_major"),
+    "oom_kills": ("oom_kills", "oom_kills"),
+    "io_read_bytes": ("io", "io_read_bytes"),
+    "io_write_bytes": ("io", "io_write_bytes"),
+    "io_read_ops": ("io_ops", "io_read_ops"),
+    "io_write_ops": ("io_ops", "io_write_ops"),
+    "io_call_read_bytes": ("io_calls", "io_call_read_bytes"),
+    "io_call_write_bytes": ("io_calls", "io_call_write_bytes"),
+    "io_call_reads": ("io_calls", "io_call_reads"),
+    "io_call_writes": ("io_calls", "io_call_writes"),
+    "processes_peak": ("processes", "processes"),
+    "threads_peak": ("threads", "threads"),
+    "open_files_peak": ("open_files", "open_files"),
+    "context_switches_voluntary": ("context_switches", ""),
+    "context_switches_involuntary": ("context_switches", ""),
+    "cpu_pressure_usec": ("cpu_pressure", "cpu_some_usec"),
+    "memory_pressure_usec": ("memory_pressure", "memory_some_usec"),
+    "io_pressure_usec": ("io_pressure", "io_some_usec"),
+    "pids_limit_events": ("pids_limit_events", "pids_limit_events"),
+}
+_GROUP_COUNTERS = (  # the kernel counts these for a group and for nothing else
+    "cpu_throttled_usec",
+    "oom_kills",
+    "io_read_ops",
+    "io_write_ops",
+    "cpu_pressure_usec",
+    "memory_pressure_usec",
+    "io_pressure_usec",
+    "pids_limit_events",
+)
+_CALLS = ("io_call_read_bytes", "io_call_write_bytes", "io_call_reads", "io_call_writes")
+
+
+def total_usage(
+    samples: Sequence[Sample],
+    exit_usage: ExitUsage | None,
+    *,
+    accounting: str,
+    sources: Mapping[str, str],
+    unknown: Mapping[str, str],
+) -> Usage:
+    """`samples` are in order, counters since the start, the last one taken after the end. `sources` are by
+    group of numbers or by field, `unknown` by field, as the probes tell them."""
+    total = _Total(samples, exit_usage, sources, unknown, has_group=accounting.startswith("cgroup"))
+    total.add_cpu()
+    total.add_faults()
+    total.add_io()
+    total.add_memory()
+    total.add_peaks()
+    for number in _GROUP_COUNTERS:
+        total.add_counter(number)
+    return total.usage()
+
+
+def source_of(usage: Usage, number: str) -> str | None:
+    """Where a number of this usage was read; None when it is unknown."""
+    if getattr(usage, number) is None:
+        return None
+    return usage.sources.get(_ORIGINS[number][0])
+
+
+class _Total:
+    def __init__(
+        self,
+        samples: Sequence[Sample],
+        exit_usage: ExitUsage | None,
+        sources: Mapping[str, str],
+        unknown: Mapping[str, str],
+        *,
+        has_group: bool,
+    ) -> None:
+        self.samples = samples
+        self.exit = exit_usage
+        self.has_group = has_group
+        self._given_sources = sources
+        self._given_unknown = unknown
+        self._numbers: dict[str, int] = {}
+        self._sources: dict[str, str] = {}
+        self._unknown: dict[str, str] = {}
+        self._lower: list[str] = []
+
+    def usage(self) -> Usage:
+        for number in USAGE_NUMBERS:
+            if number not in self._numbers and number not in self._unknown:
+                self._unknown[number] = self._reason(number)
+        return Usage(
+            **self._numbers, sources=self._sources, unknown=self._unknown, lower_bounds=tuple(self._lower)
+        )
+
+    def add_cpu(self) -> None:
+        waited = None if self.exit is None else self.exit.user_usec + self.exit.system_usec
+        self._add_larger("cpu_total_usec", waited, RUSAGE, prefer_seen=self.has_group)
+        if "cpu_total_usec" in self._numbers:
+            self._split_cpu(self._numbers["cpu_total_usec"])
+
+    def _split_cpu(self, total: int) -> None:
+        """User and system in the proportion that is known, so that they add up to the total."""
+        if self.exit is not None and self._sources["cpu"] == RUSAGE:
+            user, system = self.exit.user_usec, self.exit.system_usec
+        else:
+            seen_user, seen_system = self._last("cpu_user_usec")[0], self._last("cpu_system_usec")[0]
+            if seen_user is not None and seen_system is not None:
+                user, system = seen_user, seen_system
+            elif self.exit is not None:
+                user, system = self.exit.user_usec, self.exit.system_usec
+            else:
+                return
+        if user + system == 0 and total > 0:
+            self._unknown["cpu_user_usec"] = "too short for the kernel to tell user from system time"
+            self._unknown["cpu_system_usec"] = self._unknown["cpu_user_usec"]
+            return
+        scaled = round(total * user / (user + system)) if user + system != total else user
+        self._numbers["cpu_user_usec"] = scaled
+        self._numbers["cpu_system_usec"] = total - scaled
+
+    def add_faults(self) -> None:
+        for number in ("faults_minor", "faults_major"):
+            waited = None if self.exit is None else getattr(self.exit, number)
+            self._add_larger(number, waited, RUSAGE, prefer_seen=self.has_group)
+
+    def add_io(self) -> None:
+        # Only a group counts operations on devices: where it does, its bytes are exact too.
+        group_counts = self.has_group and self._last("io_read_ops")[0] is not None
+        for number in ("io_read_bytes", "io_write_bytes"):
+            waited = None if self.exit is None else getattr(self.exit, number)
+            self._add_larger(number, waited, REAPED_IO, prefer_seen=group_counts)
+        for number in _CALLS:
+            waited = None if self.exit is None else getattr(self.exit, number)
+            self._add_larger(number, waited, REAPED_IO, prefer_seen=False)
+        if self.exit is not None:
+            for number in ("context_switches_voluntary", "context_switches_involuntary"):
+                self._put(number, getattr(self.exit, number), RUSAGE)
+
+    def _add_larger(self, number: str, waited: int | None, waited_source: str, *, prefer_seen: bool) -> None:
+        """What was waited for is exact, unless the samples saw more: then some processes were never
+        waited for (their parent ignores SIGCHLD) and even the larger number may be too small."""
+        seen, is_final = self._last(number)
+        is_exact = prefer_seen and is_final
+        if seen is not None and (is_exact or waited is None or seen > waited):
+            self._put(number, seen)
+            if not is_exact:
+                self._lower.append(number)
+        elif waited is not None:
+            self._put(number, waited, waited_source)
+
+    def add_memory(self) -> None:
+        largest = self._largest_process()
+        kernel_peak = self._most("memory_kernel_peak_bytes")
+        if kernel_peak is not None:
+            self._put("memory_kernel_peak_bytes", kernel_peak)
+        candidates = {source: size for source, size in self._peak_candidates(largest, kernel_peak) if size}
+        if candidates:
+            source, peak = max(candidates.items(), key=lambda item: item[1])
+            if kernel_peak and peak > kernel_peak:
+                # A process's high-water mark includes library pages that others were charged for.
+                source, peak = self._given("memory_kernel_peak", "memory_kernel_peak_bytes"), kernel_peak
+            self._put("memory_peak_bytes", peak, source)
+            if kernel_peak is None and self._may_have_been_several():
+                self._lower.append("memory_peak_bytes")
+        else:
+            self._unknown["memory_peak_bytes"] = self._why_no_peak()
+        mean = mean_unreclaimable(self.samples)
+        if mean is not None:
+            self._put("memory_mean_bytes", mean)
+        elif 0 < len(self.samples) < 3:
+            self._unknown["memory_mean_bytes"] = "no sample fell between start and end"
+
+    def _peak_candidates(self, largest: int | None, kernel_peak: int | None) -> list[tuple[str, int]]:
+        parts = self._given("memory_parts", "memory_anon_bytes")
+        sampled = [size for sample in self.samples if (size := unreclaimable_bytes(sample)) is not None]
+        found = [(f"largest sample of {parts}", max(sampled, default=0))]
+        if largest is not None:
+            found.append((f"largest process: {self._sources['memory_largest_process']}", largest))
+        cache = [size for sample in self.samples if (size := _page_cache(sample)) is not None]
+        if kernel_peak is not None and cache:
+            found.append(
+                (f"{self._sources['memory_kernel_peak']} less page cache", max(0, kernel_peak - max(cache)))
+            )
+        return found
+
+    def _largest_process(self) -> int | None:
+        seen = self._most("memory_largest_process_bytes")
+        waited = None
+        if self.exit is not None and self.exit.max_rss_bytes > self.exit.rss_floor_bytes:
+            waited = self.exit.max_rss_bytes
+        largest = max(seen or 0, waited or 0) or None
+        if largest is not None:
+            source = RUSAGE if largest == waited else None
+            self._put("memory_largest_process_bytes", largest, source)
+        elif self.exit is not None and self.exit.max_rss_bytes:
+            self._unknown["memory_largest_process_bytes"] = (
+                "no process was larger than the launcher, whose size the kernel's figure starts from"
+            )
+        return largest
+
+    def _may_have_been_several(self) -> bool:
+        processes = self._most("processes")
+        if processes is None:
+            return self.exit is None or self.exit.reaped != 1
+        return processes > 1
+
+    def _why_no_peak(self) -> str:
+        if self.exit is not None and self.exit.max_rss_bytes:
+            return self._unknown.get("memory_largest_process_bytes") or self._reason("memory_peak_bytes")
+        return self._reason("memory_peak_bytes")
+
+    def add_peaks(self) -> None:
+        for number in ("processes_peak", "threads_peak", "open_files_peak"):
+            most = self._most(_ORIGINS[number][1])
+            if most is not None:
+                self._put(number, most)
+
+    def add_counter(self, number: str) -> None:
+        seen, is_final = self._last(_ORIGINS[number][1])
+        if seen is not None:
+            self._put(number, seen)
+            if not is_final:
+                self._lower.append(number)
+
+    def _put(self, number: str, value: int, source: str | None = None) -> None:
+        group, field = _ORIGINS[number]
+        self._numbers[number] = value
+        self._sources[group] = source or self._given(group, field)
+
+    def _given(self, group: str, field: str) -> str:
+        return self._given_sources.get(group) or self._given_sources.get(field) or "samples"
+
+    def _reason(self, number: str) -> str:
+        group, field = _ORIGINS[number]
+        given = self._given_unknown.get(field) or self._given_unknown.get(group)
+        if given:
+            return given
+        if not field:
+            return "known only when the job's processes are waited for"
+        return "could not be read" if self.samples else "no sample was taken"
+
+    def _last(self, field: str) -> tuple[int | None, bool]:
+        """The last known value of a counter, and whether it is the final sample's."""
+        for back, sample in enumerate(reversed(self.samples)):
+            value: int | None = getattr(sample, field)
+            if value is not None:
+                return value, back == 0
+        return None, False
+
+    def _most(self, field: str) -> int | None:
+        most: int | None = None
+        for sample in self.samples:
+            value = getattr(sample, field)
+            if value is not None and (most is None or value > most):
+                most = value
+        return most
+
+
+def mean_unreclaimable(samples: Sequence[Sample]) -> int | None:
+    """Over the time the job ran. The final sample, taken when all is gone, only says how long it was;
+    None when no sample fell between the first and that one."""
+    sizes = [(sample.elapsed_us, unreclaimable_bytes(sample)) for sample in samples[:-1]]
+    known = [(at_us, size) for at_us, size in sizes if size is not None]
+    if len(known) < 2:
+        return None
+    known.append((max(samples[-1].elapsed_us, known[-1][0]), known[-1][1]))
+    area = sum(
+        (earlier[1] + later[1]) / 2 * (later[0] - earlier[0]) for earlier, later in itertools.pairwise(known)
+    )
+    length = known[-1][0] - known[0][0]
+    return round(area / length) if length > 0 else None
+
+
+def _page_cache(sample: Sample) -> int | None:
+    # The kernel counts shared memory as file pages, but it cannot be reclaimed.
+    if sample.memory_file_bytes is None:
+        return None
+    return max(0, sample.memory_file_bytes - (sample.memory_shmem_bytes or 0))

@@ -1,0 +1,277 @@
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from joblens.analysis.usage import RUSAGE, source_of, total_usage
+from joblens.model.exit_usage import ExitUsage
+from joblens.model.job import USAGE_NUMBERS, Usage
+from joblens.model.sample import SAMPLE_COLUMNS, Sample
+from joblens.model.units import MIB
+from tests.unit.analysis.records import a_sample
+
+CPU_STAT = {"cpu": "cgroup v2 cpu.stat"}
+
+
+def usage_in_group(*samples: Sample, exit_usage: ExitUsage | None = None, **more: Any) -> Usage:
+    given = {"accounting": "cgroup-v2", "sources": CPU_STAT, "unknown": {}} | more
+    return total_usage(samples, exit_usage, **given)
+
+
+def usage_in_tree(*samples: Sample, exit_usage: ExitUsage | None = None) -> Usage:
+    return total_usage(samples, exit_usage, accounting="process-tree", sources={}, unknown={})
+
+
+# CPU
+
+
+def test_cpu_of_a_group_is_its_counter_at_the_end() -> None:
+    last = a_sample(2, cpu_total_usec=900, cpu_user_usec=600, cpu_system_usec=300)
+    usage = usage_in_group(a_sample(0, cpu_total_usec=5), last, exit_usage=ExitUsage(user_usec=400))
+    assert (usage.cpu_total_usec, usage.cpu_user_usec, usage.cpu_system_usec) == (900, 600, 300)
+    assert usage.sources["cpu"] == "cgroup v2 cpu.stat"
+    assert "cpu_total_usec" not in usage.lower_bounds
+
+
+def test_a_group_that_counts_only_the_total_is_split_as_the_waited_processes_were() -> None:
+    waited = ExitUsage(user_usec=300, system_usec=100)
+    usage = usage_in_group(a_sample(1, cpu_total_usec=1000), exit_usage=waited)
+    assert (usage.cpu_user_usec, usage.cpu_system_usec) == (750, 250)
+
+
+def test_ticks_of_user_and_system_time_are_scaled_to_the_exact_total() -> None:
+    usage = usage_in_group(a_sample(1, cpu_total_usec=100_500, cpu_user_usec=60_000, cpu_system_usec=30_000))
+    assert (usage.cpu_user_usec, usage.cpu_system_usec) == (67_000, 33_500)
+
+
+def test_a_job_shorter_than_a_tick_has_a_total_but_no_split() -> None:
+    usage = usage_in_group(a_sample(0, cpu_total_usec=700, cpu_user_usec=0, cpu_system_usec=0))
+    assert (usage.cpu_total_usec, usage.cpu_user_usec) == (700, None)
+    assert "too short" in usage.unknown["cpu_user_usec"]
+
+
+def test_a_group_whose_last_reading_failed_gives_a_lower_bound() -> None:
+    usage = usage_in_group(a_sample(1, cpu_total_usec=500), a_sample(2))
+    assert usage.cpu_total_usec == 500
+    assert "cpu_total_usec" in usage.lower_bounds
+
+
+def test_cpu_of_a_process_tree_is_what_was_waited_for() -> None:
+    waited = ExitUsage(user_usec=1500, system_usec=500)
+    usage = usage_in_tree(a_sample(1, cpu_total_usec=1990), exit_usage=waited)
+    assert (usage.cpu_total_usec, usage.cpu_user_usec, usage.cpu_system_usec) == (2000, 1500, 500)
+    assert usage.sources["cpu"] == RUSAGE
+    assert usage.lower_bounds == ()
+
+
+def test_children_nobody_waited_for_are_counted_as_last_seen_and_marked() -> None:
+    waited = ExitUsage(user_usec=100, system_usec=0)
+    usage = usage_in_tree(a_sample(1, cpu_total_usec=2_000_000), exit_usage=waited)
+    assert usage.cpu_total_usec == 2_000_000
+    assert "cpu_total_usec" in usage.lower_bounds
+
+
+def test_without_anything_waited_for_the_tree_gives_a_lower_bound() -> None:
+    usage = usage_in_tree(a_sample(1, cpu_total_usec=70))
+    assert usage.cpu_total_usec == 70
+    assert "cpu_total_usec" in usage.lower_bounds
+
+
+# memory
+
+
+def test_peak_memory_is_the_largest_sample_of_what_cannot_be_reclaimed() -> None:
+    usage = usage_in_group(
+        a_sample(1, memory_anon_bytes=50 * MIB, memory_shmem_bytes=5 * MIB, memory_kernel_bytes=MIB),
+        a_sample(2, memory_anon_bytes=MIB),
+    )
+    assert usage.memory_peak_bytes == 56 * MIB
+
+
+def test_a_spike_between_two_samples_is_found_in_the_kernels_peak_less_page_cache() -> None:
+    usage = usage_in_group(
+        a_sample(
+            1, memory_anon_bytes=10 * MIB, memory_file_bytes=30 * MIB, memory_kernel_peak_bytes=40 * MIB
+        ),
+        a_sample(2, memory_anon_bytes=0, memory_file_bytes=30 * MIB, memory_kernel_peak_bytes=540 * MIB),
+    )
+    assert usage.memory_peak_bytes == 510 * MIB
+    assert usage.memory_kernel_peak_bytes == 540 * MIB
+    assert "less page cache" in usage.sources["memory_peak"]
+
+
+def test_page_cache_is_not_taken_for_used_memory() -> None:
+    usage = usage_in_group(
+        a_sample(1, memory_anon_bytes=MIB, memory_file_bytes=900 * MIB, memory_kernel_peak_bytes=901 * MIB)
+    )
+    assert usage.memory_peak_bytes == MIB
+    assert usage.memory_kernel_peak_bytes == 901 * MIB
+
+
+def test_shared_memory_is_not_taken_for_page_cache() -> None:
+    usage = usage_in_group(
+        a_sample(
+            1,
+            memory_anon_bytes=0,
+            memory_file_bytes=100 * MIB,
+            memory_shmem_bytes=90 * MIB,
+            memory_kernel_peak_bytes=200 * MIB,
+        )
+    )
+    assert usage.memory_peak_bytes == 190 * MIB
+
+
+def test_a_short_spike_of_one_process_is_found_in_its_high_water_mark() -> None:
+    waited = ExitUsage(max_rss_bytes=500 * MIB, rss_floor_bytes=9 * MIB, reaped=1)
+    usage = usage_in_tree(a_sample(1, memory_anon_bytes=20 * MIB, processes=1), exit_usage=waited)
+    assert usage.memory_peak_bytes == 500 * MIB
+    assert usage.memory_largest_process_bytes == 500 * MIB
+    assert "memory_peak_bytes" not in usage.lower_bounds
+
+
+def test_a_high_water_mark_at_the_launchers_own_size_says_nothing() -> None:
+    waited = ExitUsage(max_rss_bytes=9 * MIB, rss_floor_bytes=9 * MIB, reaped=1)
+    usage = usage_in_tree(exit_usage=waited)
+    assert usage.memory_peak_bytes is None
+    assert "launcher" in usage.unknown["memory_peak_bytes"]
+    assert "launcher" in usage.unknown["memory_largest_process_bytes"]
+
+
+def test_several_processes_without_a_group_make_the_peak_a_lower_bound() -> None:
+    usage = usage_in_tree(a_sample(1, memory_anon_bytes=20 * MIB, processes=3))
+    assert "memory_peak_bytes" in usage.lower_bounds
+
+
+def test_the_kernels_peak_bounds_what_a_process_shares_with_others() -> None:
+    usage = usage_in_group(
+        a_sample(
+            1, memory_largest_process_bytes=9 * MIB, memory_kernel_peak_bytes=2 * MIB, memory_anon_bytes=MIB
+        )
+    )
+    assert usage.memory_peak_bytes == 2 * MIB
+    assert usage.memory_largest_process_bytes == 9 * MIB
+
+
+def test_mean_memory_is_over_the_time_the_job_ran() -> None:
+    usage = usage_in_group(
+        a_sample(0, memory_anon_bytes=0),
+        a_sample(2, memory_anon_bytes=100),
+        a_sample(4, memory_anon_bytes=100),
+        a_sample(6, memory_anon_bytes=0),  # after the end
+    )
+    assert usage.memory_mean_bytes == round((2 * 50 + 4 * 100) / 6)
+
+
+def test_a_job_without_a_sample_in_the_middle_has_no_mean_memory() -> None:
+    usage = usage_in_group(a_sample(0, memory_anon_bytes=1), a_sample(0.02, memory_anon_bytes=0))
+    assert usage.memory_mean_bytes is None
+    assert usage.unknown["memory_mean_bytes"] == "no sample fell between start and end"
+
+
+# I/O
+
+
+def test_device_io_of_a_group_is_its_counter() -> None:
+    waited = ExitUsage(io_read_bytes=1, io_write_bytes=1)
+    last = a_sample(1, io_read_bytes=4096, io_write_bytes=8192, io_read_ops=1, io_write_ops=2)
+    usage = usage_in_group(last, exit_usage=waited)
+    assert (usage.io_read_bytes, usage.io_write_bytes, usage.io_write_ops) == (4096, 8192, 2)
+    assert "io_read_bytes" not in usage.lower_bounds
+
+
+def test_a_group_that_does_not_count_io_leaves_it_to_the_waited_processes() -> None:
+    waited = ExitUsage(io_read_bytes=4096, io_write_bytes=0, io_call_reads=9)
+    usage = usage_in_group(a_sample(1, io_read_bytes=512), exit_usage=waited)
+    assert (usage.io_read_bytes, usage.io_call_reads) == (4096, 9)
+    assert usage.io_read_ops is None
+    assert "io_read_bytes" not in usage.lower_bounds
+
+
+def test_io_calls_without_anything_waited_for_are_a_lower_bound() -> None:
+    usage = usage_in_group(a_sample(1, io_call_read_bytes=77), a_sample(2))
+    assert usage.io_call_read_bytes == 77
+    assert "io_call_read_bytes" in usage.lower_bounds
+
+
+# the rest
+
+
+def test_peaks_are_the_largest_sample() -> None:
+    usage = usage_in_group(
+        a_sample(0, processes=1, threads=1, open_files=4),
+        a_sample(1, processes=7, threads=9, open_files=40),
+        a_sample(2, processes=0, threads=0, open_files=0),
+    )
+    assert (usage.processes_peak, usage.threads_peak, usage.open_files_peak) == (7, 9, 40)
+
+
+def test_events_are_what_the_group_counted_at_the_end() -> None:
+    usage = usage_in_group(
+        a_sample(1, oom_kills=1, cpu_throttled_usec=5, io_some_usec=6, pids_limit_events=2)
+    )
+    assert (usage.oom_kills, usage.cpu_throttled_usec, usage.io_pressure_usec) == (1, 5, 6)
+    assert usage.pids_limit_events == 2
+
+
+def test_an_unknown_number_has_the_probes_reason() -> None:
+    usage = usage_in_group(a_sample(1), unknown={"io_some_usec": "the kernel was built without PSI"})
+    assert usage.unknown["io_pressure_usec"] == "the kernel was built without PSI"
+
+
+def test_without_samples_and_without_waiting_everything_is_unknown() -> None:
+    usage = usage_in_tree()
+    assert all(getattr(usage, number) is None for number in USAGE_NUMBERS)
+    assert usage.unknown["cpu_total_usec"] == "no sample was taken"
+
+
+some_samples = st.lists(
+    st.dictionaries(st.sampled_from(SAMPLE_COLUMNS[2:]), st.integers(0, 2**40), max_size=30), max_size=4
+).map(lambda rows: [a_sample(float(second), **row) for second, row in enumerate(rows)])
+some_exits = st.none() | st.builds(
+    ExitUsage,
+    user_usec=st.integers(0, 2**40),
+    system_usec=st.integers(0, 2**40),
+    max_rss_bytes=st.integers(0, 2**40),
+    io_read_bytes=st.none() | st.integers(0, 2**40),
+    reaped=st.integers(0, 3),
+)
+
+
+@given(some_samples, some_exits, st.sampled_from(["cgroup-v2", "cgroup-hybrid", "process-tree"]))
+def test_every_number_has_either_a_source_or_a_reason(
+    samples: list[Sample], exit_usage: ExitUsage | None, accounting: str
+) -> None:
+    usage = total_usage(samples, exit_usage, accounting=accounting, sources={}, unknown={})
+    for number in USAGE_NUMBERS:
+        if getattr(usage, number) is None:
+            assert usage.unknown[number]
+        else:
+            assert source_of(usage, number)
+            assert number not in usage.unknown
+
+
+@given(some_samples, some_exits)
+def test_user_and_system_time_add_up_to_the_total(
+    samples: list[Sample], exit_usage: ExitUsage | None
+) -> None:
+    usage = total_usage(samples, exit_usage, accounting="cgroup-hybrid", sources={}, unknown={})
+    if usage.cpu_user_usec is not None and usage.cpu_system_usec is not None:
+        assert usage.cpu_user_usec + usage.cpu_system_usec == usage.cpu_total_usec
+
+
+@given(some_samples, some_exits)
+def test_peak_memory_never_exceeds_what_the_kernel_charged(
+    samples: list[Sample], exit_usage: ExitUsage | None
+) -> None:
+    usage = total_usage(samples, exit_usage, accounting="cgroup-v2", sources={}, unknown={})
+    if usage.memory_peak_bytes is not None and usage.memory_kernel_peak_bytes:
+        assert usage.memory_peak_bytes <= usage.memory_kernel_peak_bytes
+
+
+@pytest.mark.parametrize("accounting", ["cgroup-v2", "process-tree"])
+def test_lower_bounds_name_only_known_numbers(accounting: str) -> None:
+    usage = total_usage(
+        [a_sample(1, cpu_total_usec=1, processes=2)], None, accounting=accounting, sources={}, unknown={}
+    )
+    assert all(getattr(usage, number) is not None for number in usage.lower_bounds)
