@@ -26,7 +26,7 @@ class JobMetricsSettings(Struct, frozen=True, kw_only=True):
         _doc("Time between samples where neither option nor spec says, 50ms at least. Unset: 1 s a job."),
     ] = None
     storage_dir: Annotated[
-        Path | None, _doc("When set, also write samples live to <storage_dir>/<uuid>/<timestamp>.jsonl.gz.")
+        Path | None, _doc("When set, also write samples live to STORAGE_DIR/UUID/TIMESTAMP.jsonl.gz.")
     ] = None
     retention_days: Annotated[
         float, _doc("Drop samples and logs of jobs that ended longer ago. 0: never.", least=0)
