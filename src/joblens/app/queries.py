@@ -1,11 +1,15 @@
 """Questions about jobs, answered from the store: past ones, running ones, and the tail of a running one."""
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
+from typing import Any
 
-from joblens.model.errors import UnknownJob
+from msgspec import to_builtins
+
+from joblens.analysis.history_form import returncode_of, to_history_record
+from joblens.model.errors import JoblensError, UnknownJob
 from joblens.model.history import HistoryQuery, Statistics
-from joblens.model.job import Record
+from joblens.model.job import Record, Status
 from joblens.model.sample import Sample
 from joblens.ports.store import Store
 
@@ -53,7 +57,7 @@ def follow_samples(
     Whether it has ended is asked before the samples are read: an owner writes the samples before the
     outcome, so the reading after the end is known to be over has them all."""
     last = -1
-    for record in _until_final(store, uuid, pause):
+    for record in records_until_final(store, uuid, pause):
         for index, sample in store.samples(uuid, after=last):
             last = index
             yield index, sample
@@ -66,13 +70,15 @@ def wait_for_end(
 ) -> Record:
     """The record once the job has ended, or as it stands when the time is up."""
     deadline = None if timeout_s is None else time.monotonic() + timeout_s
-    for record in _until_final(store, uuid, pause):
+    for record in records_until_final(store, uuid, pause):
         if record.status.is_final or (deadline is not None and time.monotonic() >= deadline):
             return record
     raise UnknownJob(f"job {uuid} vanished from the store")
 
 
-def _until_final(store: Store, uuid: str, pause: Callable[[float], None]) -> Iterator[Record]:
+def records_until_final(
+    store: Store, uuid: str, pause: Callable[[float], None] = time.sleep
+) -> Iterator[Record]:
     """The record as it stands, again and again; the last one handed out is final."""
     poll_s = _FIRST_POLL_S
     recovered_at = time.monotonic()
@@ -89,6 +95,32 @@ def _until_final(store: Store, uuid: str, pause: Callable[[float], None]) -> Ite
             recovered_at = time.monotonic()
 
 
-def latest_samples(store: Store, records: Sequence[Record], count: int) -> dict[str, list[Sample]]:
-    """The last few samples of each job, by uuid, for a live table."""
-    return {record.job.uuid: samples(store, record.job.uuid)[-count:] for record in records}
+class SampleTails:
+    """The last few samples of each running job, read on from where the last look ended."""
+
+    def __init__(self, store: Store, count: int) -> None:
+        self._store = store
+        self._count = count
+        self._last: dict[str, int] = {}
+        self._kept: dict[str, list[Sample]] = {}
+
+    def look(self, uuid: str) -> list[Sample]:
+        kept = self._kept.setdefault(uuid, [])
+        for index, sample in self._store.samples(uuid, after=self._last.get(uuid, -1)):
+            self._last[uuid] = index
+            kept.append(sample)
+        del kept[: -self._count]
+        return kept
+
+
+def whole_record(record: Record) -> dict[str, Any]:
+    """The history form and, under `record`, every field as joblens keeps it."""
+    return {**to_history_record(record), "record": to_builtins(record)}
+
+
+def exit_code_of(record: Record) -> int:
+    """What a shell should see of an ended job; 125 where its own code is not known."""
+    code = None if record.outcome is None else returncode_of(record.outcome)
+    if code is not None:
+        return code
+    return 0 if record.status is Status.SUCCESS else JoblensError.exit_code

@@ -2,13 +2,16 @@
 
 import os
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, json
 
 from joblens.model.settings import Settings
 from joblens.ports.store import Store
 from joblens.views.style import Palette
+
+if TYPE_CHECKING:
+    from joblens.app.settings import LoadedSettings
 
 _WIDTH_UNKNOWN = 80
 
@@ -27,7 +30,7 @@ class Session:
 
     def __init__(self, options: Globals) -> None:
         self.options = options
-        self._settings: Settings | None = None
+        self._loaded: LoadedSettings | None = None
         self._store: Store | None = None
         for stream in (sys.stdout, sys.stderr):
             # job names may hold bytes that are no text; showing them must never be what fails
@@ -40,12 +43,19 @@ class Session:
         return self.options.json
 
     @property
-    def settings(self) -> Settings:
-        if self._settings is None:
+    def loaded(self) -> "LoadedSettings":
+        """The settings with the origin of each."""
+        if self._loaded is None:
             from joblens.app.settings import load_settings
 
-            self._settings = load_settings(config=self.options.config, store=self.options.store)
-        return self._settings
+            store = self.options.store
+            overrides = {} if store is None else {"store.url": store}
+            self._loaded = load_settings(config=self.options.config, overrides=overrides)
+        return self._loaded
+
+    @property
+    def settings(self) -> Settings:
+        return self.loaded.settings
 
     @property
     def store(self) -> Store:
@@ -112,6 +122,9 @@ class Session:
     def write_json_line(self, document: Any) -> None:
         """One object of a stream, out at once."""
         self.write(json.encode(document).decode() + "\n")
+        self.flush()
+
+    def flush(self) -> None:
         sys.stdout.flush()
 
     def note(self, text: str) -> None:

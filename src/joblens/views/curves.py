@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
+from joblens.analysis.rates import cpu_percent, per_second, unreclaimable_bytes
 from joblens.model.sample import Sample
 
 
@@ -35,33 +36,21 @@ def points(samples: Sequence[Sample]) -> list[Point]:
 
 
 def _point(earlier: Sample | None, later: Sample) -> Point:
-    span_s = (later.elapsed_us - earlier.elapsed_us) / 1e6 if earlier else 0.0
     cpu = read = write = None
-    if earlier is not None and span_s > 0:
-        cpu_usec = _growth(earlier.cpu_total_usec, later.cpu_total_usec)
-        cpu = None if cpu_usec is None else cpu_usec / 1e4 / span_s
-        read_bytes = _growth(_read(earlier), _read(later))
-        read = None if read_bytes is None else read_bytes / span_s
-        write_bytes = _growth(_written(earlier), _written(later))
-        write = None if write_bytes is None else write_bytes / span_s
+    if earlier is not None:
+        cpu = cpu_percent(earlier, later)
+        read = _io_rate(earlier, later, "read")
+        write = _io_rate(earlier, later, "write")
     return Point(later.elapsed_us / 1e6, cpu, memory_in_use(later), read, write, later.processes)
 
 
-def _growth(earlier: int | None, later: int | None) -> int | None:
-    return None if earlier is None or later is None else max(0, later - earlier)
-
-
-def _read(sample: Sample) -> int | None:
-    return sample.io_read_bytes if sample.io_read_bytes is not None else sample.io_call_read_bytes
-
-
-def _written(sample: Sample) -> int | None:
-    return sample.io_write_bytes if sample.io_write_bytes is not None else sample.io_call_write_bytes
+def _io_rate(earlier: Sample, later: Sample, direction: str) -> float | None:
+    """What reached the devices; where that is unknown, what went through calls."""
+    rate = per_second(earlier, later, f"io_{direction}_bytes")
+    return rate if rate is not None else per_second(earlier, later, f"io_call_{direction}_bytes")
 
 
 def memory_in_use(sample: Sample) -> int | None:
     """What cannot be reclaimed; where its parts are unknown, what the kernel charges in all."""
-    parts = (sample.memory_anon_bytes, sample.memory_shmem_bytes, sample.memory_kernel_bytes)
-    if parts[0] is None:
-        return sample.memory_current_bytes
-    return sum(part for part in parts if part is not None)
+    in_use = unreclaimable_bytes(sample)
+    return in_use if in_use is not None else sample.memory_current_bytes

@@ -1,0 +1,124 @@
+"""What a job printed, read from its kept files while they grow or after it has ended."""
+
+import os
+from collections.abc import Iterator
+
+from joblens.app.queries import records_until_final
+from joblens.model.errors import InputError
+from joblens.model.job import Record
+from joblens.ports.store import Store
+
+STREAMS = {"stdout": "stdout.log", "stderr": "stderr.log"}
+_CHUNK = 1 << 18
+_TAIL_CHUNK = 1 << 16
+
+
+def kept_file(record: Record, stream: str) -> str:
+    """Path of a stream's file; InputError says why there is none."""
+    uuid = record.job.uuid
+    if record.attempt is None:
+        if record.status.is_final:
+            raise InputError(f"job {uuid} was never started, so it printed nothing")
+        raise InputError(f"job {uuid} has not started yet", hint="follow it with --follow")
+    if not record.attempt.logs_dir:
+        raise InputError(f"the output of job {uuid} was not kept")
+    path = os.path.join(record.attempt.logs_dir, STREAMS[stream])
+    if not os.path.exists(path) and record.status.is_final:
+        raise InputError(
+            f"{path} is not there any more",
+            hint="output is kept for a time only: 'joblens config show' tells job_metrics.retention_days",
+        )
+    return path
+
+
+class LogReader:
+    """Reads on from where it stopped. The file may have a hole in its middle (output beyond the size cap),
+    and may be replaced by a shorter one when the job ends: the open descriptor still has it all."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._descriptor: int | None = None
+        self._offset = 0
+
+    def seek_last_lines(self, count: int) -> None:
+        descriptor = self._open()
+        if descriptor is None:
+            return
+        position = os.fstat(descriptor).st_size
+        newlines = 0
+        is_end = True
+        while position > 0:
+            start = max(0, position - _TAIL_CHUNK)
+            chunk = os.pread(descriptor, position - start, start)
+            if is_end and chunk.endswith(b"\n"):
+                newlines -= 1  # the last line's own end
+            is_end = False
+            for place in range(len(chunk) - 1, -1, -1):
+                if chunk[place] == 0x0A:
+                    newlines += 1
+                    if newlines == count:
+                        self._offset = start + place + 1
+                        return
+            position = start
+
+    def read_on(self) -> Iterator[bytes]:
+        descriptor = self._open()
+        if descriptor is None:
+            return
+        while True:
+            skipped = self._skip_hole(descriptor)
+            if skipped:
+                yield f"\n[joblens: {skipped} bytes left out here]\n".encode()
+            chunk = os.pread(descriptor, _CHUNK, self._offset)
+            if not chunk:
+                return
+            self._offset += len(chunk)
+            yield chunk
+
+    def close(self) -> None:
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+    def _open(self) -> int | None:
+        if self._descriptor is None:
+            try:
+                self._descriptor = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
+            except FileNotFoundError:
+                return None
+        return self._descriptor
+
+    def _skip_hole(self, descriptor: int) -> int:
+        try:
+            data = os.lseek(descriptor, self._offset, os.SEEK_DATA)
+        except OSError:  # nothing but the end behind it, or a file system that cannot tell
+            return 0
+        skipped, self._offset = data - self._offset, data
+        return skipped
+
+
+def read_log(record: Record, stream: str, last_lines: int | None) -> Iterator[bytes]:
+    """What is there now."""
+    reader = LogReader(kept_file(record, stream))
+    try:
+        if last_lines is not None:
+            reader.seek_last_lines(last_lines)
+        yield from reader.read_on()
+    finally:
+        reader.close()
+
+
+def follow_log(store: Store, uuid: str, stream: str, last_lines: int | None) -> Iterator[bytes]:
+    """What is there, then what comes, until the job has ended and everything is read."""
+    reader: LogReader | None = None
+    try:
+        for record in records_until_final(store, uuid):
+            if reader is None and (record.attempt is not None or record.status.is_final):
+                reader = LogReader(kept_file(record, stream))
+                if last_lines is not None:
+                    reader.seek_last_lines(last_lines)
+            if reader is not None:
+                yield from reader.read_on()
+    finally:
+        if reader is not None:
+            reader.close()

@@ -1,0 +1,44 @@
+"""Job ids on the command line, with completion from the store."""
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+from click.shell_completion import CompletionItem
+
+from joblens.cli.context import Globals, Session
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_OFFERED = 30
+
+
+def complete_job(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """The newest jobs whose id begins as typed. Completion never complains: an error offers nothing."""
+    from joblens.model.errors import JoblensError
+    from joblens.model.history import HistoryQuery
+    from joblens.model.ids import short
+    from joblens.views.jobs import display_name
+
+    session = Session(ctx.find_object(Globals) or Globals())
+    try:
+        records = list(session.store.records(HistoryQuery(limit=500)))
+    except (JoblensError, OSError):
+        return []
+    finally:
+        session.close()
+    near = [record for record in records if record.job.uuid.startswith(incomplete)]
+    return [
+        CompletionItem(short(record.job.uuid), help=f"{record.status.value} {display_name(record.job)}"[:60])
+        for record in near[:_OFFERED]
+    ]
+
+
+def job_argument(function: F) -> F:
+    return click.argument("ident", metavar="ID", shell_complete=complete_job)(function)
+
+
+def jobs_argument(function: F) -> F:
+    return click.argument("idents", metavar="ID...", nargs=-1, required=True, shell_complete=complete_job)(
+        function
+    )

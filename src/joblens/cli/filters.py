@@ -1,0 +1,101 @@
+"""Options that choose jobs: the same for history, stats and export."""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import click
+from msgspec import structs
+
+from joblens.model.history import HistoryQuery, SortKey
+from joblens.model.job import Status
+from joblens.model.units import parse_instant
+
+_NAMES = ("tools", "statuses", "tags", "names", "since", "until", "user")
+
+
+def job_filters(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Adds --tool, --status, … and hands them over as one `query`."""
+
+    @functools.wraps(function)
+    def with_query(*args: Any, **kwargs: Any) -> Any:
+        given = {name: kwargs.pop(name) for name in _NAMES}
+        return function(*args, query=_query(given), **kwargs)
+
+    for option in (
+        click.option("--user", metavar="USER", help="Jobs of this user."),
+        click.option("--until", metavar="WHEN", help="Started before: a time, or an age such as 2h or 7d."),
+        click.option(
+            "--since", metavar="WHEN", help="Started at or after: a time, or an age such as 2h or 7d."
+        ),
+        click.option("--name", "names", multiple=True, metavar="NAME", help="With this name; * and ? match."),
+        click.option("--tag", "tags", multiple=True, metavar="TAG", help="With this tag: word or key=value."),
+        click.option(
+            "-s",
+            "--status",
+            "statuses",
+            multiple=True,
+            type=click.Choice([status.value for status in Status], case_sensitive=False),
+            help="In this state; may be given several times.",
+        ),
+        click.option("-t", "--tool", "tools", multiple=True, metavar="TOOL", help="Of this tool."),
+    ):
+        with_query = option(with_query)
+    return with_query
+
+
+def _query(given: dict[str, Any]) -> HistoryQuery:
+    from joblens.app.drivers import SystemClock
+
+    now_us = SystemClock().now_us()
+    return HistoryQuery(
+        tools=given["tools"],
+        statuses=tuple(Status(status) for status in given["statuses"]),
+        tags=given["tags"],
+        names=given["names"],
+        since_us=None if given["since"] is None else parse_instant(given["since"], now_us),
+        until_us=None if given["until"] is None else parse_instant(given["until"], now_us),
+        user=given["user"],
+    )
+
+
+def sort_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Adds --limit, --sort and --reverse, and puts them into the query."""
+
+    @functools.wraps(function)
+    def with_order(
+        *args: Any, query: HistoryQuery, limit: int, sort: str, reverse: bool, **kwargs: Any
+    ) -> Any:
+        key = SortKey(sort)
+        # names read from A to Z; of everything else the newest or the largest come first
+        ascending = (key is SortKey.NAME) != reverse
+        ordered = structs.replace(query, limit=limit or None, sort=key, ascending=ascending)
+        return function(*args, query=ordered, **kwargs)
+
+    for option in (
+        click.option("--reverse", is_flag=True, help="Turn the order round."),
+        click.option(
+            "--sort",
+            type=click.Choice([key.value for key in SortKey]),
+            default=SortKey.STARTED.value,
+            show_default=True,
+            help="What to sort by; newest or largest first.",
+        ),
+        click.option(
+            "-l",
+            "--limit",
+            type=click.IntRange(min=0),
+            default=10,
+            show_default=True,
+            metavar="N",
+            help="At most this many; 0 for all.",
+        ),
+    ):
+        with_order = option(with_order)
+    return with_order
+
+
+def is_narrowed(query: HistoryQuery) -> bool:
+    return any(
+        (query.tools, query.statuses, query.tags, query.names, query.since_us, query.until_us, query.user)
+    )

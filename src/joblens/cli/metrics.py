@@ -1,0 +1,103 @@
+"""`joblens metrics`: every sample of a job from its start, then live until it ends."""
+
+from typing import Any
+
+import click
+
+from joblens.cli.arguments import job_argument
+from joblens.cli.context import Session
+from joblens.cli.options import shared_options
+from joblens.model.errors import InputError
+from joblens.model.job import Record
+from joblens.model.sample import Sample
+
+
+@click.command("metrics")
+@job_argument
+@click.option(
+    "--follow/--no-follow", default=True, help="Go on with new samples until the job ends (default)."
+)
+@click.option(
+    "--since",
+    metavar="WHEN",
+    help="Only samples from then on: a time, an age such as 5m, or +30s after the job's start.",
+)
+@click.option(
+    "--fields", metavar="A,B.C", help="Only these keys, such as timestamp,cpu.usage_percent (JSON lines)."
+)
+@shared_options
+def command(session: Session, ident: str, follow: bool, since: str | None, fields: str | None) -> None:
+    """Every sample of a job from its start; while it runs, new ones follow until it ends."""
+    from joblens.app.queries import find, follow_samples
+
+    store = session.current_store
+    record = find(store, ident)
+    chosen = _chosen(fields)
+    from_us = None if since is None else _since_us(since, record)
+    stream = follow_samples(store, record.job.uuid) if follow else iter(store.samples(record.job.uuid))
+    previous: Sample | None = None
+    shown = 0
+    for _, sample in stream:
+        if from_us is None or sample.at_us >= from_us:
+            _show(session, sample, previous, record, chosen)
+            shown += 1
+        previous = sample
+    if not shown and not session.json:
+        session.note(f"no samples of job {record.job.uuid}" + (" from then on" if since else ""))
+
+
+def _show(
+    session: Session, sample: Sample, previous: Sample | None, record: Record, chosen: list[list[str]]
+) -> None:
+    if session.json or chosen:
+        from joblens.analysis.sample_form import to_sample_object
+
+        form = to_sample_object(sample, previous, record)
+        session.write_json_line(pick(form, chosen) if chosen else form)
+        return
+    from joblens.views.metrics import render_sample
+
+    session.write_lines([*render_sample(sample, previous, record, session.palette), ""])
+    session.flush()
+
+
+def _since_us(text: str, record: Record) -> int:
+    from joblens.app.drivers import SystemClock
+    from joblens.model.units import parse_duration, parse_instant
+
+    if text.startswith("+"):
+        start_us = record.attempt.started_at_us if record.attempt is not None else record.job.created_at_us
+        return start_us + round(parse_duration(text[1:]) * 1_000_000)
+    return parse_instant(text, SystemClock().now_us())
+
+
+def _chosen(fields: str | None) -> list[list[str]]:
+    if fields is None:
+        return []
+    names = [name.strip() for name in fields.split(",") if name.strip()]
+    if not names:
+        raise InputError("--fields names no field", hint="for example: --fields timestamp,cpu.usage_percent")
+    return [name.split(".") for name in names]
+
+
+def pick(form: dict[str, Any], chosen: list[list[str]]) -> dict[str, Any]:
+    """Only the chosen keys, nested as they were; an unknown name is an error that lists what there is."""
+    result: dict[str, Any] = {}
+    for path in chosen:
+        source: Any = form
+        target = result
+        for place, key in enumerate(path):
+            if not isinstance(source, dict) or key not in source:
+                raise _no_such_field(path, place, source)
+            source = source[key]
+            if place == len(path) - 1:
+                target[key] = source
+            else:
+                target = target.setdefault(key, {})
+    return result
+
+
+def _no_such_field(path: list[str], place: int, source: Any) -> InputError:
+    known = ", ".join(source) if isinstance(source, dict) else "nothing below it"
+    within = f" in '{'.'.join(path[:place])}'" if place else ""
+    return InputError(f"samples have no field '{'.'.join(path)}'", hint=f"there is{within}: {known}")

@@ -1,0 +1,64 @@
+"""A whole terminal for one picture that is drawn again and again, and keys without Enter."""
+
+import os
+import select
+import signal
+import sys
+import termios
+import tty
+from types import FrameType, TracebackType
+from typing import Any, Self
+
+_ENTER = "\x1b[?1049h\x1b[?25l"
+_LEAVE = "\x1b[?25h\x1b[?1049l"
+_HOME = "\x1b[H"
+_CLEAR_LINE = "\x1b[K"
+_CLEAR_BELOW = "\x1b[J"
+
+
+class Screen:
+    """The terminal is given back as it was, also after Ctrl-C or SIGTERM."""
+
+    def __init__(self) -> None:
+        self._input = sys.stdin.fileno()
+        self._before: list[Any] | None = None
+        self._on_term: Any = None
+
+    def __enter__(self) -> Self:
+        if os.isatty(self._input):
+            self._before = termios.tcgetattr(self._input)
+            tty.setcbreak(self._input)
+        self._on_term = signal.signal(signal.SIGTERM, _interrupt)
+        sys.stdout.write(_ENTER)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        sys.stdout.write(_LEAVE)
+        sys.stdout.flush()
+        signal.signal(signal.SIGTERM, self._on_term)
+        if self._before is not None:
+            termios.tcsetattr(self._input, termios.TCSADRAIN, self._before)
+
+    def draw(self, lines: list[str]) -> None:
+        """Over the picture before, without wiping it first: that is what would flicker."""
+        height = os.get_terminal_size(sys.stdout.fileno()).lines
+        body = "\r\n".join(line + _CLEAR_LINE for line in lines[: max(1, height)])
+        sys.stdout.write(_HOME + body + _CLEAR_BELOW)
+        sys.stdout.flush()
+
+    def key(self, timeout_s: float) -> str:
+        """The key pressed within that time, or ''."""
+        if self._before is None:
+            select.select([], [], [], timeout_s)
+            return ""
+        try:
+            ready, _, _ = select.select([self._input], [], [], timeout_s)
+        except InterruptedError:  # the window changed its size
+            return ""
+        return os.read(self._input, 1).decode(errors="replace") if ready else ""
+
+
+def _interrupt(_number: int, _frame: FrameType | None) -> None:
+    raise KeyboardInterrupt

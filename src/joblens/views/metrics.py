@@ -1,0 +1,170 @@
+"""One sample as text: the groups CPU, Memory, I/O, Processes, Pressure and Host."""
+
+import time
+from collections.abc import Sequence
+
+from joblens.analysis.rates import (
+    cpu_percent,
+    host_cpu_percent,
+    per_second,
+    throttle_percent,
+    unreclaimable_bytes,
+)
+from joblens.model.job import Record
+from joblens.model.sample import Sample
+from joblens.model.units import format_bytes
+from joblens.views.numbers import UNKNOWN, rate
+from joblens.views.style import Palette
+
+Pairs = list[tuple[str, str]]
+
+
+def render_sample(sample: Sample, previous: Sample | None, record: Record, paint: Palette) -> list[str]:
+    """Numbers nobody could read are left out; a group without any is left out whole."""
+    clock = time.strftime("%H:%M:%S", time.localtime(sample.at_us / 1e6))
+    lines = [
+        paint.paint(f"═══ Metrics Sample at {clock} ═══", "bold"),
+        f"Job ID: {record.job.uuid}",
+        f"Sample Interval: {_interval(sample, previous, record)}",
+    ]
+    for title, pairs in (
+        ("CPU", _cpu(sample, previous)),
+        ("Memory", _memory(sample)),
+        ("I/O", _io(sample, previous)),
+        ("Processes", _processes(sample)),
+        ("Pressure", _pressure(sample)),
+        ("Host", _host(sample, previous)),
+    ):
+        known = [(name, value) for name, value in pairs if value != UNKNOWN]
+        if known:
+            lines += ["", paint.paint(f"{title}:", "bold"), *(f"  {name}: {value}" for name, value in known)]
+    return lines
+
+
+def _interval(sample: Sample, previous: Sample | None, record: Record) -> str:
+    seconds = record.job.interval_s
+    if previous is not None:
+        seconds = (sample.elapsed_us - previous.elapsed_us) / 1e6
+    return f"{seconds:.3g}s"
+
+
+def _cpu(sample: Sample, previous: Sample | None) -> Pairs:
+    return [
+        ("Usage", _two_decimals(cpu_percent(previous, sample) if previous else None)),
+        ("Throttled", _two_decimals(throttle_percent(previous, sample) if previous else None)),
+        ("User Time", _micros(sample.cpu_user_usec)),
+        ("System Time", _micros(sample.cpu_system_usec)),
+        ("Total Time", _micros(sample.cpu_total_usec)),
+        ("Throttled Time", _micros(sample.cpu_throttled_usec)),
+    ]
+
+
+def _memory(sample: Sample) -> Pairs:
+    current = format_bytes(sample.memory_current_bytes)
+    if sample.memory_current_bytes is not None and sample.memory_limit_bytes:
+        share = 100 * sample.memory_current_bytes / sample.memory_limit_bytes
+        current += f" ({share:.2f}% of {format_bytes(sample.memory_limit_bytes)})"
+    return [
+        ("Current", current),
+        ("Peak", format_bytes(sample.memory_kernel_peak_bytes)),
+        ("Unreclaimable", format_bytes(unreclaimable_bytes(sample))),
+        ("Anonymous", format_bytes(sample.memory_anon_bytes)),
+        ("File Cache", format_bytes(sample.memory_file_bytes)),
+        ("Shared", format_bytes(sample.memory_shmem_bytes)),
+        ("Kernel", format_bytes(sample.memory_kernel_bytes)),
+        ("Swap", format_bytes(sample.memory_swap_bytes)),
+        ("Largest Process", format_bytes(sample.memory_largest_process_bytes)),
+        ("Page Faults", _pair(sample.faults_minor, "minor", sample.faults_major, "major")),
+        ("OOM Events", _pair(sample.oom_events, "events", sample.oom_kills, "kills")),
+    ]
+
+
+def _io(sample: Sample, previous: Sample | None) -> Pairs:
+    pairs: Pairs = []
+    for title, direction in (("Read", "read"), ("Write", "write")):
+        if previous is None:
+            continue
+        speed = rate(per_second(previous, sample, f"io_{direction}_bytes"))
+        operations = per_second(previous, sample, f"io_{direction}_ops")
+        pairs.append((title, speed if operations is None else f"{speed} ({operations:.0f} ops/s)"))
+    return [
+        *pairs,
+        ("Total Read", format_bytes(sample.io_read_bytes)),
+        ("Total Write", format_bytes(sample.io_write_bytes)),
+        ("Read Calls", _calls(sample.io_call_read_bytes, sample.io_call_reads)),
+        ("Write Calls", _calls(sample.io_call_write_bytes, sample.io_call_writes)),
+        *(
+            (f"Device {name}", f"{format_bytes(io.read_bytes)} read, {format_bytes(io.write_bytes)} written")
+            for name, io in sorted((sample.devices or {}).items())
+        ),
+    ]
+
+
+def _processes(sample: Sample) -> Pairs:
+    count = _number(sample.processes)
+    if sample.processes is not None and sample.pids_limit is not None:
+        count += f" (max: {sample.pids_limit})"
+    descriptors = _number(sample.open_files)
+    if sample.open_files is not None and sample.open_files_limit is not None:
+        descriptors += f"/{sample.open_files_limit}"
+    return [
+        ("Count", count),
+        ("Threads", _number(sample.threads)),
+        ("Open FDs", descriptors),
+        ("Limit Events", _number(sample.pids_limit_events)),
+    ]
+
+
+def _pressure(sample: Sample) -> Pairs:
+    return [
+        (title, _some_and_full(sample, kind))
+        for title, kind in (("CPU", "cpu"), ("Memory", "memory"), ("I/O", "io"))
+    ]
+
+
+def _some_and_full(sample: Sample, kind: str) -> str:
+    """The kernel's 10 s mean of the time some, or all, tasks stood waiting."""
+    parts = []
+    for share in ("some", "full"):
+        hundredths: int | None = getattr(sample, f"{kind}_{share}_avg10")
+        if hundredths is not None:
+            parts.append(f"{share} {hundredths / 100:.2f}%")
+    return ", ".join(parts) or UNKNOWN
+
+
+def _host(sample: Sample, previous: Sample | None) -> Pairs:
+    memory = format_bytes(sample.host_memory_used_bytes)
+    if sample.host_memory_total_bytes is not None:
+        memory += f" / {format_bytes(sample.host_memory_total_bytes)}"
+    load: Sequence[int | None] = (sample.host_load1, sample.host_load5, sample.host_load15)
+    known = [f"{hundredths / 100:.2f}" for hundredths in load if hundredths is not None]
+    return [
+        ("CPU", _two_decimals(host_cpu_percent(previous, sample) if previous else None)),
+        ("Memory", memory),
+        ("Load", " ".join(known) or UNKNOWN),
+    ]
+
+
+def _two_decimals(percent: float | None) -> str:
+    return UNKNOWN if percent is None else f"{percent:.2f}%"
+
+
+def _micros(usec: int | None) -> str:
+    return UNKNOWN if usec is None else f"{usec} μs"
+
+
+def _number(value: int | None) -> str:
+    return UNKNOWN if value is None else str(value)
+
+
+def _pair(first: int | None, first_word: str, second: int | None, second_word: str) -> str:
+    parts = [
+        f"{value} {word}" for value, word in ((first, first_word), (second, second_word)) if value is not None
+    ]
+    return ", ".join(parts) or UNKNOWN
+
+
+def _calls(count: int | None, calls: int | None) -> str:
+    if count is None:
+        return UNKNOWN
+    return format_bytes(count) if calls is None else f"{format_bytes(count)} ({calls} calls)"

@@ -1,0 +1,123 @@
+"""Jobs that are under way: a list, and the live table of `top`."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from joblens.model.ids import short
+from joblens.model.job import Record, Status
+from joblens.model.sample import Sample
+from joblens.model.units import format_duration, format_instant
+from joblens.views.charts import spark_line
+from joblens.views.curves import Point, points
+from joblens.views.jobs import ago, command_line, display_name, duration_s, started_at_us
+from joblens.views.numbers import UNKNOWN, clock, compact_bytes, compact_rate, percent
+from joblens.views.style import Palette
+from joblens.views.table import Column, render_table
+
+_LIST_COLUMNS = (
+    Column("ID"),
+    Column("#", is_right=True),
+    Column("NAME", gives_way=True),
+    Column("STATUS"),
+    Column("STARTED", is_right=True),
+    Column("RUNNING", is_right=True),
+    Column("PID", is_right=True),
+    Column("COMMAND", gives_way=True, least=12),
+)
+_TOP_COLUMNS = (
+    Column("ID"),
+    Column("NAME", gives_way=True),
+    Column("TIME", is_right=True),
+    Column("CPU", is_right=True),
+    Column("MEMORY", is_right=True),
+    Column("READ", is_right=True),
+    Column("WRITE", is_right=True),
+    Column("PROCS", is_right=True),
+    Column("CPU OVER TIME"),
+)
+_SPARK_COLUMNS = 13
+
+
+def render_running(records: Sequence[Record], *, now_us: int, width: int, paint: Palette) -> list[str]:
+    rows = [
+        [
+            short(record.job.uuid),
+            UNKNOWN if record.number is None else str(record.number),
+            display_name(record.job),
+            paint.status(record.status),
+            ago(record.attempt.started_at_us, now_us) if record.attempt else UNKNOWN,
+            format_duration(duration_s(record, now_us)),
+            UNKNOWN if record.attempt is None or record.attempt.pid is None else str(record.attempt.pid),
+            command_line(record.job),
+        ]
+        for record in records
+    ]
+    return render_table(_LIST_COLUMNS, rows, width, paint)
+
+
+def render_top(
+    records: Sequence[Record],
+    samples: Mapping[str, Sequence[Sample]],
+    *,
+    now_us: int,
+    width: int,
+    paint: Palette,
+) -> list[str]:
+    """Title line and one row a job, the busiest first; queued ones at the end."""
+    curves = {record.job.uuid: points(samples.get(record.job.uuid, ())) for record in records}
+    ordered = sorted(records, key=lambda record: (record.attempt is None, -_cpu(curves[record.job.uuid])))
+    rows = [_top_row(record, curves[record.job.uuid], now_us, paint) for record in ordered]
+    queued = sum(record.status is Status.QUEUED for record in records)
+    head = f"{len(records) - queued} running" + (f", {queued} queued" if queued else "")
+    when = format_instant(now_us)[11:19]
+    lines = [f"{paint.paint('joblens top', 'bold')}  {head}  {paint.paint(f'{when} UTC', 'dim')}", ""]
+    if not rows:
+        return [*lines, "Nothing is running."]
+    return lines + render_table(_TOP_COLUMNS, rows, width, paint)
+
+
+def _cpu(curve: Sequence[Point]) -> float:
+    return (curve[-1].cpu_percent or 0.0) if curve else 0.0
+
+
+def _top_row(record: Record, curve: Sequence[Point], now_us: int, paint: Palette) -> list[str]:
+    now = curve[-1] if curve else Point(0.0)
+    elapsed = duration_s(record, now_us)
+    return [
+        short(record.job.uuid),
+        display_name(record.job),
+        paint.status(record.status) if elapsed is None else clock(elapsed),
+        percent(now.cpu_percent),
+        compact_bytes(now.memory_bytes),
+        compact_rate(now.read_per_s),
+        compact_rate(now.write_per_s),
+        UNKNOWN if now.processes is None else str(now.processes),
+        paint.paint(spark_line([point.cpu_percent for point in curve[1:]], _SPARK_COLUMNS), "cyan"),
+    ]
+
+
+def top_form(
+    records: Sequence[Record], samples: Mapping[str, Sequence[Sample]], now_us: int
+) -> dict[str, Any]:
+    """The same as one JSON document."""
+    return {
+        "timestamp": format_instant(now_us),
+        "jobs": [_job_form(record, points(samples.get(record.job.uuid, ())), now_us) for record in records],
+    }
+
+
+def _job_form(record: Record, curve: Sequence[Point], now_us: int) -> dict[str, Any]:
+    now = curve[-1] if curve else Point(0.0)
+    return {
+        "job_uuid": record.job.uuid,
+        "number": record.number,
+        "name": display_name(record.job),
+        "status": record.status.value,
+        "start_time": format_instant(started_at_us(record)) if record.attempt else None,
+        "elapsed_seconds": duration_s(record, now_us),
+        "cpu_percent": now.cpu_percent,
+        "memory_bytes": now.memory_bytes,
+        "read_bps": now.read_per_s,
+        "write_bps": now.write_per_s,
+        "processes": now.processes,
+    }

@@ -1,0 +1,179 @@
+"""Everything about one job, in groups, what a person should act on first."""
+
+from collections.abc import Sequence
+
+from msgspec import json
+
+from joblens.model.job import Attempt, Job, Outcome, Record
+from joblens.model.sample import Sample
+from joblens.model.units import format_bytes, format_duration, format_instant
+from joblens.views.charts import braille_chart, nice_top, nice_top_binary
+from joblens.views.curves import Point, points
+from joblens.views.jobs import command_line, display_name, duration_s, started_at_us
+from joblens.views.numbers import UNKNOWN, compact_bytes, percent
+from joblens.views.style import Palette, clean, clean_lines, fit, pad
+from joblens.views.summary import ending, finding_lines
+from joblens.views.usage import render_usage
+
+_LABEL = 16
+_CHART_LINES = 4
+_CHART_WIDTH = 100
+_STDERR_LINES = 12
+_NO_CURVE = 2  # fewer points than this make no curve
+
+Pairs = Sequence[tuple[str, str]]
+
+
+def render_show(
+    record: Record, samples: Sequence[Sample], *, now_us: int, width: int, paint: Palette
+) -> list[str]:
+    outcome = record.outcome
+    lines = _head(record, now_us, paint)
+    if outcome is not None:
+        if outcome.findings:
+            lines += _section("Findings", paint)
+            for finding in outcome.findings:
+                lines += finding_lines(finding, paint, width)
+        lines += _section("Usage", paint)
+        lines += render_usage(outcome.usage, outcome.duration_s, width, paint)
+    lines += _charts(samples, width, paint)
+    lines += [*_section("Job", paint), *_pairs(_job_pairs(record.job), paint)]
+    if record.attempt is not None:
+        lines += [*_section("Ran on", paint), *_pairs(_attempt_pairs(record.attempt), paint)]
+    if outcome is not None:
+        lines += [*_section("Output", paint), *_pairs(_output_pairs(record.attempt, outcome), paint)]
+        lines += _stderr(outcome, width, paint)
+    return lines
+
+
+def _head(record: Record, now_us: int, paint: Palette) -> list[str]:
+    outcome = record.outcome
+    number = "" if record.number is None else f"  #{record.number}"
+    state = paint.status(record.status)
+    took = duration_s(record, now_us)
+    if outcome is not None:
+        how = ending(outcome)
+        state = paint.status(record.status, f"{record.status.value} ({how})" if how else record.status.value)
+    when = f"started {format_instant(started_at_us(record))[:19]}Z" if record.attempt else "not started"
+    spent = (
+        f" after {format_duration(took)}" if outcome is not None else f" for {format_duration(took)} so far"
+    )
+    lines = [
+        f"{paint.paint(display_name(record.job), 'bold')}  {record.job.uuid}{number}",
+        f"{state}{spent if took is not None else ''}, {when}",
+    ]
+    if outcome is not None and outcome.error:
+        lines += [paint.paint(line, "red") for line in clean_lines(outcome.error.rstrip())]
+    return lines
+
+
+def _section(title: str, paint: Palette) -> list[str]:
+    return ["", paint.paint(title, "bold")]
+
+
+def _pairs(pairs: Pairs, paint: Palette) -> list[str]:
+    return [
+        f"  {paint.paint(pad(name, _LABEL), 'dim')} {value}"
+        for name, value in pairs
+        if value not in ("", UNKNOWN)
+    ]
+
+
+def _job_pairs(job: Job) -> Pairs:
+    needs = job.requirements
+    return [
+        ("command", command_line(job) + (" (shell)" if job.is_shell else "")),
+        ("directory", clean(job.cwd)),
+        ("own id", clean(job.external_id or "")),
+        ("tool", clean(job.tool)),
+        ("script", clean(job.script)),
+        ("parameters", clean(json.encode(job.params).decode()) if job.params else ""),
+        ("tags", clean(", ".join(job.tags))),
+        ("environment", clean(" ".join(f"{name}={value}" for name, value in job.env.items()))),
+        ("asked for", _requirements(job)),
+        (
+            "limits",
+            "" if job.enforce or not any((needs.cpus, needs.memory_bytes, needs.pids)) else "not enforced",
+        ),
+        ("user", clean(job.user)),
+        ("created", format_instant(job.created_at_us)),
+        ("sampling", f"every {job.interval_s:g}s" if job.monitor else "off"),
+    ]
+
+
+def _requirements(job: Job) -> str:
+    needs = job.requirements
+    parts = [
+        f"{needs.cpus:g} CPUs" if needs.cpus is not None else "",
+        f"{format_bytes(needs.memory_bytes)} memory" if needs.memory_bytes is not None else "",
+        f"{needs.gpus} GPUs" if needs.gpus is not None else "",
+        f"{needs.pids} processes" if needs.pids is not None else "",
+        f"{format_duration(needs.timeout_s)} time" if needs.timeout_s is not None else "",
+    ]
+    return ", ".join(part for part in parts if part)
+
+
+def _attempt_pairs(attempt: Attempt) -> Pairs:
+    enforced = ", ".join(f"{limit} by {how}" for limit, how in attempt.enforced_by.items())
+    return [
+        ("host", clean(attempt.owner.host)),
+        ("kernel", attempt.kernel),
+        ("CPUs", UNKNOWN if attempt.cpu_count is None else str(attempt.cpu_count)),
+        ("memory", format_bytes(attempt.memory_total_bytes)),
+        ("accounting", attempt.accounting),
+        ("limits held", enforced),
+        ("process", UNKNOWN if attempt.pid is None else str(attempt.pid)),
+        ("attempt", "" if attempt.number == 1 else str(attempt.number)),
+    ]
+
+
+def _output_pairs(attempt: Attempt | None, outcome: Outcome) -> Pairs:
+    leftovers = f"{outcome.leftovers} outlived the main one and were ended" if outcome.leftovers else ""
+    return [
+        ("exit code", UNKNOWN if outcome.exit_code is None else str(outcome.exit_code)),
+        ("signal", UNKNOWN if outcome.signal is None else str(outcome.signal)),
+        ("ended", format_instant(outcome.ended_at_us)),
+        ("processes", leftovers),
+        ("stdout", format_bytes(outcome.stdout_bytes)),
+        ("stderr", format_bytes(outcome.stderr_bytes)),
+        ("kept in", clean(attempt.logs_dir) if attempt is not None else ""),
+    ]
+
+
+def _stderr(outcome: Outcome, width: int, paint: Palette) -> list[str]:
+    if not outcome.stderr_tail.strip():
+        return []
+    last = clean_lines(outcome.stderr_tail.rstrip())[-_STDERR_LINES:]
+    return [
+        *_section("Last lines of stderr", paint),
+        *(f"  {fit(line, max(20, width - 2))}" for line in last),
+    ]
+
+
+def _charts(samples: Sequence[Sample], width: int, paint: Palette) -> list[str]:
+    curve = points(samples)
+    if len(curve) <= _NO_CURVE:
+        return []
+    span = format_duration(curve[-1].elapsed_s)
+    lines = [*_section(f"Over time ({len(curve)} samples, {span})", paint)]
+    width = min(width, _CHART_WIDTH)
+    lines += _chart("CPU", curve, [point.cpu_percent for point in curve], width, paint)
+    lines += _chart("memory", curve, [point.memory_bytes for point in curve], width, paint)
+    lines += _chart("I/O per s", curve, [point.io_per_s for point in curve], width, paint)
+    return lines
+
+
+def _chart(
+    title: str, curve: Sequence[Point], values: Sequence[float | None], width: int, paint: Palette
+) -> list[str]:
+    known = [value for value in values if value is not None]
+    if not any(known):  # nothing known, or nothing but zero
+        return []
+    is_cpu = title == "CPU"
+    top = nice_top(max(known)) if is_cpu else nice_top_binary(max(known))
+    axis = percent if is_cpu else compact_bytes
+    chart = braille_chart(
+        [point.elapsed_s for point in curve], values, width=width - 4, height=_CHART_LINES, top=top, axis=axis
+    )
+    peak = f"{title}, highest {axis(max(known))}"
+    return [f"  {peak}", *(f"  {paint.paint(line, 'cyan')}" for line in chart)]
