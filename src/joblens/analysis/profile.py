@@ -1,0 +1,181 @@
+"""What the samples of one job add up to, in the form of Keystone's `detailed_profile`.
+
+`cpu` and `memory` are the whole machine's, `process_cpu` and `process_memory` the job's. A number that cannot
+be known is null; `gpu_stats` and `container_stats` are empty where nothing of the kind was measured."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from joblens.analysis.rates import (
+    cpu_percent,
+    elapsed_usec,
+    growth,
+    host_cpu_percent,
+    per_second,
+    unreclaimable_bytes,
+)
+from joblens.model.job import Usage
+from joblens.model.sample import Sample
+from joblens.model.units import MIB
+
+Rate = Callable[[Sample, Sample], float | None]
+
+
+def detailed_profile(samples: Sequence[Sample], usage: Usage, duration_s: float) -> dict[str, Any]:
+    return {
+        "duration_seconds": round(duration_s, 6),
+        "samples_collected": len(samples),
+        "sampling_interval_seconds": _rounded(real_spacing_s(samples)),
+        "cpu": _host_cpu(samples),
+        "memory": _host_memory(samples),
+        "process_cpu": _process_cpu(samples, usage, duration_s),
+        "process_memory": _process_memory(samples, usage),
+        "io_stats": _io_stats(samples, usage),
+        "gpu_stats": {},
+        "container_stats": {},
+        "pressure": _pressure(samples),
+        "throttling": _throttling(samples, usage),
+        "processes": {
+            "max_count": usage.processes_peak,
+            "max_threads": usage.threads_peak,
+            "max_open_files": usage.open_files_peak,
+        },
+    }
+
+
+def real_spacing_s(samples: Sequence[Sample]) -> float | None:
+    """Time between samples as it really was. The last one comes when the job ends, not when one is due,
+    so it does not count; None when there are too few to tell."""
+    if len(samples) < 3:
+        return None
+    return (samples[-2].elapsed_us - samples[0].elapsed_us) / (len(samples) - 2) / 1_000_000
+
+
+def rates_over(samples: Sequence[Sample], rate: Rate) -> list[float]:
+    """The rate between each two samples where it is known. Two samples much closer than usual (the last
+    comes when the job ends) would make a spike out of the kernel's tick: such a one is joined to the next."""
+    spacing_s = real_spacing_s(samples)
+    shortest_usec = 0 if spacing_s is None else spacing_s * 500_000
+    rates = []
+    before = None
+    for sample in samples:
+        if before is not None:
+            if (elapsed_usec(before, sample) or 0) < shortest_usec:
+                continue
+            value = rate(before, sample)
+            if value is not None:
+                rates.append(value)
+        before = sample
+    return rates
+
+
+def _host_cpu(samples: Sequence[Sample]) -> dict[str, float | None]:
+    rates = rates_over(samples, host_cpu_percent)
+    overall = host_cpu_percent(samples[0], samples[-1]) if samples else None
+    return {
+        "mean_percent": _rounded(overall),
+        "max_percent": _rounded(max(rates, default=overall)),
+        "min_percent": _rounded(min(rates, default=overall)),
+    }
+
+
+def _host_memory(samples: Sequence[Sample]) -> dict[str, float | None]:
+    used = [sample.host_memory_used_bytes for sample in samples if sample.host_memory_used_bytes is not None]
+    if not used:
+        return {"mean_used_mb": None, "max_used_mb": None, "min_used_mb": None}
+    return {
+        "mean_used_mb": _mib(sum(used) / len(used)),
+        "max_used_mb": _mib(max(used)),
+        "min_used_mb": _mib(min(used)),
+    }
+
+
+def _process_cpu(samples: Sequence[Sample], usage: Usage, duration_s: float) -> dict[str, float | None]:
+    mean = None
+    if usage.cpu_total_usec is not None and duration_s > 0:
+        mean = usage.cpu_total_usec / duration_s / 10_000
+    rates = rates_over(samples, cpu_percent)
+    return {
+        "mean_percent": _rounded(mean),
+        # The mean is from exact totals, so it may lie above every rate between coarse samples.
+        "max_percent": _rounded(max([*rates, mean]) if mean is not None else max(rates, default=None)),
+        "min_percent": _rounded(min([*rates, mean]) if mean is not None else min(rates, default=None)),
+    }
+
+
+def _process_memory(samples: Sequence[Sample], usage: Usage) -> dict[str, float | None]:
+    # The last sample is taken when all is gone.
+    sizes = [size for sample in samples[:-1] if (size := unreclaimable_bytes(sample)) is not None]
+    virtual = [sample.memory_virtual_bytes for sample in samples if sample.memory_virtual_bytes is not None]
+    return {
+        "mean_mb": _mib(usage.memory_mean_bytes),
+        "max_mb": _mib(usage.memory_peak_bytes),
+        "min_mb": _mib(min(sizes, default=None)),
+        "max_with_cache_mb": _mib(usage.memory_kernel_peak_bytes),
+        "max_process_mb": _mib(usage.memory_largest_process_bytes),
+        "max_virtual_mb": _mib(max(virtual, default=None)),
+    }
+
+
+def _io_stats(samples: Sequence[Sample], usage: Usage) -> dict[str, float | int | None]:
+    read, written = usage.io_read_bytes, usage.io_write_bytes
+    return {
+        "read_mb": _mib(read),
+        "write_mb": _mib(written),
+        "read_count": usage.io_read_ops,
+        "write_count": usage.io_write_ops,
+        "total_io_mb": None if read is None or written is None else _mib(read + written),
+        "call_read_mb": _mib(usage.io_call_read_bytes),
+        "call_write_mb": _mib(usage.io_call_write_bytes),
+        "call_read_count": usage.io_call_reads,
+        "call_write_count": usage.io_call_writes,
+        "max_read_mb_per_second": _mib(_most(samples, "io_read_bytes")),
+        "max_write_mb_per_second": _mib(_most(samples, "io_write_bytes")),
+    }
+
+
+def _most(samples: Sequence[Sample], counter: str) -> float | None:
+    return max(
+        rates_over(samples, lambda before, after: per_second(before, after, counter)),
+        default=None,
+    )
+
+
+def _pressure(samples: Sequence[Sample]) -> dict[str, dict[str, float | None]]:
+    """Share of the job's time that some, or all, of its tasks stood waiting."""
+    return {
+        resource: {f"{kind}_percent": _share(samples, f"{resource}_{kind}_usec") for kind in ("some", "full")}
+        for resource in ("cpu", "memory", "io")
+    }
+
+
+def _throttling(samples: Sequence[Sample], usage: Usage) -> dict[str, float | int | None]:
+    periods = growth(samples[0], samples[-1], "cpu_periods") if samples else None
+    throttled = growth(samples[0], samples[-1], "cpu_throttled_periods") if samples else None
+    throttled_usec = usage.cpu_throttled_usec
+    return {
+        "throttled_seconds": None if throttled_usec is None else throttled_usec / 1_000_000,
+        "throttled_percent": _rounded(100 * throttled / periods)
+        if periods and throttled is not None
+        else None,
+    }
+
+
+def _share(samples: Sequence[Sample], counter: str) -> float | None:
+    # Counters are since the start, so the last one over the whole time is the share.
+    if not samples:
+        return None
+    waited: int | None = getattr(samples[-1], counter)
+    return (
+        None
+        if waited is None or not samples[-1].elapsed_us
+        else _rounded(100 * waited / samples[-1].elapsed_us)
+    )
+
+
+def _mib(size: float | None) -> float | None:
+    return None if size is None else round(size / MIB, 4)
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 3)
