@@ -27,7 +27,7 @@ check: $(VENV)/.dev static ## format, ruff, mypy, import-linter and the fast tes
 static: $(VENV)/.dev
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
-	$(BIN)/mypy
+	$(BIN)/mypy src tests scripts $(wildcard bench)
 	$(BIN)/lint-imports
 
 format: $(VENV)/.dev ## rewrite the code in the one format
