@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from joblens.model.errors import AccountingUnavailable
-from joblens.probes.cgroup_files import read_text, read_words
+from joblens.probes.kernel_files import read_text, read_words
 from joblens.probes.cgroup_layout import UNIFIED, CgroupLayout, Hierarchy
 
 V2_CONTROLLERS = ("memory", "pids", "cpu", "io")

@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping
 
 from joblens.agent.group_places import GroupPlaces, enable_controllers, find_places
 from joblens.model.errors import AccountingUnavailable, ProbeError
-from joblens.probes.cgroup_files import list_pids, subgroups
+from joblens.probes.kernel_files import list_pids, subgroups
 from joblens.probes.cgroup_layout import UNIFIED, CgroupLayout, read_layout
 
 _CPU_PERIOD_USEC = 100_000

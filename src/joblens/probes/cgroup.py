@@ -9,7 +9,6 @@ from typing import Any
 from joblens.model.errors import ProbeError
 from joblens.model.sample import DeviceIo
 from joblens.probes import cgroup_parsers as parsers
-from joblens.probes.cgroup_files import list_pids, pread_whole
 from joblens.probes.cgroup_layout import UNIFIED
 from joblens.probes.cgroup_sources import (
     GROUPS_OF_CGROUPS,
@@ -22,6 +21,7 @@ from joblens.probes.cgroup_sources import (
 )
 from joblens.probes.descriptors import BUDGET, DescriptorBudget
 from joblens.probes.field_groups import unknown_fields
+from joblens.probes.kernel_files import list_pids, pread_whole
 
 _READ_SIZE = 8192  # every file that is read in one go is well below
 _File = int | str  # a kept descriptor, or the path of a file that is opened at every reading

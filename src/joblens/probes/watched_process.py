@@ -4,6 +4,7 @@ also when its pid has been given to another process."""
 import os
 
 from joblens.probes.descriptors import BUDGET, DescriptorBudget
+from joblens.probes.kernel_files import LAST_CHUNK_BELOW, pread_whole
 
 _READ_SIZE = 4096
 _KEPT_FILES = 5  # of those that are read at every tick
@@ -52,12 +53,17 @@ class WatchedProcess:
         except _GONE:
             raise ProcessLookupError(self._path) from None
 
+    def read_whole(self, name: str) -> bytes:
+        """For a file that may be longer than the kernel hands out at once."""
+        data = self.read(name)
+        return data if len(data) < LAST_CHUNK_BELOW else self.read_once(name)
+
     def read_once(self, name: str) -> bytes:
-        """Without keeping the descriptor: for what is looked at now and then."""
+        """All of it, without keeping the descriptor: for what is looked at now and then."""
         try:
             descriptor = self._open(name, os.O_RDONLY)
             try:
-                return os.pread(descriptor, _READ_SIZE, 0)
+                return pread_whole(descriptor)
             finally:
                 os.close(descriptor)
         except _GONE:

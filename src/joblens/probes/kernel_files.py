@@ -1,9 +1,9 @@
-"""The few cgroup files that have the same form in every version, read thinly."""
+"""Kernel files of any kind read thinly, and the cgroup files that have one form in every version."""
 
 import os
 
 # The kernel hands out seq files about one page at a time; a shorter answer is the last one.
-_LAST_CHUNK_BELOW = 4000
+LAST_CHUNK_BELOW = 4000
 
 
 def read_text(path: str) -> str | None:
@@ -23,7 +23,7 @@ def read_words(path: str) -> frozenset[str]:
 def pread_whole(fd: int) -> bytes:
     """All of a kept descriptor's file, from its beginning."""
     data = os.pread(fd, 65536, 0)
-    if len(data) < _LAST_CHUNK_BELOW:
+    if len(data) < LAST_CHUNK_BELOW:
         return data
     chunks, offset = [data], len(data)
     while chunk := os.pread(fd, 65536, offset):

@@ -1,0 +1,113 @@
+"""The whole machine, kept apart from the job: its load while the job ran, and what it is."""
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from msgspec import Struct
+
+from joblens.probes.kernel_files import read_text
+from joblens.probes.proc_files import USEC_PER_TICK, process_start_ticks
+
+__all__ = ["HostFacts", "HostProbe", "process_start_ticks", "read_host"]
+
+_READ_SIZE = 4096
+
+
+class HostFacts(Struct, frozen=True, kw_only=True):
+    """What does not change while a job runs. None: could not be read."""
+
+    hostname: str
+    kernel: str
+    boot_id: str
+    cpu_count: int | None  # that this process may use
+    memory_total_bytes: int | None
+
+
+class HostProbe:
+    """Host-wide counters. A file this machine lacks leaves its fields out."""
+
+    name = "host"
+
+    def __init__(self, proc: str = "/proc") -> None:
+        self.sources: dict[str, str] = {}
+        self.unknown: Mapping[str, str] = {}
+        self._descriptors: list[int] = []
+        self._readings = []
+        unknown = {}
+        for file, group, fields, parse in (
+            ("stat", "host_cpu", ("host_cpu_busy_usec", "host_cpu_total_usec"), parse_host_cpu),
+            ("meminfo", "host_memory", ("host_memory_used_bytes", "host_memory_total_bytes"), parse_meminfo),
+            ("loadavg", "host_load", ("host_load1", "host_load5", "host_load15"), parse_loadavg),
+        ):
+            try:
+                descriptor = os.open(f"{proc}/{file}", os.O_RDONLY | os.O_CLOEXEC)
+            except OSError as error:
+                unknown.update(dict.fromkeys(fields, f"cannot read {proc}/{file}: {error.strerror}"))
+                continue
+            self._descriptors.append(descriptor)
+            self._readings.append((descriptor, parse))
+            self.sources[group] = f"/proc/{file}"
+        self.unknown = unknown
+
+    def read(self) -> dict[str, Any]:
+        fields: dict[str, Any] = {}
+        for descriptor, parse in self._readings:
+            fields.update(parse(os.pread(descriptor, _READ_SIZE, 0)))
+        return fields
+
+    def close(self) -> None:
+        descriptors, self._descriptors, self._readings = self._descriptors, [], []
+        for descriptor in descriptors:
+            os.close(descriptor)
+
+
+def parse_host_cpu(data: bytes) -> dict[str, int]:
+    """First line of /proc/stat: user nice system idle iowait irq softirq steal, and guest times that are
+    in user and nice already. Waiting for I/O is idle."""
+    ticks = [int(word) for word in data[: data.index(b"\n")].split()[1:9]]
+    idle = sum(ticks[3:5])
+    total = sum(ticks)
+    return {
+        "host_cpu_busy_usec": (total - idle) * USEC_PER_TICK,
+        "host_cpu_total_usec": total * USEC_PER_TICK,
+    }
+
+
+def parse_meminfo(data: bytes) -> dict[str, int]:
+    """Used is what is not available: page cache that can be dropped is free memory."""
+    values = {}
+    for line in data.splitlines()[:5]:
+        name, _, rest = line.partition(b":")
+        values[name] = int(rest.split()[0]) * 1024
+    fields = {"host_memory_total_bytes": values[b"MemTotal"]}
+    if b"MemAvailable" in values:
+        fields["host_memory_used_bytes"] = values[b"MemTotal"] - values[b"MemAvailable"]
+    return fields
+
+
+def parse_loadavg(data: bytes) -> dict[str, int]:
+    one, five, fifteen = (int(word.replace(b".", b"")) for word in data.split()[:3])
+    return {"host_load1": one, "host_load5": five, "host_load15": fifteen}
+
+
+def read_host(proc: str = "/proc") -> HostFacts:
+    names = os.uname()
+    meminfo = read_text(f"{proc}/meminfo")
+    return HostFacts(
+        hostname=names.nodename,
+        kernel=names.release,
+        boot_id=(read_text(f"{proc}/sys/kernel/random/boot_id") or "").strip(),
+        cpu_count=_usable_cpus(),
+        memory_total_bytes=parse_meminfo(meminfo.encode()).get("host_memory_total_bytes")
+        if meminfo
+        else None,
+    )
+
+
+def _usable_cpus() -> int | None:
+    """The affinity mask, in which cpuset groups show too."""
+    try:
+        return len(os.sched_getaffinity(0))
+    except OSError:
+        return os.cpu_count()
