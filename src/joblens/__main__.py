@@ -4,17 +4,22 @@ import sys
 
 from joblens import __version__
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import TextIO
+
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line; the result is the exit code."""
     arguments = sys.argv[1:] if arguments is None else arguments
-    if arguments in (["--version"], ["-V"]):
-        # Asked by scripts all the time: answered before anything else is imported.
-        sys.stdout.write(f"joblens {__version__}\n")
-        return 0
     try:
-        code = _run_command(arguments)
-        sys.stdout.flush()
+        if arguments in (["--version"], ["-V"]):
+            # Asked by scripts all the time: answered before anything else is imported.
+            _write(sys.stdout, f"joblens {__version__}\n")
+            code = 0
+        else:
+            code = _run_command(arguments)
+        _write(sys.stdout, "")
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
@@ -31,7 +36,8 @@ def _run_command(arguments: list[str]) -> int:
     try:
         result = cli.main(arguments, prog_name="joblens", standalone_mode=False)
     except JoblensError as error:
-        _complain(str(error), error.hint)
+        hint = f"  {error.hint}\n" if error.hint else ""
+        _write(sys.stderr, f"joblens: error: {error}\n{hint}")
         return error.exit_code
     except click.Abort as abort:
         return 130 if isinstance(abort.__cause__, KeyboardInterrupt) else 1
@@ -41,10 +47,10 @@ def _run_command(arguments: list[str]) -> int:
     return result if isinstance(result, int) else 0
 
 
-def _complain(message: str, hint: str) -> None:
-    sys.stderr.write(f"joblens: error: {message}\n")
-    if hint:
-        sys.stderr.write(f"  {hint}\n")
+def _write(stream: "TextIO | None", text: str) -> None:
+    if stream is not None:  # None: joblens was started with that descriptor closed
+        stream.write(text)
+        stream.flush()
 
 
 def _leave_closed_pipe() -> int:

@@ -1,5 +1,6 @@
 """One place turns errors into a message and an exit code."""
 
+import os
 import subprocess
 import sys
 
@@ -65,11 +66,25 @@ def test_an_unknown_command_is_bad_input_without_a_traceback(joblens: RunJoblens
     assert "Traceback" not in done.stderr
 
 
-def test_a_reader_that_goes_away_is_no_error() -> None:
-    done = subprocess.run(
-        ["bash", "-c", f"set -o pipefail; '{sys.executable}' -m joblens --help | exec 0<&-"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.stderr == ""
+@pytest.mark.parametrize("option", ["--help", "--version"])
+def test_a_reader_that_has_gone_is_no_error(option: str) -> None:
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "joblens", option],
+            stdout=write_end,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    finally:
+        os.close(write_end)
+    assert (done.returncode, done.stderr) == (1, "")
+
+
+@pytest.mark.parametrize("option", ["--help", "--version"])
+def test_a_closed_standard_output_is_no_error(option: str) -> None:
+    script = f"exec '{sys.executable}' -m joblens {option} >&-"
+    done = subprocess.run(["sh", "-c", script], stderr=subprocess.PIPE, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
