@@ -77,7 +77,7 @@ def parse_host_cpu(data: bytes) -> dict[str, int]:
 def parse_meminfo(data: bytes) -> dict[str, int]:
     """Used is what is not available: page cache that can be dropped is free memory."""
     values = {}
-    for line in data.splitlines()[:5]:
+    for line in data[:256].splitlines()[:3]:  # MemTotal, MemFree, MemAvailable
         name, _, rest = line.partition(b":")
         values[name] = int(rest.split()[0]) * 1024
     fields = {"host_memory_total_bytes": values[b"MemTotal"]}

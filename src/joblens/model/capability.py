@@ -1,0 +1,15 @@
+"""One thing joblens can or cannot do on this machine."""
+
+from msgspec import Struct
+
+
+class Capability(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """`mechanism` says by what it is done when it is available; `reason` and `fix` why not and what would
+    help when it is not, or is available in a lesser way."""
+
+    area: str  # accounting, numbers, limits, ending, output, storage
+    name: str
+    available: bool
+    mechanism: str = ""
+    reason: str = ""
+    fix: str = ""
