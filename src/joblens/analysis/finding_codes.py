@@ -1,0 +1,35 @@
+"""Every kind of finding. The code is stable; docs/findings.md has a section for each."""
+
+import enum
+
+
+class Code(enum.StrEnum):
+    # why it ended
+    EXIT_CODE = "exit-code"
+    SIGNAL = "signal"
+    TIMED_OUT = "timed-out"
+    OUT_OF_MEMORY = "out-of-memory"
+    PIDS_LIMIT = "pids-limit"
+    CANCELLED = "cancelled"
+    LOST = "lost"
+    NOT_STARTED = "not-started"
+    # what happened on the way
+    CHILD_OUT_OF_MEMORY = "child-out-of-memory"
+    LEFTOVERS = "leftovers"
+    # what it had to wait for
+    CPU_THROTTLED = "cpu-throttled"
+    CPU_PRESSURE = "cpu-pressure"
+    IO_PRESSURE = "io-pressure"
+    MEMORY_PRESSURE = "memory-pressure"
+    SWAPPED = "swapped"
+    MAJOR_FAULTS = "major-faults"
+    # what it asked for and what it used
+    MEMORY_NEAR_LIMIT = "memory-near-limit"
+    MEMORY_UNUSED = "memory-unused"
+    CPUS_UNUSED = "cpus-unused"
+    ONE_CORE_ONLY = "one-core-only"
+    MOSTLY_WAITING = "mostly-waiting"
+    LIMIT_NOT_ENFORCED = "limit-not-enforced"
+    # how far the numbers can be trusted
+    LOWER_BOUNDS = "lower-bounds"
+    SHARED = "shared-measurement"

@@ -1,0 +1,149 @@
+"""What a job had to wait for, and what it asked for and did not use.
+
+The thresholds are chosen so that a job which is fine has no finding: a finding is something to act on."""
+
+from collections.abc import Iterator, Sequence
+
+from joblens.analysis.advice import MEMORY_HEADROOM, cpus_option, memory_option
+from joblens.analysis.finding_codes import Code
+from joblens.analysis.profile import rates_over
+from joblens.analysis.rates import cpu_percent
+from joblens.model.finding import Finding, Severity
+from joblens.model.job import Outcome, Record
+from joblens.model.sample import Sample
+from joblens.model.units import MIB, format_bytes, format_duration
+
+# Shares of the job's time, in percent, from which waiting is worth a word.
+_THROTTLED = 5
+_CPU_PRESSURE = 25
+_IO_PRESSURE = 25
+_MEMORY_PRESSURE = 5
+_MIN_WAIT_S = 0.5
+# Advice about sizes is for jobs long enough to show how they behave.
+_MIN_DURATION_S = 5.0
+_MIN_MEMORY_SAVED = 128 * MIB
+
+
+def waiting_findings(record: Record, outcome: Outcome, samples: Sequence[Sample]) -> Iterator[Finding]:
+    usage = outcome.usage
+    cpus = record.job.requirements.cpus
+    throttled = _share(usage.cpu_throttled_usec, outcome)
+    if throttled is not None and throttled >= _THROTTLED:
+        text = f"it was held back by its CPU limit for {_spent(usage.cpu_throttled_usec, throttled)}"
+        yield Finding(Code.CPU_THROTTLED, Severity.WARNING, text, cpus_option((cpus or 1) + 1))
+    pressure = _share(usage.cpu_pressure_usec, outcome)
+    if pressure is not None and pressure >= _CPU_PRESSURE and not (throttled and throttled >= _THROTTLED):
+        text = f"it waited for a free core for {_spent(usage.cpu_pressure_usec, pressure)}"
+        advice = "start fewer threads or processes, or run fewer jobs at once on this machine"
+        yield Finding(Code.CPU_PRESSURE, Severity.WARNING, text, advice)
+    pressure = _share(usage.io_pressure_usec, outcome)
+    if pressure is not None and pressure >= _IO_PRESSURE:
+        text = f"it waited for the disk for {_spent(usage.io_pressure_usec, pressure)}"
+        advice = "put its files on faster storage, or read and write less, in larger pieces"
+        yield Finding(Code.IO_PRESSURE, Severity.WARNING, text, advice)
+    pressure = _share(usage.memory_pressure_usec, outcome)
+    if pressure is not None and pressure >= _MEMORY_PRESSURE:
+        text = f"it waited for memory to be freed for {_spent(usage.memory_pressure_usec, pressure)}"
+        yield Finding(Code.MEMORY_PRESSURE, Severity.WARNING, text, _more_memory(record))
+    yield from _paging(record, outcome, samples)
+
+
+def sizing_findings(record: Record, outcome: Outcome, samples: Sequence[Sample]) -> Iterator[Finding]:
+    yield from _limits_not_held(record)
+    yield from _memory_size(record, outcome)
+    if outcome.usage.pids_limit_events and outcome.reason != "limit":
+        limit = record.job.requirements.pids
+        times = outcome.usage.pids_limit_events
+        text = f"it could not start a process {times} times: its pids limit was reached"
+        yield Finding(Code.PIDS_LIMIT, Severity.PROBLEM, text, f"--pids {2 * limit}" if limit else "")
+    if outcome.duration_s >= _MIN_DURATION_S and outcome.usage.cpu_total_usec is not None:
+        yield from _cpu_size(record, outcome, samples, outcome.usage.cpu_total_usec)
+
+
+def _paging(record: Record, outcome: Outcome, samples: Sequence[Sample]) -> Iterator[Finding]:
+    swapped = max((sample.memory_swap_bytes or 0 for sample in samples), default=0)
+    if swapped >= MIB:
+        text = f"up to {format_bytes(swapped)} of its memory were swapped out, which is slow to come back"
+        yield Finding(Code.SWAPPED, Severity.WARNING, text, _more_memory(record))
+    faults = outcome.usage.faults_major or 0
+    if faults >= 1000 and faults / max(outcome.duration_s, 1.0) >= 100:
+        text = f"{faults:,} times it had to wait for a page to be read from disk"
+        advice = "more memory keeps mapped files in the cache; copy them to a faster disk"
+        yield Finding(Code.MAJOR_FAULTS, Severity.INFO, text, advice)
+
+
+def _limits_not_held(record: Record) -> Iterator[Finding]:
+    if record.attempt is None or not record.job.enforce:
+        return
+    asked = record.job.requirements
+    # All CPUs of the machine need no limit.
+    cpus = asked.cpus if (asked.cpus or 0) < (record.attempt.cpu_count or float("inf")) else None
+    limits = {"cpus": cpus, "memory": asked.memory_bytes, "pids": asked.pids}
+    held = record.attempt.enforced_by
+    loose = [name for name, limit in limits.items() if limit is not None and name not in held]
+    if loose:
+        options = ", ".join(f"--{name}" for name in loose)
+        text = f"this machine could not hold it to {options}"
+        yield Finding(Code.LIMIT_NOT_ENFORCED, Severity.WARNING, text, "joblens doctor says what would help")
+
+
+def _memory_size(record: Record, outcome: Outcome) -> Iterator[Finding]:
+    asked = record.job.requirements.memory_bytes
+    peak = outcome.usage.memory_peak_bytes
+    if asked is None or peak is None or outcome.reason == "out-of-memory":
+        return
+    share = 100 * peak / asked
+    if share >= 90:
+        text = f"it used up to {format_bytes(peak)} of memory, {share:.0f} % of the {format_bytes(asked)} asked for"
+        advice = memory_option(peak * MEMORY_HEADROOM)
+        yield Finding(Code.MEMORY_NEAR_LIMIT, Severity.WARNING, text, advice)
+        return
+    is_certain = "memory_peak_bytes" not in outcome.usage.lower_bounds
+    enough = peak * MEMORY_HEADROOM
+    if is_certain and share <= 50 and asked - enough >= _MIN_MEMORY_SAVED:
+        text = f"it asked for {format_bytes(asked)} of memory and never used more than {format_bytes(peak)}"
+        yield Finding(Code.MEMORY_UNUSED, Severity.INFO, text, memory_option(enough))
+
+
+def _cpu_size(
+    record: Record, outcome: Outcome, samples: Sequence[Sample], cpu_usec: int
+) -> Iterator[Finding]:
+    mean = cpu_usec / outcome.duration_s / 1_000_000  # cores
+    most = max([mean * 100, *rates_over(samples, cpu_percent)]) / 100
+    asked = record.job.requirements.cpus
+    if asked is not None and asked >= 2 and mean >= 0.8 and most <= 1.1:
+        text = f"it asked for {asked:g} CPUs and kept one busy: its work is in one thread"
+        advice = f"{cpus_option(1)}, or let it use more threads"
+        yield Finding(Code.ONE_CORE_ONLY, Severity.INFO, text, advice)
+    elif asked is not None and asked >= 2 and most <= asked / 2:
+        text = f"it asked for {asked:g} CPUs and never used more than {most:.1f}, {mean:.1f} on average"
+        yield Finding(Code.CPUS_UNUSED, Severity.INFO, text, cpus_option(most))
+    elif mean < 0.1 and not _explained_by_io(outcome):
+        share = 100 * mean
+        text = f"it used {share:.1f} % of one core: most of its time it waited for something else"
+        advice = "network, locks, sleep or another program: more CPUs will not make it faster"
+        yield Finding(Code.MOSTLY_WAITING, Severity.INFO, text, advice)
+
+
+def _explained_by_io(outcome: Outcome) -> bool:
+    return (_share(outcome.usage.io_pressure_usec, outcome) or 0.0) >= _IO_PRESSURE
+
+
+def _more_memory(record: Record) -> str:
+    limit = record.job.requirements.memory_bytes if record.job.enforce else None
+    if limit is None:
+        return "run fewer jobs at once, or on a machine with more memory"
+    return memory_option(limit * 1.5)
+
+
+def _share(usec: int | None, outcome: Outcome) -> float | None:
+    """Of the job's time, in percent; None when it is unknown or too short to matter."""
+    if usec is None or usec < _MIN_WAIT_S * 1_000_000 or outcome.duration_s <= 0:
+        return None
+    return usec / outcome.duration_s / 10_000
+
+
+def _spent(usec: int | None, share: float) -> str:
+    # Several CPUs can be throttled at once, so their sum may exceed the job's time.
+    part = f"{share:.0f} % of its time" if share <= 100 else "added up over its CPUs"
+    return f"{format_duration((usec or 0) / 1_000_000)} ({part})"

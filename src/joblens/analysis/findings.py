@@ -1,0 +1,53 @@
+"""Everything a person should act on, from one ended job: why it ended, what held it up, what to ask for next
+time, and how far its numbers can be trusted. Each code is explained in docs/findings.md."""
+
+from collections.abc import Iterator, Sequence
+
+from joblens.analysis.finding_codes import Code
+from joblens.analysis.finding_efficiency import sizing_findings, waiting_findings
+from joblens.analysis.finding_endings import ending_findings
+from joblens.model.finding import Finding, Severity
+from joblens.model.job import Record, Usage
+from joblens.model.sample import Sample
+
+_ORDER = (Severity.PROBLEM, Severity.WARNING, Severity.INFO)
+_PLAIN_NAMES = {
+    "cpu_total_usec": "CPU time",
+    "memory_peak_bytes": "peak memory",
+    "faults_minor": "page faults",
+    "faults_major": "page faults",
+    "io_read_bytes": "disk I/O",
+    "io_write_bytes": "disk I/O",
+    "io_call_read_bytes": "I/O calls",
+    "io_call_write_bytes": "I/O calls",
+    "io_call_reads": "I/O calls",
+    "io_call_writes": "I/O calls",
+}
+
+
+def findings_for(record: Record, samples: Sequence[Sample]) -> tuple[Finding, ...]:
+    """The gravest first. `record` has its outcome, with usage; findings in it are not looked at."""
+    outcome = record.outcome
+    if outcome is None:
+        return ()
+    found = [
+        *ending_findings(record, outcome),
+        *waiting_findings(record, outcome, samples),
+        *sizing_findings(record, outcome, samples),
+        *_caveats(outcome.usage),
+    ]
+    return tuple(sorted(found, key=lambda finding: _ORDER.index(finding.severity)))
+
+
+def _caveats(usage: Usage) -> Iterator[Finding]:
+    names = list(dict.fromkeys(_PLAIN_NAMES.get(number, number) for number in usage.lower_bounds))
+    if names:
+        text = f"these may be higher than shown, as not every process could be followed: {', '.join(names)}"
+        yield Finding(
+            Code.LOWER_BOUNDS, Severity.INFO, text, "joblens doctor says what would make them exact"
+        )
+    if usage.shared:
+        text = "other measurements ran in the same process at the same time; parts may be counted in both"
+        yield Finding(
+            Code.SHARED, Severity.INFO, text, "measure one at a time, or run each as its own command"
+        )

@@ -1,0 +1,281 @@
+from typing import Any
+
+import pytest
+
+from joblens.analysis.finding_codes import Code
+from joblens.analysis.findings import findings_for
+from joblens.model.finding import Finding, Severity
+from joblens.model.job import Record, Requirements, Status, Usage
+from joblens.model.units import GIB, MIB
+from tests.unit.analysis.records import a_job, a_record, a_sample
+
+SECOND = 1_000_000
+HELD = {"enforced_by": {"cpus": "cpu.max", "memory": "memory.max", "pids": "pids.max"}}
+
+
+def asking(**requirements: Any) -> dict[str, Any]:
+    return {"job": {"requirements": Requirements(**requirements)}, "attempt": HELD}
+
+
+def found(record: Record, *samples: Any) -> dict[str, Finding]:
+    return {finding.code: finding for finding in findings_for(record, samples)}
+
+
+def failed(**outcome: Any) -> Record:
+    return a_record(status=Status.FAILED, **outcome)
+
+
+def test_a_job_that_is_fine_has_no_findings() -> None:
+    fine = a_record(usage=Usage(cpu_total_usec=297 * SECOND, memory_peak_bytes=GIB))
+    assert findings_for(fine, ()) == ()
+
+
+def test_a_job_that_still_runs_has_no_findings() -> None:
+    assert findings_for(Record(status=Status.RUNNING, job=a_job()), ()) == ()
+
+
+# why it ended
+
+
+def test_an_exit_code_is_told_with_the_last_line_of_stderr() -> None:
+    record = failed(exit_code=3, reason="exited", stderr_tail="Traceback …\nValueError: no mesh\n")
+    finding = found(record)[Code.EXIT_CODE]
+    assert finding.severity is Severity.PROBLEM
+    assert "exit code 3" in finding.text
+    assert "ValueError: no mesh" in finding.text
+    assert finding.advice == "joblens logs f47ac10b --stderr"
+
+
+@pytest.mark.parametrize(
+    ("code", "meaning"),
+    [
+        (126, "could not be executed"),
+        (127, "not found"),
+        (139, "signal 11, SIGSEGV"),
+        (1, "exit code 1 after"),
+    ],
+)
+def test_exit_codes_that_shells_give_a_meaning_are_explained(code: int, meaning: str) -> None:
+    assert meaning in found(failed(exit_code=code, reason="exited"))[Code.EXIT_CODE].text
+
+
+def test_a_signal_is_named() -> None:
+    finding = found(failed(exit_code=139, signal=11, reason="signal"))[Code.SIGNAL]
+    assert "signal 11 (SIGSEGV)" in finding.text
+    assert "debugger" in finding.advice
+
+
+def test_a_signal_without_a_name_is_told_too() -> None:
+    assert "signal 40" in found(failed(exit_code=168, signal=40, reason="signal"))[Code.SIGNAL].text
+
+
+def test_a_timeout_says_how_much_more_to_ask_for() -> None:
+    record = a_record(
+        status=Status.TIMEOUT,
+        exit_code=124,
+        signal=15,
+        reason="timeout",
+        duration_s=3600.0,
+        **asking(timeout_s=3600.0),
+    )
+    finding = found(record)[Code.TIMED_OUT]
+    assert "1h00m00s" in finding.text
+    assert finding.advice == "--timeout 1h30m"
+    assert Code.SIGNAL not in found(record)
+
+
+def test_out_of_memory_is_told_with_the_limit_and_a_larger_one() -> None:
+    record = failed(
+        exit_code=137,
+        signal=9,
+        reason="out-of-memory",
+        usage=Usage(oom_kills=1),
+        **asking(memory_bytes=512 * MIB),
+    )
+    finding = found(record)[Code.OUT_OF_MEMORY]
+    assert finding.text == "the kernel killed it: it reached its limit of 512.0 MiB"
+    assert finding.advice == "--memory 768m"
+    assert set(found(record)) == {Code.OUT_OF_MEMORY}
+
+
+def test_out_of_memory_without_a_limit_is_the_machines() -> None:
+    record = failed(exit_code=137, signal=9, reason="out-of-memory", usage=Usage(oom_kills=1))
+    assert "the machine had no memory left" in found(record)[Code.OUT_OF_MEMORY].text
+
+
+def test_a_child_killed_for_lack_of_memory_is_told_although_the_job_succeeded() -> None:
+    assert Code.CHILD_OUT_OF_MEMORY in found(a_record(usage=Usage(oom_kills=2)))
+
+
+def test_too_many_processes_are_told_with_twice_the_limit() -> None:
+    record = failed(exit_code=143, signal=15, reason="limit", **asking(pids=16))
+    assert found(record)[Code.PIDS_LIMIT].advice == "--pids 32"
+
+
+def test_forks_that_failed_are_told_although_the_job_went_on() -> None:
+    record = a_record(usage=Usage(pids_limit_events=4), **asking(pids=16))
+    assert "4 times" in found(record)[Code.PIDS_LIMIT].text
+
+
+@pytest.mark.parametrize(
+    ("status", "reason", "code"),
+    [
+        (Status.CANCELLED, "cancelled", Code.CANCELLED),
+        (Status.LOST, "lost", Code.LOST),
+        (Status.ERROR, "not-started", Code.NOT_STARTED),
+    ],
+)
+def test_other_ends_have_their_own_finding(status: Status, reason: str, code: Code) -> None:
+    assert set(found(a_record(status=status, reason=reason, exit_code=None, usage=Usage()))) == {code}
+
+
+def test_what_outlived_the_main_process_is_counted() -> None:
+    assert (
+        found(a_record(leftovers=1))[Code.LEFTOVERS].text == "1 process outlived the main one and was ended"
+    )
+    assert "3 processes" in found(a_record(leftovers=3))[Code.LEFTOVERS].text
+
+
+# what it waited for
+
+
+def test_a_throttled_job_is_advised_one_more_cpu() -> None:
+    usage = Usage(
+        cpu_total_usec=600 * SECOND, cpu_throttled_usec=100 * SECOND, cpu_pressure_usec=300 * SECOND
+    )
+    findings = found(a_record(usage=usage, **asking(cpus=2.0)))
+    assert findings[Code.CPU_THROTTLED].advice == "--cpus 3"
+    assert Code.CPU_PRESSURE not in findings  # the same thing seen from the other side
+
+
+def test_a_little_throttling_is_not_worth_a_word() -> None:
+    usage = Usage(cpu_total_usec=300 * SECOND, cpu_throttled_usec=SECOND)
+    assert found(a_record(usage=usage, **asking(cpus=1.0))) == {}
+
+
+@pytest.mark.parametrize(
+    ("number", "code"),
+    [
+        ("cpu_pressure_usec", Code.CPU_PRESSURE),
+        ("io_pressure_usec", Code.IO_PRESSURE),
+        ("memory_pressure_usec", Code.MEMORY_PRESSURE),
+    ],
+)
+def test_waiting_for_a_resource_is_told_as_a_share_of_time(number: str, code: Code) -> None:
+    record = a_record(duration_s=100.0, usage=Usage(cpu_total_usec=90 * SECOND, **{number: 40 * SECOND}))
+    assert "40 % of its time" in found(record)[code].text
+
+
+def test_swapping_is_told_with_its_size() -> None:
+    record = a_record(usage=Usage(cpu_total_usec=300 * SECOND))
+    assert "12.0 MiB" in found(record, a_sample(1, memory_swap_bytes=12 * MIB))[Code.SWAPPED].text
+
+
+def test_many_pages_read_from_disk_are_told() -> None:
+    record = a_record(duration_s=10.0, usage=Usage(cpu_total_usec=9 * SECOND, faults_major=50_000))
+    assert "50,000 times" in found(record)[Code.MAJOR_FAULTS].text
+
+
+# what it asked for
+
+
+def test_memory_close_to_the_limit_is_a_warning_with_a_larger_one() -> None:
+    record = a_record(
+        usage=Usage(cpu_total_usec=300 * SECOND, memory_peak_bytes=980 * MIB), **asking(memory_bytes=GIB)
+    )
+    finding = found(record)[Code.MEMORY_NEAR_LIMIT]
+    assert finding.severity is Severity.WARNING
+    assert finding.advice == "--memory 1216m"
+
+
+def test_memory_asked_for_and_not_used_is_told_with_a_line_to_paste() -> None:
+    record = a_record(
+        usage=Usage(cpu_total_usec=300 * SECOND, memory_peak_bytes=500 * MIB), **asking(memory_bytes=8 * GIB)
+    )
+    assert found(record)[Code.MEMORY_UNUSED].advice == "--memory 640m"
+
+
+def test_less_memory_is_never_advised_from_a_lower_bound() -> None:
+    usage = Usage(
+        cpu_total_usec=300 * SECOND, memory_peak_bytes=500 * MIB, lower_bounds=("memory_peak_bytes",)
+    )
+    assert Code.MEMORY_UNUSED not in found(a_record(usage=usage, **asking(memory_bytes=8 * GIB)))
+
+
+def test_cpus_that_were_never_busy_are_told_with_how_many_were() -> None:
+    record = a_record(duration_s=100.0, usage=Usage(cpu_total_usec=200 * SECOND), **asking(cpus=8.0))
+    finding = found(record)[Code.CPUS_UNUSED]
+    assert "asked for 8 CPUs" in finding.text
+    assert finding.advice == "--cpus 2"
+
+
+def test_a_phase_that_used_all_cpus_keeps_them() -> None:
+    samples = [
+        a_sample(0, cpu_total_usec=0),
+        a_sample(50, cpu_total_usec=150 * SECOND),
+        a_sample(75, cpu_total_usec=350 * SECOND),  # 8 cores
+        a_sample(100, cpu_total_usec=350 * SECOND),
+    ]
+    record = a_record(duration_s=100.0, usage=Usage(cpu_total_usec=350 * SECOND), **asking(cpus=8.0))
+    assert found(record, *samples) == {}
+
+
+def test_one_busy_core_of_many_is_one_thread() -> None:
+    record = a_record(duration_s=100.0, usage=Usage(cpu_total_usec=99 * SECOND), **asking(cpus=4.0))
+    assert set(found(record)) == {Code.ONE_CORE_ONLY}
+
+
+def test_an_idle_job_waited_for_something() -> None:
+    record = a_record(duration_s=100.0, usage=Usage(cpu_total_usec=SECOND))
+    assert set(found(record)) == {Code.MOSTLY_WAITING}
+
+
+def test_an_idle_job_that_waited_for_the_disk_is_told_only_that() -> None:
+    usage = Usage(cpu_total_usec=SECOND, io_pressure_usec=90 * SECOND)
+    assert set(found(a_record(duration_s=100.0, usage=usage))) == {Code.IO_PRESSURE}
+
+
+def test_a_short_job_gets_no_advice_about_cpus() -> None:
+    assert found(a_record(duration_s=1.0, usage=Usage(cpu_total_usec=1000), **asking(cpus=4.0))) == {}
+
+
+def test_a_limit_the_machine_could_not_hold_is_told() -> None:
+    record = a_record(
+        job={"requirements": Requirements(memory_bytes=GIB)},
+        attempt={"enforced_by": {}},
+        usage=Usage(cpu_total_usec=300 * SECOND),
+    )
+    assert "--memory" in found(record)[Code.LIMIT_NOT_ENFORCED].text
+
+
+def test_asking_for_all_cpus_needs_no_limit() -> None:
+    record = a_record(
+        job={"requirements": Requirements(cpus=16.0)},
+        attempt={"enforced_by": {}, "cpu_count": 16},
+        usage=Usage(cpu_total_usec=5000 * SECOND),
+    )
+    assert found(record) == {}
+
+
+# trust
+
+
+def test_lower_bounds_are_told_in_plain_words_and_once() -> None:
+    usage = Usage(
+        cpu_total_usec=300 * SECOND, lower_bounds=("io_call_reads", "io_call_writes", "cpu_total_usec")
+    )
+    text = found(a_record(usage=usage))[Code.LOWER_BOUNDS].text
+    assert text.count("I/O calls") == 1
+    assert "CPU time" in text
+
+
+def test_overlapping_measurements_are_told() -> None:
+    assert Code.SHARED in found(a_record(usage=Usage(cpu_total_usec=300 * SECOND, shared=True)))
+
+
+def test_the_gravest_finding_comes_first() -> None:
+    usage = Usage(cpu_total_usec=SECOND, lower_bounds=("cpu_total_usec",))
+    findings = findings_for(failed(exit_code=1, reason="exited", leftovers=2, usage=usage), ())
+    severities = [finding.severity for finding in findings]
+    assert severities == sorted(severities, key=[Severity.PROBLEM, Severity.WARNING, Severity.INFO].index)
+    assert severities[0] is Severity.PROBLEM
