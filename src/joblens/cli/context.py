@@ -83,6 +83,11 @@ class Session:
         return sys.stdout.isatty()
 
     @property
+    def is_interactive(self) -> bool:
+        """Someone is there to answer a question."""
+        return self.is_terminal and sys.stdin.isatty() and not self.json
+
+    @property
     def color(self) -> bool:
         return (
             self.is_terminal

@@ -1,0 +1,175 @@
+"""Records and samples out of the store into files of other forms."""
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import IO, Any
+
+from msgspec import Struct, json
+
+from joblens.analysis.history_form import to_history_record
+from joblens.analysis.sample_form import time_series_rows, to_sample_object
+from joblens.app.rows import JOB_COLUMNS, SAMPLE_TABLE_COLUMNS, job_row, sample_row
+from joblens.model.errors import InputError
+from joblens.model.job import Record
+from joblens.model.units import format_instant
+from joblens.ports.store import Store
+
+Advance = Callable[[int], None]  # told the jobs done since it was last told
+
+_GZIP_LEVEL = 6
+
+
+class Exported(Struct, frozen=True, kw_only=True):
+    jobs: int = 0
+    rows: int = 0
+    files: tuple[str, ...] = ()
+
+
+@contextmanager
+def output_file(path: str) -> Iterator[IO[bytes]]:
+    """The file has its name only once it is complete."""
+    temporary = f"{path}.part"
+    try:
+        with open(temporary, "wb") as file:
+            yield file
+        os.replace(temporary, path)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written: {error.strerror}") from error
+    finally:
+        if os.path.exists(temporary):
+            os.unlink(temporary)
+
+
+def export_history(records: Iterable[Record], file: IO[bytes], advance: Advance) -> Exported:
+    """One JSON object a line."""
+    count = 0
+    for record in records:
+        file.write(json.encode(to_history_record(record)) + b"\n")
+        count += 1
+        advance(1)
+    return Exported(jobs=count, rows=count)
+
+
+def export_job_samples(store: Store, record: Record, file: IO[bytes]) -> int:
+    """One JSON object a line, in the Joblet form."""
+    previous = None
+    count = 0
+    for _, sample in store.samples(record.job.uuid):
+        file.write(json.encode(to_sample_object(sample, previous, record)) + b"\n")
+        previous = sample
+        count += 1
+    return count
+
+
+def export_samples(store: Store, records: Iterable[Record], folder: str, advance: Advance) -> Exported:
+    """<folder>/<uuid>/<start>.jsonl.gz for every job that has samples."""
+    files: list[str] = []
+    rows = 0
+    for record in records:
+        if store.samples(record.job.uuid):
+            path = os.path.join(folder, record.job.uuid, f"{_stamp(record)}.jsonl.gz")
+            try:
+                os.makedirs(os.path.dirname(path), exist_ok=True)
+            except OSError as error:
+                raise InputError(f"{os.path.dirname(path)}: cannot be made: {error.strerror}") from error
+            with output_file(path) as file:
+                rows += export_gzip_samples(store, record, file)
+            files.append(path)
+        advance(1)
+    return Exported(jobs=len(files), rows=rows, files=tuple(files))
+
+
+def export_gzip_samples(store: Store, record: Record, file: IO[bytes]) -> int:
+    import gzip
+
+    # no time of day in the header: the same samples make the same bytes
+    with gzip.GzipFile("", "wb", _GZIP_LEVEL, file, mtime=0) as packed:
+        return export_job_samples(store, record, packed)  # type: ignore[arg-type]
+
+
+def export_time_series(store: Store, records: Iterable[Record], path: str, advance: Advance) -> Exported:
+    from joblens.stores.time_series import TimeSeriesWriter
+
+    writer = TimeSeriesWriter(path)
+    jobs = rows = 0
+    for record in records:
+        samples = [sample for _, sample in store.samples(record.job.uuid)]
+        if samples and record.number is not None:
+            name = record.job.name or record.job.external_id or record.job.uuid
+            rows += writer.add(record.number, name, time_series_rows(samples))
+            jobs += 1
+        advance(1)
+    writer.close()
+    return Exported(jobs=jobs, rows=rows, files=(path,))
+
+
+class Table(Struct, frozen=True):
+    """Jobs or samples as rows, made while they are read."""
+
+    kinds: dict[str, str]
+    rows: Iterator[list[Any]]
+
+
+def jobs_table(records: Iterable[Record], advance: Advance) -> Table:
+    return Table(JOB_COLUMNS, _job_rows(records, advance))
+
+
+def samples_table(store: Store, records: Iterable[Record], advance: Advance) -> Table:
+    return Table(SAMPLE_TABLE_COLUMNS, _sample_rows(store, records, advance))
+
+
+def _job_rows(records: Iterable[Record], advance: Advance) -> Iterator[list[Any]]:
+    for record in records:
+        yield job_row(record)
+        advance(1)
+
+
+def _sample_rows(store: Store, records: Iterable[Record], advance: Advance) -> Iterator[list[Any]]:
+    for record in records:
+        for index, sample in store.samples(record.job.uuid):
+            yield sample_row(record.job.uuid, index, sample)
+        advance(1)
+
+
+def export_csv(table: Table, file: IO[bytes]) -> Exported:
+    """Times as ISO 8601, unknown as nothing between the commas."""
+    import csv
+    import io
+
+    text = io.TextIOWrapper(file, encoding="utf-8", errors="backslashreplace", newline="")
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(table.kinds)
+    times = [place for place, kind in enumerate(table.kinds.values()) if kind == "time"]
+    count = 0
+    for row in table.rows:
+        for place in times:
+            if row[place] is not None:
+                row[place] = format_instant(row[place])
+        writer.writerow(row)
+        count += 1
+    text.flush()
+    text.detach()  # the file belongs to the caller
+    return Exported(rows=count)
+
+
+def export_parquet(table: Table, path: str) -> Exported:
+    from joblens.stores.parquet import write_parquet
+
+    temporary = f"{path}.part"
+    try:
+        count = write_parquet(temporary, table.kinds, table.rows)
+        os.replace(temporary, path)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written: {error.strerror or error}") from error
+    finally:
+        if os.path.exists(temporary):
+            os.unlink(temporary)
+    return Exported(rows=count, files=(path,))
+
+
+def _stamp(record: Record) -> str:
+    """20251004-153045, as file names of samples have it."""
+    started_at_us = record.attempt.started_at_us if record.attempt else record.job.created_at_us
+    text = format_instant(started_at_us)
+    return f"{text[:10].replace('-', '')}-{text[11:19].replace(':', '')}"

@@ -1,0 +1,280 @@
+"""Records and samples that other systems (or another joblens) wrote, into the store.
+
+Everything imported has a UUID made from its content, so importing a file twice changes nothing."""
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import IO, Any
+
+import msgspec
+from msgspec import Struct, field, structs
+
+from joblens.analysis.history_form import from_history_record
+from joblens.analysis.sample_form import from_sample_object
+from joblens.analysis.usage import total_usage
+from joblens.model.errors import FormatError, InputError, UnknownJob
+from joblens.model.ids import uuid_from
+from joblens.model.job import Attempt, Job, Outcome, Owner, Record, Status
+from joblens.model.sample import Sample
+from joblens.model.writes import JobEnded, JobQueued, JobStarted, SamplesTaken, Write
+from joblens.ports.store import Store
+from joblens.stores.time_series import Series, read_time_series
+
+_BATCH = 500
+_SAMPLES_A_WRITE = 2000
+_BAD_KEPT = 20
+_UUID_LENGTH = 36
+_GZIP_MAGIC = b"\x1f\x8b"
+_SAMPLE_SOURCES = {"cpu": "imported samples", "memory_parts": "imported samples", "io": "imported samples"}
+_TORC_SOURCES = {"cpu": "imported; summed over the job's processes when sampled", "processes": "imported"}
+
+Advance = Callable[[int], None]
+
+
+class Imported(Struct, kw_only=True):
+    """What came of it. `bad` has the first problems, each with file and line."""
+
+    jobs: int = 0
+    samples: int = 0
+    known: int = 0  # jobs that were in the store already
+    unfinished: int = 0  # records of jobs that had not ended, left out
+    bad_lines: int = 0
+    bad: list[str] = field(default_factory=list)
+    is_strict: bool = False
+
+    def complain(self, where: str, error: Exception) -> None:
+        problem = f"{where}: {error}"
+        if self.is_strict:
+            raise FormatError(problem, hint="without --strict such lines are left out and counted")
+        self.bad_lines += 1
+        if len(self.bad) < _BAD_KEPT:
+            self.bad.append(problem)
+
+
+def import_history(store: Store, paths: Sequence[str], result: Imported, advance: Advance) -> None:
+    """Lines of the history form; jobs that had not ended are left out."""
+    batch: dict[str, list[Write]] = {}
+    for path in paths:
+        for number, line in _lines(path, result):
+            advance(1)
+            try:
+                record = from_history_record(msgspec.json.decode(line))
+            except (msgspec.DecodeError, FormatError, UnicodeDecodeError) as error:
+                result.complain(f"{path}:{number}", error)
+                continue
+            if record.outcome is None:
+                result.unfinished += 1
+            elif record.job.uuid in batch or _is_settled(store, record.job.uuid):
+                result.known += 1
+            else:
+                batch[record.job.uuid] = _writes(record)
+                result.jobs += 1
+            if len(batch) >= _BATCH:
+                store.apply([write for writes in batch.values() for write in writes])
+                batch.clear()
+    store.apply([write for writes in batch.values() for write in writes])
+
+
+def _writes(record: Record) -> list[Write]:
+    """Its output did not come along, and a path written in a file is not to be trusted."""
+    assert record.outcome is not None
+    writes: list[Write] = [JobQueued(record.job)]
+    if record.attempt is not None:
+        writes.append(JobStarted(record.job.uuid, structs.replace(record.attempt, logs_dir="")))
+    return [*writes, JobEnded(record.job.uuid, record.outcome)]
+
+
+def import_samples(store: Store, paths: Sequence[str], result: Imported, advance: Advance) -> None:
+    """Files of the Joblet form, plain or gzip; a folder stands for all files below it."""
+    by_job: dict[str, list[Sample]] = {}
+    for path in _sample_files(paths):
+        last: dict[str, Sample] = {}
+        for number, line in _lines(path, result):
+            advance(1)
+            try:
+                fields = msgspec.json.decode(line)
+                job_id = _job_id(fields, path)
+                sample = from_sample_object(fields, _before(by_job, last, job_id))
+            except (msgspec.DecodeError, FormatError, UnicodeDecodeError) as error:
+                result.complain(f"{path}:{number}", error)
+                continue
+            last[job_id] = sample
+            by_job.setdefault(job_id, []).append(sample)
+    for job_id, samples in by_job.items():
+        is_uuid = len(job_id) == _UUID_LENGTH and job_id.count("-") == 4
+        job = Job(
+            uuid=job_id.lower() if is_uuid else uuid_from("samples", job_id),
+            argv=(),
+            created_at_us=samples[0].at_us,
+            external_id=None if is_uuid else job_id,
+        )
+        _add_samples(store, job, samples, _SAMPLE_SOURCES, result)
+
+
+def _before(by_job: dict[str, list[Sample]], last: dict[str, Sample], job_id: str) -> Sample | None:
+    """The sample before in this file, or the last one of the job's file before it."""
+    if job_id in last:
+        return last[job_id]
+    return by_job[job_id][-1] if by_job.get(job_id) else None
+
+
+def import_time_series(store: Store, paths: Sequence[str], result: Imported, advance: Advance) -> None:
+    for path in paths:
+        try:
+            for series in read_time_series(path):
+                advance(len(series.rows))
+                if series.rows:
+                    _add_series(store, series, result)
+        except FormatError as error:
+            result.complain(path, error)
+
+
+def _add_series(store: Store, series: Series, result: Imported) -> None:
+    first_us = round(series.rows[0].at_s * 1e6)
+    name = series.job_name or f"job {series.job_id}"
+    job = Job(
+        uuid=uuid_from("time-series", str(series.job_id), series.job_name, str(first_us)),
+        argv=(),
+        created_at_us=first_us,
+        external_id=str(series.job_id),
+        name=name,
+    )
+    _add_samples(store, job, _samples_of(series), _TORC_SOURCES, result)
+
+
+def _samples_of(series: Series) -> list[Sample]:
+    """CPU shares are added up to a counter again; memory there is a sum of RSS, so it is 'current', never a
+    peak of what cannot be reclaimed."""
+    samples: list[Sample] = []
+    cpu_usec = 0.0
+    first_us = previous_us = round(series.rows[0].at_s * 1e6)
+    for row in series.rows:
+        at_us = round(row.at_s * 1e6)
+        cpu_usec += (row.cpu_percent or 0.0) / 100 * (at_us - previous_us)
+        previous_us = at_us
+        samples.append(
+            Sample(
+                at_us=at_us,
+                elapsed_us=at_us - first_us,
+                cpu_total_usec=round(cpu_usec),
+                memory_current_bytes=row.memory_bytes,
+                processes=row.num_processes,
+            )
+        )
+    return samples
+
+
+def _add_samples(
+    store: Store, job: Job, samples: Sequence[Sample], sources: dict[str, str], result: Imported
+) -> None:
+    """New ones behind those the store has of this job."""
+    is_known = _is_known(store, job.uuid)
+    stored = store.samples(job.uuid) if is_known else []
+    newest_us = stored[-1][1].at_us if stored else -1
+    fresh = [sample for sample in samples if sample.at_us > newest_us]
+    if is_known:
+        result.known += 1
+        if not stored and store.find(job.uuid).outcome is None:
+            fresh = []  # it is running here: its own samples are on their way
+    else:
+        store.apply(_imported_job(job, samples, sources))
+        result.jobs += 1
+    first = stored[-1][0] + 1 if stored else 0
+    for offset in range(0, len(fresh), _SAMPLES_A_WRITE):
+        part = tuple(fresh[offset : offset + _SAMPLES_A_WRITE])
+        store.apply([SamplesTaken(job.uuid, first + offset, part)])
+    result.samples += len(fresh)
+
+
+def _imported_job(job: Job, samples: Sequence[Sample], sources: dict[str, str]) -> list[Write]:
+    """Samples do not tell how a job ended: it is 'lost' until its record is imported too."""
+    first, last = samples[0], samples[-1]
+    attempt = Attempt(
+        started_at_us=first.at_us - first.elapsed_us,
+        owner=Owner(host="", pid=0, start_ticks=0, boot_id=""),
+        accounting="imported",
+    )
+    outcome = Outcome(
+        status=Status.LOST,
+        ended_at_us=last.at_us,
+        duration_s=last.elapsed_us / 1e6,
+        reason="imported",
+        error="only samples were imported; they do not tell how the job ended",
+        usage=total_usage(samples, None, accounting="imported", sources=sources, unknown={}),
+        samples=len(samples),
+    )
+    return [JobQueued(job), JobStarted(job.uuid, attempt), JobEnded(job.uuid, outcome)]
+
+
+def _is_known(store: Store, uuid: str) -> bool:
+    try:
+        store.find(uuid)
+    except UnknownJob:
+        return False
+    return True
+
+
+def _is_settled(store: Store, uuid: str) -> bool:
+    """In the store, and with an end that an imported record could not improve."""
+    try:
+        return store.find(uuid).status is not Status.LOST
+    except UnknownJob:
+        return False
+
+
+def _job_id(fields: Any, path: str) -> str:
+    """Written in the sample, or the name of the folder the file is in."""
+    if isinstance(fields, dict):
+        for key in ("job_id", "job_uuid", "jobId", "uuid"):
+            value = fields.get(key)
+            if isinstance(value, str) and value:
+                return value
+    folder = os.path.basename(os.path.dirname(os.path.abspath(path)))
+    if len(folder) == _UUID_LENGTH and folder.count("-") == 4:
+        return folder
+    raise FormatError("the sample names no job ('job_id') and its folder has no job's name")
+
+
+def _sample_files(paths: Iterable[str]) -> Iterator[str]:
+    for path in paths:
+        if not os.path.isdir(path):
+            yield path
+            continue
+        found = [
+            os.path.join(folder, name)
+            for folder, _, names in os.walk(path)
+            for name in names
+            if name.endswith((".jsonl.gz", ".jsonl"))
+        ]
+        if not found:
+            raise InputError(f"{path}: no .jsonl.gz or .jsonl files below it")
+        yield from sorted(found)
+
+
+def _lines(path: str, result: Imported) -> Iterator[tuple[int, bytes]]:
+    """(number, line) of every line that is not blank; gzip is recognised by its first bytes."""
+    try:
+        with open(path, "rb") as raw:
+            is_gzip = raw.read(2) == _GZIP_MAGIC
+            raw.seek(0)
+            for number, line in enumerate(_unpacked(raw) if is_gzip else raw, start=1):
+                if line.strip():
+                    yield number, line
+    except _TornFile as torn:  # what came before its torn end has been handed out
+        result.complain(path, torn)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror or error}") from error
+
+
+class _TornFile(FormatError):
+    """A compressed file that is cut off or damaged."""
+
+
+def _unpacked(raw: IO[bytes]) -> Iterator[bytes]:
+    import gzip
+    import zlib
+
+    try:
+        yield from gzip.GzipFile(fileobj=raw)
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise _TornFile from error

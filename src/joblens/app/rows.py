@@ -1,0 +1,91 @@
+"""Records and samples as flat rows, for tables: CSV and Parquet."""
+
+from typing import Any
+
+from msgspec import json, structs
+
+from joblens.analysis.history_form import returncode_of
+from joblens.model.job import Record, Usage
+from joblens.model.sample import SAMPLE_COLUMNS, Sample
+
+_NO_USAGE = Usage()
+_USAGE_NUMBERS = tuple(
+    field.name
+    for field in structs.fields(Usage)
+    if field.name not in ("sources", "unknown", "lower_bounds", "shared")
+)
+
+# column -> kind: int, float, text, bool, time (µs UTC)
+JOB_COLUMNS: dict[str, str] = {
+    "job_uuid": "text",
+    "number": "int",
+    "task_id": "text",
+    "name": "text",
+    "tool": "text",
+    "script": "text",
+    "status": "text",
+    "reason": "text",
+    "created_time": "time",
+    "start_time": "time",
+    "end_time": "time",
+    "duration_seconds": "float",
+    "returncode": "int",
+    "signal": "int",
+    "error": "text",
+    "command": "text",
+    "params": "text",
+    "tags": "text",
+    "user": "text",
+    "host": "text",
+    "accounting": "text",
+    "samples": "int",
+    **dict.fromkeys(_USAGE_NUMBERS, "int"),
+    "lower_bounds": "text",
+}
+SAMPLE_TABLE_COLUMNS: dict[str, str] = {
+    "job_uuid": "text",
+    "index": "int",
+    **{name: "time" if name == "at_us" else "int" for name in SAMPLE_COLUMNS},
+    "devices": "text",
+}
+
+
+def job_row(record: Record) -> list[Any]:
+    """In the order of JOB_COLUMNS; lists and objects as JSON text."""
+    job, attempt, outcome = record.job, record.attempt, record.outcome
+    usage = _NO_USAGE if outcome is None else outcome.usage
+    head = [
+        job.uuid,
+        record.number,
+        job.external_id or job.uuid,
+        job.name,
+        job.tool,
+        job.script,
+        record.status.value,
+        None if outcome is None else outcome.reason,
+        job.created_at_us,
+        None if attempt is None else attempt.started_at_us,
+        None if outcome is None else outcome.ended_at_us,
+        None if outcome is None else outcome.duration_s,
+        None if outcome is None else returncode_of(outcome),
+        None if outcome is None else outcome.signal,
+        None if outcome is None else outcome.error,
+        _text(job.argv),
+        _text(job.params),
+        _text(job.tags),
+        job.user,
+        None if attempt is None else attempt.owner.host,
+        None if attempt is None else attempt.accounting,
+        None if outcome is None else outcome.samples,
+    ]
+    return [*head, *(getattr(usage, name) for name in _USAGE_NUMBERS), _text(usage.lower_bounds)]
+
+
+def sample_row(uuid: str, index: int, sample: Sample) -> list[Any]:
+    """In the order of SAMPLE_TABLE_COLUMNS."""
+    devices = None if sample.devices is None else _text(sample.devices)
+    return [uuid, index, *(getattr(sample, name) for name in SAMPLE_COLUMNS), devices]
+
+
+def _text(value: Any) -> str:
+    return json.encode(value).decode()

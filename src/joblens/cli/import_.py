@@ -1,0 +1,68 @@
+"""`joblens import`: records and samples that other systems wrote."""
+
+from typing import TYPE_CHECKING
+
+import click
+from msgspec import structs
+
+from joblens.cli.context import Session
+from joblens.cli.options import shared_options
+from joblens.cli.progress import ProgressBar
+from joblens.model.errors import FormatError
+
+if TYPE_CHECKING:
+    from joblens.app.imports import Imported
+
+FORMATS = ("history", "samples", "time-series")
+
+
+@click.command("import")
+@click.argument("form", metavar="FORMAT", type=click.Choice(FORMATS))
+@click.argument("files", metavar="FILE...", nargs=-1, required=True)
+@click.option("--strict", is_flag=True, help="End at the first line that cannot be used.")
+@shared_options
+def command(session: Session, form: str, files: tuple[str, ...], strict: bool) -> None:
+    """Read files of other systems, or of another joblens, into the store.
+
+    \b
+    history      jobs_history.jsonl: Keystone's or our own export
+    samples      .jsonl.gz or .jsonl: Joblet's or our own export; a folder stands for all in it
+    time-series  SQLite file with job_resource_samples: Torc's or our own export
+
+    What is in the store already is left as it is, so importing twice does no harm."""
+    from joblens.app import imports
+
+    work = {
+        "history": imports.import_history,
+        "samples": imports.import_samples,
+        "time-series": imports.import_time_series,
+    }[form]
+    result = imports.Imported(is_strict=strict)
+    with ProgressBar("lines") as bar:
+        work(session.store, files, result, bar.advance)
+    for problem in result.bad:
+        session.note(f"joblens: {problem}")
+    if result.bad_lines > len(result.bad):
+        session.note(f"joblens: … and {result.bad_lines - len(result.bad):,} more")
+    if session.json:
+        report = structs.asdict(result)
+        session.write_json({key: value for key, value in report.items() if key != "is_strict"})
+    else:
+        session.write(_sentence(result) + "\n")
+    if result.bad_lines and not (result.jobs or result.samples or result.known):
+        raise FormatError(
+            f"nothing in it could be read as '{form}'", hint=f"known forms: {', '.join(FORMATS)}"
+        )
+
+
+def _sentence(result: "Imported") -> str:
+    parts = [f"{result.jobs:,} jobs imported"]
+    if result.samples:
+        parts.append(f"{result.samples:,} samples")
+    if result.known:
+        parts.append(f"{result.known:,} jobs were there already")
+    if result.unfinished:
+        parts.append(f"{result.unfinished:,} unfinished left out")
+    if result.bad_lines:
+        parts.append(f"{result.bad_lines:,} bad lines left out")
+    return ", ".join(parts) + "."

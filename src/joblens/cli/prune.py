@@ -1,0 +1,66 @@
+"""`joblens prune`: drop old samples and output."""
+
+from typing import TYPE_CHECKING
+
+import click
+from msgspec import to_builtins
+
+from joblens.cli.context import Session
+from joblens.cli.options import shared_options
+from joblens.model.units import format_bytes, parse_duration, parse_size
+
+if TYPE_CHECKING:
+    from joblens.app.retention import Pruned
+
+
+@click.command("prune")
+@click.option("--older-than", metavar="AGE", help="Of jobs that ended longer ago than this: 30d, 12h.")
+@click.option("--max-size", metavar="SIZE", help="The oldest, until samples and output each fit: 2g, 500m.")
+@click.option("--dry-run", is_flag=True, help="Only say what would go.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@shared_options
+def command(session: Session, older_than: str | None, max_size: str | None, dry_run: bool, yes: bool) -> int:
+    """Drop samples and kept output of old jobs. Records stay for ever.
+
+    Without --older-than and --max-size the retention of the settings is applied."""
+    from joblens.app.drivers import SystemClock
+    from joblens.app.retention import configured_bounds, logs_root, prune
+
+    now_us = SystemClock().now_us()
+    bounds = configured_bounds(session.settings, now_us)
+    if older_than is not None or max_size is not None:
+        bounds = {
+            "before_us": None if older_than is None else now_us - round(parse_duration(older_than) * 1e6),
+            "max_bytes": None if max_size is None else parse_size(max_size),
+        }
+
+    def prune_now(*, dry_run: bool) -> "Pruned":
+        return prune(session.current_store, logs_root(session.settings), **bounds, dry_run=dry_run)
+
+    if not dry_run and not yes and session.is_interactive:
+        planned = prune_now(dry_run=True)
+        if not _is_empty(planned) and not click.confirm(f"{_sentence(planned)} Go on?", err=True):
+            return 1
+    pruned = prune_now(dry_run=dry_run)
+    if session.json:
+        session.write_json({**to_builtins(pruned), "dry_run": dry_run})
+    elif _is_empty(pruned):
+        session.write("Nothing to prune.\n")
+    else:
+        session.write(_sentence(pruned, "would go" if dry_run else "gone") + "\n")
+    return 0
+
+
+def _is_empty(pruned: "Pruned") -> bool:
+    return not (pruned.samples.samples or pruned.log_folders)
+
+
+def _sentence(pruned: "Pruned", verb: str = "would go") -> str:
+    samples = pruned.samples
+    parts = []
+    if samples.samples:
+        parts.append(f"{samples.samples:,} samples of {samples.jobs:,} jobs ({format_bytes(samples.bytes)})")
+    if pruned.log_folders:
+        parts.append(f"the output of {pruned.log_folders:,} jobs ({format_bytes(pruned.log_bytes)})")
+    kept = f"; {format_bytes(samples.kept_bytes)} of samples stay" if samples.samples else ""
+    return f"{' and '.join(parts)} {verb}{kept}."

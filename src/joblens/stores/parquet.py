@@ -1,0 +1,43 @@
+"""Rows into a Parquet file. The one place that knows pyarrow."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
+from typing import Any
+
+from joblens.model.errors import MissingExtra
+
+_ROWS_A_GROUP = 50_000
+
+
+def write_parquet(path: str, kinds: Mapping[str, str], rows: Iterable[Sequence[Any]]) -> int:
+    """`kinds` names the columns in order: 'int', 'float', 'text', 'bool' or 'time' (µs UTC). -> rows."""
+    try:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+    except ImportError as error:
+        raise MissingExtra(
+            "Parquet needs pyarrow, which is not installed", hint="pip install 'joblens[data]'"
+        ) from error
+    types = {
+        "int": pa.int64(),
+        "float": pa.float64(),
+        "text": pa.string(),
+        "bool": pa.bool_(),
+        "time": pa.timestamp("us", tz="UTC"),
+    }
+    schema = pa.schema([(name, types[kind]) for name, kind in kinds.items()])
+    remaining = iter(rows)
+    written = 0
+    with pq.ParquetWriter(path, schema, compression="zstd") as writer:
+        while True:
+            group = list(islice(remaining, _ROWS_A_GROUP))
+            if not group and written:
+                return written
+            columns = list(zip(*group, strict=True)) if group else [()] * len(kinds)
+            arrays = [
+                pa.array(column, type=field.type) for column, field in zip(columns, schema, strict=True)
+            ]
+            writer.write_table(pa.Table.from_arrays(arrays, schema=schema))
+            written += len(group)
+            if not group:
+                return 0
