@@ -9,7 +9,7 @@ from joblens.model.sample import Sample
 from joblens.model.units import format_duration, format_instant
 from joblens.views.charts import spark_line
 from joblens.views.curves import Point, points
-from joblens.views.jobs import ago, command_line, display_name, duration_s, started_at_us
+from joblens.views.jobs import command_line, display_name, duration_s, started_at_us
 from joblens.views.numbers import UNKNOWN, clock, compact_bytes, compact_rate, percent
 from joblens.views.style import Palette
 from joblens.views.table import Column, render_table
@@ -19,7 +19,6 @@ _LIST_COLUMNS = (
     Column("#", is_right=True),
     Column("NAME", gives_way=True),
     Column("STATUS"),
-    Column("STARTED", is_right=True),
     Column("RUNNING", is_right=True),
     Column("PID", is_right=True),
     Column("COMMAND", gives_way=True, least=12),
@@ -45,7 +44,6 @@ def render_running(records: Sequence[Record], *, now_us: int, width: int, paint:
             UNKNOWN if record.number is None else str(record.number),
             display_name(record.job),
             paint.status(record.status),
-            ago(record.attempt.started_at_us, now_us) if record.attempt else UNKNOWN,
             format_duration(duration_s(record, now_us)),
             UNKNOWN if record.attempt is None or record.attempt.pid is None else str(record.attempt.pid),
             command_line(record.job),

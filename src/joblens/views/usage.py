@@ -6,7 +6,7 @@ from joblens.analysis.usage import source_of
 from joblens.model.job import Usage
 from joblens.model.units import format_bytes
 from joblens.views.numbers import count, mark_bound, percent, seconds
-from joblens.views.style import Palette, clean, fit, pad, pad_left
+from joblens.views.style import Palette, clean, fit, pad, pad_left, wrap
 
 Show = Callable[[int | None], str]
 
@@ -47,24 +47,46 @@ _VALUE = 14
 
 
 def render_usage(usage: Usage, duration_s: float, width: int, paint: Palette) -> list[str]:
-    lines = []
-    for label, name, show in _ROWS:
-        value: int | None = getattr(usage, name)
-        text = mark_bound(show(value), is_lower_bound=name in usage.lower_bounds)
-        if name == "cpu_total_usec" and value is not None and duration_s > 0:
-            text += f" ({percent(value / 1e4 / duration_s)})"
-        room = max(12, width - _LABEL - _VALUE - 5)
-        where = paint.paint(fit(clean(_about(usage, name)), room), "dim")
-        lines.append(f"  {pad(label, _LABEL)} {pad_left(text, _VALUE)}  {where}".rstrip())
+    """What is known with its source; then what is not, by reason."""
+    known = [(label, name, show) for label, name, show in _ROWS if getattr(usage, name) is not None]
+    lines = [
+        _line(label, _value(usage, name, show, duration_s), _source(usage, name), width, paint)
+        for label, name, show in known
+    ]
     if usage.shared:
         lines.append("  measurements overlapped in one process: the numbers are shared between them")
     if usage.lower_bounds:
         lines.append(paint.paint("  ≥ at least this much; the exact number could not be had", "dim"))
+    for reason, labels in _unknown(usage).items():
+        lines += wrap(f"not known: {', '.join(labels)} ({reason})", width, "  ")
     return lines
 
 
-def _about(usage: Usage, name: str) -> str:
-    """Where the number was read, or why it is not known."""
-    if getattr(usage, name) is None:
-        return usage.unknown.get(name, "")
+def _value(usage: Usage, name: str, show: Show, duration_s: float) -> str:
+    value: int | None = getattr(usage, name)
+    text = mark_bound(show(value), is_lower_bound=name in usage.lower_bounds)
+    if name == "cpu_total_usec" and value is not None and duration_s > 0:
+        text += f" ({percent(value / 1e4 / duration_s)})"
+    return text
+
+
+def _line(label: str, value: str, source: str, width: int, paint: Palette) -> str:
+    room = max(12, width - _LABEL - _VALUE - 5)
+    where = paint.paint(fit(clean(source), room), "dim")
+    return f"  {pad(label, _LABEL)} {pad_left(value, _VALUE)}  {where}".rstrip()
+
+
+def _source(usage: Usage, name: str) -> str:
     return source_of(usage, name) or usage.sources.get(name, "")
+
+
+def _unknown(usage: Usage) -> dict[str, list[str]]:
+    """Reason -> labels of the numbers it keeps from us."""
+    reasons: dict[str, list[str]] = {}
+    above = ""
+    for label, name, _ in _ROWS:
+        whole = f"{above} {label.strip()}" if label.startswith(" ") else label
+        above = above if label.startswith(" ") else label
+        if getattr(usage, name) is None:
+            reasons.setdefault(clean(usage.unknown.get(name) or "no reason is told"), []).append(whole)
+    return reasons
