@@ -1,0 +1,64 @@
+-- Jobs, what is known of each, their tags and their samples.
+
+-- What is filtered and sorted on. Unknown is NULL.
+CREATE TABLE job (
+    id INTEGER PRIMARY KEY,            -- the job's number
+    uuid TEXT NOT NULL UNIQUE,
+    external_id TEXT,
+    name TEXT NOT NULL,
+    tool TEXT NOT NULL,
+    user TEXT NOT NULL,
+    status TEXT NOT NULL,
+    began_at_us INTEGER NOT NULL,      -- its start; while it has none, when it was made
+    ended_at_us INTEGER,
+    duration_us INTEGER,
+    cpu_usec INTEGER,
+    memory_bytes INTEGER,              -- peak of what cannot be reclaimed
+    sample_bytes INTEGER NOT NULL      -- of its blocks
+) STRICT;
+
+CREATE INDEX job_by_external_id ON job (external_id, id) WHERE external_id IS NOT NULL;
+CREATE INDEX job_by_began ON job (began_at_us);
+CREATE INDEX job_by_status_and_tool ON job (status, tool, began_at_us);
+CREATE INDEX job_by_name ON job (name);
+CREATE INDEX job_by_user ON job (user);
+CREATE INDEX job_by_ended ON job (ended_at_us);
+CREATE INDEX job_by_duration ON job (duration_us);
+CREATE INDEX job_by_cpu ON job (cpu_usec);
+CREATE INDEX job_by_memory ON job (memory_bytes);
+CREATE INDEX job_with_samples ON job (ended_at_us, sample_bytes) WHERE sample_bytes > 0;
+
+-- Everything that is known, as JSON.
+CREATE TABLE detail (
+    job_id INTEGER PRIMARY KEY REFERENCES job (id),
+    job BLOB,                          -- NULL: only heard of so far, by a write about it
+    attempt BLOB,
+    outcome BLOB
+) STRICT;
+
+CREATE TABLE tag (
+    tag TEXT NOT NULL,
+    job_id INTEGER NOT NULL REFERENCES job (id),
+    PRIMARY KEY (tag, job_id)
+) STRICT, WITHOUT ROWID;
+
+-- Jobs that someone wants to end. A row goes when its job ends.
+CREATE TABLE cancel_request (
+    uuid TEXT PRIMARY KEY,
+    asked_at_us INTEGER NOT NULL,
+    asked_by TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+
+-- A sample has the key job * 2^32 + index, so that those of one job lie together and in order.
+
+CREATE TABLE sample_block (
+    first_key INTEGER PRIMARY KEY,     -- of its first sample; the others follow without a gap
+    count INTEGER NOT NULL,
+    data BLOB NOT NULL
+) STRICT;
+
+-- Samples that are not yet in a block, each as MessagePack.
+CREATE TABLE sample_tail (
+    sample_key INTEGER PRIMARY KEY,
+    data BLOB NOT NULL
+) STRICT;

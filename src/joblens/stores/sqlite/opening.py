@@ -1,0 +1,147 @@
+"""Opens a store file: makes it, brings an old schema up to date, refuses a newer one."""
+
+import os
+from collections.abc import Callable
+
+import apsw
+
+from joblens.model.errors import StoreError, StoreTooNew
+from joblens.stores.file_system import MOUNTINFO, network_type
+from joblens.stores.sqlite import rollup
+from joblens.stores.sqlite.sql import QUERIES, migration_files, read_text
+
+APPLICATION_ID = 0x6A6C6E73  # 'jlns'
+SCHEMA_VERSION = 2
+_STATISTICS_SINCE = 2  # the version that brought rollups, which are filled from the jobs already there
+
+_READ = apsw.SQLITE_OPEN_READONLY
+_WRITE = apsw.SQLITE_OPEN_READWRITE
+
+Warn = Callable[[str], None]
+
+
+def open_connection(
+    path: str, *, read_only: bool, busy_timeout_s: float, warn: Warn, mountinfo: str = MOUNTINFO
+) -> apsw.Connection:
+    if read_only:
+        connection = _open_read_only(path)
+    else:
+        network = _prepare_file(path, mountinfo)
+        if network is not None:
+            warn(
+                f"the store {path} is on a network file system ({network}): it is written without a "
+                "write-ahead log, which is slower, and only one host may use it; "
+                "several hosts need a PostgreSQL store"
+            )
+        connection = apsw.Connection(path, flags=_WRITE)
+    connection.set_busy_timeout(round(busy_timeout_s * 1000))
+    try:
+        _check_version(connection, path, read_only=read_only)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _open_read_only(path: str) -> apsw.Connection:
+    if not os.path.exists(path):
+        raise StoreError(f"there is no store at {path}", hint="run a job first, or name another with --store")
+    connection = apsw.Connection(path, flags=_READ)
+    try:
+        connection.execute(QUERIES["identity"]).fetchall()
+    except (apsw.CantOpenError, apsw.ReadOnlyError):
+        connection.close()
+        if os.path.exists(f"{path}-wal"):
+            raise
+        # Nobody writes and nothing may be created beside it: the file is all there is.
+        return apsw.Connection(f"file:{_quoted(path)}?immutable=1", flags=_READ | apsw.SQLITE_OPEN_URI)
+    return connection
+
+
+def _quoted(path: str) -> str:
+    for character in "%?#":
+        path = path.replace(character, f"%{ord(character):02x}")
+    return path
+
+
+def _prepare_file(path: str, mountinfo: str) -> str | None:
+    folder = os.path.dirname(os.path.abspath(path))
+    if not os.path.isdir(folder):
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+    network = network_type(folder, mountinfo)
+    if not os.path.exists(path) or os.path.getsize(path) == 0:
+        _create(path, "DELETE" if network else "WAL")
+    return network
+
+
+def _create(path: str, journal_mode: str) -> None:
+    """Made aside and put in place whole, so that nobody ever opens half a store."""
+    aside = f"{path}.new-{os.getpid()}-{os.urandom(4).hex()}"
+    os.close(os.open(aside, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600))
+    try:
+        connection = apsw.Connection(aside, flags=_WRITE)
+        try:
+            connection.execute(QUERIES["give_pages_back_in_steps"])
+            connection.execute(QUERIES["set_journal_mode"].format(mode=journal_mode))
+            with connection:
+                connection.execute(read_text("schema.sql"))
+                connection.execute(QUERIES["set_application_id"].format(application_id=APPLICATION_ID))
+                connection.execute(QUERIES["set_user_version"].format(version=SCHEMA_VERSION))
+        finally:
+            connection.close()
+        _put_in_place(aside, path)
+    finally:
+        if os.path.exists(aside):
+            os.unlink(aside)
+
+
+def _put_in_place(aside: str, path: str) -> None:
+    try:
+        os.link(aside, path)
+    except FileExistsError:
+        if os.path.getsize(path) == 0:  # someone's `touch`, or mktemp
+            os.replace(aside, path)
+    except OSError:  # a file system without hard links
+        if not os.path.exists(path):
+            os.replace(aside, path)
+
+
+def _check_version(connection: apsw.Connection, path: str, *, read_only: bool) -> None:
+    version, application_id = _identity(connection)
+    if application_id != APPLICATION_ID:
+        raise StoreError(
+            f"{path} is an SQLite file, but not a joblens store", hint="name another place with --store"
+        )
+    if version > SCHEMA_VERSION:
+        raise StoreTooNew(
+            f"the store {path} has schema version {version}; this joblens knows {SCHEMA_VERSION} at most",
+            hint="use the newer joblens that wrote it, or another store",
+        )
+    if version < SCHEMA_VERSION:
+        if read_only:
+            raise StoreError(
+                f"the store {path} has the old schema version {version} and is opened for reading only",
+                hint="open it once for writing to bring it up to date",
+            )
+        _migrate(connection)
+
+
+def _identity(connection: apsw.Connection) -> tuple[int, int]:
+    version, application_id = connection.execute(QUERIES["identity"]).get
+    return version, application_id
+
+
+def _migrate(connection: apsw.Connection) -> None:
+    connection.execute(QUERIES["begin_write"])
+    try:
+        version, _ = _identity(connection)  # another process may have been quicker
+        for number, file in enumerate(migration_files(), 1):
+            if number > version:
+                connection.execute(read_text(file))
+        if version < _STATISTICS_SINCE:
+            rollup.rebuild(connection)
+        connection.execute(QUERIES["set_user_version"].format(version=SCHEMA_VERSION))
+    except BaseException:
+        connection.execute(QUERIES["rollback"])
+        raise
+    connection.execute(QUERIES["commit"])

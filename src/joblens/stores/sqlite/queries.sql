@@ -1,0 +1,266 @@
+-- Every query of the SQLite store. One begins at "-- name:" and ends before the next.
+
+-- name: begin_write
+-- Takes the write lock at once, so that a transaction never fails half way for want of it.
+BEGIN IMMEDIATE
+
+-- name: begin_read
+BEGIN
+
+-- name: commit
+COMMIT
+
+-- name: rollback
+ROLLBACK
+
+-- name: sync_each_commit
+PRAGMA synchronous = FULL
+
+-- name: sync_at_checkpoints
+PRAGMA synchronous = NORMAL
+
+-- name: identity
+SELECT user_version, application_id FROM pragma_user_version, pragma_application_id
+
+-- name: set_user_version
+PRAGMA user_version = {version}
+
+-- name: set_application_id
+PRAGMA application_id = {application_id}
+
+-- name: give_pages_back_in_steps
+PRAGMA auto_vacuum = INCREMENTAL
+
+-- name: set_journal_mode
+PRAGMA journal_mode = {mode}
+
+-- name: give_free_pages_back
+PRAGMA incremental_vacuum
+
+-- name: vacuum
+VACUUM
+
+-- name: integrity_check
+PRAGMA integrity_check(20)
+
+-- name: known_jobs
+-- What is already known of the jobs that a batch of writes is about.
+SELECT job.uuid, job.id, job.status, job.tool, job.duration_us, job.cpu_usec, job.memory_bytes,
+       detail.job IS NOT NULL,
+       CASE WHEN detail.attempt IS NOT NULL THEN coalesce(detail.attempt ->> '$.number', 1) ELSE 0 END
+FROM job JOIN detail ON detail.job_id = job.id
+WHERE job.uuid IN (SELECT value FROM json_each(?))
+
+-- name: last_number
+SELECT coalesce(max(id), 0) FROM job
+
+-- name: insert_job
+INSERT INTO job (id, uuid, external_id, name, tool, user, status, began_at_us,
+                 ended_at_us, duration_us, cpu_usec, memory_bytes, sample_bytes)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+
+-- name: insert_detail
+INSERT INTO detail (job_id, job, attempt, outcome) VALUES (?, ?, ?, ?)
+
+-- name: insert_tag
+INSERT OR IGNORE INTO tag (tag, job_id) VALUES (?, ?)
+
+-- name: set_job
+UPDATE job SET external_id = ?, name = ?, tool = ?, user = ? WHERE id = ?
+
+-- name: set_job_detail
+UPDATE detail SET job = ? WHERE job_id = ?
+
+-- name: set_started
+UPDATE job SET status = ?, began_at_us = ? WHERE id = ?
+
+-- name: set_attempt_detail
+UPDATE detail SET attempt = ? WHERE job_id = ?
+
+-- name: set_ended
+UPDATE job SET status = ?, ended_at_us = ?, duration_us = ?, cpu_usec = ?, memory_bytes = ? WHERE id = ?
+
+-- name: set_outcome_detail
+UPDATE detail SET outcome = ? WHERE job_id = ?
+
+-- name: insert_tail
+INSERT OR IGNORE INTO sample_tail (sample_key, data) VALUES (?, ?)
+
+-- name: tail_of
+SELECT sample_key, data FROM sample_tail WHERE sample_key BETWEEN ? AND ? ORDER BY sample_key
+
+-- name: delete_tail
+DELETE FROM sample_tail WHERE sample_key BETWEEN ? AND ?
+
+-- name: last_block
+SELECT first_key, count FROM sample_block WHERE first_key BETWEEN ? AND ? ORDER BY first_key DESC LIMIT 1
+
+-- name: blocks_of
+SELECT first_key, count FROM sample_block WHERE first_key BETWEEN ? AND ? ORDER BY first_key
+
+-- name: insert_block
+INSERT INTO sample_block (first_key, count, data) VALUES (?, ?, ?)
+
+-- name: add_sample_bytes
+UPDATE job SET sample_bytes = sample_bytes + ? WHERE id = ?
+
+-- name: ask_to_cancel
+-- The first to ask is remembered; a job that has ended cannot be cancelled any more.
+INSERT OR IGNORE INTO cancel_request (uuid, asked_at_us, asked_by)
+SELECT ?1, ?2, ?3 WHERE NOT EXISTS (SELECT 1 FROM job WHERE uuid = ?1 AND ended_at_us IS NOT NULL)
+
+-- name: cancel_requests
+SELECT uuid, asked_at_us, asked_by FROM cancel_request
+
+-- name: forget_cancel_requests
+DELETE FROM cancel_request
+WHERE EXISTS (SELECT 1 FROM job WHERE job.uuid = cancel_request.uuid AND job.ended_at_us IS NOT NULL)
+
+-- name: samples
+-- One statement, so one snapshot: a sample that moves from the tail to a block is seen once.
+SELECT 1 AS is_block, first_key AS sample_key, data FROM sample_block
+WHERE first_key BETWEEN ?1 AND ?2 AND first_key + count > ?3
+UNION ALL
+SELECT 0, sample_key, data FROM sample_tail WHERE sample_key BETWEEN ?3 AND ?2
+ORDER BY sample_key
+
+-- name: number_of_uuid
+SELECT id FROM job WHERE uuid = ?
+
+-- name: number_of_external_id
+SELECT id FROM job WHERE external_id = ? ORDER BY id DESC LIMIT 1
+
+-- name: number_exists
+SELECT id FROM job WHERE id = ?
+
+-- name: numbers_of_prefix
+SELECT id FROM job WHERE uuid >= ? AND uuid < ? ORDER BY uuid LIMIT ?
+
+-- name: records
+SELECT job.id, job.status, job.uuid, job.began_at_us, detail.job, detail.attempt, detail.outcome
+FROM job JOIN detail ON detail.job_id = job.id
+WHERE job.id IN (SELECT value FROM json_each(?))
+
+-- name: unfinished
+SELECT id FROM job WHERE status IN ('queued', 'running') ORDER BY began_at_us, id
+
+-- name: history
+SELECT job.id FROM job INDEXED BY {index} WHERE {conditions} ORDER BY {key} {direction}, job.id {direction} LIMIT ?
+
+-- name: history_of_tag
+-- CROSS JOIN keeps the order of the tables: the tag's jobs first.
+SELECT job.id FROM tag AS driving CROSS JOIN job ON job.id = driving.job_id
+WHERE driving.tag = ? AND {conditions} ORDER BY {key} {direction}, job.id {direction} LIMIT ?
+
+-- name: count_up_to
+SELECT count(*) FROM (SELECT 1 FROM job INDEXED BY {index} WHERE {conditions} LIMIT ?)
+
+-- name: count_tag_up_to
+SELECT count(*) FROM (SELECT 1 FROM tag WHERE tag = ? LIMIT ?)
+
+-- name: where_status
+job.status IN (SELECT value FROM json_each(?))
+
+-- name: where_tool
+job.tool IN (SELECT value FROM json_each(?))
+
+-- name: where_tag
+EXISTS (SELECT 1 FROM tag WHERE tag.tag = ? AND tag.job_id = job.id)
+
+-- name: where_name
+EXISTS (SELECT 1 FROM json_each(?) AS pattern WHERE job.name GLOB pattern.value)
+
+-- name: where_name_between
+job.name >= ? AND job.name < ?
+
+-- name: where_since
+job.began_at_us >= ?
+
+-- name: where_until
+job.began_at_us < ?
+
+-- name: where_user
+job.user = ?
+
+-- name: where_ended
+job.ended_at_us IS NOT NULL
+
+-- name: where_key_known
+{key} IS NOT NULL
+
+-- name: where_key_unknown
+{key} IS NULL
+
+-- name: where_any
+TRUE
+
+-- name: ended_numbers
+SELECT job.tool, job.status, job.duration_us, job.cpu_usec, job.memory_bytes FROM job
+WHERE job.ended_at_us IS NOT NULL AND {conditions}
+
+-- name: rollup
+SELECT tool, status, metric, count, total, largest FROM rollup
+WHERE (?1 IS NULL OR tool IN (SELECT value FROM json_each(?1)))
+  AND (?2 IS NULL OR status IN (SELECT value FROM json_each(?2)))
+
+-- name: sketch
+SELECT tool, status, metric, bucket, count FROM sketch
+WHERE (?1 IS NULL OR tool IN (SELECT value FROM json_each(?1)))
+  AND (?2 IS NULL OR status IN (SELECT value FROM json_each(?2)))
+
+-- name: add_to_rollup
+INSERT INTO rollup (tool, status, metric, count, total, largest) VALUES (?, ?, ?, ?, ?, ?)
+ON CONFLICT DO UPDATE SET count = count + excluded.count, total = total + excluded.total,
+                          largest = max(largest, excluded.largest)
+
+-- name: add_to_sketch
+INSERT INTO sketch (tool, status, metric, bucket, count) VALUES (?, ?, ?, ?, ?)
+ON CONFLICT DO UPDATE SET count = count + excluded.count
+
+-- name: clear_rollup
+DELETE FROM rollup
+
+-- name: clear_sketch
+DELETE FROM sketch
+
+-- name: drop_empty_rollup
+DELETE FROM rollup WHERE tool = ? AND status = ? AND count = 0
+
+-- name: drop_empty_sketch
+DELETE FROM sketch WHERE tool = ? AND status = ? AND count = 0
+
+-- name: refresh_largest
+-- After a job has left the group. Only `lost` jobs ever do, so these are few.
+UPDATE rollup SET largest = coalesce((
+    SELECT max(CASE rollup.metric WHEN 'duration' THEN duration_us WHEN 'cpu' THEN cpu_usec ELSE memory_bytes END)
+    FROM job WHERE job.status = rollup.status AND job.tool = rollup.tool), 0)
+WHERE tool = ? AND status = ?
+
+-- name: jobs_with_samples
+SELECT id, uuid, sample_bytes FROM job INDEXED BY job_with_samples
+WHERE sample_bytes > 0 AND ended_at_us IS NOT NULL ORDER BY ended_at_us, id
+
+-- name: jobs_with_samples_before
+SELECT id, uuid, sample_bytes FROM job INDEXED BY job_with_samples
+WHERE sample_bytes > 0 AND ended_at_us < ? ORDER BY ended_at_us, id
+
+-- name: sample_bytes
+SELECT coalesce(sum(sample_bytes), 0) FROM job INDEXED BY job_with_samples WHERE sample_bytes > 0
+
+-- name: count_samples
+SELECT coalesce(sum(count), 0) FROM sample_block WHERE first_key BETWEEN ? AND ?
+
+-- name: delete_blocks
+DELETE FROM sample_block WHERE first_key BETWEEN ? AND ?
+
+-- name: clear_sample_bytes
+UPDATE job SET sample_bytes = 0 WHERE id = ?
+
+-- name: totals
+SELECT (SELECT count(*) FROM job), (SELECT count(*) FROM sample_block)
+
+-- name: newest_blocks
+SELECT first_key, count, data FROM sample_block ORDER BY first_key DESC LIMIT ?
+
+-- name: jobs_without_detail
+SELECT count(*) FROM job WHERE NOT EXISTS (SELECT 1 FROM detail WHERE detail.job_id = job.id)

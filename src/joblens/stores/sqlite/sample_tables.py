@@ -1,0 +1,147 @@
+"""Samples in the store: one row each while they come in, blocks of many as soon as there are enough."""
+
+from collections.abc import Callable, Iterator, Sequence
+
+import apsw
+
+from joblens.model.errors import StoreCorrupt
+from joblens.model.sample import Sample
+from joblens.stores.blocks import decode_block, encode_block
+from joblens.stores.single_samples import decode_sample, encode_sample
+from joblens.stores.sqlite.batch import JobChange
+from joblens.stores.sqlite.sql import QUERIES
+
+BLOCK_SAMPLES = 240  # a running job's tail becomes a block at this length
+_LARGEST_BLOCK = 960  # where more are at hand at once: larger compresses better
+_INDEX_BITS = 32
+_LAST_INDEX = (1 << _INDEX_BITS) - 1
+
+_Block = tuple[int, int, bytes]  # first index, count, data
+
+
+def key_of(number: int, index: int) -> int:
+    return number << _INDEX_BITS | index
+
+
+def keys_of(number: int) -> tuple[int, int]:
+    """The first and the last key that a sample of the job can have."""
+    return key_of(number, 0), key_of(number, _LAST_INDEX)
+
+
+class SampleTables:
+    """The samples of one batch of writes, gathered over its jobs."""
+
+    def __init__(self, compression_level: int) -> None:
+        self._level = compression_level
+        self._encoded: dict[str, list[_Block]] = {}
+        self._blocks: list[_Block] = []
+        self._tails: list[tuple[int, bytes]] = []
+        self._grown: list[tuple[int, int]] = []
+
+    def encode_ahead(self, change: JobChange) -> None:
+        """For a job that ends in this batch: if it is new, these blocks are all its samples."""
+        self._encoded[change.uuid] = list(self._encode(change.samples))
+
+    def add(
+        self, connection: apsw.Connection, number: int, change: JobChange, *, is_over: bool, is_new: bool
+    ) -> None:
+        if is_new and is_over:
+            self._add_blocks(number, self._encoded[change.uuid])
+            return
+        samples = change.samples if is_new else _unseen(connection, number, change.samples)
+        if is_over:
+            self._compact(connection, number, samples, self._encoded.get(change.uuid))
+            return
+        self._tails += [(key_of(number, index), encode_sample(sample)) for index, sample in samples.items()]
+        if samples and max(samples) + 1 - _end_of_blocks(connection, number) >= BLOCK_SAMPLES:
+            self.flush(connection)
+            self._compact(connection, number, {}, None)
+
+    def flush(self, connection: apsw.Connection) -> None:
+        for name, rows in (
+            ("insert_tail", self._tails),
+            ("insert_block", self._blocks),
+            ("add_sample_bytes", self._grown),
+        ):
+            if rows:
+                connection.executemany(QUERIES[name], rows)
+        self._tails, self._blocks, self._grown = [], [], []
+
+    def _compact(
+        self,
+        connection: apsw.Connection,
+        number: int,
+        samples: dict[int, Sample],
+        encoded: list[_Block] | None,
+    ) -> None:
+        waiting = connection.execute(QUERIES["tail_of"], keys_of(number)).fetchall()
+        if encoded is not None and not waiting and sum(count for _, count, _ in encoded) == len(samples):
+            self._add_blocks(number, encoded)
+            return
+        together = dict(samples)
+        for key, data in waiting:
+            together[key & _LAST_INDEX] = decode_sample(data)  # type: ignore[operator,arg-type]
+        if not together:
+            return
+        if waiting:
+            connection.execute(QUERIES["delete_tail"], keys_of(number))
+        self._add_blocks(number, self._encode(together))
+
+    def _add_blocks(self, number: int, blocks: Iterator[_Block] | list[_Block]) -> None:
+        size = 0
+        for first, count, data in blocks:
+            self._blocks.append((key_of(number, first), count, data))
+            size += len(data)
+        if size:
+            self._grown.append((size, number))
+
+    def _encode(self, samples: dict[int, Sample]) -> Iterator[_Block]:
+        for run in _runs(sorted(samples)):
+            yield run[0], len(run), encode_block([samples[index] for index in run], self._level)
+
+
+def read_samples(
+    connection: apsw.Connection, number: int, after: int, warn: Callable[[str], None]
+) -> list[tuple[int, Sample]]:
+    found: list[tuple[int, Sample]] = []
+    last = after
+    parameters = (*keys_of(number), key_of(number, 0) + after + 1)
+    for is_block, key, data in connection.execute(QUERIES["samples"], parameters):
+        index = key & _LAST_INDEX
+        try:
+            samples = decode_block(data) if is_block else [decode_sample(data)]
+        except StoreCorrupt as error:
+            warn(f"samples of job {number} from index {index} on are lost: {error}")
+            continue
+        for place, sample in enumerate(samples, index):
+            if place > last:
+                found.append((place, sample))
+                last = place
+    return found
+
+
+def _runs(indexes: Sequence[int]) -> Iterator[Sequence[int]]:
+    """Indexes without a gap, cut where a block would grow too large."""
+    start = 0
+    for place in range(1, len(indexes) + 1):
+        is_end = place == len(indexes) or indexes[place] != indexes[place - 1] + 1
+        if is_end or place - start == _LARGEST_BLOCK:
+            yield indexes[start:place]
+            start = place
+
+
+def _end_of_blocks(connection: apsw.Connection, number: int) -> int:
+    for key, count in connection.execute(QUERIES["last_block"], keys_of(number)):
+        return int(key & _LAST_INDEX) + int(count)
+    return 0
+
+
+def _unseen(connection: apsw.Connection, number: int, samples: dict[int, Sample]) -> dict[int, Sample]:
+    """Those that no block holds yet; one that waits in the tail is left alone by the insert."""
+    if not samples or min(samples) >= _end_of_blocks(connection, number):
+        return samples
+    seen: set[int] = set()
+    for key, count in connection.execute(QUERIES["blocks_of"], keys_of(number)):
+        first = key & _LAST_INDEX
+        seen.update(range(first, first + count))
+    return {index: sample for index, sample in samples.items() if index not in seen}

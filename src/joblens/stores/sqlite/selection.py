@@ -1,0 +1,140 @@
+"""Which jobs a question is about, and in which order: numbers only, the records are read afterwards.
+
+A filter that few jobs pass is looked up through its own index and the rest sorted; otherwise the index
+of the order is walked until enough have passed. Which one is settled by counting, up to a bound."""
+
+import apsw
+import msgspec
+
+from joblens.model.history import HistoryQuery, SortKey
+from joblens.model.job import Status
+from joblens.stores.sqlite.sql import QUERIES
+
+_FEW = 4000
+_NO_LIMIT = -1
+_ALL_STATUSES = tuple(Status)
+_HIGHEST = "\U0010ffff"
+
+_SORT_KEYS = {
+    SortKey.STARTED: ("job.began_at_us", "job_by_began"),
+    SortKey.ENDED: ("job.ended_at_us", "job_by_ended"),
+    SortKey.DURATION: ("job.duration_us", "job_by_duration"),
+    SortKey.CPU: ("job.cpu_usec", "job_by_cpu"),
+    SortKey.MEMORY: ("job.memory_bytes", "job_by_memory"),
+    SortKey.NAME: ("job.name", "job_by_name"),
+}
+_ALWAYS_KNOWN = (SortKey.STARTED, SortKey.NAME)
+
+Condition = tuple[str, tuple[str | int, ...]]
+
+
+def job_numbers(connection: apsw.Connection, query: HistoryQuery) -> list[int]:
+    """Jobs of which the sort key is unknown come last, whichever way the others are sorted."""
+    limit = _NO_LIMIT if query.limit is None else max(0, query.limit)
+    driver = _fewest(connection, query)
+    if query.sort in _ALWAYS_KNOWN:
+        return _select(connection, query, driver, [], limit)
+    key, _ = _SORT_KEYS[query.sort]
+    known: Condition = (QUERIES["where_key_known"].format(key=key), ())
+    unknown: Condition = (QUERIES["where_key_unknown"].format(key=key), ())
+    found = _select(connection, query, driver, [known], limit)
+    if limit == _NO_LIMIT or len(found) < limit:
+        rest = _NO_LIMIT if limit == _NO_LIMIT else limit - len(found)
+        found += _select(connection, query, driver, [unknown], rest)
+    return found
+
+
+def conditions_of(query: HistoryQuery) -> Condition:
+    return _joined(list(_conditions(query).values()))
+
+
+def _select(
+    connection: apsw.Connection, query: HistoryQuery, driver: str | None, more: list[Condition], limit: int
+) -> list[int]:
+    conditions = _conditions(query)
+    key, index = _SORT_KEYS[query.sort]
+    leading: tuple[str | int, ...] = ()
+    name = "history"
+    if driver == "tag":
+        name, leading = "history_of_tag", (query.tags[0],)
+    elif driver is not None:
+        index = driver
+    if index == "job_by_status_and_tool" and "status" not in conditions:
+        # The index begins with the status: naming all of them opens the rest of it.
+        conditions["status"] = (QUERIES["where_status"], (_json(_ALL_STATUSES),))
+    text, parameters = _joined([*conditions.values(), *more])
+    sql = QUERIES[name].format(
+        index=index, conditions=text, key=key, direction="ASC" if query.ascending else "DESC"
+    )
+    rows = connection.execute(sql, (*leading, *parameters, limit))
+    return [number for (number,) in rows]
+
+
+def _fewest(connection: apsw.Connection, query: HistoryQuery) -> str | None:
+    """The index of the filter that the fewest jobs pass, when they are few."""
+    conditions, best, fewest = _conditions(query), None, _FEW
+    for index, names in (
+        ("job_by_status_and_tool", ("status", "tool")),
+        ("job_by_name", ("name_between",)),
+        ("job_by_began", ("since", "until")),
+        ("job_by_user", ("user",)),
+    ):
+        used = [conditions[name] for name in names if name in conditions]
+        if not used:
+            continue
+        if names[0] == "status" and "status" not in conditions:
+            used.append((QUERIES["where_status"], (_json(_ALL_STATUSES),)))
+        text, parameters = _joined(used)
+        sql = QUERIES["count_up_to"].format(index=index, conditions=text)
+        count = _count(connection, sql, (*parameters, fewest))
+        if count < fewest:
+            best, fewest = index, count
+    if query.tags and _count(connection, QUERIES["count_tag_up_to"], (query.tags[0], fewest)) < fewest:
+        best = "tag"
+    return best
+
+
+def _count(connection: apsw.Connection, sql: str, parameters: tuple[str | int, ...]) -> int:
+    count: int = connection.execute(sql, parameters).get
+    return count
+
+
+def _conditions(query: HistoryQuery) -> dict[str, Condition]:
+    conditions: dict[str, Condition] = {}
+    if query.statuses:
+        conditions["status"] = (QUERIES["where_status"], (_json(query.statuses),))
+    if query.tools:
+        conditions["tool"] = (QUERIES["where_tool"], (_json(query.tools),))
+    for place, tag in enumerate(query.tags):
+        conditions[f"tag {place}"] = (QUERIES["where_tag"], (tag,))
+    if query.names:
+        conditions["name"] = (QUERIES["where_name"], (_json(tuple(map(_glob, query.names))),))
+        prefix = _literal_start(query.names[0])
+        if len(query.names) == 1 and prefix:
+            conditions["name_between"] = (QUERIES["where_name_between"], (prefix, prefix + _HIGHEST))
+    if query.since_us is not None:
+        conditions["since"] = (QUERIES["where_since"], (query.since_us,))
+    if query.until_us is not None:
+        conditions["until"] = (QUERIES["where_until"], (query.until_us,))
+    if query.user is not None:
+        conditions["user"] = (QUERIES["where_user"], (query.user,))
+    if not query.include_unfinished:
+        conditions["ended"] = (QUERIES["where_ended"], ())
+    return conditions
+
+
+def _joined(conditions: list[Condition]) -> Condition:
+    text = " AND ".join(part for part, _ in conditions) or QUERIES["where_any"]
+    return text, tuple(parameter for _, parameters in conditions for parameter in parameters)
+
+
+def _glob(pattern: str) -> str:
+    return pattern.replace("[", "[[]")  # only * and ? are special
+
+
+def _literal_start(pattern: str) -> str:
+    return pattern.split("*", 1)[0].split("?", 1)[0]
+
+
+def _json(values: tuple[str, ...]) -> str:
+    return msgspec.json.encode(values).decode()

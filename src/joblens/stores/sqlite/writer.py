@@ -1,0 +1,173 @@
+"""Applies a batch of writes. What is known is read first, what follows from it decided here,
+then all of it is written with one statement a table for the whole batch."""
+
+from collections.abc import Sequence
+
+import apsw
+import msgspec
+
+from joblens.model.job import Job, Outcome, Status
+from joblens.model.writes import Write
+from joblens.stores.sqlite import rollup
+from joblens.stores.sqlite.batch import JobChange, cancel_requests, gather, may_replace
+from joblens.stores.sqlite.sample_tables import SampleTables
+from joblens.stores.sqlite.sql import QUERIES
+
+_json = msgspec.json.Encoder()
+
+_Row = tuple[object, ...]
+
+
+class KnownJob(msgspec.Struct):
+    """What the store already has of a job."""
+
+    uuid: str
+    number: int
+    status: Status
+    tool: str
+    duration_us: int | None
+    cpu_usec: int | None
+    memory_bytes: int | None
+    is_described: bool
+    attempt_number: int
+
+    def ended(self) -> rollup.EndedJob:
+        return self.tool, self.status.value, self.duration_us, self.cpu_usec, self.memory_bytes
+
+
+class Batch:
+    """One batch on its way into the store. `write` is called inside a transaction."""
+
+    def __init__(self, writes: Sequence[Write], compression_level: int) -> None:
+        self.changes = gather(writes)
+        self._cancels = [(each.uuid, each.asked_at_us, each.by) for each in cancel_requests(writes)]
+        self.has_outcome = any(change.outcome is not None for change in self.changes.values())
+        self._samples = SampleTables(compression_level)
+        self._rows: dict[str, list[_Row]] = {}
+        self._ended: list[rollup.EndedJob] = []
+        self._no_longer: list[rollup.EndedJob] = []
+        # Turned into bytes before the write lock is taken.
+        for change in self.changes.values():
+            if change.outcome is not None:
+                self._samples.encode_ahead(change)
+        self._details = {
+            uuid: tuple(
+                None if part is None else _json.encode(part)
+                for part in (change.job, change.attempt, change.outcome)
+            )
+            for uuid, change in self.changes.items()
+        }
+
+    def write(self, connection: apsw.Connection) -> None:
+        known = _known_jobs(connection, list(self.changes))
+        number: int = connection.execute(QUERIES["last_number"]).get
+        sampled: list[tuple[int, JobChange, bool, bool]] = []
+        for uuid, change in self.changes.items():
+            job = known.get(uuid)
+            if job is None:
+                number += 1
+                self._insert(number, change)
+                sampled.append((number, change, change.outcome is not None, True))
+            else:
+                self._update(job, change)
+                sampled.append((job.number, change, job.status.is_final, False))
+        for name, rows in self._rows.items():
+            connection.executemany(QUERIES[name], rows)
+        for job_number, change, is_over, is_new in sampled:
+            if change.samples or (is_over and not is_new and change.outcome is not None):
+                self._samples.add(connection, job_number, change, is_over=is_over, is_new=is_new)
+        self._samples.flush(connection)
+        connection.executemany(QUERIES["ask_to_cancel"], self._cancels)
+        if self.has_outcome:
+            connection.execute(QUERIES["forget_cancel_requests"])
+        if self._ended or self._no_longer:
+            rollup.record_changes(connection, self._ended, self._no_longer)
+
+    def _row(self, query: str, *values: object) -> None:
+        self._rows.setdefault(query, []).append(values)
+
+    def _insert(self, number: int, change: JobChange) -> None:
+        job, outcome = change.job, change.outcome
+        status = _status_of(change)
+        described = _description(job) if job is not None else (None, "", "", "")
+        tool = described[2] or ""
+        ending: tuple[int | None, ...] = (None,) * 4 if outcome is None else _ending(outcome)
+        self._row("insert_job", number, change.uuid, *described, status, _began_at_us(change), *ending, 0)
+        self._row("insert_detail", number, *self._details[change.uuid])
+        if job is not None:
+            self._tag(number, job)
+        if outcome is not None:
+            self._ended.append((tool, status, *ending[1:]))  # type: ignore[arg-type]
+
+    def _update(self, known: KnownJob, change: JobChange) -> None:
+        details = self._details[change.uuid]
+        was_over = known.ended() if known.status.is_final else None
+        if change.job is not None and not known.is_described:
+            external_id, name, known.tool, user = _description(change.job)
+            self._row("set_job", external_id, name, known.tool, user, known.number)
+            self._row("set_job_detail", details[0], known.number)
+            self._tag(known.number, change.job)
+        attempt = change.attempt
+        if attempt is not None and attempt.number >= known.attempt_number:
+            if known.status.is_final:
+                if known.attempt_number == 0:
+                    self._row("set_attempt_detail", details[1], known.number)
+            else:
+                known.status = Status.RUNNING
+                self._row("set_started", known.status.value, attempt.started_at_us, known.number)
+                self._row("set_attempt_detail", details[1], known.number)
+        outcome = change.outcome
+        if outcome is not None and may_replace(known.status, outcome.status):
+            ending = _ending(outcome)
+            known.status = outcome.status
+            known.duration_us, known.cpu_usec, known.memory_bytes = ending[1:]
+            self._row("set_ended", outcome.status.value, *ending, known.number)
+            self._row("set_outcome_detail", details[2], known.number)
+        self._count(was_over, known.ended() if known.status.is_final else None)
+
+    def _count(self, before: rollup.EndedJob | None, after: rollup.EndedJob | None) -> None:
+        if before == after:
+            return
+        if before is not None:
+            self._no_longer.append(before)
+        if after is not None:
+            self._ended.append(after)
+
+    def _tag(self, number: int, job: Job) -> None:
+        for tag in job.tags:
+            self._row("insert_tag", tag, number)
+
+
+def _known_jobs(connection: apsw.Connection, uuids: list[str]) -> dict[str, KnownJob]:
+    rows = connection.execute(QUERIES["known_jobs"], (_json.encode(uuids).decode(),))
+    found: dict[str, KnownJob] = {}
+    for uuid, number, status, tool, duration_us, cpu_usec, memory_bytes, is_described, attempt in rows:
+        numbers = (duration_us, cpu_usec, memory_bytes)
+        found[uuid] = KnownJob(uuid, number, Status(status), tool, *numbers, bool(is_described), attempt)
+    return found
+
+
+def _status_of(change: JobChange) -> str:
+    if change.outcome is not None:
+        return change.outcome.status.value
+    return Status.QUEUED.value if change.attempt is None else Status.RUNNING.value
+
+
+def _began_at_us(change: JobChange) -> int:
+    if change.attempt is not None:
+        return change.attempt.started_at_us
+    if change.job is not None:
+        return change.job.created_at_us
+    if change.outcome is not None:
+        return change.outcome.ended_at_us - round(change.outcome.duration_s * 1_000_000)
+    return next((sample.at_us - sample.elapsed_us for sample in change.samples.values()), 0)
+
+
+def _description(job: Job) -> tuple[str | None, str, str, str]:
+    return job.external_id, job.name, job.tool, job.user
+
+
+def _ending(outcome: Outcome) -> tuple[int, int, int | None, int | None]:
+    usage = outcome.usage
+    duration_us = round(outcome.duration_s * 1_000_000)
+    return outcome.ended_at_us, duration_us, usage.cpu_total_usec, usage.memory_peak_bytes
