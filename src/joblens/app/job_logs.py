@@ -3,7 +3,7 @@
 import os
 from collections.abc import Iterator
 
-from joblens.app.queries import records_until_final
+from joblens.app.queries import Care, records_until_final
 from joblens.model.errors import InputError
 from joblens.model.job import Record
 from joblens.ports.store import Store
@@ -108,11 +108,11 @@ def read_log(record: Record, stream: str, last_lines: int | None) -> Iterator[by
         reader.close()
 
 
-def follow_log(store: Store, uuid: str, stream: str, last_lines: int | None) -> Iterator[bytes]:
+def follow_log(store: Store, uuid: str, stream: str, last_lines: int | None, care: Care) -> Iterator[bytes]:
     """What is there, then what comes, until the job has ended and everything is read."""
     reader: LogReader | None = None
     try:
-        for record in records_until_final(store, uuid):
+        for record in records_until_final(store, uuid, care):
             if reader is None and (record.attempt is not None or record.status.is_final):
                 reader = LogReader(kept_file(record, stream))
                 if last_lines is not None:

@@ -15,18 +15,13 @@ from joblens.ports.store import Store
 
 _FIRST_POLL_S = 0.1
 _LONGEST_POLL_S = 0.4
-_RECOVERY_EVERY_S = 2.0
+_CARE_EVERY_S = 2.0
+
+Care = Callable[[], None]  # looks after jobs whose owner has died: then nobody else will ever write their end
 
 
-def recover(store: Store) -> None:
-    """Bring jobs whose owner died to their end. Cheap when nothing is under way: one indexed read."""
-    if not store.running():
-        return
-    try:
-        from joblens.agent.recovery import recover_dead_owners
-    except ImportError:
-        return
-    recover_dead_owners(store)
+def _no_care() -> None:
+    pass
 
 
 def history(store: Store, query: HistoryQuery) -> list[Record]:
@@ -49,15 +44,13 @@ def samples(store: Store, uuid: str) -> list[Sample]:
     return [sample for _, sample in store.samples(uuid)]
 
 
-def follow_samples(
-    store: Store, uuid: str, *, pause: Callable[[float], None] = time.sleep
-) -> Iterator[tuple[int, Sample]]:
+def follow_samples(store: Store, uuid: str, care: Care = _no_care) -> Iterator[tuple[int, Sample]]:
     """Every sample from the first, each once and in order, then the new ones until the job has ended.
 
     Whether it has ended is asked before the samples are read: an owner writes the samples before the
     outcome, so the reading after the end is known to be over has them all."""
     last = -1
-    for record in records_until_final(store, uuid, pause):
+    for record in records_until_final(store, uuid, care):
         for index, sample in store.samples(uuid, after=last):
             last = index
             yield index, sample
@@ -65,34 +58,29 @@ def follow_samples(
             return
 
 
-def wait_for_end(
-    store: Store, uuid: str, timeout_s: float | None, *, pause: Callable[[float], None] = time.sleep
-) -> Record:
+def wait_for_end(store: Store, uuid: str, timeout_s: float | None, care: Care = _no_care) -> Record:
     """The record once the job has ended, or as it stands when the time is up."""
     deadline = None if timeout_s is None else time.monotonic() + timeout_s
-    for record in records_until_final(store, uuid, pause):
+    for record in records_until_final(store, uuid, care):
         if record.status.is_final or (deadline is not None and time.monotonic() >= deadline):
             return record
     raise UnknownJob(f"job {uuid} vanished from the store")
 
 
-def records_until_final(
-    store: Store, uuid: str, pause: Callable[[float], None] = time.sleep
-) -> Iterator[Record]:
+def records_until_final(store: Store, uuid: str, care: Care = _no_care) -> Iterator[Record]:
     """The record as it stands, again and again; the last one handed out is final."""
     poll_s = _FIRST_POLL_S
-    recovered_at = time.monotonic()
+    cared_at = time.monotonic()
     while True:
         record = store.find(uuid)
         yield record
         if record.status.is_final:
             return
-        pause(poll_s)
+        time.sleep(poll_s)
         poll_s = min(_LONGEST_POLL_S, poll_s * 1.3)
-        if time.monotonic() - recovered_at >= _RECOVERY_EVERY_S:
-            # its owner may have died: then nobody but us will ever write the end
-            recover(store)
-            recovered_at = time.monotonic()
+        if time.monotonic() - cared_at >= _CARE_EVERY_S:
+            care()
+            cared_at = time.monotonic()
 
 
 class SampleTails:

@@ -68,10 +68,13 @@ class Session:
     @property
     def current_store(self) -> Store:
         """The store after jobs whose owner has died were brought to their end."""
-        from joblens.app.queries import recover
-
-        recover(self.store)
+        self.care()
         return self.store
+
+    def care(self) -> None:
+        from joblens.app.recovering import recover_dead_owners
+
+        recover_dead_owners(self.store, self.settings, self.options.config)
 
     def close(self) -> None:
         if self._store is not None:

@@ -26,7 +26,11 @@ def command(session: Session, ident: str, follow: bool, stderr: bool, tail: int 
     store = session.current_store
     record = find(store, ident)
     stream = "stderr" if stderr else "stdout"
-    chunks = follow_log(store, record.job.uuid, stream, tail) if follow else read_log(record, stream, tail)
+    chunks = (
+        follow_log(store, record.job.uuid, stream, tail, session.care)
+        if follow
+        else read_log(record, stream, tail)
+    )
     printed = False
     for chunk in chunks:
         sys.stdout.buffer.write(chunk)

@@ -34,7 +34,11 @@ def command(session: Session, ident: str, follow: bool, since: str | None, field
     record = find(store, ident)
     chosen = _chosen(fields)
     from_us = None if since is None else _since_us(since, record)
-    stream = follow_samples(store, record.job.uuid) if follow else iter(store.samples(record.job.uuid))
+    stream = (
+        follow_samples(store, record.job.uuid, session.care)
+        if follow
+        else iter(store.samples(record.job.uuid))
+    )
     previous: Sample | None = None
     shown = 0
     for _, sample in stream:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _SAMPLES_KEPT = 30
 _FASTEST_S = 0.2
-_RECOVERY_EVERY_S = 5.0
+_CARE_EVERY_S = 5.0
 
 
 @click.command("top")
@@ -70,16 +70,15 @@ def _print_json(session: Session, tails: "SampleTails") -> None:
 
 
 def _loop(session: Session, tails: "SampleTails", interval_s: float) -> None:
-    from joblens.app.queries import recover
     from joblens.cli.screen import Screen
 
-    recovered_at = time.monotonic()
+    cared_at = time.monotonic()
     with Screen() as screen:
         while True:
             lines = _picture(session, tails)
             screen.draw([*lines, "", session.palette.paint("q quits", "dim")])
             if screen.key(interval_s) in ("q", "Q", "\x1b"):
                 return
-            if time.monotonic() - recovered_at > _RECOVERY_EVERY_S:
-                recover(session.store)
-                recovered_at = time.monotonic()
+            if time.monotonic() - cared_at > _CARE_EVERY_S:
+                session.care()
+                cared_at = time.monotonic()

@@ -28,7 +28,7 @@ def command(session: Session, idents: tuple[str, ...], timeout: str | None) -> i
     ended = []
     for uuid in uuids:
         left_s = None if deadline is None else max(0.0, deadline - time.monotonic())
-        record = wait_for_end(store, uuid, left_s)
+        record = wait_for_end(store, uuid, left_s, session.care)
         if not record.status.is_final:
             session.note(f"joblens: job {uuid} is still {record.status.value} after {timeout}")
             return _TIMED_OUT

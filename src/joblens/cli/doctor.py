@@ -1,0 +1,30 @@
+"""`joblens doctor`: what can be measured and enforced on this machine."""
+
+import click
+from msgspec import to_builtins
+
+from joblens.cli.context import Session
+from joblens.cli.options import shared_options
+
+
+@click.command("doctor")
+@shared_options
+def command(session: Session) -> None:
+    """What joblens can measure and enforce here, by what, and each gap with its reason and its fix.
+
+    It tries for real: a group is made, read, limited and removed. Exit code 0 also with gaps."""
+    from joblens.app.diagnosis import diagnose
+
+    capabilities = diagnose(session.settings)
+    if session.json:
+        available = sum(capability.available for capability in capabilities)
+        document = {
+            "available": available,
+            "missing": len(capabilities) - available,
+            "capabilities": [to_builtins(capability) for capability in capabilities],
+        }
+        session.write_json(document)
+        return
+    from joblens.views.doctor import render_doctor
+
+    session.write_lines(render_doctor(capabilities, width=session.width, paint=session.palette))
