@@ -21,7 +21,6 @@ from joblens.analysis.attribution import Counters, Identity, Segment, Snapshot, 
 from joblens.model.finding import Finding
 from joblens.model.job import Usage
 from joblens.model.sample import Sample
-from joblens.ports.probe import Probe
 from joblens.probes.own_tree import OwnTree
 
 MIN_INTERVAL_S = 0.05
@@ -49,8 +48,9 @@ class Measurement(Struct, frozen=True, kw_only=True):
 
 
 class InProcessMeter:
-    def __init__(self, host: Probe | None = None) -> None:
-        self._host = host
+    def __init__(self, read_host: Callable[[], dict[str, Any]] = dict) -> None:
+        """`read_host` gives the host_… fields of a sample."""
+        self._read_host = read_host
         self._reset()
         os.register_at_fork(after_in_child=self._reset)
 
@@ -174,7 +174,10 @@ class InProcessMeter:
             window.has_rival_on_thread |= any(rival.thread == window.thread for rival in rivals)
 
     def _host_fields(self) -> dict[str, Any]:
-        return {} if self._host is None else self._host.read()
+        try:
+            return self._read_host()
+        except (OSError, ValueError, LookupError):
+            return {}  # a host program that closes all descriptors closes the probe's too
 
     def _wake(self) -> None:
         if self._thread is None:
