@@ -94,7 +94,8 @@ def _memory_size(record: Record, outcome: Outcome) -> Iterator[Finding]:
         return
     share = 100 * peak / asked
     if share >= 90:
-        text = f"it used up to {format_bytes(peak)} of memory, {share:.0f} % of the {format_bytes(asked)} asked for"
+        used = f"{format_bytes(peak)} of memory, {share:.0f} % of the {format_bytes(asked)}"
+        text = f"it used up to {used} it asked for"
         advice = memory_option(peak * MEMORY_HEADROOM)
         yield Finding(Code.MEMORY_NEAR_LIMIT, Severity.WARNING, text, advice)
         return

@@ -1,0 +1,405 @@
+"""Passwords, tokens and keys are taken out before anything is remembered.
+
+By name (`--password x`, `DB_TOKEN=x`, {"api_key": x}), by pattern (AWS keys, bearer tokens, passwords in
+URLs, private keys, …), and for the environment by an allow-list: other variables are recorded as set, without
+their value. A plain command costs a few substring searches; patterns are compiled at the first suspicion."""
+
+import itertools
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from typing import Any
+
+from msgspec.structs import replace
+
+from joblens.model.job import Job
+
+REDACTED = "***"
+
+# A text that contains none of these, in lower case, holds nothing that any rule below would find.
+_HINTS = (
+    *(
+        "pass",
+        "pwd",
+        "secret",
+        "token",
+        "key",
+        "cred",
+        "auth",
+        "cookie",
+        "bearer",
+        "jwt",
+        "signature",
+        "sig=",
+    ),
+    *("://", "akia", "asia", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "xox", "sk-"),
+    *("hf_", "npm_", "aiza", "eyj", "private key", "hooks.slack.com", "curl", "wget", "mysql", "maria"),
+    *("redis-cli", "docker", "podman"),
+)
+
+_SECRET_WORDS = frozenset(
+    {
+        *("password", "passwd", "pwd", "passphrase", "passcode", "secret", "secrets", "credential"),
+        *(
+            "credentials",
+            "creds",
+            "apikey",
+            "authorization",
+            "bearer",
+            "jwt",
+            "cookie",
+            "token",
+            "auth",
+            "pass",
+        ),
+    }
+)
+_SECRET_ENDINGS = ("password", "passwd", "passphrase", "secret", "token", "apikey", "accesskey", "secretkey")
+_KEY_KINDS = frozenset(
+    {
+        *(
+            "api",
+            "access",
+            "private",
+            "secret",
+            "encryption",
+            "signing",
+            "ssh",
+            "account",
+            "storage",
+            "master",
+        ),
+        *("service", "shared", "license", "aws", "azure", "gcp", "openai", "anthropic", "wandb"),
+    }
+)
+# `max_tokens`, `pad_token`, `--password-file`, `--no-auth`: about a secret, or nothing of the kind.
+_NO_SECRET_IF_LAST = frozenset(
+    {
+        *(
+            "file",
+            "path",
+            "dir",
+            "stdin",
+            "env",
+            "name",
+            "id",
+            "ids",
+            "type",
+            "length",
+            "len",
+            "count",
+            "size",
+        ),
+        *("limit", "budget", "url", "uri", "method", "policy", "ttl", "age", "expiry", "mode", "prompt"),
+    }
+)
+_NO_SECRET_IF_ANY = frozenset(
+    {
+        *("no", "ask", "use", "with", "without", "skip", "enable", "disable", "require", "max", "min", "num"),
+        *("pad", "eos", "bos", "unk", "mask", "sep", "cls", "per", "vocab", "special", "stop"),
+    }
+)
+_NO_SECRET_NAMES = frozenset({"pwd", "oldpwd"})
+# Weak words also name harmless numbers (ffmpeg's -pass 2): those stay.
+_HARMLESS_VALUES = frozenset({"true", "false", "yes", "no", "on", "off", "none", "null"})
+
+_ALLOWED_ENV = frozenset(
+    {
+        *(
+            "PATH",
+            "HOME",
+            "USER",
+            "LOGNAME",
+            "SHELL",
+            "PWD",
+            "TERM",
+            "LANG",
+            "LANGUAGE",
+            "TZ",
+            "TMPDIR",
+            "TMP",
+        ),
+        *("TEMP", "HOSTNAME", "DISPLAY", "EDITOR", "CC", "CXX", "FC", "CFLAGS", "CXXFLAGS", "FFLAGS"),
+        *("LDFLAGS", "LD_LIBRARY_PATH", "LD_PRELOAD", "LIBRARY_PATH", "CPATH", "MAKEFLAGS", "VIRTUAL_ENV"),
+        *("CUDA_VISIBLE_DEVICES", "GOMAXPROCS", "RUST_LOG", "RUST_BACKTRACE", "DEBUG", "VERBOSE", "SEED"),
+        *("NO_COLOR", "FORCE_COLOR", "COLUMNS", "LINES", "SOURCE_DATE_EPOCH", "CI"),
+    }
+)
+_ALLOWED_ENV_PREFIXES = (
+    *(
+        "LC_",
+        "OMP_",
+        "GOMP_",
+        "KMP_",
+        "MKL_",
+        "OPENBLAS_",
+        "BLIS_",
+        "NUMEXPR_",
+        "VECLIB_",
+        "CUDA_",
+        "NVIDIA_",
+    ),
+    *(
+        "NCCL_",
+        "ROCR_",
+        "HIP_",
+        "HSA_",
+        "OMPI_",
+        "I_MPI_",
+        "MPICH_",
+        "PMIX_",
+        "UCX_",
+        "SLURM_",
+        "PBS_",
+        "LSB_",
+    ),
+    *(
+        "PYTHON",
+        "CONDA_",
+        "TF_",
+        "TORCH_",
+        "PYTORCH_",
+        "XLA_",
+        "JAX_",
+        "RAY_",
+        "CELERY_",
+        "MALLOC_",
+        "GLIBC_",
+    ),
+    *("TORC_", "SIM_", "JOBLENS_", "XDG_"),
+)
+
+# Programs whose short options carry a secret: option -> how (the next word, or joined to it).
+_TOOL_OPTIONS = {
+    "sshpass": ("-p",),
+    "redis-cli": ("-a",),
+    "docker": ("-p",),
+    "podman": ("-p",),
+    "mysql": ("-p",),
+    "mysqldump": ("-p",),
+    "mysqladmin": ("-p",),
+    "mariadb": ("-p",),
+    "mariadb-dump": ("-p",),
+    "curl": ("-u", "--user", "-U", "--proxy-user"),
+    "wget": ("-u", "--user"),
+}
+_JOINED_ONLY = frozenset({"mysql", "mysqldump", "mysqladmin", "mariadb", "mariadb-dump"})
+_USER_AND_PASSWORD = frozenset({"curl", "wget"})
+_LOGIN_ONLY = frozenset({"docker", "podman"})
+
+
+def redact_job(job: Job) -> Job:
+    """The job as it may be remembered."""
+    return replace(
+        job,
+        argv=redact_argv(job.argv),
+        params=redact_params(job.params),
+        env=redact_env(job.env),
+        notify=redact_argv(job.notify),
+    )
+
+
+def redact_argv(argv: Sequence[str]) -> tuple[str, ...]:
+    if not _is_suspicious("\0".join(argv)):
+        return tuple(argv)
+    redacted: list[str] = []
+    tool = ""
+    secret_comes = False
+    for index, argument in enumerate(argv):
+        if secret_comes and not _is_option(argument):
+            redacted.append(_tool_value(tool, argument) if tool else REDACTED)
+            secret_comes, tool = False, ""
+            continue
+        secret_comes = False
+        base = argument.rsplit("/", 1)[-1]
+        if base in _TOOL_OPTIONS:
+            tool = base
+        if tool and argument.startswith("-"):
+            text, secret_comes = _tool_option(tool, argument, argv[:index])
+            if secret_comes or text != argument:
+                redacted.append(text)
+                tool = tool if secret_comes else ""
+                continue
+        name, equals, value = argument.partition("=")
+        is_shell_line = index == 0 or argv[index - 1] in (
+            "-c",
+            "-lc",
+            "-ec",
+        )  # sh -c, bash -lc: `A=1 run` goes on
+        if equals and not is_shell_line and _is_name(name) and _hides(name, value):
+            redacted.append(f"{name}={REDACTED}")
+            continue
+        if not equals and _is_option(argument) and is_secret_name(argument):
+            tool, secret_comes = "", _hides(argument, argv[index + 1] if index + 1 < len(argv) else "")
+        redacted.append(redact_text(argument))
+    return tuple(redacted)
+
+
+def redact_params(params: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: _redact_value(name, value) for name, value in params.items()}
+
+
+def redact_env(env: Mapping[str, str]) -> dict[str, str]:
+    """Variables on the allow-list keep their value (patterns are still taken out); of all others
+    only the name is kept."""
+    return {
+        name: redact_text(value) if is_allowed_env(name) else REDACTED if value else value
+        for name, value in env.items()
+    }
+
+
+def is_allowed_env(name: str) -> bool:
+    is_listed = name in _ALLOWED_ENV or name.startswith(_ALLOWED_ENV_PREFIXES)
+    return is_listed and not is_secret_name(name)
+
+
+def redact_text(text: str) -> str:
+    """Secrets inside a longer text: a shell line, a URL, a header, JSON."""
+    if not _is_suspicious(text):
+        return text
+    for pattern, replacement in _patterns():
+        text = pattern.sub(replacement, text)
+    return _hide_assignments(text)
+
+
+def is_secret_name(name: str) -> bool:
+    """Whether a parameter, option or variable of this name holds a secret."""
+    bare = name.lstrip("-")
+    words = [word.lower() for word in _words().findall(bare)]
+    if not words or bare.lower() in _NO_SECRET_NAMES:
+        return False
+    if words[-1] in _NO_SECRET_IF_LAST or not _NO_SECRET_IF_ANY.isdisjoint(words):
+        return False
+    if not _SECRET_WORDS.isdisjoint(words) or "".join(words).endswith(_SECRET_ENDINGS):
+        return True
+    return any(word == "key" and before in _KEY_KINDS for before, word in itertools.pairwise(words))
+
+
+def _redact_value(name: str, value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _redact_value(str(key), inner) for key, inner in value.items()}
+    if isinstance(value, bool) or value is None:
+        return value
+    if _is_suspicious(name) and is_secret_name(name):
+        return REDACTED if _hides(name, str(value)) else value
+    if isinstance(value, str):
+        return redact_text(value)
+    if isinstance(value, list | tuple):
+        return [_redact_value("", inner) for inner in value]
+    return value
+
+
+def _hides(name: str, value: str) -> bool:
+    is_harmless = value.lower() in _HARMLESS_VALUES or (value.isdigit() and len(value) <= 3)
+    return bool(value) and not is_harmless and is_secret_name(name)
+
+
+def _is_suspicious(text: str) -> bool:
+    lower = text.lower()
+    return any(hint in lower for hint in _HINTS)
+
+
+def _is_option(argument: str) -> bool:
+    return len(argument) > 1 and argument[0] == "-" and not argument[1].isdigit()
+
+
+def _is_name(text: str) -> bool:
+    return text.lstrip("-").replace("-", "_").replace(".", "_").isidentifier()
+
+
+def _tool_option(tool: str, argument: str, before: Iterable[str]) -> tuple[str, bool]:
+    """(the option with its joined secret taken out, whether the secret is the next word)."""
+    if tool in _LOGIN_ONLY and "login" not in before:
+        return argument, False
+    for option in _TOOL_OPTIONS[tool]:
+        if argument == option:
+            return argument, tool not in _JOINED_ONLY
+        joined = argument.removeprefix(option)
+        if len(option) == 2 and joined != argument and not argument.startswith("--"):
+            return option + _tool_value(tool, joined), False
+        if len(option) > 2 and argument.startswith(f"{option}="):
+            return f"{option}={_tool_value(tool, joined[1:])}", False
+    return argument, False
+
+
+def _tool_value(tool: str, value: str) -> str:
+    """curl -u takes user:password; a user alone is no secret."""
+    if tool not in _USER_AND_PASSWORD:
+        return REDACTED
+    user, colon, _ = value.partition(":")
+    return f"{user}:{REDACTED}" if colon else value
+
+
+@cache
+def _words() -> re.Pattern[str]:
+    return re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
+
+
+@cache
+def _patterns() -> tuple[tuple[re.Pattern[str], str], ...]:
+    return (
+        # private keys, whole or cut off
+        (
+            re.compile(
+                r"(-----BEGIN [A-Z ]*PRIVATE KEY-----).*?(-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.DOTALL
+            ),
+            rf"\1{REDACTED}\2",
+        ),
+        # https://user:password@host and https://token@host
+        (re.compile(r"(\b[\w+.-]+://[^/\s:@'\"]*):[^/\s@'\"]+@"), rf"\1:{REDACTED}@"),
+        (re.compile(r"(\b[\w+.-]+://)[^/\s:@'\"]{16,}@"), rf"\1{REDACTED}@"),
+        # Authorization: Bearer …
+        (
+            re.compile(
+                r"(\b(?:proxy-)?authorization['\"]?\s*[:=]\s*['\"]?(?:(?:bearer|basic|token|digest)\s+)?)[^\s'\",]+",
+                re.IGNORECASE,
+            ),
+            rf"\1{REDACTED}",
+        ),
+        (re.compile(r"(\b(?:bearer|basic)\s+)[\w.~+/-]{8,}=*", re.IGNORECASE), rf"\1{REDACTED}"),
+        (re.compile(r"(\b(?:set-)?cookie\s*:\s*)[^'\"\r\n]+", re.IGNORECASE), rf"\1{REDACTED}"),
+        # tokens that can be told by their form
+        (re.compile(r"\b(?:AKIA|ASIA)[0-9A-Z]{16}\b"), REDACTED),
+        (
+            re.compile(r"\b(?:gh[pousr]_\w{20,}|github_pat_\w{20,}|glpat-[\w-]{16,}|npm_\w{30,}|hf_\w{20,})"),
+            REDACTED,
+        ),
+        (re.compile(r"\bxox[a-z]-[\w-]{10,}"), REDACTED),
+        (re.compile(r"\b[sr]k-[\w-]{20,}|\b[sr]k_(?:live|test)_\w{16,}"), REDACTED),
+        (re.compile(r"\bAIza[\w-]{30,}"), REDACTED),
+        (re.compile(r"\beyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*"), REDACTED),
+        (re.compile(r"(hooks\.slack\.com/services/)[^\s'\"]+"), rf"\1{REDACTED}"),
+    )
+
+
+@cache
+def _assignments() -> re.Pattern[str]:
+    """name=value, name: value and --name value, where the name might be a secret's."""
+    word = r"[\w-]*(?:pass|pwd|secret|token|key|cred|auth|cookie|jwt|bearer|sig)[\w-]*"
+    value = r"""(?P<value>"(?:[^"\\]|\\.)*"|'[^']*'|[^\s&;"'|)}\]]+)"""
+    return re.compile(
+        rf"""(?P<name>(?<![\w-])(?:--?)?['"]?{word}['"]?)(?P<between>\s*[=:]\s*|\s+){value}""", re.IGNORECASE
+    )
+
+
+def _hide_assignments(text: str) -> str:
+    parts = []
+    position = 0
+    while (match := _assignments().search(text, position)) is not None:
+        # A name that hides nothing may stand right before one that does.
+        end = match.end() if _is_hidden(match) else match.end("name")
+        parts.append(text[position : match.start("value")] if _is_hidden(match) else text[position:end])
+        if _is_hidden(match):
+            quote = match["value"][0] if match["value"][0] in "'\"" else ""
+            parts.append(f"{quote}{REDACTED}{quote}")
+        position = end
+    return "".join([*parts, text[position:]])
+
+
+def _is_hidden(match: re.Match[str]) -> bool:
+    name, value = match["name"].strip("'\""), match["value"].strip("'\"")
+    if not match["between"].strip() and (not name.startswith("-") or value.startswith("-")):
+        return False  # two words of a sentence, or an option after an option
+    if value.lower() in ("bearer", "basic", "token", "digest"):
+        return False  # the secret stands behind it and is gone already
+    return _hides(name, value) and not value.startswith(REDACTED)
