@@ -168,6 +168,9 @@ job.tool IN (SELECT value FROM json_each(?))
 EXISTS (SELECT 1 FROM tag WHERE tag.tag = ? AND tag.job_id = job.id)
 
 -- name: where_name
+job.name GLOB ?
+
+-- name: where_one_of_names
 EXISTS (SELECT 1 FROM json_each(?) AS pattern WHERE job.name GLOB pattern.value)
 
 -- name: where_name_between

@@ -75,7 +75,7 @@ def _fewest(connection: apsw.Connection, query: HistoryQuery) -> str | None:
     conditions, best, fewest = _conditions(query), None, _FEW
     for index, names in (
         ("job_by_status_and_tool", ("status", "tool")),
-        ("job_by_name", ("name_between",)),
+        ("job_by_name", ("name", "name_between")),
         ("job_by_began", ("since", "until")),
         ("job_by_user", ("user",)),
     ):
@@ -108,9 +108,12 @@ def _conditions(query: HistoryQuery) -> dict[str, Condition]:
     for place, tag in enumerate(query.tags):
         conditions[f"tag {place}"] = (QUERIES["where_tag"], (tag,))
     if query.names:
-        conditions["name"] = (QUERIES["where_name"], (_json(tuple(map(_glob, query.names))),))
+        patterns = tuple(map(_glob, query.names))
+        conditions["name"] = (QUERIES["where_one_of_names"], (_json(patterns),))
         prefix = _literal_start(query.names[0])
-        if len(query.names) == 1 and prefix:
+        if len(patterns) == 1:
+            conditions["name"] = (QUERIES["where_name"], patterns)
+        if len(patterns) == 1 and prefix:
             conditions["name_between"] = (QUERIES["where_name_between"], (prefix, prefix + _HIGHEST))
     if query.since_us is not None:
         conditions["since"] = (QUERIES["where_since"], (query.since_us,))
