@@ -20,6 +20,7 @@ _CPU_QUOTA_FLOOR_USEC = 1_000  # the kernel takes no less
 _CREATE_TRIES = 50
 _REMOVE_PATIENCE_S = 1.0
 _KILL_PATIENCE_S = 5.0
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _RECLAIM_BYTES = 1 << 40  # more than there is: all that can be had
 
 
@@ -122,7 +123,9 @@ class JobGroups:
             limited = self._write("memory", "memory", "memory.limit_in_bytes", memory_bytes)
             swap_file = "memory.memsw.limit_in_bytes"
             if limited and os.path.exists(f"{self.paths['memory']}/{swap_file}"):
-                self._write("memory_swap", "memory", swap_file, memory_bytes)
+                # One page more than the memory: were they equal, the kernel would run into this limit
+                # first, which it does not count as reaching the memory limit.
+                self._write("memory_swap", "memory", swap_file, memory_bytes + _PAGE_BYTES)
             return limited
         limited = self._write("memory", UNIFIED, "memory.max", memory_bytes)
         if limited and os.path.exists(f"{self.paths[UNIFIED]}/memory.swap.max"):

@@ -110,11 +110,8 @@ def _v2_memory() -> list[Source]:
     ]
 
 
-def _v1_memory(directory: str) -> list[Source]:
+def _v1_memory() -> list[Source]:
     value = parsers.single_value
-    # With swap closed both limits are equal, and the kernel runs into the one on memory and swap first.
-    with_swap = "memory.memsw.failcnt"
-    failures = with_swap if os.path.exists(f"{directory}/{with_swap}") else "memory.failcnt"
     return [
         Source("memory", "memory.usage_in_bytes", value("memory_current_bytes"), ("memory",)),
         Source(
@@ -131,7 +128,7 @@ def _v1_memory(directory: str) -> list[Source]:
         ),
         Source("memory", "memory.kmem.usage_in_bytes", value("memory_kernel_bytes"), ("memory_kernel",)),
         Source("memory", "memory.oom_control", parsers.parse_oom_control_v1, ("oom_kills",)),
-        Source("memory", failures, value("memory_limit_events"), ("memory_limit_events",)),
+        Source("memory", "memory.failcnt", value("memory_limit_events"), ("memory_limit_events",)),
     ]
 
 
@@ -149,7 +146,7 @@ def sources_of(paths: Mapping[str, str]) -> list[Source]:
         ]
     if "cpu" in paths:
         sources.append(Source("cpu", "cpu.stat", parsers.parse_cpu_stat_v1, ("throttling",)))
-    sources += _v1_memory(paths["memory"]) if "memory" in paths else _v2_memory() if UNIFIED in paths else []
+    sources += _v1_memory() if "memory" in paths else _v2_memory() if UNIFIED in paths else []
     pids = "pids" if "pids" in paths else UNIFIED
     if pids in paths:
         sources += [
