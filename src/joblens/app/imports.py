@@ -43,7 +43,7 @@ class Imported(Struct, kw_only=True):
     is_strict: bool = False
 
     def complain(self, where: str, error: Exception) -> None:
-        problem = f"{where}: {error}"
+        problem = str(error) if str(error).startswith(where) else f"{where}: {error}"
         if self.is_strict:
             raise FormatError(problem, hint="without --strict such lines are left out and counted")
         self.bad_lines += 1

@@ -2,7 +2,7 @@
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from msgspec import Struct
 
@@ -40,7 +40,7 @@ def prune(store: Store, root: str, *, before_us: int | None, max_bytes: int | No
     """Samples and output of jobs that ended before `before_us`; then the oldest, until the samples and the
     output each fit in `max_bytes`."""
     report = store.prune(before_us=before_us, max_bytes=max_bytes, dry_run=dry_run)
-    going = list(_surplus(store, root, before_us, max_bytes))
+    going = list(_surplus(store, root, set(report.uuids), before_us, max_bytes))
     if not dry_run:
         for folder in going:
             _remove(folder.path)
@@ -85,11 +85,13 @@ def _is_due(marker: str, now_us: int) -> bool:
     return True
 
 
-def _surplus(store: Store, root: str, before_us: int | None, max_bytes: int | None) -> Iterator[LogFolder]:
+def _surplus(
+    store: Store, root: str, pruned: Collection[str], before_us: int | None, max_bytes: int | None
+) -> Iterator[LogFolder]:
     folders = sorted(_log_folders(root), key=lambda folder: folder.changed_us)
     kept = sum(folder.bytes for folder in folders)
     for folder in folders:
-        is_old = before_us is not None and folder.changed_us < before_us
+        is_old = before_us is not None and (folder.changed_us < before_us or folder.uuid in pruned)
         is_too_much = max_bytes is not None and kept > max_bytes
         if (is_old or is_too_much) and _may_go(store, folder, before_us if not is_too_much else None):
             kept -= folder.bytes

@@ -16,6 +16,7 @@ from joblens.cli.progress import ProgressBar
 from joblens.model.errors import InputError
 from joblens.model.history import HistoryQuery, SortKey
 from joblens.model.job import Record
+from joblens.views.numbers import counted
 
 if TYPE_CHECKING:
     from joblens.app.exports import Exported
@@ -59,7 +60,7 @@ def command(
     if session.json and output is not None:
         session.write_json({"jobs": done.jobs, "rows": done.rows, "files": list(done.files)})
     elif output is not None:
-        session.note(f"{done.rows:,} rows of {done.jobs:,} jobs written to {output}")
+        session.note(f"{counted(done.rows, 'row')} of {counted(done.jobs, 'job')} written to {output}")
 
 
 class _Export:

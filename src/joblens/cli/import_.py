@@ -9,6 +9,7 @@ from joblens.cli.context import Session
 from joblens.cli.options import shared_options
 from joblens.cli.progress import ProgressBar
 from joblens.model.errors import FormatError
+from joblens.views.numbers import counted
 
 if TYPE_CHECKING:
     from joblens.app.imports import Imported
@@ -56,13 +57,13 @@ def command(session: Session, form: str, files: tuple[str, ...], strict: bool) -
 
 
 def _sentence(result: "Imported") -> str:
-    parts = [f"{result.jobs:,} jobs imported"]
+    parts = [f"{counted(result.jobs, 'job')} imported"]
     if result.samples:
-        parts.append(f"{result.samples:,} samples")
+        parts.append(counted(result.samples, "sample"))
     if result.known:
-        parts.append(f"{result.known:,} jobs were there already")
+        parts.append(f"{counted(result.known, 'job')} already there")
     if result.unfinished:
         parts.append(f"{result.unfinished:,} unfinished left out")
     if result.bad_lines:
-        parts.append(f"{result.bad_lines:,} bad lines left out")
+        parts.append(f"{counted(result.bad_lines, 'bad line')} left out")
     return ", ".join(parts) + "."

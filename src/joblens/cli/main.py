@@ -87,7 +87,8 @@ class LazyGroup(click.Group):
 
 
 def unknown_command(name: str, ctx: click.Context) -> click.UsageError:
-    near = difflib.get_close_matches(name, COMMANDS, n=2, cutoff=0.55)
+    begun = [command for command in COMMANDS if command.startswith(name)]
+    near = begun or difflib.get_close_matches(name, COMMANDS, n=2, cutoff=0.6)
     hint = f" Did you mean {' or '.join(repr(word) for word in near)}?" if near else ""
     return click.UsageError(f"there is no command '{name}'.{hint}", ctx)
 

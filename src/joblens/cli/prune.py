@@ -8,6 +8,7 @@ from msgspec import to_builtins
 from joblens.cli.context import Session
 from joblens.cli.options import shared_options
 from joblens.model.units import format_bytes, parse_duration, parse_size
+from joblens.views.numbers import counted
 
 if TYPE_CHECKING:
     from joblens.app.retention import Pruned
@@ -59,8 +60,10 @@ def _sentence(pruned: "Pruned", verb: str = "would go") -> str:
     samples = pruned.samples
     parts = []
     if samples.samples:
-        parts.append(f"{samples.samples:,} samples of {samples.jobs:,} jobs ({format_bytes(samples.bytes)})")
+        parts.append(
+            f"{counted(samples.samples, 'sample')} of {counted(samples.jobs, 'job')} ({format_bytes(samples.bytes)})"
+        )
     if pruned.log_folders:
-        parts.append(f"the output of {pruned.log_folders:,} jobs ({format_bytes(pruned.log_bytes)})")
+        parts.append(f"the output of {counted(pruned.log_folders, 'job')} ({format_bytes(pruned.log_bytes)})")
     kept = f"; {format_bytes(samples.kept_bytes)} of samples stay" if samples.samples else ""
     return f"{' and '.join(parts)} {verb}{kept}."

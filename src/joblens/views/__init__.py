@@ -1,1 +1,1 @@
-"""Values into text for people. No decisions, no reading."""
+"""Values as text for people: no reading, no printing, no clock of their own."""

@@ -1,6 +1,5 @@
 """One sample as text: the groups CPU, Memory, I/O, Processes, Pressure and Host."""
 
-import time
 from collections.abc import Sequence
 
 from joblens.analysis.rates import (
@@ -12,7 +11,7 @@ from joblens.analysis.rates import (
 )
 from joblens.model.job import Record
 from joblens.model.sample import Sample
-from joblens.model.units import format_bytes
+from joblens.model.units import format_bytes, format_instant
 from joblens.views.numbers import UNKNOWN, rate
 from joblens.views.style import Palette
 
@@ -21,7 +20,7 @@ Pairs = list[tuple[str, str]]
 
 def render_sample(sample: Sample, previous: Sample | None, record: Record, paint: Palette) -> list[str]:
     """Numbers nobody could read are left out; a group without any is left out whole."""
-    clock = time.strftime("%H:%M:%S", time.localtime(sample.at_us / 1e6))
+    clock = format_instant(sample.at_us)[11:19]
     lines = [
         paint.paint(f"═══ Metrics Sample at {clock} ═══", "bold"),
         f"Job ID: {record.job.uuid}",

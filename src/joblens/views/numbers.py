@@ -24,6 +24,11 @@ def count(value: int | None) -> str:
     return UNKNOWN if value is None else f"{value:,}"
 
 
+def counted(number: int, noun: str) -> str:
+    """'1 job', '2,000 jobs'."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
 def compact_bytes(value: float | None) -> str:
     """At most six columns: 1023B, 12.3M, 1.0G."""
     if value is None:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from joblens.model.history import Distribution, GroupStatistics, Statistics
 from joblens.model.units import format_duration
 from joblens.views.history import exact_seconds
-from joblens.views.numbers import UNKNOWN, compact_bytes
+from joblens.views.numbers import UNKNOWN, compact_bytes, counted
 from joblens.views.style import Palette, clean
 from joblens.views.table import Column, render_table
 
@@ -36,8 +36,7 @@ def render_stats(statistics: Statistics, *, width: int, paint: Palette) -> list[
 def _headline(overall: GroupStatistics, paint: Palette) -> str:
     counts = sorted(overall.by_status.items(), key=lambda item: -item[1])
     states = ", ".join(f"{number:,} {status}" for status, number in counts)
-    noun = "job" if overall.jobs == 1 else "jobs"
-    head = paint.paint(f"{overall.jobs:,} ended {noun}", "bold")
+    head = paint.paint(counted(overall.jobs, "ended job"), "bold")
     return f"{head}: {states} ({overall.success_percent:.1f}% success)"
 
 

@@ -13,24 +13,24 @@ Show = Callable[[int | None], str]
 # (label, field of Usage, how to write it); an indented label belongs to the one above it.
 _ROWS: tuple[tuple[str, str, Show], ...] = (
     ("CPU time", "cpu_total_usec", seconds),
-    ("  user", "cpu_user_usec", seconds),
-    ("  system", "cpu_system_usec", seconds),
-    ("  throttled", "cpu_throttled_usec", seconds),
+    ("  user CPU", "cpu_user_usec", seconds),
+    ("  system CPU", "cpu_system_usec", seconds),
+    ("  throttled time", "cpu_throttled_usec", seconds),
     ("memory peak", "memory_peak_bytes", format_bytes),
     ("  with page cache", "memory_kernel_peak_bytes", format_bytes),
     ("  largest process", "memory_largest_process_bytes", format_bytes),
-    ("  mean", "memory_mean_bytes", format_bytes),
+    ("  mean memory", "memory_mean_bytes", format_bytes),
     ("out-of-memory kills", "oom_kills", count),
     ("page faults minor", "faults_minor", count),
     ("page faults major", "faults_major", count),
     ("read from devices", "io_read_bytes", format_bytes),
-    ("  operations", "io_read_ops", count),
+    ("  read operations", "io_read_ops", count),
     ("written to devices", "io_write_bytes", format_bytes),
-    ("  operations", "io_write_ops", count),
+    ("  write operations", "io_write_ops", count),
     ("read by calls", "io_call_read_bytes", format_bytes),
-    ("  calls", "io_call_reads", count),
+    ("  read calls", "io_call_reads", count),
     ("written by calls", "io_call_write_bytes", format_bytes),
-    ("  calls", "io_call_writes", count),
+    ("  write calls", "io_call_writes", count),
     ("processes at most", "processes_peak", count),
     ("threads at most", "threads_peak", count),
     ("open files at most", "open_files_peak", count),
@@ -83,10 +83,9 @@ def _source(usage: Usage, name: str) -> str:
 def _unknown(usage: Usage) -> dict[str, list[str]]:
     """Reason -> labels of the numbers it keeps from us."""
     reasons: dict[str, list[str]] = {}
-    above = ""
     for label, name, _ in _ROWS:
-        whole = f"{above} {label.strip()}" if label.startswith(" ") else label
-        above = above if label.startswith(" ") else label
         if getattr(usage, name) is None:
-            reasons.setdefault(clean(usage.unknown.get(name) or "no reason is told"), []).append(whole)
+            reasons.setdefault(clean(usage.unknown.get(name) or "no reason is told"), []).append(
+                label.strip()
+            )
     return reasons
