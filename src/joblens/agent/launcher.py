@@ -249,6 +249,17 @@ def _execute(argv: list[bytes], env: dict[bytes, bytes]) -> None:
     raise FileNotFoundError(2, "not found", program)
 
 
+def write_outcome(path: str, status: int | None, totals: tuple[object, ...]) -> None:
+    """For recovery to find; read back with ast.literal_eval."""
+    facts = (status, totals, time.time_ns() // 1000)
+    temporary = path + ".part"
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    os.write(descriptor, repr(facts).encode())
+    os.fsync(descriptor)
+    os.close(descriptor)
+    os.rename(temporary, path)
+
+
 class Launcher:
     def __init__(self, socket: int) -> None:
         self.socket = socket
@@ -356,14 +367,7 @@ class Launcher:
     def _write_outcome(self, totals: tuple[object, ...]) -> None:
         if not self.outcome_path or not self.exec_confirmed:
             return
-        facts = (self.main_status, totals, time.time_ns() // 1000)
-        text = repr(facts).encode()  # read back with ast.literal_eval
-        temporary = self.outcome_path + ".part"
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        os.write(descriptor, text)
-        os.fsync(descriptor)
-        os.close(descriptor)
-        os.rename(temporary, self.outcome_path)
+        write_outcome(self.outcome_path, self.main_status, totals)
 
     def _receive(self) -> tuple[object, ...] | None:
         try:

@@ -49,8 +49,8 @@ def outcome_of(
     outcome = replace(
         verdict(ending, usage),
         usage=usage,
-        samples=len(samples),
-        sampling_interval_s=_spacing(samples[0].elapsed_us, samples[-1].elapsed_us, len(samples))
+        samples=summary.count,
+        sampling_interval_s=_spacing(samples[0].elapsed_us, samples[-1].elapsed_us, summary.count)
         if len(samples) > 2
         else None,
         leftovers=ending.leftovers,

@@ -26,18 +26,29 @@ class Recorder:
         self._applying = threading.Lock()
         self._thread: threading.Thread | None = None
         self._closed = False
+        self._taken = 0
+        self.applied = 0  # how many of the facts taken so far are safe
 
-    def put(self, writes: Sequence[Write]) -> None:
+    def put(self, writes: Sequence[Write]) -> int:
+        """-> a ticket: the facts are safe once `applied` has reached it."""
         with self._changed:
             self._waiting.extend(writes)
+            self._taken += len(writes)
+            ticket = self._taken
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="joblens-recorder", daemon=True)
                 self._thread.start()
             self._changed.notify()
+            return ticket
 
     def write(self, writes: Sequence[Write]) -> None:
         with self._changed:
             self._waiting.extend(writes)
+            self._taken += len(writes)
+        self._apply_waiting()
+
+    def wait_until_applied(self) -> None:
+        """Everything that was put before this call is safe when it returns."""
         self._apply_waiting()
 
     def read(self, question: Callable[[Store], T]) -> T:
@@ -72,6 +83,7 @@ class Recorder:
             if not batch:
                 return
             self.store.apply(batch)
+            self.applied += len(batch)
             if self._sinks:
                 self._mirror(batch)
 

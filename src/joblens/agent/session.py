@@ -62,6 +62,7 @@ class Kit(Struct, frozen=True):
     owner: Owner
     host: HostFacts
     spool_dir: str  # where launchers leave outcomes
+    job_rlimits: tuple[tuple[int, int, int], ...] = ()  # what jobs get where the owner changed its own
 
 
 class JobSession:
@@ -134,7 +135,7 @@ class JobSession:
         pid, start_ticks = self._launcher.prepare(
             attach=self._groups.attach_files() if self._groups else (),
             outcome_path=os.path.join(kit.spool_dir, f"{job.uuid}.outcome"),
-            rlimits=self._limits.rlimits,
+            rlimits=(*kit.job_rlimits, *self._limits.rlimits),
             affinity=self._limits.affinity,
         )
         self._meter = kit.accountant.meter(self._groups, self._launcher.launcher_pid)
@@ -220,7 +221,7 @@ class JobSession:
             return
         memory, pids = self._limits.watched_memory_bytes, self._limits.watched_pids
         used = unreclaimable_bytes(sample)
-        self._summary.watch(sample)
+        self._summary.add_unstored(sample)
         if memory is not None and used is not None and used > memory:
             self._kit.loop.call(lambda: self.ask_stop(EndCause.MEMORY_LIMIT, signal.SIGKILL))
         elif pids is not None and (sample.threads or 0) > pids:

@@ -5,6 +5,7 @@ import time
 from joblens.app.places import default_journal_dir, default_store_path
 from joblens.model.errors import InputError
 from joblens.model.settings import Settings
+from joblens.ports.sink import Sink
 from joblens.ports.store import Store
 
 
@@ -42,3 +43,27 @@ def open_store(settings: Settings) -> Store:
         lambda: SqliteStore(path, compression_level=level),
         settings.store.journal_dir or default_journal_dir(),
     )
+
+
+def history_file(settings: Settings) -> str:
+    import os
+
+    beside = os.path.join(os.path.dirname(os.path.abspath(store_path(settings))), "jobs_history.jsonl")
+    return settings.sinks.history.path or beside
+
+
+def open_sinks(settings: Settings) -> list[Sink]:
+    sinks: list[Sink] = []
+    if settings.sinks.history.enabled:
+        from joblens.stores.history_jsonl import HistoryJsonl
+
+        wanted = settings.sinks.history
+        sinks.append(HistoryJsonl(history_file(settings), wanted.max_size, wanted.backup_count))
+    if settings.job_metrics.storage_dir:
+        from joblens.stores.sample_jsonl_gz import SampleJsonlGz
+
+        metrics = settings.job_metrics
+        sinks.append(
+            SampleJsonlGz(metrics.storage_dir, metrics.max_file_size, metrics.compression_level)
+        )
+    return sinks

@@ -46,3 +46,12 @@ def runtime_dir(env: Mapping[str, str] = os.environ) -> str:
 def logs_dir(store_path: str) -> str:
     """What jobs printed, beside the store that remembers them."""
     return os.path.join(os.path.dirname(os.path.abspath(store_path)), "logs")
+
+
+def spool_dir(store_path: str, env: Mapping[str, str] = os.environ) -> str:
+    """What is under way for one store: payloads of queued jobs, outcomes that launchers left, the
+    supervisor's lock. On disk, not in the login session's directory, which goes away at logout."""
+    import zlib
+
+    path = os.path.abspath(store_path).encode("utf-8", "surrogateescape")
+    return os.path.join(state_dir(env), "spool", f"{zlib.crc32(path):08x}{zlib.adler32(path):08x}")

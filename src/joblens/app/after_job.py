@@ -1,0 +1,71 @@
+"""What happens once a job has ended: the time-series file, the notification, retention."""
+
+import os
+from collections.abc import Callable
+
+from joblens.app.retention import apply_retention
+from joblens.model.errors import JoblensError
+from joblens.model.job import Granularity, Record
+from joblens.model.settings import Settings
+from joblens.ports.store import Store
+
+Warn = Callable[[str], None]
+DEFAULT_OUTPUT_DIR = "output"
+
+
+def after_job(record: Record, store: Store, settings: Settings, warn: Warn) -> None:
+    """Nothing here may change the job's outcome: what fails is a warning."""
+    if record.job.granularity is Granularity.TIME_SERIES:
+        _warned(lambda: write_time_series(record, store), warn)
+    if record.job.notify:
+        _warned(lambda: notify(record), warn)
+    _warned(lambda: apply_retention(store, settings, record.outcome.ended_at_us if record.outcome else 0), warn)
+
+
+def time_series_path(record: Record) -> str:
+    """<output>/resource_utilization/resource_metrics_<host>_<workflow>_<run>.db; a single job is a
+    workflow of its own, run once."""
+    host = record.attempt.owner.host if record.attempt else "localhost"
+    folder = os.path.join(record.job.cwd, record.job.output_dir or DEFAULT_OUTPUT_DIR, "resource_utilization")
+    return os.path.join(folder, f"resource_metrics_{host}_{record.number or 0}_1.db")
+
+
+def write_time_series(record: Record, store: Store) -> None:
+    from joblens.stores.time_series_db import write_time_series as write
+
+    path = time_series_path(record)
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    samples = [sample for _, sample in store.samples(record.job.uuid)]
+    write(path, [(record, samples)])
+
+
+def notify(record: Record) -> None:
+    """Runs the command with the record as JSON on its standard input."""
+    import subprocess
+
+    import msgspec
+
+    from joblens.analysis.history_form import to_history_record
+
+    outcome = record.outcome
+    env = {
+        **os.environ,
+        "JOBLENS_JOB_ID": record.job.uuid,
+        "JOBLENS_JOB_NAME": record.job.name,
+        "JOBLENS_STATUS": str(record.status),
+        "JOBLENS_EXIT_CODE": str(outcome.exit_code if outcome else ""),
+    }
+    document = msgspec.json.encode(to_history_record(record))
+    try:
+        done = subprocess.run(record.job.notify, input=document, env=env, timeout=60, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise JoblensError(f"--notify {record.job.notify[0]}: {error}") from error
+    if done.returncode != 0:
+        raise JoblensError(f"--notify {record.job.notify[0]} ended with exit code {done.returncode}")
+
+
+def _warned(action: Callable[[], object], warn: Warn) -> None:
+    try:
+        action()
+    except (JoblensError, OSError) as error:
+        warn(str(error))

@@ -1,0 +1,196 @@
+"""joblens for Python programs: run commands from a script and get what they used back."""
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from joblens.agent.output import OutputFiles
+from joblens.agent.launch import LaunchPlan
+from joblens.agent.session import JobSession, Kit, watch_name
+from joblens.agent.session_pool import SessionPool
+from joblens.agent.slot import SlotJob
+from joblens.agent.slot_pool import SlotPool
+from joblens.app.drivers import store_path
+from joblens.app.jobs import PreparedJob, Request, Surroundings, prepare
+from joblens.app.measured import measured
+from joblens.app.owning import close_kit, open_kit
+from joblens.app.places import logs_dir
+from joblens.app.results import JobFailed, Result
+from joblens.app.settings import load_settings
+from joblens.engine.job_life import EndCause
+from joblens.model.errors import InputError
+from joblens.model.job import Accounting, Record, Requirements
+from joblens.model.settings import Settings
+from joblens.model.units import parse_duration, parse_size
+
+__all__ = ["JobFailed", "Result", "map_commands", "measured", "run"]
+
+Command = str | Sequence[str]
+
+
+def run(
+    command: Command,
+    *,
+    name: str = "",
+    tool: str = "",
+    params: Mapping[str, Any] | None = None,
+    tags: Sequence[str] = (),
+    task_id: str | None = None,
+    cpus: float | None = None,
+    memory: str | int | None = None,
+    pids: int | None = None,
+    timeout: str | float | None = None,
+    interval: str | float | None = None,
+    cwd: str | None = None,
+    env: Mapping[str, str] | None = None,
+    enforce: bool = True,
+    monitor: bool = True,
+    accounting: str = "auto",
+    check: bool = False,
+    store: str | None = None,
+) -> Result:
+    """Runs one command to its end, measured like `joblens run`. A string is a shell line, a list is a
+    command with its arguments. With `check`, anything but success raises JobFailed."""
+    request = Request(
+        argv=() if isinstance(command, str) else tuple(command),
+        shell=command if isinstance(command, str) else None,
+        name=name,
+        tool=tool,
+        params=dict(params or {}),
+        tags=tuple(tags),
+        external_id=task_id,
+        env=dict(env or {}),
+        cwd=cwd,
+        requirements=Requirements(
+            cpus=cpus, memory_bytes=_bytes(memory), pids=pids, timeout_s=_seconds(timeout)
+        ),
+        enforce=enforce,
+        monitor=monitor,
+        accounting=Accounting(accounting),
+        interval_s=_seconds(interval),
+    )
+    settings = _settings(store)
+    (result,) = _run_sessions([prepare(request, settings)], settings, 1)
+    if check and not result.ok:
+        raise JobFailed(result)
+    return result
+
+
+def map_commands(
+    commands: Iterable[Command],
+    *,
+    jobs: int | None = None,
+    cpus: float | None = None,
+    memory: str | int | None = None,
+    pids: int | None = None,
+    timeout: str | float | None = None,
+    tool: str = "",
+    tags: Sequence[str] = (),
+    cwd: str | None = None,
+    env: Mapping[str, str] | None = None,
+    store: str | None = None,
+) -> Iterator[Result]:
+    """Runs many commands, `jobs` at a time (as many as there are CPUs), and yields each result when its
+    record is safe, in the order they end. Jobs without limits share resident launchers, which makes a
+    start as cheap as a bare spawn; exact numbers and a record each all the same."""
+    settings = _settings(store)
+    width = jobs or len(os.sched_getaffinity(0))
+    if width < 1:
+        raise InputError(f"jobs={jobs}: at least 1")
+    here = Surroundings.here()
+    asked = Requirements(cpus=cpus, memory_bytes=_bytes(memory), pids=pids, timeout_s=_seconds(timeout))
+
+    def prepared() -> Iterator[PreparedJob]:
+        for command in commands:
+            yield prepare(
+                Request(
+                    argv=() if isinstance(command, str) else tuple(command),
+                    shell=command if isinstance(command, str) else None,
+                    tool=tool,
+                    tags=tuple(tags),
+                    env=dict(env or {}),
+                    cwd=cwd,
+                    requirements=asked,
+                ),
+                settings,
+                here,
+            )
+
+    if asked != Requirements():
+        return _run_sessions(prepared(), settings, width)
+    return _run_slots(prepared(), settings, width, dict(env or {}))
+
+
+def _run_slots(
+    prepared: Iterable[PreparedJob], settings: Settings, width: int, env: dict[str, str]
+) -> Iterator[Result]:
+    pool: SlotPool | None = None
+
+    def take_sample(name: str) -> None:
+        if pool is not None:
+            pool.take_samples()
+
+    kit = open_kit(settings, take_sample)
+    try:
+        base = _logs_base(settings)
+        pool = SlotPool(kit, base, width)
+        interval_s = settings.job_metrics.default_sample_rate or 1.0
+        if settings.job_metrics.enabled:
+            kit.sampler.add("slots", interval_s)
+        for record in pool.run(SlotJob(one.job, one.argv, env) for one in prepared):
+            yield Result(record, settings)
+    finally:
+        close_kit(kit)
+
+
+def _run_sessions(prepared: Iterable[PreparedJob], settings: Settings, width: int) -> Iterator[Result]:
+    pool: SessionPool | None = None
+
+    def take_sample(name: str) -> None:
+        uuid = name.removeprefix(watch_name(""))
+        session = pool.session(uuid) if pool is not None else None
+        if session is not None and name == uuid:
+            session.take_sample()
+        elif session is not None:
+            session.watch_limits()
+
+    kit = open_kit(settings, take_sample)
+    pool = SessionPool(kit, width)
+    try:
+        for record in pool.run(_starter(one, kit, settings) for one in prepared):
+            yield Result(record, settings)
+    finally:
+        pool.stop(lambda session: session.ask_stop(EndCause.CANCELLED))
+        close_kit(kit)
+
+
+def _starter(
+    one: PreparedJob, kit: Kit, settings: Settings
+) -> Callable[[Callable[[JobSession], None]], JobSession]:
+    def start(on_end: Callable[[JobSession], None]) -> JobSession:
+        output = OutputFiles(os.path.join(_logs_base(settings), one.job.uuid), settings.output.max_size)
+        plan = LaunchPlan(
+            argv=one.argv,
+            env=one.env,
+            cwd=one.job.cwd,
+            stdio=("/dev/null", output.stdout.path, output.stderr.path),
+        )
+        return JobSession(one.job, plan, kit, output=output, on_end=on_end)
+
+    return start
+
+
+def _logs_base(settings: Settings) -> str:
+    return settings.output.dir or logs_dir(store_path(settings))
+
+
+def _settings(store: str | None) -> Settings:
+    return load_settings(overrides={"store.url": store} if store else {}).settings
+
+
+def _seconds(value: str | float | None) -> float | None:
+    return parse_duration(value) if isinstance(value, str) else value
+
+
+def _bytes(value: str | int | None) -> int | None:
+    return parse_size(value) if isinstance(value, str) else value

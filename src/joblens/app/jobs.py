@@ -1,0 +1,214 @@
+"""From what a user asked for to a Job: defaults from the settings, secrets redacted."""
+
+import os
+import shlex
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from joblens.app.owning import current_user
+from joblens.model.errors import InputError
+from joblens.model.ids import new_uuid
+from joblens.model.job import Accounting, EarlySignal, Granularity, Job, Requirements
+from joblens.model.secrets import is_allowed_env, redact_argv, redact_env, redact_params
+from joblens.model.settings import Settings
+
+JOB_ID_VARIABLE = "JOBLENS_JOB_ID"
+DEFAULT_INTERVAL_S = 1.0
+_NAME_LENGTH = 60
+
+
+class Request(Struct, frozen=True, kw_only=True):
+    """One command as the user asked for it, before defaults. Holds secrets: never stored."""
+
+    argv: tuple[str, ...] = ()
+    shell: str | None = None
+    name: str = ""
+    tool: str = ""
+    script: str = ""
+    external_id: str | None = None
+    params: dict[str, Any] = {}
+    tags: tuple[str, ...] = ()
+    env: dict[str, str] = {}
+    cwd: str | None = None
+    requirements: Requirements = Requirements()
+    enforce: bool | None = None
+    accounting: Accounting | None = None
+    monitor: bool | None = None
+    granularity: Granularity = Granularity.SUMMARY
+    interval_s: float | None = None
+    grace_s: float | None = None
+    early_signal: EarlySignal | None = None
+    output_dir: str = ""
+    notify: tuple[str, ...] = ()
+    background: bool = False
+
+
+class PreparedJob(Struct, frozen=True):
+    """The redacted job for the record, and what really runs."""
+
+    job: Job
+    argv: tuple[str, ...]
+    env: dict[str, str]
+
+
+class Surroundings(Struct, frozen=True):
+    """What all jobs that one process asks for have in common; looked up once."""
+
+    environ: dict[str, str]
+    recorded_env: dict[str, str]  # what may be remembered of it
+    user: str
+    cwd: str
+
+    @classmethod
+    def here(cls, environ: Mapping[str, str] = os.environ) -> "Surroundings":
+        everything = dict(environ)
+        allowed = {name: value for name, value in everything.items() if is_allowed_env(name)}
+        return cls(everything, redact_env(allowed), current_user(), _current_dir())
+
+
+def prepare(request: Request, settings: Settings, here: Surroundings | None = None) -> PreparedJob:
+    here = here or Surroundings.here()
+    argv = _argv(request)
+    uuid = new_uuid()
+    cwd = os.path.abspath(request.cwd) if request.cwd else here.cwd
+    if not cwd or (request.cwd and not os.path.isdir(cwd)):
+        raise InputError(
+            f"--cwd {request.cwd}: there is no such directory"
+            if request.cwd
+            else "the current directory does not exist any more",
+            hint="" if request.cwd else "cd to another one, or give --cwd",
+        )
+    shown = (request.shell,) if request.shell is not None else argv
+    redacted = redact_argv(shown)
+    if request.early_signal is not None and request.requirements.timeout_s is None:
+        raise InputError("--signal needs --timeout: it is sent some time before the time-out")
+    interval_s = request.interval_s or settings.job_metrics.default_sample_rate or DEFAULT_INTERVAL_S
+    job = Job(
+        uuid=uuid,
+        argv=redacted,
+        is_shell=request.shell is not None,
+        created_at_us=time.time_ns() // 1000,
+        external_id=request.external_id,
+        name=request.name or default_name(redacted),
+        tool=request.tool or _default_tool(argv, request.shell),
+        script=request.script or _default_script(argv, request.shell),
+        params=redact_params(request.params),
+        tags=request.tags,
+        cwd=cwd,
+        env={**here.recorded_env, **redact_env(request.env)} if request.env else here.recorded_env,
+        requirements=request.requirements,
+        enforce=_chosen(request.enforce, settings.limits.enforce),
+        accounting=_chosen(request.accounting, settings.limits.accounting),
+        monitor=_chosen(request.monitor, settings.job_metrics.enabled),
+        granularity=request.granularity,
+        interval_s=max(0.05, interval_s),
+        grace_s=_chosen(request.grace_s, settings.limits.grace),
+        early_signal=request.early_signal,
+        output_dir=request.output_dir,
+        notify=request.notify,
+        user=here.user,
+        background=request.background,
+    )
+    env = {**here.environ, **request.env, JOB_ID_VARIABLE: uuid}
+    return PreparedJob(job, argv, env)
+
+
+def default_name(argv: Sequence[str]) -> str:
+    """The command itself, short enough for a table."""
+    words = [os.path.basename(argv[0]) or argv[0], *argv[1:]] if len(argv) > 1 else [argv[0]]
+    line = " ".join(words) if len(words) > 1 else words[0]
+    line = " ".join(line.split())
+    return line if len(line) <= _NAME_LENGTH else line[: _NAME_LENGTH - 1] + "…"
+
+
+def parse_params(pairs: Sequence[str]) -> dict[str, Any]:
+    """K=V, where V is read as JSON when it is JSON and kept as text otherwise."""
+    import msgspec
+
+    params: dict[str, Any] = {}
+    for pair in pairs:
+        key, separator, text = pair.partition("=")
+        if not separator or not key:
+            raise InputError(f"--param {pair}: expected NAME=VALUE")
+        try:
+            params[key] = msgspec.json.decode(text)
+        except msgspec.DecodeError:
+            params[key] = text
+    return params
+
+
+def parse_env(pairs: Sequence[str], environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """NAME=VALUE, or NAME alone to say that it matters and should be recorded."""
+    env: dict[str, str] = {}
+    for pair in pairs:
+        name, separator, value = pair.partition("=")
+        if not name:
+            raise InputError(f"--env {pair}: expected NAME=VALUE")
+        if not separator and name not in environ:
+            raise InputError(f"--env {name}: it is not set here", hint=f"write --env {name}=VALUE")
+        env[name] = value if separator else environ[name]
+    return env
+
+
+def parse_early_signal(text: str) -> EarlySignal:
+    """'USR1@60' or '10@2m': which signal, and how long before the time-out."""
+    import signal
+
+    from joblens.model.units import parse_duration
+
+    name, separator, lead = text.partition("@")
+    bare = name.upper().removeprefix("SIG")
+    number = int(bare) if bare.isdigit() else getattr(signal, f"SIG{bare}", None)
+    if not separator or number is None or not 1 <= number < signal.NSIG:
+        raise InputError(f"--signal {text}: expected NAME@SECONDS", hint="for one: --signal USR1@60")
+    return EarlySignal(int(number), parse_duration(lead))
+
+
+def parse_notify(text: str | None) -> tuple[str, ...]:
+    if not text:
+        return ()
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        raise InputError(f"--notify {text}: {error}") from error
+    return tuple(words)
+
+
+def _argv(request: Request) -> tuple[str, ...]:
+    if request.shell is not None:
+        if request.argv:
+            raise InputError(
+                "both --shell and a command were given", hint="put the whole line into --shell"
+            )
+        return ("/bin/sh", "-c", request.shell)
+    if not request.argv or not request.argv[0]:
+        raise InputError("no command was given", hint="joblens run -- COMMAND ARGUMENTS…")
+    return request.argv
+
+
+def _default_tool(argv: tuple[str, ...], shell: str | None) -> str:
+    return "sh" if shell is not None else os.path.basename(argv[0])
+
+
+def _default_script(argv: tuple[str, ...], shell: str | None) -> str:
+    """The first argument that is a file: the script an interpreter was given."""
+    if shell is not None:
+        return ""
+    for word in argv[1:3]:
+        if not word.startswith("-"):
+            return os.path.basename(word) if os.path.isfile(word) else ""
+    return ""
+
+
+def _current_dir() -> str:
+    try:
+        return os.getcwd()
+    except FileNotFoundError:
+        return ""  # removed under us; only a job that says where else to run can start
+
+
+def _chosen(asked: Any, default: Any) -> Any:
+    return default if asked is None else asked

@@ -1,0 +1,110 @@
+"""`joblens run`: run a command and measure it."""
+
+import os
+import sys
+from typing import Any
+
+import click
+
+from joblens.cli.context import Session
+from joblens.cli.job_options import job_options, request_from
+from joblens.cli.options import shared_options
+from joblens.model.job import Record
+
+
+@click.command(context_settings={"allow_interspersed_args": False, "ignore_unknown_options": False})
+@job_options
+@click.option("--report", metavar="FILE", help="Write the record as JSON to this file.")
+@click.option("--no-capture", is_flag=True, help="Do not keep what it prints; it inherits the streams.")
+@click.option("-q", "--quiet", is_flag=True, help="No live line and no summary.")
+@click.option("-v", "--verbose", is_flag=True, help="Print the summary even when not on a terminal.")
+@shared_options
+def command(session: Session, /, **given: Any) -> None:
+    """Run COMMAND, pass its streams through, and measure everything it starts.
+
+    The exit code is the job's own; 124 after a time-out, 128+N after signal N, 127 when the command does
+    not exist, 126 when it cannot be executed, 125 when joblens could not run it.
+    """
+    from msgspec.structs import replace
+
+    from joblens.app.jobs import prepare
+    from joblens.app.running import run_in_foreground
+
+    report = given["report"]
+    settings = session.settings
+    if given["no_capture"]:
+        settings = replace(settings, output=replace(settings.output, capture=False))
+    prepared = prepare(request_from(given, background=False), settings)
+    if report:
+        _check_report(report)
+    shows_live = not given["quiet"] and os.isatty(2)
+    color = shows_live and not session.options.no_color and not os.environ.get("NO_COLOR")
+
+    def render_live(samples: list[Any]) -> str:
+        from joblens.views.live_line import render_live_line
+
+        return render_live_line(prepared.job.name, samples, _width(), color)
+
+    record, fresh_line = run_in_foreground(
+        prepared, settings, render_live=render_live if shows_live and settings.output.capture else None
+    )
+    if shows_live or given["verbose"]:
+        _print_summary(record, color=color)
+    if report:
+        _write_report(record, report)
+    if session.json:
+        if not fresh_line:
+            session.write("\n")
+        _print_json(session, record)
+    sys.stdout.flush()
+    code = record.outcome.exit_code if record.outcome else None
+    sys.exit(125 if code is None else code)
+
+
+def _width() -> int:
+    try:
+        return os.get_terminal_size(2).columns or 80
+    except OSError:
+        return 80
+
+
+def _print_summary(record: Record, *, color: bool) -> None:
+    from joblens.views.summary import render_summary
+
+    sys.stdout.flush()
+    sys.stderr.write(render_summary(record, color=color, width=_width()))
+    sys.stderr.flush()
+
+
+def _document(record: Record) -> bytes:
+    import msgspec
+
+    from joblens.analysis.history_form import to_history_record
+
+    return msgspec.json.encode(to_history_record(record))
+
+
+def _print_json(session: Session, record: Record) -> None:
+    """One line, so that it is the last line of stdout whatever the job printed."""
+    session.write(_document(record).decode() + "\n")
+
+
+def _check_report(path: str) -> None:
+    """Found out before the job runs for hours, not after."""
+    from joblens.model.errors import InputError
+
+    folder = os.path.dirname(os.path.abspath(path))
+    if not os.path.isdir(folder):
+        raise InputError(f"--report {path}: there is no directory {folder}")
+    if os.path.isdir(path) or not os.access(folder, os.W_OK):
+        raise InputError(f"--report {path}: cannot be written")
+
+
+def _write_report(record: Record, path: str) -> None:
+    temporary = f"{path}.part"
+    try:
+        with open(temporary, "wb") as file:
+            file.write(_document(record) + b"\n")
+        os.replace(temporary, path)
+    except OSError as error:
+        sys.stderr.write(f"joblens: warning: the report was not written: {error}\n")
