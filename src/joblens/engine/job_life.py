@@ -12,6 +12,9 @@ import signal
 from msgspec import Struct
 from msgspec.structs import replace
 
+KILL_AGAIN_S = 0.2
+DRAIN_S = 2.0  # for processes that outlived the main one to clean up
+
 
 class Phase(enum.StrEnum):
     STARTING = "starting"
@@ -94,7 +97,7 @@ def on_event(life: JobLife, event: Event, now_s: float) -> tuple[JobLife, list[C
     if life.phase is Phase.OVER:
         return life, []
     if isinstance(event, Started):
-        return _started(life, now_s), []
+        return _started(life, now_s)
     if isinstance(event, StopAsked):
         return _stop(life, event, now_s)
     if isinstance(event, Forgiven):
@@ -116,20 +119,26 @@ def next_wake_s(life: JobLife) -> float | None:
     return min((time for time in times if time is not None), default=None)
 
 
-def _started(life: JobLife, now_s: float) -> JobLife:
+def _started(life: JobLife, now_s: float) -> tuple[JobLife, list[Command]]:
     deadline_s = now_s + life.timeout_s if life.timeout_s is not None else None
     early_at_s = None
     if deadline_s is not None and life.early_signal is not None:
         early_at_s = max(now_s, deadline_s - life.early_lead_s)
-    return replace(life, phase=Phase.RUNNING, deadline_s=deadline_s, early_at_s=early_at_s)
+    running = replace(life, phase=Phase.RUNNING, deadline_s=deadline_s, early_at_s=early_at_s)
+    # Asked to stop before there was anyone to send a signal to: it is sent now.
+    return running, [] if life.first_signal is None else [Send(life.first_signal)]
 
 
 def _stop(life: JobLife, event: StopAsked, now_s: float) -> tuple[JobLife, list[Command]]:
     if life.phase is Phase.DRAINING:
-        return replace(life, next_step_at_s=now_s + life.grace_s, pending_signals=()), [KillAll()]
+        return _kill(life, now_s)  # how the main process ended stands
+    if event.signal == signal.SIGKILL:
+        cause = event.cause if life.cause is EndCause.NONE else life.cause
+        return _kill(replace(life, cause=cause), now_s)
     if life.cause is not EndCause.NONE:
-        # Asked again while ending: the user means it, so go on to the next step at once.
-        return _escalate(life, now_s)
+        # Asked again while ending: a person means it, so the next step comes at once. A limit is
+        # only seen again, as it will be until the job is gone.
+        return _escalate(life, now_s) if event.cause is EndCause.CANCELLED else (life, [])
     escalation = (signal.SIGTERM,) if event.signal != signal.SIGTERM else ()
     stopping = replace(
         life,
@@ -152,8 +161,12 @@ def _escalate(life: JobLife, now_s: float) -> tuple[JobLife, list[Command]]:
         first, *rest = life.pending_signals
         waiting = replace(life, pending_signals=tuple(rest), next_step_at_s=now_s + life.grace_s / 2)
         return waiting, [Send(first)]
+    return _kill(life, now_s)
+
+
+def _kill(life: JobLife, now_s: float) -> tuple[JobLife, list[Command]]:
     # KILL is repeated: a process may be born between listing and killing.
-    return replace(life, next_step_at_s=now_s + 0.2), [KillAll()]
+    return replace(life, pending_signals=(), next_step_at_s=now_s + KILL_AGAIN_S), [KillAll()]
 
 
 def _exited(life: JobLife, event: Exited, now_s: float) -> tuple[JobLife, list[Command]]:
@@ -165,7 +178,7 @@ def _exited(life: JobLife, event: Exited, now_s: float) -> tuple[JobLife, list[C
         phase=Phase.DRAINING,
         leftovers=event.alive,
         pending_signals=(),
-        next_step_at_s=now_s + min(life.grace_s, 2.0),
+        next_step_at_s=now_s + min(life.grace_s, DRAIN_S),
     )
     return draining, [Send(signal.SIGTERM)]
 
@@ -177,7 +190,6 @@ def _tick(life: JobLife, now_s: float) -> tuple[JobLife, list[Command]]:
         return life, []
     if life.deadline_s is not None and now_s >= life.deadline_s:
         return _stop(life, StopAsked(EndCause.TIMEOUT), now_s)
-    if life.early_at_s is not None and now_s >= life.early_at_s:
-        assert life.early_signal is not None
+    if life.early_signal is not None and life.early_at_s is not None and now_s >= life.early_at_s:
         return replace(life, early_at_s=None), [Send(life.early_signal)]
     return life, []
