@@ -19,13 +19,17 @@ from joblens.model.sample import Sample
 from joblens.model.units import MIB
 
 Rate = Callable[[Sample, Sample], float | None]
+_SHORTEST_USEC = 40_000  # four ticks of the kernel's usual 100 Hz
 
 
-def detailed_profile(samples: Sequence[Sample], usage: Usage, duration_s: float) -> dict[str, Any]:
+def detailed_profile(
+    samples: Sequence[Sample], usage: Usage, duration_s: float, *, count: int | None = None
+) -> dict[str, Any]:
+    """`count` is how many samples were taken when `samples` is a selection of them."""
     return {
         "duration_seconds": round(duration_s, 6),
-        "samples_collected": len(samples),
-        "sampling_interval_seconds": _rounded(real_spacing_s(samples)),
+        "samples_collected": len(samples) if count is None else count,
+        "sampling_interval_seconds": _rounded(real_spacing_s(samples, count)),
         "cpu": _host_cpu(samples),
         "memory": _host_memory(samples),
         "process_cpu": _process_cpu(samples, usage, duration_s),
@@ -43,30 +47,39 @@ def detailed_profile(samples: Sequence[Sample], usage: Usage, duration_s: float)
     }
 
 
-def real_spacing_s(samples: Sequence[Sample]) -> float | None:
+def real_spacing_s(samples: Sequence[Sample], count: int | None = None) -> float | None:
     """Time between samples as it really was. The last one comes when the job ends, not when one is due,
     so it does not count; None when there are too few to tell."""
-    if len(samples) < 3:
+    taken = len(samples) if count is None else count
+    if len(samples) < 3 or taken < 3:
         return None
-    return (samples[-2].elapsed_us - samples[0].elapsed_us) / (len(samples) - 2) / 1_000_000
+    return (samples[-2].elapsed_us - samples[0].elapsed_us) / (taken - 2) / 1_000_000
 
 
 def rates_over(samples: Sequence[Sample], rate: Rate) -> list[float]:
-    """The rate between each two samples where it is known. Two samples much closer than usual (the last
-    comes when the job ends) would make a spike out of the kernel's tick: such a one is joined to the next."""
-    spacing_s = real_spacing_s(samples)
-    shortest_usec = 0 if spacing_s is None else spacing_s * 500_000
+    """The rate between each two samples where it is known.
+
+    Over a moment the kernel's tick would make a spike: samples closer than that are joined to the next,
+    and the last one, which comes when the job ends, is left out when it follows too soon."""
     rates = []
     before = None
-    for sample in samples:
+    for sample in _without_hasty_end(samples):
         if before is not None:
-            if (elapsed_usec(before, sample) or 0) < shortest_usec:
+            if (elapsed_usec(before, sample) or 0) < _SHORTEST_USEC:
                 continue
             value = rate(before, sample)
             if value is not None:
                 rates.append(value)
         before = sample
     return rates
+
+
+def _without_hasty_end(samples: Sequence[Sample]) -> Sequence[Sample]:
+    if len(samples) < 3:
+        return samples
+    usual_usec = elapsed_usec(samples[-3], samples[-2]) or 0
+    last_usec = elapsed_usec(samples[-2], samples[-1]) or 0
+    return samples[:-1] if 2 * last_usec < usual_usec else samples
 
 
 def _host_cpu(samples: Sequence[Sample]) -> dict[str, float | None]:

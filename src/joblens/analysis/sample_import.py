@@ -65,7 +65,7 @@ def _short_numbers(fields: dict[str, Any], elapsed_us: int, previous: Sample | N
     if stored:
         cores = _number(stored, "cpu_usage") or 0.0
         disk = _object(stored, "disk_io")
-        numbers = {
+        numbers: dict[str, int | None] = {
             "memory_current_bytes": _integer(stored, "memory_usage") or 0,
             "io_read_bytes": _integer(disk, "read_bytes") or 0,
             "io_write_bytes": _integer(disk, "write_bytes") or 0,

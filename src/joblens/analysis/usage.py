@@ -5,6 +5,7 @@ the truth is named in `lower_bounds`. docs/metrics.md explains each."""
 
 import itertools
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from joblens.analysis.rates import unreclaimable_bytes
 from joblens.model.exit_usage import ExitUsage
@@ -101,7 +102,7 @@ class _Total:
         self.has_group = has_group
         self._given_sources = sources
         self._given_unknown = unknown
-        self._numbers: dict[str, int] = {}
+        self._numbers: dict[str, Any] = {}
         self._sources: dict[str, str] = {}
         self._unknown: dict[str, str] = {}
         self._lower: list[str] = []

@@ -1,7 +1,5 @@
 """What happened between two looks, and whose it was: pure arithmetic on made-up looks."""
 
-from itertools import pairwise
-
 import itertools
 
 from joblens.analysis.attribution import (

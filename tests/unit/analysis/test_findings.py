@@ -1,6 +1,7 @@
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from joblens.analysis.finding_codes import Code
 from joblens.analysis.findings import findings_for
@@ -162,7 +163,9 @@ def test_a_little_throttling_is_not_worth_a_word() -> None:
     ],
 )
 def test_waiting_for_a_resource_is_told_as_a_share_of_time(number: str, code: Code) -> None:
-    record = a_record(duration_s=100.0, usage=Usage(cpu_total_usec=90 * SECOND, **{number: 40 * SECOND}))
+    record = a_record(
+        duration_s=100.0, usage=replace(Usage(cpu_total_usec=90 * SECOND), **{number: 40 * SECOND})
+    )
     assert "40 % of its time" in found(record)[code].text
 
 

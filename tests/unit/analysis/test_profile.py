@@ -122,6 +122,23 @@ def test_the_spacing_is_the_real_one_without_the_sample_at_the_end() -> None:
     assert real_spacing_s(samples) == pytest.approx(1.01)
 
 
+def test_a_selection_of_samples_tells_how_many_there_were() -> None:
+    samples = [a_sample(seconds) for seconds in (0.0, 8.0, 9.0, 9.5)]
+    profile = detailed_profile(samples, Usage(), 9.5, count=11)
+    assert profile["samples_collected"] == 11
+    assert profile["sampling_interval_seconds"] == 1.0
+
+
+def test_a_short_burst_between_far_samples_is_kept() -> None:
+    samples = [
+        a_sample(0.0, cpu_total_usec=0),
+        a_sample(60.0, cpu_total_usec=0),
+        a_sample(61.0, cpu_total_usec=2_000_000),
+        a_sample(120.0, cpu_total_usec=2_000_000),
+    ]
+    assert max(rates_over(samples, cpu_percent)) == 200.0
+
+
 def test_two_samples_are_too_few_to_tell_their_spacing() -> None:
     assert real_spacing_s([a_second(0), a_second(1)]) is None
 
