@@ -60,9 +60,8 @@ def _sentence(pruned: "Pruned", verb: str = "would go") -> str:
     samples = pruned.samples
     parts = []
     if samples.samples:
-        parts.append(
-            f"{counted(samples.samples, 'sample')} of {counted(samples.jobs, 'job')} ({format_bytes(samples.bytes)})"
-        )
+        owners = counted(samples.jobs, "job")
+        parts.append(f"{counted(samples.samples, 'sample')} of {owners} ({format_bytes(samples.bytes)})")
     if pruned.log_folders:
         parts.append(f"the output of {counted(pruned.log_folders, 'job')} ({format_bytes(pruned.log_bytes)})")
     kept = f"; {format_bytes(samples.kept_bytes)} of samples stay" if samples.samples else ""

@@ -19,6 +19,12 @@ def spark_line(values: Series, width: int, top: float | None = None) -> str:
     return "".join(_block(value, highest) for value in shown)
 
 
+def cpu_spark_line(percents: Series, width: int) -> str:
+    """From 0 to one core, or to the most that was used when that is more."""
+    highest = max((value for value in percents if value is not None), default=0.0)
+    return spark_line(percents, width, top=max(100.0, highest))
+
+
 def _block(value: float | None, highest: float) -> str:
     if value is None:
         return " "
@@ -29,24 +35,20 @@ def _block(value: float | None, highest: float) -> str:
 
 
 def resample(times: Sequence[float], values: Series, columns: int) -> list[float | None]:
-    """The largest value in each of `columns` equal slices of time, so that no spike is lost.
-    A slice without a reading repeats the one before it; before the first reading it is unknown."""
+    """The largest value in each of `columns` equal slices of time, so that no spike is lost. A reading
+    stands for the time since the one before it, as a rate does; an unknown one leaves a gap."""
     if not times or columns <= 0:
         return []
     start, span = times[0], (times[-1] - times[0]) or 1.0
     slices: list[float | None] = [None] * columns
+    before = -1
     for time, value in zip(times, values, strict=True):
-        if value is None:
-            continue
         place = min(columns - 1, int((time - start) / span * columns))
-        known = slices[place]
-        slices[place] = value if known is None else max(known, value)
-    last: float | None = None
-    for place, found in enumerate(slices):
-        if found is None:
-            slices[place] = last
-        else:
-            last = found
+        if value is not None:
+            for covered in range(min(before + 1, place), place + 1):
+                known = slices[covered]
+                slices[covered] = value if known is None else max(known, value)
+        before = place
     return slices
 
 
@@ -90,7 +92,7 @@ def braille_chart(
         floor = (height - 1 - line) * _DOT_ROWS
         cells = "".join(_cell(levels[2 * c : 2 * c + 2], floor) for c in range(columns))
         label = axis(top) if line == 0 else axis(0) if line == height - 1 else ""
-        lines.append(f"{label:>{label_width}} ┤{cells}" if label else f"{'':>{label_width}} │{cells}")
+        lines.append(f"{label:>{label_width}} {'┤' if label else '│'}{cells}".rstrip())
     return lines
 
 

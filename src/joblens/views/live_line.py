@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from joblens.model.sample import Sample
-from joblens.views.charts import spark_line
+from joblens.views.charts import cpu_spark_line
 from joblens.views.curves import Point, points
 from joblens.views.numbers import clock, compact_bytes, compact_rate, percent
 from joblens.views.style import Palette, clean, fit, visible_width
@@ -40,7 +40,7 @@ def render_live_line(name: str, samples: Sequence[Sample], width: int, color: bo
     cpu_curve = [point.cpu_percent for point in series[1:]]
     if room < _SPARK_LEAST or not cpu_curve:
         return line
-    return line + _SEPARATOR + paint.paint(spark_line(cpu_curve, room), "cyan")
+    return line + _SEPARATOR + paint.paint(cpu_spark_line(cpu_curve, room), "cyan")
 
 
 def _label(text: str, paint: Palette) -> str:

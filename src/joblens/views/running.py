@@ -7,7 +7,7 @@ from joblens.model.ids import short
 from joblens.model.job import Record, Status
 from joblens.model.sample import Sample
 from joblens.model.units import format_duration, format_instant
-from joblens.views.charts import spark_line
+from joblens.views.charts import cpu_spark_line
 from joblens.views.curves import Point, points
 from joblens.views.jobs import command_line, display_name, duration_s, started_at_us
 from joblens.views.numbers import UNKNOWN, clock, compact_bytes, compact_rate, percent
@@ -90,7 +90,7 @@ def _top_row(record: Record, curve: Sequence[Point], now_us: int, paint: Palette
         compact_rate(now.read_per_s),
         compact_rate(now.write_per_s),
         UNKNOWN if now.processes is None else str(now.processes),
-        paint.paint(spark_line([point.cpu_percent for point in curve[1:]], _SPARK_COLUMNS), "cyan"),
+        paint.paint(cpu_spark_line([point.cpu_percent for point in curve[1:]], _SPARK_COLUMNS), "cyan"),
     ]
 
 

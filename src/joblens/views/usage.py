@@ -35,8 +35,8 @@ _ROWS: tuple[tuple[str, str, Show], ...] = (
     ("threads at most", "threads_peak", count),
     ("open files at most", "open_files_peak", count),
     ("process limit hit", "pids_limit_events", count),
-    ("switches, voluntary", "context_switches_voluntary", count),
-    ("switches, forced", "context_switches_involuntary", count),
+    ("voluntary switches", "context_switches_voluntary", count),
+    ("forced switches", "context_switches_involuntary", count),
     ("waited for CPU", "cpu_pressure_usec", seconds),
     ("waited for memory", "memory_pressure_usec", seconds),
     ("waited for I/O", "io_pressure_usec", seconds),
@@ -84,8 +84,7 @@ def _unknown(usage: Usage) -> dict[str, list[str]]:
     """Reason -> labels of the numbers it keeps from us."""
     reasons: dict[str, list[str]] = {}
     for label, name, _ in _ROWS:
-        if getattr(usage, name) is None:
-            reasons.setdefault(clean(usage.unknown.get(name) or "no reason is told"), []).append(
-                label.strip()
-            )
+        reason = clean(usage.unknown.get(name, ""))
+        if getattr(usage, name) is None and reason:
+            reasons.setdefault(reason, []).append(label.strip())
     return reasons

@@ -1,0 +1,165 @@
+"""What people read, pinned: each screen is compared with the file of its name in this folder.
+
+After a wanted change: JOBLENS_UPDATE_GOLDEN=1 pytest tests/golden, then read the difference."""
+
+import os
+from pathlib import Path
+
+import pytest
+from msgspec import structs
+
+from joblens.analysis.statistics import distribution_of
+from joblens.model.capability import Capability
+from joblens.model.finding import Finding, Severity
+from joblens.model.history import GroupStatistics, Statistics
+from joblens.model.job import Status
+from joblens.views.details import render_job_details
+from joblens.views.doctor import render_doctor
+from joblens.views.history import render_history, render_job_history
+from joblens.views.metrics import render_sample
+from joblens.views.running import render_running, render_top
+from joblens.views.show import render_show
+from joblens.views.stats import render_job_stats, render_stats
+from joblens.views.style import PLAIN, Palette, visible_width
+from joblens.views.summary import render_summary
+from tests.integration import past_jobs
+from tests.integration.past_jobs import MIB, POISSON, RUNNING, START_US, record_of, samples
+
+# read at import: the fixture that gives every test its own environment takes JOBLENS_* away
+UPDATE = bool(os.environ.get("JOBLENS_UPDATE_GOLDEN"))
+NOW_US = START_US + 3600 * 1_000_000
+ENDED = [
+    record_of(past_jobs.poisson(), 3),
+    record_of(past_jobs.lammps(), 2),
+    record_of(past_jobs.cavity(), 1),
+]
+UNDER_WAY = record_of(past_jobs.running(), 4)
+
+
+def same_as_golden(name: str, lines: list[str]) -> None:
+    path = Path(__file__).with_name(f"{name}.txt")
+    text = "\n".join(lines) + "\n"
+    if UPDATE:
+        path.write_text(text)
+    assert text == path.read_text()
+
+
+def group(*, success: int, failed: int, seconds: list[float]) -> GroupStatistics:
+    return GroupStatistics(
+        jobs=success + failed,
+        by_status={"success": success, "failed": failed},
+        duration_s=distribution_of(seconds),
+        cpu_s=distribution_of(second * 0.9 for second in seconds),
+        memory_peak_bytes=distribution_of(second * MIB for second in seconds),
+    )
+
+
+STATISTICS = Statistics(
+    overall=group(success=12, failed=3, seconds=[float(second) for second in range(1, 16)]),
+    by_tool={
+        "fenicsx": group(success=7, failed=1, seconds=[100.0] * 8),
+        "openfoam": group(success=2, failed=1, seconds=[300.0, 300.0, 301.55]),
+    },
+)
+
+
+def test_history() -> None:
+    same_as_golden("history", render_history([UNDER_WAY, *ENDED], now_us=NOW_US, width=80, paint=PLAIN))
+
+
+def test_job_history() -> None:
+    same_as_golden("job-history", render_job_history(ENDED))
+
+
+def test_stats() -> None:
+    same_as_golden("stats", render_stats(STATISTICS, width=80, paint=PLAIN))
+
+
+def test_job_stats() -> None:
+    same_as_golden("job-stats", render_job_stats(STATISTICS))
+
+
+def test_job_details() -> None:
+    same_as_golden("job-details", render_job_details(ENDED[0]))
+
+
+def test_job_details_of_a_failed_job_end_with_its_error() -> None:
+    same_as_golden("job-details-failed", render_job_details(ENDED[1]))
+
+
+def test_show() -> None:
+    same_as_golden("show", render_show(ENDED[0], samples(60), now_us=NOW_US, width=80, paint=PLAIN))
+
+
+def test_show_of_a_failed_job() -> None:
+    same_as_golden("show-failed", render_show(ENDED[1], [], now_us=NOW_US, width=80, paint=PLAIN))
+
+
+def test_show_of_a_running_job() -> None:
+    shown = render_show(UNDER_WAY, samples(5), now_us=START_US + 405_000_000, width=80, paint=PLAIN)
+    same_as_golden("show-running", shown)
+
+
+def test_metrics() -> None:
+    first, second = samples(2)
+    lines = [*render_sample(first, None, ENDED[0], PLAIN), "", *render_sample(second, first, ENDED[0], PLAIN)]
+    same_as_golden("metrics", lines)
+
+
+def test_list() -> None:
+    now_us = START_US + 405_000_000
+    same_as_golden("list", render_running([UNDER_WAY], now_us=now_us, width=80, paint=PLAIN))
+
+
+def test_top() -> None:
+    now_us = START_US + 405_000_000
+    tails = {RUNNING: samples(5)}
+    same_as_golden("top", render_top([UNDER_WAY], tails, now_us=now_us, width=80, paint=PLAIN))
+
+
+def test_doctor() -> None:
+    capabilities = [
+        Capability(area="numbers", name="cpu", available=True, mechanism="cgroup v2 cpu.stat"),
+        Capability(
+            area="numbers", name="io", available=True, mechanism="/proc/PID/io", reason="blkio misses it"
+        ),
+        Capability(
+            area="limits",
+            name="memory",
+            available=False,
+            reason="no cgroup can be written",
+            fix="run it as root",
+        ),
+    ]
+    same_as_golden("doctor", render_doctor(capabilities, width=80, paint=PLAIN))
+
+
+def test_summary_of_a_job_that_ran_out_of_memory() -> None:
+    outcome = ENDED[0].outcome
+    assert outcome is not None
+    finding = Finding(
+        "out-of-memory",
+        Severity.PROBLEM,
+        "The kernel ended it at its limit of 1 GiB.",
+        "Give it --memory 1.5g.",
+    )
+    ended = structs.replace(
+        outcome, reason="out-of-memory", signal=9, exit_code=137, status=Status.FAILED, findings=(finding,)
+    )
+    record = structs.replace(ENDED[0], status=Status.FAILED, outcome=ended)
+    same_as_golden("summary", render_summary(record, color=False, width=80).splitlines())
+
+
+SCREENS = [
+    lambda width: render_history([UNDER_WAY, *ENDED], now_us=NOW_US, width=width, paint=Palette(is_on=True)),
+    lambda width: render_stats(STATISTICS, width=width, paint=Palette(is_on=True)),
+    lambda width: render_show(ENDED[0], samples(60), now_us=NOW_US, width=width, paint=Palette(is_on=True)),
+    lambda width: render_top([UNDER_WAY], {POISSON: samples(5)}, now_us=NOW_US, width=width, paint=PLAIN),
+    lambda width: render_summary(ENDED[0], color=True, width=width).splitlines(),
+]
+
+
+@pytest.mark.parametrize("width", [80, 100, 200])
+@pytest.mark.parametrize("screen", range(len(SCREENS)))
+def test_no_screen_is_wider_than_the_terminal(screen: int, width: int) -> None:
+    assert max(visible_width(line) for line in SCREENS[screen](width)) <= width
