@@ -45,7 +45,12 @@ def job_numbers(connection: apsw.Connection, query: HistoryQuery) -> list[int]:
 
 
 def conditions_of(query: HistoryQuery) -> Condition:
-    return _joined(list(_conditions(query).values()))
+    """For reading all that match, in any order."""
+    conditions = _conditions(query)
+    conditions.update(
+        {key: (QUERIES["where_in_tag"], conditions[key][1]) for key in conditions if key.startswith("tag ")}
+    )
+    return _joined(list(conditions.values()))
 
 
 def _select(

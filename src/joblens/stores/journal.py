@@ -1,0 +1,245 @@
+"""A store that loses nothing when the real one cannot be opened or written.
+
+Writes that the store refuses are kept in a journal file and brought in later, by this process or, should
+it die, by the next one that opens the store. Writes can be applied twice without harm, so bringing them
+in needs no bookkeeping."""
+
+import fcntl
+import os
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+
+from joblens.model.errors import StoreError
+from joblens.model.history import HistoryQuery, PruneReport, Statistics, StoreCheck
+from joblens.model.job import Record
+from joblens.model.sample import Sample
+from joblens.model.writes import CancelAsked, Write
+from joblens.ports.store import Store
+from joblens.stores.journal_file import JournalFile, JournalOwner, decode_lines, file_name, owner_of
+
+_REPLAYED_AT_ONCE = 200  # writes
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 30.0
+
+
+def _warn(message: str) -> None:
+    warnings.warn(message, RuntimeWarning, stacklevel=3)
+
+
+class JournaledStore:
+    """ports.store.Store around another. `apply` never raises StoreError; reads pass through.
+
+    `url` says which store the journal is for while that store cannot be asked."""
+
+    def __init__(
+        self,
+        open_store: Callable[[], Store],
+        journal_dir: str,
+        warn: Callable[[str], None] = _warn,
+        url: str = "",
+    ) -> None:
+        self.url = url
+        self._open_store = open_store
+        temporary = os.environ.get("TMPDIR") or "/tmp"  # noqa: S108  (files there are private and checked)
+        self._folders = tuple(dict.fromkeys((journal_dir, temporary)))
+        self._warn = warn
+        self._lock = threading.RLock()
+        self._store: Store | None = None
+        self._journal: JournalFile | None = None
+        self._pause_s, self._retry_at_s = 0.0, 0.0
+        self._has_warned = False
+        try:
+            self._opened()
+        except StoreError as error:
+            self._failed(error)
+
+    # -- writing
+
+    def apply(self, writes: Sequence[Write]) -> None:
+        if not writes:
+            return
+        with self._lock:
+            if self._is_ready():
+                try:
+                    self._opened().apply(writes)
+                    self._pause_s = 0.0
+                    return
+                except StoreError as error:
+                    self._failed(error)
+            self._keep(writes)
+
+    def close(self) -> None:
+        with self._lock:
+            self._retry_at_s = 0.0
+            if self._journal is not None:
+                self._is_ready()
+            if self._journal is not None:
+                self._journal.close()
+                self._journal = None
+            if self._store is not None:
+                self._store.close()
+                self._store = None
+
+    def _is_ready(self) -> bool:
+        """The store is open and everything that came before is in it."""
+        if time.monotonic() < self._retry_at_s:
+            return False
+        try:
+            store = self._opened()
+            if self._journal is not None:
+                self._replay_own(store, self._journal)
+        except StoreError as error:
+            self._failed(error)
+            return False
+        return True
+
+    def _opened(self) -> Store:
+        if self._store is None:
+            store = self._open_store()
+            self.url = self.url or store.url
+            try:
+                self._replay_left_behind(store)
+            except StoreError:
+                store.close()
+                raise
+            self._store = store
+        return self._store
+
+    def _failed(self, error: StoreError) -> None:
+        self._pause_s = min(self._pause_s * 2 or _FIRST_PAUSE_S, _LONGEST_PAUSE_S)
+        self._retry_at_s = time.monotonic() + self._pause_s
+        if not self._has_warned:
+            self._has_warned = True
+            hint = f"; {error.hint}" if error.hint else ""
+            self._warn(f"{error}{hint}. What jobs do is kept in a journal and brought in later")
+
+    # -- the journal
+
+    def _keep(self, writes: Sequence[Write]) -> None:
+        problems: list[str] = []
+        if self._journal is not None:
+            try:
+                self._journal.append(writes)
+                return
+            except OSError as error:
+                problems.append(f"{self._journal.path}: {error.strerror}")
+        name = file_name(self.url, JournalOwner.this_process())
+        for folder in self._folders:
+            if self._journal is not None and os.path.dirname(self._journal.path) == folder:
+                continue
+            try:
+                journal = JournalFile(folder, name)
+                journal.append(writes)
+            except OSError as error:
+                problems.append(f"{folder}: {error.strerror or error}")
+                continue
+            if self._journal is None:
+                self._journal = journal
+            else:
+                journal.close()  # found again by its name when the store is back
+            return
+        self._warn(
+            f"{len(writes)} facts about jobs are lost, no journal could be written ({'; '.join(problems)})"
+        )
+
+    def _replay_own(self, store: Store, journal: JournalFile) -> None:
+        name = os.path.basename(journal.path)
+        for folder in self._folders:
+            self._replay(store, os.path.join(folder, name))
+        journal.close()
+        self._journal = None
+        if self._has_warned:
+            self._has_warned = False
+            self._warn(f"the store {self.url} works again; what was kept in the journal has been brought in")
+
+    def _replay_left_behind(self, store: Store) -> None:
+        """Oldest first: journals of processes that are gone."""
+        found: list[tuple[float, str]] = []
+        for folder in self._folders:
+            try:
+                names = os.listdir(folder)
+            except OSError:
+                continue
+            for name in names:
+                owner = owner_of(name, self.url)
+                path = os.path.join(folder, name)
+                if owner is not None and owner.is_gone and _is_mine(path):
+                    found.append((os.stat(path).st_mtime, path))
+        for _, path in sorted(found):
+            self._replay(store, path)
+
+    def _replay(self, store: Store, path: str) -> None:
+        try:
+            file = open(path, "rb")  # noqa: SIM115  (missing is fine, closed below)
+        except OSError:
+            return
+        with file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                return  # another process is at it
+            damaged = 0
+            waiting: list[Write] = []
+            for batch in decode_lines(file.read()):
+                damaged += batch is None
+                waiting += batch or ()
+                if len(waiting) >= _REPLAYED_AT_ONCE:
+                    store.apply(waiting)
+                    waiting = []
+            store.apply(waiting)
+            if damaged:
+                kept = f"{path}.damaged"
+                os.replace(path, kept)
+                self._warn(
+                    f"{damaged} damaged lines of a journal could not be brought in; it is kept as {kept}"
+                )
+            else:
+                os.unlink(path)
+
+    # -- reading
+
+    def _reading(self) -> Store:
+        with self._lock:
+            if self._journal is not None:
+                self._is_ready()
+            return self._opened()
+
+    def find(self, ident: str) -> Record:
+        return self._reading().find(ident)
+
+    def records(self, query: HistoryQuery) -> Iterator[Record]:
+        return self._reading().records(query)
+
+    def running(self) -> list[Record]:
+        return self._reading().running()
+
+    def cancel_requests(self) -> dict[str, CancelAsked]:
+        return self._reading().cancel_requests()
+
+    def samples(self, uuid: str, after: int = -1) -> list[tuple[int, Sample]]:
+        return self._reading().samples(uuid, after)
+
+    def statistics(self, query: HistoryQuery) -> Statistics:
+        return self._reading().statistics(query)
+
+    def prune(self, *, before_us: int | None, max_bytes: int | None, dry_run: bool) -> PruneReport:
+        return self._reading().prune(before_us=before_us, max_bytes=max_bytes, dry_run=dry_run)
+
+    def check(self) -> StoreCheck:
+        return self._reading().check()
+
+    def backup(self, path: str) -> None:
+        self._reading().backup(path)
+
+    def vacuum(self) -> None:
+        self._reading().vacuum()
+
+
+def _is_mine(path: str) -> bool:
+    """In a folder for all, only what this user wrote is to be believed."""
+    try:
+        status = os.lstat(path)
+    except OSError:
+        return False
+    return status.st_uid == os.geteuid() and status.st_mode & 0o170000 == 0o100000
