@@ -4,7 +4,7 @@ Every number has its source in `sources` or the reason why it is None in `unknow
 the truth is named in `lower_bounds`. docs/metrics.md explains each."""
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from joblens.analysis.rates import unreclaimable_bytes
@@ -13,6 +13,7 @@ from joblens.model.job import USAGE_NUMBERS, Usage
 from joblens.model.sample import Sample
 
 RUSAGE = "wait4 rusage"
+_LARGEST_SAMPLE = "largest sample of"
 REAPED_IO = "/proc/PID/io of the launcher, which takes over what it waits for"
 
 # Number -> (group under which its source is named, field of Sample that it comes from).
@@ -66,9 +67,11 @@ def total_usage(
     accounting: str,
     sources: Mapping[str, str],
     unknown: Mapping[str, str],
+    lower_bounds: Collection[str] = (),
 ) -> Usage:
     """`samples` are in order, counters since the start, the last one taken after the end. `sources` are by
-    group of numbers or by field, `unknown` by field, as the probes tell them."""
+    group of numbers or by field, `unknown` by field, as the probes tell them; so are `lower_bounds`, groups
+    of which a probe knows that it missed something."""
     total = _Total(samples, exit_usage, sources, unknown, has_group=accounting.startswith("cgroup"))
     total.add_cpu()
     total.add_faults()
@@ -77,7 +80,7 @@ def total_usage(
     total.add_peaks()
     for number in _GROUP_COUNTERS:
         total.add_counter(number)
-    return total.usage()
+    return total.usage(lower_bounds)
 
 
 def source_of(usage: Usage, number: str) -> str | None:
@@ -107,13 +110,26 @@ class _Total:
         self._unknown: dict[str, str] = {}
         self._lower: list[str] = []
 
-    def usage(self) -> Usage:
+    def usage(self, missed: Collection[str]) -> Usage:
+        lower = set(self._lower)
         for number in USAGE_NUMBERS:
-            if number not in self._numbers and number not in self._unknown:
-                self._unknown[number] = self._reason(number)
+            if number not in self._numbers:
+                self._unknown.setdefault(number, self._reason(number))
+            elif missed and self._may_miss(number, missed):
+                lower.add(number)
         return Usage(
-            **self._numbers, sources=self._sources, unknown=self._unknown, lower_bounds=tuple(self._lower)
+            **self._numbers,
+            sources=self._sources,
+            unknown=self._unknown,
+            lower_bounds=tuple(number for number in USAGE_NUMBERS if number in lower),
         )
+
+    def _may_miss(self, number: str, missed: Collection[str]) -> bool:
+        group, field = _ORIGINS[number]
+        if number == "memory_peak_bytes" and self._sources[group].startswith(_LARGEST_SAMPLE):
+            group = "memory_parts"
+        # What was waited for is complete, whatever the probe missed of the living.
+        return (group in missed or field in missed) and self._sources.get(group) not in (RUSAGE, REAPED_IO)
 
     def add_cpu(self) -> None:
         waited = None if self.exit is None else self.exit.user_usec + self.exit.system_usec
@@ -196,7 +212,7 @@ class _Total:
     def _peak_candidates(self, largest: int | None, kernel_peak: int | None) -> list[tuple[str, int]]:
         parts = self._given("memory_parts", "memory_anon_bytes")
         sampled = [size for sample in self.samples if (size := unreclaimable_bytes(sample)) is not None]
-        found = [(f"largest sample of {parts}", max(sampled, default=0))]
+        found = [(f"{_LARGEST_SAMPLE} {parts}", max(sampled, default=0))]
         if largest is not None:
             found.append((f"largest process: {self._sources['memory_largest_process']}", largest))
         cache = [size for sample in self.samples if (size := _page_cache(sample)) is not None]

@@ -275,3 +275,20 @@ def test_lower_bounds_name_only_known_numbers(accounting: str) -> None:
         [a_sample(1, cpu_total_usec=1, processes=2)], None, accounting=accounting, sources={}, unknown={}
     )
     assert all(getattr(usage, number) is not None for number in usage.lower_bounds)
+
+
+def test_what_a_probe_missed_makes_its_numbers_lower_bounds() -> None:
+    usage = usage_in_tree_missing({"memory_parts", "io"}, a_sample(1, memory_anon_bytes=MIB, processes=1))
+    assert usage.lower_bounds == ("memory_peak_bytes",)
+
+
+def test_what_was_waited_for_is_complete_whatever_the_probe_missed() -> None:
+    waited = ExitUsage(user_usec=5, io_read_bytes=7)
+    usage = usage_in_tree_missing({"cpu", "io"}, a_sample(1, cpu_total_usec=1), exit_usage=waited)
+    assert usage.lower_bounds == ()
+
+
+def usage_in_tree_missing(missed: set[str], *samples: Sample, exit_usage: ExitUsage | None = None) -> Usage:
+    return total_usage(
+        samples, exit_usage, accounting="process-tree", sources={}, unknown={}, lower_bounds=missed
+    )
