@@ -1,0 +1,38 @@
+"""`python -m bench [accuracy|overhead|launching|store …]`: prints every figure beside its goal."""
+
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from bench import accuracy, launching, overhead, remembering
+from bench.commands import Workbench, new_folder
+from bench.goals import Figure, render
+
+PEERS = Path(__file__).parent.parent / ".venv-peers"
+
+PARTS: dict[str, Callable[[Workbench], Iterator[Figure]]] = {
+    "accuracy": accuracy.figures,
+    "launching": launching.figures,
+    "store": remembering.figures,
+    "overhead": lambda bench: overhead.figures(bench, PEERS),
+}
+
+
+def main() -> None:
+    wanted = sys.argv[1:] or list(PARTS)
+    unknown = [name for name in wanted if name not in PARTS]
+    if unknown:
+        sys.exit(f"no part {', '.join(unknown)}; there are {', '.join(PARTS)}")
+    found: list[Figure] = []
+    with new_folder() as folder:
+        bench = Workbench(folder)
+        for name in wanted:
+            for figure in PARTS[name](bench):
+                print(render([figure]), flush=True)
+                found.append(figure)
+    print(f"\n{render(found)}\n")
+    met = sum(figure.is_met for figure in found)
+    print(f"{met} of {len(found)} goals met")
+
+
+main()
