@@ -11,6 +11,7 @@ from typing import Any, Self
 
 _ENTER = "\x1b[?1049h\x1b[?25l"
 _LEAVE = "\x1b[?25h\x1b[?1049l"
+_USUAL_HEIGHT = 24
 _HOME = "\x1b[H"
 _CLEAR_LINE = "\x1b[K"
 _CLEAR_BELOW = "\x1b[J"
@@ -43,8 +44,9 @@ class Screen:
 
     def draw(self, lines: list[str]) -> None:
         """Over the picture before, without wiping it first: that is what would flicker."""
-        height = os.get_terminal_size(sys.stdout.fileno()).lines
-        body = "\r\n".join(line + _CLEAR_LINE for line in lines[: max(1, height)])
+        # a terminal that does not know its size says 0
+        height = os.get_terminal_size(sys.stdout.fileno()).lines or _USUAL_HEIGHT
+        body = "\r\n".join(line + _CLEAR_LINE for line in lines[:height])
         sys.stdout.write(_HOME + body + _CLEAR_BELOW)
         sys.stdout.flush()
 
