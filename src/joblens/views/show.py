@@ -38,6 +38,7 @@ def render_show(
         lines += render_usage(outcome.usage, outcome.duration_s, width, paint)
     lines += _charts(samples, width, paint)
     lines += [*_section("Job", paint), *_pairs(_job_pairs(record.job), paint)]
+    lines += _environment(record.job, paint)
     if record.attempt is not None:
         lines += [*_section("Ran on", paint), *_pairs(_attempt_pairs(record.attempt), paint)]
     if outcome is not None:
@@ -62,7 +63,7 @@ def _head(record: Record, now_us: int, paint: Palette) -> list[str]:
         f"{paint.paint(display_name(record.job), 'bold')}  {record.job.uuid}{number}",
         f"{state}{spent if took is not None else ''}, {when}",
     ]
-    if outcome is not None and outcome.error:
+    if outcome is not None and outcome.error and outcome.error != ending(outcome):
         lines += [paint.paint(line, "red") for line in clean_lines(outcome.error.rstrip())]
     return lines
 
@@ -89,7 +90,6 @@ def _job_pairs(job: Job) -> Pairs:
         ("script", clean(job.script)),
         ("parameters", clean(json.encode(job.params).decode()) if job.params else ""),
         ("tags", clean(", ".join(job.tags))),
-        ("environment", clean(" ".join(f"{name}={value}" for name, value in job.env.items()))),
         ("asked for", _requirements(job)),
         (
             "limits",
@@ -98,6 +98,16 @@ def _job_pairs(job: Job) -> Pairs:
         ("user", clean(job.user)),
         ("created", format_instant(job.created_at_us)),
         ("sampling", f"every {job.interval_s:g}s" if job.monitor else "off"),
+    ]
+
+
+def _environment(job: Job, paint: Palette) -> list[str]:
+    """One variable a line: a value that is cut would mislead."""
+    names = ["environment", *[""] * len(job.env)]
+    variables = (f"{name}={value}" for name, value in sorted(job.env.items()))
+    return [
+        f"  {paint.paint(pad(label, _LABEL), 'dim')} {clean(variable)}"
+        for label, variable in zip(names, variables, strict=False)
     ]
 
 

@@ -6,7 +6,7 @@ from joblens.analysis.usage import source_of
 from joblens.model.job import Usage
 from joblens.model.units import format_bytes
 from joblens.views.numbers import count, mark_bound, percent, seconds
-from joblens.views.style import Palette, clean, fit, pad, pad_left, wrap
+from joblens.views.style import Palette, clean, pad, pad_left, wrap
 
 Show = Callable[[int | None], str]
 
@@ -44,15 +44,19 @@ _ROWS: tuple[tuple[str, str, Show], ...] = (
 USAGE_NUMBERS = tuple(name for _, name, _ in _ROWS)
 _LABEL = max(len(label) for label, _, _ in _ROWS)
 _VALUE = 14
+_DITTO = "″"  # the same source as the line above
 
 
 def render_usage(usage: Usage, duration_s: float, width: int, paint: Palette) -> list[str]:
     """What is known with its source; then what is not, by reason."""
-    known = [(label, name, show) for label, name, show in _ROWS if getattr(usage, name) is not None]
-    lines = [
-        _line(label, _value(usage, name, show, duration_s), _source(usage, name), width, paint)
-        for label, name, show in known
-    ]
+    lines: list[str] = []
+    above = ""
+    for label, name, show in _ROWS:
+        if getattr(usage, name) is not None:
+            source = _source(usage, name)
+            shown = _DITTO if source and source == above else source
+            lines += _lines(label, _value(usage, name, show, duration_s), shown, width, paint)
+            above = source
     if usage.shared:
         lines.append("  measurements overlapped in one process: the numbers are shared between them")
     if usage.lower_bounds:
@@ -70,10 +74,11 @@ def _value(usage: Usage, name: str, show: Show, duration_s: float) -> str:
     return text
 
 
-def _line(label: str, value: str, source: str, width: int, paint: Palette) -> str:
-    room = max(12, width - _LABEL - _VALUE - 5)
-    where = paint.paint(fit(clean(source), room), "dim")
-    return f"  {pad(label, _LABEL)} {pad_left(value, _VALUE)}  {where}".rstrip()
+def _lines(label: str, value: str, source: str, width: int, paint: Palette) -> list[str]:
+    margin = " " * (_LABEL + _VALUE + 5)
+    first, *rest = wrap(clean(source), max(width, len(margin) + 24), margin) or [margin]
+    head = f"  {pad(label, _LABEL)} {pad_left(value, _VALUE)}  {paint.paint(first[len(margin) :], 'dim')}"
+    return [head.rstrip(), *(paint.paint(line, "dim") for line in rest)]
 
 
 def _source(usage: Usage, name: str) -> str:
