@@ -1,31 +1,25 @@
-"""The time-series file in Torc's form: one SQLite file with `job_resource_samples` and `job_metadata`."""
+"""The time-series file in Torc's form: one SQLite file with `job_resource_samples` and `job_metadata`,
+and the machine's numbers in `system_resource_samples`."""
 
 import os
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 import apsw
 from msgspec import Struct
 
 from joblens.model.errors import FormatError, StoreError
+from joblens.stores.named_queries import Queries
 
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS job_resource_samples (
-    job_id INTEGER NOT NULL,
-    timestamp INTEGER NOT NULL,
-    cpu_percent REAL,
-    memory_bytes INTEGER,
-    num_processes INTEGER,
-    PRIMARY KEY (job_id, timestamp)
-);
-CREATE TABLE IF NOT EXISTS job_metadata (
-    job_id INTEGER PRIMARY KEY,
-    job_name TEXT NOT NULL
-);
-"""
 _NEEDED = {"job_id", "timestamp", "cpu_percent", "memory_bytes", "num_processes"}
+
+with open(os.path.join(os.path.dirname(__file__), "time_series.sql"), encoding="utf-8") as _file:
+    _QUERIES = Queries.parse(_file.read())
 
 # timestamp in s, cpu_percent, memory_bytes, num_processes; None: not known
 Row = tuple[int, float | None, int | None, int | None]
+# timestamp in s, cpu_percent of the whole machine, memory in use, memory there is
+HostRow = tuple[int, float | None, int | None, int | None]
 
 
 class SeriesRow(Struct, frozen=True):
@@ -50,27 +44,35 @@ class TimeSeriesWriter:
         self._path = path
         try:
             self._connection = apsw.Connection(path)
-            self._connection.execute(_SCHEMA)
-            self._connection.execute("BEGIN IMMEDIATE")
+            self._connection.execute(_QUERIES["schema"])
+            self._connection.execute(_QUERIES["begin"])
         except apsw.Error as error:
             raise StoreError(f"{path}: cannot be written as a time-series file: {error}") from error
 
     def add(self, job_id: int, job_name: str, rows: Iterable[Row]) -> int:
         """-> how many rows the job has given."""
         listed = [(job_id, *row) for row in rows]
-        try:
-            self._connection.execute("INSERT OR REPLACE INTO job_metadata VALUES (?, ?)", (job_id, job_name))
-            self._connection.executemany(
-                "INSERT OR REPLACE INTO job_resource_samples VALUES (?, ?, ?, ?, ?)", listed
-            )
-        except apsw.Error as error:
-            raise StoreError(f"{self._path}: {error}") from error
+        with self._errors():
+            self._connection.execute(_QUERIES["put_job"], (job_id, job_name))
+            self._connection.executemany(_QUERIES["put_sample"], listed)
         return len(listed)
 
+    def add_host(self, rows: Iterable[HostRow]) -> None:
+        """The machine's own numbers, while the jobs ran."""
+        with self._errors():
+            self._connection.executemany(_QUERIES["put_host_sample"], list(rows))
+
     def close(self) -> None:
-        try:
-            self._connection.execute("COMMIT")
+        with self._errors():
+            self._connection.execute(_QUERIES["clear_host_summary"])
+            self._connection.execute(_QUERIES["put_host_summary"])
+            self._connection.execute(_QUERIES["commit"])
             self._connection.close()
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        try:
+            yield
         except apsw.Error as error:
             raise StoreError(f"{self._path}: {error}") from error
 
@@ -92,21 +94,14 @@ def read_time_series(path: str) -> Iterator[Series]:
 
 
 def _series(connection: apsw.Connection, path: str) -> Iterator[Series]:
-    columns = {row[1] for row in connection.execute("PRAGMA table_info(job_resource_samples)")}
+    columns = {row[0] for row in connection.execute(_QUERIES["columns"])}
     if not columns >= _NEEDED:
         missing = ", ".join(sorted(_NEEDED - columns))
         raise FormatError(f"{path}: no time-series file: job_resource_samples lacks {missing}")
-    has_names = connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'job_metadata'").fetchone()
-    names = dict(connection.execute("SELECT job_id, job_name FROM job_metadata")) if has_names else {}
-    ids = [
-        row[0] for row in connection.execute("SELECT DISTINCT job_id FROM job_resource_samples ORDER BY 1")
-    ]
-    for job_id in ids:
-        found = connection.execute(
-            "SELECT timestamp, cpu_percent, memory_bytes, num_processes FROM job_resource_samples"
-            " WHERE job_id = ? ORDER BY timestamp",
-            (job_id,),
-        )
+    has_names = connection.execute(_QUERIES["has_names"]).get
+    names = dict(connection.execute(_QUERIES["job_names"])) if has_names else {}
+    for job_id in [row[0] for row in connection.execute(_QUERIES["job_ids"])]:
+        found = connection.execute(_QUERIES["samples"], (job_id,))
         rows = [_row(values, path, job_id) for values in found]
         yield Series(int(job_id), str(names.get(job_id, "")), rows)
 

@@ -2,21 +2,9 @@
 
 import os
 
+from joblens.stores.named_queries import Queries
+
 _HERE = os.path.dirname(__file__)
-_MARK = "-- name: "
-
-
-class Queries(dict[str, str]):
-    """Named queries. The names are checked where they are asked for: a wrong one is a KeyError."""
-
-    @classmethod
-    def parse(cls, text: str) -> "Queries":
-        queries = cls()
-        for part in text.split(_MARK)[1:]:
-            name, _, body = part.partition("\n")
-            lines = [line for line in body.splitlines() if not line.startswith("--")]
-            queries[name.strip()] = "\n".join(lines).strip()
-        return queries
 
 
 def read_text(name: str) -> str:

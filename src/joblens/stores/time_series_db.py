@@ -1,0 +1,54 @@
+"""Records with their samples into a time-series file."""
+
+import os
+from collections.abc import Iterable, Sequence
+
+from joblens.analysis.sample_form import time_series_rows
+from joblens.model.errors import StoreError
+from joblens.model.job import Record
+from joblens.model.sample import Sample
+from joblens.stores.time_series import HostRow, TimeSeriesWriter
+
+
+def write_time_series(path: str, jobs: Iterable[tuple[Record, Sequence[Sample]]]) -> int:
+    """Adds to the file when it is there; -> rows written for the jobs. Raises StoreError."""
+    folder = os.path.dirname(os.path.abspath(path))
+    try:
+        os.makedirs(folder, exist_ok=True)
+    except OSError as error:
+        raise StoreError(f"{folder}: cannot be made: {error.strerror}") from error
+    writer = TimeSeriesWriter(path)
+    rows = 0
+    for record, samples in jobs:
+        name = record.job.name or record.job.external_id or record.job.uuid
+        rows += writer.add(record.number or 0, name, time_series_rows(samples))
+        writer.add_host(host_rows(samples))
+    writer.close()
+    return rows
+
+
+def host_rows(samples: Sequence[Sample]) -> list[HostRow]:
+    """CPU is the share of all processors that were busy since the sample before; the first has none."""
+    rows: list[HostRow] = []
+    previous: Sample | None = None
+    for sample in samples:
+        if sample.host_memory_used_bytes is not None or sample.host_cpu_total_usec is not None:
+            rows.append(
+                (
+                    sample.at_us // 1_000_000,
+                    _busy_percent(previous, sample),
+                    sample.host_memory_used_bytes,
+                    sample.host_memory_total_bytes,
+                )
+            )
+        previous = sample
+    return rows
+
+
+def _busy_percent(earlier: Sample | None, later: Sample) -> float | None:
+    if earlier is None or earlier.host_cpu_busy_usec is None or earlier.host_cpu_total_usec is None:
+        return None
+    if later.host_cpu_busy_usec is None or later.host_cpu_total_usec is None:
+        return None
+    total = later.host_cpu_total_usec - earlier.host_cpu_total_usec
+    return 100.0 * (later.host_cpu_busy_usec - earlier.host_cpu_busy_usec) / total if total > 0 else None

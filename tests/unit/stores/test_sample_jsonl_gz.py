@@ -1,0 +1,75 @@
+import gzip
+import stat
+from pathlib import Path
+
+import msgspec
+
+from joblens.analysis.sample_form import samples_from_objects
+from joblens.stores.sample_jsonl_gz import SampleJsonlGz, read_sample_objects
+from tests.unit.stores.sample_series import busy_series
+from tests.unit.stores.test_history_jsonl import ended_record
+
+
+def _files(folder: Path, uuid: str = "a1") -> list[Path]:
+    return sorted((folder / uuid).iterdir())
+
+
+def test_samples_are_written_live_and_read_back(tmp_path: Path) -> None:
+    record, samples = ended_record("a1"), busy_series(5)
+    sink = SampleJsonlGz(str(tmp_path))
+    sink.job_started(record)
+    sink.samples_taken("a1", samples[:2])
+    (file,) = _files(tmp_path)
+    assert file.name == "20251113-021320.jsonl.gz"
+    assert len(list(read_sample_objects(str(file)))) == 2
+    for sample in samples[2:]:
+        sink.samples_taken("a1", [sample])
+    sink.jobs_ended([record])
+    sink.close()
+    with gzip.open(file) as plain:
+        objects = [msgspec.json.decode(line) for line in plain]
+    assert objects == list(read_sample_objects(str(file)))
+    assert [each.cpu_total_usec for each in samples_from_objects(objects)] == [
+        each.cpu_total_usec for each in samples
+    ]
+    assert objects[0]["cpu"]["usage_percent"] is None
+    assert objects[1]["cpu"]["usage_percent"] > 0
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
+
+
+def test_a_file_cut_anywhere_gives_every_whole_line_before(tmp_path: Path) -> None:
+    sink = SampleJsonlGz(str(tmp_path))
+    for sample in busy_series(4):
+        sink.samples_taken("a1", [sample])
+    (file,) = _files(tmp_path)
+    whole = file.read_bytes()
+    starts = [place for place in range(len(whole)) if whole.startswith(b"\x1f\x8b\x08", place)]
+    assert len(starts) == 4
+    for cut in (starts[3] + 1, starts[3] + 30, len(whole) - 9):
+        file.write_bytes(whole[:cut])
+        assert len(list(read_sample_objects(str(file)))) >= 3
+    file.write_bytes(whole[: starts[3]] + b"garbage")
+    assert len(list(read_sample_objects(str(file)))) == 3
+
+
+def test_a_file_grown_past_its_size_is_followed_by_another(tmp_path: Path) -> None:
+    sink = SampleJsonlGz(str(tmp_path), max_file_size=2000)
+    samples = busy_series(9, interval_us=100_000)
+    for sample in samples:
+        sink.samples_taken("a1", [sample])
+    files = _files(tmp_path)
+    assert len(files) > 1
+    assert all(file.stat().st_size <= 2000 for file in files)
+    stamps = [each["timestamp"] for file in files for each in read_sample_objects(str(file))]
+    assert stamps == sorted(stamps)
+    assert len(stamps) == 9
+
+
+def test_a_folder_that_cannot_be_written_is_one_warning_and_no_error(tmp_path: Path) -> None:
+    (tmp_path / "a1").write_text("in the way")
+    warnings: list[str] = []
+    sink = SampleJsonlGz(str(tmp_path), warn=warnings.append)
+    sink.samples_taken("a1", busy_series(1))
+    sink.samples_taken("a1", busy_series(1))
+    assert len(warnings) == 1
