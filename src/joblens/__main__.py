@@ -1,12 +1,34 @@
 """Where the command line starts and ends: the one place where errors become messages and exit codes."""
 
+import gc
+import os
 import sys
 
 from joblens import __version__
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import TextIO
+    from typing import NoReturn, TextIO
+
+
+def entry() -> "NoReturn":
+    """The process's own start and end. joblens measures others and must not cost much itself: start-up makes no
+    garbage worth looking for, and everything is written and closed when a command returns, so that taking
+    the interpreter apart at the end (a tenth of all the CPU of a short run) is left out."""
+    gc.set_threshold(100_000, 20, 20)
+    try:
+        code: object = main()
+    except SystemExit as ending:
+        code = 0 if ending.code is None else ending.code
+    if not isinstance(code, int):
+        _write(sys.stderr, f"{code}\n")
+        code = 1
+    try:
+        for stream in (sys.stdout, sys.stderr):
+            _write(stream, "")
+    except OSError:
+        code = code or 1
+    os._exit(code & 0xFF)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -55,11 +77,9 @@ def _write(stream: "TextIO | None", text: str) -> None:
 
 def _leave_closed_pipe() -> int:
     """The reader has gone (`joblens history | head`): end quietly, also when Python flushes at exit."""
-    import os
-
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 1
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    entry()
