@@ -68,9 +68,7 @@ def test_a_job_that_joins_is_listed_with_everything_it_starts(
     job.wait()
 
 
-def test_a_daemonised_child_is_killed_with_the_job(
-    groups: JobGroups, wait_until: Callable[..., Any]
-) -> None:
+def test_a_daemonised_child_is_killed_with_the_job(groups: JobGroups, wait_until: Callable[..., Any]) -> None:
     start_in(groups, "sh", "-c", "(setsid sleep 60 >/dev/null 2>&1 &) ; true").wait()
     daemon = wait_until(groups.pids, what="the daemon")[0]
     assert groups.kill()
@@ -152,9 +150,7 @@ def test_no_limits_asked_for_none_set(groups: JobGroups) -> None:
     assert groups.set_limits() == {}
 
 
-def test_groups_are_found_again_by_their_paths(
-    groups: JobGroups, wait_until: Callable[..., Any]
-) -> None:
+def test_groups_are_found_again_by_their_paths(groups: JobGroups, wait_until: Callable[..., Any]) -> None:
     job = start_in(groups, "sleep", "60")
     found = JobGroups.open(groups.kind, groups.paths)
     assert found.exists()
@@ -232,7 +228,9 @@ def test_nothing_is_left_when_a_group_cannot_be_made_everywhere(own_places: Grou
 def test_page_cache_of_an_earlier_job_can_be_given_back(groups: JobGroups, tmp_path: Path) -> None:
     usage = memory_usage_file(groups)
     file = tmp_path / "big"
-    code = f"import os\nwith open({str(file)!r}, 'wb') as f:\n f.write(b'x' * (30 << 20))\n os.fsync(f.fileno())"
+    code = (
+        f"import os\nwith open({str(file)!r}, 'wb') as f:\n f.write(b'x' * (30 << 20))\n os.fsync(f.fileno())"
+    )
     assert start_python_in(groups, code).wait() == 0
     cached = int(usage.read_text())
     if cached < 20 * MIB:
@@ -252,7 +250,7 @@ def test_on_v1_the_peak_can_start_anew(v1_groups: JobGroups) -> None:
 
 def test_an_explicit_parent_that_does_not_exist_is_refused_with_its_name() -> None:
     factory_or_skip()
-    with pytest.raises(AccountingUnavailable, match="no group .*there/is/none") as refused:
+    with pytest.raises(AccountingUnavailable, match=r"no group .*there/is/none") as refused:
         GroupFactory.detect("there/is/none")
     assert "cgroup_parent" in refused.value.hint
 

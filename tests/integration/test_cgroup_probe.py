@@ -156,7 +156,9 @@ def test_a_double_forked_child_counts_after_its_parent_is_gone(
 def test_processes_and_threads_are_counted(
     groups: JobGroups, probe: CgroupProbe, wait_until: Callable[..., Any]
 ) -> None:
-    code = "import _thread, time\nfor _ in range(4): _thread.start_new_thread(time.sleep, (60,))\ntime.sleep(60)"
+    code = (
+        "import _thread, time\nfor _ in range(4): _thread.start_new_thread(time.sleep, (60,))\ntime.sleep(60)"
+    )
     job = start_python_in(groups, code)
     needs(probe, "threads")
     wait_until(lambda: probe.read()["threads"] == 5, what="five threads")

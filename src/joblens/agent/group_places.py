@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from joblens.model.errors import AccountingUnavailable
-from joblens.probes.kernel_files import read_text, read_words
 from joblens.probes.cgroup_layout import UNIFIED, CgroupLayout, Hierarchy
+from joblens.probes.kernel_files import read_text, read_words
 
 V2_CONTROLLERS = ("memory", "pids", "cpu", "io")
 _SCOPE_HINT = (
@@ -45,7 +45,8 @@ def find_places(layout: CgroupLayout, parent: str | None = None) -> GroupPlaces:
         if not refusal:
             return _places_with_unified(layout, parent, base or "")
     cpuacct = layout.hierarchies.get("cpuacct")
-    if cpuacct is None or (v1_refusal := _refusal(cpuacct, _base(cpuacct, parent))):
+    v1_refusal = _refusal(cpuacct, _base(cpuacct, parent)) if cpuacct else "no cpuacct hierarchy is mounted"
+    if v1_refusal:
         raise AccountingUnavailable(
             f"no cgroup can be made for jobs: {refusal or v1_refusal}", hint=_SCOPE_HINT
         )

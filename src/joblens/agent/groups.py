@@ -12,8 +12,8 @@ from collections.abc import Collection, Mapping
 
 from joblens.agent.group_places import GroupPlaces, enable_controllers, find_places
 from joblens.model.errors import AccountingUnavailable, ProbeError
-from joblens.probes.kernel_files import list_pids, subgroups
 from joblens.probes.cgroup_layout import UNIFIED, CgroupLayout, read_layout
+from joblens.probes.kernel_files import list_pids, subgroups
 
 _CPU_PERIOD_USEC = 100_000
 _CPU_QUOTA_FLOOR_USEC = 1_000  # the kernel takes no less

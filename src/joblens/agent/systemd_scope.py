@@ -7,8 +7,8 @@ import os
 from collections.abc import Mapping, Sequence
 
 from joblens.model.errors import AccountingUnavailable
-from joblens.probes.kernel_files import read_text
 from joblens.probes.cgroup_layout import CgroupLayout, read_layout
+from joblens.probes.kernel_files import read_text
 
 LEAF = "joblens-self"
 
