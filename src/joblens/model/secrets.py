@@ -4,7 +4,6 @@ By name (`--password x`, `DB_TOKEN=x`, {"api_key": x}), by pattern (AWS keys, be
 URLs, private keys, …), and for the environment by an allow-list: other variables are recorded as set, without
 their value. A plain command costs a few substring searches; patterns are compiled at the first suspicion."""
 
-import itertools
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
@@ -13,6 +12,18 @@ from typing import Any
 from msgspec.structs import replace
 
 from joblens.model.job import Job
+from joblens.model.secret_names import is_allowed_env, is_secret_name
+
+__all__ = [
+    "REDACTED",
+    "is_allowed_env",
+    "is_secret_name",
+    "redact_argv",
+    "redact_env",
+    "redact_job",
+    "redact_params",
+    "redact_text",
+]
 
 REDACTED = "***"
 
@@ -37,137 +48,8 @@ _HINTS = (
     *("redis-cli", "docker", "podman"),
 )
 
-_SECRET_WORDS = frozenset(
-    {
-        *("password", "passwd", "pwd", "passphrase", "passcode", "secret", "secrets", "credential"),
-        *(
-            "credentials",
-            "creds",
-            "apikey",
-            "authorization",
-            "bearer",
-            "jwt",
-            "cookie",
-            "token",
-            "auth",
-            "pass",
-        ),
-    }
-)
-_SECRET_ENDINGS = ("password", "passwd", "passphrase", "secret", "token", "apikey", "accesskey", "secretkey")
-_KEY_KINDS = frozenset(
-    {
-        *(
-            "api",
-            "access",
-            "private",
-            "secret",
-            "encryption",
-            "signing",
-            "ssh",
-            "account",
-            "storage",
-            "master",
-        ),
-        *("service", "shared", "license", "aws", "azure", "gcp", "openai", "anthropic", "wandb"),
-    }
-)
-# `max_tokens`, `pad_token`, `--password-file`, `--no-auth`: about a secret, or nothing of the kind.
-_NO_SECRET_IF_LAST = frozenset(
-    {
-        *(
-            "file",
-            "path",
-            "dir",
-            "stdin",
-            "env",
-            "name",
-            "id",
-            "ids",
-            "type",
-            "length",
-            "len",
-            "count",
-            "size",
-        ),
-        *("limit", "budget", "url", "uri", "method", "policy", "ttl", "age", "expiry", "mode", "prompt"),
-    }
-)
-_NO_SECRET_IF_ANY = frozenset(
-    {
-        *("no", "ask", "use", "with", "without", "skip", "enable", "disable", "require", "max", "min", "num"),
-        *("pad", "eos", "bos", "unk", "mask", "sep", "cls", "per", "vocab", "special", "stop"),
-    }
-)
-_NO_SECRET_NAMES = frozenset({"pwd", "oldpwd"})
 # Weak words also name harmless numbers (ffmpeg's -pass 2): those stay.
 _HARMLESS_VALUES = frozenset({"true", "false", "yes", "no", "on", "off", "none", "null"})
-
-_ALLOWED_ENV = frozenset(
-    {
-        *(
-            "PATH",
-            "HOME",
-            "USER",
-            "LOGNAME",
-            "SHELL",
-            "PWD",
-            "TERM",
-            "LANG",
-            "LANGUAGE",
-            "TZ",
-            "TMPDIR",
-            "TMP",
-        ),
-        *("TEMP", "HOSTNAME", "DISPLAY", "EDITOR", "CC", "CXX", "FC", "CFLAGS", "CXXFLAGS", "FFLAGS"),
-        *("LDFLAGS", "LD_LIBRARY_PATH", "LD_PRELOAD", "LIBRARY_PATH", "CPATH", "MAKEFLAGS", "VIRTUAL_ENV"),
-        *("CUDA_VISIBLE_DEVICES", "GOMAXPROCS", "RUST_LOG", "RUST_BACKTRACE", "DEBUG", "VERBOSE", "SEED"),
-        *("NO_COLOR", "FORCE_COLOR", "COLUMNS", "LINES", "SOURCE_DATE_EPOCH", "CI"),
-    }
-)
-_ALLOWED_ENV_PREFIXES = (
-    *(
-        "LC_",
-        "OMP_",
-        "GOMP_",
-        "KMP_",
-        "MKL_",
-        "OPENBLAS_",
-        "BLIS_",
-        "NUMEXPR_",
-        "VECLIB_",
-        "CUDA_",
-        "NVIDIA_",
-    ),
-    *(
-        "NCCL_",
-        "ROCR_",
-        "HIP_",
-        "HSA_",
-        "OMPI_",
-        "I_MPI_",
-        "MPICH_",
-        "PMIX_",
-        "UCX_",
-        "SLURM_",
-        "PBS_",
-        "LSB_",
-    ),
-    *(
-        "PYTHON",
-        "CONDA_",
-        "TF_",
-        "TORCH_",
-        "PYTORCH_",
-        "XLA_",
-        "JAX_",
-        "RAY_",
-        "CELERY_",
-        "MALLOC_",
-        "GLIBC_",
-    ),
-    *("TORC_", "SIM_", "JOBLENS_", "XDG_"),
-)
 
 # Programs whose short options carry a secret: option -> how (the next word, or joined to it).
 _TOOL_OPTIONS = {
@@ -248,11 +130,6 @@ def redact_env(env: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def is_allowed_env(name: str) -> bool:
-    is_listed = name in _ALLOWED_ENV or name.startswith(_ALLOWED_ENV_PREFIXES)
-    return is_listed and not is_secret_name(name)
-
-
 def redact_text(text: str) -> str:
     """Secrets inside a longer text: a shell line, a URL, a header, JSON."""
     if not _is_suspicious(text):
@@ -260,19 +137,6 @@ def redact_text(text: str) -> str:
     for pattern, replacement in _patterns():
         text = pattern.sub(replacement, text)
     return _hide_assignments(text)
-
-
-def is_secret_name(name: str) -> bool:
-    """Whether a parameter, option or variable of this name holds a secret."""
-    bare = name.lstrip("-")
-    words = [word.lower() for word in _words().findall(bare)]
-    if not words or bare.lower() in _NO_SECRET_NAMES:
-        return False
-    if words[-1] in _NO_SECRET_IF_LAST or not _NO_SECRET_IF_ANY.isdisjoint(words):
-        return False
-    if not _SECRET_WORDS.isdisjoint(words) or "".join(words).endswith(_SECRET_ENDINGS):
-        return True
-    return any(word == "key" and before in _KEY_KINDS for before, word in itertools.pairwise(words))
 
 
 def _redact_value(name: str, value: Any) -> Any:
@@ -328,11 +192,6 @@ def _tool_value(tool: str, value: str) -> str:
         return REDACTED
     user, colon, _ = value.partition(":")
     return f"{user}:{REDACTED}" if colon else value
-
-
-@cache
-def _words() -> re.Pattern[str]:
-    return re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 
 
 @cache

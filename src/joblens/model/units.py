@@ -2,7 +2,7 @@
 
 Inside joblens only bytes, seconds and microseconds exist; text is read and written here."""
 
-import datetime
+import datetime as dt
 import re
 
 from joblens.model.errors import InputError
@@ -10,6 +10,7 @@ from joblens.model.errors import InputError
 KIB = 1024
 MIB = 1024**2
 GIB = 1024**3
+_ALMOST = 1023.95 / 1024  # what would be rounded to 1024.0 is shown in the next unit
 
 _SIZE = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*([kmgtp]?)(i?b)?\s*$", re.IGNORECASE)
 _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4, "p": 5}
@@ -25,9 +26,7 @@ def parse_size(text: str) -> int:
     """'512m', '2g', '1.5GiB', '4096' -> bytes. Units are powers of 1024, as in the tools people know."""
     match = _SIZE.match(text)
     if match is None:
-        raise InputError(
-            f"'{text}' is not a size", hint="write a number and a unit: 512m, 2g, 1.5GiB"
-        )
+        raise InputError(f"'{text}' is not a size", hint="write a number and a unit: 512m, 2g, 1.5GiB")
     return int(float(match[1]) * 1024 ** _POWERS[match[2].lower()])
 
 
@@ -51,16 +50,14 @@ def parse_duration(text: str) -> float:
         total += float(match[1]) * _SECONDS[match[2].lower()]
         position = match.end()
     if position == 0 or stripped[position:].strip():
-        raise InputError(
-            f"'{text}' is not a duration", hint="write seconds or units: 90, 30s, 1h30m, PT2H"
-        )
+        raise InputError(f"'{text}' is not a duration", hint="write seconds or units: 90, 30s, 1h30m, PT2H")
     return total
 
 
 def parse_instant(text: str, now_us: int) -> int:
     """An ISO 8601 time (naive means UTC) or an age such as '2h' or '7d' before now -> µs UTC."""
     try:
-        moment = datetime.datetime.fromisoformat(text.strip().replace("Z", "+00:00"))
+        moment = dt.datetime.fromisoformat(text.strip())
     except ValueError:
         try:
             return now_us - int(parse_duration(text) * 1_000_000)
@@ -70,22 +67,22 @@ def parse_instant(text: str, now_us: int) -> int:
                 hint="write 2026-11-15, 2026-11-15T10:30:00+01:00, or an age such as 2h or 7d",
             ) from None
     if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=datetime.UTC)
+        moment = moment.replace(tzinfo=dt.UTC)
     return round(moment.timestamp() * 1_000_000)
 
 
 def format_instant(at_us: int) -> str:
     """µs UTC -> ISO 8601 with offset and microseconds."""
     seconds, micro = divmod(at_us, 1_000_000)
-    moment = datetime.datetime.fromtimestamp(seconds, datetime.UTC)
+    moment = dt.datetime.fromtimestamp(seconds, dt.UTC)
     return f"{moment:%Y-%m-%dT%H:%M:%S}.{micro:06d}+00:00"
 
 
 def format_bytes(count: float | None) -> str:
     if count is None:
         return "-"
-    for unit, size in (("TiB", 1024**4), ("GiB", GIB), ("MiB", MIB), ("KiB", KIB)):
-        if abs(count) >= size:
+    for unit, size in (("PiB", 1024**5), ("TiB", 1024**4), ("GiB", GIB), ("MiB", MIB), ("KiB", KIB)):
+        if abs(count) >= size * _ALMOST:
             return f"{count / size:.1f} {unit}"
     return f"{count:.0f} B"
 
@@ -93,9 +90,9 @@ def format_bytes(count: float | None) -> str:
 def format_duration(seconds: float | None) -> str:
     if seconds is None:
         return "-"
-    if seconds < 1:
+    if seconds < 0.9995:
         return f"{seconds * 1000:.0f}ms"
-    if seconds < 60:
+    if seconds < 59.95:
         return f"{seconds:.1f}s"
     whole = round(seconds)
     hours, minutes = whole // 3600, whole // 60 % 60

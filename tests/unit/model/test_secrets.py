@@ -3,16 +3,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from joblens.model.job import Job
-from joblens.model.secrets import (
-    REDACTED,
-    is_allowed_env,
-    is_secret_name,
-    redact_argv,
-    redact_env,
-    redact_job,
-    redact_params,
-    redact_text,
-)
+from joblens.model.secret_names import is_allowed_env, is_secret_name
+from joblens.model.secrets import REDACTED, redact_argv, redact_env, redact_job, redact_params, redact_text
 
 # Long enough not to turn up by chance in the rest of the text.
 secrets = st.text(alphabet="abcdefghjkmnpqrstuvwxyzABCDEFGH23456789_.~", min_size=10, max_size=30)

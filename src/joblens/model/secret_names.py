@@ -1,0 +1,158 @@
+"""Which names stand for secrets, and which environment variables may be recorded."""
+
+import itertools
+import re
+from functools import cache
+
+_SECRET_WORDS = frozenset(
+    {
+        *("password", "passwd", "pwd", "passphrase", "passcode", "secret", "secrets", "credential"),
+        *(
+            "credentials",
+            "creds",
+            "apikey",
+            "authorization",
+            "bearer",
+            "jwt",
+            "cookie",
+            "token",
+            "auth",
+            "pass",
+        ),
+    }
+)
+_SECRET_ENDINGS = ("password", "passwd", "passphrase", "secret", "token", "apikey", "accesskey", "secretkey")
+_KEY_KINDS = frozenset(
+    {
+        *(
+            "api",
+            "access",
+            "private",
+            "secret",
+            "encryption",
+            "signing",
+            "ssh",
+            "account",
+            "storage",
+            "master",
+        ),
+        *("service", "shared", "license", "aws", "azure", "gcp", "openai", "anthropic", "wandb"),
+    }
+)
+# `max_tokens`, `pad_token`, `--password-file`, `--no-auth`: about a secret, or nothing of the kind.
+_NO_SECRET_IF_LAST = frozenset(
+    {
+        *(
+            "file",
+            "path",
+            "dir",
+            "stdin",
+            "env",
+            "name",
+            "id",
+            "ids",
+            "type",
+            "length",
+            "len",
+            "count",
+            "size",
+        ),
+        *("limit", "budget", "url", "uri", "method", "policy", "ttl", "age", "expiry", "mode", "prompt"),
+    }
+)
+_NO_SECRET_IF_ANY = frozenset(
+    {
+        *("no", "ask", "use", "with", "without", "skip", "enable", "disable", "require", "max", "min", "num"),
+        *("pad", "eos", "bos", "unk", "mask", "sep", "cls", "per", "vocab", "special", "stop"),
+    }
+)
+_NO_SECRET_NAMES = frozenset({"pwd", "oldpwd"})
+
+_ALLOWED_ENV = frozenset(
+    {
+        *(
+            "PATH",
+            "HOME",
+            "USER",
+            "LOGNAME",
+            "SHELL",
+            "PWD",
+            "TERM",
+            "LANG",
+            "LANGUAGE",
+            "TZ",
+            "TMPDIR",
+            "TMP",
+        ),
+        *("TEMP", "HOSTNAME", "DISPLAY", "EDITOR", "CC", "CXX", "FC", "CFLAGS", "CXXFLAGS", "FFLAGS"),
+        *("LDFLAGS", "LD_LIBRARY_PATH", "LD_PRELOAD", "LIBRARY_PATH", "CPATH", "MAKEFLAGS", "VIRTUAL_ENV"),
+        *("CUDA_VISIBLE_DEVICES", "GOMAXPROCS", "RUST_LOG", "RUST_BACKTRACE", "DEBUG", "VERBOSE", "SEED"),
+        *("NO_COLOR", "FORCE_COLOR", "COLUMNS", "LINES", "SOURCE_DATE_EPOCH", "CI"),
+    }
+)
+_ALLOWED_ENV_PREFIXES = (
+    *(
+        "LC_",
+        "OMP_",
+        "GOMP_",
+        "KMP_",
+        "MKL_",
+        "OPENBLAS_",
+        "BLIS_",
+        "NUMEXPR_",
+        "VECLIB_",
+        "CUDA_",
+        "NVIDIA_",
+    ),
+    *(
+        "NCCL_",
+        "ROCR_",
+        "HIP_",
+        "HSA_",
+        "OMPI_",
+        "I_MPI_",
+        "MPICH_",
+        "PMIX_",
+        "UCX_",
+        "SLURM_",
+        "PBS_",
+        "LSB_",
+    ),
+    *(
+        "PYTHON",
+        "CONDA_",
+        "TF_",
+        "TORCH_",
+        "PYTORCH_",
+        "XLA_",
+        "JAX_",
+        "RAY_",
+        "CELERY_",
+        "MALLOC_",
+        "GLIBC_",
+    ),
+    *("TORC_", "SIM_", "JOBLENS_", "XDG_"),
+)
+
+
+def is_secret_name(name: str) -> bool:
+    """Whether a parameter, option or variable of this name holds a secret."""
+    bare = name.lstrip("-")
+    words = [word.lower() for word in _words().findall(bare)]
+    if not words or bare.lower() in _NO_SECRET_NAMES:
+        return False
+    if words[-1] in _NO_SECRET_IF_LAST or not _NO_SECRET_IF_ANY.isdisjoint(words):
+        return False
+    if not _SECRET_WORDS.isdisjoint(words) or "".join(words).endswith(_SECRET_ENDINGS):
+        return True
+    return any(word == "key" and before in _KEY_KINDS for before, word in itertools.pairwise(words))
+
+
+def is_allowed_env(name: str) -> bool:
+    is_listed = name in _ALLOWED_ENV or name.startswith(_ALLOWED_ENV_PREFIXES)
+    return is_listed and not is_secret_name(name)
+
+
+@cache
+def _words() -> re.Pattern[str]:
+    return re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
