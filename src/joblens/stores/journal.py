@@ -39,7 +39,8 @@ class JournaledStore:
         warn: Callable[[str], None] = _warn,
         url: str = "",
     ) -> None:
-        self.url = url
+        # The same file is the same store, from whichever folder it was named.
+        self.url = os.path.abspath(url) if url and "://" not in url else url
         self._open_store = open_store
         temporary = os.environ.get("TMPDIR") or "/tmp"  # noqa: S108  (files there are private and checked)
         self._folders = tuple(dict.fromkeys((journal_dir, temporary)))
