@@ -117,8 +117,8 @@ def _process_cpu(samples: Sequence[Sample], usage: Usage, duration_s: float) -> 
 
 
 def _process_memory(samples: Sequence[Sample], usage: Usage) -> dict[str, float | None]:
-    # The last sample is taken when all is gone.
-    sizes = [size for sample in samples[:-1] if (size := unreclaimable_bytes(sample)) is not None]
+    # The first sample is taken before the program is loaded, the last when all is gone.
+    sizes = [size for sample in samples[1:-1] if (size := unreclaimable_bytes(sample)) is not None]
     virtual = [sample.memory_virtual_bytes for sample in samples if sample.memory_virtual_bytes is not None]
     return {
         "mean_mb": _mib(usage.memory_mean_bytes),

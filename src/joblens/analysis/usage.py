@@ -296,18 +296,18 @@ class _Total:
 
 
 def mean_unreclaimable(samples: Sequence[Sample]) -> int | None:
-    """Over the time the job ran. The final sample, taken when all is gone, only says how long it was;
-    None when no sample fell between the first and that one."""
-    sizes = [(sample.elapsed_us, unreclaimable_bytes(sample)) for sample in samples[:-1]]
+    """Over the time the job ran. The first sample is taken before its program is loaded and the last when
+    all is gone: they say how long it was, not how large. None when no sample fell between them."""
+    sizes = [(sample.elapsed_us, unreclaimable_bytes(sample)) for sample in samples[1:-1]]
     known = [(at_us, size) for at_us, size in sizes if size is not None]
-    if len(known) < 2:
+    if not known:
         return None
-    known.append((max(samples[-1].elapsed_us, known[-1][0]), known[-1][1]))
+    held = [(samples[0].elapsed_us, known[0][1]), *known, (samples[-1].elapsed_us, known[-1][1])]
     area = sum(
-        (earlier[1] + later[1]) / 2 * (later[0] - earlier[0]) for earlier, later in itertools.pairwise(known)
+        (earlier[1] + later[1]) / 2 * (later[0] - earlier[0]) for earlier, later in itertools.pairwise(held)
     )
-    length = known[-1][0] - known[0][0]
-    return round(area / length) if length > 0 else None
+    length = held[-1][0] - held[0][0]
+    return round(area / length) if length > 0 else known[0][1]
 
 
 def _page_cache(sample: Sample) -> int | None:

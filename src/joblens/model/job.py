@@ -55,6 +55,16 @@ class EarlySignal(Struct, frozen=True, omit_defaults=True):
     lead_s: float
 
 
+class Owner(Struct, frozen=True):
+    """The process that looks after a job. Start time and boot id make a reused pid recognisable."""
+
+    host: str
+    pid: int
+    start_ticks: int
+    boot_id: str
+    pid_namespace: int = 0  # in which the pid counts; 0: not known
+
+
 class Job(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One command with its requirements. What is stored is already redacted (model.secrets)."""
 
@@ -82,15 +92,7 @@ class Job(Struct, frozen=True, kw_only=True, omit_defaults=True):
     notify: tuple[str, ...] = ()
     user: str = ""
     background: bool = False  # waits in the store for the supervisor
-
-
-class Owner(Struct, frozen=True):
-    """The process that looks after a job. Start time and boot id make a reused pid recognisable."""
-
-    host: str
-    pid: int
-    start_ticks: int
-    boot_id: str
+    created_by: Owner | None = None  # who is to start it, unless it waits for the supervisor
 
 
 class Attempt(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -171,7 +173,7 @@ class Outcome(Struct, frozen=True, kw_only=True, omit_defaults=True):
     error: str | None = None
     has_result: bool = False
     usage: Usage = Usage()
-    profile: dict[str, Any] | None = None  # seed 001's detailed_profile
+    profile: dict[str, Any] | None = None  # analysis.profile
     findings: tuple[Finding, ...] = ()
     samples: int = 0
     sampling_interval_s: float | None = None  # the real spacing

@@ -85,9 +85,10 @@ def test_the_highest_cpu_is_between_two_samples() -> None:
 
 def test_job_memory_is_what_cannot_be_reclaimed() -> None:
     samples = [
-        a_second(0, memory_anon_bytes=MIB, memory_virtual_bytes=99 * MIB),
-        a_second(1, memory_anon_bytes=4 * MIB),
-        a_second(2, memory_anon_bytes=0),
+        a_second(0, memory_anon_bytes=0),
+        a_second(1, memory_anon_bytes=MIB, memory_virtual_bytes=99 * MIB),
+        a_second(2, memory_anon_bytes=4 * MIB),
+        a_second(3, memory_anon_bytes=0),
     ]
     usage = Usage(memory_peak_bytes=5 * MIB, memory_mean_bytes=3 * MIB, memory_kernel_peak_bytes=50 * MIB)
     memory = detailed_profile(samples, usage, 2.0)["process_memory"]

@@ -155,12 +155,12 @@ def test_the_kernels_peak_bounds_what_a_process_shares_with_others() -> None:
 
 def test_mean_memory_is_over_the_time_the_job_ran() -> None:
     usage = usage_in_group(
-        a_sample(0, memory_anon_bytes=0),
+        a_sample(0, memory_anon_bytes=0),  # before its program is loaded
         a_sample(2, memory_anon_bytes=100),
-        a_sample(4, memory_anon_bytes=100),
+        a_sample(4, memory_anon_bytes=200),
         a_sample(6, memory_anon_bytes=0),  # after the end
     )
-    assert usage.memory_mean_bytes == round((2 * 50 + 4 * 100) / 6)
+    assert usage.memory_mean_bytes == (2 * 100 + 2 * 150 + 2 * 200) / 6
 
 
 def test_a_job_without_a_sample_in_the_middle_has_no_mean_memory() -> None:
