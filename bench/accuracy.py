@@ -31,7 +31,7 @@ def _forks(bench: Workbench, mode: str) -> Figure:
 
 
 def _spike(bench: Workbench, mode: str) -> Figure:
-    errors, notes = [], []
+    errors, notes, truth = [], [], 0.0
     for delay_s in (0.9, 1.35, 1.8):
         record = bench.record(mode, bench.workload("spike", 500, delay_s))
         peak, truth = record["resource_usage"]["memory_peak_mb"], bench.truth()
@@ -42,11 +42,16 @@ def _spike(bench: Workbench, mode: str) -> Figure:
 
 
 def _daemon(bench: Workbench, mode: str) -> Figure:
-    shares = []
+    shares, record = [], {}
     for _ in range(3):
         record = bench.record(mode, bench.workload("daemon", 2.0))
         shares.append(_cpu_seconds(record) / bench.truth())
     note = f"{_cpu_seconds(record):.3f} s recorded, start of the interpreter included"
     return Figure(
-        f"CPU of a double-forked child, share counted, {mode}", median(shares), "", 0.99, at_least=True, note=note
+        f"CPU of a double-forked child, share counted, {mode}",
+        median(shares),
+        "",
+        0.99,
+        at_least=True,
+        note=note,
     )

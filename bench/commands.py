@@ -68,7 +68,7 @@ def cpu_s(command: list[str], env: dict[str, str]) -> float:
         groups.remove()
         return _cpu_by_wait(command, env)
     try:
-        join = f"echo 0 > {groups.paths['unified']}/cgroup.procs; exec \"$@\""
+        join = f'echo 0 > {groups.paths["unified"]}/cgroup.procs; exec "$@"'
         wrapped = ["/bin/sh", "-c", join, "sh", *command]
         subprocess.run(wrapped, env=env, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         text = Path(groups.paths["unified"], "cpu.stat").read_text(encoding="ascii")

@@ -24,5 +24,7 @@ def render(figures: list[Figure]) -> str:
         verdict = "met   " if figure.is_met else "MISSED"
         goal = f"{sign} {figure.goal:g} {figure.unit}".rstrip()
         value = f"{figure.value:.4g} {figure.unit}".rstrip()
-        lines.append(f"{verdict}  {figure.what:<{width}}  {value:>14}   goal {goal:<14} {figure.note}".rstrip())
+        lines.append(
+            f"{verdict}  {figure.what:<{width}}  {value:>14}   goal {goal:<14} {figure.note}".rstrip()
+        )
     return "\n".join(lines)

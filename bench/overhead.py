@@ -27,7 +27,11 @@ def figures(bench: Workbench, peers: Path) -> Iterator[Figure]:
         )
     many = _own_cpu(bench, [*JOBLENS, "run", "--"], 200, repeats=3)
     yield Figure(
-        "own CPU with 200 processes, against 1 process", many / ours, "x", 1.2, note=f"{many:.3f} s against {ours:.3f} s"
+        "own CPU with 200 processes, against 1 process",
+        many / ours,
+        "x",
+        1.2,
+        note=f"{many:.3f} s against {ours:.3f} s",
     )
     yield _slow_down(bench)
     yield _version(bench)
@@ -66,7 +70,10 @@ def _slow_down(bench: Workbench) -> Figure:
         alone.append(wall_s(job, bench.env))
         measured.append(wall_s([*JOBLENS, "run", "--", *job], bench.env))
     ratio = median(measured) / median(alone)
-    note = f"{median(measured):.2f} s against {median(alone):.2f} s; fastest {min(measured):.2f} and {min(alone):.2f}"
+    note = (
+        f"{median(measured):.2f} s against {median(alone):.2f} s; "
+        f"fastest {min(measured):.2f} and {min(alone):.2f}"
+    )
     return Figure("wall time of a CPU-bound job, with against without", ratio, "x", 1.005, note=note)
 
 
@@ -76,4 +83,6 @@ def _version(bench: Workbench) -> Figure:
         ours.append(median_wall_s([*JOBLENS, "--version"], bench.env, 5))
         bare.append(median_wall_s([sys.executable, "-c", "pass"], bench.env, 5))
     note = f"{median(ours) * 1000:.1f} ms against {median(bare) * 1000:.1f} ms"
-    return Figure("joblens --version against python -c pass", median(ours) / median(bare), "x", 2.5, note=note)
+    return Figure(
+        "joblens --version against python -c pass", median(ours) / median(bare), "x", 2.5, note=note
+    )

@@ -19,6 +19,7 @@ from joblens.analysis.history_form import to_history_record
 from joblens.model.history import HistoryQuery
 from joblens.model.ids import new_uuid
 from joblens.model.job import Attempt, Job, Outcome, Owner, Record, Status, Usage
+from joblens.model.sample import Sample
 from joblens.model.writes import JobEnded, JobQueued, JobStarted, SamplesTaken, Write
 from joblens.stores.sqlite import SqliteStore
 
@@ -66,13 +67,24 @@ def _fill(path: str, lines: str) -> str:
             for record in records:
                 assert record.attempt is not None and record.outcome is not None
                 uuid = record.job.uuid
-                writes += [JobQueued(record.job), JobStarted(uuid, record.attempt), JobEnded(uuid, record.outcome)]
+                writes += [
+                    JobQueued(record.job),
+                    JobStarted(uuid, record.attempt),
+                    JobEnded(uuid, record.outcome),
+                ]
             store.apply(writes)
             if start < LINES:
                 file.writelines(msgspec.json.encode(to_history_record(record)) + b"\n" for record in records)
     (newest,) = store.records(HistoryQuery(limit=1))
     store.close()
     return newest.job.uuid
+
+
+def _life(record: Record) -> list[Write]:
+    assert record.attempt is not None
+    assert record.outcome is not None
+    uuid = record.job.uuid
+    return [JobQueued(record.job), JobStarted(uuid, record.attempt), JobEnded(uuid, record.outcome)]
 
 
 def _record(place: int, dice: random.Random) -> Record:
@@ -90,7 +102,11 @@ def _record(place: int, dice: random.Random) -> Record:
         io_read_bytes=dice.randrange(1 << 30),
         io_write_bytes=dice.randrange(1 << 28),
         processes_peak=dice.randrange(1, 9),
-        sources={"cpu": "cgroup v2 cpu.stat", "memory_peak": "cgroup v2 memory.peak", "io": "cgroup v2 io.stat"},
+        sources={
+            "cpu": "cgroup v2 cpu.stat",
+            "memory_peak": "cgroup v2 memory.peak",
+            "io": "cgroup v2 io.stat",
+        },
     )
     uuid = new_uuid()
     return Record(
@@ -143,19 +159,19 @@ def _bytes_a_sample(bench: Workbench) -> Figure:
     return Figure("bytes a sample on disk against gzip JSONL", ours / zipped, "x", 0.25, note=note)
 
 
-def _stored_bytes(bench: Workbench, samples: list[msgspec.Struct]) -> int:
+def _stored_bytes(bench: Workbench, samples: list[Sample]) -> int:
     """How much a store file grows by them, written one by one as a job does."""
     path = bench.path("grown.db")
     sizes = []
-    for written in ((), samples):
+    for written in ([], samples):
         Path(path).unlink(missing_ok=True)
         store, record = SqliteStore(path), _record(1, random.Random(1))
-        assert record.attempt is not None and record.outcome is not None
+        queued, started, ended = _life(record)
         uuid = record.job.uuid
-        store.apply([JobQueued(record.job), JobStarted(uuid, record.attempt)])
+        store.apply([queued, started])
         for index, sample in enumerate(written):
-            store.apply([SamplesTaken(uuid, index, (sample,))])  # type: ignore[arg-type]
-        store.apply([JobEnded(uuid, record.outcome)])
+            store.apply([SamplesTaken(uuid, index, (sample,))])
+        store.apply([ended])
         store.vacuum()
         store.close()
         sizes.append(os.path.getsize(path))

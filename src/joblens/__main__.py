@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 
 
 def entry() -> "NoReturn":
-    """The process's own start and end. joblens measures others and must not cost much itself: start-up makes no
-    garbage worth looking for, and everything is written and closed when a command returns, so that taking
-    the interpreter apart at the end (a tenth of all the CPU of a short run) is left out."""
+    """The process's own start and end. joblens measures others and must not cost much itself: start-up
+    makes no garbage worth looking for, and everything is written and closed when a command returns, so
+    that taking the interpreter apart at the end (a tenth of all the CPU of a short run) is left out."""
     gc.set_threshold(100_000, 20, 20)
     try:
         code: object = main()

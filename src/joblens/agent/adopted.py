@@ -3,6 +3,8 @@
 import signal
 from collections.abc import Callable
 
+from msgspec.structs import replace
+
 from joblens.agent.groups import JobGroups
 from joblens.agent.meter import JobMeter
 from joblens.agent.recovery import Recovery, end_processes, is_alive
@@ -12,7 +14,6 @@ from joblens.model.errors import JoblensError, ProbeError
 from joblens.model.exit_usage import ExitUsage
 from joblens.model.job import Record
 from joblens.model.writes import JobStarted, SamplesTaken
-from msgspec.structs import replace
 
 
 class AdoptedJob:

@@ -66,9 +66,7 @@ class Foreground:
             new_session=output is not None,
             controlling_terminal=_first_terminal(stdio, self._main_terminal),
         )
-        self.session = JobSession(
-            job, plan, kit, output=output, on_sample=self._sampled, drain=self._drain
-        )
+        self.session = JobSession(job, plan, kit, output=output, on_sample=self._sampled, drain=self._drain)
 
     @property
     def stdout_ends_in_newline(self) -> bool:

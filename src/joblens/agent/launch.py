@@ -5,6 +5,7 @@ import marshal
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from msgspec import Struct
 
@@ -65,7 +66,7 @@ class LauncherProcess:
     ) -> tuple[int, int]:
         """Has the job's process made and put into its groups, where it waits. -> (pid, start ticks)"""
         plan = self._plan
-        start: Mapping[str, object] = {
+        start: dict[str, Any] = {
             "argv": [os.fsencode(word) for word in plan.argv],
             "env": {os.fsencode(name): os.fsencode(value) for name, value in plan.env.items()},
             "cwd": plan.cwd,
@@ -109,7 +110,7 @@ class LauncherProcess:
         except ChildProcessError:
             pass
 
-    def receive(self) -> tuple[object, ...]:
+    def receive(self) -> tuple[Any, ...]:
         """The next message; raises LauncherLost when the launcher is gone."""
         try:
             data = os.read(self.socket, _MAX_MESSAGE)
@@ -121,16 +122,16 @@ class LauncherProcess:
         assert isinstance(message, tuple)
         return message
 
-    def _say(self, *message: object) -> None:
+    def _say(self, *message: Any) -> None:
         try:
             os.write(self.socket, marshal.dumps(message))
         except OSError:
             pass  # it is gone; `receive` will say so
 
-    def _expect(self, word: str) -> tuple[object, ...]:
+    def _expect(self, word: str) -> tuple[Any, ...]:
         message = self.receive()
         if message[0] == "failed":
-            raise start_error(int(message[1]), str(message[2]), str(message[3]), self._plan)  # type: ignore[call-overload]
+            raise start_error(int(message[1]), str(message[2]), str(message[3]), self._plan)
         if message[0] != word:
             raise LauncherLost(f"the launcher said '{message[0]}' where '{word}' was due")
         return message
@@ -160,7 +161,7 @@ def start_error(number: int, stage: str, name: str, plan: LaunchPlan) -> LaunchE
     return LaunchError(f"the job could not {stage}: {reason}{where}")
 
 
-def exit_usage_of(totals: object) -> ExitUsage:
+def exit_usage_of(totals: Any) -> ExitUsage:
     """A launcher's totals as a value."""
     assert isinstance(totals, tuple)
     return ExitUsage(**dict(zip(launcher.TOTALS, totals, strict=True)))

@@ -9,17 +9,24 @@ under the job's `ru_maxrss` and its start-up is paid for every job. It
 
 Owner and launcher talk over one SEQPACKET socket, one marshalled tuple a message:
   owner -> launcher   ("start", {...})  ("go",)  ("signal", n, to its group?)  ("bye",)
-  launcher -> owner   ("hello", pid)  ("ready", pid, start ticks)  ("running", mono ns)  ("failed", errno, stage, name)
+  launcher -> owner   ("hello", pid)  ("ready", pid, start ticks)  ("running", mono ns)
+                      ("failed", errno, stage, name)
                       ("exited", wait status, totals, mono ns)  ("reaped", totals)  ("empty", totals)
 `totals` is the tuple TOTALS names. ("bye",) after "empty" ends the launcher; an owner that vanishes
 instead makes it write the outcome file."""
 
-import _signal
+from __future__ import annotations
+
+import _signal  # type: ignore[import-not-found]  # the module around it imports enum, which costs
 import marshal
 import os
 import select
 import sys
 import time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 TOTALS = (
     "user_usec",
@@ -50,7 +57,7 @@ def _prctl(option: int, argument: int) -> None:
     try:
         import _ctypes  # the package around it costs several milliseconds of start-up
 
-        handle = _ctypes.dlopen(None, 2)
+        handle = _ctypes.dlopen(None, 2)  # type: ignore[arg-type]
         _ctypes.call_function(_ctypes.dlsym(handle, "prctl"), (option, argument, 0, 0, 0))
     except (ImportError, AttributeError, OSError):
         import ctypes
@@ -111,10 +118,10 @@ class Tally:
         self.before = read_before_exec(pid)
         self.io_before = read_io(pid)
 
-    def add(self, usage: object, io: tuple[int, ...] | None, is_main: bool) -> None:
-        user = round(usage.ru_utime * 1e6)  # type: ignore[attr-defined]
-        system = round(usage.ru_stime * 1e6)  # type: ignore[attr-defined]
-        minor, major = usage.ru_minflt, usage.ru_majflt  # type: ignore[attr-defined]
+    def add(self, usage: Any, io: tuple[int, ...] | None, is_main: bool) -> None:
+        user = round(usage.ru_utime * 1e6)
+        system = round(usage.ru_stime * 1e6)
+        minor, major = usage.ru_minflt, usage.ru_majflt
         if is_main and self.before:
             share = max(0.0, 1 - self.before["cpu_usec"] / max(1, user + system))
             user, system = round(user * share), round(system * share)
@@ -126,16 +133,16 @@ class Tally:
         self.system_usec += system
         self.faults_minor += minor
         self.faults_major += major
-        self.max_rss_bytes = max(self.max_rss_bytes, usage.ru_maxrss * 1024)  # type: ignore[attr-defined]
-        self.voluntary += usage.ru_nvcsw  # type: ignore[attr-defined]
-        self.involuntary += usage.ru_nivcsw  # type: ignore[attr-defined]
+        self.max_rss_bytes = max(self.max_rss_bytes, usage.ru_maxrss * 1024)
+        self.voluntary += usage.ru_nvcsw
+        self.involuntary += usage.ru_nivcsw
         self.reaped += 1
         if io is None or self.io is None:
             self.io = None  # one part unknown makes the sum unknown
         else:
             self.io = tuple(a + b for a, b in zip(self.io, io, strict=True))
 
-    def totals(self) -> tuple[object, ...]:
+    def totals(self) -> tuple[Any, ...]:
         return (
             self.user_usec,
             self.system_usec,
@@ -150,7 +157,7 @@ class Tally:
         )
 
 
-def child_becomes_job(start: dict[str, object], go: int, report: int) -> None:
+def child_becomes_job(start: dict[str, Any], go: int, report: int) -> None:
     """In the forked child: join the groups, wait for the word, turn into the job. Never returns."""
     stage = "prepare"
     try:
@@ -158,7 +165,7 @@ def child_becomes_job(start: dict[str, object], go: int, report: int) -> None:
         if start["new_session"]:
             os.setsid()
         stage = "join the control group"
-        for path in start["attach"]:  # type: ignore[attr-defined]
+        for path in start["attach"]:
             descriptor = os.open(path, os.O_WRONLY)
             os.write(descriptor, b"0")
             os.close(descriptor)
@@ -171,11 +178,11 @@ def child_becomes_job(start: dict[str, object], go: int, report: int) -> None:
             os._exit(125)
         stage = "enter the directory"
         if start["cwd"]:
-            os.chdir(start["cwd"])  # type: ignore[arg-type]
+            os.chdir(start["cwd"])
         stage = "execute"
-        _execute(start["argv"], start["env"])  # type: ignore[arg-type]
+        _execute(start["argv"], start["env"])
     except OSError as error:
-        os.write(report, marshal.dumps((error.errno or 0, stage, _text(error.filename))))
+        os.write(report, marshal.dumps((error.errno or 0, stage, as_text(error.filename))))
     except BaseException as error:  # noqa: BLE001 - the child must never run on as a second launcher
         os.write(report, marshal.dumps((0, stage, repr(error))))
     os._exit(127)
@@ -201,20 +208,20 @@ def _reset_signals() -> None:
     _signal.pthread_sigmask(_signal.SIG_SETMASK, ())
 
 
-def _apply_limits(start: dict[str, object]) -> None:
+def _apply_limits(start: dict[str, Any]) -> None:
     limits = start["rlimits"]
     if limits:
         import resource
 
-        for which, soft, hard in limits:  # type: ignore[attr-defined]
+        for which, soft, hard in limits:
             resource.setrlimit(which, (soft, hard))
     if start["affinity"]:
-        os.sched_setaffinity(0, start["affinity"])  # type: ignore[arg-type]
+        os.sched_setaffinity(0, start["affinity"])
 
 
-def _set_up_files(start: dict[str, object]) -> None:
+def _set_up_files(start: dict[str, Any]) -> None:
     wanted = []
-    for place, source in enumerate(start["stdio"]):  # type: ignore[arg-type, var-annotated]
+    for place, source in enumerate(start["stdio"]):
         if isinstance(source, str):
             flags = os.O_RDONLY if place == 0 else os.O_WRONLY | os.O_CREAT | os.O_APPEND
             wanted.append(os.open(source, flags | os.O_CLOEXEC, 0o600))
@@ -229,7 +236,7 @@ def _set_up_files(start: dict[str, object]) -> None:
     if start["controlling_terminal"] is not None:
         import termios
 
-        fcntl.ioctl(start["controlling_terminal"], termios.TIOCSCTTY, 0)  # type: ignore[call-overload]
+        fcntl.ioctl(start["controlling_terminal"], termios.TIOCSCTTY, 0)
 
 
 def _execute(argv: list[bytes], env: dict[bytes, bytes]) -> None:
@@ -249,7 +256,7 @@ def _execute(argv: list[bytes], env: dict[bytes, bytes]) -> None:
     raise FileNotFoundError(2, "not found", program)
 
 
-def write_outcome(path: str, status: int | None, totals: tuple[object, ...]) -> None:
+def write_outcome(path: str, status: int | None, totals: tuple[Any, ...]) -> None:
     """For recovery to find; read back with ast.literal_eval."""
     facts = (status, totals, time.time_ns() // 1000)
     temporary = path + ".part"
@@ -272,7 +279,7 @@ class Launcher:
         self.exec_confirmed = False
         self.say_bye = False
 
-    def send(self, *message: object) -> None:
+    def send(self, *message: Any) -> None:
         if not self.owner_is_there:
             return
         try:
@@ -280,7 +287,7 @@ class Launcher:
         except OSError:
             self.owner_is_there = False
 
-    def start(self, start: dict[str, object]) -> None:
+    def start(self, start: dict[str, Any]) -> None:
         self.outcome_path = str(start["outcome_path"])
         go_read, self.go = os.pipe()
         self.report, report_write = os.pipe()
@@ -293,7 +300,7 @@ class Launcher:
         self.main_pid = pid
         os.close(go_read)
         os.close(report_write)
-        self._let_go_of_files(start["stdio"])  # type: ignore[arg-type]
+        self._let_go_of_files(start["stdio"])
         answer = os.read(self.report, 4096)
         if answer == b"+":
             self.tally.child_is_ready(pid)
@@ -301,7 +308,7 @@ class Launcher:
         else:
             self._failed(answer)
 
-    def _let_go_of_files(self, stdio: list[object]) -> None:
+    def _let_go_of_files(self, stdio: list[Any]) -> None:
         """Held open here, they would keep others from ever seeing the end of the job's output."""
         nothing = os.open("/dev/null", os.O_RDWR)
         for place in (0, 1, 2):
@@ -364,12 +371,12 @@ class Launcher:
         self._write_outcome(totals)
         os._exit(0)
 
-    def _write_outcome(self, totals: tuple[object, ...]) -> None:
+    def _write_outcome(self, totals: tuple[Any, ...]) -> None:
         if not self.outcome_path or not self.exec_confirmed:
             return
         write_outcome(self.outcome_path, self.main_status, totals)
 
-    def _receive(self) -> tuple[object, ...] | None:
+    def _receive(self) -> tuple[Any, ...] | None:
         try:
             data = os.read(self.socket, _MAX_MESSAGE)
         except OSError:
@@ -388,11 +395,11 @@ class Launcher:
             elif not self.main_pid:
                 os._exit(0)
         elif message[0] == "start":
-            self.start(message[1])  # type: ignore[arg-type]
+            self.start(message[1])
         elif message[0] == "go":
             self.let_go()
         elif message[0] == "signal" and self.main_status is None and self.main_pid:
-            self._signal_main(int(message[1]), bool(message[2]))  # type: ignore[call-overload]
+            self._signal_main(int(message[1]), bool(message[2]))
 
     def _signal_main(self, number: int, whole_group: bool) -> None:
         # Safe from pid reuse: the main process has not been waited for, so its pid is still its own.
@@ -434,7 +441,7 @@ class Launcher:
                     pass
 
 
-def _text(name: object) -> str:
+def as_text(name: Any) -> str:
     return name.decode(errors="replace") if isinstance(name, bytes) else str(name or "")
 
 

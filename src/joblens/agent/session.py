@@ -41,7 +41,7 @@ from joblens.model.errors import JoblensError, LauncherLost, ProbeError
 from joblens.model.exit_usage import ExitUsage
 from joblens.model.job import Attempt, Job, Owner, Record, Status
 from joblens.model.sample import Sample
-from joblens.model.writes import JobEnded, JobQueued, JobStarted, SamplesTaken
+from joblens.model.writes import JobEnded, JobQueued, JobStarted, SamplesTaken, Write
 from joblens.ports.clock import Clock
 from joblens.probes.host import HostFacts, process_start_ticks
 
@@ -186,7 +186,7 @@ class JobSession:
         self._life = replace(self._life, phase=Phase.OVER)
         outcome = not_started(self.job, error, self._kit.clock.now_us())
         self.record = replace(self.record, status=outcome.status, outcome=outcome)
-        writes = [JobQueued(self.job), JobEnded(self.job.uuid, outcome)]
+        writes: list[Write] = [JobQueued(self.job), JobEnded(self.job.uuid, outcome)]
         self._kit.recorder.write(writes)
         self._read_number()
 
@@ -263,8 +263,8 @@ class JobSession:
         if word in ("exited", "reaped", "empty"):
             self._reaped = exit_usage_of(message[2] if word == "exited" else message[1])
         if word == "exited":
-            self._wait_status = int(message[1])  # type: ignore[call-overload]
-            self._ended_mono_ns = int(message[3])  # type: ignore[call-overload]
+            self._wait_status = int(message[1])
+            self._ended_mono_ns = int(message[3])
             self._settle_until_s = time.monotonic() + _SETTLE_S
         elif word == "empty":
             self._settle_until_s = None

@@ -11,6 +11,7 @@ import os
 import sys
 import threading
 import time
+from typing import Any
 
 from msgspec import Struct
 
@@ -98,7 +99,7 @@ class Slot:
         self._pid = os.posix_spawn(sys.executable, argv, os.environ, file_actions=actions)
         os.close(their_end)
         hello = self._receive()
-        self.launcher_pid = int(hello[1])  # type: ignore[call-overload]
+        self.launcher_pid = int(hello[1])
         self.launcher_start_ticks = process_start_ticks(self.launcher_pid)
 
     # ---- one job -------------------------------------------------------------------------------
@@ -130,7 +131,7 @@ class Slot:
         os.write(self.socket, marshal.dumps((job.uuid, argv, changes, job.cwd)))
         return attempt
 
-    def _nothing(self) -> dict[str, int]:
+    def _nothing(self) -> dict[str, Any]:
         return dict.fromkeys(("cpu_total_usec", "cpu_user_usec", "cpu_system_usec"), 0) if self._probe else {}
 
     def take_sample(self, host: HostProbe) -> tuple[Job, int, Sample] | None:
@@ -158,24 +159,26 @@ class Slot:
             if others:
                 leftovers = self._end_leftovers()
             after = self._probe.read() if self._probe is not None else {}
-            sample = self._sample(after, host.read(), reaped, int(own_usec))  # type: ignore[call-overload]
+            sample = self._sample(after, host.read(), reaped, int(own_usec))
             self._samples.append(sample)
             finished = Finished(
-                status=int(status),  # type: ignore[call-overload]
+                status=int(status),
                 reaped=reaped,
                 samples=self._samples,
-                duration_s=(int(ended_ns) - int(started_ns)) / 1e9,  # type: ignore[call-overload]
+                duration_s=(int(ended_ns) - int(started_ns)) / 1e9,
                 ended_at_us=sample.at_us,
                 leftovers=leftovers,
-                stdout_bytes=int(out),  # type: ignore[call-overload]
-                stderr_bytes=int(err),  # type: ignore[call-overload]
-                pid=int(pid),  # type: ignore[call-overload]
+                stdout_bytes=int(out),
+                stderr_bytes=int(err),
+                pid=int(pid),
             )
             self.current = None
             self._make_ready(after, leftovers)
             return slot_job, finished
 
-    def _sample(self, reading: dict[str, int], host: dict[str, int], reaped: ExitUsage, own_usec: int) -> Sample:
+    def _sample(
+        self, reading: dict[str, Any], host: dict[str, Any], reaped: ExitUsage, own_usec: int
+    ) -> Sample:
         clock = self._kit.clock
         at_us, elapsed_us = clock.now_us(), (clock.mono_ns() - self._started_ns) // 1000
         fields = dict(reading)
@@ -237,7 +240,7 @@ class Slot:
         if self.groups is not None:
             self.groups.remove()
 
-    def _receive(self) -> tuple[object, ...]:
+    def _receive(self) -> tuple[Any, ...]:
         try:
             data = os.read(self.socket, _MAX_MESSAGE)
         except OSError:
@@ -261,4 +264,4 @@ class Finished(Struct, kw_only=True):
     stdout_bytes: int = 0
     stderr_bytes: int = 0
     pid: int = 0
-    error: tuple[object, ...] | None = None
+    error: tuple[Any, ...] | None = None

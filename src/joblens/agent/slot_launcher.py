@@ -7,14 +7,20 @@ the cost of a start is that of a bare spawn. Like launcher.py it is run as a pla
   launcher -> owner   ("hello", pid)  ("done", pid, wait status, totals, own CPU usec, mono start, mono end,
                       stdout bytes, stderr bytes, others alive)  ("failed", errno, stage, name)"""
 
-import _signal
+from __future__ import annotations
+
+import _signal  # type: ignore[import-not-found]  # the module around it imports enum, which costs
 import marshal
 import os
 import sys
 import time
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 sys.path.insert(0, os.path.dirname(__file__))
-import launcher  # the file beside this one; not part of a package here
+import launcher  # type: ignore[import-not-found]  # noqa: E402 - the file beside this one; not part of a package here
 
 _MAX_MESSAGE = 1 << 20
 _DEFAULTS = (
@@ -46,7 +52,8 @@ class SlotLauncher:
         return os.open(f"{self.files}.{suffix}", flags, 0o600)
 
     def _own_peak_rss(self) -> int:
-        return launcher.read_before_exec(os.getpid())["rss_floor_bytes"] + _RSS_SLACK_BYTES
+        own: int = launcher.read_before_exec(os.getpid())["rss_floor_bytes"]
+        return own + _RSS_SLACK_BYTES
 
     def run(self) -> None:
         self._answer("hello", os.getpid())
@@ -55,7 +62,7 @@ class SlotLauncher:
                 data = os.read(self.socket, _MAX_MESSAGE)
             except OSError:
                 data = b""
-            message = marshal.loads(data) if data else ()
+            message = marshal.loads(data) if data else ()  # noqa: S302 - from the owner, over our own socket
             if not message:
                 break
             self._one(*message)
@@ -69,14 +76,19 @@ class SlotLauncher:
         except OSError as error:
             name = error.filename
             stage = "enter the directory" if name == cwd else "execute"
-            self._answer("failed", error.errno or 0, stage, launcher._text(name))
+            self._answer("failed", error.errno or 0, stage, launcher.as_text(name))
             return
         started_ns = time.monotonic_ns()
         # Look first and take away after: until then /proc still knows what it read and wrote.
         os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
         ended_ns = time.monotonic_ns()
         tally = launcher.Tally()
-        tally.before = {"cpu_usec": 0, "faults_minor": 0, "faults_major": 0, "rss_floor_bytes": self.rss_floor}
+        tally.before = {
+            "cpu_usec": 0,
+            "faults_minor": 0,
+            "faults_major": 0,
+            "rss_floor_bytes": self.rss_floor,
+        }
         io = launcher.read_io(pid)
         _, status, usage = os.wait4(pid, 0)
         tally.add(usage, io, True)
@@ -105,7 +117,7 @@ class SlotLauncher:
             setsigdef=_DEFAULTS,
         )
 
-    def _reap_others(self, tally: "launcher.Tally") -> bool:
+    def _reap_others(self, tally: launcher.Tally) -> bool:
         """Orphans of the job came to this process. True: some are still running."""
         while True:
             try:
@@ -132,14 +144,14 @@ class SlotLauncher:
         self.out, self.err = self._open("out"), self._open("err")
         return sizes
 
-    def _answer(self, *message: object) -> bool:
+    def _answer(self, *message: Any) -> bool:
         try:
             os.write(self.socket, marshal.dumps(message))
         except OSError:
             return False
         return True
 
-    def _write_outcome(self, uuid: str, status: int, totals: tuple[object, ...]) -> None:
+    def _write_outcome(self, uuid: str, status: int, totals: tuple[Any, ...]) -> None:
         launcher.write_outcome(os.path.join(self.outcomes, f"{uuid}.outcome"), status, totals)
 
 

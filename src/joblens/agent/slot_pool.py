@@ -124,7 +124,7 @@ class SlotPool:
         if finished.error is not None:
             number, stage, name = finished.error
             plan = LaunchPlan(argv=slot_job.argv, env={}, cwd=job.cwd)
-            error = start_error(int(number), str(stage), str(name), plan)  # type: ignore[call-overload]
+            error = start_error(int(number), str(stage), str(name), plan)
             outcome = not_started(job, error, self._kit.clock.now_us())
             return Record(status=outcome.status, job=job, outcome=outcome)
         outcome = self._outcome(Record(status=Status.RUNNING, job=job, attempt=attempt), finished, slot)

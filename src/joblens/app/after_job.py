@@ -19,7 +19,9 @@ def after_job(record: Record, store: Store, settings: Settings, warn: Warn) -> N
         _warned(lambda: write_time_series(record, store), warn)
     if record.job.notify:
         _warned(lambda: notify(record), warn)
-    _warned(lambda: apply_retention(store, settings, record.outcome.ended_at_us if record.outcome else 0), warn)
+    _warned(
+        lambda: apply_retention(store, settings, record.outcome.ended_at_us if record.outcome else 0), warn
+    )
 
 
 def time_series_path(record: Record) -> str:

@@ -4,8 +4,8 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from joblens.agent.output import OutputFiles
 from joblens.agent.launch import LaunchPlan
+from joblens.agent.output import OutputFiles
 from joblens.agent.session import JobSession, Kit, watch_name
 from joblens.agent.session_pool import SessionPool
 from joblens.agent.slot import SlotJob
@@ -19,7 +19,7 @@ from joblens.app.results import JobFailed, Result
 from joblens.app.settings import load_settings
 from joblens.engine.job_life import EndCause
 from joblens.model.errors import InputError
-from joblens.model.job import Accounting, Record, Requirements
+from joblens.model.job import Accounting, Requirements
 from joblens.model.settings import Settings
 from joblens.model.units import parse_duration, parse_size
 
@@ -28,7 +28,7 @@ __all__ = ["JobFailed", "Result", "map_commands", "measured", "run"]
 Command = str | Sequence[str]
 
 
-def run(
+def run(  # noqa: PLR0913 - the keywords are the interface
     command: Command,
     *,
     name: str = "",
@@ -76,7 +76,7 @@ def run(
     return result
 
 
-def map_commands(
+def map_commands(  # noqa: PLR0913 - the keywords are the interface
     commands: Iterable[Command],
     *,
     jobs: int | None = None,
@@ -126,7 +126,7 @@ def _run_slots(
 ) -> Iterator[Result]:
     pool: SlotPool | None = None
 
-    def take_sample(name: str) -> None:
+    def take_sample(_name: str) -> None:
         if pool is not None:
             pool.take_samples()
 

@@ -1,6 +1,7 @@
 """The one place that picks drivers: which store, which sinks, which clock."""
 
 import time
+from collections.abc import Callable
 
 from joblens.app.places import default_journal_dir, default_store_path
 from joblens.model.errors import InputError
@@ -32,7 +33,13 @@ def store_path(settings: Settings) -> str:
     return url
 
 
-def open_store(settings: Settings) -> Store:
+def _warn(message: str) -> None:
+    import warnings
+
+    warnings.warn(message, RuntimeWarning, stacklevel=3)
+
+
+def open_store(settings: Settings, warn: Callable[[str], None] = _warn) -> Store:
     """For writing what jobs did: outlives a store that cannot be written, by journalling."""
     from joblens.stores.journal import JournaledStore
     from joblens.stores.sqlite import SqliteStore
@@ -40,8 +47,10 @@ def open_store(settings: Settings) -> Store:
     path = store_path(settings)
     level = settings.job_metrics.compression_level
     return JournaledStore(
-        lambda: SqliteStore(path, compression_level=level),
+        lambda: SqliteStore(path, compression_level=level, warn=warn),
         settings.store.journal_dir or default_journal_dir(),
+        warn,
+        path,
     )
 
 
@@ -59,11 +68,10 @@ def open_sinks(settings: Settings) -> list[Sink]:
 
         wanted = settings.sinks.history
         sinks.append(HistoryJsonl(history_file(settings), wanted.max_size, wanted.backup_count))
-    if settings.job_metrics.storage_dir:
+    folder = settings.job_metrics.storage_dir
+    if folder:
         from joblens.stores.sample_jsonl_gz import SampleJsonlGz
 
         metrics = settings.job_metrics
-        sinks.append(
-            SampleJsonlGz(metrics.storage_dir, metrics.max_file_size, metrics.compression_level)
-        )
+        sinks.append(SampleJsonlGz(folder, metrics.max_file_size, metrics.compression_level))
     return sinks

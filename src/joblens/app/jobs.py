@@ -180,9 +180,7 @@ def parse_notify(text: str | None) -> tuple[str, ...]:
 def _argv(request: Request) -> tuple[str, ...]:
     if request.shell is not None:
         if request.argv:
-            raise InputError(
-                "both --shell and a command were given", hint="put the whole line into --shell"
-            )
+            raise InputError("both --shell and a command were given", hint="put the whole line into --shell")
         return ("/bin/sh", "-c", request.shell)
     if not request.argv or not request.argv[0]:
         raise InputError("no command was given", hint="joblens run -- COMMAND ARGUMENTS…")

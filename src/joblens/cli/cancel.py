@@ -24,11 +24,12 @@ def command(session: Session, /, idents: tuple[str, ...], no_wait: bool) -> None
     for record in records:
         if not record.status.is_final:
             ask_to_cancel(record, store, current_user())
-    ended = []
-    for record in records:
-        if not no_wait and not record.status.is_final:
-            record = wait_for_end(store, record.job.uuid, record.job.grace_s + _PATIENCE_S)
-        ended.append(record)
+    ended = [
+        record
+        if no_wait or record.status.is_final
+        else wait_for_end(store, record.job.uuid, record.job.grace_s + _PATIENCE_S)
+        for record in records
+    ]
     if session.json:
         session.write_json([{"job_uuid": record.job.uuid, "status": record.status} for record in ended])
         return

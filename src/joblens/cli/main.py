@@ -1,6 +1,5 @@
 """The command line's front: which commands there are, found by name and imported only when called."""
 
-import difflib
 import importlib
 from typing import Any
 
@@ -87,6 +86,8 @@ class LazyGroup(click.Group):
 
 
 def unknown_command(name: str, ctx: click.Context) -> click.UsageError:
+    import difflib
+
     begun = [command for command in COMMANDS if command.startswith(name)]
     near = begun or difflib.get_close_matches(name, COMMANDS, n=2, cutoff=0.6)
     hint = f" Did you mean {' or '.join(repr(word) for word in near)}?" if near else ""

@@ -9,8 +9,16 @@ class Probe(Protocol):
     taken off); a field that is absent from the mapping could not be read this time."""
 
     name: str
-    sources: Mapping[str, str]  # Sample field or group of fields -> where it is read
-    unknown: Mapping[str, str]  # Sample field -> why this probe cannot give it
+
+    @property
+    def sources(self) -> Mapping[str, str]:
+        """Sample field or group of fields -> where it is read."""
+        ...
+
+    @property
+    def unknown(self) -> Mapping[str, str]:
+        """Sample field -> why this probe cannot give it."""
+        ...
 
     def read(self) -> dict[str, Any]: ...
 
