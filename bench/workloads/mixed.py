@@ -1,4 +1,4 @@
-"""For SECONDS: bursts of CPU, memory that grows and shrinks, files written and read, children that come and go."""
+"""For SECONDS: bursts of CPU, memory that grows and shrinks, files written, children that come and go."""
 
 import os
 import random

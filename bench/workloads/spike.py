@@ -1,4 +1,4 @@
-"""MEGABYTES held for 0.3 s somewhere in a job of 5 s; writes the truth (its largest resident size) to a file."""
+"""MEGABYTES held for 0.3 s somewhere in a job of 5 s; writes the truth (its largest size) to a file."""
 
 import mmap
 import resource

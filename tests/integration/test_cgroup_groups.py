@@ -1,5 +1,6 @@
 """Job groups on this machine's real hierarchies."""
 
+import json
 import os
 import signal
 import subprocess
@@ -260,6 +261,7 @@ def test_someone_without_rights_is_told_so() -> None:
     if os.geteuid() != 0:
         pytest.skip("needs root to become someone else")
     code = """
+import json
 import os
 from joblens.agent.groups import GroupFactory
 from joblens.model.errors import AccountingUnavailable
@@ -310,3 +312,53 @@ def memory_usage_file(groups: JobGroups) -> Path:
         if path.exists():
             return path
     pytest.skip("no memory controller")
+
+
+DETECT_INSIDE = """
+import json, sys
+from joblens.agent.groups import GroupFactory
+from joblens.agent.systemd_scope import enter_leaf
+from joblens.probes.cgroup import CgroupProbe
+parent = enter_leaf() if sys.argv[1] == "leaf" else None
+factory = GroupFactory.detect(parent)
+groups = factory.create("inside")
+probe = CgroupProbe(groups.paths, groups.kind)
+print(json.dumps([factory.gaps, sorted(probe.sources), groups.set_limits(memory_bytes=1 << 30)]))
+probe.close()
+groups.remove()
+"""
+
+
+@pytest.fixture
+def pure_v2_groups(groups: JobGroups) -> JobGroups:
+    if groups.kind != "cgroup-v2" or not Path(groups.paths[UNIFIED], "memory.current").exists():
+        pytest.skip("needs cgroup v2 with the memory controller")
+    return groups
+
+
+def detect_inside(groups: JobGroups, how: str) -> tuple[dict[str, str], list[str], dict[str, str]]:
+    joblens = start_in(groups, sys.executable, "-c", DETECT_INSIDE, how, stdout=subprocess.PIPE)
+    gaps, sources, enforced = json.loads(joblens.communicate()[0])
+    return gaps, sources, enforced
+
+
+def test_below_a_v2_group_with_other_processes_only_cpu_time_is_counted(
+    pure_v2_groups: JobGroups, wait_until: Callable[..., Any]
+) -> None:
+    other = start_in(pure_v2_groups, "sleep", "60")
+    wait_until(lambda: pure_v2_groups.pids() == [other.pid], what="the other process")
+    gaps, sources, enforced = detect_inside(pure_v2_groups, "as it is")
+    assert "holds processes" in gaps["memory"]
+    assert "cpu" in sources
+    assert "memory" not in sources
+    assert enforced == {}
+    assert pure_v2_groups.pids() == [other.pid]  # it was not moved
+    other.kill()
+    other.wait()
+
+
+def test_in_a_v2_group_of_its_own_joblens_gets_all_controllers_from_a_leaf(pure_v2_groups: JobGroups) -> None:
+    gaps, sources, enforced = detect_inside(pure_v2_groups, "leaf")
+    assert gaps == {}
+    assert {"cpu", "memory", "memory_kernel_peak", "io", "threads"} <= set(sources)
+    assert enforced == {"memory": "cgroup memory.max"}

@@ -4,7 +4,7 @@ import _socket
 import marshal
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from msgspec import Struct

@@ -118,7 +118,7 @@ class Tally:
         self.before = read_before_exec(pid)
         self.io_before = read_io(pid)
 
-    def add(self, usage: Any, io: tuple[int, ...] | None, is_main: bool) -> None:
+    def add(self, usage: Any, io: tuple[int, ...] | None, *, is_main: bool) -> None:
         user = round(usage.ru_utime * 1e6)
         system = round(usage.ru_stime * 1e6)
         minor, major = usage.ru_minflt, usage.ru_majflt
@@ -351,7 +351,7 @@ class Launcher:
                 break
             io = read_io(ended.si_pid)
             pid, status, usage = os.wait4(ended.si_pid, 0)
-            self.tally.add(usage, io, pid == self.main_pid)
+            self.tally.add(usage, io, is_main=pid == self.main_pid)
             if pid == self.main_pid:
                 self.main_status = status
                 self.send("exited", status, self.tally.totals(), time.monotonic_ns())
@@ -399,9 +399,9 @@ class Launcher:
         elif message[0] == "go":
             self.let_go()
         elif message[0] == "signal" and self.main_status is None and self.main_pid:
-            self._signal_main(int(message[1]), bool(message[2]))
+            self._signal_main(message[1], whole_group=message[2])
 
-    def _signal_main(self, number: int, whole_group: bool) -> None:
+    def _signal_main(self, number: int, *, whole_group: bool) -> None:
         # Safe from pid reuse: the main process has not been waited for, so its pid is still its own.
         try:
             if whole_group:

@@ -7,6 +7,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
+_LONGEST_WAIT_MS = 3_600_000.0  # poll takes no more than a signed 32-bit number of them
+
 
 class Timed(Protocol):
     """Something that must be woken at a certain monotonic time."""
@@ -33,8 +35,15 @@ class Loop:
         return self._wake_write
 
     def watch(self, descriptor: int, callback: Callable[[], None]) -> None:
+        """`callback` is called whenever there is something to read, the end included."""
         self._callbacks[descriptor] = callback
         self._poll.register(descriptor, select.POLLIN)
+
+    def watch_writable(self, descriptor: int, callback: Callable[[], None]) -> None:
+        """`callback` is called whenever there is room to write, or nobody to write to any more. One
+        descriptor is watched for one thing: to read from it as well, make another of it with dup."""
+        self._callbacks[descriptor] = callback
+        self._poll.register(descriptor, select.POLLOUT)
 
     def unwatch(self, descriptor: int) -> None:
         if self._callbacks.pop(descriptor, None) is not None:
@@ -78,7 +87,7 @@ class Loop:
         due = [due_s for timed in self._timed if (due_s := timed.next_wake_s()) is not None]
         if not due:
             return None
-        return max(0.0, (min(due) - time.monotonic()) * 1000 + 0.5)
+        return min(_LONGEST_WAIT_MS, max(0.0, (min(due) - time.monotonic()) * 1000 + 0.5))
 
     def _run_calls(self) -> None:
         try:

@@ -91,7 +91,7 @@ class SlotLauncher:
         }
         io = launcher.read_io(pid)
         _, status, usage = os.wait4(pid, 0)
-        tally.add(usage, io, True)
+        tally.add(usage, io, is_main=True)
         alive = self._reap_others(tally)
         printed = self._put_output_away(uuid)
         own_usec = (time.process_time_ns() - own_before) // 1000
@@ -128,7 +128,7 @@ class SlotLauncher:
                 return True
             io = launcher.read_io(ended.si_pid)
             _, _, usage = os.wait4(ended.si_pid, 0)
-            tally.add(usage, io, False)
+            tally.add(usage, io, is_main=False)
 
     def _put_output_away(self, uuid: str) -> tuple[int, int]:
         """Most short jobs print nothing and the same two empty files serve the next one."""
