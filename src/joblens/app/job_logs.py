@@ -11,6 +11,7 @@ from joblens.ports.store import Store
 STREAMS = {"stdout": "stdout.log", "stderr": "stderr.log"}
 _CHUNK = 1 << 18
 _TAIL_CHUNK = 1 << 16
+_NEWLINE = 0x0A
 
 
 def kept_file(record: Record, stream: str) -> str:
@@ -41,25 +42,23 @@ class LogReader:
         self._offset = 0
 
     def seek_last_lines(self, count: int) -> None:
+        """To the start of the last `count` lines; a last line without an end counts as one."""
         descriptor = self._open()
         if descriptor is None:
             return
-        position = os.fstat(descriptor).st_size
-        newlines = 0
-        is_end = True
-        while position > 0:
+        position = self._offset = os.fstat(descriptor).st_size
+        wanted = count
+        if position and os.pread(descriptor, 1, position - 1) == b"\n":
+            wanted += 1  # the last line's own end
+        while count and position > 0:
             start = max(0, position - _TAIL_CHUNK)
             chunk = os.pread(descriptor, position - start, start)
-            if is_end and chunk.endswith(b"\n"):
-                newlines -= 1  # the last line's own end
-            is_end = False
-            for place in range(len(chunk) - 1, -1, -1):
-                if chunk[place] == 0x0A:
-                    newlines += 1
-                    if newlines == count:
-                        self._offset = start + place + 1
-                        return
-            position = start
+            ends = [place for place, byte in enumerate(chunk) if byte == _NEWLINE]
+            if len(ends) >= wanted:
+                self._offset = start + ends[-wanted] + 1
+                return
+            wanted -= len(ends)
+            position = self._offset = start
 
     def read_on(self) -> Iterator[bytes]:
         descriptor = self._open()
@@ -69,7 +68,7 @@ class LogReader:
             skipped = self._skip_hole(descriptor)
             if skipped:
                 yield f"\n[joblens: {skipped} bytes left out here]\n".encode()
-            chunk = os.pread(descriptor, _CHUNK, self._offset)
+            chunk = os.pread(descriptor, self._data_ahead(descriptor), self._offset)
             if not chunk:
                 return
             self._offset += len(chunk)
@@ -95,6 +94,14 @@ class LogReader:
             return 0
         skipped, self._offset = data - self._offset, data
         return skipped
+
+    def _data_ahead(self, descriptor: int) -> int:
+        """How much to read: not into a hole, which would come as zeros."""
+        try:
+            hole = os.lseek(descriptor, self._offset, os.SEEK_HOLE)
+        except OSError:
+            return _CHUNK
+        return min(_CHUNK, hole - self._offset) or _CHUNK
 
 
 def read_log(record: Record, stream: str, last_lines: int | None) -> Iterator[bytes]:

@@ -1,0 +1,141 @@
+"""What is old or too much goes; records, running jobs and other people's files stay."""
+
+import os
+from pathlib import Path
+
+from msgspec import structs
+
+from joblens.app.retention import apply_retention, logs_root, prune
+from joblens.model.settings import JobMetricsSettings, Settings, StoreSettings
+from joblens.stores.sqlite import SqliteStore
+from tests.integration import past_jobs
+from tests.integration.past_jobs import LAMMPS, POISSON, RUNNING, START_US
+
+DAY_US = 86_400_000_000
+LATER_US = START_US + 40 * DAY_US
+
+
+def store_with_logs(tmp_path: Path) -> tuple[SqliteStore, Path]:
+    logs = tmp_path / "logs"
+    past_jobs.fill(tmp_path / "joblens.db", logs)
+    store = SqliteStore(str(tmp_path / "joblens.db"))
+    store.apply(past_jobs.running(str(logs / RUNNING)))
+    (logs / RUNNING).mkdir()
+    (logs / RUNNING / "stdout.log").write_text("x" * 100_000)
+    return store, logs
+
+
+def age(folder: Path, days: float) -> None:
+    for place in (*folder.iterdir(), folder):
+        os.utime(place, ns=((START_US * 1000), START_US * 1000 - int(days * DAY_US * 1000)))
+
+
+def test_samples_and_output_of_old_jobs_go_and_records_stay(tmp_path: Path) -> None:
+    store, logs = store_with_logs(tmp_path)
+    pruned = prune(store, str(logs), before_us=LATER_US, max_bytes=None, dry_run=False)
+    assert (pruned.samples.jobs, pruned.log_folders) == (1, 1)
+    assert store.samples(POISSON) == []
+    assert not (logs / POISSON).exists()
+    assert store.find(POISSON).outcome is not None
+    store.close()
+
+
+def test_a_dry_run_changes_nothing(tmp_path: Path) -> None:
+    store, logs = store_with_logs(tmp_path)
+    pruned = prune(store, str(logs), before_us=LATER_US, max_bytes=None, dry_run=True)
+    assert pruned.log_folders == 1
+    assert len(store.samples(POISSON)) == 60
+    assert (logs / POISSON / "stdout.log").exists()
+    store.close()
+
+
+def test_nothing_of_a_running_job_is_touched(tmp_path: Path) -> None:
+    store, logs = store_with_logs(tmp_path)
+    age(logs / RUNNING, days=100)
+    prune(store, str(logs), before_us=LATER_US * 2, max_bytes=0, dry_run=False)
+    assert (logs / RUNNING / "stdout.log").exists()
+    assert len(store.samples(RUNNING)) == 5
+    store.close()
+
+
+def test_the_oldest_output_goes_until_the_rest_fits(tmp_path: Path) -> None:
+    store, logs = store_with_logs(tmp_path)
+    for uuid, days in ((LAMMPS, 3), (POISSON, 1)):
+        (logs / uuid).mkdir(exist_ok=True)
+        (logs / uuid / "stdout.log").write_bytes(os.urandom(200_000))
+        age(logs / uuid, days)
+    prune(store, str(logs), before_us=None, max_bytes=400_000, dry_run=False)
+    assert not (logs / LAMMPS).exists()
+    assert (logs / POISSON).exists()
+    store.close()
+
+
+def test_output_nobody_remembers_goes_when_it_is_old(tmp_path: Path) -> None:
+    store, logs = store_with_logs(tmp_path)
+    orphan = logs / "99999999-1111-4222-8333-444455556666"
+    orphan.mkdir()
+    (orphan / "stdout.log").write_text("who was it?")
+    age(orphan, days=1)
+    prune(store, str(logs), before_us=START_US, max_bytes=None, dry_run=False)
+    assert not orphan.exists()
+    store.close()
+
+
+def test_folders_that_are_not_ours_stay(tmp_path: Path) -> None:
+    store, logs = store_with_logs(tmp_path)
+    (logs / "notes").mkdir()
+    (logs / "notes" / "todo.txt").write_text("mine")
+    (logs / POISSON / "deeper").mkdir()
+    (logs / POISSON / "deeper" / "mine.txt").write_text("mine")
+    prune(store, str(logs), before_us=LATER_US, max_bytes=0, dry_run=False)
+    assert (logs / "notes" / "todo.txt").exists()
+    assert (logs / POISSON / "deeper" / "mine.txt").exists()
+    store.close()
+
+
+def test_a_path_an_imported_record_brought_is_never_followed(tmp_path: Path) -> None:
+    precious = tmp_path / "precious"
+    precious.mkdir()
+    (precious / "stdout.log").write_text("not joblens'")
+    store = SqliteStore(str(tmp_path / "joblens.db"))
+    store.apply(past_jobs.poisson(str(precious)))
+    prune(store, str(tmp_path / "logs"), before_us=LATER_US, max_bytes=0, dry_run=False)
+    assert (precious / "stdout.log").exists()
+    store.close()
+
+
+def settings_for(tmp_path: Path) -> Settings:
+    return Settings(store=StoreSettings(url=str(tmp_path / "joblens.db")))
+
+
+def test_retention_runs_once_a_day(tmp_path: Path) -> None:
+    store, _ = store_with_logs(tmp_path)
+    settings = settings_for(tmp_path)
+    first = apply_retention(store, settings, LATER_US)
+    assert first is not None
+    assert first.samples.jobs == 1
+    assert apply_retention(store, settings, LATER_US + DAY_US // 2) is None
+    assert apply_retention(store, settings, LATER_US + DAY_US) is not None
+    store.close()
+
+
+def test_a_clock_that_jumped_back_does_not_stop_retention(tmp_path: Path) -> None:
+    store, _ = store_with_logs(tmp_path)
+    settings = settings_for(tmp_path)
+    assert apply_retention(store, settings, LATER_US) is not None
+    assert apply_retention(store, settings, LATER_US - 5 * DAY_US) is not None
+    store.close()
+
+
+def test_retention_that_is_switched_off_keeps_everything(tmp_path: Path) -> None:
+    store, _ = store_with_logs(tmp_path)
+    off = structs.replace(
+        settings_for(tmp_path), job_metrics=JobMetricsSettings(retention_days=0, retention_size=0)
+    )
+    assert apply_retention(store, off, LATER_US) is None
+    assert len(store.samples(POISSON)) == 60
+    store.close()
+
+
+def test_output_lies_beside_the_store_unless_the_settings_say_otherwise(tmp_path: Path) -> None:
+    assert logs_root(settings_for(tmp_path)) == str(tmp_path / "logs")
