@@ -1,78 +1,251 @@
-"""A job that an earlier owner started: measured on until its launcher says how it went."""
+"""A job that an earlier owner started: looked after until its launcher, which alone can wait for it, is done."""
 
+import contextlib
+import os
 import signal
+import time
 from collections.abc import Callable
 
 from msgspec.structs import replace
 
-from joblens.agent.groups import JobGroups
+from joblens.agent.accounting import BY_SAMPLER
 from joblens.agent.meter import JobMeter
-from joblens.agent.recovery import Recovery, end_processes, is_alive
-from joblens.agent.session import Kit
-from joblens.engine.job_life import EndCause
+from joblens.agent.output import OutputFiles
+from joblens.agent.owners import is_running
+from joblens.agent.recovery import Recovery
+from joblens.agent.session import Kit, watch_name
+from joblens.agent.settling import Circumstances, standing_groups
+from joblens.analysis.rates import unreclaimable_bytes
+from joblens.engine.job_life import (
+    Command,
+    EndCause,
+    Event,
+    Exited,
+    JobLife,
+    KillAll,
+    Phase,
+    Send,
+    Started,
+    StopAsked,
+    Tick,
+    next_wake_s,
+    on_event,
+)
 from joblens.model.errors import JoblensError, ProbeError
 from joblens.model.exit_usage import ExitUsage
-from joblens.model.job import Record
+from joblens.model.job import Attempt, Record
+from joblens.model.sample import Sample
 from joblens.model.writes import JobStarted, SamplesTaken
+from joblens.probes.proc_files import USEC_PER_TICK, parse_stat
+
+_SETTLE_S = 0.1  # what ends together with the main process is not a leftover
+_WATCH_INTERVAL_S = 0.1
 
 
 class AdoptedJob:
-    """Nobody can wait for the job any more but its launcher, so this looks every tick whether it is done."""
+    """Driven by the loop like a session of one's own: time-out, cancelling and leftovers as there."""
 
     def __init__(
         self, record: Record, kit: Kit, recovery: Recovery, on_end: Callable[["AdoptedJob"], None]
     ) -> None:
         assert record.attempt is not None
-        attempt = replace(record.attempt, owner=kit.owner)
-        self.record = replace(record, attempt=attempt)
+        self._attempt = replace(record.attempt, owner=kit.owner)
+        self.record = replace(record, attempt=self._attempt)
         self.job = record.job
         self._kit = kit
         self._recovery = recovery
         self._on_end = on_end
-        self._groups: JobGroups | None = None
-        if attempt.groups:
-            try:
-                self._groups = JobGroups.open(attempt.accounting, attempt.groups)
-            except JoblensError:
-                self._groups = None
-        self._meter: JobMeter = kit.accountant.meter(self._groups, attempt.launcher_pid or 0)
-        self._meter.resume(attempt.base, attempt.started_mono_ns or 0)
+        self._groups = standing_groups(self._attempt)
+        self._meter: JobMeter = kit.accountant.meter(self._groups, self._attempt.launcher_pid or 0)
         stored = kit.recorder.read(lambda store: store.samples(record.job.uuid))
-        self._next_index = stored[-1][0] + 1 if stored else 0
-        self.was_asked_to_stop = False
+        last = stored[-1] if stored else None
+        self._next_index = last[0] + 1 if last else 0
+        self._meter.resume(self._attempt.base, self._attempt.started_mono_ns or 0, last[1] if last else None)
+        self._life = JobLife(timeout_s=self._time_left_s(), grace_s=self.job.grace_s)
+        self._launcher_fd = self._main_fd = -1
+        self._settle_until_s: float | None = None
         self.is_over = False
+
+    def start(self) -> None:
+        """From here on this process is the owner."""
+        kit, attempt = self._kit, self._attempt
         kit.recorder.write([JobStarted(self.job.uuid, attempt)])
-        kit.sampler.add(self.job.uuid, self.job.interval_s)
-
-    def take_sample(self) -> None:
-        """On the sampler's thread."""
-        attempt = self.record.attempt
-        assert attempt is not None
-        if not is_alive(attempt.launcher_pid, attempt.launcher_start_ticks):
-            self._kit.loop.call(self._settle)
+        self._feed(Started())
+        kit.loop.add_timed(self)
+        self._launcher_fd = _hold(attempt.launcher_pid, attempt.launcher_start_ticks)
+        if self._launcher_fd < 0:
+            kit.loop.call(self._launcher_ended)
             return
-        try:
-            sample = self._meter.sample(ExitUsage())
-        except ProbeError:
-            return
-        self._kit.recorder.put([SamplesTaken(self.job.uuid, self._next_index, (sample,))])
-        self._next_index += 1
+        kit.loop.watch(self._launcher_fd, self._launcher_ended)
+        if attempt.pid is not None:
+            self._main_fd = _hold(attempt.pid, attempt.pid_start_ticks)
+            if self._main_fd >= 0:
+                kit.loop.watch(self._main_fd, self._main_ended)
+            else:
+                self._main_ended()
+        if self.job.monitor:
+            kit.sampler.add(self.job.uuid, self.job.interval_s)
+        if any(by.startswith(BY_SAMPLER) for by in attempt.enforced_by.values()):
+            kit.sampler.add(watch_name(self.job.uuid), _WATCH_INTERVAL_S)
 
-    def watch_limits(self) -> None:
-        """Limits of adopted jobs are left to the kernel."""
+    @property
+    def was_asked_to_stop(self) -> bool:
+        return self._life.cause is not EndCause.NONE
+
+    def output(self, max_bytes: int) -> OutputFiles | None:
+        """The files it writes to, where it writes to files."""
+        folder = self._attempt.logs_dir
+        if not folder or not os.path.isdir(folder):
+            return None
+        with contextlib.suppress(OSError):
+            return OutputFiles(folder, max_bytes)
+        return None
 
     def ask_stop(self, cause: EndCause, number: int = signal.SIGTERM) -> None:
-        self.was_asked_to_stop = True
-        end_processes(self.record, self._groups)
+        self._feed(StopAsked(cause, number))
 
-    def _settle(self) -> None:
+    # ---- on the sampler's thread -------------------------------------------------------------------
+
+    def take_sample(self) -> None:
+        sample = self._look()
+        if sample is not None:
+            self._kit.recorder.put([SamplesTaken(self.job.uuid, self._next_index, (sample,))])
+            self._next_index += 1
+
+    def watch_limits(self) -> None:
+        sample, asked = self._look(), self.job.requirements
+        if sample is None:
+            return
+        by = self._attempt.enforced_by
+        used = unreclaimable_bytes(sample)
+        if by.get("memory", "").startswith(BY_SAMPLER) and asked.memory_bytes is not None:
+            if used is not None and used > asked.memory_bytes:
+                self._kit.loop.call(lambda: self.ask_stop(EndCause.MEMORY_LIMIT, signal.SIGKILL))
+        if by.get("pids", "").startswith(BY_SAMPLER) and asked.pids is not None:
+            if (sample.threads or 0) > asked.pids:
+                self._kit.loop.call(lambda: self.ask_stop(EndCause.PIDS_LIMIT, signal.SIGKILL))
+
+    def _look(self) -> Sample | None:
+        if self.is_over:
+            return None
+        try:
+            return self._meter.sample(_reaped_so_far(self._attempt.launcher_pid or 0))
+        except (ProbeError, OSError):
+            return None
+
+    # ---- on the loop -------------------------------------------------------------------------------
+
+    def next_wake_s(self) -> float | None:
+        due = [at for at in (next_wake_s(self._life), self._settle_until_s) if at is not None]
+        return min(due, default=None)
+
+    def wake(self) -> None:
+        if self._settle_until_s is not None and time.monotonic() >= self._settle_until_s:
+            self._settle_until_s = None
+            pids = self._pids()
+            if pids:
+                self._feed(Exited(len(pids)))
+            return  # none: its launcher is about to end
+        self._feed(Tick())
+
+    def _main_ended(self) -> None:
+        self._main_fd = self._let_go(self._main_fd)
+        self._settle_until_s = time.monotonic() + _SETTLE_S
+
+    def _launcher_ended(self) -> None:
         if self.is_over:
             return
         self.is_over = True
-        self._kit.sampler.remove(self.job.uuid)
+        kit, uuid = self._kit, self.job.uuid
+        self._main_fd = self._let_go(self._main_fd)
+        self._launcher_fd = self._let_go(self._launcher_fd)
+        kit.loop.remove_timed(self)
+        kit.sampler.remove(uuid)
+        kit.sampler.remove(watch_name(uuid))
         self._meter.close()
-        uuid = self.job.uuid
-        samples = self._kit.recorder.read(lambda store: store.samples(uuid))
-        self._kit.recorder.write(self._recovery.settle(self.record, samples))
+        kit.recorder.wait_until_applied()
+        samples = kit.recorder.read(lambda store: store.samples(uuid))
+        how = Circumstances(cause=self._life.cause, leftovers=self._life.leftovers)
+        kit.recorder.write(self._recovery.settle(self.record, samples, how))
         self._recovery.forget(uuid)
+        with contextlib.suppress(JoblensError):
+            self.record = kit.recorder.read(lambda store: store.find(uuid))
         self._on_end(self)
+
+    def _let_go(self, descriptor: int) -> int:
+        if descriptor >= 0:
+            self._kit.loop.unwatch(descriptor)
+            os.close(descriptor)
+        return -1
+
+    def _feed(self, event: Event) -> None:
+        self._life, commands = on_event(self._life, event, time.monotonic())
+        for command in commands:
+            self._carry_out(command)
+
+    def _carry_out(self, command: Command) -> None:
+        """`Finish` is not among them: the launcher's end is the job's."""
+        if isinstance(command, KillAll):
+            self._signal_all(signal.SIGKILL)
+        elif isinstance(command, Send):
+            self._signal_all(command.signal)
+
+    def _signal_all(self, number: int) -> None:
+        """To every process of the job, never to its launcher, which has yet to say how it went."""
+        launcher_pid = self._attempt.launcher_pid or 0
+        if self._groups is not None:
+            if number == signal.SIGKILL:
+                spare = (launcher_pid,) if launcher_pid in self._groups.pids() else ()
+                self._groups.kill(spare=spare)
+            else:
+                self._groups.signal(number, spare=(launcher_pid,))
+            return
+        for pid in self._pids():
+            with contextlib.suppress(OSError):
+                held = os.pidfd_open(pid)
+                try:
+                    if pid in self._pids():  # still the one that was found
+                        signal.pidfd_send_signal(held, number)
+                finally:
+                    os.close(held)
+
+    def _pids(self) -> list[int]:
+        launcher_pid = self._attempt.launcher_pid
+        if self._groups is not None:
+            return [pid for pid in self._groups.pids() if pid != launcher_pid]
+        return list(self._meter.probe.descendants())  # type: ignore[attr-defined]
+
+    def _time_left_s(self) -> float | None:
+        timeout_s, started_ns = self.job.requirements.timeout_s, self._attempt.started_mono_ns
+        if timeout_s is None or started_ns is None or not self.job.enforce:
+            return None
+        return max(0.0, timeout_s - (self._kit.clock.mono_ns() - started_ns) / 1e9)
+
+
+def _hold(pid: int | None, start_ticks: int | None) -> int:
+    """A descriptor of the very process, readable when it has ended; -1 when it has ended already."""
+    if pid is None:
+        return -1
+    try:
+        descriptor = os.pidfd_open(pid)
+    except OSError:
+        return -1
+    if is_running(pid, start_ticks):
+        return descriptor
+    os.close(descriptor)
+    return -1
+
+
+def _reaped_so_far(launcher_pid: int) -> ExitUsage:
+    """What the launcher has waited for, as the kernel adds it up for it."""
+    try:
+        with open(f"/proc/{launcher_pid}/stat", "rb", buffering=0) as file:
+            stat = parse_stat(file.read())
+    except (OSError, ValueError):
+        return ExitUsage()
+    return ExitUsage(
+        user_usec=stat.user_ticks_reaped * USEC_PER_TICK,
+        system_usec=stat.system_ticks_reaped * USEC_PER_TICK,
+        faults_minor=stat.faults_minor_reaped,
+        faults_major=stat.faults_major_reaped,
+    )

@@ -46,6 +46,7 @@ _IO_FIELDS = (
     "io_read_bytes",
     "io_write_bytes",
 )
+_REAPED_FIELDS = ("cpu_user_usec", "cpu_system_usec", "faults_minor", "faults_major")
 
 
 class JobMeter:
@@ -75,10 +76,14 @@ class JobMeter:
     def start_at(self, mono_ns: int) -> None:
         self._start_mono_ns = mono_ns
 
-    def resume(self, base: Mapping[str, int], start_mono_ns: int) -> None:
-        """Goes on with a job that another process began to measure."""
+    def resume(self, base: Mapping[str, int], start_mono_ns: int, last: Sample | None = None) -> None:
+        """Goes on with a job that another process began to measure; `last` is what it saw last."""
         self._base = dict(base)
         self._start_mono_ns = start_mono_ns
+        for name in (*_REAPED_FIELDS, *_IO_FIELDS) if last is not None else ():
+            value = getattr(last, name)
+            if value is not None:
+                self._high[name] = value
 
     def sample(self, reaped: ExitUsage, *, final: bool = False) -> Sample:
         """`reaped` is what the launcher has waited for so far: it was read before the living are."""
@@ -96,6 +101,12 @@ class JobMeter:
                 self._add_reaped(fields, reaped)
             fields.update(self._host.read())
             return Sample(at_us=at_us, elapsed_us=(mono_ns - self._start_mono_ns) // 1000, **fields)
+
+    def living(self) -> list[int]:
+        """The job's processes where only the process tree knows them."""
+        with self._lock:
+            pids: list[int] = self.probe.descendants()  # type: ignore[attr-defined]
+            return pids
 
     def close(self) -> None:
         self.probe.close()

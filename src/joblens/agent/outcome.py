@@ -27,17 +27,19 @@ class Ending(Struct, frozen=True, kw_only=True):
     ended_at_us: int
     leftovers: int
     reaped: ExitUsage
+    why_lost: str = "its launcher was killed, so its exit status is not known"
 
 
 def outcome_of(
-    record: Record, ending: Ending, summary: RunningSummary, meter: JobMeter, output: OutputFiles | None
+    record: Record,
+    ending: Ending,
+    summary: RunningSummary,
+    meter: JobMeter | None,
+    output: OutputFiles | None,
 ) -> Outcome:
+    """`meter` None: nothing could be read any more but what was sampled."""
     assert record.attempt is not None
-    sources, unknown = dict(meter.probe.sources), dict(meter.probe.unknown)
-    if meter.details is not None:
-        sources.update(meter.details.sources)
-        for name in meter.details.sources:
-            unknown.pop(name, None)
+    sources, unknown = _origins(meter)
     usage = total_usage(
         summary.samples,
         ending.reaped,
@@ -62,6 +64,18 @@ def outcome_of(
     outcome = replace(outcome, profile=detailed_profile(samples, usage, outcome.duration_s))
     complete = replace(record, status=outcome.status, outcome=outcome)
     return replace(outcome, findings=findings_for(complete, samples))
+
+
+def _origins(meter: JobMeter | None) -> tuple[dict[str, str], dict[str, str]]:
+    """(where numbers were read, why others are unknown)"""
+    if meter is None:
+        return {}, {}
+    sources, unknown = dict(meter.probe.sources), dict(meter.probe.unknown)
+    if meter.details is not None:
+        sources.update(meter.details.sources)
+        for name in meter.details.sources:
+            unknown.pop(name, None)
+    return sources, unknown
 
 
 def verdict(ending: Ending, usage: Usage) -> Outcome:
@@ -97,7 +111,7 @@ def _judge(ending: Ending, code: int | None, number: int | None, oom: bool) -> t
     if ending.cause is EndCause.PIDS_LIMIT:
         return Status.FAILED, "limit", "ended by joblens: it had more processes than its limit"
     if ending.wait_status is None:
-        return Status.LOST, "lost", "its launcher was killed, so its exit status is not known"
+        return Status.LOST, "lost", ending.why_lost
     if code == 0:
         return Status.SUCCESS, "exited", None
     if oom:

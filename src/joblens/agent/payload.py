@@ -8,26 +8,48 @@ from collections.abc import Callable
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
+
+_SUFFIX = ".job"
 
 
 class Payload(Struct, frozen=True, kw_only=True):
     argv: tuple[str, ...]
     env: dict[str, str]
     cwd: str
+    logs_dir: str  # for its two output files
+    output_max_bytes: int  # kept of each
 
 
 def payload_path(spool_dir: str, uuid: str) -> str:
-    return os.path.join(spool_dir, f"{uuid}.job")
+    return os.path.join(spool_dir, uuid + _SUFFIX)
+
+
+def payloads(spool_dir: str) -> list[str]:
+    """Jobs that have one, by uuid."""
+    try:
+        names = os.listdir(spool_dir)
+    except OSError:
+        return []
+    return [name.removesuffix(_SUFFIX) for name in names if name.endswith(_SUFFIX)]
 
 
 def write_payload(spool_dir: str, uuid: str, payload: Payload) -> None:
+    """On disk for good before it returns: the job is queued next, and may be started after a reboot."""
     os.makedirs(spool_dir, mode=0o700, exist_ok=True)
     path = payload_path(spool_dir, uuid)
-    descriptor = os.open(path + ".part", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        # Names and values may hold bytes that are no text; they travel as escapes.
-        file.write(msgspec.json.encode(_escaped(payload)))
-    os.replace(path + ".part", path)
+    descriptor = os.open(path + ".part", os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            # Names and values may hold bytes that are no text; they travel as escapes.
+            file.write(msgspec.json.encode(_escaped(payload)))
+            file.flush()
+            os.fsync(descriptor)
+        os.replace(path + ".part", path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            os.unlink(path + ".part")
+        raise
 
 
 def read_payload(spool_dir: str, uuid: str) -> Payload | None:
@@ -53,8 +75,10 @@ def _plain(payload: Payload) -> Payload:
 
 
 def _mapped(payload: Payload, change: Callable[[str], str]) -> Payload:
-    return Payload(
+    return replace(
+        payload,
         argv=tuple(change(word) for word in payload.argv),
         env={change(name): change(value) for name, value in payload.env.items()},
         cwd=change(payload.cwd),
+        logs_dir=change(payload.logs_dir),
     )

@@ -5,6 +5,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
+from joblens.model.errors import JoblensError
 from joblens.model.job import Record, Status
 from joblens.model.writes import JobEnded, JobQueued, JobStarted, SamplesTaken, Write
 from joblens.ports.sink import Sink
@@ -97,14 +98,24 @@ class Recorder:
             elif isinstance(write, SamplesTaken):
                 for sink in self._sinks:
                     sink.samples_taken(write.uuid, write.samples)
-            elif isinstance(write, JobEnded) and (record := self._records.pop(write.uuid, None)):
+            elif isinstance(write, JobEnded) and (record := self._known(write.uuid)):
                 ended.append(_ended(record, write))
+                self._records.pop(write.uuid, None)
         if ended:
             for sink in self._sinks:
                 sink.jobs_ended(ended)
 
+    def _known(self, uuid: str) -> Record | None:
+        """A job that another process queued or started is in the store."""
+        try:
+            return self._records.get(uuid) or self.store.find(uuid)
+        except JoblensError:
+            return None  # in the journal: whoever brings it in does not mirror it
+
     def _started(self, write: JobStarted) -> None:
-        known = self._records.get(write.uuid) or self.store.find(write.uuid)
+        known = self._known(write.uuid)
+        if known is None:
+            return
         record = Record(status=Status.RUNNING, job=known.job, attempt=write.attempt, number=known.number)
         self._records[write.uuid] = record
         for sink in self._sinks:

@@ -1,193 +1,131 @@
-"""Jobs whose owner died: brought to their true outcome where it is known, ended and marked lost where not.
+"""Jobs whose owner died, found among the unfinished ones: which can be adopted, which are to be settled."""
 
-Three things may be left of such a job: its launcher (which waits on and leaves an outcome file), its
-processes, its control groups. As long as the launcher lives the job is adoptable; after that everything
-that can still be known is read and the rest is cleared away."""
-
-import ast
 import contextlib
 import os
-import signal
-import time
 
 from msgspec import Struct
 
 from joblens.agent.accounting import Accountant
-from joblens.agent.groups import JobGroups
-from joblens.agent.launch import exit_usage_of
-from joblens.agent.meter import JobMeter
-from joblens.agent.outcome import Ending, outcome_of
-from joblens.analysis.running import RunningSummary
-from joblens.engine.job_life import EndCause
-from joblens.model.errors import JoblensError, ProbeError
-from joblens.model.exit_usage import ExitUsage
-from joblens.model.job import Attempt, Record, Status
+from joblens.agent.left_outcome import outcome_path
+from joblens.agent.owners import is_gone, is_running, is_within_reach
+from joblens.agent.settling import UNKNOWN, Circumstances, Settling, Tools
+from joblens.model.job import Outcome, Record, Status
 from joblens.model.sample import Sample
-from joblens.model.writes import JobEnded, SamplesTaken, Write
+from joblens.model.writes import JobEnded, Write
 from joblens.ports.clock import Clock
-from joblens.ports.store import Store
-from joblens.probes.host import HostFacts, process_start_ticks
+from joblens.probes.host import HostFacts
 
-JOB_ID_VARIABLE = "JOBLENS_JOB_ID"
-
-
-class LeftOutcome(Struct, frozen=True):
-    """What a launcher wrote down when nobody was there to be told."""
-
-    wait_status: int | None
-    reaped: ExitUsage
-    ended_at_us: int
+NEVER_STARTED = "the program that was to start it is gone"
 
 
-def is_alive(pid: int | None, start_ticks: int | None) -> bool:
-    """The very process, not another one that got its number."""
-    return pid is not None and start_ticks is not None and process_start_ticks(pid) == start_ticks
+class Orphans(Struct, frozen=True, kw_only=True):
+    """Jobs of this user on this machine that nobody looks after any more."""
 
+    adoptable: list[Record]  # the launcher still lives
+    dead: list[Record]
+    never_started: list[Record]
+    superseded: frozenset[str]  # of the dead: their launcher went on to another job, whose the groups are
 
-def is_orphaned(record: Record, host: HostFacts) -> bool:
-    """Started on this machine by a process that is no more."""
-    attempt = record.attempt
-    if record.status is not Status.RUNNING or attempt is None or attempt.owner.host != host.hostname:
-        return False
-    owner = attempt.owner
-    return owner.boot_id != host.boot_id or not is_alive(owner.pid, owner.start_ticks)
-
-
-def is_adoptable(record: Record, host: HostFacts) -> bool:
-    attempt = record.attempt
-    return (
-        attempt is not None
-        and attempt.owner.boot_id == host.boot_id
-        and is_alive(attempt.launcher_pid, attempt.launcher_start_ticks)
-    )
+    def __bool__(self) -> bool:
+        return bool(self.adoptable or self.dead or self.never_started)
 
 
 class Recovery:
-    def __init__(self, spool_dir: str, accountant: Accountant, clock: Clock, host: HostFacts) -> None:
-        self._spool_dir = spool_dir
+    """Two processes must not do this at once for the same jobs: recovery_lock.py."""
+
+    def __init__(
+        self,
+        spool_dir: str,
+        accountant: Accountant,
+        clock: Clock,
+        host: HostFacts,
+        *,
+        user: str,
+        output_max_bytes: int,
+    ) -> None:
+        self.spool_dir = spool_dir
         self._accountant = accountant
         self._clock = clock
         self._host = host
+        self._user = user
+        self._output_max_bytes = output_max_bytes
 
-    def orphans(self, store: Store) -> tuple[list[Record], list[Record]]:
-        """(those whose launcher still lives, those to be settled)"""
-        orphaned = [record for record in store.running() if is_orphaned(record, self._host)]
-        adoptable = [record for record in orphaned if is_adoptable(record, self._host)]
-        return adoptable, [record for record in orphaned if record not in adoptable]
+    def orphans(self, records: list[Record]) -> Orphans:
+        """Among unfinished jobs. Other users' and other machines' jobs are not ours to judge."""
+        mine = [record for record in records if record.job.user == self._user]
+        orphaned = [record for record in mine if self._is_orphaned(record)]
+        superseded = _superseded(orphaned)
+        adoptable = [
+            record for record in orphaned if record.job.uuid not in superseded and self._is_adoptable(record)
+        ]
+        return Orphans(
+            adoptable=adoptable,
+            dead=[record for record in orphaned if record not in adoptable],
+            never_started=[record for record in mine if self._will_never_start(record)],
+            superseded=superseded,
+        )
 
-    def settle(self, record: Record, samples: list[tuple[int, Sample]]) -> list[Write]:
+    def _is_orphaned(self, record: Record) -> bool:
+        attempt = record.attempt
+        return record.status is Status.RUNNING and attempt is not None and is_gone(attempt.owner, self._host)
+
+    def _is_adoptable(self, record: Record) -> bool:
+        attempt = record.attempt
+        return (
+            attempt is not None
+            and is_within_reach(attempt.owner, self._host)
+            and is_running(attempt.launcher_pid, attempt.launcher_start_ticks)
+        )
+
+    def _will_never_start(self, record: Record) -> bool:
+        creator = record.job.created_by
+        return (
+            record.status is Status.QUEUED
+            and not record.job.background
+            and creator is not None
+            and is_gone(creator, self._host)
+        )
+
+    # ---- the end of a job --------------------------------------------------------------------------
+
+    def settle(
+        self, record: Record, samples: list[tuple[int, Sample]], end: Circumstances = UNKNOWN
+    ) -> list[Write]:
         """Ends what is left of the job; -> what is to be remembered about it."""
         attempt = record.attempt
         assert attempt is not None
-        left = self._left_outcome(record.job.uuid)
-        same_boot = attempt.owner.boot_id == self._host.boot_id
-        groups = self._groups(attempt) if same_boot else None
-        if same_boot:
-            end_processes(record, groups)
-        reaped = left.reaped if left else ExitUsage()
-        summary = RunningSummary()
-        for _, sample in samples:
-            summary.add(sample)
-        meter = self._accountant.meter(groups, attempt.launcher_pid or 0)
-        writes: list[Write] = []
-        final = self._final_sample(record, meter, groups, reaped)
-        if final is not None:
-            index = samples[-1][0] + 1 if samples else 0
-            summary.add(final)
-            writes.append(SamplesTaken(record.job.uuid, index, (final,)))
-        ending = self._ending(record, left, summary, reaped)
-        outcome = outcome_of(record, ending, summary, meter, None)
-        meter.close()
-        if groups is not None:
-            groups.remove()
-        writes.append(JobEnded(record.job.uuid, outcome))
-        return writes
+        tools = Tools(self.spool_dir, self._accountant, self._clock, self._output_max_bytes)
+        return Settling(
+            record, samples, end, tools, is_within_reach=is_within_reach(attempt.owner, self._host)
+        ).writes()
+
+    def give_up(self, record: Record, why: str = NEVER_STARTED) -> list[Write]:
+        """For a job that will never be started."""
+        now_us = self._clock.now_us()
+        lost = Outcome(status=Status.LOST, ended_at_us=now_us, duration_s=0.0, reason="lost", error=why)
+        return [JobEnded(record.job.uuid, lost)]
 
     def forget(self, uuid: str) -> None:
         """Once the outcome is in the store."""
         with contextlib.suppress(OSError):
-            os.unlink(self._outcome_path(uuid))
+            os.unlink(outcome_path(self.spool_dir, uuid))
 
-    def _outcome_path(self, uuid: str) -> str:
-        return os.path.join(self._spool_dir, f"{uuid}.outcome")
 
-    def _left_outcome(self, uuid: str) -> LeftOutcome | None:
-        try:
-            with open(self._outcome_path(uuid), encoding="ascii") as file:
-                status, totals, ended_at_us = ast.literal_eval(file.read())
-            return LeftOutcome(status, exit_usage_of(totals), ended_at_us)
-        except (OSError, ValueError, SyntaxError, TypeError):
-            return None
-
-    def _groups(self, attempt: Attempt) -> JobGroups | None:
-        standing = {key: path for key, path in attempt.groups.items() if os.path.isdir(path)}
-        if not standing:
-            return None
-        try:
-            return JobGroups.open(attempt.accounting, standing)
-        except JoblensError:
-            return None
-
-    def _final_sample(
-        self, record: Record, meter: JobMeter, groups: JobGroups | None, reaped: ExitUsage
-    ) -> Sample | None:
+def _superseded(orphaned: list[Record]) -> frozenset[str]:
+    """A slot's launcher runs one job after another; all but its newest have ended, their records unsaid."""
+    newest: dict[tuple[int, int], Record] = {}
+    older: list[str] = []
+    for record in orphaned:
         attempt = record.attempt
-        assert attempt is not None
-        if groups is None or attempt.started_mono_ns is None:
-            return None
-        meter.resume(attempt.base, attempt.started_mono_ns)
-        try:
-            return meter.sample(reaped, final=True)
-        except ProbeError:
-            return None
-
-    def _ending(
-        self, record: Record, left: LeftOutcome | None, summary: RunningSummary, reaped: ExitUsage
-    ) -> Ending:
-        attempt = record.attempt
-        assert attempt is not None
-        now_us = left.ended_at_us if left else self._clock.now_us()
-        last = summary.samples[-1] if summary.samples else None
-        if left is not None:
-            duration_s = max(0.0, (left.ended_at_us - attempt.started_at_us) / 1e6)
+        if attempt is None or attempt.launcher_pid is None:
+            continue
+        launcher = (attempt.launcher_pid, attempt.launcher_start_ticks or 0)
+        other = newest.get(launcher)
+        if other is None or other.attempt is None:
+            newest[launcher] = record
+        elif (other.attempt.started_mono_ns or 0) < (attempt.started_mono_ns or 0):
+            older.append(other.job.uuid)
+            newest[launcher] = record
         else:
-            duration_s = last.elapsed_us / 1e6 if last else 0.0
-        return Ending(
-            wait_status=left.wait_status if left else None,
-            cause=EndCause.NONE,
-            duration_s=duration_s,
-            ended_at_us=now_us,
-            leftovers=0,
-            reaped=reaped,
-        )
-
-
-def end_processes(record: Record, groups: JobGroups | None) -> None:
-    """Whatever of the job is alive: by its group, and by the mark in its environment."""
-    if groups is not None:
-        groups.kill()
-    for _ in range(50):
-        pids = marked_processes(record.job.uuid)
-        if not pids:
-            return
-        for pid in pids:
-            with contextlib.suppress(OSError):
-                os.kill(pid, signal.SIGKILL)
-        time.sleep(0.01)
-
-
-def marked_processes(uuid: str) -> list[int]:
-    """Processes that inherited the job's id. Only those we may look at can be ours."""
-    mark = f"{JOB_ID_VARIABLE}={uuid}".encode()
-    found = []
-    for name in os.listdir("/proc"):
-        if not name.isdigit():
-            continue
-        try:
-            with open(f"/proc/{name}/environ", "rb") as file:
-                environment = file.read()
-        except OSError:
-            continue
-        if mark in environment.split(b"\0"):
-            found.append(int(name))
-    return found
+            older.append(record.job.uuid)
+    return frozenset(older)

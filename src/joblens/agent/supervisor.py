@@ -4,8 +4,6 @@ It takes its work from the store (queued background jobs), so it can be killed a
 one finds the same work there. A nudge is only a signal that says "look now"."""
 
 import contextlib
-import fcntl
-import os
 import signal
 import time
 from collections.abc import Callable
@@ -13,105 +11,72 @@ from types import FrameType
 
 from joblens.agent.adopted import AdoptedJob
 from joblens.agent.launch import LaunchPlan
+from joblens.agent.locks import SupervisorLock, alone
+from joblens.agent.outcome import not_started
 from joblens.agent.output import OutputFiles
 from joblens.agent.payload import Payload, read_payload, remove_payload
 from joblens.agent.recovery import Recovery
 from joblens.agent.session import JobSession, Kit
+from joblens.agent.settling import Circumstances
+from joblens.agent.sweeping import sweep
 from joblens.engine.job_life import EndCause
-from joblens.model.errors import JoblensError
-from joblens.model.job import Job, Outcome, Record, Status
+from joblens.model.errors import JoblensError, LaunchError
+from joblens.model.job import Outcome, Record, Status
 from joblens.model.writes import JobEnded
 
 _LOOK_EVERY_S = 1.0
+_LOOKS_APART_S = 0.05  # however many nudges come
+_STARTS_A_LOOK = 8  # starting takes a while; messages of running jobs come in between
 _PAYLOAD_PATIENCE_US = 30_000_000
+_NO_PAYLOAD = "the file with its command and environment is gone, so it could not be started"
 
 Hosted = JobSession | AdoptedJob
 
 
-class SupervisorLock:
-    """Held by the supervisor while it lives; holds its pid."""
-
-    def __init__(self, spool_dir: str) -> None:
-        os.makedirs(spool_dir, mode=0o700, exist_ok=True)
-        self._path = os.path.join(spool_dir, "supervisor.lock")
-        self._descriptor: int | None = None
-
-    def take(self) -> bool:
-        descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(descriptor)
-            return False
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, str(os.getpid()).encode(), 0)
-        self._descriptor = descriptor
-        return True
-
-    def release(self) -> None:
-        if self._descriptor is not None:
-            os.close(self._descriptor)
-            self._descriptor = None
-
-    def holder(self) -> int | None:
-        """The pid of the running supervisor, or None when there is none."""
-        try:
-            descriptor = os.open(self._path, os.O_RDWR | os.O_CLOEXEC)
-        except OSError:
-            return None
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            digits = os.pread(descriptor, 32, 0)
-            return int(digits) if digits.isdigit() else None
-        finally:
-            os.close(descriptor)
-        return None
-
-
 class Supervisor:
+    """`idle_s` None: it stays. The lock has been taken already."""
+
     def __init__(
         self,
         kit: Kit,
         recovery: Recovery,
         lock: SupervisorLock,
         *,
-        logs_dir_of: Callable[[str], str],
-        output_max_bytes: int,
         user: str,
-        idle_s: float,
+        output_max_bytes: int,
+        idle_s: float | None,
         log: Callable[[str], None],
         on_job_end: Callable[[Record], None],
     ) -> None:
         self._kit = kit
         self._recovery = recovery
         self._lock = lock
-        self._logs_dir_of = logs_dir_of
-        self._output_max_bytes = output_max_bytes
         self._user = user
+        self._output_max_bytes = output_max_bytes
         self._idle_s = idle_s
         self._log = log
         self._on_job_end = on_job_end
         self._hosted: dict[str, Hosted] = {}
         self._outputs: dict[str, OutputFiles] = {}
-        self._next_look_s = 0.0
+        self._looked_at_s = self._next_look_s = 0.0
         self._idle_since_s = time.monotonic()
         self._is_asked_to_end = False
+        self._trouble = ""
 
     def run(self) -> None:
+        """Until it has been idle for long enough, or was asked to end and its jobs have ended."""
         signal.signal(signal.SIGUSR1, self._nudged)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._asked_to_end)
         signal.signal(signal.SIGHUP, signal.SIG_IGN)  # it outlives the terminal
         signal.set_wakeup_fd(self._kit.loop.wake_fd, warn_on_full_buffer=False)
-        if not self._lock.take():
-            return
+        self._sweep()
         self._kit.loop.add_timed(self)
         while True:
-            self._kit.loop.run_until(self._is_idle)
-            # Whoever queued a job before the lock was free relies on this process looking once more.
+            self._kit.loop.run_until(self._is_done)
+            # Whoever queued a job while the lock was held relies on this process looking once more.
             self._lock.release()
-            if not self._waiting_jobs() or self._is_asked_to_end or not self._lock.take():
+            if self._is_asked_to_end or not self._has_work() or not self._lock.take():
                 return
             self._next_look_s = 0.0
             self._idle_since_s = time.monotonic()
@@ -123,37 +88,64 @@ class Supervisor:
         return self._next_look_s
 
     def wake(self) -> None:
-        self._next_look_s = time.monotonic() + _LOOK_EVERY_S
-        self._adopt_and_settle()
-        for record in self._waiting_jobs():
-            self._start(record.job)
-        self._cancel_as_asked()
+        now_s = self._looked_at_s = time.monotonic()
+        self._next_look_s = now_s + _LOOK_EVERY_S
+        try:
+            self._look()
+            self._trouble = ""
+        except JoblensError as error:
+            # The store cannot be asked. Running jobs go on, and the next look may find it well again.
+            if str(error) != self._trouble:
+                self._log(str(error))
+            self._trouble = str(error)
         for output in list(self._outputs.values()):
-            output.trim()
+            with contextlib.suppress(OSError):
+                output.trim()
 
-    def _waiting_jobs(self) -> list[Record]:
-        return [
-            record
-            for record in self._kit.recorder.read(lambda store: store.running())
-            if record.status is Status.QUEUED
-            and record.job.background
-            and record.job.user == self._user
-            and record.job.uuid not in self._hosted
-        ]
+    def _look(self) -> None:
+        unfinished = self._kit.recorder.read(lambda store: store.running())
+        others = [record for record in unfinished if record.job.uuid not in self._hosted]
+        self._adopt_and_settle(others)
+        asked_to_end = self._kit.recorder.read(lambda store: store.cancel_requests())
+        for uuid in asked_to_end:
+            hosted = self._hosted.get(uuid)
+            if hosted is not None and not hosted.was_asked_to_stop:
+                hosted.ask_stop(EndCause.CANCELLED)
+        if self._is_asked_to_end:
+            return
+        waiting = [record for record in others if self._is_waiting(record)]
+        for record in waiting[:_STARTS_A_LOOK]:
+            if record.job.uuid in asked_to_end:
+                self._cancel_unstarted(record)
+            else:
+                self._start(record)
+        if len(waiting) > _STARTS_A_LOOK:
+            self._next_look_s = 0.0
 
-    def _start(self, job: Job) -> None:
+    def _is_waiting(self, record: Record) -> bool:
+        return record.status is Status.QUEUED and record.job.background and record.job.user == self._user
+
+    def _has_work(self) -> bool:
+        with contextlib.suppress(JoblensError):
+            return any(map(self._is_waiting, self._kit.recorder.read(lambda store: store.running())))
+        return False
+
+    # ---- starting ----------------------------------------------------------------------------------
+
+    def _start(self, record: Record) -> None:
+        job = record.job
         payload = read_payload(self._kit.spool_dir, job.uuid)
         if payload is None:
-            self._give_up_without_payload(job)
+            # It is written before the job is queued; without it nobody can run the job any more.
+            if self._kit.clock.now_us() - job.created_at_us > _PAYLOAD_PATIENCE_US:
+                self._kit.recorder.write(self._recovery.give_up(record, _NO_PAYLOAD))
             return
-        output = OutputFiles(self._logs_dir_of(job.uuid), self._output_max_bytes)
-        session = JobSession(
-            job,
-            _plan(payload, output),
-            self._kit,
-            output=output,
-            on_end=self._ended,
-        )
+        try:
+            output = OutputFiles(payload.logs_dir, payload.output_max_bytes)
+        except OSError as error:
+            self._cannot_start(record, LaunchError(f"its output files cannot be made: {error}"))
+            return
+        session = JobSession(job, _plan(payload, output), self._kit, output=output, on_end=self._ended)
         self._hosted[job.uuid] = session
         self._outputs[job.uuid] = output
         try:
@@ -164,55 +156,83 @@ class Supervisor:
         finally:
             remove_payload(self._kit.spool_dir, job.uuid)
 
-    def _give_up_without_payload(self, job: Job) -> None:
-        """The file is written before the job is queued; without it nobody can run the job any more."""
-        now_us = self._kit.clock.now_us()
-        if now_us - job.created_at_us < _PAYLOAD_PATIENCE_US:
-            return
-        lost = Outcome(
-            status=Status.LOST,
-            ended_at_us=now_us,
+    def _cannot_start(self, record: Record, error: JoblensError) -> None:
+        self._log(f"job {record.job.uuid} could not be started: {error}")
+        self._end_unstarted(record, not_started(record.job, error, self._kit.clock.now_us()))
+
+    def _cancel_unstarted(self, record: Record) -> None:
+        cancelled = Outcome(
+            status=Status.CANCELLED,
+            ended_at_us=self._kit.clock.now_us(),
             duration_s=0.0,
-            reason="lost",
-            error="the file with its command and environment is gone, so it could not be started",
+            reason="cancelled",
+            error="someone asked for its end before it was started",
         )
-        self._kit.recorder.write([JobEnded(job.uuid, lost)])
+        self._end_unstarted(record, cancelled)
+
+    def _end_unstarted(self, record: Record, outcome: Outcome) -> None:
+        self._kit.recorder.write([JobEnded(record.job.uuid, outcome)])
+        remove_payload(self._kit.spool_dir, record.job.uuid)
+        self._idle_since_s = time.monotonic()
 
     def _ended(self, hosted: Hosted) -> None:
         self._hosted.pop(hosted.job.uuid, None)
         self._outputs.pop(hosted.job.uuid, None)
         self._idle_since_s = time.monotonic()
-        with contextlib.suppress(JoblensError):
-            self._on_job_end(hosted.record)
+        self._on_job_end(hosted.record)
 
-    def _adopt_and_settle(self) -> None:
-        adoptable, dead = self._kit.recorder.read(self._recovery.orphans)
-        for record in adoptable:
-            if record.job.uuid not in self._hosted:
-                self._log(f"job {record.job.uuid}: adopted from a dead owner")
-                self._hosted[record.job.uuid] = AdoptedJob(record, self._kit, self._recovery, self._ended)
-        for record in dead:
-            if record.job.uuid not in self._hosted:
-                uuid = record.job.uuid
-                samples = self._kit.recorder.read(lambda store, uuid=uuid: store.samples(uuid))  # type: ignore[misc]
-                self._kit.recorder.write(self._recovery.settle(record, samples))
-                self._recovery.forget(uuid)
+    # ---- what earlier owners left --------------------------------------------------------------------
 
-    def _cancel_as_asked(self) -> None:
-        if not self._hosted and not self._waiting_jobs():
+    def _adopt_and_settle(self, unfinished: list[Record]) -> None:
+        if not self._recovery.orphans(unfinished):
             return
-        for uuid in self._kit.recorder.read(lambda store: store.cancel_requests()):
-            hosted = self._hosted.get(uuid)
-            if hosted is not None and not hosted.was_asked_to_stop:
-                hosted.ask_stop(EndCause.CANCELLED)
+        with alone(self._kit.spool_dir, "recovery", patience_s=0.0) as is_alone:
+            if not is_alone:
+                return  # a command is at it; the next look sees what is left
+            found = self._recovery.orphans(self._kit.recorder.read(lambda store: store.running()))
+            for record in found.adoptable:
+                if record.job.uuid not in self._hosted:
+                    self._adopt(record)
+            for record in found.dead:
+                self._settle(record, owns_groups=record.job.uuid not in found.superseded)
+            for record in found.never_started:
+                self._kit.recorder.write(self._recovery.give_up(record))
 
-    def _is_idle(self) -> bool:
+    def _adopt(self, record: Record) -> None:
+        self._log(f"job {record.job.uuid}: adopted from a dead owner")
+        adopted = AdoptedJob(record, self._kit, self._recovery, self._ended)
+        self._hosted[record.job.uuid] = adopted
+        output = adopted.output(self._output_max_bytes)
+        if output is not None:
+            self._outputs[record.job.uuid] = output
+        adopted.start()
+
+    def _settle(self, record: Record, *, owns_groups: bool) -> None:
+        uuid = record.job.uuid
+        samples, asked = self._kit.recorder.read(
+            lambda store: (store.samples(uuid), uuid in store.cancel_requests())
+        )
+        cause = EndCause.CANCELLED if asked else EndCause.NONE
+        how = Circumstances(cause=cause, owns_groups=owns_groups)
+        self._kit.recorder.write(self._recovery.settle(record, samples, how))
+        self._recovery.forget(uuid)
+        self._log(f"job {uuid}: its owner and its launcher were gone")
+
+    def _sweep(self) -> None:
+        with contextlib.suppress(JoblensError):
+            self._kit.recorder.read(lambda store: sweep(self._kit.spool_dir, store, self._kit.clock.now_us()))
+
+    # ---- the end -----------------------------------------------------------------------------------
+
+    def _is_done(self) -> bool:
         if self._hosted:
             return False
-        return self._is_asked_to_end or time.monotonic() - self._idle_since_s > self._idle_s
+        if self._is_asked_to_end:
+            return True
+        return self._idle_s is not None and time.monotonic() - self._idle_since_s > self._idle_s
 
     def _nudged(self, number: int, frame: FrameType | None) -> None:
-        self._next_look_s = 0.0
+        self._next_look_s = min(self._next_look_s, self._looked_at_s + _LOOKS_APART_S)
 
     def _asked_to_end(self, number: int, frame: FrameType | None) -> None:
         """Ends its jobs first, then itself."""

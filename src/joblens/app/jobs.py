@@ -8,14 +8,16 @@ from typing import Any
 
 from msgspec import Struct
 
+from joblens.agent.marked import JOB_ID_VARIABLE
+from joblens.agent.owners import this_process
 from joblens.app.owning import current_user
 from joblens.model.errors import InputError
 from joblens.model.ids import new_uuid
-from joblens.model.job import Accounting, EarlySignal, Granularity, Job, Requirements
+from joblens.model.job import Accounting, EarlySignal, Granularity, Job, Owner, Requirements
 from joblens.model.secrets import is_allowed_env, redact_argv, redact_env, redact_params
 from joblens.model.settings import Settings
+from joblens.probes.host import read_host
 
-JOB_ID_VARIABLE = "JOBLENS_JOB_ID"
 DEFAULT_INTERVAL_S = 1.0
 _NAME_LENGTH = 60
 
@@ -61,12 +63,14 @@ class Surroundings(Struct, frozen=True):
     recorded_env: dict[str, str]  # what may be remembered of it
     user: str
     cwd: str
+    owner: Owner
 
     @classmethod
     def here(cls, environ: Mapping[str, str] = os.environ) -> "Surroundings":
         everything = dict(environ)
         allowed = {name: value for name, value in everything.items() if is_allowed_env(name)}
-        return cls(everything, redact_env(allowed), current_user(), _current_dir())
+        owner = this_process(read_host())
+        return cls(everything, redact_env(allowed), current_user(), _current_dir(), owner)
 
 
 def prepare(request: Request, settings: Settings, here: Surroundings | None = None) -> PreparedJob:
@@ -111,6 +115,7 @@ def prepare(request: Request, settings: Settings, here: Surroundings | None = No
         notify=request.notify,
         user=here.user,
         background=request.background,
+        created_by=None if request.background else here.owner,
     )
     env = {**here.environ, **request.env, JOB_ID_VARIABLE: uuid}
     return PreparedJob(job, argv, env)

@@ -1,41 +1,107 @@
 """Jobs whose owner died are brought to their end by whichever command comes next."""
 
-from joblens.model.job import Record
+import os
+from typing import TYPE_CHECKING
+
+from joblens.app.drivers import SystemClock, store_path
+from joblens.app.places import spool_dir
+from joblens.model.errors import JoblensError
+from joblens.model.job import Record, Status
 from joblens.model.settings import Settings
 from joblens.ports.store import Store
 
+if TYPE_CHECKING:
+    from joblens.agent.recovery import Orphans, Recovery
+
+_PATIENCE_S = 5.0  # another command that does the same is soon done
+
 
 def recover_dead_owners(store: Store, settings: Settings, config: str | None = None) -> None:
-    """Settles what nobody waits for any more, and has the supervisor adopt what still runs under a living
-    launcher. Cheap when nothing is under way: one indexed read."""
-    if not store.running():
+    """Settles what nobody waits for any more, and wakes the supervisor where a job still runs under a living
+    launcher or waits to be started. Cheap when nothing is under way: one indexed read, one listing."""
+    unfinished = store.running()
+    spool = spool_dir(store_path(settings))
+    if not unfinished and not _holds_anything(spool):
         return
-    from joblens.agent.accounting import Accountant
-    from joblens.agent.recovery import Recovery
-    from joblens.app.drivers import SystemClock, store_path
-    from joblens.app.places import spool_dir
-    from joblens.probes.host import read_host
+    from joblens.agent.sweeping import sweep
 
-    clock = SystemClock()
-    accountant = Accountant(clock, settings.limits.cgroup_parent)
-    recovery = Recovery(spool_dir(store_path(settings)), accountant, clock, read_host())
-    adoptable, dead = recovery.orphans(store)
-    for record in dead:
-        uuid = record.job.uuid
-        store.apply(recovery.settle(record, store.samples(uuid)))
-        recovery.forget(uuid)
-    if dead:
-        _mirror([store.find(record.job.uuid) for record in dead], settings)
-    if adoptable:
+    recovery = _recovery(spool, settings)
+    found = recovery.orphans(unfinished)
+    if found.dead or found.never_started:
+        found = _settle_alone(store, recovery, settings)
+    if found.adoptable or _has_waiting(unfinished):
         from joblens.app.submitting import wake_supervisor
 
         wake_supervisor(settings, config)
+    sweep(spool, store, SystemClock().now_us())
 
 
-def _mirror(records: list[Record], settings: Settings) -> None:
+def _recovery(spool: str, settings: Settings) -> "Recovery":
+    from joblens.agent.accounting import Accountant
+    from joblens.agent.recovery import Recovery
+    from joblens.app.owning import current_user
+    from joblens.probes.host import read_host
+
+    clock = SystemClock()
+    return Recovery(
+        spool,
+        Accountant(clock, settings.limits.cgroup_parent),
+        clock,
+        read_host(),
+        user=current_user(),
+        output_max_bytes=settings.output.max_size,
+    )
+
+
+def _settle_alone(store: Store, recovery: "Recovery", settings: Settings) -> "Orphans":
+    """Looked at anew under the lock: somebody else may have done it all in the meantime."""
+    from joblens.agent.locks import alone
+    from joblens.agent.settling import Circumstances
+    from joblens.engine.job_life import EndCause
+
+    with alone(recovery.spool_dir, "recovery", _PATIENCE_S) as is_alone:
+        found = recovery.orphans(store.running())
+        if not is_alone:
+            return found
+        asked = store.cancel_requests()
+        for record in found.dead:
+            uuid = record.job.uuid
+            how = Circumstances(
+                cause=EndCause.CANCELLED if uuid in asked else EndCause.NONE,
+                owns_groups=uuid not in found.superseded,
+            )
+            store.apply(recovery.settle(record, store.samples(uuid), how))
+            recovery.forget(uuid)
+        for record in found.never_started:
+            store.apply(recovery.give_up(record))
+        _mirror([record.job.uuid for record in (*found.dead, *found.never_started)], store, settings)
+    return found
+
+
+def _has_waiting(unfinished: list[Record]) -> bool:
+    """Background jobs of this user that no supervisor has started yet."""
+    from joblens.app.owning import current_user
+
+    waiting = [record for record in unfinished if record.status is Status.QUEUED and record.job.background]
+    return bool(waiting) and any(record.job.user == current_user() for record in waiting)
+
+
+def _holds_anything(spool: str) -> bool:
+    try:
+        return any(not name.endswith(".lock") for name in os.listdir(spool))
+    except OSError:
+        return False
+
+
+def _mirror(uuids: list[str], store: Store, settings: Settings) -> None:
     """The plain files get what their owner could not write any more."""
     from joblens.app.drivers import open_sinks
 
-    for sink in open_sinks(settings):
-        sink.jobs_ended(records)
-        sink.close()
+    try:
+        records = [store.find(uuid) for uuid in uuids]
+    except JoblensError:
+        return  # they wait in the journal
+    if records:
+        for sink in open_sinks(settings):
+            sink.jobs_ended(records)
+            sink.close()

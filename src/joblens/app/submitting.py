@@ -5,64 +5,84 @@ import signal
 import sys
 import time
 
-from joblens.agent.payload import Payload, write_payload
-from joblens.agent.supervisor import SupervisorLock
-from joblens.app.drivers import open_store, store_path
+from joblens.agent.locks import SupervisorLock, alone
+from joblens.agent.payload import Payload, remove_payload, write_payload
+from joblens.app.drivers import store_path
 from joblens.app.jobs import PreparedJob
-from joblens.app.places import spool_dir, state_dir
-from joblens.model.errors import SupervisorError
+from joblens.app.places import logs_dir, spool_dir, state_dir
+from joblens.model.errors import StoreError, SupervisorError
 from joblens.model.job import Record
 from joblens.model.settings import Settings
 from joblens.model.writes import CancelAsked, JobQueued
 from joblens.ports.store import Store
 
-_START_PATIENCE_S = 10.0
+_START_PATIENCE_S = 30.0
+_LOG_TAIL = 400
 
 
-def submit(prepared: PreparedJob, settings: Settings, config: str | None) -> Record:
-    spool = spool_dir(store_path(settings))
-    payload = Payload(argv=prepared.argv, env=prepared.env, cwd=prepared.job.cwd)
-    write_payload(spool, prepared.job.uuid, payload)
-    store = open_store(settings)
+def submit(prepared: PreparedJob, store: Store, settings: Settings, config: str | None) -> Record:
+    """Queues the job and has the supervisor look. It runs with the settings in force here and now."""
+    uuid, spool = prepared.job.uuid, spool_dir(store_path(settings))
+    base = settings.output.dir or logs_dir(store_path(settings))
+    payload = Payload(
+        argv=prepared.argv,
+        env=prepared.env,
+        cwd=prepared.job.cwd,
+        logs_dir=os.path.join(base, uuid),
+        output_max_bytes=settings.output.max_size,
+    )
+    try:
+        write_payload(spool, uuid, payload)
+    except OSError as error:
+        raise SupervisorError(f"the job cannot be handed over: {spool}: {error.strerror}") from error
+    record = _queue(prepared, store, spool)
+    wake_supervisor(settings, config)
+    return record
+
+
+def _queue(prepared: PreparedJob, store: Store, spool: str) -> Record:
+    """A background job lives in the store; where that fails there is no queue to put it into."""
     try:
         store.apply([JobQueued(prepared.job)])
-        wake_supervisor(settings, config)
         return store.find(prepared.job.uuid)
-    finally:
-        store.close()
+    except StoreError as error:
+        remove_payload(spool, prepared.job.uuid)
+        raise StoreError(f"the job cannot be queued: {error}", hint=error.hint) from error
 
 
-def wake_supervisor(settings: Settings, config: str | None) -> None:
+def wake_supervisor(settings: Settings, config: str | None = None) -> None:
     """Tells the running supervisor to look now, or starts one."""
-    path = store_path(settings)
-    lock = SupervisorLock(spool_dir(path))
-    pid = lock.holder()
-    if pid is not None:
-        try:
-            os.kill(pid, signal.SIGUSR1)
-        except ProcessLookupError:
-            pass  # it has just ended; the next one is started below
-        else:
-            return
-    _start_supervisor(path, config)
-    deadline = time.monotonic() + _START_PATIENCE_S
-    while lock.holder() is None:
-        if time.monotonic() > deadline:
-            raise SupervisorError(
-                "the background supervisor did not start",
-                hint=f"its log is {supervisor_log()}; the job stays queued until one starts",
-            )
-        time.sleep(0.02)
+    spool = spool_dir(store_path(settings))
+    try:
+        lock = SupervisorLock(spool)
+    except OSError as error:
+        raise SupervisorError(f"the supervisor needs {spool}: {error.strerror}") from error
+    if lock.signal_holder(signal.SIGUSR1):
+        return
+    # One at a time, or every one of many submits would start a supervisor of which all but one end again.
+    with alone(spool, "starting", _START_PATIENCE_S):
+        if not lock.signal_holder(signal.SIGUSR1):
+            _start_supervisor(settings, config)
+
+
+def nudge_supervisor(settings: Settings) -> None:
+    """Where one runs, it looks now."""
+    try:
+        SupervisorLock(spool_dir(store_path(settings))).signal_holder(signal.SIGUSR1)
+    except OSError:
+        pass
 
 
 def supervisor_log() -> str:
     return os.path.join(state_dir(), "supervisor.log")
 
 
-def _start_supervisor(path: str, config: str | None) -> None:
+def _start_supervisor(settings: Settings, config: str | None) -> None:
+    """Returns when it is there. The process started here ends as soon as the supervisor, its child, stands
+    on its own: whoever calls this gets no child that lives on."""
     log = supervisor_log()
-    os.makedirs(os.path.dirname(log), mode=0o700, exist_ok=True)
-    argv = [sys.executable, "-m", "joblens.app.supervising", "--store", os.path.abspath(path)]
+    argv = [sys.executable, "-P", "-m", "joblens.app.supervising", "--detach"]
+    argv += ["--store", os.path.abspath(store_path(settings))]
     if config:
         argv += ["--config", os.path.abspath(config)]
     files = [
@@ -70,8 +90,31 @@ def _start_supervisor(path: str, config: str | None) -> None:
         (os.POSIX_SPAWN_OPEN, 1, log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600),
         (os.POSIX_SPAWN_DUP2, 1, 2),
     ]
-    os.posix_spawn(sys.executable, argv, os.environ, file_actions=files, setsid=True)
+    try:
+        os.makedirs(os.path.dirname(log), mode=0o700, exist_ok=True)
+        pid = os.posix_spawn(sys.executable, argv, os.environ, file_actions=files, setsid=True)
+    except OSError as error:
+        raise SupervisorError(f"the background supervisor could not be started: {error}") from error
+    try:
+        _, status = os.waitpid(pid, 0)
+    except ChildProcessError:
+        return  # the host program takes its children itself
+    if status:
+        raise SupervisorError(
+            f"the background supervisor could not be started: {_last_words(log)}",
+            hint=f"its log is {log}; the job stays queued until one starts",
+        )
 
 
-def ask_to_cancel(record: Record, store: Store, by: str) -> None:
+def _last_words(log: str) -> str:
+    try:
+        with open(log, "rb") as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - _LOG_TAIL))
+            return file.read().decode(errors="replace").strip().rpartition("\n")[2]
+    except OSError:
+        return "it left no word"
+
+
+def ask_to_cancel(record: Record, store: Store, settings: Settings, by: str) -> None:
     store.apply([CancelAsked(record.job.uuid, time.time_ns() // 1000, by)])
+    nudge_supervisor(settings)

@@ -2,20 +2,22 @@
 
 import argparse
 import os
+import signal
 import sys
 import time
+from collections.abc import Callable
 
+from joblens.agent.locks import SupervisorLock
 from joblens.agent.session import watch_name
-from joblens.agent.supervisor import Supervisor, SupervisorLock
-from joblens.app.after_job import after_job
+from joblens.agent.supervisor import Supervisor
+from joblens.app.after_jobs import AfterJobs
 from joblens.app.drivers import store_path
 from joblens.app.owning import close_kit, current_user, open_kit, open_recovery
-from joblens.app.places import logs_dir, spool_dir
+from joblens.app.places import spool_dir
 from joblens.app.settings import load_settings
-from joblens.model.job import Record
+from joblens.model.errors import JoblensError
 from joblens.model.settings import Settings
 
-IDLE_S = 10.0
 _LOG_BYTES = 5 * 1024**2
 
 
@@ -24,13 +26,27 @@ def log(text: str) -> None:
     sys.stderr.flush()
 
 
-def supervise(settings: Settings) -> None:
+def supervise(
+    settings: Settings, *, idle_s: float | None, when_there: Callable[[], None] = lambda: None
+) -> bool:
+    """Until it has been idle for so long (None: for ever); False when another one is at work already.
+    `when_there` is called once one is, be it this or the other."""
+    # Before the lock: a nudge may come as soon as it is held, and would end a process that does not listen.
+    signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+    lock = SupervisorLock(spool_dir(store_path(settings)))
+    is_first = lock.take()
+    when_there()
+    if is_first:
+        _supervise(settings, lock, idle_s)
+    return is_first
+
+
+def _supervise(settings: Settings, lock: SupervisorLock, idle_s: float | None) -> None:
     supervisor: Supervisor | None = None
 
     def take_sample(name: str) -> None:
-        assert supervisor is not None
         is_watch = name.startswith(watch_name(""))
-        hosted = supervisor.hosted(name.removeprefix(watch_name("")))
+        hosted = supervisor.hosted(name.removeprefix(watch_name(""))) if supervisor else None
         if hosted is None:
             return
         if is_watch:
@@ -38,26 +54,22 @@ def supervise(settings: Settings) -> None:
         else:
             hosted.take_sample()
 
-    kit = open_kit(settings, take_sample, job_rlimits=_allow_many_files())
-    base = settings.output.dir or logs_dir(store_path(settings))
-
-    def ended(record: Record) -> None:
-        kit.recorder.read(lambda store: after_job(record, store, settings, log))
-
+    kit = open_kit(settings, take_sample, _allow_many_files(), log)
+    after_jobs = AfterJobs(settings, log)
     supervisor = Supervisor(
         kit,
-        open_recovery(kit),
-        SupervisorLock(spool_dir(store_path(settings))),
-        logs_dir_of=lambda uuid: os.path.join(base, uuid),
-        output_max_bytes=settings.output.max_size,
+        open_recovery(kit, settings),
+        lock,
         user=current_user(),
-        idle_s=IDLE_S,
+        output_max_bytes=settings.output.max_size,
+        idle_s=idle_s,
         log=log,
-        on_job_end=ended,
+        on_job_end=after_jobs.put,
     )
     try:
         supervisor.run()
     finally:
+        after_jobs.close()
         close_kit(kit)
 
 
@@ -70,14 +82,44 @@ def _allow_many_files() -> tuple[tuple[int, int, int], ...]:
     return ((resource.RLIMIT_NOFILE, soft, hard),)
 
 
+def _stand_on_its_own() -> Callable[[], None]:
+    """Goes on in a child of its own. The parent ends, well, when the child calls what is returned here,
+    and with an error when the child ends before that."""
+    reader, writer = os.pipe()
+    if os.fork():
+        os.close(writer)
+        os._exit(0 if os.read(reader, 1) else 1)
+    os.close(reader)
+
+    def is_there() -> None:
+        os.write(writer, b"+")
+        os.close(writer)
+
+    return is_there
+
+
+def _leave_directory() -> None:
+    """Its first caller's directory may be unmounted or removed while it runs."""
+    sys.path[:] = [os.path.abspath(entry) for entry in sys.path]
+    os.chdir("/")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(prog="joblens supervisor")
     parser.add_argument("--store", required=True)
     parser.add_argument("--config")
+    parser.add_argument("--detach", action="store_true")
     options = parser.parse_args()
     if os.fstat(2).st_size > _LOG_BYTES:
         os.ftruncate(2, 0)
-    supervise(load_settings(config=options.config, overrides={"store.url": options.store}).settings)
+    try:
+        loaded = load_settings(config=options.config, overrides={"store.url": options.store})
+        _leave_directory()
+        when_there = _stand_on_its_own() if options.detach else lambda: None
+        supervise(loaded.settings, idle_s=loaded.settings.supervisor.idle, when_there=when_there)
+    except (JoblensError, OSError) as error:
+        log(f"ended: {error}")
+        sys.exit(1)
 
 
 if __name__ == "__main__":

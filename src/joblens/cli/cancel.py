@@ -23,11 +23,11 @@ def command(session: Session, /, idents: tuple[str, ...], no_wait: bool) -> None
     records = [find(store, ident) for ident in idents]
     for record in records:
         if not record.status.is_final:
-            ask_to_cancel(record, store, current_user())
+            ask_to_cancel(record, store, session.settings, current_user())
     ended = [
         record
         if no_wait or record.status.is_final
-        else wait_for_end(store, record.job.uuid, record.job.grace_s + _PATIENCE_S)
+        else wait_for_end(store, record.job.uuid, record.job.grace_s + _PATIENCE_S, session.care)
         for record in records
     ]
     if session.json:

@@ -62,7 +62,7 @@ class Session:
         if self._store is None:
             from joblens.app.drivers import open_store
 
-            self._store = open_store(self.settings)
+            self._store = open_store(self.settings, self.warn)
         return self._store
 
     @property
@@ -73,8 +73,12 @@ class Session:
 
     def care(self) -> None:
         from joblens.app.recovering import recover_dead_owners
+        from joblens.model.errors import SupervisorError
 
-        recover_dead_owners(self.store, self.settings, self.options.config)
+        try:
+            recover_dead_owners(self.store, self.settings, self.options.config)
+        except SupervisorError as error:
+            self.warn(str(error))
 
     def close(self) -> None:
         if self._store is not None:
@@ -134,6 +138,9 @@ class Session:
 
     def flush(self) -> None:
         sys.stdout.flush()
+
+    def warn(self, text: str) -> None:
+        self.note(f"joblens: warning: {text}")
 
     def note(self, text: str) -> None:
         """Something beside the output: goes to stderr so that pipes stay clean."""

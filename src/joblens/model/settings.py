@@ -82,6 +82,10 @@ class OutputSettings(Struct, frozen=True, kw_only=True):
     max_size: Annotated[Size, _doc("Bytes kept per stream: the first half and the last half.")] = 20 * 1024**2
 
 
+class SupervisorSettings(Struct, frozen=True, kw_only=True):
+    idle: Annotated[Duration, _doc("The background supervisor ends when it had no job for this long.")] = 10.0
+
+
 class LogSettings(Struct, frozen=True, kw_only=True):
     level: Annotated[LogLevel, _doc("DEBUG, INFO, WARNING or ERROR, for joblens' own log.")] = "WARNING"
     file: Annotated[Path | None, _doc("File for joblens' own log. Unset: standard error.")] = None
@@ -97,4 +101,5 @@ class Settings(Struct, frozen=True, kw_only=True):
     sinks: SinkSettings = SinkSettings()
     limits: LimitSettings = LimitSettings()
     output: OutputSettings = OutputSettings()
+    supervisor: SupervisorSettings = SupervisorSettings()
     logs: LogSettings = LogSettings()

@@ -1,0 +1,199 @@
+"""The end of one job that nobody looks after any more: its true outcome where it is known, else lost.
+
+Three things may be left of such a job: an outcome file from its launcher, its processes, its control
+groups. What can still be known is read, and all of it is cleared away."""
+
+import os
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from joblens.agent.accounting import PROCESS_TREE, Accountant
+from joblens.agent.groups import JobGroups
+from joblens.agent.left_outcome import LeftOutcome, read_left_outcome
+from joblens.agent.marked import end_marked
+from joblens.agent.meter import JobMeter
+from joblens.agent.outcome import Ending, outcome_of
+from joblens.agent.output import OutputFiles
+from joblens.analysis.running import RunningSummary
+from joblens.engine.job_life import EndCause
+from joblens.model.errors import JoblensError, ProbeError
+from joblens.model.exit_usage import ExitUsage
+from joblens.model.job import Attempt, Record
+from joblens.model.sample import Sample
+from joblens.model.writes import JobEnded, JobStarted, SamplesTaken, Write
+from joblens.ports.clock import Clock
+
+RESTARTED = "the machine was started anew while it ran"
+NOBODY_WAITED = "joblens and the job's launcher were killed, so its exit status is not known"
+
+
+class Circumstances(Struct, frozen=True, kw_only=True):
+    """What the caller knows about how the job came to its end."""
+
+    cause: EndCause = EndCause.NONE
+    leftovers: int = 0
+    owns_groups: bool = True  # False: its slot went on to another job, and the groups are that one's
+
+
+UNKNOWN = Circumstances()
+
+
+class Tools(Struct, frozen=True):
+    spool_dir: str
+    accountant: Accountant
+    clock: Clock
+    output_max_bytes: int
+
+
+class Settling:
+    """`is_within_reach` False: neither processes nor groups of the job can be there any more, and what has
+    their numbers and names now is somebody else's."""
+
+    def __init__(
+        self,
+        record: Record,
+        samples: list[tuple[int, Sample]],
+        end: Circumstances,
+        tools: Tools,
+        *,
+        is_within_reach: bool,
+    ) -> None:
+        assert record.attempt is not None
+        self._record = record
+        self._attempt = record.attempt
+        self._next_index = samples[-1][0] + 1 if samples else 0
+        self._end = end
+        self._tools = tools
+        self._is_within_reach = is_within_reach
+        self._left = read_left_outcome(tools.spool_dir, record.job.uuid)
+        self._groups = standing_groups(record.attempt) if is_within_reach and end.owns_groups else None
+        self._was_alive = False
+        self._summary = RunningSummary()
+        for _, sample in samples:
+            self._summary.add(sample)
+
+    def writes(self) -> list[Write]:
+        uuid = self._record.job.uuid
+        if self._is_within_reach:
+            self._end_processes()
+        writes: list[Write] = []
+        meter = self._meter()
+        final = self._final_sample(meter)
+        if final is not None:
+            self._summary.add(final)
+            writes.append(SamplesTaken(uuid, self._next_index, (final,)))
+        record = self._with_logs()
+        if record.attempt is not None and record.attempt != self._attempt:
+            writes.append(JobStarted(uuid, record.attempt))
+        outcome = outcome_of(record, self._ending(), self._summary, meter, self._output(record))
+        if meter is not None:
+            meter.close()
+        if self._groups is not None:
+            self._groups.remove()
+        writes.append(JobEnded(uuid, outcome))
+        return writes
+
+    def _end_processes(self) -> None:
+        groups, uuid = self._groups, self._record.job.uuid
+        if groups is not None:
+            self._was_alive = not groups.is_empty()
+            groups.kill()
+        self._was_alive |= end_marked(uuid)
+
+    def _meter(self) -> JobMeter | None:
+        """Only what can still be read, or could be at the time, has sources to name."""
+        in_tree = self._attempt.accounting == PROCESS_TREE and self._attempt.launcher_pid is not None
+        if self._groups is None and not in_tree:
+            return None
+        return self._tools.accountant.meter(self._groups, self._attempt.launcher_pid or 0)
+
+    def _final_sample(self, meter: JobMeter | None) -> Sample | None:
+        left, started_mono_ns = self._left, self._attempt.started_mono_ns
+        if meter is None or started_mono_ns is None:
+            return None
+        if self._groups is None:
+            return _sample_of(left, self._attempt.started_at_us) if left else None
+        meter.resume(self._attempt.base, started_mono_ns)
+        try:
+            sample = meter.sample(left.reaped if left else ExitUsage(), final=True)
+        except ProbeError:
+            return None
+        if self._was_alive and left is None:
+            return sample
+        # Its counters are those of the end, which was earlier than somebody came to look.
+        ended_at_us, duration_us = self._when_it_ended()
+        return replace(sample, at_us=ended_at_us, elapsed_us=duration_us)
+
+    def _when_it_ended(self) -> tuple[int, int]:
+        """(µs UTC, µs since the start): as its launcher says, or else when it was last seen."""
+        started_at_us = self._attempt.started_at_us
+        if self._left is not None:
+            return self._left.ended_at_us, max(0, self._left.ended_at_us - started_at_us)
+        if self._summary.samples:
+            last = self._summary.samples[-1]
+            return last.at_us, last.elapsed_us
+        return started_at_us, 0
+
+    def _ending(self) -> Ending:
+        ended_at_us, duration_us = self._when_it_ended()
+        left = self._left
+        return Ending(
+            wait_status=left.wait_status if left else None,
+            cause=self._end.cause,
+            duration_s=duration_us / 1e6,
+            ended_at_us=ended_at_us,
+            leftovers=self._end.leftovers,
+            reaped=left.reaped if left else ExitUsage(),
+            why_lost=NOBODY_WAITED if self._is_within_reach else RESTARTED,
+        )
+
+    def _with_logs(self) -> Record:
+        """Jobs in slots get a folder for what they printed only when they printed something."""
+        if self._left is None or not self._left.logs_dir or self._attempt.logs_dir:
+            return self._record
+        return replace(self._record, attempt=replace(self._attempt, logs_dir=self._left.logs_dir))
+
+    def _output(self, record: Record) -> OutputFiles | None:
+        folder = record.attempt.logs_dir if record.attempt else ""
+        if not folder or not os.path.isdir(folder):
+            return None
+        try:
+            output = OutputFiles(folder, self._tools.output_max_bytes)
+            output.finish()
+        except OSError:
+            return None
+        return output
+
+
+def standing_groups(attempt: Attempt) -> JobGroups | None:
+    """The job's groups that are still there. Their names are never used twice, so they are nobody else's."""
+    standing = {key: path for key, path in attempt.groups.items() if os.path.isdir(path)}
+    if not standing:
+        return None
+    try:
+        return JobGroups.open(attempt.accounting, standing)
+    except JoblensError:
+        return None
+
+
+def _sample_of(left: LeftOutcome, started_at_us: int) -> Sample:
+    """Without a group, what the launcher waited for is all there is to know at the end."""
+    reaped = left.reaped
+    return Sample(
+        at_us=left.ended_at_us,
+        elapsed_us=max(0, left.ended_at_us - started_at_us),
+        cpu_total_usec=reaped.user_usec + reaped.system_usec,
+        cpu_user_usec=reaped.user_usec,
+        cpu_system_usec=reaped.system_usec,
+        faults_minor=reaped.faults_minor,
+        faults_major=reaped.faults_major,
+        io_read_bytes=reaped.io_read_bytes,
+        io_write_bytes=reaped.io_write_bytes,
+        io_call_read_bytes=reaped.io_call_read_bytes,
+        io_call_write_bytes=reaped.io_call_write_bytes,
+        io_call_reads=reaped.io_call_reads,
+        io_call_writes=reaped.io_call_writes,
+        processes=0,
+        threads=0,
+    )

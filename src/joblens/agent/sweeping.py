@@ -1,0 +1,55 @@
+"""Clears away what processes that were killed in the wrong moment left in the spool directory."""
+
+import contextlib
+import os
+
+from joblens.agent.left_outcome import left_outcomes, outcome_path
+from joblens.agent.payload import payload_path, payloads
+from joblens.agent.settling import standing_groups
+from joblens.model.errors import UnknownJob
+from joblens.model.job import Record, Status
+from joblens.ports.store import Store
+
+_FORGOTTEN_US = 86_400_000_000  # nobody asks any more for what belongs to a job that no store knows
+
+
+def sweep(spool_dir: str, store: Store, now_us: int) -> None:
+    """Cheap when there is nothing: one listing of the directory."""
+    for uuid in left_outcomes(spool_dir):
+        _sweep_outcome(outcome_path(spool_dir, uuid), _find(store, uuid), now_us)
+    for uuid in payloads(spool_dir):
+        record = _find(store, uuid)
+        if record is None:
+            _remove_when_old(payload_path(spool_dir, uuid), now_us)
+        elif record.status is not Status.QUEUED:
+            _remove(payload_path(spool_dir, uuid))
+
+
+def _sweep_outcome(path: str, record: Record | None, now_us: int) -> None:
+    """The owner recorded the end and was killed before it could take the groups away."""
+    if record is None:
+        _remove_when_old(path, now_us)
+    elif record.status.is_final:
+        groups = standing_groups(record.attempt) if record.attempt else None
+        if groups is None or groups.is_empty():
+            if groups is not None:
+                groups.remove()
+            _remove(path)
+
+
+def _find(store: Store, uuid: str) -> Record | None:
+    try:
+        return store.find(uuid)
+    except UnknownJob:
+        return None
+
+
+def _remove(path: str) -> None:
+    with contextlib.suppress(OSError):
+        os.unlink(path)
+
+
+def _remove_when_old(path: str, now_us: int) -> None:
+    with contextlib.suppress(OSError):
+        if now_us - os.stat(path).st_mtime_ns // 1000 > _FORGOTTEN_US:
+            os.unlink(path)
