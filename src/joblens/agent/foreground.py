@@ -6,32 +6,32 @@ import time
 from collections import deque
 from collections.abc import Callable
 from types import FrameType
+from typing import Any
 
+from joblens.agent.keyboard import Keyboard
 from joblens.agent.launch import LaunchPlan
 from joblens.agent.live_line import LiveLine
 from joblens.agent.output import OutputFiles
-from joblens.agent.pumps import OutputPump
 from joblens.agent.session import JobSession, Kit
-from joblens.agent.terminal import (
-    PseudoTerminal,
-    RawTerminal,
-    has_interrupt,
-    is_in_foreground,
-    without_interrupt,
-)
+from joblens.agent.streams import JobStreams
+from joblens.agent.terminal import RawTerminal, is_in_foreground
 from joblens.engine.job_life import EndCause
+from joblens.model.errors import StoreError
 from joblens.model.job import Job, Record
 from joblens.model.sample import Sample
 
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 _PASSED_ON = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGCONT)
 _KEPT_FOR_LIVE_LINE = 60
-_CANCEL_POLL_S = 1.0
+_LOOK_EVERY_S = 1.0
+_LAST_WORDS_S = 1.0  # for the reader to take what is left when the job did not end by itself
 
 RenderLive = Callable[[list[Sample]], str]
 
 
 class Foreground:
+    """Takes the process's signals and its terminal for as long as `run` lasts."""
+
     def __init__(
         self,
         job: Job,
@@ -45,178 +45,131 @@ class Foreground:
     ) -> None:
         """`output` None: the job inherits the streams. `render_live` None: no live line."""
         self._kit = kit
-        self._output = output
         self._warn = warn
         self._render_live = render_live
         self._live = LiveLine(2) if render_live is not None else None
         self._recent: deque[Sample] = deque(maxlen=_KEPT_FOR_LIVE_LINE)
-        self._pumps: list[OutputPump] = []
-        self._main_terminal: PseudoTerminal | None = None
-        self._terminals: list[PseudoTerminal] = []
-        self._takes_keys = False
-        self._job_side: list[int] = []  # closed here as soon as the job holds them
-        self._stdout_ends_in_newline = True
-        self._next_cancel_poll_s = time.monotonic() + _CANCEL_POLL_S
-        stdio = self._streams() if output is not None else (0, 1, 2)
+        self._next_look_s = time.monotonic() + _LOOK_EVERY_S
+        self._was_interrupted_by_key = False
+        self._has_given_up_showing = False
+        # Without pumps nobody knows what the job printed last.
+        self.stdout_ends_in_newline = output is not None
+        takes_keys = os.isatty(0) and is_in_foreground(0)
+        streams = self._streams = self._connect(output, takes_keys=takes_keys)
+        real = RawTerminal(0, ends_lines=not takes_keys)
+        self._keyboard = (
+            Keyboard(kit.loop, real, streams.terminal, self._interrupt)
+            if streams is not None and streams.terminal is not None and os.isatty(0)
+            else None
+        )
         plan = LaunchPlan(
             argv=argv,
             env=env,
             cwd=job.cwd,
-            stdio=stdio,
-            new_session=output is not None,
-            controlling_terminal=_first_terminal(stdio, self._main_terminal),
+            stdio=streams.stdio if streams else (0, 1, 2),
+            new_session=streams is not None,
+            controlling_terminal=streams.controlling if streams else None,
+            terminal_modes=real.modes if self._keyboard and takes_keys else None,
         )
-        self.session = JobSession(job, plan, kit, output=output, on_sample=self._sampled, drain=self._drain)
+        self.session = JobSession(
+            job,
+            plan,
+            kit,
+            output=output,
+            on_sample=self._sampled,
+            drain=streams.take_rest if streams else None,
+        )
 
-    @property
-    def stdout_ends_in_newline(self) -> bool:
-        return self._stdout_ends_in_newline
+    def _connect(self, output: OutputFiles | None, *, takes_keys: bool) -> JobStreams | None:
+        if output is None:
+            return None
+        return JobStreams(
+            self._kit.loop,
+            output,
+            takes_keys=takes_keys,
+            before_write=self._live.erase if self._live else lambda: None,
+            after_write=(self._note_stdout, self._note_stderr),
+            warn=self._say,
+        )
 
     def run(self) -> Record:
         """Raises LaunchError when the job cannot be started; its record is kept all the same."""
         handlers = self._take_signals()
         try:
-            try:
-                self.session.start()
-            finally:
-                for descriptor in self._job_side:
-                    os.close(descriptor)
-                for terminal in self._terminals:
-                    terminal.close_slave()
-            self._watch_streams()
+            self.session.start()
+            if self._streams is not None:
+                self._streams.let_go_of_job_side()
+                self._streams.start()
+            if self._keyboard is not None and self.session.record.attempt is not None:
+                self._keyboard.job_group = self.session.record.attempt.pid or -1
+                self._keyboard.take()
             self._kit.loop.add_timed(self)
-            if self._takes_keys:
-                with RawTerminal(0):
-                    self._kit.loop.run_until(lambda: self.session.is_over)
-            else:
-                self._kit.loop.run_until(lambda: self.session.is_over)
+            self._kit.loop.run_until(lambda: self.session.is_over)
+            self._show_rest()
         finally:
+            if not self.session.is_over:
+                self.session.kill_now()  # joblens itself failed; the job must not go on unwatched
             if self._live is not None:
                 self._live.erase()
+            if self._keyboard is not None:
+                self._keyboard.give_back()
+            if self._streams is not None:
+                self._streams.close()
+            self._kit.loop.remove_timed(self)
             self._give_signals_back(handlers)
-            for pump in self._pumps:
-                self._kit.loop.unwatch(pump.source)
-                pump.close()
         return self.session.record
 
-    # ---- streams -----------------------------------------------------------------------------
-
-    def _streams(self) -> tuple[int, int, int]:
-        assert self._output is not None
-        on_terminal = [os.isatty(descriptor) for descriptor in (0, 1, 2)]
-        if on_terminal[0] or on_terminal[1]:
-            like = 1 if on_terminal[1] else 0
-            self._main_terminal = PseudoTerminal(like)
-            self._terminals.append(self._main_terminal)
-        self._takes_keys = on_terminal[0] and is_in_foreground(0)
-        stdin = self._main_terminal.slave if self._takes_keys and self._main_terminal else 0
-        stdout = self._one_stream(1, self._main_terminal if on_terminal[1] else None)
-        error_terminal = None
-        if on_terminal[2]:
-            error_terminal = PseudoTerminal(2)
-            self._terminals.append(error_terminal)
-        stderr = self._one_stream(2, error_terminal)
-        if self._main_terminal is not None and not on_terminal[1]:
-            # Only the keys go through it; what it echoes belongs on the terminal.
-            self._pumps.append(OutputPump(self._main_terminal.master, 2 if on_terminal[2] else 0, None))
-        return stdin, stdout, stderr
-
-    def _one_stream(self, target: int, terminal: PseudoTerminal | None) -> int:
-        assert self._output is not None
-        keep = self._output.stdout if target == 1 else self._output.stderr
-        if terminal is not None:
-            source, job_end = terminal.master, terminal.slave
-        else:
-            source, job_end = os.pipe()
-            self._job_side.append(job_end)
-        self._pumps.append(
-            OutputPump(
-                source,
-                target,
-                keep,
-                from_terminal=terminal is not None,
-                before_write=self._live.erase if self._live else None,
-                after_write=self._note_stdout if target == 1 else self._note_stderr,
-                warn=self._warn,
-            )
+    def _show_rest(self) -> None:
+        """The record is safe; what the reader of our output has not taken yet is still to be shown."""
+        if self._streams is None:
+            return
+        patience_s = _LAST_WORDS_S if self.session.was_asked_to_stop else float("inf")
+        give_up_s = time.monotonic() + patience_s
+        streams = self._streams
+        self._kit.loop.run_until(
+            lambda: streams.have_shown_all or self._has_given_up_showing or time.monotonic() > give_up_s
         )
-        return job_end
-
-    def _watch_streams(self) -> None:
-        for pump in self._pumps:
-            self._kit.loop.watch(pump.source, lambda pump=pump: self._move(pump))  # type: ignore[misc]
-        if self._takes_keys:
-            self._kit.loop.watch(0, self._keys)
-
-    def _move(self, pump: OutputPump) -> None:
-        pump.move()
-        if pump.at_end:
-            self._kit.loop.unwatch(pump.source)
-            if pump.reader_is_gone:
-                pump.close()  # the job's next write meets a closed pipe, as it would without joblens
-                self._pumps.remove(pump)
-
-    def _drain(self) -> None:
-        for pump in self._pumps:
-            pump.drain()
-
-    def _note_stdout(self, chunk: bytes) -> None:
-        self._stdout_ends_in_newline = chunk.endswith(b"\n")
-        if self._live is not None and os.isatty(1):
-            self._live.note_output(chunk)
-
-    def _note_stderr(self, chunk: bytes) -> None:
-        if self._live is not None:
-            self._live.note_output(chunk)
 
     # ---- keys and signals ----------------------------------------------------------------------
 
-    def _keys(self) -> None:
-        assert self._main_terminal is not None
-        try:
-            keys = os.read(0, 4096)
-        except OSError:
-            keys = b""
-        if not keys:
-            self._kit.loop.unwatch(0)
-            return
-        if has_interrupt(keys) and self._interrupts_the_job():
-            self.session.ask_stop(EndCause.CANCELLED, signal.SIGINT)
-            keys = without_interrupt(keys)
-        elif self.session.was_asked_to_stop and not self._main_terminal.is_line_mode():
-            self.session.forgive()
-        if keys:
-            os.write(self._main_terminal.master, keys)
+    def _interrupt(self) -> None:
+        """The key that interrupts was pressed while a plain command runs."""
+        self._was_interrupted_by_key = True
+        self._end_job(signal.SIGINT)
 
-    def _interrupts_the_job(self) -> bool:
-        terminal = self._main_terminal
-        attempt = self.session.record.attempt
-        if terminal is None or attempt is None or not terminal.is_line_mode():
-            return False
-        return terminal.foreground_group() == attempt.pid
+    def _end_job(self, number: int) -> None:
+        if self.session.is_over:
+            self._has_given_up_showing = True
+        else:
+            self.session.ask_stop(EndCause.CANCELLED, number)
 
-    def _take_signals(self) -> dict[int, object]:
-        before: dict[int, object] = {}
+    def _take_signals(self) -> dict[int, Any]:
+        """What is ignored already stays so: nohup, or a script that started us with '&', wants that."""
+        before: dict[int, Any] = {}
         for number in (*_ENDING, *_PASSED_ON, signal.SIGWINCH):
-            before[number] = signal.signal(number, self._on_signal)
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                before[number] = signal.signal(number, self._on_signal)
+        # Setting up a terminal from the background must not stop us.
+        before[signal.SIGTTOU] = signal.signal(signal.SIGTTOU, signal.SIG_IGN)
         self._wakeup_before = signal.set_wakeup_fd(self._kit.loop.wake_fd, warn_on_full_buffer=False)
         return before
 
-    def _give_signals_back(self, handlers: dict[int, object]) -> None:
+    def _give_signals_back(self, handlers: dict[int, Any]) -> None:
         signal.set_wakeup_fd(self._wakeup_before)
         for number, handler in handlers.items():
-            signal.signal(number, handler)  # type: ignore[arg-type]
+            signal.signal(number, handler)
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         self._kit.loop.call(lambda: self._handle_signal(number))
 
     def _handle_signal(self, number: int) -> None:
-        if number == signal.SIGWINCH:
-            for terminal in self._terminals:
-                terminal.copy_size()
+        if number == signal.SIGWINCH and self._streams is not None:
+            self._streams.copy_size()
         elif number in _ENDING:
-            self.session.ask_stop(EndCause.CANCELLED, number)
-        else:
+            self._end_job(number)
+        elif number != signal.SIGWINCH:
+            if number == signal.SIGCONT and self._keyboard is not None:
+                self._keyboard.take()
             self.session.forward_signal(number)
 
     # ---- while it runs -------------------------------------------------------------------------
@@ -228,23 +181,48 @@ class Foreground:
             self._kit.loop.call(self._draw)
 
     def _draw(self) -> None:
-        if self._live is not None and self._render_live is not None and not self.session.is_over:
+        if self._live is None or self._render_live is None or self.session.is_over:
+            return
+        if self._holds_a_conversation() or not is_in_foreground(2):
+            self._live.erase()
+        else:
             self._live.draw(self._render_live(list(self._recent)))
 
+    def _holds_a_conversation(self) -> bool:
+        """The job reads single keys: it is at a prompt, or it draws the screen itself."""
+        terminal = self._streams.terminal if self._streams else None
+        return terminal is not None and not terminal.is_line_mode()
+
+    def _note_stdout(self, chunk: bytes) -> None:
+        self.stdout_ends_in_newline = chunk.endswith(b"\n")
+        if self._live is not None and os.isatty(1):
+            self._live.note_output(chunk)
+
+    def _note_stderr(self, chunk: bytes) -> None:
+        if self._live is not None:
+            self._live.note_output(chunk)
+
+    def _say(self, text: str) -> None:
+        if self._live is not None:
+            self._live.erase()
+        self._warn(text)
+
     def next_wake_s(self) -> float | None:
-        return self._next_cancel_poll_s
+        return self._next_look_s
 
     def wake(self) -> None:
-        """`joblens cancel` leaves its wish in the store."""
-        self._next_cancel_poll_s = time.monotonic() + _CANCEL_POLL_S
-        uuid = self.session.job.uuid
-        if uuid in self._kit.recorder.read(lambda store: store.cancel_requests()):
-            if not self.session.was_asked_to_stop:
-                self.session.ask_stop(EndCause.CANCELLED)
+        self._next_look_s = time.monotonic() + _LOOK_EVERY_S
+        if self._was_interrupted_by_key and self._holds_a_conversation():
+            # It took the interrupt as part of a conversation: it is back at its prompt.
+            self._was_interrupted_by_key = False
+            self.session.forgive()
+        if not self.session.was_asked_to_stop and not self.session.is_over and self._cancel_is_wanted():
+            self.session.ask_stop(EndCause.CANCELLED)
 
-
-def _first_terminal(stdio: tuple[int, int, int], main: PseudoTerminal | None) -> int | None:
-    """The job's stream (0, 1 or 2) that becomes its controlling terminal."""
-    if main is None:
-        return None
-    return next((place for place, descriptor in enumerate(stdio) if descriptor == main.slave), None)
+    def _cancel_is_wanted(self) -> bool:
+        """`joblens cancel` leaves its wish in the store. A store that fails wishes nothing."""
+        try:
+            wishes = self._kit.recorder.read(lambda store: store.cancel_requests())
+        except StoreError:
+            return False
+        return self.session.job.uuid in wishes

@@ -3,6 +3,7 @@
 import _socket
 import marshal
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -18,8 +19,11 @@ from joblens.model.errors import (
 )
 from joblens.model.exit_usage import ExitUsage
 
-_MAX_MESSAGE = 1 << 20
+_MAX_MESSAGE = 1 << 17
+_PIECE = 1 << 16  # of a description that is larger than a socket takes at once
 _ENOENT, _EACCES, _ENOEXEC = 2, 13, 8
+# Held back while the launcher starts, so that a Ctrl-C in that moment does not end it.
+_HELD_BACK = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGTSTP)
 
 
 class LaunchPlan(Struct, frozen=True, kw_only=True):
@@ -30,7 +34,8 @@ class LaunchPlan(Struct, frozen=True, kw_only=True):
     cwd: str = ""
     stdio: tuple[int | str, int | str, int | str] = (0, 1, 2)  # descriptor, or path to open
     new_session: bool = True
-    controlling_terminal: int | None = None
+    controlling_terminal: int | None = None  # which of its streams
+    terminal_modes: list[Any] | None = None  # what the user's terminal gets back should the owner be killed
 
 
 class LauncherProcess:
@@ -47,14 +52,18 @@ class LauncherProcess:
         # dup2 onto itself is how posix_spawn says "do not close this one".
         actions = [(os.POSIX_SPAWN_DUP2, fd, fd) for fd in dict.fromkeys(passed)]
         try:
-            self.pid = os.posix_spawnp(argv[0], argv, os.environ, file_actions=actions)
+            self.pid = os.posix_spawnp(argv[0], argv, os.environ, file_actions=actions, setsigmask=_HELD_BACK)
         except OSError as error:
             os.close(self.socket)
             raise LaunchError(f"the launcher could not be started: {error}") from error
         finally:
             os.close(their_end)
         self._plan = plan
-        self.launcher_pid = self._expect("hello")[1]
+        try:
+            self.launcher_pid = int(self._expect("hello")[1])
+        except LaunchError:
+            self.abandon()
+            raise
 
     def prepare(
         self,
@@ -69,38 +78,35 @@ class LauncherProcess:
         start: dict[str, Any] = {
             "argv": [os.fsencode(word) for word in plan.argv],
             "env": {os.fsencode(name): os.fsencode(value) for name, value in plan.env.items()},
-            "cwd": plan.cwd,
-            "stdio": list(plan.stdio),
+            "cwd": os.fsencode(plan.cwd),
+            "stdio": [os.fsencode(end) if isinstance(end, str) else end for end in plan.stdio],
             "attach": list(attach),
             "rlimits": list(rlimits),
             "affinity": list(affinity) if affinity is not None else None,
             "new_session": plan.new_session,
             "controlling_terminal": plan.controlling_terminal,
             "outcome_path": outcome_path,
+            "terminal_modes": plan.terminal_modes,
         }
-        message = marshal.dumps(("start", start))
-        if len(message) > _MAX_MESSAGE // 2:
-            raise LaunchError("the command line and environment are too large to hand over")
-        os.write(self.socket, message)
+        description = marshal.dumps(start)
+        for place in range(0, len(description), _PIECE):
+            self._say("part", description[place : place + _PIECE])
+        self._say("start")
         ready = self._expect("ready")
         return int(ready[1]), int(ready[2])
 
     def go(self) -> None:
         """Lets the waiting process become the job. Raises when it cannot."""
-        os.write(self.socket, marshal.dumps(("go",)))
+        self._say("go")
         self._expect("running")
 
     def signal_main(self, number: int) -> None:
-        self._say("signal", number, self._plan.new_session)
+        self._say("signal", int(number), self._plan.new_session)
 
     def bye(self) -> None:
         """The outcome is recorded; the launcher may end."""
         self._say("bye")
-        os.close(self.socket)
-        try:
-            os.waitpid(self.pid, 0)
-        except ChildProcessError:
-            pass  # the host program reaps its children itself
+        self.abandon()
 
     def abandon(self) -> None:
         """Ends the launcher of a job that never ran."""
@@ -108,7 +114,7 @@ class LauncherProcess:
         try:
             os.waitpid(self.pid, 0)
         except ChildProcessError:
-            pass
+            pass  # the host program reaps its children itself
 
     def receive(self) -> tuple[Any, ...]:
         """The next message; raises LauncherLost when the launcher is gone."""
@@ -140,25 +146,33 @@ class LauncherProcess:
 def start_error(number: int, stage: str, name: str, plan: LaunchPlan) -> LaunchError:
     """The operating system's error number, in words that help."""
     command = plan.argv[0]
-    if stage == "execute" and number == _ENOENT:
-        if "/" in command and os.path.exists(command):
-            return CommandNotFound(
-                f"{command}: the interpreter named in its first line does not exist",
-                hint="look at the first line of the script, and for carriage returns in it",
-            )
-        return CommandNotFound(f"{command}: command not found", hint="check the spelling and PATH")
-    if stage == "execute" and number == _ENOEXEC:
-        return CommandNotExecutable(
-            f"{command}: not a program this machine can run",
-            hint="a script needs a first line such as #!/bin/sh",
-        )
-    if stage == "execute" and number == _EACCES:
-        return CommandNotExecutable(f"{command}: permission denied", hint=f"chmod +x {command}")
+    if stage == "execute":
+        return _exec_error(number, command, os.path.join(plan.cwd, command))
     reason = os.strerror(number) if number else name
     where = f" ({name})" if name and number else ""
     if stage == "enter the directory":
         return LaunchError(f"the job's directory {plan.cwd} cannot be entered: {reason}")
     return LaunchError(f"the job could not {stage}: {reason}{where}")
+
+
+def _exec_error(number: int, command: str, path: str) -> LaunchError:
+    if number == _ENOENT:
+        if "/" in command and os.path.exists(path):
+            return CommandNotFound(
+                f"{command}: the interpreter named in its first line does not exist",
+                hint="look at the first line of the script, and for carriage returns in it",
+            )
+        return CommandNotFound(f"{command}: command not found", hint="check the spelling and PATH")
+    if number == _ENOEXEC:
+        return CommandNotExecutable(
+            f"{command}: not a program this machine can run",
+            hint="a script needs a first line such as #!/bin/sh",
+        )
+    if number == _EACCES and os.path.isdir(path):
+        return CommandNotExecutable(f"{command}: is a directory")
+    if number == _EACCES:
+        return CommandNotExecutable(f"{command}: permission denied", hint=f"chmod +x {command}")
+    return CommandNotExecutable(f"{command}: {os.strerror(number)}")
 
 
 def exit_usage_of(totals: Any) -> ExitUsage:

@@ -8,12 +8,13 @@ under the job's `ru_maxrss` and its start-up is paid for every job. It
 - outlives a killed owner: it then goes on waiting and leaves the outcome in a file.
 
 Owner and launcher talk over one SEQPACKET socket, one marshalled tuple a message:
-  owner -> launcher   ("start", {...})  ("go",)  ("signal", n, to its group?)  ("bye",)
+  owner -> launcher   ("part", bytes)…  ("start",)  ("go",)  ("signal", n, to its group?)  ("bye",)
   launcher -> owner   ("hello", pid)  ("ready", pid, start ticks)  ("running", mono ns)
                       ("failed", errno, stage, name)
                       ("exited", wait status, totals, mono ns)  ("reaped", totals)  ("empty", totals)
-`totals` is the tuple TOTALS names. ("bye",) after "empty" ends the launcher; an owner that vanishes
-instead makes it write the outcome file."""
+The parts put together are the marshalled description of what to start, which can be larger than a socket
+takes at once. `totals` is the tuple TOTALS names. ("bye",) after "empty" ends the launcher; an owner that
+vanishes instead makes it write the outcome file and give the terminal its modes back."""
 
 from __future__ import annotations
 
@@ -45,7 +46,8 @@ TOTALS = (
     "io_write_bytes",
     "rss_floor_bytes",
 )
-_MAX_MESSAGE = 1 << 20
+_MAX_MESSAGE = 1 << 17
+_IGNORED_HERE = (_signal.SIGINT, _signal.SIGTERM, _signal.SIGHUP, _signal.SIGQUIT, _signal.SIGTSTP)
 _PR_SET_CHILD_SUBREAPER = 36
 
 
@@ -161,7 +163,7 @@ def child_becomes_job(start: dict[str, Any], go: int, report: int) -> None:
     """In the forked child: join the groups, wait for the word, turn into the job. Never returns."""
     stage = "prepare"
     try:
-        _reset_signals()
+        _reset_signals(start["ignored_signals"])
         if start["new_session"]:
             os.setsid()
         stage = "join the control group"
@@ -188,8 +190,9 @@ def child_becomes_job(start: dict[str, Any], go: int, report: int) -> None:
     os._exit(127)
 
 
-def _reset_signals() -> None:
-    """A program expects default handlers; Python ignores SIGPIPE and the launcher some more."""
+def _reset_signals(ignored: list[int]) -> None:
+    """A program expects default handlers; Python ignores SIGPIPE and the launcher some more. What was
+    ignored already when joblens was started (nohup, a script's `&`) stays so."""
     for number in (
         _signal.SIGPIPE,
         _signal.SIGXFSZ,
@@ -204,7 +207,7 @@ def _reset_signals() -> None:
         _signal.SIGUSR1,
         _signal.SIGUSR2,
     ):
-        _signal.signal(number, _signal.SIG_DFL)
+        _signal.signal(number, _signal.SIG_IGN if number in ignored else _signal.SIG_DFL)
     _signal.pthread_sigmask(_signal.SIG_SETMASK, ())
 
 
@@ -222,10 +225,11 @@ def _apply_limits(start: dict[str, Any]) -> None:
 def _set_up_files(start: dict[str, Any]) -> None:
     wanted = []
     for place, source in enumerate(start["stdio"]):
-        if isinstance(source, str):
+        if isinstance(source, bytes):
             flags = os.O_RDONLY if place == 0 else os.O_WRONLY | os.O_CREAT | os.O_APPEND
             wanted.append(os.open(source, flags | os.O_CLOEXEC, 0o600))
         else:
+            os.set_inheritable(source, False)  # the job is to have it under its own number alone
             wanted.append(source)
     # First move all above 2, so that one dup2 cannot overwrite what the next one needs.
     import fcntl
@@ -277,7 +281,11 @@ class Launcher:
         self.go = self.report = -1
         self.outcome_path = ""
         self.exec_confirmed = False
-        self.say_bye = False
+        self.parts: list[bytes] = []
+        self.terminal_modes: list[Any] | None = None
+        self.ignored_before: list[int] = []
+        self.came_to_group: set[int] = set()  # signals that were sent to this process too
+        os.set_inheritable(socket, False)
 
     def send(self, *message: Any) -> None:
         if not self.owner_is_there:
@@ -289,6 +297,8 @@ class Launcher:
 
     def start(self, start: dict[str, Any]) -> None:
         self.outcome_path = str(start["outcome_path"])
+        self.terminal_modes = start["terminal_modes"]
+        start["ignored_signals"] = self.ignored_before
         go_read, self.go = os.pipe()
         self.report, report_write = os.pipe()
         self.tally = Tally()
@@ -371,6 +381,11 @@ class Launcher:
         self._write_outcome(totals)
         os._exit(0)
 
+    def _owner_vanished(self) -> None:
+        self.owner_is_there = False
+        if self.terminal_modes is not None:
+            restore_terminal(self.terminal_modes)
+
     def _write_outcome(self, totals: tuple[Any, ...]) -> None:
         if not self.outcome_path or not self.exec_confirmed:
             return
@@ -382,7 +397,7 @@ class Launcher:
         except OSError:
             data = b""
         if not data:
-            self.owner_is_there = False
+            self._owner_vanished()
             return None
         message = marshal.loads(data)
         return message if isinstance(message, tuple) else None
@@ -394,14 +409,22 @@ class Launcher:
                 _close(self.go)  # the waiting child sees the end of the pipe and leaves
             elif not self.main_pid:
                 os._exit(0)
+        elif message[0] == "part":
+            self.parts.append(message[1])
         elif message[0] == "start":
-            self.start(message[1])
+            self.start(marshal.loads(b"".join(self.parts)))
+            self.parts.clear()
         elif message[0] == "go":
             self.let_go()
         elif message[0] == "signal" and self.main_status is None and self.main_pid:
             self._signal_main(message[1], whole_group=message[2])
 
     def _signal_main(self, number: int, *, whole_group: bool) -> None:
+        if not whole_group and number in self.came_to_group:
+            # A job without a session of its own is in our process group: a key on the terminal has
+            # reached it already, and twice would mean something else.
+            self.came_to_group.discard(number)
+            return
         # Safe from pid reuse: the main process has not been waited for, so its pid is still its own.
         try:
             if whole_group:
@@ -417,8 +440,12 @@ class Launcher:
         os.set_blocking(wake_read, False)
         _signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
         _signal.signal(_signal.SIGCHLD, lambda *_: None)
-        for number in (_signal.SIGINT, _signal.SIGTERM, _signal.SIGHUP, _signal.SIGQUIT, _signal.SIGTSTP):
-            _signal.signal(number, _signal.SIG_IGN)  # it ends when the job has ended, not before
+        for number in _IGNORED_HERE:  # it ends when the job has ended, not before
+            if _signal.getsignal(number) == _signal.SIG_IGN:
+                self.ignored_before.append(number)
+            else:
+                _signal.signal(number, lambda number, _: self.came_to_group.add(number))
+        _signal.pthread_sigmask(_signal.SIG_SETMASK, ())  # blocked by the owner until here
         poll = select.poll()
         poll.register(wake_read, select.POLLIN)
         poll.register(self.socket, select.POLLIN)
@@ -439,6 +466,21 @@ class Launcher:
                     poll.unregister(self.socket)
                 except KeyError:
                     pass
+
+
+def restore_terminal(modes: list[Any]) -> None:
+    """Gives the terminal the modes it had, if it is still in those that a killed owner left it in."""
+    import termios
+
+    _signal.signal(_signal.SIGTTOU, _signal.SIG_IGN)
+    try:
+        terminal = os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
+        now = termios.tcgetattr(terminal)
+        if not now[3] & (termios.ISIG | termios.ICANON):  # else the shell has set its own
+            termios.tcsetattr(terminal, termios.TCSANOW, modes)
+        os.close(terminal)
+    except (OSError, termios.error):
+        pass  # there is no terminal any more
 
 
 def as_text(name: Any) -> str:

@@ -7,6 +7,7 @@ from heapq import heapify, heappop, heappush
 from joblens.ports.clock import Clock
 
 MIN_INTERVAL_S = 0.05
+_LONGEST_INTERVAL_S = 86400.0  # far more than anyone waits for, and a number every clock can add
 
 
 class Sampler:
@@ -18,44 +19,54 @@ class Sampler:
         self._after_round = after_round  # told when all that was due has been taken
         self._clock = clock
         self._due: list[tuple[int, str, int]] = []  # (mono ns, uuid, interval ns)
-        self._dropped: set[str] = set()
+        self._ready: list[str] = []  # due in this round, not taken yet
+        self._taking: str | None = None
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
         self._closed = False
 
     def add(self, uuid: str, interval_s: float) -> None:
-        interval_ns = int(max(interval_s, MIN_INTERVAL_S) * 1e9)
+        interval_ns = int(min(max(interval_s, MIN_INTERVAL_S), _LONGEST_INTERVAL_S) * 1e9)
         with self._changed:
             heappush(self._due, (self._clock.mono_ns() + interval_ns, uuid, interval_ns))
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="joblens-sampler", daemon=True)
                 self._thread.start()
-            self._changed.notify()
+            self._changed.notify_all()
 
     def remove(self, uuid: str) -> None:
-        """After this returns no further tick for the job begins."""
+        """When this returns, no tick for the job is under way and none will begin."""
         with self._changed:
             self._due = [entry for entry in self._due if entry[1] != uuid]
             heapify(self._due)
-            self._dropped.add(uuid)
+            self._ready = [ready for ready in self._ready if ready != uuid]
+            while self._taking == uuid and threading.current_thread() is not self._thread:
+                self._changed.wait()
 
     def close(self) -> None:
         with self._changed:
             self._closed = True
-            self._changed.notify()
+            self._changed.notify_all()
 
     def _run(self) -> None:
-        while True:
-            with self._changed:
-                while not self._closed and (wait_s := self._wait_s()) != 0:
-                    self._changed.wait(wait_s)
-                if self._closed:
-                    return
-                ready = self._pop_due()
-            for uuid in ready:
-                if uuid not in self._dropped:
-                    self._take(uuid)
+        while self._wait_for_round():
+            while (uuid := self._next_ready()) is not None:
+                self._take(uuid)
             self._after_round()
+
+    def _wait_for_round(self) -> bool:
+        with self._changed:
+            while not self._closed and (wait_s := self._wait_s()) != 0:
+                self._changed.wait(wait_s)
+            self._ready = self._pop_due()
+            return not self._closed
+
+    def _next_ready(self) -> str | None:
+        """The job to look at next; the one before is done with."""
+        with self._changed:
+            self._taking = self._ready.pop(0) if self._ready and not self._closed else None
+            self._changed.notify_all()
+            return self._taking
 
     def _wait_s(self) -> float | None:
         if not self._due:
@@ -70,5 +81,4 @@ class Sampler:
             ready.append(uuid)
             missed = (now_ns - due_ns) // interval_ns
             heappush(self._due, (due_ns + (missed + 1) * interval_ns, uuid, interval_ns))
-        self._dropped.clear()
         return ready

@@ -86,6 +86,7 @@ class JobSession:
         self._output = output
         self._on_sample = on_sample
         self._on_end = on_end
+        self._is_pumped = drain is not None  # whoever pumps the output also bounds it
         self._drain = drain  # brings home what the job has printed and nobody has read yet
         early = job.early_signal
         self._life = JobLife(
@@ -128,8 +129,7 @@ class JobSession:
 
     def _prepare(self) -> Attempt:
         job, kit = self.job, self._kit
-        needs_group = job.monitor or (job.enforce and job.requirements.memory_bytes is not None)
-        self._groups = kit.accountant.groups_for(job) if needs_group else None
+        self._groups = kit.accountant.groups_for(job)
         self._limits = limit(job, self._groups)
         self._launcher = LauncherProcess(self._plan)
         pid, start_ticks = self._launcher.prepare(
@@ -157,7 +157,8 @@ class JobSession:
 
     def _begin(self, attempt: Attempt) -> None:
         """Everything needed to find the job again is on disk before its first instruction runs."""
-        assert self._meter is not None and self._launcher is not None
+        assert self._meter is not None
+        assert self._launcher is not None
         base = self._meter.take_base()
         now_ns = self._kit.clock.mono_ns()
         attempt = replace(attempt, base=base, started_mono_ns=now_ns)
@@ -169,8 +170,8 @@ class JobSession:
         self._kit.loop.watch(self._launcher.socket, self._on_message)
         self._kit.loop.add_timed(self)
         self._feed(Started())
+        self.take_sample()
         if self.job.monitor:
-            self.take_sample()
             self._kit.sampler.add(self.job.uuid, self.job.interval_s)
         if self._limits.watched_memory_bytes or self._limits.watched_pids:
             self._kit.sampler.add(watch_name(self.job.uuid), _WATCH_INTERVAL_S)
@@ -203,21 +204,23 @@ class JobSession:
         if self._launcher is not None:
             self._launcher.signal_main(number)
 
+    def kill_now(self) -> None:
+        """For an owner that cannot go on. The launcher leaves the outcome for recovery to find."""
+        if self._launcher is not None:
+            self._kill_all()
+
     def take_sample(self) -> None:
-        """From the sampler's thread, or at the start. A group that has just vanished gives none."""
-        assert self._meter is not None
-        try:
-            sample = self._meter.sample(self._reaped)
-        except ProbeError:
-            return
-        self._keep(sample)
+        """From the sampler's thread, or at the start."""
+        sample = self._read_meter()
+        if sample is not None:
+            self._keep(sample)
+        if self._output is not None and not self._is_pumped:
+            self._output.trim()
 
     def watch_limits(self) -> None:
         """From the sampler's thread, where the kernel does not enforce a limit."""
-        assert self._meter is not None
-        try:
-            sample = self._meter.sample(self._reaped)
-        except ProbeError:
+        sample = self._read_meter()
+        if sample is None:
             return
         memory, pids = self._limits.watched_memory_bytes, self._limits.watched_pids
         used = unreclaimable_bytes(sample)
@@ -227,7 +230,18 @@ class JobSession:
         elif pids is not None and (sample.threads or 0) > pids:
             self._kit.loop.call(lambda: self.ask_stop(EndCause.PIDS_LIMIT, signal.SIGKILL))
 
+    def _read_meter(self, *, final: bool = False) -> Sample | None:
+        """None: the group has just vanished."""
+        assert self._meter is not None
+        try:
+            return self._meter.sample(self._reaped, final=final)
+        except ProbeError:
+            return None
+
     def _keep(self, sample: Sample) -> None:
+        if not self.job.monitor:
+            self._summary.add_unstored(sample)  # the first and the last look give the totals
+            return
         self._summary.add(sample)
         self._kit.recorder.put([SamplesTaken(self.job.uuid, self._next_index, (sample,))])
         self._next_index += 1
@@ -240,17 +254,23 @@ class JobSession:
 
     def wake(self) -> None:
         if self._settle_until_s is not None and time.monotonic() >= self._settle_until_s:
+            self._settle()
+        else:
+            self._feed(Tick())
+
+    def _settle(self) -> None:
+        alive = len(self.pids())
+        if alive:
             self._settle_until_s = None
-            self._feed(Exited(max(1, len(self.pids()))))
-            return
-        self._feed(Tick())
+            self._feed(Exited(alive))
+        else:  # the last ones are just going; the launcher will say so
+            self._settle_until_s = time.monotonic() + _SETTLE_S
 
     def pids(self) -> list[int]:
         """Every process of the job that is alive now."""
         if self._groups is not None:
             return self._groups.pids()
-        probe = self._meter.probe if self._meter else None
-        return list(probe.descendants()) if probe is not None else []  # type: ignore[attr-defined]
+        return self._meter.living() if self._meter is not None else []
 
     def _on_message(self) -> None:
         assert self._launcher is not None
@@ -292,9 +312,15 @@ class JobSession:
             self._kill_all()
         elif isinstance(command, Send):
             if self._life.phase is Phase.DRAINING:
-                _signal_each(self.pids(), command.signal)
+                self._signal_all(command.signal)
             elif self._launcher is not None:
                 self._launcher.signal_main(command.signal)
+
+    def _signal_all(self, number: int) -> None:
+        if self._groups is not None:
+            self._groups.signal(number)
+        else:
+            _signal_each(self.pids(), number)
 
     def _kill_all(self) -> None:
         if self._groups is not None:
@@ -310,16 +336,15 @@ class JobSession:
     # ---- end ---------------------------------------------------------------------------------
 
     def _finish(self) -> None:
-        assert self._meter is not None and self._launcher is not None
+        assert self._meter is not None
+        assert self._launcher is not None
         self._kit.sampler.remove(self.job.uuid)
         self._kit.sampler.remove(watch_name(self.job.uuid))
         self._kit.loop.unwatch(self._launcher.socket)
         self._kit.loop.remove_timed(self)
-        if self.job.monitor:
-            try:
-                self._keep(self._meter.sample(self._reaped, final=True))
-            except ProbeError:
-                pass  # the group was removed under us; what was sampled stands
+        last = self._read_meter(final=True)
+        if last is not None:
+            self._keep(last)
         if self._drain is not None:
             self._drain()
         if self._output is not None:

@@ -15,7 +15,7 @@ DEFAULT_OUTPUT_DIR = "output"
 
 def after_job(record: Record, store: Store, settings: Settings, warn: Warn) -> None:
     """Nothing here may change the job's outcome: what fails is a warning."""
-    if record.job.granularity is Granularity.TIME_SERIES:
+    if record.job.granularity is Granularity.TIME_SERIES and record.attempt is not None:
         _warned(lambda: write_time_series(record, store), warn)
     if record.job.notify:
         _warned(lambda: notify(record), warn)

@@ -11,7 +11,7 @@ from msgspec import Struct
 from joblens.agent.marked import JOB_ID_VARIABLE
 from joblens.agent.owners import this_process
 from joblens.app.owning import current_user
-from joblens.model.errors import InputError
+from joblens.model.errors import InputError, LaunchError
 from joblens.model.ids import new_uuid
 from joblens.model.job import Accounting, EarlySignal, Granularity, Job, Owner, Requirements
 from joblens.model.secrets import is_allowed_env, redact_argv, redact_env, redact_params
@@ -77,14 +77,7 @@ def prepare(request: Request, settings: Settings, here: Surroundings | None = No
     here = here or Surroundings.here()
     argv = _argv(request)
     uuid = new_uuid()
-    cwd = os.path.abspath(request.cwd) if request.cwd else here.cwd
-    if not cwd or (request.cwd and not os.path.isdir(cwd)):
-        raise InputError(
-            f"--cwd {request.cwd}: there is no such directory"
-            if request.cwd
-            else "the current directory does not exist any more",
-            hint="" if request.cwd else "cd to another one, or give --cwd",
-        )
+    cwd = _job_dir(request.cwd, here.cwd)
     shown = (request.shell,) if request.shell is not None else argv
     redacted = redact_argv(shown)
     if request.early_signal is not None and request.requirements.timeout_s is None:
@@ -166,10 +159,14 @@ def parse_early_signal(text: str) -> EarlySignal:
 
     name, separator, lead = text.partition("@")
     bare = name.upper().removeprefix("SIG")
-    number = int(bare) if bare.isdigit() else getattr(signal, f"SIG{bare}", None)
-    if not separator or number is None or not 1 <= number < signal.NSIG:
-        raise InputError(f"--signal {text}: expected NAME@SECONDS", hint="for one: --signal USR1@60")
-    return EarlySignal(int(number), parse_duration(lead))
+    known = {signals.name: signals.value for signals in signal.Signals}
+    number = int(bare) if bare.isascii() and bare.isdigit() else known.get(f"SIG{bare}", 0)
+    if not separator or not 1 <= number < signal.NSIG:
+        raise InputError(f"--signal {text}: expected NAME@TIME", hint="for one: --signal USR1@60")
+    try:
+        return EarlySignal(number, parse_duration(lead))
+    except InputError as error:
+        raise InputError(f"--signal {text}: {error}", hint=error.hint) from error
 
 
 def parse_notify(text: str | None) -> tuple[str, ...]:
@@ -204,6 +201,21 @@ def _default_script(argv: tuple[str, ...], shell: str | None) -> str:
         if not word.startswith("-"):
             return os.path.basename(word) if os.path.isfile(word) else ""
     return ""
+
+
+def _job_dir(asked: str | None, current: str) -> str:
+    if asked is None:
+        if not current:
+            raise LaunchError(
+                "the current directory does not exist any more", hint="cd to another one, or give --cwd"
+            )
+        return current
+    if not asked or (not current and not os.path.isabs(asked)):
+        raise InputError(f"--cwd '{asked}': cannot be found from here", hint="give the whole path")
+    path = os.path.normpath(os.path.join(current, asked))
+    if not os.path.isdir(path):
+        raise InputError(f"--cwd {asked}: there is no such directory")
+    return path
 
 
 def _current_dir() -> str:

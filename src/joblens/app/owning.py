@@ -18,7 +18,11 @@ from joblens.probes.host import read_host
 
 
 def warn(text: str) -> None:
-    sys.stderr.write(f"joblens: warning: {text}\n")
+    if sys.stderr is None:  # joblens was started with it closed
+        return
+    line = f"joblens: warning: {text}"
+    # On a terminal it takes the place of a live line, and the terminal may be in raw mode.
+    sys.stderr.write(f"\r{line}\x1b[K\r\n" if sys.stderr.isatty() else f"{line}\n")
 
 
 def current_user() -> str:

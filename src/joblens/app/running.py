@@ -1,8 +1,9 @@
 """Run one job in front of the user."""
 
 import os
-import sys
 from collections.abc import Callable
+
+from msgspec import Struct
 
 from joblens.agent.foreground import Foreground
 from joblens.agent.output import OutputFiles
@@ -12,6 +13,7 @@ from joblens.app.drivers import store_path
 from joblens.app.jobs import PreparedJob
 from joblens.app.owning import close_kit, open_kit, warn
 from joblens.app.places import logs_dir
+from joblens.model.errors import JoblensError
 from joblens.model.job import Record
 from joblens.model.sample import Sample
 from joblens.model.settings import Settings
@@ -19,10 +21,16 @@ from joblens.model.settings import Settings
 RenderLive = Callable[[list[Sample]], str]
 
 
-def run_in_foreground(
-    prepared: PreparedJob, settings: Settings, *, render_live: RenderLive | None
-) -> tuple[Record, bool]:
-    """-> the record, and whether what the job printed last on stdout ended its line."""
+class Ended(Struct, frozen=True):
+    """A job in the foreground after its end."""
+
+    record: Record
+    stdout_ends_in_newline: bool
+    error: JoblensError | None = None  # why it could not be started
+
+
+def run_in_foreground(prepared: PreparedJob, settings: Settings, *, render_live: RenderLive | None) -> Ended:
+    _open_missing_streams()
     foreground: Foreground | None = None
 
     def take_sample(name: str) -> None:
@@ -43,9 +51,14 @@ def run_in_foreground(
             render_live=render_live,
             warn=warn,
         )
-        record = foreground.run()
+        error: JoblensError | None = None
+        try:
+            foreground.run()
+        except JoblensError as problem:
+            error = problem
+        record = foreground.session.record
         kit.recorder.read(lambda store: after_job(record, store, settings, warn))
-        return record, foreground.stdout_ends_in_newline
+        return Ended(record, foreground.stdout_ends_in_newline, error)
     finally:
         close_kit(kit)
 
@@ -57,12 +70,16 @@ def _output_files(uuid: str, settings: Settings) -> OutputFiles | None:
     try:
         return OutputFiles(os.path.join(base, uuid), settings.output.max_size)
     except OSError as error:
-        warn(f"the job's output is not kept: {base}: {error}")
-        return _discarded(settings)
+        warn(f"the job's output is not kept: {base}: {error.strerror}")
+        return None  # the job still runs, with its streams inherited
 
 
-def _discarded(settings: Settings) -> OutputFiles | None:
-    """Without a place to keep output the job still runs, with its streams inherited."""
-    del settings
-    sys.stderr.flush()
-    return None
+def _open_missing_streams() -> None:
+    """A stream that joblens was started without (`>&-`) would give its number to the next file that is
+    opened, and the job would write into that."""
+    for descriptor in (0, 1, 2):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            # The lowest free number is taken, which is this one.
+            os.open(os.devnull, os.O_RDONLY if descriptor == 0 else os.O_WRONLY)

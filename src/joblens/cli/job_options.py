@@ -73,7 +73,7 @@ def job_options(function: F) -> F:
 def request_from(given: dict[str, Any], *, background: bool) -> Request:
     """Checks every value before anything is started."""
     if given["cpus"] is not None and not 0 < given["cpus"] < 1_000_000:
-        raise InputError(f"--cpus {given['cpus']}: must be more than 0")
+        raise InputError(f"--cpus {given['cpus']:g}: must be a number of CPUs, more than 0")
     interval_s = _duration(given["interval"], "--interval")
     if interval_s is not None and interval_s < 0.05:
         raise InputError(
@@ -127,6 +127,8 @@ def _size(text: str | None, option: str) -> int | None:
         return None
     try:
         size = parse_size(text)
+    except OverflowError:
+        raise InputError(f"{option}: '{text[:20]}…' is larger than any memory") from None
     except InputError as error:
         raise InputError(f"{option}: {error}", hint=error.hint) from error
     if size <= 0:

@@ -9,6 +9,7 @@ import click
 from joblens.cli.context import Session
 from joblens.cli.job_options import job_options, request_from
 from joblens.cli.options import shared_options
+from joblens.model.errors import InputError
 from joblens.model.job import Record
 
 
@@ -31,6 +32,8 @@ def command(session: Session, /, **given: Any) -> None:
     from joblens.app.running import run_in_foreground
 
     report = given["report"]
+    if given["quiet"] and given["verbose"]:
+        raise InputError("--quiet and --verbose: only one of them")
     settings = session.settings
     if given["no_capture"]:
         settings = replace(settings, output=replace(settings.output, capture=False))
@@ -45,18 +48,19 @@ def command(session: Session, /, **given: Any) -> None:
 
         return render_live_line(prepared.job.name, samples, _width(), color)
 
-    record, fresh_line = run_in_foreground(
+    ended = run_in_foreground(
         prepared, settings, render_live=render_live if shows_live and settings.output.capture else None
     )
-    if shows_live or given["verbose"]:
+    record = ended.record
+    if ended.error is None and (shows_live or given["verbose"]):
         _print_summary(record, color=color)
     if report:
         _write_report(record, report)
     if session.json:
-        if not fresh_line:
-            session.write("\n")
-        _print_json(session, record)
-    sys.stdout.flush()
+        # One line, and the last of stdout whatever the job printed.
+        _write_stdout((b"" if ended.stdout_ends_in_newline else b"\n") + _document(record) + b"\n")
+    if ended.error is not None:
+        raise ended.error
     code = record.outcome.exit_code if record.outcome else None
     sys.exit(125 if code is None else code)
 
@@ -71,9 +75,21 @@ def _width() -> int:
 def _print_summary(record: Record, *, color: bool) -> None:
     from joblens.views.summary import render_summary
 
-    sys.stdout.flush()
-    sys.stderr.write(render_summary(record, color=color, width=_width()))
-    sys.stderr.flush()
+    if sys.stderr is not None:  # None: joblens was started with it closed
+        sys.stderr.write(render_summary(record, color=color, width=_width()))
+        sys.stderr.flush()
+
+
+def _write_stdout(data: bytes) -> None:
+    """A reader that has gone or a full disk does not change what the job's exit code says."""
+    view = memoryview(data)
+    try:
+        while view:
+            view = view[os.write(1, view) :]
+    except BrokenPipeError:
+        pass
+    except OSError as error:
+        sys.stderr.write(f"joblens: warning: the record was not printed: {error.strerror}\n")
 
 
 def _document(record: Record) -> bytes:
@@ -84,27 +100,24 @@ def _document(record: Record) -> bytes:
     return msgspec.json.encode(to_history_record(record))
 
 
-def _print_json(session: Session, record: Record) -> None:
-    """One line, so that it is the last line of stdout whatever the job printed."""
-    session.write(_document(record).decode() + "\n")
-
-
 def _check_report(path: str) -> None:
     """Found out before the job runs for hours, not after."""
-    from joblens.model.errors import InputError
-
     folder = os.path.dirname(os.path.abspath(path))
     if not os.path.isdir(folder):
         raise InputError(f"--report {path}: there is no directory {folder}")
-    if os.path.isdir(path) or not os.access(folder, os.W_OK):
+    if os.path.isdir(path) or not os.access(path if os.path.exists(path) else folder, os.W_OK):
         raise InputError(f"--report {path}: cannot be written")
 
 
 def _write_report(record: Record, path: str) -> None:
-    temporary = f"{path}.part"
+    """All or nothing, except for what is no plain file (/dev/stderr, a named pipe): that is written to."""
+    place = os.path.realpath(path)
+    is_plain = not os.path.exists(place) or os.path.isfile(place)
+    target = f"{place}.part" if is_plain else path
     try:
-        with open(temporary, "wb") as file:
+        with open(target, "wb") as file:
             file.write(_document(record) + b"\n")
-        os.replace(temporary, path)
+        if is_plain:
+            os.replace(target, place)
     except OSError as error:
         sys.stderr.write(f"joblens: warning: the report was not written: {error}\n")
