@@ -33,11 +33,17 @@ _NO_DEVICE = (None,) * len(DEVICE_COLUMNS)
 _PLACE = {name: place for place, name in enumerate(SAMPLE_COLUMNS)}
 # Columns that are nearly the sum of others: what is left after taking those off hardly changes.
 _Predictions = dict[int, tuple[int, ...]]
-_PREDICTED_FROM: _Predictions = {
+_OFTEN_SUMS: _Predictions = {
     _PLACE["at_us"]: (_PLACE["elapsed_us"],),
     _PLACE["cpu_total_usec"]: (_PLACE["cpu_user_usec"], _PLACE["cpu_system_usec"]),
     _PLACE["memory_current_bytes"]: (_PLACE["memory_anon_bytes"], _PLACE["memory_file_bytes"]),
 }
+# All of a job waits whenever some of it does, when it is one process.
+_OFTEN_EQUAL: _Predictions = {
+    _PLACE[f"{resource}_full_usec"]: (_PLACE[f"{resource}_some_usec"],)
+    for resource in ("cpu", "memory", "io")
+}
+_ALL_PREDICTIONS = _OFTEN_SUMS | _OFTEN_EQUAL
 
 Column = Sequence[int | None]
 Devices = dict[str, DeviceIo] | None
@@ -78,8 +84,8 @@ def decode_block(data: bytes) -> list[Sample]:
 def _smallest_layout(count: int, names: list[str], columns: list[Column]) -> tuple[int, bytes]:
     try:
         if count >= _PACKED_FROM:
-            return PACKED, _payload(PACKED, names, columns, _PREDICTED_FROM)
-        return FLAT, _payload(FLAT, names, columns, _PREDICTED_FROM)
+            return PACKED, _payload(PACKED, names, columns, _ALL_PREDICTIONS)
+        return FLAT, _payload(FLAT, names, columns, _OFTEN_SUMS)
     except OverflowError:
         # Rare and absurd numbers: without predictions only what does not fit by itself is lost.
         fitting: list[Column] = [tuple(map(_fitting, column)) for column in columns]
@@ -142,8 +148,15 @@ def _predict(
         left = list(columns[place])
         for other in others:
             left = list(map(sub, left, columns[other]))
+        if len(left) >= _PACKED_FROM and not _changes_less(left, columns[place]):
+            continue
         kept[place - kinds.count(_OMITTED, 0, place)] = left  # type: ignore[assignment]
         kinds[place] = _PREDICTED
+
+
+def _changes_less(left: Column, column: Column) -> bool:
+    """Fewer different steps are fewer bits. Too few samples tell nothing."""
+    return len(set(map(sub, left[1:], left))) < len(set(map(sub, column[1:], column)))
 
 
 def _gap_bits(column: Column) -> bytes:
@@ -206,7 +219,7 @@ def _columns(kinds: bytes, gaps: list[int], kept: list[list[int]], count: int) -
 
 
 def _undo_predictions(kinds: bytes, columns: list[Column]) -> None:
-    for place, others in _PREDICTED_FROM.items():
+    for place, others in _ALL_PREDICTIONS.items():
         if kinds[place] == _PREDICTED:
             for other in others:
                 columns[place] = list(map(add, columns[place], columns[other]))

@@ -1,8 +1,10 @@
 """Columns for blocks of many samples: small above all.
 
 Each column is its first value, the middle one of its differences, and what each difference is off from
-that, zigzagged and laid out bit by bit: noise of five bits takes five bits, a steady column none."""
+that, in steps of what they all are multiples of (a page, a clock tick), zigzagged and laid out bit by bit:
+noise of five bits takes five bits, a steady column none."""
 
+import math
 from array import array
 from itertools import accumulate
 from operator import sub
@@ -19,6 +21,7 @@ def pack_columns(columns: list[list[int]]) -> bytes:
     """Raises OverflowError when a value, or how far one is off, does not fit in 64 bits."""
     firsts: list[int] = []
     middles: list[int] = []
+    steps: list[int] = []
     widths = bytearray()
     rows: list[bytes] = []
     for column in columns:
@@ -26,27 +29,31 @@ def pack_columns(columns: list[list[int]]) -> bytes:
         middle = sorted(differences)[len(differences) // 2] if differences else 0
         firsts.append(column[0])
         middles.append(middle)
-        width = 0
+        width, step = 0, 1
         if differences.count(middle) != len(differences):
             offsets = [value - middle for value in differences]
+            step = math.gcd(*offsets)
+            if step > 1:
+                offsets = [off // step for off in offsets]
             width = _append_bit_rows(rows, [(2 * off) if off >= 0 else (-2 * off - 1) for off in offsets])
+        steps.append(step)
         widths.append(width)
-    return bytes(widths) + columns_flat.pack_columns([firsts, middles]) + b"".join(rows)
+    return bytes(widths) + columns_flat.pack_columns([firsts, middles, steps]) + b"".join(rows)
 
 
 def unpack_columns(data: bytes, column_count: int, count: int) -> list[list[int]]:
-    position = 17 * column_count
+    position = (1 + 3 * 8) * column_count
     widths = data[:column_count]
-    firsts, middles = columns_flat.unpack_columns(data[column_count:position], 2, column_count)
+    heads = columns_flat.unpack_columns(data[column_count:position], 3, column_count)
     row_size = (count - 1 + 7) // 8
     columns = []
-    for width, first, middle in zip(widths, firsts, middles, strict=True):
+    for width, first, middle, step in zip(widths, *heads, strict=True):
         end = position + width * row_size
         offsets = _from_bit_rows(data[position:end], width, row_size, count - 1)
         position = end
-        differences = (
-            [middle + (off >> 1 ^ -(off & 1)) for off in offsets] if width else [middle] * (count - 1)
-        )
+        differences = [middle] * (count - 1)
+        if width:
+            differences = [middle + step * (off >> 1 ^ -(off & 1)) for off in offsets]
         columns.append(list(accumulate(differences, initial=first)))
     if position != len(data):
         raise ValueError(f"{len(data)} bytes of numbers instead of {position}")

@@ -217,15 +217,45 @@ def test_a_damaged_last_block_costs_only_its_own_samples(path: str) -> None:
     warnings: list[str] = []
     store = SqliteStore(path, warn=warnings.append)
     store.apply([queued("a1"), started("a1"), samples("a1", 0, 300)])
-    store.apply([samples("a1", 300, 100), ended("a1")])
+    store.apply([samples("a1", 300, 300)])
     connection = apsw.Connection(path)
     (last,) = connection.execute("SELECT max(first_key) FROM sample_block").fetchall()[0]
     connection.execute("UPDATE sample_block SET data = substr(data, 1, 60) WHERE first_key = ?", (last,))
-    kept = [index for index, _ in store.samples("a1")]
-    assert kept == list(range(len(kept)))
-    assert len(kept) == 300
+    assert [index for index, _ in store.samples("a1")] == list(range(300))
     assert "samples of job 1 from index 300 on are lost" in warnings[0]
+    store.apply([samples("a1", 600, 2), ended("a1")])
+    assert [index for index, _ in store.samples("a1")] == [*range(300), 600, 601]
     assert not store.check().ok
+    store.close()
+
+
+def test_a_damaged_sample_does_not_keep_its_job_from_ending(path: str) -> None:
+    warnings: list[str] = []
+    store = SqliteStore(path, warn=warnings.append)
+    store.apply([queued("a1"), started("a1"), samples("a1", 0, 3)])
+    apsw.Connection(path).execute("UPDATE sample_tail SET data = x'00' WHERE sample_key & 3 = 1")
+    store.apply([ended("a1")])
+    assert store.find("a1").status is Status.SUCCESS
+    assert [index for index, _ in store.samples("a1")] == [0, 2]
+    assert "from index 1 on" in warnings[0]
+    store.close()
+
+
+def test_a_long_job_is_kept_in_few_large_blocks(path: str) -> None:
+    store = SqliteStore(path)
+    store.apply([queued("a1"), started("a1")])
+    for first in range(0, 4500, 60):
+        store.apply([samples("a1", first, 60)])
+    connection = apsw.Connection(path)
+    assert connection.execute("SELECT count(*) FROM sample_block").get < 12
+    store.apply([ended("a1")])
+    counts = [row[0] for row in connection.execute("SELECT count FROM sample_block ORDER BY first_key")]
+    assert counts == [1920, 1920, 660]
+    assert [index for index, _ in store.samples("a1")] == list(range(4500))
+    assert (
+        connection.execute("SELECT sample_bytes FROM job").get
+        == connection.execute("SELECT sum(length(data)) FROM sample_block").get
+    )
     store.close()
 
 

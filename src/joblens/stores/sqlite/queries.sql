@@ -98,6 +98,12 @@ SELECT first_key, count FROM sample_block WHERE first_key BETWEEN ? AND ? ORDER 
 -- name: blocks_of
 SELECT first_key, count FROM sample_block WHERE first_key BETWEEN ? AND ? ORDER BY first_key
 
+-- name: small_blocks_of
+SELECT first_key, count, data FROM sample_block WHERE first_key BETWEEN ? AND ? AND count < ? ORDER BY first_key
+
+-- name: delete_block
+DELETE FROM sample_block WHERE first_key = ?
+
 -- name: insert_block
 INSERT INTO sample_block (first_key, count, data) VALUES (?, ?, ?)
 

@@ -11,8 +11,11 @@ from joblens.stores.single_samples import decode_sample, encode_sample
 from joblens.stores.sqlite.batch import JobChange
 from joblens.stores.sqlite.sql import QUERIES
 
-BLOCK_SAMPLES = 240  # a running job's tail becomes a block at this length
-_LARGEST_BLOCK = 960  # where more are at hand at once: larger compresses better
+# A running job's tail becomes a block at this length; small blocks are put together to one large one, which
+# compresses better, when so many have gathered and when the job ends.
+BLOCK_SAMPLES = 240
+_LARGE_BLOCK = 1920
+_SMALL_BLOCKS = 8
 _INDEX_BITS = 32
 _LAST_INDEX = (1 << _INDEX_BITS) - 1
 
@@ -50,12 +53,16 @@ class SampleTables:
             return
         samples = change.samples if is_new else _unseen(connection, number, change.samples)
         if is_over:
-            self._compact(connection, number, samples, self._encoded.get(change.uuid))
+            self._settle(connection, number, samples, self._encoded.get(change.uuid))
             return
         self._tails += [(key_of(number, index), encode_sample(sample)) for index, sample in samples.items()]
         if samples and max(samples) + 1 - _end_of_blocks(connection, number) >= BLOCK_SAMPLES:
             self.flush(connection)
-            self._compact(connection, number, {}, None)
+            together = _take_tail(connection, number)
+            blocks = _small_blocks(connection, number)
+            if len(blocks) + 1 >= _SMALL_BLOCKS:
+                self._take_blocks(connection, number, blocks, together)
+            self._add_blocks(number, self._encode(together))
 
     def flush(self, connection: apsw.Connection) -> None:
         for name, rows in (
@@ -67,25 +74,36 @@ class SampleTables:
                 connection.executemany(QUERIES[name], rows)
         self._tails, self._blocks, self._grown = [], [], []
 
-    def _compact(
+    def _settle(
         self,
         connection: apsw.Connection,
         number: int,
         samples: dict[int, Sample],
         encoded: list[_Block] | None,
     ) -> None:
-        waiting = connection.execute(QUERIES["tail_of"], keys_of(number)).fetchall()
-        if encoded is not None and not waiting and sum(count for _, count, _ in encoded) == len(samples):
+        """No more are to come: everything that is not in a large block yet becomes as few as possible."""
+        together = _take_tail(connection, number)
+        blocks = _small_blocks(connection, number) if samples or together else []
+        if not together and not blocks and encoded and sum(count for _, count, _ in encoded) == len(samples):
             self._add_blocks(number, encoded)
             return
-        together = dict(samples)
-        for key, data in waiting:
-            together[key & _LAST_INDEX] = decode_sample(data)  # type: ignore[operator,arg-type]
-        if not together:
-            return
-        if waiting:
-            connection.execute(QUERIES["delete_tail"], keys_of(number))
+        for index, sample in samples.items():
+            together.setdefault(index, sample)
+        self._take_blocks(connection, number, blocks, together)
         self._add_blocks(number, self._encode(together))
+
+    def _take_blocks(
+        self, connection: apsw.Connection, number: int, blocks: list[_Block], together: dict[int, Sample]
+    ) -> None:
+        """Out of the table and into `together`; one that cannot be read is left where it is."""
+        for key, _, data in blocks:
+            try:
+                samples = decode_block(data)
+            except StoreCorrupt:
+                continue
+            together.update(enumerate(samples, key & _LAST_INDEX))
+            connection.execute(QUERIES["delete_block"], (key,))
+            self._grown.append((-len(data), number))
 
     def _add_blocks(self, number: int, blocks: Iterator[_Block] | list[_Block]) -> None:
         size = 0
@@ -125,7 +143,7 @@ def _runs(indexes: Sequence[int]) -> Iterator[Sequence[int]]:
     start = 0
     for place in range(1, len(indexes) + 1):
         is_end = place == len(indexes) or indexes[place] != indexes[place - 1] + 1
-        if is_end or place - start == _LARGEST_BLOCK:
+        if is_end or place - start == _LARGE_BLOCK:
             yield indexes[start:place]
             start = place
 
@@ -134,6 +152,30 @@ def _end_of_blocks(connection: apsw.Connection, number: int) -> int:
     for key, count in connection.execute(QUERIES["last_block"], keys_of(number)):
         return int(key & _LAST_INDEX) + int(count)
     return 0
+
+
+def _take_tail(connection: apsw.Connection, number: int) -> dict[int, Sample]:
+    """Out of the table; a row that cannot be read is left where it is."""
+    taken: dict[int, Sample] = {}
+    damaged = False
+    for key, data in list(connection.execute(QUERIES["tail_of"], keys_of(number))):
+        try:
+            taken[key & _LAST_INDEX] = decode_sample(data)
+        except StoreCorrupt:
+            damaged = True
+    if damaged:
+        for index in taken:
+            connection.execute(QUERIES["delete_tail"], (key_of(number, index),) * 2)
+    elif taken:
+        connection.execute(QUERIES["delete_tail"], keys_of(number))
+    return taken
+
+
+def _small_blocks(connection: apsw.Connection, number: int) -> list[_Block]:
+    parameters = (*keys_of(number), _LARGE_BLOCK)
+    return [
+        (key, count, data) for key, count, data in connection.execute(QUERIES["small_blocks_of"], parameters)
+    ]
 
 
 def _unseen(connection: apsw.Connection, number: int, samples: dict[int, Sample]) -> dict[int, Sample]:
