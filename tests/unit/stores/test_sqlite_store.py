@@ -136,7 +136,7 @@ def test_the_schema_is_the_sum_of_its_migrations() -> None:
 
 
 def _version_1_store(path: str) -> None:
-    """A store as the first schema had it, with two jobs and samples, as its joblens wrote them."""
+    """A store with the first schema and two ended jobs, put together by hand: no release had it."""
     Path(path).parent.mkdir(mode=0o700)
     connection = apsw.Connection(path)
     connection.execute(read_text(migration_files()[0]))
