@@ -1,7 +1,9 @@
 """Where job groups can be made on this machine, found without moving any process.
 
 Job groups go below the process's own group in each hierarchy, so that whatever limits joblens itself
-is under hold for its jobs too."""
+is under hold for its jobs too. On v2 the kernel lets no group below one with processes have controllers,
+and joblens' own group holds at least joblens: where an ancestor hands controllers down and no limit is
+left behind on the way up, job groups go there instead."""
 
 import errno
 import os
@@ -41,6 +43,8 @@ def find_places(layout: CgroupLayout, parent: str | None = None) -> GroupPlaces:
     refusal = ""
     if unified is not None:
         base = _base(unified, parent)
+        if parent is None and base is not None and layout.kind == "cgroup-v2":
+            base = _best_on_the_way_up(unified, base)
         refusal = _refusal(unified, base)
         if not refusal:
             return _places_with_unified(layout, parent, base or "")
@@ -85,6 +89,45 @@ def _places_with_unified(layout: CgroupLayout, parent: str | None, base: str) ->
         if controller not in layout.hierarchies:
             gaps[controller] = reason
     return GroupPlaces(kind=layout.kind, bases={UNIFIED: base, **bases}, spare=spare, gaps=gaps)
+
+
+def _best_on_the_way_up(unified: Hierarchy, own: str) -> str:
+    """The group that hands most controllers down, the nearest of those; `own` when none is better."""
+    best, most = own, _handed_down(own)
+    candidate = own
+    while candidate != unified.mount_point and not _limits_anything(candidate):
+        candidate = os.path.dirname(candidate)
+        count = _handed_down(candidate)
+        if count > most and not _refusal(unified, candidate):
+            best, most = candidate, count
+    return best
+
+
+def _handed_down(directory: str) -> int:
+    """How many of the controllers joblens uses a group below would have, as things stand."""
+    enabled = read_words(f"{directory}/cgroup.subtree_control")
+    return sum(controller in enabled for controller in V2_CONTROLLERS)
+
+
+def _limits_anything(directory: str) -> bool:
+    """Whether a job placed above this group would get away from a limit that holds here."""
+    memory = _first_word(f"{directory}/memory.max")
+    if memory.isdigit() and int(memory) < _memory_total():
+        return True
+    limits = ("memory.high", "cpu.max", "pids.max", "io.max", "cpuset.cpus")
+    return any(_first_word(f"{directory}/{file}") not in ("max", "") for file in limits)
+
+
+def _first_word(path: str) -> str:
+    """What a limit file says; empty where there is none."""
+    words = (read_text(path) or "").split()
+    return words[0] if words else ""
+
+
+def _memory_total() -> int:
+    """A limit of more than there is limits nothing."""
+    words = (read_text("/proc/meminfo") or "MemTotal: 0 kB").split()
+    return int(words[1]) * 1024
 
 
 def _v1_bases(

@@ -48,6 +48,36 @@ def test_a_controller_that_was_not_handed_down_is_a_gap_with_its_reason(tmp_path
     assert "not handed down" in places.gaps["pids"]
 
 
+def test_where_the_own_group_hands_nothing_down_the_nearest_ancestor_that_does_is_taken(
+    tmp_path: Path,
+) -> None:
+    make_v2_group(tmp_path, "cpu io memory pids", "cpu io memory pids")
+    make_v2_group(tmp_path / "user", "cpu io memory pids", "memory")
+    make_v2_group(tmp_path / "user" / "session", "memory")
+    places = find_places(v2_machine(tmp_path, "/user/session"))
+    assert places.bases == {"unified": str(tmp_path)}
+    assert places.gaps == {}
+
+
+@pytest.mark.parametrize(
+    ("file", "limit"), [("memory.max", "1048576"), ("pids.max", "100"), ("cpu.max", "50000 100000")]
+)
+def test_no_job_is_put_where_it_would_get_away_from_a_limit(tmp_path: Path, file: str, limit: str) -> None:
+    make_v2_group(tmp_path, "cpu io memory pids", "cpu io memory pids")
+    make_v2_group(tmp_path / "user", "cpu io memory pids", "memory pids")
+    make_v2_group(tmp_path / "user" / "session", "memory")
+    (tmp_path / "user" / file).write_text(limit)
+    places = find_places(v2_machine(tmp_path, "/user/session"))
+    assert places.bases == {"unified": f"{tmp_path}/user"}
+
+
+def test_a_memory_limit_of_more_than_the_machine_has_limits_nothing(tmp_path: Path) -> None:
+    make_v2_group(tmp_path, "cpu io memory pids", "cpu io memory pids")
+    make_v2_group(tmp_path / "user", "memory")
+    (tmp_path / "user" / "memory.max").write_text(str(1 << 60))
+    assert find_places(v2_machine(tmp_path, "/user")).bases == {"unified": str(tmp_path)}
+
+
 def test_a_named_parent_is_taken_instead_of_the_own_group(tmp_path: Path) -> None:
     make_v2_group(tmp_path / "mine", "memory", "memory")
     make_v2_group(tmp_path / "given", "memory", "memory")
