@@ -8,6 +8,8 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
+from msgspec.structs import replace
+
 from joblens.agent.keyboard import Keyboard
 from joblens.agent.launch import LaunchPlan
 from joblens.agent.live_line import LiveLine
@@ -35,15 +37,15 @@ class Foreground:
     def __init__(
         self,
         job: Job,
-        argv: tuple[str, ...],
-        env: dict[str, str],
+        plan: LaunchPlan,
         kit: Kit,
         *,
         output: OutputFiles | None,
         render_live: RenderLive | None,
         warn: Callable[[str], None],
     ) -> None:
-        """`output` None: the job inherits the streams. `render_live` None: no live line."""
+        """`plan` says what to run; its streams are chosen here. `output` None: the job inherits ours.
+        `render_live` None: no live line."""
         self._kit = kit
         self._warn = warn
         self._render_live = render_live
@@ -62,10 +64,8 @@ class Foreground:
             if streams is not None and streams.terminal is not None and os.isatty(0)
             else None
         )
-        plan = LaunchPlan(
-            argv=argv,
-            env=env,
-            cwd=job.cwd,
+        plan = replace(
+            plan,
             stdio=streams.stdio if streams else (0, 1, 2),
             new_session=streams is not None,
             controlling_terminal=streams.controlling if streams else None,

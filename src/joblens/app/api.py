@@ -172,7 +172,7 @@ def _starter(
         plan = LaunchPlan(
             argv=one.argv,
             env=one.env,
-            cwd=one.job.cwd,
+            cwd=one.cwd,
             stdio=("/dev/null", output.stdout.path, output.stderr.path),
         )
         return JobSession(one.job, plan, kit, output=output, on_end=on_end)

@@ -54,6 +54,7 @@ class PreparedJob(Struct, frozen=True):
     job: Job
     argv: tuple[str, ...]
     env: dict[str, str]
+    cwd: str
 
 
 class Surroundings(Struct, frozen=True):
@@ -70,7 +71,8 @@ class Surroundings(Struct, frozen=True):
         everything = dict(environ)
         allowed = {name: value for name, value in everything.items() if is_allowed_env(name)}
         owner = this_process(read_host())
-        return cls(everything, redact_env(allowed), current_user(), _current_dir(), owner)
+        recorded = _as_texts(redact_env(allowed))
+        return cls(everything, recorded, current_user(), _current_dir(), owner)
 
 
 def prepare(request: Request, settings: Settings, here: Surroundings | None = None) -> PreparedJob:
@@ -79,7 +81,7 @@ def prepare(request: Request, settings: Settings, here: Surroundings | None = No
     uuid = new_uuid()
     cwd = _job_dir(request.cwd, here.cwd)
     shown = (request.shell,) if request.shell is not None else argv
-    redacted = redact_argv(shown)
+    redacted = redact_argv(tuple(map(as_text, shown)))
     if request.early_signal is not None and request.requirements.timeout_s is None:
         raise InputError("--signal needs --timeout: it is sent some time before the time-out")
     interval_s = request.interval_s or settings.job_metrics.default_sample_rate or DEFAULT_INTERVAL_S
@@ -88,14 +90,14 @@ def prepare(request: Request, settings: Settings, here: Surroundings | None = No
         argv=redacted,
         is_shell=request.shell is not None,
         created_at_us=time.time_ns() // 1000,
-        external_id=request.external_id,
-        name=request.name or default_name(redacted),
-        tool=request.tool or _default_tool(argv, request.shell),
-        script=request.script or _default_script(argv, request.shell),
+        external_id=as_text(request.external_id) if request.external_id else None,
+        name=as_text(request.name) or default_name(redacted),
+        tool=as_text(request.tool or _default_tool(argv, request.shell)),
+        script=as_text(request.script or _default_script(argv, request.shell)),
         params=redact_params(request.params),
-        tags=request.tags,
-        cwd=cwd,
-        env={**here.recorded_env, **redact_env(request.env)} if request.env else here.recorded_env,
+        tags=tuple(map(as_text, request.tags)),
+        cwd=as_text(cwd),
+        env={**here.recorded_env, **_as_texts(redact_env(request.env))} if request.env else here.recorded_env,
         requirements=request.requirements,
         enforce=_chosen(request.enforce, settings.limits.enforce),
         accounting=_chosen(request.accounting, settings.limits.accounting),
@@ -111,7 +113,18 @@ def prepare(request: Request, settings: Settings, here: Surroundings | None = No
         created_by=None if request.background else here.owner,
     )
     env = {**here.environ, **request.env, JOB_ID_VARIABLE: uuid}
-    return PreparedJob(job, argv, env)
+    return PreparedJob(job, argv, env, cwd)
+
+
+def as_text(word: str) -> str:
+    """What was typed may hold bytes that are no text; they run as they are and are recorded as \\xff."""
+    if word.isascii():
+        return word
+    return os.fsencode(word).decode("utf-8", "backslashreplace")
+
+
+def _as_texts(env: Mapping[str, str]) -> dict[str, str]:
+    return {as_text(name): as_text(value) for name, value in env.items()}
 
 
 def default_name(argv: Sequence[str]) -> str:
@@ -128,9 +141,9 @@ def parse_params(pairs: Sequence[str]) -> dict[str, Any]:
 
     params: dict[str, Any] = {}
     for pair in pairs:
-        key, separator, text = pair.partition("=")
+        key, separator, text = as_text(pair).partition("=")
         if not separator or not key:
-            raise InputError(f"--param {pair}: expected NAME=VALUE")
+            raise InputError(f"--param {as_text(pair)}: expected NAME=VALUE")
         try:
             params[key] = msgspec.json.decode(text)
         except msgspec.DecodeError:

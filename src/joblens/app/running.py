@@ -6,6 +6,7 @@ from collections.abc import Callable
 from msgspec import Struct
 
 from joblens.agent.foreground import Foreground
+from joblens.agent.launch import LaunchPlan
 from joblens.agent.output import OutputFiles
 from joblens.agent.session import watch_name
 from joblens.app.after_job import after_job
@@ -44,8 +45,7 @@ def run_in_foreground(prepared: PreparedJob, settings: Settings, *, render_live:
     try:
         foreground = Foreground(
             prepared.job,
-            prepared.argv,
-            prepared.env,
+            LaunchPlan(argv=prepared.argv, env=prepared.env, cwd=prepared.cwd),
             kit,
             output=_output_files(prepared.job.uuid, settings),
             render_live=render_live,
@@ -82,4 +82,4 @@ def _open_missing_streams() -> None:
             os.fstat(descriptor)
         except OSError:
             # The lowest free number is taken, which is this one.
-            os.open(os.devnull, os.O_RDONLY if descriptor == 0 else os.O_WRONLY)
+            os.set_inheritable(os.open(os.devnull, os.O_RDONLY if descriptor == 0 else os.O_WRONLY), True)
