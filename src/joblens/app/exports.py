@@ -90,6 +90,7 @@ def export_gzip_samples(store: Store, record: Record, file: IO[bytes]) -> int:
 
 def export_time_series(store: Store, records: Iterable[Record], path: str, advance: Advance) -> Exported:
     from joblens.stores.time_series import TimeSeriesWriter
+    from joblens.stores.time_series_db import host_rows
 
     writer = TimeSeriesWriter(path)
     jobs = rows = 0
@@ -98,6 +99,7 @@ def export_time_series(store: Store, records: Iterable[Record], path: str, advan
         if samples and record.number is not None:
             name = record.job.name or record.job.external_id or record.job.uuid
             rows += writer.add(record.number, name, time_series_rows(samples))
+            writer.add_host(host_rows(samples))
             jobs += 1
         advance(1)
     writer.close()
