@@ -342,9 +342,10 @@ def detect_inside(groups: JobGroups, how: str) -> tuple[dict[str, str], list[str
     return gaps, sources, enforced
 
 
-def test_below_a_v2_group_with_other_processes_only_cpu_time_is_counted(
+def test_below_a_limited_v2_group_with_other_processes_only_cpu_time_is_counted(
     pure_v2_groups: JobGroups, wait_until: Callable[..., Any]
 ) -> None:
+    pure_v2_groups.set_limits(memory_bytes=512 * MIB)  # jobs must not get away from it
     other = start_in(pure_v2_groups, "sleep", "60")
     wait_until(lambda: pure_v2_groups.pids() == [other.pid], what="the other process")
     gaps, sources, enforced = detect_inside(pure_v2_groups, "as it is")
@@ -353,6 +354,19 @@ def test_below_a_v2_group_with_other_processes_only_cpu_time_is_counted(
     assert "memory" not in sources
     assert enforced == {}
     assert pure_v2_groups.pids() == [other.pid]  # it was not moved
+    other.kill()
+    other.wait()
+
+
+def test_below_an_unlimited_v2_group_with_other_processes_jobs_go_beside_it(
+    pure_v2_groups: JobGroups, wait_until: Callable[..., Any]
+) -> None:
+    other = start_in(pure_v2_groups, "sleep", "60")
+    wait_until(lambda: pure_v2_groups.pids() == [other.pid], what="the other process")
+    gaps, sources, _ = detect_inside(pure_v2_groups, "as it is")
+    assert gaps == {}
+    assert {"cpu", "memory", "memory_kernel_peak", "io"} <= set(sources)
+    assert pure_v2_groups.pids() == [other.pid]
     other.kill()
     other.wait()
 

@@ -121,9 +121,17 @@ os.wait()
 os._exit(0)
 """
     job = launch(code)
-    wait_until(lambda: len(job.probe.descendants()) == 1, what="only the daemon")
+    wait_until(lambda: job.job_pid not in job.probe.descendants(), what="the main process to end")
     wait_until(lambda: job.probe.read()["cpu_total_usec"] >= 80_000, what="its CPU time")
-    assert job.job_pid not in job.probe.descendants()
+    assert job.probe.read()["processes"] == 1
+
+
+def test_more_children_than_one_page_holds_are_all_found(
+    launch: Callable[[str], Launched], wait_until: Callable[..., Any]
+) -> None:
+    job = launch("for _ in range(800):\n  if os.fork() == 0: signal.pause()\nsignal.pause()")
+    wait_until(lambda: len(job.probe.descendants()) == 801, what="801 processes")
+    assert job.probe.read()["processes"] == 801
 
 
 def test_children_of_a_parent_that_ignores_sigchld_count_as_far_as_seen_and_are_marked(

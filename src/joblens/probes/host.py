@@ -1,11 +1,13 @@
 """The whole machine, kept apart from the job: its load while the job ran, and what it is."""
 
+import math
 import os
 from collections.abc import Mapping
 from typing import Any
 
 from msgspec import Struct
 
+from joblens.probes.cgroup_layout import CgroupLayout, read_layout
 from joblens.probes.kernel_files import read_text
 from joblens.probes.proc_files import USEC_PER_TICK, process_start_ticks
 
@@ -20,7 +22,7 @@ class HostFacts(Struct, frozen=True, kw_only=True):
     hostname: str
     kernel: str
     boot_id: str
-    cpu_count: int | None  # that this process may use
+    cpu_count: int | None  # that this process may use: by affinity and by the CPU quota of its groups
     memory_total_bytes: int | None
 
 
@@ -98,16 +100,43 @@ def read_host(proc: str = "/proc") -> HostFacts:
         hostname=names.nodename,
         kernel=names.release,
         boot_id=(read_text(f"{proc}/sys/kernel/random/boot_id") or "").strip(),
-        cpu_count=_usable_cpus(),
+        cpu_count=_usable_cpus(read_layout(proc)),
         memory_total_bytes=parse_meminfo(meminfo.encode()).get("host_memory_total_bytes")
         if meminfo
         else None,
     )
 
 
-def _usable_cpus() -> int | None:
-    """The affinity mask, in which cpuset groups show too."""
+def _usable_cpus(layout: CgroupLayout) -> int | None:
+    """The affinity mask, in which cpuset groups show too, unless a quota allows less."""
     try:
-        return len(os.sched_getaffinity(0))
+        cpus = len(os.sched_getaffinity(0))
     except OSError:
         return os.cpu_count()
+    quota = cpu_quota(layout)
+    return cpus if quota is None else max(1, min(cpus, math.ceil(quota)))
+
+
+def cpu_quota(layout: CgroupLayout) -> float | None:
+    """CPUs that the process's group and every group above it allow; None: as many as there are."""
+    quotas = []
+    for key, read in (("unified", _quota_v2), ("cpu", _quota_v1)):
+        hierarchy = layout.hierarchies.get(key)
+        directory = hierarchy.directory if hierarchy else None
+        while hierarchy and directory and directory.startswith(hierarchy.mount_point):
+            quota = read(directory)
+            if quota is not None:
+                quotas.append(quota)
+            directory = os.path.dirname(directory)
+    return min(quotas, default=None)
+
+
+def _quota_v2(directory: str) -> float | None:
+    words = (read_text(f"{directory}/cpu.max") or "max").split()
+    return None if words[0] == "max" else int(words[0]) / int(words[1])
+
+
+def _quota_v1(directory: str) -> float | None:
+    quota = int(read_text(f"{directory}/cpu.cfs_quota_us") or -1)
+    period = int(read_text(f"{directory}/cpu.cfs_period_us") or 0)
+    return quota / period if quota > 0 and period else None

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from joblens.model.errors import ProbeError
-from joblens.probes.host import HostProbe, parse_host_cpu, parse_loadavg, parse_meminfo, read_host
+from joblens.probes.cgroup_layout import parse_layout
+from joblens.probes.host import HostProbe, cpu_quota, parse_host_cpu, parse_loadavg, parse_meminfo, read_host
 from joblens.probes.proc_files import (
     PAGE_BYTES,
     USEC_PER_TICK,
@@ -170,6 +171,33 @@ def test_a_machine_without_a_file_leaves_its_numbers_out_and_says_so(tmp_path: P
     assert "cannot read" in probe.unknown["host_cpu_busy_usec"]
     assert set(probe.sources) == {"host_load"}
     probe.close()
+
+
+@pytest.mark.parametrize(
+    ("outer", "inner", "allowed"),
+    [
+        ("max 100000", "max 100000", None),
+        ("max 100000", "150000 100000", 1.5),
+        ("50000 100000", "max 1", 0.5),
+    ],
+)
+def test_a_cpu_quota_anywhere_above_counts(
+    outer: str, inner: str, allowed: float | None, tmp_path: Path
+) -> None:
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    (tmp_path / "a" / "cpu.max").write_text(outer + "\n")
+    (tmp_path / "a" / "b" / "cpu.max").write_text(inner + "\n")
+    layout = parse_layout("0::/a/b\n", f"30 23 0:26 / {tmp_path} rw - cgroup2 cgroup2 rw\n")
+    assert cpu_quota(layout) == allowed
+
+
+def test_a_v1_quota_counts_too(tmp_path: Path) -> None:
+    (tmp_path / "cpu.cfs_quota_us").write_text("300000\n")
+    (tmp_path / "cpu.cfs_period_us").write_text("100000\n")
+    layout = parse_layout("1:cpu:/\n", f"30 23 0:26 / {tmp_path} rw - cgroup cgroup rw,cpu\n")
+    assert cpu_quota(layout) == 3.0
+    (tmp_path / "cpu.cfs_quota_us").write_text("-1\n")
+    assert cpu_quota(layout) is None
 
 
 def test_this_machine_is_described() -> None:
