@@ -51,18 +51,22 @@ class Accountant:
 
     def groups_for(self, job: Job) -> JobGroups | None:
         """Fresh control groups, or None where the process tree has to do."""
-        if job.accounting is Accounting.PROCESS_TREE:
+        return self.groups_named(job.uuid, job.accounting)
+
+    def groups_named(self, name: str, accounting: Accounting) -> JobGroups | None:
+        """The same for a name that has never been used before and never will be again."""
+        if accounting is Accounting.PROCESS_TREE:
             return None
         factory = self.factory()
         if factory is None:
-            if job.accounting is Accounting.CGROUP:
+            if accounting is Accounting.CGROUP:
                 assert self._why_not is not None
                 raise self._why_not
             return None
         try:
-            return factory.create(job.uuid)
+            return factory.create(name)
         except (OSError, AccountingUnavailable) as error:
-            if job.accounting is Accounting.CGROUP:
+            if accounting is Accounting.CGROUP:
                 raise AccountingUnavailable(f"no control group could be made for the job: {error}") from error
             return None
 

@@ -1,4 +1,4 @@
-"""A job that an earlier owner started: looked after until its launcher, which alone can wait for it, is done."""
+"""A job that an earlier owner started: looked after until its launcher, which alone can wait for it, ends."""
 
 import contextlib
 import os
@@ -23,7 +23,6 @@ from joblens.engine.job_life import (
     Exited,
     JobLife,
     KillAll,
-    Phase,
     Send,
     Started,
     StopAsked,
@@ -33,7 +32,7 @@ from joblens.engine.job_life import (
 )
 from joblens.model.errors import JoblensError, ProbeError
 from joblens.model.exit_usage import ExitUsage
-from joblens.model.job import Attempt, Record
+from joblens.model.job import Record
 from joblens.model.sample import Sample
 from joblens.model.writes import JobStarted, SamplesTaken
 from joblens.probes.proc_files import USEC_PER_TICK, parse_stat
@@ -116,14 +115,15 @@ class AdoptedJob:
         sample, asked = self._look(), self.job.requirements
         if sample is None:
             return
-        by = self._attempt.enforced_by
-        used = unreclaimable_bytes(sample)
-        if by.get("memory", "").startswith(BY_SAMPLER) and asked.memory_bytes is not None:
-            if used is not None and used > asked.memory_bytes:
-                self._kit.loop.call(lambda: self.ask_stop(EndCause.MEMORY_LIMIT, signal.SIGKILL))
-        if by.get("pids", "").startswith(BY_SAMPLER) and asked.pids is not None:
-            if (sample.threads or 0) > asked.pids:
-                self._kit.loop.call(lambda: self.ask_stop(EndCause.PIDS_LIMIT, signal.SIGKILL))
+        if self._is_over("memory", unreclaimable_bytes(sample), asked.memory_bytes):
+            self._kit.loop.call(lambda: self.ask_stop(EndCause.MEMORY_LIMIT, signal.SIGKILL))
+        elif self._is_over("pids", sample.threads, asked.pids):
+            self._kit.loop.call(lambda: self.ask_stop(EndCause.PIDS_LIMIT, signal.SIGKILL))
+
+    def _is_over(self, limit: str, used: int | None, asked: int | None) -> bool:
+        """Beyond a limit that the kernel does not enforce."""
+        is_ours = self._attempt.enforced_by.get(limit, "").startswith(BY_SAMPLER)
+        return is_ours and used is not None and asked is not None and used > asked
 
     def _look(self) -> Sample | None:
         if self.is_over:

@@ -49,6 +49,7 @@ TOTALS = (
 _MAX_MESSAGE = 1 << 17
 _IGNORED_HERE = (_signal.SIGINT, _signal.SIGTERM, _signal.SIGHUP, _signal.SIGQUIT, _signal.SIGTSTP)
 _PR_SET_CHILD_SUBREAPER = 36
+_REMOVE_TRIES = 50
 
 
 def become_subreaper() -> None:
@@ -260,15 +261,38 @@ def _execute(argv: list[bytes], env: dict[bytes, bytes]) -> None:
     raise FileNotFoundError(2, "not found", program)
 
 
-def write_outcome(path: str, status: int | None, totals: tuple[Any, ...]) -> None:
-    """For recovery to find; read back with ast.literal_eval."""
-    facts = (status, totals, time.time_ns() // 1000)
+def write_outcome(
+    path: str, status: int | None, totals: tuple[Any, ...], ended_ns: int, logs_dir: str = ""
+) -> None:
+    """For recovery to find (left_outcome.py); read back with ast.literal_eval. `ended_ns` is monotonic."""
+    ended_at_us = (time.time_ns() - (time.monotonic_ns() - ended_ns)) // 1000
+    facts = (status, totals, ended_at_us, ended_ns, logs_dir)
     temporary = path + ".part"
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    os.write(descriptor, repr(facts).encode())
+    os.write(descriptor, ascii(facts).encode())
     os.fsync(descriptor)
     os.close(descriptor)
     os.rename(temporary, path)
+
+
+def remove_file(path: str) -> None:
+    try:
+        os.unlink(path)
+    except OSError:
+        pass
+
+
+def remove_group(path: str) -> None:
+    """An empty one. A process that has just ended still counts for a moment."""
+    for _ in range(_REMOVE_TRIES):
+        try:
+            os.rmdir(path)
+        except FileNotFoundError:
+            return
+        except OSError:
+            time.sleep(0.002)
+        else:
+            return
 
 
 class Launcher:
@@ -280,6 +304,8 @@ class Launcher:
         self.tally: Tally | None = None
         self.go = self.report = -1
         self.outcome_path = ""
+        self.groups: list[str] = []
+        self.ended_ns = 0
         self.exec_confirmed = False
         self.parts: list[bytes] = []
         self.terminal_modes: list[Any] | None = None
@@ -297,6 +323,7 @@ class Launcher:
 
     def start(self, start: dict[str, Any]) -> None:
         self.outcome_path = str(start["outcome_path"])
+        self.groups = [os.path.dirname(path) for path in start["attach"]]
         self.terminal_modes = start["terminal_modes"]
         start["ignored_signals"] = self.ignored_before
         go_read, self.go = os.pipe()
@@ -364,7 +391,8 @@ class Launcher:
             self.tally.add(usage, io, is_main=pid == self.main_pid)
             if pid == self.main_pid:
                 self.main_status = status
-                self.send("exited", status, self.tally.totals(), time.monotonic_ns())
+                self.ended_ns = time.monotonic_ns()
+                self.send("exited", status, self.tally.totals(), self.ended_ns)
             else:
                 news = True
         if news:
@@ -378,7 +406,7 @@ class Launcher:
             message = self._receive()
             if message is not None and message[0] == "bye":
                 os._exit(0)
-        self._write_outcome(totals)
+        self._leave_outcome(totals)
         os._exit(0)
 
     def _owner_vanished(self) -> None:
@@ -386,10 +414,13 @@ class Launcher:
         if self.terminal_modes is not None:
             restore_terminal(self.terminal_modes)
 
-    def _write_outcome(self, totals: tuple[Any, ...]) -> None:
-        if not self.outcome_path or not self.exec_confirmed:
-            return
-        write_outcome(self.outcome_path, self.main_status, totals)
+    def _leave_outcome(self, totals: tuple[Any, ...]) -> None:
+        """The owner is gone. Of a job that never ran nothing is to be kept, not even its groups."""
+        if not self.exec_confirmed:
+            for group in self.groups:
+                remove_group(group)
+        elif self.outcome_path:
+            write_outcome(self.outcome_path, self.main_status, totals, self.ended_ns)
 
     def _receive(self) -> tuple[Any, ...] | None:
         try:

@@ -15,7 +15,8 @@ class LeftOutcome(Struct, frozen=True):
     wait_status: int | None
     reaped: ExitUsage
     ended_at_us: int
-    logs_dir: str = ""
+    ended_mono_ns: int
+    logs_dir: str  # where what it printed was put, when that was decided at its end
 
 
 def outcome_path(spool_dir: str, uuid: str) -> str:
@@ -35,7 +36,7 @@ def read_left_outcome(spool_dir: str, uuid: str) -> LeftOutcome | None:
     """None when there is none, or it was written by another version and says nothing to this one."""
     try:
         with open(outcome_path(spool_dir, uuid), encoding="ascii", errors="surrogateescape") as file:
-            status, totals, ended_at_us, *more = ast.literal_eval(file.read())
-        return LeftOutcome(status, exit_usage_of(totals), ended_at_us, *more)
+            status, totals, ended_at_us, ended_mono_ns, logs_dir = ast.literal_eval(file.read())
+        return LeftOutcome(status, exit_usage_of(totals), ended_at_us, ended_mono_ns, logs_dir)
     except (OSError, ValueError, SyntaxError, TypeError):
         return None

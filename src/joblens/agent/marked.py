@@ -24,11 +24,7 @@ def end_marked(uuid: str) -> bool:
 def marked_processes(uuid: str) -> list[int]:
     """Living ones. Only those we may look at can be ours."""
     mark = f"{JOB_ID_VARIABLE}={uuid}".encode()
-    found = []
-    for name in os.listdir("/proc"):
-        if name.isdigit() and _has_mark(int(name), mark):
-            found.append(int(name))
-    return found
+    return [int(name) for name in os.listdir("/proc") if name.isdigit() and _has_mark(int(name), mark)]
 
 
 def _kill_each(uuid: str) -> int:

@@ -129,9 +129,10 @@ class JobSession:
 
     def _prepare(self) -> Attempt:
         job, kit = self.job, self._kit
+        # The launcher first: should this process be killed from here on, it takes the groups away.
+        self._launcher = LauncherProcess(self._plan)
         self._groups = kit.accountant.groups_for(job)
         self._limits = limit(job, self._groups)
-        self._launcher = LauncherProcess(self._plan)
         pid, start_ticks = self._launcher.prepare(
             attach=self._groups.attach_files() if self._groups else (),
             outcome_path=os.path.join(kit.spool_dir, f"{job.uuid}.outcome"),
@@ -361,10 +362,11 @@ class JobSession:
         outcome = outcome_of(self.record, ending, self._summary, self._meter, self._output)
         self.record = replace(self.record, status=outcome.status, outcome=outcome)
         self._kit.recorder.write([JobEnded(self.job.uuid, outcome)])
-        self._launcher.bye()
         self._meter.close()
         if self._groups is not None:
             self._groups.remove()
+        # Last: an owner that is killed before this point leaves an outcome file, which says what to clear.
+        self._launcher.bye()
         self._read_number()
         if self._on_end is not None:
             self._on_end(self)

@@ -113,7 +113,7 @@ class Settling:
         if meter is None or started_mono_ns is None:
             return None
         if self._groups is None:
-            return _sample_of(left, self._attempt.started_at_us) if left else None
+            return _sample_of(left, *self._when_it_ended()) if left else None
         meter.resume(self._attempt.base, started_mono_ns)
         try:
             sample = meter.sample(left.reaped if left else ExitUsage(), final=True)
@@ -127,9 +127,12 @@ class Settling:
 
     def _when_it_ended(self) -> tuple[int, int]:
         """(µs UTC, µs since the start): as its launcher says, or else when it was last seen."""
-        started_at_us = self._attempt.started_at_us
-        if self._left is not None:
-            return self._left.ended_at_us, max(0, self._left.ended_at_us - started_at_us)
+        started_at_us, started_ns = self._attempt.started_at_us, self._attempt.started_mono_ns
+        left = self._left
+        if left is not None and started_ns is not None and self._is_within_reach:
+            return left.ended_at_us, max(0, left.ended_mono_ns - started_ns) // 1000
+        if left is not None:
+            return left.ended_at_us, max(0, left.ended_at_us - started_at_us)
         if self._summary.samples:
             last = self._summary.samples[-1]
             return last.at_us, last.elapsed_us
@@ -177,12 +180,12 @@ def standing_groups(attempt: Attempt) -> JobGroups | None:
         return None
 
 
-def _sample_of(left: LeftOutcome, started_at_us: int) -> Sample:
+def _sample_of(left: LeftOutcome, ended_at_us: int, elapsed_us: int) -> Sample:
     """Without a group, what the launcher waited for is all there is to know at the end."""
     reaped = left.reaped
     return Sample(
-        at_us=left.ended_at_us,
-        elapsed_us=max(0, left.ended_at_us - started_at_us),
+        at_us=ended_at_us,
+        elapsed_us=elapsed_us,
         cpu_total_usec=reaped.user_usec + reaped.system_usec,
         cpu_user_usec=reaped.user_usec,
         cpu_system_usec=reaped.system_usec,

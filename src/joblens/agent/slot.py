@@ -4,32 +4,34 @@ A job is born in the groups of its slot; what it used is the difference of the g
 after, less the launcher's own. A slot is used again only while nothing but its launcher is inside and little
 cache is left charged; a job that left processes behind or met an out-of-memory kill retires the slot."""
 
-import _socket
 import contextlib
-import marshal
 import os
-import sys
+import signal
 import threading
 import time
 from typing import Any
 
 from msgspec import Struct
 
-from joblens.agent import slot_launcher
-from joblens.agent.accounting import PROCESS_TREE, Accountant
-from joblens.agent.groups import JobGroups
+from joblens.agent.accounting import PROCESS_TREE
 from joblens.agent.launch import exit_usage_of
+from joblens.agent.marked import end_marked
 from joblens.agent.meter import COUNTERS
+from joblens.agent.output import CappedFile
 from joblens.agent.session import Kit
-from joblens.model.errors import LauncherLost
+from joblens.agent.slot_process import SlotProcess
+from joblens.engine.job_life import EndCause
+from joblens.model.errors import LauncherLost, ProbeError
 from joblens.model.exit_usage import ExitUsage
-from joblens.model.job import Attempt, Job
+from joblens.model.ids import new_uuid
+from joblens.model.job import Accounting, Attempt, Job
 from joblens.model.sample import Sample
 from joblens.probes.cgroup import CgroupProbe
-from joblens.probes.host import HostProbe, process_start_ticks
+from joblens.probes.host import HostProbe
+from joblens.probes.process_tree import ProcessTreeProbe
 
-_MAX_MESSAGE = 1 << 20
 _CACHE_TOLERATED = 4 << 20
+_ENDING_S = 0.02  # a process that is just ending is not a leftover
 _GAUGES = (  # what the launcher itself holds is taken off these
     "memory_current_bytes",
     "memory_anon_bytes",
@@ -56,57 +58,56 @@ class SlotJob(Struct, frozen=True):
     env: dict[str, str]  # changes to the owner's environment
 
 
+class Finished(Struct, kw_only=True):
+    """What is known when a slot's job has ended; turned into an outcome later."""
+
+    status: int | None = 0  # None: the launcher was killed, and nobody knows
+    cause: EndCause = EndCause.NONE
+    reaped: ExitUsage = ExitUsage()
+    samples: list[Sample] = []
+    duration_s: float = 0.0
+    ended_at_us: int = 0
+    leftovers: int = 0
+    stdout_bytes: int = 0
+    stderr_bytes: int = 0
+    logs_dir: str = ""
+    pid: int = 0
+    error: tuple[Any, ...] | None = None
+
+
 class Slot:
     """One launcher in its groups. Busy while `current` is set."""
 
-    def __init__(self, number: int, accountant: Accountant, kit: Kit, logs_dir: str) -> None:
+    def __init__(self, kit: Kit, accounting: Accounting, logs_dir: str, output_max_bytes: int) -> None:
+        """Raises LaunchError."""
         self._kit = kit
+        self._output_max_bytes = output_max_bytes
         self._lock = threading.Lock()
         self.current: SlotJob | None = None
         self.is_spent = False
-        self.groups = self._make_groups(accountant, number)
+        self._cause = EndCause.NONE
+        # Never used again: whoever comes to clear up after this process must not meet another's groups.
+        name = f"slot-{new_uuid()}"
+        self.groups = kit.accountant.groups_named(name, accounting)
+        try:
+            attach = self.groups.attach_files() if self.groups else ()
+            self._launcher = SlotProcess(os.path.join(logs_dir, f".{name}"), kit.spool_dir, logs_dir, attach)
+        except BaseException:
+            if self.groups is not None:
+                self.groups.remove()
+            raise
+        self.socket = self._launcher.socket
         self._probe = CgroupProbe(self.groups.paths, self.groups.kind) if self.groups else None
-        self._start_launcher(number, logs_dir)
-        self._base: dict[str, int] = {}
+        self._tree: ProcessTreeProbe | None = None
+        self._base: dict[str, Any] = self._probe.read() if self._probe is not None else {}
         self._samples: list[Sample] = []
-        self._started_ns = 0
-        self._started_at_us = 0
-        if self._probe is not None:
-            self._base = self._probe.read()
-
-    @staticmethod
-    def _make_groups(accountant: Accountant, number: int) -> JobGroups | None:
-        factory = accountant.factory()
-        return factory.create(f"slot-{os.getpid()}-{number}") if factory is not None else None
-
-    def _start_launcher(self, number: int, logs_dir: str) -> None:
-        ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
-        self.socket = ours.detach()
-        their_end = theirs.detach()
-        spool = self._kit.spool_dir
-        argv = [
-            sys.executable,
-            "-I",
-            "-S",
-            slot_launcher.__file__ or "",
-            str(their_end),
-            os.path.join(spool, f"slot-{os.getpid()}-{number}"),
-            spool,
-            logs_dir,
-            *(self.groups.attach_files() if self.groups else ()),
-        ]
-        actions = [(os.POSIX_SPAWN_DUP2, their_end, their_end)]
-        self._pid = os.posix_spawn(sys.executable, argv, os.environ, file_actions=actions)
-        os.close(their_end)
-        hello = self._receive()
-        self.launcher_pid = int(hello[1])
-        self.launcher_start_ticks = process_start_ticks(self.launcher_pid)
+        self._started_ns = self._started_at_us = 0
+        self._kill_at_ns = 0
 
     # ---- one job -------------------------------------------------------------------------------
 
     def start(self, slot_job: SlotJob) -> Attempt:
         """Tells the launcher to run it; the base was read when the job before it ended."""
-        self.current = slot_job
         if self._probe is not None:
             self._probe.reset_peak()
         kit = self._kit
@@ -115,8 +116,8 @@ class Slot:
             started_at_us=self._started_at_us,
             started_mono_ns=self._started_ns,
             owner=kit.owner,
-            launcher_pid=self.launcher_pid,
-            launcher_start_ticks=self.launcher_start_ticks,
+            launcher_pid=self._launcher.pid,
+            launcher_start_ticks=self._launcher.start_ticks,
             accounting=self.groups.kind if self.groups else PROCESS_TREE,
             groups=self.groups.paths if self.groups else {},
             base={name: self._base[name] for name in COUNTERS if name in self._base},
@@ -125,59 +126,82 @@ class Slot:
             memory_total_bytes=kit.host.memory_total_bytes,
         )
         self._samples = [Sample(at_us=self._started_at_us, elapsed_us=0, **self._nothing())]
+        self._cause = EndCause.NONE
+        self.current = slot_job
         job = slot_job.job
         changes = {os.fsencode(name): os.fsencode(value) for name, value in slot_job.env.items()}
         argv = [os.fsencode(word) for word in slot_job.argv]
-        os.write(self.socket, marshal.dumps((job.uuid, argv, changes, job.cwd)))
+        self._launcher.give_job(job.uuid, argv, changes, job.cwd)
         return attempt
 
     def _nothing(self) -> dict[str, Any]:
         return dict.fromkeys(("cpu_total_usec", "cpu_user_usec", "cpu_system_usec"), 0) if self._probe else {}
 
-    def take_sample(self, host: HostProbe) -> tuple[Job, int, Sample] | None:
-        """On the sampler's thread, while the job runs. -> (job, index, sample)"""
-        with self._lock:
-            slot_job = self.current
-            if slot_job is None or self._probe is None:
-                return None
-            sample = self._sample(self._probe.read(), host.read(), ExitUsage(), 0)
-            self._samples.append(sample)
-            return slot_job.job, len(self._samples) - 1, sample
-
-    def finish(self, host: HostProbe) -> tuple[SlotJob, "Finished"]:
+    def finish(self, host: HostProbe) -> tuple[SlotJob, Finished]:
         """The launcher has answered: read what the job used, and make the slot fit for the next one."""
-        message = self._receive()
+        try:
+            message = self._launcher.receive()
+        except LauncherLost:
+            message = None
         with self._lock:
             slot_job = self.current
             assert slot_job is not None
-            if message[0] == "failed":
-                self.current = None
-                return slot_job, Finished(error=message[1:])
-            _, pid, status, totals, own_usec, started_ns, ended_ns, out, err, others = message
-            reaped = exit_usage_of(totals)
-            leftovers = 0
-            if others:
-                leftovers = self._end_leftovers()
-            after = self._probe.read() if self._probe is not None else {}
-            sample = self._sample(after, host.read(), reaped, int(own_usec))
-            self._samples.append(sample)
-            finished = Finished(
-                status=int(status),
-                reaped=reaped,
-                samples=self._samples,
-                duration_s=(int(ended_ns) - int(started_ns)) / 1e9,
-                ended_at_us=sample.at_us,
-                leftovers=leftovers,
-                stdout_bytes=int(out),
-                stderr_bytes=int(err),
-                pid=int(pid),
-            )
+            if message is None:
+                finished = self._launcher_is_lost(slot_job.job.uuid, host)
+            elif message[0] == "failed":
+                finished = Finished(error=message[1:])
+                self._base = self._probe.read() if self._probe is not None else {}
+            else:
+                finished = self._done(message, host)
+            finished.cause = self._cause
             self.current = None
-            self._make_ready(after, leftovers)
+            self._forget_tree()
             return slot_job, finished
 
+    def _done(self, message: tuple[Any, ...], host: HostProbe) -> Finished:
+        _, pid, status, totals, own_usec, started_ns, ended_ns, out, err, logs_dir, others = message
+        leftovers = 0
+        if others:
+            leftovers, totals = self._end_leftovers(totals)
+        reaped = exit_usage_of(totals)
+        after = self._probe.read() if self._probe is not None else _counters_of(reaped)
+        sample = self._sample(after, host.read(), int(own_usec), has_ticks=len(self._samples) > 1)
+        self._samples.append(sample)
+        if logs_dir and max(out, err) > self._output_max_bytes:
+            self._cut_output(logs_dir)
+        self._make_ready(after, leftovers)
+        return Finished(
+            status=status,
+            reaped=reaped,
+            samples=self._samples,
+            duration_s=(ended_ns - started_ns) / 1e9,
+            ended_at_us=sample.at_us,
+            leftovers=leftovers,
+            stdout_bytes=out,
+            stderr_bytes=err,
+            logs_dir=logs_dir,
+            pid=pid,
+        )
+
+    def _launcher_is_lost(self, uuid: str, host: HostProbe) -> Finished:
+        """Someone killed it. What is left of the job cannot be waited for any more, so it is ended; the
+        group still tells what it used."""
+        self.is_spent = True
+        if self.groups is not None:
+            self.groups.kill()
+        end_marked(uuid)
+        if self._probe is not None:
+            self._samples.append(self._sample(self._probe.read(), host.read(), 0))
+        last = self._samples[-1]
+        return Finished(
+            status=None,
+            samples=self._samples,
+            duration_s=(self._kit.clock.mono_ns() - self._started_ns) / 1e9,
+            ended_at_us=max(last.at_us, self._kit.clock.now_us()),
+        )
+
     def _sample(
-        self, reading: dict[str, Any], host: dict[str, Any], reaped: ExitUsage, own_usec: int
+        self, reading: dict[str, Any], host: dict[str, Any], own_usec: int, *, has_ticks: bool = True
     ) -> Sample:
         clock = self._kit.clock
         at_us, elapsed_us = clock.now_us(), (clock.mono_ns() - self._started_ns) // 1000
@@ -192,76 +216,142 @@ class Slot:
         if "memory_kernel_peak_bytes" in fields:
             held_before = base.get("memory_current_bytes", 0)
             fields["memory_kernel_peak_bytes"] = max(0, fields["memory_kernel_peak_bytes"] - held_before)
+        if not has_ticks:
+            # Nobody looked while it ran: how many processes there were is not known, and was not 0.
+            fields.pop("processes", None)
+            fields.pop("threads", None)
         if own_usec and "cpu_total_usec" in fields:
             fields["cpu_total_usec"] = max(0, fields["cpu_total_usec"] - own_usec)
             fields["cpu_system_usec"] = max(0, fields["cpu_total_usec"] - fields.get("cpu_user_usec", 0))
         return Sample(at_us=at_us, elapsed_us=elapsed_us, **fields, **host)
 
-    def _make_ready(self, after: dict[str, int], leftovers: int) -> None:
-        self._base = after
-        if self.groups is None:
-            return
+    def _make_ready(self, after: dict[str, Any], leftovers: int) -> None:
         if leftovers or after.get("oom_kills", 0):
             self.is_spent = True
-        elif after.get("memory_file_bytes", 0) > _CACHE_TOLERATED:
+        if self.groups is None or self._probe is None:
+            return
+        self._base = after
+        if after.get("memory_file_bytes", 0) > _CACHE_TOLERATED:
             self.groups.reclaim()
-            assert self._probe is not None
             self._base = self._probe.read()
 
-    def _end_leftovers(self) -> int:
-        """Counts and ends what outlived the job's main process."""
-        time.sleep(0.02)  # one that is just ending is not a leftover
-        count = 0
-        if self.groups is not None:
-            count = len([pid for pid in self.groups.pids() if pid != self.launcher_pid])
-            self.groups.kill(spare=(self.launcher_pid,))
-        return count
+    def _end_leftovers(self, totals: tuple[Any, ...]) -> tuple[int, tuple[Any, ...]]:
+        """Counts and ends what outlived the job's main process. -> (how many, totals with theirs)"""
+        time.sleep(_ENDING_S)
+        count = len(self._pids())
+        self._signal(signal.SIGKILL)
+        self._launcher.say("reap")
+        try:
+            return count, self._launcher.receive()[1]
+        except LauncherLost:
+            self.is_spent = True
+            return count, totals
 
-    def stop_job(self, number: int) -> None:
-        """Signals what runs in the slot, never the launcher."""
+    def _cut_output(self, folder: str) -> None:
+        for name in ("stdout.log", "stderr.log"):
+            with contextlib.suppress(OSError):
+                CappedFile(os.path.join(folder, name), self._output_max_bytes).finish()
+
+    # ---- on the sampler's thread -----------------------------------------------------------------
+
+    def take_sample(self, host: HostProbe) -> tuple[Job, int, Sample] | None:
+        """While a job runs. -> (job, index, sample)"""
+        with self._lock:
+            slot_job = self.current
+            if slot_job is None:
+                return None
+            try:
+                reading = self._probe.read() if self._probe is not None else self._read_tree()
+            except (ProbeError, OSError):
+                return None
+            self._samples.append(self._sample(reading, host.read(), 0))
+            return slot_job.job, len(self._samples) - 1, self._samples[-1]
+
+    def _read_tree(self) -> dict[str, Any]:
+        """Of the living; what they waited for is in it. Made only for jobs that live to see a tick."""
+        if self._tree is None:
+            self._tree = ProcessTreeProbe(self._launcher.pid, include_root=False)
+        return self._tree.read()
+
+    def _forget_tree(self) -> None:
+        if self._tree is not None:
+            self._tree.close()
+            self._tree = None
+
+    def ask_stop(self, uuid: str, *, at_once: bool = False) -> None:
+        """TERM the first time, KILL once the grace time is over or when it must be at once; never the
+        launcher, and never the job that came after the one that was meant."""
+        with self._lock:
+            slot_job = self.current
+            if slot_job is None or slot_job.job.uuid != uuid:
+                return
+            now_ns = time.monotonic_ns()
+            if self._cause is EndCause.NONE:
+                self._cause = EndCause.CANCELLED
+                self._kill_at_ns = now_ns + int(slot_job.job.grace_s * 1e9)
+                self._signal(signal.SIGTERM)
+            elif at_once or now_ns >= self._kill_at_ns:
+                self._signal(signal.SIGKILL)
+
+    def _signal(self, number: int) -> None:
+        launcher_pid = self._launcher.pid
         if self.groups is not None:
-            self.groups.signal(number, spare=(self.launcher_pid,))
+            if number == signal.SIGKILL:
+                self.groups.kill(spare=(launcher_pid,))
+                self.is_spent = True  # killing may have left the groups unable to fork
+            else:
+                self.groups.signal(number, spare=(launcher_pid,))
+            return
+        for _ in range(20 if number == signal.SIGKILL else 1):  # a fork may slip between listing and killing
+            pids = self._pids()
+            for pid in pids:
+                with contextlib.suppress(OSError):
+                    os.kill(pid, number)
+            if not pids:
+                return
+            time.sleep(0.002)
+
+    def _pids(self) -> list[int]:
+        """Of the job that is in the slot."""
+        if self.groups is not None:
+            return [pid for pid in self.groups.pids() if pid != self._launcher.pid]
+        tree = ProcessTreeProbe(self._launcher.pid, include_root=False)
+        try:
+            return tree.descendants()
+        finally:
+            tree.close()
+
+    # ---- the slot ----------------------------------------------------------------------------------
 
     def sources(self) -> tuple[dict[str, str], dict[str, str]]:
+        unknown = dict.fromkeys(("processes", "threads"), "no sample fell between start and end")
         if self._probe is None:
-            return {}, {}
-        return dict(self._probe.sources), dict(self._probe.unknown)
+            return {}, unknown
+        return dict(self._probe.sources), {**unknown, **self._probe.unknown}
 
     def close(self) -> None:
-        if self.groups is not None and self.current is not None:
-            self.groups.kill(spare=(self.launcher_pid,))
-        with contextlib.suppress(OSError):
-            os.write(self.socket, marshal.dumps(()))
-        os.close(self.socket)
-        with contextlib.suppress(ChildProcessError):
-            os.waitpid(self._pid, 0)
+        """Ends what runs in it, too."""
+        with self._lock:
+            if self.current is not None:
+                self._signal(signal.SIGKILL)
+            self.current = None
+        self._launcher.close()
+        self._forget_tree()
         if self._probe is not None:
             self._probe.close()
         if self.groups is not None:
+            self.groups.kill()
             self.groups.remove()
 
-    def _receive(self) -> tuple[Any, ...]:
-        try:
-            data = os.read(self.socket, _MAX_MESSAGE)
-        except OSError:
-            data = b""
-        if not data:
-            raise LauncherLost("a slot's launcher was killed")
-        message = marshal.loads(data)
-        assert isinstance(message, tuple)
-        return message
 
-
-class Finished(Struct, kw_only=True):
-    """What is known when a slot's job has ended; turned into an outcome later."""
-
-    status: int = 0
-    reaped: ExitUsage = ExitUsage()
-    samples: list[Sample] = []
-    duration_s: float = 0.0
-    ended_at_us: int = 0
-    leftovers: int = 0
-    stdout_bytes: int = 0
-    stderr_bytes: int = 0
-    pid: int = 0
-    error: tuple[Any, ...] | None = None
+def _counters_of(reaped: ExitUsage) -> dict[str, Any]:
+    """The last sample where there is no group: everything has been waited for."""
+    return {
+        "cpu_total_usec": reaped.user_usec + reaped.system_usec,
+        "cpu_user_usec": reaped.user_usec,
+        "cpu_system_usec": reaped.system_usec,
+        "faults_minor": reaped.faults_minor,
+        "faults_major": reaped.faults_major,
+        "processes": 0,
+        "threads": 0,
+    }

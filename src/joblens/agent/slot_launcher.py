@@ -3,9 +3,12 @@
 Children of a process are born in its groups, so no job has to be moved (which waits for the kernel) and
 the cost of a start is that of a bare spawn. Like launcher.py it is run as a plain file by `python -I -S`.
 
-  owner -> launcher   (uuid, argv, env changes, cwd)   |  () to end
+  owner -> launcher   (uuid, argv, env changes, cwd), when large as ("part", bytes)… ("start",)
+                      ("reap",) when what outlived the job has been ended  |  () to end
   launcher -> owner   ("hello", pid)  ("done", pid, wait status, totals, own CPU usec, mono start, mono end,
-                      stdout bytes, stderr bytes, others alive)  ("failed", errno, stage, name)"""
+                      stdout bytes, stderr bytes, logs directory, others alive)
+                      ("failed", errno, stage, name)
+                      ("reaped", totals)"""
 
 from __future__ import annotations
 
@@ -33,16 +36,19 @@ _DEFAULTS = (
     _signal.SIGTSTP,
 )
 _RSS_SLACK_BYTES = 1 << 20
+_REAP_PATIENCE_NS = 2_000_000_000
 
 
 class SlotLauncher:
     def __init__(self, socket: int, files: str, outcomes: str, logs: str) -> None:
         self.socket = socket
+        os.set_inheritable(socket, False)  # a job that held it would hide this process's end
         self.files = files  # path prefix of the two files jobs print to
         self.outcomes = outcomes
         self.logs = logs
         self.env = dict(os.environb)
-        self.cwd = os.getcwd()
+        self.parts: list[bytes] = []
+        self.tally = launcher.Tally()
         self.rss_floor = self._own_peak_rss()
         self.out = self._open("out")
         self.err = self._open("err")
@@ -65,9 +71,17 @@ class SlotLauncher:
             message = marshal.loads(data) if data else ()  # noqa: S302 - from the owner, over our own socket
             if not message:
                 break
-            self._one(*message)
+            if len(message) == 4:
+                self._one(*message)
+            elif message[0] == "part":
+                self.parts.append(message[1])
+            elif message[0] == "start":
+                whole, self.parts = b"".join(self.parts), []
+                self._one(*marshal.loads(whole))  # noqa: S302 - as above
+            else:
+                self._reap_rest()
         for suffix in ("out", "err"):
-            os.unlink(f"{self.files}.{suffix}")
+            launcher.remove_file(f"{self.files}.{suffix}")
 
     def _one(self, uuid: str, argv: list[bytes], changes: dict[bytes, bytes], cwd: str) -> None:
         own_before = time.process_time_ns()
@@ -96,16 +110,24 @@ class SlotLauncher:
         printed = self._put_output_away(uuid)
         own_usec = (time.process_time_ns() - own_before) // 1000
         answer = (pid, status, tally.totals(), own_usec, started_ns, ended_ns, *printed, alive)
+        self.tally = tally
         if not self._answer("done", *answer):
-            self._write_outcome(uuid, status, tally.totals())
+            path = os.path.join(self.outcomes, f"{uuid}.outcome")
+            launcher.write_outcome(path, status, tally.totals(), ended_ns, printed[2])
+
+    def _reap_rest(self) -> None:
+        """The owner has ended what outlived the job; what that used is the job's too."""
+        deadline_ns = time.monotonic_ns() + _REAP_PATIENCE_NS
+        while self._reap_others(self.tally) and time.monotonic_ns() < deadline_ns:
+            time.sleep(0.001)
+        self._answer("reaped", self.tally.totals())
 
     def _spawn(self, uuid: str, argv: list[bytes], changes: dict[bytes, bytes], cwd: str) -> int:
-        if cwd != self.cwd:
-            os.chdir(cwd)
-            self.cwd = cwd
+        os.chdir(cwd)  # every time: a directory of that name may be another one by now
         env = {**self.env, **changes, b"JOBLENS_JOB_ID": uuid.encode()}
+        program = _found(argv[0], env[b"PATH"]) if b"PATH" in changes else argv[0]
         return os.posix_spawnp(
-            argv[0],
+            program,
             argv,
             env,
             file_actions=(
@@ -130,19 +152,26 @@ class SlotLauncher:
             _, _, usage = os.wait4(ended.si_pid, 0)
             tally.add(usage, io, is_main=False)
 
-    def _put_output_away(self, uuid: str) -> tuple[int, int]:
+    def _put_output_away(self, uuid: str) -> tuple[int, int, str]:
         """Most short jobs print nothing and the same two empty files serve the next one."""
         sizes = os.fstat(self.out).st_size, os.fstat(self.err).st_size
         if not any(sizes):
-            return sizes
+            return *sizes, ""
         folder = os.path.join(self.logs, uuid)
-        os.makedirs(folder, 0o700, exist_ok=True)
-        for suffix, name in (("out", "stdout.log"), ("err", "stderr.log")):
-            os.rename(f"{self.files}.{suffix}", os.path.join(folder, name))
+        try:
+            os.makedirs(folder, 0o700, exist_ok=True)
+            for suffix, name in (("out", "stdout.log"), ("err", "stderr.log")):
+                os.rename(f"{self.files}.{suffix}", os.path.join(folder, name))
+            out, err = self._open("out"), self._open("err")
+        except OSError:
+            # No place to keep it: the next job must not find it in its own.
+            os.ftruncate(self.out, 0)
+            os.ftruncate(self.err, 0)
+            return *sizes, ""
         os.close(self.out)
         os.close(self.err)
-        self.out, self.err = self._open("out"), self._open("err")
-        return sizes
+        self.out, self.err = out, err
+        return *sizes, folder
 
     def _answer(self, *message: Any) -> bool:
         try:
@@ -151,8 +180,16 @@ class SlotLauncher:
             return False
         return True
 
-    def _write_outcome(self, uuid: str, status: int, totals: tuple[Any, ...]) -> None:
-        launcher.write_outcome(os.path.join(self.outcomes, f"{uuid}.outcome"), status, totals)
+
+def _found(program: bytes, path: bytes) -> bytes:
+    """posix_spawnp looks in this process's PATH, but the job has one of its own."""
+    if b"/" in program:
+        return program
+    for folder in path.split(b":"):
+        candidate = os.path.join(folder or b".", program)
+        if os.path.isfile(candidate) and os.access(candidate, os.X_OK):
+            return candidate
+    raise FileNotFoundError(2, "not found", program)
 
 
 def main() -> None:

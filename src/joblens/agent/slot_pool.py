@@ -1,12 +1,12 @@
 """Many jobs, a few at a time, at the rate of bare spawning: the next job is handed to a slot before the
 record of the last one is put together, and records go to the store in batches."""
 
-import os
 import select
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from joblens.agent.launch import LaunchPlan, start_error
@@ -16,96 +16,129 @@ from joblens.agent.slot import Finished, Slot, SlotJob
 from joblens.analysis.findings import findings_for
 from joblens.analysis.profile import detailed_profile
 from joblens.analysis.usage import total_usage
-from joblens.engine.job_life import EndCause
-from joblens.model.job import Attempt, Outcome, Record, Status
+from joblens.model.errors import JoblensError
+from joblens.model.job import Accounting, Attempt, Job, Outcome, Record, Status
 from joblens.model.writes import JobEnded, JobQueued, JobStarted, SamplesTaken, Write
 from joblens.probes.host import HostProbe
 
 _QUEUE_AHEAD = 256
 _BATCH = 48
 _FLUSH_EVERY_S = 0.05
+_STOP_AGAIN_S = 0.1
+
+
+class SlotPlan(Struct, frozen=True, kw_only=True):
+    """How slots are made."""
+
+    width: int
+    logs_dir: str  # each job's output goes to a folder in it, when it prints something
+    output_max_bytes: int
+    accounting: Accounting = Accounting.AUTO
 
 
 class SlotPool:
     """`run` yields each record once it is in the store for good, in the order the jobs ended."""
 
-    def __init__(self, kit: Kit, logs_dir: str, width: int) -> None:
+    def __init__(self, kit: Kit, plan: SlotPlan) -> None:
         self._kit = kit
-        self._logs_dir = logs_dir
-        self._width = width
+        self._plan = plan
         self._host = HostProbe()
+        self._tick_host = HostProbe()  # the sampler's own
         self._poll = select.poll()
         self._slots: dict[int, Slot] = {}
-        self._made = 0
         self._attempts: dict[str, Attempt] = {}
+        self._ahead: deque[SlotJob] = deque()  # in the store, not started
+        self._asked_to_end: frozenset[str] = frozenset()
         self._batch: list[Write] = []
         self._batch_records: list[Record] = []
         self._flushed_at_s = 0.0
         self._on_their_way: deque[tuple[int, list[Record]]] = deque()  # (ticket, records)
 
     def run(self, jobs: Iterable[SlotJob]) -> Iterator[Record]:
-        queue = self._queued(iter(jobs))
+        """Closing the generator, or an exception in whoever uses it, ends the jobs and records that."""
+        waiting = iter(jobs)
         try:
-            for _ in range(self._width):
-                self._start_next(self._add_slot(), queue)
+            for _ in range(self._plan.width):
+                if self._has_next(waiting):
+                    self._start_next(self._add_slot(), waiting)
             while self._busy():
                 for descriptor, _ in self._poll.poll(_FLUSH_EVERY_S * 1000):
-                    self._one_done(self._slots[descriptor], queue)
+                    self._one_done(self._slots[descriptor], waiting)
                 self._flush_if_due()
                 yield from self._stored()
             self._flush()
             self._kit.recorder.wait_until_applied()
             yield from self._stored()
         finally:
-            for slot in self._slots.values():
-                slot.close()
-            self._host.close()
+            self._stop()
 
     def take_samples(self) -> None:
         """On the sampler's thread: jobs that have run for a whole interval."""
         for slot in list(self._slots.values()):
-            taken = slot.take_sample(self._host)
+            taken = slot.take_sample(self._tick_host)
             if taken is not None:
                 job, index, sample = taken
                 self._kit.recorder.put([SamplesTaken(job.uuid, index, (sample,))])
 
-    def _queued(self, jobs: Iterator[SlotJob]) -> Iterator[SlotJob]:
+    def heed_cancel_requests(self) -> None:
+        """On the sampler's thread as well, so that looking costs the jobs nothing."""
+        try:
+            asked = self._kit.recorder.read(lambda store: store.cancel_requests())
+        except JoblensError:
+            return  # the store cannot be asked now
+        self._asked_to_end = frozenset(asked)
+        for slot in list(self._slots.values()) if asked else ():
+            slot_job = slot.current
+            if slot_job is not None and slot_job.job.uuid in asked:
+                slot.ask_stop(slot_job.job.uuid)
+
+    # ---- jobs ------------------------------------------------------------------------------------
+
+    def _has_next(self, jobs: Iterator[SlotJob]) -> bool:
         """Jobs are in the store before they are started, a handful at a time."""
-        while True:
-            ahead = [slot_job for _, slot_job in zip(range(_QUEUE_AHEAD), jobs, strict=False)]
-            if not ahead:
-                return
-            self._kit.recorder.put([JobQueued(slot_job.job) for slot_job in ahead])
-            yield from ahead
+        if not self._ahead:
+            self._ahead.extend(slot_job for _, slot_job in zip(range(_QUEUE_AHEAD), jobs, strict=False))
+            self._kit.recorder.put([JobQueued(slot_job.job) for slot_job in self._ahead])
+        return bool(self._ahead)
 
     def _add_slot(self) -> Slot:
-        slot = Slot(self._made, self._kit.accountant, self._kit, self._logs_dir)
-        self._made += 1
+        plan = self._plan
+        slot = Slot(self._kit, plan.accounting, plan.logs_dir, plan.output_max_bytes)
         self._slots[slot.socket] = slot
         self._poll.register(slot.socket, select.POLLIN)
         return slot
 
-    def _start_next(self, slot: Slot, queue: Iterator[SlotJob]) -> None:
-        slot_job = next(queue, None)
-        if slot_job is None:
+    def _start_next(self, slot: Slot, jobs: Iterator[SlotJob]) -> None:
+        while self._has_next(jobs):
+            slot_job = self._ahead.popleft()
+            if slot_job.job.uuid in self._asked_to_end:
+                self._end_unstarted(slot_job.job)
+                continue
+            attempt = slot.start(slot_job)
+            self._attempts[slot_job.job.uuid] = attempt
+            self._batch.append(JobStarted(slot_job.job.uuid, attempt))
             return
-        attempt = slot.start(slot_job)
-        self._attempts[slot_job.job.uuid] = attempt
-        self._batch.append(JobStarted(slot_job.job.uuid, attempt))
 
     def _busy(self) -> bool:
         return any(slot.current is not None for slot in self._slots.values())
 
-    def _one_done(self, slot: Slot, queue: Iterator[SlotJob]) -> None:
+    def _one_done(self, slot: Slot, jobs: Iterator[SlotJob]) -> None:
         slot_job, finished = slot.finish(self._host)
+        fresh = slot
         if slot.is_spent:
-            self._poll.unregister(slot.socket)
-            del self._slots[slot.socket]
-            slot.close()
-            fresh = self._add_slot()
-        else:
-            fresh = slot
-        self._start_next(fresh, queue)
+            self._drop_slot(slot)
+            if self._has_next(jobs):
+                fresh = self._add_slot()
+        if not fresh.is_spent:
+            self._start_next(fresh, jobs)
+        self._remember(slot_job, finished, slot)
+
+    def _drop_slot(self, slot: Slot) -> None:
+        self._poll.unregister(slot.socket)
+        del self._slots[slot.socket]
+        slot.close()
+
+    def _remember(self, slot_job: SlotJob, finished: Finished, slot: Slot) -> None:
         attempt = self._attempts.pop(slot_job.job.uuid)
         record = self._record(slot_job, attempt, finished, slot)
         assert record.outcome is not None
@@ -116,8 +149,22 @@ class SlotPool:
                 self._batch.append(SamplesTaken(record.job.uuid, 0, tuple(finished.samples)))
             else:
                 self._batch.extend(SamplesTaken(record.job.uuid, place, (one,)) for place, one in ends)
+        self._ended(record)
+
+    def _ended(self, record: Record) -> None:
+        assert record.outcome is not None
         self._batch.append(JobEnded(record.job.uuid, record.outcome))
         self._batch_records.append(record)
+
+    def _end_unstarted(self, job: Job) -> None:
+        outcome = Outcome(
+            status=Status.CANCELLED,
+            ended_at_us=self._kit.clock.now_us(),
+            duration_s=0.0,
+            reason="cancelled",
+            error="ended before it was started",
+        )
+        self._ended(Record(status=outcome.status, job=job, outcome=outcome))
 
     def _record(self, slot_job: SlotJob, attempt: Attempt, finished: Finished, slot: Slot) -> Record:
         job = slot_job.job
@@ -128,8 +175,8 @@ class SlotPool:
             outcome = not_started(job, error, self._kit.clock.now_us())
             return Record(status=outcome.status, job=job, outcome=outcome)
         outcome = self._outcome(Record(status=Status.RUNNING, job=job, attempt=attempt), finished, slot)
-        if finished.stdout_bytes or finished.stderr_bytes:
-            attempt = replace(attempt, logs_dir=os.path.join(self._logs_dir, job.uuid))
+        if finished.logs_dir:
+            attempt = replace(attempt, logs_dir=finished.logs_dir)
             self._batch.append(JobStarted(job.uuid, attempt))
         return Record(status=outcome.status, job=job, attempt=attempt, outcome=outcome)
 
@@ -138,14 +185,14 @@ class SlotPool:
         sources, unknown = slot.sources()
         usage = total_usage(
             finished.samples,
-            finished.reaped,
+            finished.reaped if finished.status is not None else None,
             accounting=record.attempt.accounting,
             sources=sources,
             unknown=unknown,
         )
         ending = Ending(
             wait_status=finished.status,
-            cause=EndCause.NONE,
+            cause=finished.cause,
             duration_s=finished.duration_s,
             ended_at_us=finished.ended_at_us,
             leftovers=finished.leftovers,
@@ -164,6 +211,40 @@ class SlotPool:
             outcome = replace(outcome, profile=detailed_profile(finished.samples, usage, outcome.duration_s))
         findings = findings_for(replace(record, status=outcome.status, outcome=outcome), finished.samples)
         return replace(outcome, findings=findings) if findings else outcome
+
+    # ---- the end ---------------------------------------------------------------------------------
+
+    def _stop(self) -> None:
+        """Nothing runs any more when all went well. Else what runs is ended as a cancelled job is, what waits
+        will never start, and the records say so."""
+        at_once = False
+        try:
+            while self._busy():
+                try:
+                    self._stop_some(at_once=at_once)
+                except KeyboardInterrupt:
+                    at_once = True  # asked again while ending: a person means it
+            for slot_job in self._ahead:
+                self._end_unstarted(slot_job.job)
+            self._ahead.clear()
+            self._flush()
+            self._kit.recorder.wait_until_applied()
+        finally:
+            for slot in list(self._slots.values()):
+                self._drop_slot(slot)
+            self._host.close()
+            self._tick_host.close()
+
+    def _stop_some(self, *, at_once: bool) -> None:
+        for slot in self._slots.values():
+            if slot.current is not None:
+                slot.ask_stop(slot.current.job.uuid, at_once=at_once)
+        for descriptor, _ in self._poll.poll(_STOP_AGAIN_S * 1000):
+            slot = self._slots[descriptor]
+            slot_job, finished = slot.finish(self._host)
+            self._remember(slot_job, finished, slot)
+            if slot.is_spent:
+                self._drop_slot(slot)
 
     # ---- to the store --------------------------------------------------------------------------
 

@@ -9,15 +9,14 @@ from joblens.agent.output import OutputFiles
 from joblens.agent.session import JobSession, Kit, watch_name
 from joblens.agent.session_pool import SessionPool
 from joblens.agent.slot import SlotJob
-from joblens.agent.slot_pool import SlotPool
+from joblens.agent.slot_pool import SlotPlan, SlotPool
 from joblens.app.drivers import store_path
-from joblens.app.jobs import PreparedJob, Request, Surroundings, prepare
+from joblens.app.jobs import DEFAULT_INTERVAL_S, PreparedJob, Request, Surroundings, prepare
 from joblens.app.measured import measured
 from joblens.app.owning import close_kit, open_kit
 from joblens.app.places import logs_dir
 from joblens.app.results import JobFailed, Result
 from joblens.app.settings import load_settings
-from joblens.engine.job_life import EndCause
 from joblens.model.errors import InputError
 from joblens.model.job import Accounting, Requirements
 from joblens.model.settings import Settings
@@ -126,17 +125,24 @@ def _run_slots(
 ) -> Iterator[Result]:
     pool: SlotPool | None = None
 
-    def take_sample(_name: str) -> None:
+    def tick(_name: str) -> None:
         if pool is not None:
-            pool.take_samples()
+            pool.heed_cancel_requests()
+            if settings.job_metrics.enabled:
+                pool.take_samples()
 
-    kit = open_kit(settings, take_sample)
+    kit = open_kit(settings, tick)
     try:
-        base = _logs_base(settings)
-        pool = SlotPool(kit, base, width)
-        interval_s = settings.job_metrics.default_sample_rate or 1.0
-        if settings.job_metrics.enabled:
-            kit.sampler.add("slots", interval_s)
+        pool = SlotPool(
+            kit,
+            SlotPlan(
+                width=width,
+                logs_dir=_logs_base(settings),
+                output_max_bytes=settings.output.max_size,
+                accounting=settings.limits.accounting,
+            ),
+        )
+        kit.sampler.add("slots", settings.job_metrics.default_sample_rate or DEFAULT_INTERVAL_S)
         for record in pool.run(SlotJob(one.job, one.argv, env) for one in prepared):
             yield Result(record, settings)
     finally:
@@ -155,12 +161,11 @@ def _run_sessions(prepared: Iterable[PreparedJob], settings: Settings, width: in
             session.watch_limits()
 
     kit = open_kit(settings, take_sample)
-    pool = SessionPool(kit, width)
     try:
+        pool = SessionPool(kit, width)
         for record in pool.run(_starter(one, kit, settings) for one in prepared):
             yield Result(record, settings)
     finally:
-        pool.stop(lambda session: session.ask_stop(EndCause.CANCELLED))
         close_kit(kit)
 
 

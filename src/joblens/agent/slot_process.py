@@ -1,0 +1,82 @@
+"""The owner's end of a slot's launcher (slot_launcher.py)."""
+
+import _socket
+import contextlib
+import marshal
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from joblens.agent import launcher
+from joblens.model.errors import LauncherLost, LaunchError
+from joblens.probes.host import process_start_ticks
+
+_FILE = os.path.join(os.path.dirname(launcher.__file__), "slot_launcher.py")
+_MAX_MESSAGE = 1 << 17
+_PIECE = 1 << 16  # of a command that is larger than a socket takes at once
+
+
+class SlotProcess:
+    def __init__(self, files: str, spool_dir: str, logs_dir: str, attach: Sequence[str]) -> None:
+        """`files` is the path prefix of what jobs print to, in `logs_dir` so that it can be moved there."""
+        ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
+        self.socket = ours.detach()
+        self._files = files
+        their_end = theirs.detach()
+        argv = [sys.executable, "-I", "-S", _FILE, str(their_end), files, spool_dir, logs_dir, *attach]
+        # dup2 onto itself is how posix_spawn says "do not close this one".
+        actions = [(os.POSIX_SPAWN_DUP2, their_end, their_end)]
+        try:
+            os.makedirs(logs_dir, mode=0o700, exist_ok=True)
+            self.pid = os.posix_spawn(sys.executable, argv, os.environ, file_actions=actions)
+        except OSError as error:
+            os.close(self.socket)
+            raise LaunchError(f"a launcher could not be started: {error}") from error
+        finally:
+            os.close(their_end)
+        try:
+            self.receive()  # hello
+        except LauncherLost:
+            self.close()
+            raise LaunchError(
+                f"a launcher could not be started; it needs {logs_dir} for what jobs print"
+            ) from None
+        self.start_ticks = process_start_ticks(self.pid)
+
+    def give_job(self, uuid: str, argv: list[bytes], changes: dict[bytes, bytes], cwd: str) -> None:
+        data = marshal.dumps((uuid, argv, changes, cwd))
+        # A launcher that is gone is noticed by whoever waits for its answer.
+        with contextlib.suppress(BrokenPipeError):
+            if len(data) <= _PIECE:
+                os.write(self.socket, data)
+                return
+            for start in range(0, len(data), _PIECE):
+                os.write(self.socket, marshal.dumps(("part", data[start : start + _PIECE])))
+            os.write(self.socket, marshal.dumps(("start",)))
+
+    def say(self, *message: Any) -> None:
+        with contextlib.suppress(OSError):  # gone; `receive` will say so
+            os.write(self.socket, marshal.dumps(message))
+
+    def receive(self) -> tuple[Any, ...]:
+        """The next message; raises LauncherLost when the launcher is gone."""
+        try:
+            data = os.read(self.socket, _MAX_MESSAGE)
+        except OSError:
+            data = b""
+        if not data:
+            raise LauncherLost("a slot's launcher was killed")
+        message = marshal.loads(data)  # noqa: S302 - from our own launcher, over our own socket
+        assert isinstance(message, tuple)
+        return message
+
+    def close(self) -> None:
+        """Nothing may run in it any more."""
+        self.say()
+        os.close(self.socket)
+        with contextlib.suppress(ChildProcessError):  # the host program takes its children itself
+            os.waitpid(self.pid, 0)
+        for suffix in ("out", "err"):
+            with contextlib.suppress(OSError):  # it has done so itself unless it was killed
+                os.unlink(f"{self._files}.{suffix}")
