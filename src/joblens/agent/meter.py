@@ -1,6 +1,7 @@
 """Reads one job's probes and puts a Sample together, counters since the job's start."""
 
 import threading
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -8,6 +9,8 @@ from joblens.model.exit_usage import ExitUsage
 from joblens.model.sample import DeviceIo, Sample
 from joblens.ports.clock import Clock
 from joblens.ports.probe import Probe
+from joblens.probes.process_tree import ProcessTreeProbe
+from joblens.probes.processes import ProcessesProbe
 
 # Fields that only ever grow; the value at the start is taken off. All others are as they stand.
 COUNTERS = frozenset(
@@ -32,6 +35,11 @@ COUNTERS = frozenset(
         "io_write_bytes",
         "io_read_ops",
         "io_write_ops",
+        "io_call_read_bytes",
+        "io_call_write_bytes",
+        "io_call_reads",
+        "io_call_writes",
+        "memory_limit_events",
         "pids_limit_events",
     }
 )
@@ -62,6 +70,7 @@ class JobMeter:
         self._clock = clock
         self._probe_counts_reaped = probe_counts_reaped
         self._base: dict[str, Any] = {}
+        self._io_base: dict[str, Any] = {}
         self._high: dict[str, int] = {}
         self._start_mono_ns = 0
         self._details_due_ns = 0
@@ -71,6 +80,12 @@ class JobMeter:
         """Called when the job's process waits in its group, just before it becomes the job."""
         reading = self.probe.read()
         self._base = {name: value for name, value in reading.items() if name in COUNTERS or name == "devices"}
+        if self.details is not None:
+            # What the waiting process has read and written so far is ours, not the job's.
+            self._io_base = self.details.read()
+        for probe in (self.probe, self.details):
+            if isinstance(probe, ProcessTreeProbe | ProcessesProbe):
+                probe.forget_peaks()
         return {name: value for name, value in self._base.items() if name != "devices" and value}
 
     def start_at(self, mono_ns: int) -> None:
@@ -93,9 +108,9 @@ class JobMeter:
             if final:
                 self._add_io(fields, {}, reaped)
             elif self.details is not None and mono_ns >= self._details_due_ns:
-                living = self.details.read()
-                self._add_io(fields, living, reaped)
-                cost_ns = self._clock.mono_ns() - mono_ns
+                cpu_before_ns = time.thread_time_ns()
+                self._add_io(fields, self.details.read(), reaped)
+                cost_ns = time.thread_time_ns() - cpu_before_ns
                 self._details_due_ns = mono_ns + int(cost_ns / DETAIL_BUDGET)
             if not self._probe_counts_reaped:
                 self._add_reaped(fields, reaped)
@@ -123,14 +138,13 @@ class JobMeter:
 
     def _add_io(self, fields: dict[str, Any], living: dict[str, Any], reaped: ExitUsage) -> None:
         """What living processes did (each counts what it has reaped) plus what the launcher reaped."""
-        for name, value in living.items():
-            if name not in _IO_FIELDS:
-                fields[name] = value
+        fields.update({name: value for name, value in living.items() if name not in _IO_FIELDS})
         for name in _IO_FIELDS:
             done = getattr(reaped, name)
             if name in fields or done is None or (living and name not in living):
                 continue  # the group's own counter is the better source, or a part is unknown
-            fields[name] = self._never_back(name, done + living.get(name, 0))
+            alive = max(0, living[name] - self._io_base.get(name, 0)) if living else 0
+            fields[name] = self._never_back(name, done + alive)
 
     def _add_reaped(self, fields: dict[str, Any], reaped: ExitUsage) -> None:
         for name, done in (

@@ -38,7 +38,7 @@ from joblens.engine.job_life import (
     on_event,
 )
 from joblens.model.errors import JoblensError, LauncherLost, ProbeError
-from joblens.model.exit_usage import ExitUsage
+from joblens.model.exit_usage import NOTHING_REAPED
 from joblens.model.job import Attempt, Job, Owner, Record, Status
 from joblens.model.sample import Sample
 from joblens.model.writes import JobEnded, JobQueued, JobStarted, SamplesTaken, Write
@@ -100,7 +100,7 @@ class JobSession:
         self._launcher: LauncherProcess | None = None
         self._meter: JobMeter | None = None
         self._summary = RunningSummary()
-        self._reaped = ExitUsage()
+        self._reaped = NOTHING_REAPED
         self._next_index = 0
         self._started_mono_ns = self._ended_mono_ns = 0
         self._wait_status: int | None = None

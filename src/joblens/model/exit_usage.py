@@ -24,3 +24,14 @@ class ExitUsage(Struct, frozen=True, kw_only=True):
     io_read_bytes: int | None = None
     io_write_bytes: int | None = None
     reaped: int = 0
+
+
+# While the job's first processes live: known to be nothing, which is not the same as unknown.
+NOTHING_REAPED = ExitUsage(
+    io_call_read_bytes=0,
+    io_call_write_bytes=0,
+    io_call_reads=0,
+    io_call_writes=0,
+    io_read_bytes=0,
+    io_write_bytes=0,
+)

@@ -117,6 +117,10 @@ class ProcessTreeProbe:
         self._look()
         return [pid for pid, member in self._tree.members.items() if member.stat.is_alive]
 
+    def forget_peaks(self) -> None:
+        """What was seen so far belonged to processes that had not become the job yet."""
+        self._largest_bytes = 0
+
     def close(self) -> None:
         self._tree.close()
         if self._root is not None:

@@ -81,6 +81,10 @@ class ProcessesProbe:
         self.last_cost_ns = time.monotonic_ns() - started_ns
         return fields
 
+    def forget_peaks(self) -> None:
+        """What was seen so far belonged to processes that had not become the job yet."""
+        self._largest_bytes = 0
+
     def close(self) -> None:
         for process in self._watched.values():
             process.close()
