@@ -9,13 +9,14 @@ from msgspec.structs import replace
 from joblens.agent.meter import JobMeter
 from joblens.agent.output import OutputFiles
 from joblens.analysis.findings import findings_for
-from joblens.analysis.profile import detailed_profile
+from joblens.analysis.profile import detailed_profile, real_spacing_s
 from joblens.analysis.running import RunningSummary
 from joblens.analysis.usage import total_usage
 from joblens.engine.job_life import EndCause
 from joblens.model.errors import JoblensError
 from joblens.model.exit_usage import ExitUsage
 from joblens.model.job import Job, Outcome, Record, Status, Usage
+from joblens.model.secrets import redact_text
 
 EXIT_TIMEOUT = 124
 
@@ -46,22 +47,21 @@ def outcome_of(
         accounting=record.attempt.accounting,
         sources=sources,
         unknown=unknown,
+        lower_bounds=getattr(meter.probe, "lower_bounds", ()) if meter else (),
     )
     samples = summary.samples
     outcome = replace(
         verdict(ending, usage),
         usage=usage,
         samples=summary.count,
-        sampling_interval_s=_spacing(samples[0].elapsed_us, samples[-1].elapsed_us, summary.count)
-        if len(samples) > 2
-        else None,
+        sampling_interval_s=real_spacing_s(samples, summary.count),
         leftovers=ending.leftovers,
         stdout_bytes=output.stdout_bytes if output else None,
         stderr_bytes=output.stderr_bytes if output else None,
     )
     if outcome.status is not Status.SUCCESS and output is not None:
-        outcome = replace(outcome, stderr_tail=output.stderr_tail())
-    outcome = replace(outcome, profile=detailed_profile(samples, usage, outcome.duration_s))
+        outcome = replace(outcome, stderr_tail=redact_text(output.stderr_tail()))
+    outcome = replace(outcome, profile=detailed_profile(samples, usage, outcome.duration_s, count=summary.count))
     complete = replace(record, status=outcome.status, outcome=outcome)
     return replace(outcome, findings=findings_for(complete, samples))
 
@@ -70,12 +70,9 @@ def _origins(meter: JobMeter | None) -> tuple[dict[str, str], dict[str, str]]:
     """(where numbers were read, why others are unknown)"""
     if meter is None:
         return {}, {}
-    sources, unknown = dict(meter.probe.sources), dict(meter.probe.unknown)
-    if meter.details is not None:
-        sources.update(meter.details.sources)
-        for name in meter.details.sources:
-            unknown.pop(name, None)
-    return sources, unknown
+    details = meter.details.sources if meter.details is not None else {}
+    # What the group counts itself is the better source; single processes fill its gaps.
+    return {**details, **meter.probe.sources}, dict(meter.probe.unknown)
 
 
 def verdict(ending: Ending, usage: Usage) -> Outcome:
@@ -139,6 +136,3 @@ def not_started(job: Job, error: JoblensError, now_us: int) -> Outcome:
     )
     return replace(outcome, findings=findings_for(Record(status=Status.ERROR, job=job, outcome=outcome), ()))
 
-
-def _spacing(first_us: int, last_us: int, count: int) -> float:
-    return (last_us - first_us) / (count - 1) / 1e6
