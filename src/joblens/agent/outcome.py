@@ -19,6 +19,20 @@ from joblens.model.job import Job, Outcome, Record, Status, Usage
 from joblens.model.secrets import redact_text
 
 EXIT_TIMEOUT = 124
+_ENDED_BY_JOBLENS: dict[EndCause, tuple[Status, str, str | None]] = {
+    EndCause.TIMEOUT: (Status.TIMEOUT, "timeout", "its time was up"),
+    EndCause.CANCELLED: (Status.CANCELLED, "cancelled", "ended because someone asked"),
+    EndCause.MEMORY_LIMIT: (
+        Status.FAILED,
+        "out-of-memory",
+        "ended by joblens: it used more memory than its limit",
+    ),
+    EndCause.PIDS_LIMIT: (
+        Status.FAILED,
+        "limit",
+        "ended by joblens: it had more processes than its limit",
+    ),
+}
 
 
 class Ending(Struct, frozen=True, kw_only=True):
@@ -61,7 +75,8 @@ def outcome_of(
     )
     if outcome.status is not Status.SUCCESS and output is not None:
         outcome = replace(outcome, stderr_tail=redact_text(output.stderr_tail()))
-    outcome = replace(outcome, profile=detailed_profile(samples, usage, outcome.duration_s, count=summary.count))
+    profile = detailed_profile(samples, usage, outcome.duration_s, count=summary.count)
+    outcome = replace(outcome, profile=profile)
     complete = replace(record, status=outcome.status, outcome=outcome)
     return replace(outcome, findings=findings_for(complete, samples))
 
@@ -84,7 +99,7 @@ def verdict(ending: Ending, usage: Usage) -> Outcome:
             code = 128 + number
         else:
             code = os.WEXITSTATUS(ending.wait_status)
-    status, reason, error = _judge(ending, code, number, bool(usage.oom_kills))
+    status, reason, error = _judge(ending, code, number, oom=bool(usage.oom_kills))
     if status is Status.TIMEOUT:
         code = EXIT_TIMEOUT
     return Outcome(
@@ -98,15 +113,11 @@ def verdict(ending: Ending, usage: Usage) -> Outcome:
     )
 
 
-def _judge(ending: Ending, code: int | None, number: int | None, oom: bool) -> tuple[Status, str, str | None]:
-    if ending.cause is EndCause.TIMEOUT:
-        return Status.TIMEOUT, "timeout", f"ended after {ending.duration_s:.1f} s: its time was up"
-    if ending.cause is EndCause.CANCELLED:
-        return Status.CANCELLED, "cancelled", "ended because someone asked"
-    if ending.cause is EndCause.MEMORY_LIMIT:
-        return Status.FAILED, "out-of-memory", "ended by joblens: it used more memory than its limit"
-    if ending.cause is EndCause.PIDS_LIMIT:
-        return Status.FAILED, "limit", "ended by joblens: it had more processes than its limit"
+def _judge(
+    ending: Ending, code: int | None, number: int | None, *, oom: bool
+) -> tuple[Status, str, str | None]:
+    if ending.cause in _ENDED_BY_JOBLENS:
+        return _ENDED_BY_JOBLENS[ending.cause]
     if ending.wait_status is None:
         return Status.LOST, "lost", ending.why_lost
     if code == 0:
