@@ -276,7 +276,7 @@ print(meter.end(window).usage.memory_peak_bytes >> 20)
 
 def test_first_and_last_sample_are_always_taken_and_counters_never_go_back(meter: InProcessMeter) -> None:
     measured = measure(meter, lambda: burn(0.25), interval_s=0.05)
-    samples = measured.pending
+    samples = measured.kept
     assert measured.samples == len(samples) >= 3
     assert samples[0].cpu_total_usec == 0
     cpu = [sample.cpu_total_usec or 0 for sample in samples]

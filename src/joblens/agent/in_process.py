@@ -24,7 +24,8 @@ from joblens.model.sample import Sample
 from joblens.probes.own_tree import OwnTree
 
 MIN_INTERVAL_S = 0.05
-_LINGER_S = 5.0  # the sampling thread waits this long for another measurement before it ends
+_LINGER_NS = 5_000_000_000  # the sampling thread waits this long for another measurement before it ends
+_IDLE_LOOK_NS = 250_000_000
 _OVERLAP_LOOK_NS = 20_000_000  # between looks while measurements overlap, to see short children
 _OVERLAP_BUDGET = 50  # … but no more often than this many times what a look costs
 _SAMPLES_A_WRITE = 20
@@ -67,6 +68,7 @@ class InProcessMeter:
         self._overhead_usec = 0  # CPU of all sampling threads so far
         self._thread_spent_usec = 0  # of the present one
         self._next_look_ns = 0
+        self._sleeps_until_ns = 0  # the sampling thread, when nobody wakes it
         self._is_closing = False
 
     def begin(self, interval_s: float, on_samples: Callable[[int, tuple[Sample, ...]], None]) -> Window:
@@ -184,7 +186,7 @@ class InProcessMeter:
             self._thread_spent_usec = 0
             self._thread = threading.Thread(target=self._run, name="joblens-in-process", daemon=True)
             self._thread.start()
-        else:
+        elif self._next_due_ns() < self._sleeps_until_ns:
             self._changed.notify_all()
 
     def _next_due_ns(self) -> int:
@@ -207,17 +209,20 @@ class InProcessMeter:
                     self._write(window)
 
     def _wait_for_due(self) -> bool:
-        """False: there is nothing to do any more."""
+        """False: nothing was to do for a while."""
+        idle_since_ns = time.monotonic_ns()
         while not self._is_closing:
-            if not self._windows:
-                self._changed.wait(_LINGER_S)
-                if not self._windows:
+            now_ns = time.monotonic_ns()
+            if self._windows:
+                self._sleeps_until_ns = self._next_due_ns()
+                if self._sleeps_until_ns <= now_ns:
+                    return True
+            else:
+                if idle_since_ns + _LINGER_NS <= now_ns:
                     return False
-                continue
-            wait_ns = self._next_due_ns() - time.monotonic_ns()
-            if wait_ns <= 0:
-                return True
-            self._changed.wait(wait_ns / 1e9)
+                # Short, so that the next measurement need not wake us: it may be over before we look.
+                self._sleeps_until_ns = now_ns + _IDLE_LOOK_NS
+            self._changed.wait((self._sleeps_until_ns - now_ns) / 1e9)
         return False
 
     def _tick(self) -> list[Window]:

@@ -1,0 +1,261 @@
+"""What joblens keeps inside somebody else's Python program: one meter for the whole process, and for each
+monitor a connection to its store. A forked child starts again with nothing of its parent's."""
+
+import atexit
+import contextlib
+import os
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+from typing import TypeVar
+
+from msgspec.structs import replace
+
+from joblens.agent.in_process import InProcessMeter
+from joblens.model.errors import InputError, JoblensError, StoreError
+from joblens.model.job import Owner, Record
+from joblens.model.sample import Sample
+from joblens.model.settings import Settings
+from joblens.model.writes import JobEnded, JobQueued, JobStarted, SamplesTaken
+from joblens.ports.sink import Sink
+from joblens.ports.store import Store
+from joblens.probes.host import HostFacts, HostProbe, process_start_ticks, read_host
+
+T = TypeVar("T")
+
+_meters: list[InProcessMeter] = []
+_making_meter = threading.Lock()
+
+
+def shared_meter() -> InProcessMeter:
+    with _making_meter:
+        if not _meters:
+            meter = InProcessMeter(HostProbe().read)
+            atexit.register(_leave, meter)
+            _meters.append(meter)
+        return _meters[0]
+
+
+def _leave(meter: InProcessMeter) -> None:
+    """What was measured so far is kept, also of measurements that nobody ended."""
+    meter.hand_over()
+    meter.close()
+
+
+def settings_for(log_dir: str | None) -> Settings:
+    """Those in force, with store, journal and history file in `log_dir` where one is given."""
+    from joblens.app.settings import load_settings
+
+    settings = load_settings().settings
+    if log_dir is None:
+        return settings
+    return replace(
+        settings,
+        store=replace(
+            settings.store,
+            url=os.path.join(log_dir, "joblens.db"),
+            journal_dir=os.path.join(log_dir, "journal"),
+        ),
+        sinks=replace(
+            settings.sinks,
+            history=replace(settings.sinks.history, path=os.path.join(log_dir, "jobs_history.jsonl")),
+        ),
+    )
+
+
+def private_dir(path: "str | os.PathLike[str]") -> str:
+    """Absolute, because the host program may change its directory; made when missing."""
+    absolute = os.path.abspath(os.path.expanduser(os.fspath(path)))
+    try:
+        os.makedirs(absolute, mode=0o700, exist_ok=True)
+    except OSError as error:
+        raise InputError(
+            f"{absolute}: cannot be used as a log directory: {error.strerror}",
+            hint="give a directory that exists or can be made",
+        ) from error
+    return absolute
+
+
+class HostConnection:
+    """The store behind one monitor, opened at first use. Its failing never disturbs the host program's
+    work: what cannot be written is warned about, once."""
+
+    def __init__(self, log_dir: str | None, warn: Callable[[str], None]) -> None:
+        self._log_dir = log_dir
+        self._warn = warn
+        self._start_anew()
+        _connections.add(self)
+
+    def _start_anew(self) -> None:
+        self._lock = threading.RLock()  # held while the store is used
+        self._gate = (
+            threading.RLock()
+        )  # shut by a fork, which else might never get the lock from busy threads
+        self._users = 0  # nested uses by the thread that holds the lock
+        self._store: Store | None = None
+        self._sinks: list[Sink] = []
+        self._settings: Settings | None = None
+        self._owner: Owner | None = None
+        self._user = ""
+        self._facts: HostFacts | None = None
+        self._has_warned = False
+        self._why_unusable = ""
+
+    def settings(self) -> Settings:
+        with self._lock:
+            if self._settings is None:
+                self._settings = settings_for(self._log_dir)
+            return self._settings
+
+    def host(self) -> HostFacts:
+        with self._lock:
+            if self._facts is None:
+                self._facts = read_host()
+            return self._facts
+
+    def owner(self) -> Owner:
+        with self._lock:
+            if self._owner is None:
+                pid = os.getpid()
+                self._owner = Owner(
+                    host=self.host().hostname,
+                    pid=pid,
+                    start_ticks=process_start_ticks(pid) or 0,
+                    boot_id=self.host().boot_id,
+                )
+            return self._owner
+
+    def user(self) -> str:
+        # Imported with the lock held, as everything here: a child forked while another thread imports
+        # a module could never import it.
+        with self._lock:
+            if not self._user:
+                from joblens.app.owning import current_user
+
+                self._user = current_user()
+            return self._user
+
+    def started(self, record: Record) -> None:
+        assert record.attempt is not None
+        with self._trying() as store:
+            store.apply([JobQueued(record.job), JobStarted(record.job.uuid, record.attempt)])
+            for sink in self._sinks:
+                sink.job_started(record)
+
+    def sampled(self, uuid: str, first: int, samples: tuple[Sample, ...]) -> None:
+        with self._trying() as store:
+            store.apply([SamplesTaken(uuid, first, samples)])
+            for sink in self._sinks:
+                sink.samples_taken(uuid, samples)
+
+    def ended(self, record: Record, first: int, samples: tuple[Sample, ...]) -> Record:
+        """-> the record as the store has it, with the number it gave, where it can be asked."""
+        assert record.outcome is not None
+        uuid = record.job.uuid
+        with self._trying() as store:
+            store.apply([SamplesTaken(uuid, first, samples), JobEnded(uuid, record.outcome)])
+            with contextlib.suppress(JoblensError):
+                record = store.find(uuid)
+            for sink in self._sinks:
+                sink.samples_taken(uuid, samples)
+                sink.jobs_ended([record])
+        return record
+
+    def read(self, question: Callable[[Store], T]) -> T:
+        with self._using() as store:
+            return question(store)
+
+    def settle(self) -> None:
+        """Bring jobs whose host program died to their end, before anything is told about jobs."""
+        from joblens.app.recovering import recover_dead_owners
+
+        with contextlib.suppress(JoblensError), self._using() as store:
+            recover_dead_owners(store, self.settings())
+
+    def close(self) -> None:
+        with self._lock:
+            store, self._store = self._store, None
+            sinks, self._sinks = self._sinks, []
+            for sink in sinks:
+                sink.close()
+            if store is not None:
+                store.close()
+
+    @contextlib.contextmanager
+    def _trying(self) -> Iterator[Store]:
+        try:
+            with self._using() as store:
+                yield store
+        except (JoblensError, OSError) as error:
+            if not self._has_warned:
+                self._has_warned = True
+                self._warn(f"what a job does could not be written down: {error}")
+
+    @contextlib.contextmanager
+    def _using(self) -> Iterator[Store]:
+        with self._gate:
+            pass
+        with self._lock:
+            if self._why_unusable:
+                raise StoreError(self._why_unusable)
+            if self._store is None:
+                from joblens.app.drivers import open_sinks, open_store
+
+                self._store = open_store(self.settings(), self._warn)
+                self._sinks = open_sinks(self.settings())
+            self._users += 1
+            try:
+                yield self._store
+            finally:
+                self._users -= 1
+
+    # -- around a fork. SQLite keeps the locks of a process in its memory: a child that inherits an open
+    # database believes to hold locks that only its parent has. So nothing may be open while forking.
+
+    def before_fork(self) -> None:
+        self._gate.acquire(timeout=_FORK_PATIENCE_S)
+        if self._lock.acquire(timeout=_FORK_PATIENCE_S) and not self._users:
+            self.close()
+
+    def after_fork_in_parent(self) -> None:
+        for lock in (self._gate, self._lock):
+            with contextlib.suppress(RuntimeError):  # not ours: the wait was given up
+                lock.release()
+
+    def after_fork_in_child(self) -> None:
+        inherited = self._store
+        self._start_anew()
+        if inherited is not None:
+            _never_closed.append(inherited)
+            self._why_unusable = "the program forked while its store was in use: this child cannot use it"
+
+
+_FORK_PATIENCE_S = 5.0
+_connections: "weakref.WeakSet[HostConnection]" = weakref.WeakSet()
+_forking = threading.local()  # .held: connections, from just before a fork until just after it
+_never_closed: list[Store] = []
+
+
+def _before_fork() -> None:
+    _forking.held = list(_connections)
+    for connection in _forking.held:
+        connection.before_fork()
+
+
+def _after_fork_in_parent() -> None:
+    for connection in _forking.held:
+        connection.after_fork_in_parent()
+    _forking.held = []
+
+
+def _after_fork_in_child() -> None:
+    global _making_meter  # noqa: PLW0603  (the lock may be held by a thread that is not in this process)
+    _making_meter = threading.Lock()
+    for connection in _forking.held:
+        connection.after_fork_in_child()
+    _forking.held = []
+
+
+os.register_at_fork(
+    before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child
+)
