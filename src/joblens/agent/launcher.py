@@ -319,7 +319,7 @@ class Launcher:
         try:
             os.write(self.socket, marshal.dumps(message))
         except OSError:
-            self.owner_is_there = False
+            self._owner_vanished()
 
     def start(self, start: dict[str, Any]) -> None:
         self.outcome_path = str(start["outcome_path"])
@@ -359,7 +359,7 @@ class Launcher:
             os.write(self.go, b"g")
         except OSError:
             pass
-        _close(self.go)
+        self._close_go()
         answer = os.read(self.report, 4096)
         _close(self.report)
         if answer:
@@ -409,8 +409,15 @@ class Launcher:
         self._leave_outcome(totals)
         os._exit(0)
 
+    def _close_go(self) -> None:
+        go, self.go = self.go, -1
+        if go >= 0:
+            _close(go)
+
     def _owner_vanished(self) -> None:
         self.owner_is_there = False
+        if not self.exec_confirmed:
+            self._close_go()  # the waiting child sees the end of the pipe and leaves
         if self.terminal_modes is not None:
             restore_terminal(self.terminal_modes)
 
@@ -436,9 +443,7 @@ class Launcher:
     def hear(self) -> None:
         message = self._receive()
         if message is None:
-            if not self.exec_confirmed and self.main_pid:
-                _close(self.go)  # the waiting child sees the end of the pipe and leaves
-            elif not self.main_pid:
+            if not self.main_pid:
                 os._exit(0)
         elif message[0] == "part":
             self.parts.append(message[1])

@@ -32,6 +32,7 @@ class Circumstances(Struct, frozen=True, kw_only=True):
     """What the caller knows about how the job came to its end."""
 
     cause: EndCause = EndCause.NONE
+    cancel_asked_at_us: int | None = None
     leftovers: int = 0
     owns_groups: bool = True  # False: its slot went on to another job, and the groups are that one's
 
@@ -127,15 +128,19 @@ class Settling:
 
     def _when_it_ended(self) -> tuple[int, int]:
         """(µs UTC, µs since the start): as its launcher says, or else when it was last seen."""
+        ended_at_us, duration_us = self._told_end()
+        if not self._summary.samples:
+            return ended_at_us, duration_us
+        last = self._summary.samples[-1]  # may have been taken just after the main process's end
+        return max(ended_at_us, last.at_us), max(duration_us, last.elapsed_us)
+
+    def _told_end(self) -> tuple[int, int]:
         started_at_us, started_ns = self._attempt.started_at_us, self._attempt.started_mono_ns
         left = self._left
         if left is not None and started_ns is not None and self._is_within_reach:
             return left.ended_at_us, max(0, left.ended_mono_ns - started_ns) // 1000
         if left is not None:
             return left.ended_at_us, max(0, left.ended_at_us - started_at_us)
-        if self._summary.samples:
-            last = self._summary.samples[-1]
-            return last.at_us, last.elapsed_us
         return started_at_us, 0
 
     def _ending(self) -> Ending:
@@ -143,13 +148,20 @@ class Settling:
         left = self._left
         return Ending(
             wait_status=left.wait_status if left else None,
-            cause=self._end.cause,
+            cause=self._cause(ended_at_us),
             duration_s=duration_us / 1e6,
             ended_at_us=ended_at_us,
             leftovers=self._end.leftovers,
             reaped=left.reaped if left else ExitUsage(),
             why_lost=NOBODY_WAITED if self._is_within_reach else RESTARTED,
         )
+
+    def _cause(self, ended_at_us: int) -> EndCause:
+        """A wish that came when the job had ended already did not end it."""
+        asked_at_us = self._end.cancel_asked_at_us
+        if self._end.cause is EndCause.NONE and asked_at_us is not None:
+            return EndCause.CANCELLED if self._was_alive or ended_at_us >= asked_at_us else EndCause.NONE
+        return self._end.cause
 
     def _with_logs(self) -> Record:
         """Jobs in slots get a folder for what they printed only when they printed something."""

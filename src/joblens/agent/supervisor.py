@@ -210,10 +210,9 @@ class Supervisor:
     def _settle(self, record: Record, *, owns_groups: bool) -> None:
         uuid = record.job.uuid
         samples, asked = self._kit.recorder.read(
-            lambda store: (store.samples(uuid), uuid in store.cancel_requests())
+            lambda store: (store.samples(uuid), store.cancel_requests().get(uuid))
         )
-        cause = EndCause.CANCELLED if asked else EndCause.NONE
-        how = Circumstances(cause=cause, owns_groups=owns_groups)
+        how = Circumstances(cancel_asked_at_us=asked.asked_at_us if asked else None, owns_groups=owns_groups)
         self._kit.recorder.write(self._recovery.settle(record, samples, how))
         self._recovery.forget(uuid)
         self._log(f"job {uuid}: its owner and its launcher were gone")

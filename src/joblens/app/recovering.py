@@ -57,7 +57,6 @@ def _settle_alone(store: Store, recovery: "Recovery", settings: Settings) -> "Or
     """Looked at anew under the lock: somebody else may have done it all in the meantime."""
     from joblens.agent.locks import alone
     from joblens.agent.settling import Circumstances
-    from joblens.engine.job_life import EndCause
 
     with alone(recovery.spool_dir, "recovery", _PATIENCE_S) as is_alone:
         found = recovery.orphans(store.running())
@@ -67,7 +66,7 @@ def _settle_alone(store: Store, recovery: "Recovery", settings: Settings) -> "Or
         for record in found.dead:
             uuid = record.job.uuid
             how = Circumstances(
-                cause=EndCause.CANCELLED if uuid in asked else EndCause.NONE,
+                cancel_asked_at_us=asked[uuid].asked_at_us if uuid in asked else None,
                 owns_groups=uuid not in found.superseded,
             )
             store.apply(recovery.settle(record, store.samples(uuid), how))

@@ -19,11 +19,13 @@ def command(session: Session, /, idents: tuple[str, ...], no_wait: bool) -> None
     from joblens.app.queries import find, wait_for_end
     from joblens.app.submitting import ask_to_cancel
 
-    store = session.current_store
+    store = session.store
     records = [find(store, ident) for ident in idents]
     for record in records:
         if not record.status.is_final:
             ask_to_cancel(record, store, session.settings, current_user())
+    # Only now: a job that waits for a supervisor must not be started first.
+    session.care()
     ended = [
         record
         if no_wait or record.status.is_final
