@@ -229,7 +229,7 @@ def test_asyncio_tasks_on_one_thread_cannot_be_told_apart_and_say_so(meter: InPr
 
     for measured in asyncio.run(both()):
         assert measured.usage.shared is True
-        assert [finding.code for finding in measured.findings] == ["shared-process"]
+        assert [finding.code for finding in measured.findings] == ["shared-measurement"]
 
 
 def test_cpu_of_unmeasured_threads_beside_an_overlap_is_said_to_be_missing(meter: InProcessMeter) -> None:

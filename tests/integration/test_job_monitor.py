@@ -494,31 +494,25 @@ def test_generators_cannot_be_measured() -> None:
             yield 1
 
 
-# -- the examples people start from, as they are written in docs/python-api.md
+# -- programs as people write them
 
 
 def test_example_of_starting_and_stopping(store_path: Path) -> None:
     code = """
 from joblens import JobMonitor
 
-# Initialize monitor
 monitor = JobMonitor()
-
-# Start monitoring a job
 monitor.start_monitoring(
     task_id="my-task-123",
     tool="fenicsx",
     script="poisson.py",
     params={"mesh_size": 64}
 )
-
-# Stop monitoring and record outcome
 job_stats = monitor.stop_monitoring(
     task_id="my-task-123",
     status="success",
     returncode=0
 )
-
 print(f"Duration: {job_stats['duration_seconds']}s")
 print(f"CPU Time: {job_stats['resource_usage']['cpu_total_seconds']}s")
 """

@@ -3,6 +3,7 @@
 import resource
 
 from joblens.agent.window import Window
+from joblens.analysis.finding_codes import Code
 from joblens.analysis.usage import mean_unreclaimable
 from joblens.model.finding import Finding, Severity
 from joblens.model.job import USAGE_NUMBERS, Usage
@@ -82,7 +83,7 @@ def findings_of(window: Window) -> tuple[Finding, ...]:
         return ()
     return (
         Finding(
-            code="shared-process",
+            code=Code.SHARED,
             severity=Severity.INFO,
             text="Measurements overlapped in one process: " + "; ".join(said) + ".",
             advice="Run such work as a command of its own (joblens.run) to have it counted apart.",

@@ -79,6 +79,7 @@ class JobMonitor:
         if task_id in self._active:
             logger.warning("Job %s was started again before it was stopped", task_id)
             self.stop_monitoring(task_id, Status.ERROR, error="started again before it was stopped")
+        self._connection.open()
         shown = redact_params(plain_params(params))
         job = Job(
             uuid=new_uuid(),
