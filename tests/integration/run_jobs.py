@@ -127,7 +127,7 @@ class Runner:
         return (folder / "stdout.log").read_bytes(), (folder / "stderr.log").read_bytes()
 
     def assert_nothing_left(self) -> None:
-        left = {pid: command for pid, command in _processes_of(self.folder).items()}
+        left = _processes_of(self.folder)
         assert left == {}, f"processes left behind: {left}"
         if self.store.exists():
             store = SqliteStore(str(self.store))
@@ -220,6 +220,7 @@ class OnTerminal:
         self.pid, self.master = pty.fork()
         if self.pid == 0:
             try:
+                _set_size(0, columns, 30)
                 os.chdir(one.folder)
                 env = {**one.env(), "TERM": "xterm"}
                 if redirect:
@@ -227,10 +228,9 @@ class OnTerminal:
                 os.execve(command[0], command, env)
             finally:
                 os._exit(99)
-        self.resize(columns, 30)
 
     def resize(self, columns: int, rows: int) -> None:
-        fcntl.ioctl(self.master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+        _set_size(self.master, columns, rows)
 
     def modes(self) -> list[Any]:
         return termios.tcgetattr(self.master)
@@ -275,6 +275,10 @@ class OnTerminal:
             os.kill(self.pid, signal.SIGKILL)
             os.waitpid(self.pid, 0)
         os.close(self.master)
+
+
+def _set_size(descriptor: int, columns: int, rows: int) -> None:
+    fcntl.ioctl(descriptor, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
 
 ERASE = b"\r\x1b[K"

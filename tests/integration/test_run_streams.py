@@ -58,7 +58,7 @@ def test_fifty_megabytes_go_through_a_pipe_unchanged(run: Runner) -> None:
     assert job.stderr is not None
     digest = hashlib.sha256()
     count = 0
-    while block := job.stdout.read1(1 << 20):
+    while block := job.stdout.read(1 << 20):
         digest.update(block)
         count += len(block)
     told = job.stderr.read()

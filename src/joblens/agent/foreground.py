@@ -26,6 +26,7 @@ _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 _PASSED_ON = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGCONT)
 _KEPT_FOR_LIVE_LINE = 60
 _LOOK_EVERY_S = 1.0
+_LOOK_FOR_PROMPT_S = 0.1
 _LAST_WORDS_S = 1.0  # for the reader to take what is left when the job did not end by itself
 
 RenderLive = Callable[[list[Sample]], str]
@@ -60,7 +61,7 @@ class Foreground:
         streams = self._streams = self._connect(output, takes_keys=takes_keys)
         real = RawTerminal(0, ends_lines=not takes_keys)
         self._keyboard = (
-            Keyboard(kit.loop, real, streams.terminal, self._interrupt)
+            Keyboard(kit.loop, real, streams.terminals, self._interrupt)
             if streams is not None and streams.terminal is not None and os.isatty(0)
             else None
         )
@@ -135,6 +136,7 @@ class Foreground:
     def _interrupt(self) -> None:
         """The key that interrupts was pressed while a plain command runs."""
         self._was_interrupted_by_key = True
+        self._next_look_s = time.monotonic() + _LOOK_FOR_PROMPT_S
         self._end_job(signal.SIGINT)
 
     def _end_job(self, number: int) -> None:
@@ -190,8 +192,8 @@ class Foreground:
 
     def _holds_a_conversation(self) -> bool:
         """The job reads single keys: it is at a prompt, or it draws the screen itself."""
-        terminal = self._streams.terminal if self._streams else None
-        return terminal is not None and not terminal.is_line_mode()
+        terminals = self._streams.terminals if self._streams else []
+        return not all(terminal.is_line_mode() for terminal in terminals)
 
     def _note_stdout(self, chunk: bytes) -> None:
         self.stdout_ends_in_newline = chunk.endswith(b"\n")
@@ -211,7 +213,9 @@ class Foreground:
         return self._next_look_s
 
     def wake(self) -> None:
-        self._next_look_s = time.monotonic() + _LOOK_EVERY_S
+        # A prompt that comes back after an interrupt is to be seen before the next signal is sent.
+        every_s = _LOOK_FOR_PROMPT_S if self._was_interrupted_by_key else _LOOK_EVERY_S
+        self._next_look_s = time.monotonic() + every_s
         if self._was_interrupted_by_key and self._holds_a_conversation():
             # It took the interrupt as part of a conversation: it is back at its prompt.
             self._was_interrupted_by_key = False

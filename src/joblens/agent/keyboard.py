@@ -14,13 +14,14 @@ class Keyboard:
     and the job's own where it holds a conversation (a prompt, an editor, a shell with jobs of its own)."""
 
     def __init__(
-        self, loop: Loop, real: RawTerminal, terminal: PseudoTerminal, interrupt: Callable[[], None]
+        self, loop: Loop, real: RawTerminal, terminals: list[PseudoTerminal], interrupt: Callable[[], None]
     ) -> None:
+        """The first of `terminals` is the one that controls the job."""
         self._loop = loop
         self._real = real
-        self._terminal = terminal
+        self._terminals = terminals
         self._interrupt = interrupt
-        self._untyped = b""
+        self._typists = [Typist(loop, terminal) for terminal in terminals]
         self._is_taken = False
         self.job_group = -1  # process group of the job's main process
 
@@ -35,7 +36,8 @@ class Keyboard:
         if self._is_taken:
             self._is_taken = False
             self._loop.unwatch(0)
-            self._loop.unwatch(self._terminal.inlet)
+            for typist in self._typists:
+                typist.stop()
             self._real.leave()
 
     def _keys_came(self) -> None:
@@ -46,24 +48,46 @@ class Keyboard:
         if not keys:  # the terminal is gone
             self.give_back()
             return
-        key = self._terminal.interrupt_key()
-        if key and key in keys and self._interrupts_the_job():
+        key = self._terminals[0].interrupt_key()
+        if key and key in keys:
             keys = keys.replace(key, b"")
-            self._interrupt()
-        self._untyped += keys
-        self._type()
+            if self._runs_a_plain_command():
+                self._interrupt()
+            else:
+                self._typists[0].type(key)  # only there it becomes a signal
+        self._listener().type(keys)
 
-    def _type(self) -> None:
-        """A job that does not read leaves no room: the rest waits here, and the next keys are still seen."""
+    def _listener(self) -> "Typist":
+        """Where the job reads keys: a pager reads them from the terminal its stderr is."""
+        for terminal, typist in zip(self._terminals, self._typists, strict=True):
+            if not terminal.is_line_mode():
+                return typist
+        return self._typists[0]
+
+    def _runs_a_plain_command(self) -> bool:
+        if not all(terminal.is_line_mode() for terminal in self._terminals):
+            return False
+        return self._terminals[0].foreground_group() == self.job_group
+
+
+class Typist:
+    """Types into one terminal. A job that does not read leaves no room: the rest waits here."""
+
+    def __init__(self, loop: Loop, terminal: PseudoTerminal) -> None:
+        self._loop = loop
+        self._terminal = terminal
+        self._untyped = b""
+
+    def type(self, keys: bytes) -> None:
+        self._untyped = (self._untyped + keys)[:_MOST_UNTYPED]
+        self._go_on()
+
+    def stop(self) -> None:
+        self._loop.unwatch(self._terminal.inlet)
+
+    def _go_on(self) -> None:
         self._untyped = self._untyped[self._terminal.type_in(self._untyped) :]
         if self._untyped:
-            self._loop.watch_writable(self._terminal.inlet, self._type)
-            if len(self._untyped) > _MOST_UNTYPED:
-                self._loop.unwatch(0)
+            self._loop.watch_writable(self._terminal.inlet, self._go_on)
         else:
             self._loop.unwatch(self._terminal.inlet)
-            if self._is_taken:
-                self._loop.watch(0, self._keys_came)
-
-    def _interrupts_the_job(self) -> bool:
-        return self._terminal.is_line_mode() and self._terminal.foreground_group() == self.job_group

@@ -15,7 +15,8 @@ Noting = Callable[[bytes], None]
 
 
 class JobStreams:
-    """`terminal` is the job's controlling one, None when it has none."""
+    """`terminal` is the job's controlling one, None when it has none; it is also the first of
+    `terminals`."""
 
     def __init__(
         self,
@@ -34,7 +35,7 @@ class JobStreams:
         self._after_write = after_write
         self._warn = warn
         self._pumps: list[OutputPump] = []
-        self._terminals: list[PseudoTerminal] = []
+        self.terminals: list[PseudoTerminal] = []
         self._job_side: list[int] = []
         self.terminal: PseudoTerminal | None = None
         on_terminal = [os.isatty(descriptor) for descriptor in (0, 1, 2)]
@@ -76,19 +77,19 @@ class JobStreams:
             pump.take_rest()
 
     def copy_size(self) -> None:
-        for terminal in self._terminals:
+        for terminal in self.terminals:
             terminal.copy_size()
 
     def close(self) -> None:
         self.let_go_of_job_side()
         for pump in self._pumps:
             pump.close()
-        for terminal in self._terminals:
+        for terminal in self.terminals:
             terminal.close()
 
     def _make_terminal(self, like: int, *, takes_keys: bool) -> PseudoTerminal:
         terminal = PseudoTerminal(like, ends_lines=takes_keys)
-        self._terminals.append(terminal)
+        self.terminals.append(terminal)
         self._job_side.append(terminal.slave)
         return terminal
 

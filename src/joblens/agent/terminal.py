@@ -35,19 +35,17 @@ class PseudoTerminal:
 
     def is_line_mode(self) -> bool:
         """The program reads whole lines and lets a key interrupt it: it is not an editor or a prompt."""
-        try:
-            modes = termios.tcgetattr(self.inlet)[_LFLAG]
-        except termios.error:
-            return False
-        return bool(modes & termios.ICANON) and bool(modes & termios.ISIG)
+        wanted = termios.ICANON | termios.ISIG
+        return bool(self._modes()[_LFLAG] & wanted == wanted)
 
     def interrupt_key(self) -> bytes:
-        """Ctrl-C, unless someone chose another; empty when there is none."""
-        try:
-            key: bytes = termios.tcgetattr(self.inlet)[_CC][termios.VINTR]
-        except termios.error:
-            return b""
-        return key.strip(b"\0")
+        """Ctrl-C, unless someone chose another; empty when no key interrupts."""
+        modes = self._modes()
+        key: bytes = modes[_CC][termios.VINTR]
+        return key.strip(b"\0") if modes[_LFLAG] & termios.ISIG else b""
+
+    def _modes(self) -> list[Any]:
+        return termios.tcgetattr(self.inlet)
 
     def foreground_group(self) -> int:
         try:
