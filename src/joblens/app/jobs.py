@@ -152,7 +152,7 @@ def parse_params(pairs: Sequence[str]) -> dict[str, Any]:
 
 
 def parse_env(pairs: Sequence[str], environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """NAME=VALUE, or NAME alone to say that it matters and should be recorded."""
+    """NAME=VALUE, or NAME alone to have a variable that is set already in the record."""
     env: dict[str, str] = {}
     for pair in pairs:
         name, separator, value = pair.partition("=")
