@@ -292,7 +292,7 @@ def test_what_a_job_prints_beyond_the_bound_is_given_back_while_it_runs(one: Des
 @pytest.mark.slow
 def test_five_hundred_jobs_at_once_are_all_recorded_with_a_soft_limit_of_1024_files(one: Desk) -> None:
     code = (
-        "import resource, sys; resource.setrlimit(resource.RLIMIT_NOFILE, (1024, 65536))\n"
+        "import resource as r; r.setrlimit(r.RLIMIT_NOFILE, (1024, r.getrlimit(r.RLIMIT_NOFILE)[1]))\n"
         "from joblens.app.jobs import Request, prepare\n"
         "from joblens.app.settings import load_settings\n"
         "from joblens.app.drivers import open_store\n"
@@ -316,6 +316,24 @@ def test_five_hundred_jobs_at_once_are_all_recorded_with_a_soft_limit_of_1024_fi
     # Jobs have the limit of whoever submitted them, not the one that the supervisor needs.
     some = one.records()[0]
     assert (one.folder / "store" / "logs" / some.job.uuid / "stdout.log").read_text() == "1024\n"
+
+
+def test_jobs_beyond_what_the_descriptors_allow_wait_for_their_turn(one: Desk) -> None:
+    """With 160 descriptors there is room for two at a time."""
+    subprocess.run(
+        ["sh", "-c", 'ulimit -n 160; for i in 1 2 3 4 5; do "$@"; done', "sh", *JOBLENS, "submit", "--",
+         "sleep", "0.4"], env=one.env(), check=True, capture_output=True,
+    )  # fmt: skip
+    most = 0
+
+    def are_done() -> bool:
+        nonlocal most
+        records = one.records()
+        most = max(most, sum(record.status == "running" for record in records))
+        return len(records) == 5 and all(record.status == "success" for record in records)
+
+    wait_until(are_done, what="five successes")
+    assert most <= 2
 
 
 def _queue_without_supervisor(one: Desk, *arguments: str) -> str:

@@ -37,7 +37,7 @@ from joblens.engine.job_life import (
     next_wake_s,
     on_event,
 )
-from joblens.model.errors import JoblensError, LauncherLost, ProbeError
+from joblens.model.errors import JoblensError, LauncherLost, LaunchError, ProbeError
 from joblens.model.exit_usage import NOTHING_REAPED
 from joblens.model.job import Attempt, Job, Owner, Record, Status
 from joblens.model.sample import Sample
@@ -126,6 +126,10 @@ class JobSession:
         except JoblensError as error:
             self._could_not_start(error)
             raise
+        except OSError as error:  # no more processes, descriptors or memory to be had
+            refusal = LaunchError(f"the job could not be started: {error}")
+            self._could_not_start(refusal)
+            raise refusal from error
 
     def _prepare(self) -> Attempt:
         job, kit = self.job, self._kit

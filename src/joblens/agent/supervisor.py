@@ -9,6 +9,8 @@ import time
 from collections.abc import Callable
 from types import FrameType
 
+from msgspec import Struct
+
 from joblens.agent.adopted import AdoptedJob
 from joblens.agent.launch import LaunchPlan
 from joblens.agent.locks import SupervisorLock, alone
@@ -33,27 +35,30 @@ _NO_PAYLOAD = "the file with its command and environment is gone, so it could no
 Hosted = JobSession | AdoptedJob
 
 
+class SupervisorPlan(Struct, frozen=True, kw_only=True):
+    user: str  # whose jobs
+    most_jobs: int  # at once; the others wait
+    idle_s: float | None  # None: it stays
+    output_max_bytes: int  # kept of each stream of jobs it adopts
+
+
 class Supervisor:
-    """`idle_s` None: it stays. The lock has been taken already."""
+    """The lock has been taken already."""
 
     def __init__(
         self,
         kit: Kit,
         recovery: Recovery,
         lock: SupervisorLock,
+        plan: SupervisorPlan,
         *,
-        user: str,
-        output_max_bytes: int,
-        idle_s: float | None,
         log: Callable[[str], None],
         on_job_end: Callable[[Record], None],
     ) -> None:
         self._kit = kit
         self._recovery = recovery
         self._lock = lock
-        self._user = user
-        self._output_max_bytes = output_max_bytes
-        self._idle_s = idle_s
+        self._plan = plan
         self._log = log
         self._on_job_end = on_job_end
         self._hosted: dict[str, Hosted] = {}
@@ -114,16 +119,17 @@ class Supervisor:
         if self._is_asked_to_end:
             return
         waiting = [record for record in others if self._is_waiting(record)]
-        for record in waiting[:_STARTS_A_LOOK]:
+        room = min(_STARTS_A_LOOK, self._plan.most_jobs - len(self._hosted))
+        for record in waiting[: max(0, room)]:
             if record.job.uuid in asked_to_end:
                 self._cancel_unstarted(record)
             else:
                 self._start(record)
-        if len(waiting) > _STARTS_A_LOOK:
+        if len(waiting) > room > 0:
             self._next_look_s = 0.0
 
     def _is_waiting(self, record: Record) -> bool:
-        return record.status is Status.QUEUED and record.job.background and record.job.user == self._user
+        return record.status is Status.QUEUED and record.job.background and record.job.user == self._plan.user
 
     def _has_work(self) -> bool:
         with contextlib.suppress(JoblensError):
@@ -145,7 +151,7 @@ class Supervisor:
         except OSError as error:
             self._cannot_start(record, LaunchError(f"its output files cannot be made: {error}"))
             return
-        session = JobSession(job, _plan(payload, output), self._kit, output=output, on_end=self._ended)
+        session = JobSession(job, _launch_plan(payload, output), self._kit, output=output, on_end=self._ended)
         self._hosted[job.uuid] = session
         self._outputs[job.uuid] = output
         try:
@@ -202,7 +208,7 @@ class Supervisor:
         self._log(f"job {record.job.uuid}: adopted from a dead owner")
         adopted = AdoptedJob(record, self._kit, self._recovery, self._ended)
         self._hosted[record.job.uuid] = adopted
-        output = adopted.output(self._output_max_bytes)
+        output = adopted.output(self._plan.output_max_bytes)
         if output is not None:
             self._outputs[record.job.uuid] = output
         adopted.start()
@@ -228,7 +234,8 @@ class Supervisor:
             return False
         if self._is_asked_to_end:
             return True
-        return self._idle_s is not None and time.monotonic() - self._idle_since_s > self._idle_s
+        idle_s = self._plan.idle_s
+        return idle_s is not None and time.monotonic() - self._idle_since_s > idle_s
 
     def _nudged(self, number: int, frame: FrameType | None) -> None:
         self._next_look_s = min(self._next_look_s, self._looked_at_s + _LOOKS_APART_S)
@@ -243,7 +250,7 @@ class Supervisor:
             hosted.ask_stop(EndCause.CANCELLED)
 
 
-def _plan(payload: Payload, output: OutputFiles) -> LaunchPlan:
+def _launch_plan(payload: Payload, output: OutputFiles) -> LaunchPlan:
     """The job writes straight to its files, so that no pump can die in between."""
     return LaunchPlan(
         argv=payload.argv,

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from joblens.agent.locks import SupervisorLock
 from joblens.agent.session import watch_name
-from joblens.agent.supervisor import Supervisor
+from joblens.agent.supervisor import Supervisor, SupervisorPlan
 from joblens.app.after_jobs import AfterJobs
 from joblens.app.drivers import store_path
 from joblens.app.owning import close_kit, current_user, open_kit, open_recovery
@@ -19,6 +19,7 @@ from joblens.model.errors import JoblensError
 from joblens.model.settings import Settings
 
 _LOG_BYTES = 5 * 1024**2
+_OWN_FILES, _FILES_A_JOB = 100, 24  # descriptors, generously
 
 
 def log(text: str) -> None:
@@ -54,15 +55,19 @@ def _supervise(settings: Settings, lock: SupervisorLock, idle_s: float | None) -
         else:
             hosted.take_sample()
 
-    kit = open_kit(settings, take_sample, _allow_many_files(), log)
+    limits = _allow_many_files()
+    kit = open_kit(settings, take_sample, limits, log)
     after_jobs = AfterJobs(settings, log)
     supervisor = Supervisor(
         kit,
         open_recovery(kit, settings),
         lock,
-        user=current_user(),
-        output_max_bytes=settings.output.max_size,
-        idle_s=idle_s,
+        SupervisorPlan(
+            user=current_user(),
+            most_jobs=max(1, (limits[0][2] - _OWN_FILES) // _FILES_A_JOB),
+            idle_s=idle_s,
+            output_max_bytes=settings.output.max_size,
+        ),
         log=log,
         on_job_end=after_jobs.put,
     )
