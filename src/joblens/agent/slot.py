@@ -48,6 +48,8 @@ _GAUGES = (  # what the launcher itself holds is taken off these
     "processes",
     "threads",
 )
+_SINCE_START = frozenset((*COUNTERS, *_GAUGES, "memory_kernel_peak_bytes"))
+_COUNTED_BY_LOOKING = ("processes", "threads")
 
 
 class SlotJob(Struct, frozen=True):
@@ -106,8 +108,9 @@ class Slot:
 
     # ---- one job -------------------------------------------------------------------------------
 
-    def start(self, slot_job: SlotJob) -> Attempt:
-        """Tells the launcher to run it; the base was read when the job before it ended."""
+    def start(self, slot_job: SlotJob, host: dict[str, Any]) -> Attempt:
+        """Tells the launcher to run it; the base was read when the job before it ended. `host` is what
+        the whole machine does now."""
         if self._probe is not None:
             self._probe.reset_peak()
         kit = self._kit
@@ -125,7 +128,7 @@ class Slot:
             cpu_count=kit.host.cpu_count,
             memory_total_bytes=kit.host.memory_total_bytes,
         )
-        self._samples = [Sample(at_us=self._started_at_us, elapsed_us=0, **self._nothing())]
+        self._samples = [Sample(at_us=self._started_at_us, elapsed_us=0, **self._at_start(), **host)]
         self._cause = EndCause.NONE
         self.current = slot_job
         job = slot_job.job
@@ -134,10 +137,15 @@ class Slot:
         self._launcher.give_job(job.uuid, argv, changes, job.cwd)
         return attempt
 
-    def _nothing(self) -> dict[str, Any]:
-        return dict.fromkeys(("cpu_total_usec", "cpu_user_usec", "cpu_system_usec"), 0) if self._probe else {}
+    def _at_start(self) -> dict[str, Any]:
+        """What the first sample of a job says: it has used nothing yet."""
+        return {
+            name: 0 if name in _SINCE_START else value
+            for name, value in self._base.items()
+            if name not in _COUNTED_BY_LOOKING
+        }
 
-    def finish(self, host: HostProbe) -> tuple[SlotJob, Finished]:
+    def finish(self, host: dict[str, Any]) -> tuple[SlotJob, Finished]:
         """The launcher has answered: read what the job used, and make the slot fit for the next one."""
         try:
             message = self._launcher.receive()
@@ -158,14 +166,14 @@ class Slot:
             self._forget_tree()
             return slot_job, finished
 
-    def _done(self, message: tuple[Any, ...], host: HostProbe) -> Finished:
+    def _done(self, message: tuple[Any, ...], host: dict[str, Any]) -> Finished:
         _, pid, status, totals, own_usec, started_ns, ended_ns, out, err, logs_dir, others = message
         leftovers = 0
         if others:
             leftovers, totals = self._end_leftovers(totals)
         reaped = exit_usage_of(totals)
         after = self._probe.read() if self._probe is not None else _counters_of(reaped)
-        sample = self._sample(after, host.read(), int(own_usec), has_ticks=len(self._samples) > 1)
+        sample = self._sample(after, host, int(own_usec), has_ticks=len(self._samples) > 1)
         self._samples.append(sample)
         if logs_dir and max(out, err) > self._output_max_bytes:
             self._cut_output(logs_dir)
@@ -183,7 +191,7 @@ class Slot:
             pid=pid,
         )
 
-    def _launcher_is_lost(self, uuid: str, host: HostProbe) -> Finished:
+    def _launcher_is_lost(self, uuid: str, host: dict[str, Any]) -> Finished:
         """Someone killed it. What is left of the job cannot be waited for any more, so it is ended; the
         group still tells what it used."""
         self.is_spent = True
@@ -191,7 +199,7 @@ class Slot:
             self.groups.kill()
         end_marked(uuid)
         if self._probe is not None:
-            self._samples.append(self._sample(self._probe.read(), host.read(), 0))
+            self._samples.append(self._sample(self._probe.read(), host, 0))
         last = self._samples[-1]
         return Finished(
             status=None,
@@ -218,8 +226,8 @@ class Slot:
             fields["memory_kernel_peak_bytes"] = max(0, fields["memory_kernel_peak_bytes"] - held_before)
         if not has_ticks:
             # Nobody looked while it ran: how many processes there were is not known, and was not 0.
-            fields.pop("processes", None)
-            fields.pop("threads", None)
+            for name in _COUNTED_BY_LOOKING:
+                fields.pop(name, None)
         if own_usec and "cpu_total_usec" in fields:
             fields["cpu_total_usec"] = max(0, fields["cpu_total_usec"] - own_usec)
             fields["cpu_system_usec"] = max(0, fields["cpu_total_usec"] - fields.get("cpu_user_usec", 0))

@@ -5,6 +5,7 @@ import select
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -25,6 +26,7 @@ _QUEUE_AHEAD = 256
 _BATCH = 48
 _FLUSH_EVERY_S = 0.05
 _STOP_AGAIN_S = 0.1
+_HOST_EVERY_S = 0.1
 
 
 class SlotPlan(Struct, frozen=True, kw_only=True):
@@ -43,6 +45,8 @@ class SlotPool:
         self._kit = kit
         self._plan = plan
         self._host = HostProbe()
+        self._host_reading: dict[str, Any] = {}
+        self._host_read_at_s = 0.0
         self._tick_host = HostProbe()  # the sampler's own
         self._poll = select.poll()
         self._slots: dict[int, Slot] = {}
@@ -114,16 +118,23 @@ class SlotPool:
             if slot_job.job.uuid in self._asked_to_end:
                 self._end_unstarted(slot_job.job)
                 continue
-            attempt = slot.start(slot_job)
+            attempt = slot.start(slot_job, self._host_now())
             self._attempts[slot_job.job.uuid] = attempt
             self._batch.append(JobStarted(slot_job.job.uuid, attempt))
             return
+
+    def _host_now(self) -> dict[str, Any]:
+        """The machine as a whole, looked at often enough for jobs of milliseconds."""
+        now_s = time.monotonic()
+        if now_s - self._host_read_at_s > _HOST_EVERY_S:
+            self._host_reading, self._host_read_at_s = self._host.read(), now_s
+        return self._host_reading
 
     def _busy(self) -> bool:
         return any(slot.current is not None for slot in self._slots.values())
 
     def _one_done(self, slot: Slot, jobs: Iterator[SlotJob]) -> None:
-        slot_job, finished = slot.finish(self._host)
+        slot_job, finished = slot.finish(self._host_now())
         fresh = slot
         if slot.is_spent:
             self._drop_slot(slot)
@@ -241,7 +252,7 @@ class SlotPool:
                 slot.ask_stop(slot.current.job.uuid, at_once=at_once)
         for descriptor, _ in self._poll.poll(_STOP_AGAIN_S * 1000):
             slot = self._slots[descriptor]
-            slot_job, finished = slot.finish(self._host)
+            slot_job, finished = slot.finish(self._host_now())
             self._remember(slot_job, finished, slot)
             if slot.is_spent:
                 self._drop_slot(slot)
