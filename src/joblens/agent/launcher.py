@@ -519,6 +519,13 @@ def restore_terminal(modes: list[Any]) -> None:
         pass  # there is no terminal any more
 
 
+def write_quietly(descriptor: int, data: bytes) -> None:
+    try:
+        os.pwrite(descriptor, data, 0)
+    except OSError:
+        pass
+
+
 def as_text(name: Any) -> str:
     return name.decode(errors="replace") if isinstance(name, bytes) else str(name or "")
 

@@ -9,6 +9,7 @@ import os
 import signal
 import threading
 import time
+from collections.abc import Collection
 from typing import Any
 
 from msgspec import Struct
@@ -74,6 +75,8 @@ class Finished(Struct, kw_only=True):
     stderr_bytes: int = 0
     logs_dir: str = ""
     pid: int = 0
+    ended_ns: int | None = None
+    is_clean: bool = True  # nothing is left behind, so that a job that was sent ahead runs by now
     error: tuple[Any, ...] | None = None
 
 
@@ -87,6 +90,7 @@ class Slot:
         self._lock = threading.Lock()
         self.current: SlotJob | None = None
         self.is_spent = False
+        self._must_reclaim = False
         self._cause = EndCause.NONE
         # Never used again: whoever comes to clear up after this process must not meet another's groups.
         name = f"slot-{new_uuid()}"
@@ -101,21 +105,85 @@ class Slot:
         self.socket = self._launcher.socket
         self._probe = CgroupProbe(self.groups.paths, self.groups.kind) if self.groups else None
         self._tree: ProcessTreeProbe | None = None
-        self._base: dict[str, Any] = self._probe.read() if self._probe is not None else {}
+        self._base: dict[str, Any] = {}
+        if self._probe is not None:
+            contents = self._launcher.open_counters(self._probe.files(), self._probe.peak_place())
+            self._base = self._counted(contents)
+        self._ahead: SlotJob | None = None  # sent to the launcher, not begun
+        self._is_skip_due = self._is_skipped = False
         self._samples: list[Sample] = []
         self._started_ns = self._started_at_us = 0
         self._kill_at_ns = 0
 
     # ---- one job -------------------------------------------------------------------------------
 
-    def start(self, slot_job: SlotJob, host: dict[str, Any]) -> Attempt:
-        """Tells the launcher to run it; the base was read when the job before it ended. `host` is what
-        the whole machine does now."""
-        if self._probe is not None:
-            self._probe.reset_peak()
+    def _counted(self, contents: list[bytes]) -> dict[str, Any]:
+        """What the launcher read after a job: it alone is in the groups then."""
+        return {**self._probe.parse(contents), "processes": 1} if self._probe is not None else {}
+
+    @property
+    def is_busy(self) -> bool:
+        """Something runs in it, or the launcher has yet to say what became of what was sent ahead."""
+        return self.current is not None or self._ahead is not None
+
+    @property
+    def can_take(self) -> bool:
+        """Whether a job may be sent: one to run, and one ahead that follows it without a pause."""
+        if self.current is None:
+            return not self.is_spent
+        return (
+            self._ahead is None
+            and not self._is_skip_due
+            and not self._must_reclaim
+            and self._cause is EndCause.NONE
+        )
+
+    def send(self, slot_job: SlotJob) -> None:
+        """Has the launcher run it at once or, when it has one, after that; `begin` follows when it runs."""
+        is_ahead = self.current is not None
+        changes = {os.fsencode(name): os.fsencode(value) for name, value in slot_job.env.items()}
+        argv = [os.fsencode(word) for word in slot_job.argv]
+        job = slot_job.job
+        self._launcher.give_job(job.uuid, argv, changes, job.cwd, is_ahead=is_ahead)
+        if is_ahead:
+            self._ahead = slot_job
+
+    def waits_for(self, uuids: Collection[str]) -> bool:
+        """Whether one of these jobs was sent ahead."""
+        return self._ahead is not None and self._ahead.job.uuid in uuids
+
+    def take_back(self) -> SlotJob | None:
+        """The job that was sent ahead, unless the launcher has begun it."""
+        slot_job = self._ahead
+        if slot_job is None or not (self._is_skipped or self._launcher.take_permit_back()):
+            return None
+        self._ahead = None
+        # Unless it has said so already, the launcher will yet say that it skipped the message.
+        self._is_skip_due = not self._is_skipped
+        return slot_job
+
+    def follow_on(self) -> SlotJob | None:
+        """After a clean end: the job that was sent ahead, which runs now."""
+        slot_job, self._ahead = self._ahead, None
+        return slot_job
+
+    def skipped(self) -> SlotJob | None:
+        """The launcher did not run the job that was sent ahead. -> it, unless it was taken back before"""
+        self._is_skip_due = False
+        return self.follow_on()
+
+    def begin(self, slot_job: SlotJob, host: dict[str, Any], started_ns: int | None = None) -> Attempt:
+        """The launcher runs it. The base was read when the job before it ended; `host` is what the whole
+        machine does now."""
         kit = self._kit
-        self._started_at_us, self._started_ns = kit.clock.now_us(), kit.clock.mono_ns()
-        attempt = Attempt(
+        with self._lock:
+            now_ns = kit.clock.mono_ns()
+            self._started_ns = started_ns or now_ns
+            self._started_at_us = kit.clock.now_us() - (now_ns - self._started_ns) // 1000
+            self._samples = [Sample(at_us=self._started_at_us, elapsed_us=0, **self._at_start(), **host)]
+            self._cause = EndCause.NONE
+            self.current = slot_job
+        return Attempt(
             started_at_us=self._started_at_us,
             started_mono_ns=self._started_ns,
             owner=kit.owner,
@@ -128,14 +196,6 @@ class Slot:
             cpu_count=kit.host.cpu_count,
             memory_total_bytes=kit.host.memory_total_bytes,
         )
-        self._samples = [Sample(at_us=self._started_at_us, elapsed_us=0, **self._at_start(), **host)]
-        self._cause = EndCause.NONE
-        self.current = slot_job
-        job = slot_job.job
-        changes = {os.fsencode(name): os.fsencode(value) for name, value in slot_job.env.items()}
-        argv = [os.fsencode(word) for word in slot_job.argv]
-        self._launcher.give_job(job.uuid, argv, changes, job.cwd)
-        return attempt
 
     def _at_start(self) -> dict[str, Any]:
         """What the first sample of a job says: it has used nothing yet."""
@@ -145,12 +205,15 @@ class Slot:
             if name not in _COUNTED_BY_LOOKING
         }
 
-    def finish(self, host: dict[str, Any]) -> tuple[SlotJob, Finished]:
-        """The launcher has answered: read what the job used, and make the slot fit for the next one."""
+    def receive(self) -> tuple[Any, ...] | None:
+        """The launcher's answer; None when it is gone."""
         try:
-            message = self._launcher.receive()
+            return self._launcher.receive()
         except LauncherLost:
-            message = None
+            return None
+
+    def finish(self, message: tuple[Any, ...] | None, host: dict[str, Any]) -> tuple[SlotJob, Finished]:
+        """What the job used, from the launcher's answer; makes the slot fit for the next one."""
         with self._lock:
             slot_job = self.current
             assert slot_job is not None
@@ -158,7 +221,6 @@ class Slot:
                 finished = self._launcher_is_lost(slot_job.job.uuid, host)
             elif message[0] == "failed":
                 finished = Finished(error=message[1:])
-                self._base = self._probe.read() if self._probe is not None else {}
             else:
                 finished = self._done(message, host)
             finished.cause = self._cause
@@ -167,13 +229,16 @@ class Slot:
             return slot_job, finished
 
     def _done(self, message: tuple[Any, ...], host: dict[str, Any]) -> Finished:
-        _, pid, status, totals, own_usec, started_ns, ended_ns, out, err, logs_dir, others = message
+        _, pid, status, totals, own_usec, started_ns, ended_ns, out, err, logs_dir, others, contents = message
         leftovers = 0
+        after = self._counted(contents)
         if others:
             leftovers, totals = self._end_leftovers(totals)
+            after = self._probe.read() if self._probe is not None else {}
         reaped = exit_usage_of(totals)
-        after = self._probe.read() if self._probe is not None else _counters_of(reaped)
-        sample = self._sample(after, host, int(own_usec), has_ticks=len(self._samples) > 1)
+        if self._probe is None:
+            after = _counters_of(reaped)
+        sample = self._sample(after, host, own_usec, ended_ns, has_ticks=len(self._samples) > 1)
         self._samples.append(sample)
         if logs_dir and max(out, err) > self._output_max_bytes:
             self._cut_output(logs_dir)
@@ -189,6 +254,8 @@ class Slot:
             stderr_bytes=err,
             logs_dir=logs_dir,
             pid=pid,
+            ended_ns=ended_ns,
+            is_clean=not others and not os.WIFSIGNALED(status),
         )
 
     def _launcher_is_lost(self, uuid: str, host: dict[str, Any]) -> Finished:
@@ -199,7 +266,7 @@ class Slot:
             self.groups.kill()
         end_marked(uuid)
         if self._probe is not None:
-            self._samples.append(self._sample(self._probe.read(), host, 0))
+            self._samples.append(self._sample(self._probe.read(), host))
         last = self._samples[-1]
         return Finished(
             status=None,
@@ -209,10 +276,19 @@ class Slot:
         )
 
     def _sample(
-        self, reading: dict[str, Any], host: dict[str, Any], own_usec: int, *, has_ticks: bool = True
+        self,
+        reading: dict[str, Any],
+        host: dict[str, Any],
+        own_usec: int = 0,
+        at_ns: int | None = None,
+        *,
+        has_ticks: bool = True,
     ) -> Sample:
-        clock = self._kit.clock
-        at_us, elapsed_us = clock.now_us(), (clock.mono_ns() - self._started_ns) // 1000
+        """`at_ns`: when it was read, where that was not just now."""
+        now_ns = self._kit.clock.mono_ns()
+        at_ns = at_ns or now_ns
+        at_us = self._kit.clock.now_us() - (now_ns - at_ns) // 1000
+        elapsed_us = max(0, at_ns - self._started_ns) // 1000
         fields = dict(reading)
         base = self._base
         for name in COUNTERS:
@@ -239,7 +315,12 @@ class Slot:
         if self.groups is None or self._probe is None:
             return
         self._base = after
-        if after.get("memory_file_bytes", 0) > _CACHE_TOLERATED:
+        if not self._must_reclaim:
+            # Found out only now, when the next job may run already: it is taken off by difference, and
+            # the cache is given back before the one after.
+            self._must_reclaim = after.get("memory_file_bytes", 0) > _CACHE_TOLERATED
+        else:
+            self._must_reclaim = False
             self.groups.reclaim()
             self._base = self._probe.read()
 
@@ -250,7 +331,11 @@ class Slot:
         self._signal(signal.SIGKILL)
         self._launcher.say("reap")
         try:
-            return count, self._launcher.receive()[1]
+            answer = self._launcher.receive()
+            if answer[0] == "skipped":  # the job that was sent ahead: it does not follow one like this
+                self._is_skipped = True
+                answer = self._launcher.receive()
+            return count, answer[1]
         except LauncherLost:
             self.is_spent = True
             return count, totals
@@ -272,7 +357,7 @@ class Slot:
                 reading = self._probe.read() if self._probe is not None else self._read_tree()
             except (ProbeError, OSError):
                 return None
-            self._samples.append(self._sample(reading, host.read(), 0))
+            self._samples.append(self._sample(reading, host.read()))
             return slot_job.job, len(self._samples) - 1, self._samples[-1]
 
     def _read_tree(self) -> dict[str, Any]:

@@ -3,12 +3,19 @@
 Children of a process are born in its groups, so no job has to be moved (which waits for the kernel) and
 the cost of a start is that of a bare spawn. Like launcher.py it is run as a plain file by `python -I -S`.
 
-  owner -> launcher   (uuid, argv, env changes, cwd), when large as ("part", bytes)… ("start",)
+  owner -> launcher   ("counters", paths, place of the peak) the files of the groups to read after each job
+                      (uuid, argv, env changes, cwd, sent ahead?), when large as ("part", bytes)… ("start",)
                       ("reap",) when what outlived the job has been ended  |  () to end
-  launcher -> owner   ("hello", pid)  ("done", pid, wait status, totals, own CPU usec, mono start, mono end,
-                      stdout bytes, stderr bytes, logs directory, others alive)
+  launcher -> owner   ("hello", pid)  ("counters", contents)
+                      ("done", pid, wait status, totals, own CPU usec, mono start, mono end, stdout bytes,
+                      stderr bytes, logs directory, others alive, contents)
                       ("failed", errno, stage, name)
-                      ("reaped", totals)"""
+                      ("skipped", uuid)
+                      ("reaped", totals)
+
+The next job is sent while one still runs, so that this process never waits for its owner. Such a job runs
+only after a clean end of the one before it, and only when its permit, a byte in a pipe, is still there: the
+owner takes the permit back to give the job to another slot. Whoever reads the byte has the job."""
 
 from __future__ import annotations
 
@@ -25,7 +32,7 @@ if TYPE_CHECKING:
 sys.path.insert(0, os.path.dirname(__file__))
 import launcher  # type: ignore[import-not-found]  # noqa: E402 - the file beside this one; not part of a package here
 
-_MAX_MESSAGE = 1 << 20
+_MAX_MESSAGE = 1 << 17
 _DEFAULTS = (
     _signal.SIGPIPE,
     _signal.SIGXFSZ,
@@ -36,18 +43,25 @@ _DEFAULTS = (
     _signal.SIGTSTP,
 )
 _RSS_SLACK_BYTES = 1 << 20
+_COUNTER_BYTES = 16384
 _REAP_PATIENCE_NS = 2_000_000_000
 
 
 class SlotLauncher:
-    def __init__(self, socket: int, files: str, outcomes: str, logs: str) -> None:
+    def __init__(self, socket: int, permits: int, files: str, outcomes: str, logs: str) -> None:
         self.socket = socket
         os.set_inheritable(socket, False)  # a job that held it would hide this process's end
+        self.permits = permits
+        os.set_inheritable(permits, False)
+        self.is_clean = True  # nothing of the last job is left behind
         self.files = files  # path prefix of the two files jobs print to
         self.outcomes = outcomes
         self.logs = logs
         self.env = dict(os.environb)
         self.parts: list[bytes] = []
+        self.counters: list[int] = []
+        self.peak = -1
+        self.own_ns = 0
         self.tally = launcher.Tally()
         self.rss_floor = self._own_peak_rss()
         self.out = self._open("out")
@@ -71,25 +85,58 @@ class SlotLauncher:
             message = marshal.loads(data) if data else ()  # noqa: S302 - from the owner, over our own socket
             if not message:
                 break
-            if len(message) == 4:
-                self._one(*message)
+            if len(message) == 5:
+                self._maybe(*message)
             elif message[0] == "part":
                 self.parts.append(message[1])
+            elif message[0] == "counters":
+                self._open_counters(message[1], message[2])
             elif message[0] == "start":
                 whole, self.parts = b"".join(self.parts), []
-                self._one(*marshal.loads(whole))  # noqa: S302 - as above
+                self._maybe(*marshal.loads(whole))  # noqa: S302 - as above
             else:
                 self._reap_rest()
         for suffix in ("out", "err"):
             launcher.remove_file(f"{self.files}.{suffix}")
 
+    def _open_counters(self, paths: list[str], peak_place: int) -> None:
+        for place, path in enumerate(paths):
+            flags = os.O_RDWR if place == peak_place else os.O_RDONLY
+            self.counters.append(os.open(path, flags | os.O_CLOEXEC))
+        if peak_place >= 0:
+            self.peak = self.counters[peak_place]
+        self._answer("counters", self._read_counters()[0])
+
+    def _read_counters(self) -> tuple[list[bytes], int]:
+        """What the files say now, and the CPU this process itself has used since the last reading: it is
+        in the same groups, and that part is not the job's."""
+        before_ns, self.own_ns = self.own_ns, time.process_time_ns()
+        contents = [os.pread(descriptor, _COUNTER_BYTES, 0) for descriptor in self.counters]
+        return contents, (self.own_ns - before_ns) // 1000
+
+    def _maybe(
+        self, uuid: str, argv: list[bytes], changes: dict[bytes, bytes], cwd: str, is_ahead: bool  # noqa: FBT001 - one marshalled message
+    ) -> None:
+        if is_ahead and not (self._has_permit() and self.is_clean):
+            self._answer("skipped", uuid)
+        else:
+            self._one(uuid, argv, changes, cwd)
+
+    def _has_permit(self) -> bool:
+        try:
+            return bool(os.read(self.permits, 1))
+        except BlockingIOError:
+            return False
+
     def _one(self, uuid: str, argv: list[bytes], changes: dict[bytes, bytes], cwd: str) -> None:
-        own_before = time.process_time_ns()
+        if self.peak >= 0:
+            launcher.write_quietly(self.peak, b"0")
         try:
             pid = self._spawn(uuid, argv, changes, cwd)
         except OSError as error:
             name = error.filename
             stage = "enter the directory" if name == cwd else "execute"
+            self.is_clean = True
             self._answer("failed", error.errno or 0, stage, launcher.as_text(name))
             return
         started_ns = time.monotonic_ns()
@@ -108,9 +155,10 @@ class SlotLauncher:
         tally.add(usage, io, is_main=True)
         alive = self._reap_others(tally)
         printed = self._put_output_away(uuid)
-        own_usec = (time.process_time_ns() - own_before) // 1000
-        answer = (pid, status, tally.totals(), own_usec, started_ns, ended_ns, *printed, alive)
+        contents, own_usec = self._read_counters()
+        answer = (pid, status, tally.totals(), own_usec, started_ns, ended_ns, *printed, alive, contents)
         self.tally = tally
+        self.is_clean = not alive and not os.WIFSIGNALED(status)
         if not self._answer("done", *answer):
             path = os.path.join(self.outcomes, f"{uuid}.outcome")
             launcher.write_outcome(path, status, tally.totals(), ended_ns, printed[2])
@@ -193,7 +241,7 @@ def _found(program: bytes, path: bytes) -> bytes:
 
 
 def main() -> None:
-    socket, files, outcomes, logs, *attach = sys.argv[1:]
+    socket, permits, files, outcomes, logs, *attach = sys.argv[1:]
     launcher.become_subreaper()
     for path in attach:
         descriptor = os.open(path, os.O_WRONLY)
@@ -202,9 +250,10 @@ def main() -> None:
     nothing = os.open("/dev/null", os.O_RDWR)
     for place in (0, 1, 2):
         os.dup2(nothing, place)
+    _signal.signal(_signal.SIGCHLD, _signal.SIG_DFL)  # a program that ignores it hands that down
     for number in (_signal.SIGINT, _signal.SIGTERM, _signal.SIGHUP, _signal.SIGQUIT, _signal.SIGTSTP):
         _signal.signal(number, _signal.SIG_IGN)
-    SlotLauncher(int(socket), files, outcomes, logs).run()
+    SlotLauncher(int(socket), int(permits), files, outcomes, logs).run()
 
 
 if __name__ == "__main__":

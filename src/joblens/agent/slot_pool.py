@@ -53,6 +53,7 @@ class SlotPool:
         self._attempts: dict[str, Attempt] = {}
         self._ahead: deque[SlotJob] = deque()  # in the store, not started
         self._asked_to_end: frozenset[str] = frozenset()
+        self._is_stopping = False
         self._batch: list[Write] = []
         self._batch_records: list[Record] = []
         self._flushed_at_s = 0.0
@@ -64,10 +65,12 @@ class SlotPool:
         try:
             for _ in range(self._plan.width):
                 if self._has_next(waiting):
-                    self._start_next(self._add_slot(), waiting)
+                    self._fill(self._add_slot(), waiting)
             while self._busy():
                 for descriptor, _ in self._poll.poll(_FLUSH_EVERY_S * 1000):
                     self._one_done(self._slots[descriptor], waiting)
+                if self._asked_to_end:
+                    self._end_cancelled(waiting)
                 self._flush_if_due()
                 yield from self._stored()
             self._flush()
@@ -112,16 +115,43 @@ class SlotPool:
         self._poll.register(slot.socket, select.POLLIN)
         return slot
 
-    def _start_next(self, slot: Slot, jobs: Iterator[SlotJob]) -> None:
-        while self._has_next(jobs):
+    def _fill(self, slot: Slot, jobs: Iterator[SlotJob]) -> None:
+        """Gives the slot what it can take. A slot with nothing to do helps the others."""
+        while slot.can_take:
+            slot_job = self._next(jobs) or (self._take_from_others() if slot.current is None else None)
+            if slot_job is None:
+                return
+            slot.send(slot_job)
+            if slot.current is None:
+                self._begin(slot, slot_job)
+
+    def _next(self, jobs: Iterator[SlotJob]) -> SlotJob | None:
+        while not self._is_stopping and self._has_next(jobs):
             slot_job = self._ahead.popleft()
-            if slot_job.job.uuid in self._asked_to_end:
+            if slot_job.job.uuid not in self._asked_to_end:
+                return slot_job
+            self._end_unstarted(slot_job.job)
+        return None
+
+    def _take_from_others(self) -> SlotJob | None:
+        """A job that waits behind one that is still running."""
+        for slot in self._slots.values() if not self._is_stopping else ():
+            slot_job = slot.take_back()
+            if slot_job is not None:
+                return slot_job
+        return None
+
+    def _end_cancelled(self, jobs: Iterator[SlotJob]) -> None:
+        """Jobs that nobody wants any more, among those that were sent ahead."""
+        for slot in list(self._slots.values()):
+            if slot.waits_for(self._asked_to_end) and (slot_job := slot.take_back()) is not None:
                 self._end_unstarted(slot_job.job)
-                continue
-            attempt = slot.start(slot_job, self._host_now())
-            self._attempts[slot_job.job.uuid] = attempt
-            self._batch.append(JobStarted(slot_job.job.uuid, attempt))
-            return
+                self._fill(slot, jobs)
+
+    def _begin(self, slot: Slot, slot_job: SlotJob, started_ns: int | None = None) -> None:
+        attempt = slot.begin(slot_job, self._host_now(), started_ns)
+        self._attempts[slot_job.job.uuid] = attempt
+        self._batch.append(JobStarted(slot_job.job.uuid, attempt))
 
     def _host_now(self) -> dict[str, Any]:
         """The machine as a whole, looked at often enough for jobs of milliseconds."""
@@ -131,18 +161,38 @@ class SlotPool:
         return self._host_reading
 
     def _busy(self) -> bool:
-        return any(slot.current is not None for slot in self._slots.values())
+        return any(slot.is_busy for slot in self._slots.values())
 
     def _one_done(self, slot: Slot, jobs: Iterator[SlotJob]) -> None:
-        slot_job, finished = slot.finish(self._host_now())
-        fresh = slot
+        message = slot.receive()
+        if message is not None and message[0] == "skipped":
+            given_back = slot.skipped()
+            if given_back is not None:
+                self._ahead.appendleft(given_back)
+            self._fill(slot, jobs)
+            return
+        slot_job, finished = slot.finish(message, self._host_now())
         if slot.is_spent:
-            self._drop_slot(slot)
-            if self._has_next(jobs):
-                fresh = self._add_slot()
-        if not fresh.is_spent:
-            self._start_next(fresh, jobs)
+            self._retire(slot, jobs)
+        elif finished.is_clean:
+            following = slot.follow_on()
+            if following is not None:
+                self._begin(slot, following, finished.ended_ns)
         self._remember(slot_job, finished, slot)
+        if not slot.is_spent:
+            self._fill(slot, jobs)
+
+    def _retire(self, slot: Slot, jobs: Iterator[SlotJob]) -> None:
+        """The job that waits in it goes to another slot; one that its launcher had begun goes with it."""
+        waiting = slot.take_back()
+        if waiting is not None:
+            self._ahead.appendleft(waiting)
+        elif (begun := slot.follow_on()) is not None:
+            self._begin(slot, begun)
+            self._remember(*slot.finish(None, self._host_now()), slot)
+        self._drop_slot(slot)
+        if not self._is_stopping and self._has_next(jobs):
+            self._fill(self._add_slot(), jobs)
 
     def _drop_slot(self, slot: Slot) -> None:
         self._poll.unregister(slot.socket)
@@ -229,7 +279,9 @@ class SlotPool:
         """Nothing runs any more when all went well. Else what runs is ended as a cancelled job is, what waits
         will never start, and the records say so."""
         at_once = False
+        self._is_stopping = True
         try:
+            self._take_all_back()
             while self._busy():
                 try:
                     self._stop_some(at_once=at_once)
@@ -246,16 +298,19 @@ class SlotPool:
             self._host.close()
             self._tick_host.close()
 
+    def _take_all_back(self) -> None:
+        """What was sent ahead and not begun."""
+        for slot in self._slots.values():
+            slot_job = slot.take_back()
+            if slot_job is not None:
+                self._ahead.appendleft(slot_job)
+
     def _stop_some(self, *, at_once: bool) -> None:
         for slot in self._slots.values():
             if slot.current is not None:
                 slot.ask_stop(slot.current.job.uuid, at_once=at_once)
         for descriptor, _ in self._poll.poll(_STOP_AGAIN_S * 1000):
-            slot = self._slots[descriptor]
-            slot_job, finished = slot.finish(self._host_now())
-            self._remember(slot_job, finished, slot)
-            if slot.is_spent:
-                self._drop_slot(slot)
+            self._one_done(self._slots[descriptor], iter(()))
 
     # ---- to the store --------------------------------------------------------------------------
 

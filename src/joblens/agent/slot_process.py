@@ -24,14 +24,16 @@ class SlotProcess:
         self.socket = ours.detach()
         self._files = files
         their_end = theirs.detach()
-        argv = [sys.executable, "-I", "-S", _FILE, str(their_end), files, spool_dir, logs_dir, *attach]
+        self._permits, self._permit_end = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        ends = (their_end, self._permits)
+        argv = [sys.executable, "-I", "-S", _FILE, *map(str, ends), files, spool_dir, logs_dir, *attach]
         # dup2 onto itself is how posix_spawn says "do not close this one".
-        actions = [(os.POSIX_SPAWN_DUP2, their_end, their_end)]
+        actions = [(os.POSIX_SPAWN_DUP2, end, end) for end in ends]
         try:
             os.makedirs(logs_dir, mode=0o700, exist_ok=True)
             self.pid = os.posix_spawn(sys.executable, argv, os.environ, file_actions=actions)
         except OSError as error:
-            os.close(self.socket)
+            self._close_ends()
             raise LaunchError(f"a launcher could not be started: {error}") from error
         finally:
             os.close(their_end)
@@ -44,8 +46,13 @@ class SlotProcess:
             ) from None
         self.start_ticks = process_start_ticks(self.pid)
 
-    def give_job(self, uuid: str, argv: list[bytes], changes: dict[bytes, bytes], cwd: str) -> None:
-        data = marshal.dumps((uuid, argv, changes, cwd))
+    def give_job(
+        self, uuid: str, argv: list[bytes], changes: dict[bytes, bytes], cwd: str, *, is_ahead: bool
+    ) -> None:
+        """`is_ahead`: another job still runs; this one can be taken back until the launcher begins it."""
+        data = marshal.dumps((uuid, argv, changes, cwd, is_ahead))
+        if is_ahead:
+            os.write(self._permit_end, b"p")
         # A launcher that is gone is noticed by whoever waits for its answer.
         with contextlib.suppress(BrokenPipeError):
             if len(data) <= _PIECE:
@@ -54,6 +61,23 @@ class SlotProcess:
             for start in range(0, len(data), _PIECE):
                 os.write(self.socket, marshal.dumps(("part", data[start : start + _PIECE])))
             os.write(self.socket, marshal.dumps(("start",)))
+
+    def take_permit_back(self) -> bool:
+        """True: the job that was sent ahead will not be run by this launcher."""
+        try:
+            return bool(os.read(self._permits, 1))
+        except BlockingIOError:
+            return False
+
+    def open_counters(self, paths: list[str], peak_place: int) -> list[bytes]:
+        """Has these files read after every job. -> what they say now"""
+        self.say("counters", paths, peak_place)
+        contents: list[bytes] = self.receive()[1]
+        return contents
+
+    def _close_ends(self) -> None:
+        for end in (self.socket, self._permits, self._permit_end):
+            os.close(end)
 
     def say(self, *message: Any) -> None:
         with contextlib.suppress(OSError):  # gone; `receive` will say so
@@ -74,7 +98,7 @@ class SlotProcess:
     def close(self) -> None:
         """Nothing may run in it any more."""
         self.say()
-        os.close(self.socket)
+        self._close_ends()
         with contextlib.suppress(ChildProcessError):  # the host program takes its children itself
             os.waitpid(self.pid, 0)
         for suffix in ("out", "err"):

@@ -52,6 +52,7 @@ class CgroupProbe:
         self._main = paths[self._main_key]
         self._kept: list[int] = []
         self._readings: list[tuple[_File, Callable[[bytes], dict[str, Any]]]] = []
+        self._read_paths: list[str] = []
         self._processes: _File = ""
         self._peak: _File | None = None
         self._io: _File | None = None
@@ -75,6 +76,25 @@ class CgroupProbe:
                 self._add_io(fields, parsers.parse_io_stat(_read_whole(self._io)))
         except OSError as error:
             raise self._gone(error) from error
+        return fields
+
+    def files(self) -> list[str]:
+        """The files `read` reads, for a process that is to read them instead; `parse` takes what it got.
+        How many processes there are is not among them."""
+        return list(self._read_paths)
+
+    def peak_place(self) -> int:
+        """Which of `files` is the memory peak that can be reset; -1: none."""
+        return next(
+            (place for place, path in enumerate(self._read_paths) if os.path.basename(path) in _PEAK_FILES), -1
+        )
+
+    def parse(self, contents: Sequence[bytes]) -> dict[str, Any]:
+        fields: dict[str, Any] = dict(self._limits)
+        for (_, parse), data in zip(self._readings, contents, strict=False):
+            fields.update(parse(data))
+        if self._io is not None:
+            self._add_io(fields, parsers.parse_io_stat(contents[-1]))
         return fields
 
     def reset_peak(self) -> bool:
@@ -105,11 +125,14 @@ class CgroupProbe:
             file = self._keep_open(source.hierarchy, source.file, source.groups)
             if file is not None:
                 self._readings.append((file, source.parse))
+                self._read_paths.append(f"{self._paths[source.hierarchy]}/{source.file}")
                 continue
             for group in source.groups:
                 missing[group] = source.reason or why_missing(source.hierarchy, source.file)
         if UNIFIED in self._paths:
             self._io = self._keep_open(UNIFIED, "io.stat", ("io", "io_ops", "io_devices"))
+            if self._io is not None:
+                self._read_paths.append(f"{self._paths[UNIFIED]}/io.stat")
         return missing
 
     def _keep_open(self, hierarchy: str, file: str, groups: Sequence[str]) -> _File | None:
