@@ -41,6 +41,9 @@ class Accountant:
         self._factory: GroupFactory | None = None
         self._why_not: AccountingUnavailable | None = None
 
+    def close(self) -> None:
+        self._host.close()
+
     def factory(self) -> GroupFactory | None:
         if self._factory is None and self._why_not is None:
             try:

@@ -44,9 +44,12 @@ class Sampler:
                 self._changed.wait()
 
     def close(self) -> None:
+        """No tick is under way when this returns."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
+        if self._thread is not None and threading.current_thread() is not self._thread:
+            self._thread.join()
 
     def _run(self) -> None:
         while self._wait_for_round():

@@ -65,7 +65,7 @@ def run(  # noqa: PLR0913 - the keywords are the interface
         ),
         enforce=enforce,
         monitor=monitor,
-        accounting=Accounting(accounting),
+        accounting=_accounting(accounting),
         interval_s=_seconds(interval),
     )
     settings = _settings(store)
@@ -93,7 +93,7 @@ def map_commands(  # noqa: PLR0913 - the keywords are the interface
     record is safe, in the order they end. Jobs without limits share resident launchers, which makes a
     start as cheap as a bare spawn; exact numbers and a record each all the same."""
     settings = _settings(store)
-    width = jobs or len(os.sched_getaffinity(0))
+    width = len(os.sched_getaffinity(0)) if jobs is None else jobs
     if width < 1:
         raise InputError(f"jobs={jobs}: at least 1")
     here = Surroundings.here()
@@ -191,6 +191,13 @@ def _logs_base(settings: Settings) -> str:
 
 def _settings(store: str | None) -> Settings:
     return load_settings(overrides={"store.url": store} if store else {}).settings
+
+
+def _accounting(name: str) -> Accounting:
+    try:
+        return Accounting(name)
+    except ValueError:
+        raise InputError(f"accounting='{name}'", hint=f"one of {', '.join(Accounting)}") from None
 
 
 def _seconds(value: str | float | None) -> float | None:
