@@ -44,10 +44,17 @@ def merge(*parts: Mapping[int, int]) -> dict[int, int]:
 
 
 def quantiles(buckets: Mapping[int, int], qs: Iterable[float]) -> list[float | None]:
-    """For each q (0 to 1) the value that q of all values do not exceed; None where there are no values."""
+    """For each q (0 to 1) the smallest value that a share q of all values do not exceed (nearest rank: with
+    three values p90 is the largest); None where there are no values."""
     ordered = sorted(buckets.items())
     total = sum(count for _, count in ordered)
-    return [_at_rank(ordered, math.floor(q * (total - 1))) if total else None for q in qs]
+    return [_at_rank(ordered, nearest_rank(q, total)) if total else None for q in qs]
+
+
+def nearest_rank(q: float, count: int) -> int:
+    """Its place, from 0, among `count` sorted values."""
+    whole = round(q * count, 9)  # 0.07 * 100 is a little more than 7 in floating point
+    return max(math.ceil(whole) - 1, 0)
 
 
 def quantile(buckets: Mapping[int, int], q: float) -> float | None:

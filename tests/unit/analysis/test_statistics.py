@@ -1,5 +1,3 @@
-import math
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,6 +8,7 @@ from joblens.analysis.statistics import (
     buckets_of,
     distribution_of,
     merge,
+    nearest_rank,
     quantile,
     summary_form,
     value_of,
@@ -36,12 +35,38 @@ def test_zero_has_a_bucket_of_its_own_below_all_others() -> None:
     assert value_of(ZERO_BUCKET) == 0.0
 
 
-@given(st.lists(positive, min_size=1, max_size=200), st.floats(min_value=0, max_value=1))
+def exact_quantile(values: list[float], q: float) -> float:
+    """By its definition: the smallest value such that at least a share q of all is not larger."""
+    ordered = sorted(values)
+    reached = (value for place, value in enumerate(ordered, 1) if place >= q * len(ordered) - 1e-9)
+    return next(reached, ordered[-1])
+
+
+percent = st.integers(min_value=0, max_value=100).map(lambda hundredths: hundredths / 100)
+
+
+@given(st.lists(positive, min_size=1, max_size=200), percent)
 def test_a_quantile_is_within_one_percent_of_the_exact_one(values: list[float], q: float) -> None:
-    exact = sorted(values)[math.floor(q * (len(values) - 1))]
+    exact = exact_quantile(values, q)
     estimate = quantile(buckets_of(values), q)
     assert estimate is not None
     assert abs(estimate - exact) <= 0.01 * exact
+
+
+@pytest.mark.parametrize(
+    ("count", "p50", "p90", "p99"),
+    [(1, 1, 1, 1), (2, 1, 2, 2), (3, 2, 3, 3), (10, 5, 9, 10), (100, 50, 90, 99)],
+)
+def test_percentiles_of_few_jobs_are_by_nearest_rank(count: int, p50: int, p90: int, p99: int) -> None:
+    spread = distribution_of(float(value) for value in range(1, count + 1))
+    assert spread.p50 == pytest.approx(p50, rel=0.01)
+    assert spread.p90 == pytest.approx(p90, rel=0.01)
+    assert spread.p99 == pytest.approx(p99, rel=0.01)
+
+
+def test_a_share_that_is_a_whole_number_of_values_is_not_rounded_up() -> None:
+    assert 0.07 * 100 > 7  # floating point
+    assert nearest_rank(0.07, 100) == 6
 
 
 @given(st.lists(positive), st.lists(positive))
