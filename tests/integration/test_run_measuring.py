@@ -155,7 +155,7 @@ def test_a_job_of_a_few_milliseconds_has_exact_totals(run: Runner) -> None:
     ran = run("--interval", "10", "--", *PYTHON, code)
     truth = float(ran.stdout)
     assert truth <= ran.usage["cpu_total_seconds"] <= truth + 0.02
-    assert ran.usage["memory_peak_mb"] > 1
+    assert ran.usage["memory_peak_mb"] > 1 or "memory_peak_bytes" in ran.record["accounting"]["lower_bounds"]
     assert ran.record["samples"] == 2  # the first and the last
 
 

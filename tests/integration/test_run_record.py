@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from tests.integration.run_jobs import PYTHON, Runner, runner
+from tests.integration.run_jobs import Runner, runner
 
 
 @pytest.fixture

@@ -199,7 +199,7 @@ class _Total:
                 # A process's high-water mark includes library pages that others were charged for.
                 source, peak = self._given("memory_kernel_peak", "memory_kernel_peak_bytes"), kernel_peak
             self._put("memory_peak_bytes", peak, source)
-            if kernel_peak is None and self._may_have_been_several():
+            if kernel_peak is None and (self._may_have_been_several() or not self._knows_largest_process()):
                 self._lower.append("memory_peak_bytes")
         else:
             self._unknown["memory_peak_bytes"] = self._why_no_peak()
@@ -224,18 +224,22 @@ class _Total:
 
     def _largest_process(self) -> int | None:
         seen = self._most("memory_largest_process_bytes")
-        waited = None
-        if self.exit is not None and self.exit.max_rss_bytes > self.exit.rss_floor_bytes:
-            waited = self.exit.max_rss_bytes
+        waited = self.exit.max_rss_bytes if self.exit is not None and self._knows_largest_process() else None
         largest = max(seen or 0, waited or 0) or None
         if largest is not None:
             source = RUSAGE if largest == waited else None
             self._put("memory_largest_process_bytes", largest, source)
+            if waited is None:
+                self._lower.append("memory_largest_process_bytes")  # it may have grown after the last look
         elif self.exit is not None and self.exit.max_rss_bytes:
             self._unknown["memory_largest_process_bytes"] = (
                 "no process was larger than the launcher, whose size the kernel's figure starts from"
             )
         return largest
+
+    def _knows_largest_process(self) -> bool:
+        """The kernel's figure starts from the launcher's size: what stayed below that is not told."""
+        return self.exit is not None and self.exit.max_rss_bytes > self.exit.rss_floor_bytes
 
     def _may_have_been_several(self) -> bool:
         processes = self._most("processes")

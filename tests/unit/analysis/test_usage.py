@@ -292,3 +292,12 @@ def usage_in_tree_missing(missed: set[str], *samples: Sample, exit_usage: ExitUs
     return total_usage(
         samples, exit_usage, accounting="process-tree", sources={}, unknown={}, lower_bounds=missed
     )
+
+
+def test_a_process_smaller_than_the_launcher_was_only_seen_and_may_have_been_larger() -> None:
+    """The kernel's figure for what was waited for starts from the launcher's own size."""
+    waited = ExitUsage(max_rss_bytes=9 * MIB, rss_floor_bytes=9 * MIB, reaped=1)
+    first = a_sample(0, processes=1, memory_anon_bytes=16 * 1024, memory_largest_process_bytes=16 * 1024)
+    usage = usage_in_tree(first, a_sample(1, processes=0), exit_usage=waited)
+    assert usage.memory_peak_bytes == 16 * 1024
+    assert {"memory_peak_bytes", "memory_largest_process_bytes"} <= set(usage.lower_bounds)

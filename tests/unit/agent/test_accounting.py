@@ -1,0 +1,52 @@
+import os
+
+import pytest
+
+from joblens.agent.accounting import BY_AFFINITY, BY_TIMER, Limits, limit
+from joblens.model.job import Job, Requirements
+
+MIB = 1 << 20
+
+
+def a_job(*, enforce: bool = True, **asked: float) -> Job:
+    return Job(uuid="u", argv=("x",), created_at_us=0, enforce=enforce, requirements=Requirements(**asked))  # type: ignore[arg-type]
+
+
+def test_who_asks_for_nothing_is_limited_by_nothing() -> None:
+    assert limit(a_job(), None) == Limits()
+
+
+def test_who_is_not_to_be_held_is_not() -> None:
+    asked = a_job(enforce=False, cpus=1, memory_bytes=1, pids=1, timeout_s=1)
+    assert limit(asked, None) == Limits()
+
+
+def test_without_groups_memory_and_processes_are_watched() -> None:
+    limits = limit(a_job(memory_bytes=100 * MIB, pids=5), None)
+    assert (limits.watched_memory_bytes, limits.watched_pids) == (100 * MIB, 5)
+    assert set(limits.enforced_by) == {"memory", "pids"}
+
+
+def test_the_data_limit_stands_well_above_the_memory() -> None:
+    """It counts what was asked for, not what is used: it may only catch what the sampler is too slow for."""
+    ((_, soft, hard),) = limit(a_job(memory_bytes=100 * MIB), None).rlimits
+    assert soft == hard > 300 * MIB
+
+
+def test_a_time_out_is_a_timers() -> None:
+    assert limit(a_job(timeout_s=5), None).enforced_by == {"timeout": BY_TIMER}
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one CPU is all there is")
+@pytest.mark.parametrize(("cpus", "given"), [(0.5, 1), (1, 1)])
+def test_without_groups_whole_cpus_are_given(cpus: float, given: int) -> None:
+    limits = limit(a_job(cpus=cpus), None)
+    assert limits.affinity is not None
+    assert len(limits.affinity) == given
+    assert set(limits.affinity) <= os.sched_getaffinity(0)
+    assert limits.enforced_by == {"cpus": BY_AFFINITY}
+
+
+def test_more_cpus_than_there_are_is_no_limit() -> None:
+    limits = limit(a_job(cpus=100_000), None)
+    assert (limits.affinity, limits.enforced_by) == (None, {})

@@ -1,0 +1,99 @@
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from joblens.agent.meter import JobMeter
+from joblens.model.exit_usage import NOTHING_REAPED, ExitUsage
+from tests.unit.agent.fake_clock import FakeClock
+
+
+class Readings:
+    """A probe that gives what it was handed, one reading after the other."""
+
+    name = "readings"
+    sources: Mapping[str, str] = {}
+    unknown: Mapping[str, str] = {}
+
+    def __init__(self, *readings: dict[str, Any]) -> None:
+        self._readings = list(readings)
+
+    def read(self) -> dict[str, Any]:
+        return dict(self._readings.pop(0) if len(self._readings) > 1 else self._readings[0])
+
+    def close(self) -> None:
+        pass
+
+
+def meter(
+    probe: Readings, clock: FakeClock, details: Readings | None = None, *, counts_reaped: bool = True
+) -> JobMeter:
+    one = JobMeter(probe, details, Readings({}), clock, probe_counts_reaped=counts_reaped)
+    one.start_at(clock.mono)
+    return one
+
+
+def test_elapsed_time_does_not_follow_a_clock_that_jumps_back() -> None:
+    clock = FakeClock()
+    one = meter(Readings({}), clock)
+    clock.pass_s(1)
+    before = one.sample(NOTHING_REAPED)
+    clock.wall_us -= 3_600_000_000
+    clock.pass_s(1)
+    after = one.sample(NOTHING_REAPED)
+    assert after.at_us < before.at_us
+    assert (before.elapsed_us, after.elapsed_us) == (1_000_000, 2_000_000)
+
+
+def test_counters_are_differences_from_the_start_and_levels_are_not() -> None:
+    probe = Readings(
+        {"cpu_total_usec": 1000, "memory_anon_bytes": 50}, {"cpu_total_usec": 1700, "memory_anon_bytes": 80}
+    )
+    one = meter(probe, FakeClock())
+    assert one.take_base() == {"cpu_total_usec": 1000}
+    sample = one.sample(NOTHING_REAPED)
+    assert (sample.cpu_total_usec, sample.memory_anon_bytes) == (700, 80)
+
+
+def test_a_process_tree_is_the_living_and_the_reaped() -> None:
+    probe = Readings({"cpu_user_usec": 10, "cpu_system_usec": 5, "faults_minor": 1, "faults_major": 0})
+    one = meter(probe, FakeClock(), counts_reaped=False)
+    sample = one.sample(ExitUsage(user_usec=100, system_usec=50, faults_minor=7))
+    assert (sample.cpu_user_usec, sample.cpu_system_usec, sample.cpu_total_usec) == (110, 55, 165)
+    assert sample.faults_minor == 8
+
+
+def test_a_counter_of_the_tree_does_not_go_back_while_a_process_is_in_nobodys_hands() -> None:
+    probe = Readings(
+        {"cpu_user_usec": 1000, "cpu_system_usec": 0}, {"cpu_user_usec": 0, "cpu_system_usec": 0}
+    )
+    one = meter(probe, FakeClock(), counts_reaped=False)
+    assert one.sample(NOTHING_REAPED).cpu_total_usec == 1000
+    assert one.sample(NOTHING_REAPED).cpu_total_usec == 1000
+    assert one.sample(ExitUsage(user_usec=1200)).cpu_total_usec == 1200
+
+
+def test_a_look_at_every_process_is_taken_less_often_when_it_is_dear() -> None:
+    clock = FakeClock()
+
+    class Dear(Readings):
+        looks = 0
+
+        def read(self) -> dict[str, Any]:
+            Dear.looks += 1
+            end_ns = time.thread_time_ns() + 10_000_000
+            while time.thread_time_ns() < end_ns:
+                pass
+            return {"open_files": 3}
+
+    one = meter(Readings({}), clock, Dear({}))
+    for _ in range(60):
+        one.sample(NOTHING_REAPED)
+        clock.pass_s(1)
+    assert 1 < Dear.looks <= 3  # 10 ms each: a 2000th of a minute
+
+
+def test_the_last_sample_has_what_was_reaped_and_no_living() -> None:
+    one = meter(Readings({}), FakeClock(), Readings({"io_call_read_bytes": 999, "open_files": 3}))
+    waited = ExitUsage(io_call_read_bytes=100)
+    sample = one.sample(waited, final=True)
+    assert (sample.io_call_read_bytes, sample.open_files) == (100, None)

@@ -1,0 +1,61 @@
+import signal
+
+import pytest
+
+from joblens.agent.outcome import Ending, verdict
+from joblens.engine.job_life import EndCause
+from joblens.model.exit_usage import NOTHING_REAPED
+from joblens.model.job import Status, Usage
+
+
+def ending(wait_status: int | None, cause: EndCause = EndCause.NONE) -> Ending:
+    return Ending(
+        wait_status=wait_status,
+        cause=cause,
+        duration_s=1.0,
+        ended_at_us=1,
+        leftovers=0,
+        reaped=NOTHING_REAPED,
+    )
+
+
+def exited(code: int) -> int:
+    return code << 8
+
+
+KILLED = int(signal.SIGKILL)
+
+
+@pytest.mark.parametrize(
+    ("wait_status", "cause", "oom_kills", "expected"),
+    [
+        (exited(0), EndCause.NONE, 0, (Status.SUCCESS, "exited", 0, None)),
+        (exited(3), EndCause.NONE, 0, (Status.FAILED, "exited", 3, None)),
+        (exited(0), EndCause.NONE, 2, (Status.SUCCESS, "exited", 0, None)),
+        (KILLED, EndCause.NONE, 0, (Status.FAILED, "signal", 137, 9)),
+        (KILLED, EndCause.NONE, None, (Status.FAILED, "signal", 137, 9)),
+        (KILLED, EndCause.NONE, 1, (Status.FAILED, "out-of-memory", 137, 9)),
+        (exited(1), EndCause.NONE, 1, (Status.FAILED, "out-of-memory", 1, None)),
+        (KILLED, EndCause.MEMORY_LIMIT, None, (Status.FAILED, "out-of-memory", 137, 9)),
+        (KILLED, EndCause.PIDS_LIMIT, None, (Status.FAILED, "limit", 137, 9)),
+        (int(signal.SIGTERM), EndCause.TIMEOUT, 0, (Status.TIMEOUT, "timeout", 124, 15)),
+        (exited(0), EndCause.TIMEOUT, 0, (Status.TIMEOUT, "timeout", 124, None)),
+        (int(signal.SIGINT), EndCause.CANCELLED, 0, (Status.CANCELLED, "cancelled", 130, 2)),
+        (exited(0), EndCause.CANCELLED, 0, (Status.CANCELLED, "cancelled", 0, None)),
+        (None, EndCause.NONE, 0, (Status.LOST, "lost", None, None)),
+        (KILLED | 0x80, EndCause.NONE, 0, (Status.FAILED, "signal", 137, 9)),  # left a core file
+    ],
+)
+def test_how_a_job_ended(
+    wait_status: int | None,
+    cause: EndCause,
+    oom_kills: int | None,
+    expected: tuple[Status, str, int | None, int | None],
+) -> None:
+    outcome = verdict(ending(wait_status, cause), Usage(oom_kills=oom_kills))
+    assert (outcome.status, outcome.reason, outcome.exit_code, outcome.signal) == expected
+    assert (outcome.error is None) == (outcome.status is Status.SUCCESS)
+
+
+def test_a_signal_without_a_name_has_its_number() -> None:
+    assert "signal 50" in str(verdict(ending(50), Usage()).error)
