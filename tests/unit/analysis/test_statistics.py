@@ -90,6 +90,16 @@ def test_no_percentile_exceeds_the_maximum() -> None:
     assert spread.p99 <= spread.max
 
 
+def test_a_percentile_that_is_the_largest_value_is_exact() -> None:
+    spread = distribution_of([3.0, 7.0, 11.3])
+    assert (spread.p90, spread.p99) == (11.3, 11.3)
+
+
+def test_percentiles_of_equal_values_are_exact() -> None:
+    spread = distribution_of([100.0] * 8)
+    assert (spread.p50, spread.p90, spread.p99) == (100.0, 100.0, 100.0)
+
+
 def test_an_empty_distribution_knows_nothing() -> None:
     spread = distribution_of([])
     assert (spread.count, spread.mean, spread.p50, spread.max) == (0, None, None, None)
