@@ -75,21 +75,18 @@ def distribution(buckets: Mapping[int, int], *, total: float, maximum: float | N
     count = sum(buckets.values())
     if not count:
         return Distribution()
-    if len(buckets) == 1:  # all nearly equal: their exact mean is nearer than the bucket's middle
-        p50 = p90 = p95 = p99 = total / count
-    else:
-        p50, p90, p95, p99 = (_percentile(buckets, q, count, maximum) for q in (0.5, 0.9, 0.95, 0.99))
-    return Distribution(
-        count=count, total=total, mean=total / count, p50=p50, p90=p90, p95=p95, p99=p99, max=maximum
-    )
+    mean = total / count
 
+    def percentile(q: float) -> float | None:
+        if nearest_rank(q, count) == count - 1 and maximum is not None:
+            return maximum  # known exactly
+        if len(buckets) == 1:
+            return mean  # all nearly equal: nearer than the bucket's middle
+        value = quantile(buckets, q)
+        return value if value is None or maximum is None else min(value, maximum)
 
-def _percentile(buckets: Mapping[int, int], q: float, count: int, maximum: float | None) -> float | None:
-    value = quantile(buckets, q)
-    if value is None or maximum is None:
-        return value
-    # the largest is known exactly, and a bucket's middle may lie above it
-    return maximum if nearest_rank(q, count) == count - 1 else min(value, maximum)
+    p50, p90, p95, p99 = map(percentile, (0.5, 0.9, 0.95, 0.99))
+    return Distribution(count=count, total=total, mean=mean, p50=p50, p90=p90, p95=p95, p99=p99, max=maximum)
 
 
 def distribution_of(values: Iterable[float]) -> Distribution:
