@@ -9,11 +9,14 @@ from joblens.analysis.finding_endings import ending_findings
 from joblens.model.finding import Finding, Severity
 from joblens.model.job import Record, Usage
 from joblens.model.sample import Sample
+from joblens.model.units import MIB
 
+_SMALL_MEMORY_BYTES = 16 * MIB
 _ORDER = (Severity.PROBLEM, Severity.WARNING, Severity.INFO)
 _PLAIN_NAMES = {
     "cpu_total_usec": "CPU time",
     "memory_peak_bytes": "peak memory",
+    "memory_largest_process_bytes": "largest process",
     "faults_minor": "page faults",
     "faults_major": "page faults",
     "io_read_bytes": "disk I/O",
@@ -39,8 +42,14 @@ def findings_for(record: Record, samples: Sequence[Sample]) -> tuple[Finding, ..
     return tuple(sorted(found, key=lambda finding: _ORDER.index(finding.severity)))
 
 
+def _is_small_memory(usage: Usage, number: str) -> bool:
+    """A process smaller than the launcher is never known exactly, and nobody plans by so little."""
+    return number.startswith("memory_") and (getattr(usage, number) or 0) < _SMALL_MEMORY_BYTES
+
+
 def _caveats(usage: Usage) -> Iterator[Finding]:
-    names = list(dict.fromkeys(_PLAIN_NAMES.get(number, number) for number in usage.lower_bounds))
+    worth_knowing = [number for number in usage.lower_bounds if not _is_small_memory(usage, number)]
+    names = list(dict.fromkeys(_PLAIN_NAMES.get(number, number) for number in worth_knowing))
     if names:
         text = f"these may be higher than shown, as not every process could be followed: {', '.join(names)}"
         yield Finding(

@@ -263,6 +263,12 @@ def test_asking_for_all_cpus_needs_no_limit() -> None:
 # trust
 
 
+@pytest.mark.parametrize(("peak_bytes", "is_told"), [(2 * MIB, False), (500 * MIB, True)])
+def test_memory_too_small_to_plan_by_is_not_worth_a_caveat(peak_bytes: int, is_told: bool) -> None:
+    usage = Usage(memory_peak_bytes=peak_bytes, lower_bounds=("memory_peak_bytes",))
+    assert (Code.LOWER_BOUNDS in found(a_record(usage=usage))) is is_told
+
+
 def test_lower_bounds_are_told_in_plain_words_and_once() -> None:
     usage = Usage(
         cpu_total_usec=300 * SECOND, lower_bounds=("io_call_reads", "io_call_writes", "cpu_total_usec")
