@@ -119,9 +119,19 @@ def test_top() -> None:
 
 def test_doctor() -> None:
     capabilities = [
+        Capability(area="accounting", name="cgroup-hybrid", available=True, mechanism="a control group each"),
+        Capability(
+            area="accounting", name="cgroup-v1", available=False, applies=False, reason="not this machine"
+        ),
         Capability(area="numbers", name="cpu", available=True, mechanism="cgroup v2 cpu.stat"),
         Capability(
             area="numbers", name="io", available=True, mechanism="/proc/PID/io", reason="blkio misses it"
+        ),
+        *(
+            Capability(
+                area="numbers", name=name, available=False, reason="blkio misses it", fix="boot with v2"
+            )
+            for name in ("io_ops", "io_devices")
         ),
         Capability(
             area="limits",
@@ -132,6 +142,17 @@ def test_doctor() -> None:
         ),
     ]
     same_as_golden("doctor", render_doctor(capabilities, width=80, paint=PLAIN))
+
+
+def test_doctor_without_a_gap_says_so() -> None:
+    capabilities = [
+        Capability(area="accounting", name="cgroup-v2", available=True, mechanism="a control group each"),
+        Capability(
+            area="accounting", name="cgroup-v1", available=False, applies=False, reason="not this machine"
+        ),
+    ]
+    last = render_doctor(capabilities, width=80, paint=PLAIN)[-2:]
+    assert last == ["Jobs are measured by cgroup-v2.", "Everything is available."]
 
 
 def test_summary_of_a_job_that_ran_out_of_memory() -> None:

@@ -295,6 +295,13 @@ def test_the_matrix_names_a_mechanism_or_a_reason_for_everything(groups: JobGrou
     assert [row.name for row in matrix if row.name == groups.kind and row.available] == [groups.kind]
 
 
+def test_cgroup_kinds_of_other_machines_are_no_gaps(groups: JobGroups) -> None:
+    kinds = [row for row in probe_capabilities() if row.name.startswith("cgroup-")]
+    assert len(kinds) == 3
+    assert [row.name for row in kinds if row.applies] == [groups.kind]
+    assert not any(row.is_gap for row in kinds)
+
+
 def test_looking_at_capabilities_leaves_nothing_behind(groups: JobGroups) -> None:
     probe_capabilities()
     parents = {os.path.dirname(path) for path in groups.paths.values()}

@@ -459,6 +459,19 @@ def test_doctor_tells_each_gap_with_its_reason(joblens: RunJoblens) -> None:
         entry["area"] for entry in report["capabilities"]
     }
     assert all(entry["available"] or entry["reason"] for entry in report["capabilities"])
+    gaps = [
+        entry for entry in report["capabilities"] if not entry["available"] and entry.get("applies", True)
+    ]
+    assert all(entry["fix"] for entry in gaps)
+    counts = (report["available"], report["missing"], report["not_applicable"])
+    assert sum(counts) == len(report["capabilities"])
+    assert report["missing"] == len(gaps)
+
+
+def test_doctor_names_the_sqlite_that_is_used(joblens: RunJoblens) -> None:
+    capabilities = joblens("doctor", "--json", code=0).json["capabilities"]
+    (row,) = [entry for entry in capabilities if entry["name"] == "sqlite"]
+    assert row["mechanism"].startswith("SQLite 3.")
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

@@ -5,6 +5,7 @@ import os
 import signal
 from collections.abc import Mapping
 
+from joblens.agent.gap_fixes import GROUP_FIX, fix_for_number
 from joblens.agent.groups import GroupFactory, JobGroups
 from joblens.agent.systemd_scope import user_systemd_available
 from joblens.model.capability import Capability
@@ -15,17 +16,6 @@ from joblens.probes.field_groups import FIELD_GROUPS
 from joblens.probes.host import HostProbe
 from joblens.probes.process_tree import ProcessTreeProbe
 
-_GROUP_FIX = "give joblens a delegated control group (limits.cgroup_parent), or run it as root"
-_FIXES = {
-    "cpu_pressure": "boot the kernel with psi=1",
-    "memory_pressure": "boot the kernel with psi=1",
-    "io_pressure": "boot the kernel with psi=1",
-    "memory_kernel_peak": "Linux 5.19 or later",
-    "io_ops": "boot with cgroup v2 alone (systemd.unified_cgroup_hierarchy=1)",
-    "io_devices": "boot with cgroup v2 alone (systemd.unified_cgroup_hierarchy=1)",
-    "memory_kernel_parts": "boot with cgroup v2 alone (systemd.unified_cgroup_hierarchy=1)",
-    "oom_events": "boot with cgroup v2 alone (systemd.unified_cgroup_hierarchy=1)",
-}
 _LIMITS = ("cpus", "memory", "pids")
 _WITHOUT_KERNEL = {
     "cpus": "CPU affinity: whole CPUs only",
@@ -39,7 +29,9 @@ class _Trial:
     """What one throw-away group showed."""
 
     def __init__(self) -> None:
-        self.kind = read_layout().kind
+        self.kind = read_layout().kind  # what is mounted
+        self.used = ""  # what job groups are made in
+        self.gaps: Mapping[str, str] = {}  # controller -> why groups lack it
         self.refusal: JoblensError | None = None
         self.sources: dict[str, str] = {}
         self.unknown: dict[str, str] = {}
@@ -57,10 +49,12 @@ def probe_capabilities(parent: str | None = None) -> list[Capability]:
 def _try_groups(parent: str | None) -> _Trial:
     trial = _Trial()
     try:
-        groups = GroupFactory.detect(parent).create(f"doctor-{os.getpid()}")
+        factory = GroupFactory.detect(parent)
+        groups = factory.create(f"doctor-{os.getpid()}")
     except AccountingUnavailable as refusal:
         trial.refusal = refusal
         return trial
+    trial.used, trial.gaps = groups.kind, factory.gaps
     child = 0
     try:
         trial.enforced = groups.set_limits(cpus=1.0, memory_bytes=256 << 20, pids=64)
@@ -105,44 +99,67 @@ def _start_inside(groups: JobGroups) -> int:
         return child
     os.waitpid(child, 0)
     raise AccountingUnavailable(
-        f"a process may not join the group that was made for it: {answer.decode()}", hint=_GROUP_FIX
+        f"a process may not join the group that was made for it: {answer.decode()}", hint=GROUP_FIX
     )
 
 
 def _accounting(trial: _Trial) -> list[Capability]:
-    found = []
-    for kind in ("cgroup-v2", "cgroup-hybrid", "cgroup-v1"):
-        is_here = trial.kind == kind
-        works = is_here and trial.refusal is None
-        found.append(
-            Capability(
-                area="accounting",
-                name=kind,
-                available=works,
-                mechanism="a control group for each job" if works else "",
-                reason=str(trial.refusal or "") if is_here else f"this machine has {trial.kind}",
-                fix=trial.refusal.hint if is_here and trial.refusal else "",
-            )
+    kinds = ("cgroup-v2", "cgroup-hybrid", "cgroup-v1")
+    return [*(_control_groups(kind, trial) for kind in kinds), _process_tree(), _systemd_scope(trial)]
+
+
+def _control_groups(kind: str, trial: _Trial) -> Capability:
+    if kind == trial.used and trial.refusal is None:
+        return Capability(
+            area="accounting", name=kind, available=True, mechanism="a control group for each job"
         )
-    found.append(
-        Capability(
+    expected = "cgroup-v2" if trial.kind == "none" else trial.kind
+    if kind != expected:
+        return Capability(
             area="accounting",
-            name="process-tree",
-            available=os.path.exists("/proc/self/stat"),
-            mechanism="/proc of every process below the launcher, and what it waited for",
+            name=kind,
+            available=False,
+            applies=False,
+            reason=f"not this machine: it has {trial.kind}",
         )
+    refusal = trial.refusal
+    return Capability(
+        area="accounting",
+        name=kind,
+        available=False,
+        reason=str(refusal or f"its v2 part cannot be used, so {trial.used} is"),
+        fix=(refusal.hint if refusal else "") or GROUP_FIX,
     )
-    systemd = user_systemd_available()
-    found.append(
-        Capability(
-            area="accounting",
-            name="systemd scope",
-            available=systemd,
-            mechanism="systemd-run --scope -p Delegate=yes" if systemd else "",
-            reason="" if systemd else "no systemd manager answers this user",
-        )
+
+
+def _process_tree() -> Capability:
+    works = os.path.exists("/proc/self/stat")
+    return Capability(
+        area="accounting",
+        name="process-tree",
+        available=works,
+        mechanism="/proc of every process below the launcher, and what it waited for" if works else "",
+        reason="" if works else "/proc is not mounted",
+        fix="" if works else "mount /proc",
     )
-    return found
+
+
+def _systemd_scope(trial: _Trial) -> Capability:
+    """A way out where groups cannot be made; where they can, or on v1 alone, nobody needs it."""
+    name, systemd = "systemd scope", user_systemd_available()
+    if trial.refusal is None or trial.kind in ("cgroup-v1", "none"):
+        reason = "not needed: joblens can make groups itself" if trial.refusal is None else "needs cgroup v2"
+        return Capability(area="accounting", name=name, available=False, applies=False, reason=reason)
+    return Capability(
+        area="accounting",
+        name=name,
+        available=systemd,
+        mechanism="systemd-run --user --scope -p Delegate=yes joblens …" if systemd else "",
+        reason="" if systemd else "no systemd manager answers this user",
+        fix=""
+        if systemd
+        else "log in through systemd-logind, or have loginctl enable-linger done for this user",
+    )
 
 
 def _numbers(trial: _Trial) -> list[Capability]:
@@ -180,7 +197,9 @@ def _source_of(fields: tuple[str, ...], source: str, unknown: Mapping[str, str])
 
 
 def _fix_for(group: str, trial: _Trial) -> str:
-    return _GROUP_FIX if trial.refusal else _FIXES.get(group, "")
+    if trial.refusal:
+        return GROUP_FIX
+    return fix_for_number(group, trial.used, missing_controllers=trial.gaps)
 
 
 def _limits(trial: _Trial) -> list[Capability]:
@@ -195,7 +214,7 @@ def _limits(trial: _Trial) -> list[Capability]:
                 available=True,
                 mechanism=by_kernel or _WITHOUT_KERNEL[limit],
                 reason=reason,
-                fix="" if by_kernel else _GROUP_FIX,
+                fix="" if by_kernel else GROUP_FIX,
             )
         )
     found.append(Capability(area="limits", name="timeout", available=True, mechanism="joblens' timer"))
@@ -211,7 +230,7 @@ def _ending(trial: _Trial) -> list[Capability]:
             available=bool(trial.kill) or subreaper,
             mechanism=trial.kill or "SIGKILL to everything below the launcher until nothing is left",
             reason="" if trial.kill else str(trial.refusal or ""),
-            fix="" if trial.kill else _GROUP_FIX,
+            fix="" if trial.kill else GROUP_FIX,
         ),
         Capability(
             area="ending",

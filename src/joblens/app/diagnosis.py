@@ -16,7 +16,8 @@ def _storage(settings: Settings) -> list[Capability]:
     from joblens.app.drivers import store_path
 
     path = os.path.abspath(store_path(settings))
-    return [_store(path), _writable("logs", settings.output.dir or os.path.dirname(path)), _extra()]
+    logs = _writable("logs", settings.output.dir or os.path.dirname(path))
+    return [_store(path), _sqlite(), logs, _parquet()]
 
 
 def _store(path: str) -> Capability:
@@ -31,10 +32,25 @@ def _store(path: str) -> Capability:
         store.running()
         store.close()
     except StoreError as error:
-        return Capability(area="storage", name="store", available=False, reason=str(error), fix=error.hint)
+        fix = error.hint or "put the file right, or choose another with --store or in joblens.yml"
+        return Capability(area="storage", name="store", available=False, reason=str(error), fix=fix)
     reason = "; ".join(notes)
     return Capability(
         area="storage", name="store", available=True, mechanism=f"SQLite file {path}", reason=reason
+    )
+
+
+def _sqlite() -> Capability:
+    from joblens.stores.sqlite.opening import sqlite_library
+
+    version, is_safe = sqlite_library()
+    return Capability(
+        area="storage",
+        name="sqlite",
+        available=True,
+        mechanism=f"SQLite {version}, through apsw",
+        reason="" if is_safe else "with several writers at once this version can damage the file",
+        fix="" if is_safe else "pip install --upgrade apsw",
     )
 
 
@@ -54,7 +70,7 @@ def _writable(name: str, folder: str) -> Capability:
     )
 
 
-def _extra() -> Capability:
+def _parquet() -> Capability:
     import importlib.util
 
     if importlib.util.find_spec("pyarrow") is not None:

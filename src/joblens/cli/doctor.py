@@ -20,7 +20,8 @@ def command(session: Session) -> None:
         available = sum(capability.available for capability in capabilities)
         document = {
             "available": available,
-            "missing": len(capabilities) - available,
+            "missing": sum(capability.is_gap for capability in capabilities),
+            "not_applicable": sum(not capability.applies for capability in capabilities),
             "capabilities": [to_builtins(capability) for capability in capabilities],
         }
         session.write_json(document)

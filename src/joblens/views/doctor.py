@@ -1,34 +1,75 @@
-"""The matrix of what joblens can do here, by area."""
+"""The matrix of what joblens can do here, by area. A reason is told once: gaps that share one stand together."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from joblens.model.capability import Capability
 from joblens.views.style import Palette, clean, pad, wrap
 
 _NAME = 26
+_BODY = " " * (_NAME + 5)
+_LABELS = {"memory": "memory with page cache", "memory_parts": "memory without page cache"}
 
 
 def render_doctor(capabilities: Sequence[Capability], *, width: int, paint: Palette) -> list[str]:
     lines: list[str] = []
+    told: set[str] = set()
     for area in dict.fromkeys(capability.area for capability in capabilities):
         lines += [*([""] if lines else []), paint.paint(area.capitalize(), "bold")]
-        for capability in capabilities:
-            if capability.area == area:
-                lines += _entry(capability, width, paint)
-    missing = sum(not capability.available for capability in capabilities)
-    verdict = (
-        "Everything is available." if not missing else f"{missing} of {len(capabilities)} are not available."
-    )
-    return [*lines, "", verdict]
+        for alike in _together(capability for capability in capabilities if capability.area == area):
+            lines += _entry(alike, told, width, paint)
+            told.add(alike[0].reason)
+    return [*lines, "", *_verdict(capabilities)]
 
 
-def _entry(capability: Capability, width: int, paint: Palette) -> list[str]:
-    mark = paint.paint("✓", "green") if capability.available else paint.paint("✗", "red")
-    body = " " * (_NAME + 5)
-    texts = [capability.mechanism, capability.reason] if capability.available else [capability.reason]
-    told = [line for text in texts if text for line in wrap(clean(text), width, body)]
-    if capability.fix:
-        told += [paint.paint(line, "yellow") for line in wrap(f"→ {clean(capability.fix)}", width, body)]
-    first = told[0][len(body) :] if told and told[0].startswith(body) else ""
-    head = f"  {mark} {pad(capability.name.replace('_', ' '), _NAME)} {first}".rstrip()
-    return [head, *(told[1:] if first else told)]
+def _together(capabilities: Iterable[Capability]) -> list[list[Capability]]:
+    """Gaps of one reason and fix in one list, at the place of the first; everything else alone."""
+    found: list[list[Capability]] = []
+    gaps: dict[tuple[str, str], list[Capability]] = {}
+    for capability in capabilities:
+        alike = [capability]
+        if capability.is_gap:
+            alike = gaps.setdefault((capability.reason, capability.fix), [])
+            alike.append(capability)
+        if len(alike) == 1:
+            found.append(alike)
+    return found
+
+
+def _entry(alike: list[Capability], told: set[str], width: int, paint: Palette) -> list[str]:
+    first = alike[0]
+    texts = [first.mechanism] if first.available else []
+    if not first.available or first.reason not in told:
+        texts += [first.reason, f"→ {first.fix}" if first.fix else ""]
+    body: list[str] = []
+    for text in filter(None, texts):
+        lines = wrap(clean(text), width, _BODY)
+        body += [paint.paint(line, "yellow") for line in lines] if text.startswith("→") else lines
+    names = ", ".join(_label(capability) for capability in alike)
+    if len(names) > _NAME:
+        head, *more = wrap(names, width, "    ")
+        return [f"  {_mark(first, paint)} {head.lstrip()}", *more, *body]
+    beside = body[0].removeprefix(_BODY) if body and body[0].startswith(_BODY) else ""
+    return [f"  {_mark(first, paint)} {pad(names, _NAME)} {beside}".rstrip(), *(body[1:] if beside else body)]
+
+
+def _label(capability: Capability) -> str:
+    label = _LABELS.get(capability.name) if capability.area == "numbers" else None
+    return label or capability.name.replace("_", " ")
+
+
+def _mark(capability: Capability, paint: Palette) -> str:
+    if not capability.applies:
+        return paint.paint("·", "dim")
+    return paint.paint("✓", "green") if capability.available else paint.paint("✗", "red")
+
+
+def _verdict(capabilities: Sequence[Capability]) -> list[str]:
+    """The bottom line, where the eye is when a long list has scrolled by."""
+    applying = [capability for capability in capabilities if capability.applies]
+    gaps = sum(capability.is_gap for capability in applying)
+    accounting = (capability for capability in applying if capability.area == "accounting")
+    measured_by = next((capability.name for capability in accounting if capability.available), "")
+    lines = [f"Jobs are measured by {measured_by}."] if measured_by else []
+    if gaps:
+        return [*lines, f"{gaps} of {len(applying)} are not available; → says what would open a gap."]
+    return [*lines, "Everything is available."]

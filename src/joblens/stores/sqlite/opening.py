@@ -17,7 +17,16 @@ _STATISTICS_SINCE = 2  # the version that brought rollups, which are filled from
 _READ = apsw.SQLITE_OPEN_READONLY
 _WRITE = apsw.SQLITE_OPEN_READWRITE
 
+# Before this one a reset of the write-ahead log could race with a writer and corrupt the file.
+_FIRST_SAFE = (3, 51, 3)
+
 Warn = Callable[[str], None]
+
+
+def sqlite_library() -> tuple[str, bool]:
+    """Version of the SQLite that is used, and whether many processes may write with it at once."""
+    version = apsw.sqlite_lib_version()
+    return version, tuple(int(part) for part in version.split(".")[:3]) >= _FIRST_SAFE
 
 
 def open_connection(

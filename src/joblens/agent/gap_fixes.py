@@ -1,0 +1,44 @@
+"""What would open a gap that `joblens doctor` found, in words a person can act on."""
+
+from collections.abc import Collection
+
+GROUP_FIX = "give joblens a delegated control group (limits.cgroup_parent), or run it as root"
+_V2_ALONE = "boot with cgroup v2 alone (systemd.unified_cgroup_hierarchy=1)"
+_PROC = "mount /proc, and let this user see its processes there (hidepid=0)"
+_NEWER_KERNEL = "a newer kernel"
+_ONLY_ON_V2 = ("memory_kernel_parts", "oom_events", "io", "io_ops", "io_devices")
+_KERNEL_FIXES = {
+    "cpu_pressure": "boot the kernel with psi=1",
+    "memory_pressure": "boot the kernel with psi=1",
+    "io_pressure": "boot the kernel with psi=1",
+    "memory_kernel_peak": "Linux 5.19 or later",
+    "memory_kernel": "Linux 5.18 or later",
+    "memory_swap": "boot the kernel with swapaccount=1",
+    "oom_kills": "Linux 4.13 or later",
+}
+
+
+def fix_for_number(group: str, kind: str, *, missing_controllers: Collection[str] = ()) -> str:
+    """For a group of sample fields on a machine of that cgroup kind where groups can be made."""
+    if kind != "cgroup-v2" and group in _ONLY_ON_V2:
+        return _V2_ALONE
+    if kind == "cgroup-v1" and group.endswith("_pressure"):
+        return _V2_ALONE
+    if _controller(group) in missing_controllers:
+        return GROUP_FIX
+    if group.startswith(("host_", "open_files")) or group in ("io_calls", "memory_virtual", "processes"):
+        return _PROC
+    return _KERNEL_FIXES.get(group, _NEWER_KERNEL)
+
+
+def _controller(group: str) -> str:
+    """The cgroup controller that gives a group of fields; pressure needs none."""
+    if group.endswith("_pressure") or group == "cpu":
+        return ""
+    if group == "throttling":
+        return "cpu"
+    if group.startswith(("memory", "oom", "faults")):
+        return "memory"
+    if group.startswith(("pids", "threads")):
+        return "pids"
+    return "io" if group in ("io", "io_ops", "io_devices") else ""

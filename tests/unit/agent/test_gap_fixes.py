@@ -1,0 +1,24 @@
+import pytest
+
+from joblens.agent.gap_fixes import GROUP_FIX, fix_for_number
+from joblens.probes.field_groups import FIELD_GROUPS
+
+
+@pytest.mark.parametrize("kind", ["cgroup-v2", "cgroup-hybrid", "cgroup-v1"])
+@pytest.mark.parametrize("group", FIELD_GROUPS)
+def test_every_number_has_a_fix_on_every_kind_of_machine(group: str, kind: str) -> None:
+    assert fix_for_number(group, kind)
+
+
+def test_a_missing_controller_is_opened_by_delegation() -> None:
+    assert fix_for_number("memory_parts", "cgroup-v2", missing_controllers=["memory"]) == GROUP_FIX
+    assert fix_for_number("pids_limit_events", "cgroup-v2", missing_controllers=["pids"]) == GROUP_FIX
+
+
+def test_delegation_does_not_bring_what_only_v2_counts() -> None:
+    assert "cgroup v2 alone" in fix_for_number("io_ops", "cgroup-hybrid", missing_controllers=["io"])
+
+
+def test_pressure_needs_a_boot_option_where_the_tree_has_it_and_another_tree_where_not() -> None:
+    assert "psi=1" in fix_for_number("cpu_pressure", "cgroup-hybrid")
+    assert "cgroup v2 alone" in fix_for_number("cpu_pressure", "cgroup-v1")
