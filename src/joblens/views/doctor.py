@@ -1,4 +1,4 @@
-"""The matrix of what joblens can do here, by area. A reason is told once: gaps that share it stand together."""
+"""The matrix of what joblens can do here, by area. A reason is told once: gaps that share it are together."""
 
 from collections.abc import Iterable, Sequence
 
