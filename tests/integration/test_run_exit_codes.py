@@ -176,3 +176,15 @@ def test_a_script_can_stand_on_the_exit_code(run: Runner) -> None:
             check=False,
         )
         assert done.stdout == expected
+
+
+def test_umask_and_niceness_are_handed_down(run: Runner) -> None:
+    job = run.command("--", "sh", "-c", "umask; nice")
+    done = subprocess.run(
+        ["sh", "-c", 'umask 027; exec nice -n 5 "$@"', "sh", *job],
+        env=run.env(),
+        cwd=run.folder,
+        capture_output=True,
+        check=False,
+    )
+    assert done.stdout.split() == [b"0027", str(os.nice(0) + 5).encode()]
