@@ -295,13 +295,12 @@ def test_five_hundred_jobs_at_once_are_all_recorded_with_a_soft_limit_of_1024_fi
         "import resource as r; r.setrlimit(r.RLIMIT_NOFILE, (1024, r.getrlimit(r.RLIMIT_NOFILE)[1]))\n"
         "from joblens.app.jobs import Request, prepare\n"
         "from joblens.app.settings import load_settings\n"
-        "from joblens.app.drivers import open_store\n"
         "from joblens.app.submitting import submit\n"
-        "settings = load_settings().settings; store = open_store(settings)\n"
+        "settings = load_settings().settings\n"
         "for n in range(500):\n"
         "    request = Request(argv=('sh', '-c', f'ulimit -Sn; while [ ! -e go ]; do sleep 1; done; exit {n % 7}'),"
         " background=True, interval_s=5.0)\n"
-        "    submit(prepare(request, settings), store, settings, None)\n"
+        "    submit(prepare(request, settings), settings, None)\n"
     )
     subprocess.run([sys.executable, "-c", code], env=one.env(), cwd=one.folder, check=True)
     wait_until(

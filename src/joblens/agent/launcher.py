@@ -160,107 +160,6 @@ class Tally:
         )
 
 
-def child_becomes_job(start: dict[str, Any], go: int, report: int) -> None:
-    """In the forked child: join the groups, wait for the word, turn into the job. Never returns."""
-    stage = "prepare"
-    try:
-        _reset_signals(start["ignored_signals"])
-        if start["new_session"]:
-            os.setsid()
-        stage = "join the control group"
-        for path in start["attach"]:
-            descriptor = os.open(path, os.O_WRONLY)
-            os.write(descriptor, b"0")
-            os.close(descriptor)
-        stage = "set limits"
-        _apply_limits(start)
-        stage = "set up its files"
-        _set_up_files(start)
-        os.write(report, b"+")
-        if os.read(go, 1) != b"g":  # the owner is gone before it wanted the job to run
-            os._exit(125)
-        stage = "enter the directory"
-        if start["cwd"]:
-            os.chdir(start["cwd"])
-        stage = "execute"
-        _execute(start["argv"], start["env"])
-    except OSError as error:
-        os.write(report, marshal.dumps((error.errno or 0, stage, as_text(error.filename))))
-    except BaseException as error:  # noqa: BLE001 - the child must never run on as a second launcher
-        os.write(report, marshal.dumps((0, stage, repr(error))))
-    os._exit(127)
-
-
-def _reset_signals(ignored: list[int]) -> None:
-    """A program expects default handlers; Python ignores SIGPIPE and the launcher some more. What was
-    ignored already when joblens was started (nohup, a script's `&`) stays so."""
-    for number in (
-        _signal.SIGPIPE,
-        _signal.SIGXFSZ,
-        _signal.SIGINT,
-        _signal.SIGTERM,
-        _signal.SIGHUP,
-        _signal.SIGQUIT,
-        _signal.SIGCHLD,
-        _signal.SIGTTOU,
-        _signal.SIGTTIN,
-        _signal.SIGTSTP,
-        _signal.SIGUSR1,
-        _signal.SIGUSR2,
-    ):
-        _signal.signal(number, _signal.SIG_IGN if number in ignored else _signal.SIG_DFL)
-    _signal.pthread_sigmask(_signal.SIG_SETMASK, ())
-
-
-def _apply_limits(start: dict[str, Any]) -> None:
-    limits = start["rlimits"]
-    if limits:
-        import resource
-
-        for which, soft, hard in limits:
-            resource.setrlimit(which, (soft, hard))
-    if start["affinity"]:
-        os.sched_setaffinity(0, start["affinity"])
-
-
-def _set_up_files(start: dict[str, Any]) -> None:
-    wanted = []
-    for place, source in enumerate(start["stdio"]):
-        if isinstance(source, bytes):
-            flags = os.O_RDONLY if place == 0 else os.O_WRONLY | os.O_CREAT | os.O_APPEND
-            wanted.append(os.open(source, flags | os.O_CLOEXEC, 0o600))
-        else:
-            os.set_inheritable(source, False)  # the job is to have it under its own number alone
-            wanted.append(source)
-    # First move all above 2, so that one dup2 cannot overwrite what the next one needs.
-    import fcntl
-
-    wanted = [fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, 10) for descriptor in wanted]
-    for place, descriptor in enumerate(wanted):
-        os.dup2(descriptor, place, inheritable=True)
-    if start["controlling_terminal"] is not None:
-        import termios
-
-        fcntl.ioctl(start["controlling_terminal"], termios.TIOCSCTTY, 0)
-
-
-def _execute(argv: list[bytes], env: dict[bytes, bytes]) -> None:
-    program = argv[0]
-    if b"/" in program:
-        os.execve(program, argv, env)
-    denied: OSError | None = None
-    for folder in (env.get(b"PATH") or b"/usr/local/bin:/usr/bin:/bin").split(b":"):
-        try:
-            os.execve(os.path.join(folder or b".", program), argv, env)
-        except PermissionError as error:
-            denied = error
-        except (FileNotFoundError, NotADirectoryError):
-            continue
-    if denied is not None:
-        raise denied
-    raise FileNotFoundError(2, "not found", program)
-
-
 def write_outcome(
     path: str, status: int | None, totals: tuple[Any, ...], ended_ns: int, logs_dir: str = ""
 ) -> None:
@@ -326,6 +225,8 @@ class Launcher:
         self.groups = [os.path.dirname(path) for path in start["attach"]]
         self.terminal_modes = start["terminal_modes"]
         start["ignored_signals"] = self.ignored_before
+        from launcher_child import child_becomes_job  # type: ignore[import-not-found]  # the file beside this
+
         go_read, self.go = os.pipe()
         self.report, report_write = os.pipe()
         self.tally = Tally()
@@ -370,7 +271,7 @@ class Launcher:
 
     def _failed(self, answer: bytes) -> None:
         error, stage, name = marshal.loads(answer) if answer else (0, "start", "")
-        self.send("failed", error, stage, name)
+        self.send("failed", error, stage, as_text(name))
 
     def reap(self) -> None:
         """Wait for everything that is there to be waited for."""
@@ -538,5 +439,6 @@ def _close(descriptor: int) -> None:
 
 
 if __name__ == "__main__":
+    sys.path.insert(0, os.path.dirname(__file__))
     become_subreaper()
     Launcher(int(sys.argv[1])).run()

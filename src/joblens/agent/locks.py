@@ -31,6 +31,12 @@ class SupervisorLock:
         self._descriptor = descriptor
         return True
 
+    def wait(self) -> None:
+        """Until it is free, and takes it."""
+        descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        fcntl.lockf(descriptor, fcntl.LOCK_EX)
+        self._descriptor = descriptor
+
     def release(self) -> None:
         if self._descriptor is not None:
             os.close(self._descriptor)

@@ -92,7 +92,7 @@ class Recorder:
         ended: list[Record] = []
         for write in batch:
             if isinstance(write, JobQueued):
-                self._records[write.job.uuid] = Record(status=Status.QUEUED, job=write.job)
+                self._records.setdefault(write.job.uuid, Record(status=Status.QUEUED, job=write.job))
             elif isinstance(write, JobStarted):
                 self._started(write)
             elif isinstance(write, SamplesTaken):
@@ -114,8 +114,8 @@ class Recorder:
 
     def _started(self, write: JobStarted) -> None:
         known = self._known(write.uuid)
-        if known is None:
-            return
+        if known is None or (known.attempt == write.attempt and write.uuid in self._records):
+            return  # said again, for a store that was made anew
         record = Record(status=Status.RUNNING, job=known.job, attempt=write.attempt, number=known.number)
         self._records[write.uuid] = record
         for sink in self._sinks:

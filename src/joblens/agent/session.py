@@ -365,7 +365,10 @@ class JobSession:
         )
         outcome = outcome_of(self.record, ending, self._summary, self._meter, self._output)
         self.record = replace(self.record, status=outcome.status, outcome=outcome)
-        self._kit.recorder.write([JobEnded(self.job.uuid, outcome)])
+        assert self.record.attempt is not None
+        started = JobStarted(self.job.uuid, self.record.attempt)
+        # All of it: the store may have been made anew since the start.
+        self._kit.recorder.write([JobQueued(self.job), started, JobEnded(self.job.uuid, outcome)])
         self._meter.close()
         if self._groups is not None:
             self._groups.remove()

@@ -54,6 +54,16 @@ def enter_leaf(layout: CgroupLayout | None = None) -> str:
     return unified.directory.removeprefix(unified.mount_point.rstrip("/")) or "/"
 
 
+def own_group(layout: CgroupLayout | None = None) -> str:
+    """The delegated group this process was started in, whether it stands there or in a leaf of it already
+    (DelegateSubgroup=): a path below the mount, as GroupFactory.detect takes it."""
+    unified = (layout or read_layout()).unified
+    if unified is not None and unified.directory is not None and os.path.basename(unified.directory) == LEAF:
+        above = os.path.dirname(unified.directory)
+        return above.removeprefix(unified.mount_point.rstrip("/")) or "/"
+    return enter_leaf(layout)
+
+
 def _on_path(program: str, variables: Mapping[str, str]) -> bool:
     folders = variables.get("PATH", os.defpath).split(os.pathsep)
     return any(os.access(f"{folder}/{program}", os.X_OK) for folder in folders if folder)

@@ -49,7 +49,11 @@ def run(  # noqa: PLR0913 - the keywords are the interface
     store: str | None = None,
 ) -> Result:
     """Runs one command to its end, measured like `joblens run`. A string is a shell line, a list is a
-    command with its arguments. With `check`, anything but success raises JobFailed."""
+    command with its arguments. With `check`, anything but success raises JobFailed; without it a job that
+    fails or cannot be started is a Result like any other. Bad input raises InputError.
+
+    What it prints goes to files (`Result.stdout`), its input is empty. Works in any thread, and changes no
+    signal handler of the program. An exception while it runs (KeyboardInterrupt) ends the job first."""
     request = Request(
         argv=() if isinstance(command, str) else tuple(command),
         shell=command if isinstance(command, str) else None,
@@ -91,7 +95,10 @@ def map_commands(  # noqa: PLR0913 - the keywords are the interface
 ) -> Iterator[Result]:
     """Runs many commands, `jobs` at a time (as many as there are CPUs), and yields each result when its
     record is safe, in the order they end. Jobs without limits share resident launchers, which makes a
-    start as cheap as a bare spawn; exact numbers and a record each all the same."""
+    start as cheap as a bare spawn; exact numbers and a record each all the same.
+
+    `commands` is read as jobs are started, a few hundred ahead. Leaving the loop early, or an exception in
+    it, ends the jobs that run (TERM, then KILL after their grace time) and records them as cancelled."""
     settings = _settings(store)
     width = len(os.sched_getaffinity(0)) if jobs is None else jobs
     if width < 1:

@@ -39,6 +39,13 @@ def _warn(message: str) -> None:
     warnings.warn(message, RuntimeWarning, stacklevel=3)
 
 
+def open_store_directly(settings: Settings) -> Store:
+    """Without a journal: what cannot be written raises StoreError."""
+    from joblens.stores.sqlite import SqliteStore
+
+    return SqliteStore(store_path(settings), compression_level=settings.job_metrics.compression_level)
+
+
 def open_store(settings: Settings, warn: Callable[[str], None] = _warn) -> Store:
     """For writing what jobs did: outlives a store that cannot be written, by journalling."""
     from joblens.stores.journal import JournaledStore

@@ -7,9 +7,12 @@ import sys
 import time
 from collections.abc import Callable
 
+from msgspec.structs import replace
+
 from joblens.agent.locks import SupervisorLock
 from joblens.agent.session import watch_name
 from joblens.agent.supervisor import Supervisor, SupervisorPlan
+from joblens.agent.systemd_scope import own_group
 from joblens.app.after_jobs import AfterJobs
 from joblens.app.drivers import store_path
 from joblens.app.owning import close_kit, current_user, open_kit, open_recovery
@@ -25,6 +28,20 @@ _OWN_FILES, _FILES_A_JOB = 100, 24  # descriptors, generously
 def log(text: str) -> None:
     sys.stderr.write(f"{time.strftime('%Y-%m-%dT%H:%M:%S%z')} supervisor {os.getpid()}: {text}\n")
     sys.stderr.flush()
+
+
+def stay(settings: Settings, *, has_own_group: bool) -> None:
+    """For a service manager: until it is told to end. Where another supervisor is at work, after that one.
+    `has_own_group`: this process stands alone in a control group that it may divide among the jobs."""
+    signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+    if has_own_group:
+        parent = own_group()
+        settings = replace(settings, limits=replace(settings.limits, cgroup_parent=parent))
+    lock = SupervisorLock(spool_dir(store_path(settings)))
+    if not lock.take():
+        log("another supervisor is at work; waiting for its end")
+        lock.wait()
+    _supervise(settings, lock, None)
 
 
 def supervise(

@@ -46,6 +46,7 @@ SECTIONS: dict[str, dict[str, CommandEntry]] = {
     "Set up": {
         "config": _entry("config", "Settings in force and where they come from."),
         "doctor": _entry("doctor", "What can be measured on this machine."),
+        "supervisor": _entry("supervisor", "Look after background jobs, for a service manager."),
         "completion": _entry("completion", "Shell completion script."),
     },
     "Other names": {

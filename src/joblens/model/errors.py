@@ -78,5 +78,9 @@ class StoreTooNew(StoreError):
     """The store was written by a newer joblens; this one refuses to touch it."""
 
 
+class StoreVanished(StoreError):
+    """The store file was removed or replaced while it was in use."""
+
+
 class StoreCorrupt(StoreError):
     """The store file is damaged."""

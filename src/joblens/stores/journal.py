@@ -11,7 +11,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 
-from joblens.model.errors import StoreError
+from joblens.model.errors import StoreError, StoreVanished
 from joblens.model.history import HistoryQuery, PruneReport, Statistics, StoreCheck
 from joblens.model.job import Record
 from joblens.model.sample import Sample
@@ -108,6 +108,9 @@ class JournaledStore:
         return self._store
 
     def _failed(self, error: StoreError) -> None:
+        if isinstance(error, StoreVanished) and self._store is not None:
+            self._store.close()
+            self._store = None  # the next try opens what is there then, or makes it anew
         self._pause_s = min(self._pause_s * 2 or _FIRST_PAUSE_S, _LONGEST_PAUSE_S)
         self._retry_at_s = time.monotonic() + self._pause_s
         if not self._has_warned:

@@ -104,10 +104,12 @@ class JournalFile:
 
 
 def start_ticks(pid: int) -> int | None:
-    """When a process started, in ticks since boot; None when there is no such process."""
+    """When a process started, in ticks since boot; None when there is no such process, or it has ended and
+    nobody has waited for it yet."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
-            return int(file.read().rpartition(b")")[2].split()[19])
+            fields = file.read().rpartition(b")")[2].split()
+        return None if fields[0] in (b"Z", b"X") else int(fields[19])
     except (OSError, IndexError):
         return None
 

@@ -1,13 +1,14 @@
 """The store in one SQLite file."""
 
 import _thread
+import os
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 import apsw
 
-from joblens.model.errors import AmbiguousJob, StoreError, UnknownJob
+from joblens.model.errors import AmbiguousJob, StoreError, StoreVanished, UnknownJob
 from joblens.model.history import HistoryQuery, PruneReport, Statistics, StoreCheck
 from joblens.model.job import Record
 from joblens.model.sample import Sample
@@ -54,6 +55,7 @@ class SqliteStore:
             self._connection = open_connection(
                 path, read_only=read_only, busy_timeout_s=busy_timeout_s, warn=warn, mountinfo=mountinfo
             )
+        self._identity = _identity(path)
 
     def apply(self, writes: Sequence[Write]) -> None:
         if not writes:
@@ -62,6 +64,9 @@ class SqliteStore:
             raise StoreError(f"the store {self.url} was opened for reading only")
         from joblens.stores.sqlite.writer import Batch
 
+        if _identity(self.url) != self._identity:
+            # SQLite would go on writing to a file that nobody can open any more.
+            raise StoreVanished(f"the store {self.url} was removed or replaced while it was in use")
         batch = Batch(writes, self._level)
         with self._use() as connection:
             self._sync(connection, each_commit=batch.has_outcome)
@@ -157,6 +162,15 @@ class SqliteStore:
     def _use(self) -> Iterator[apsw.Connection]:
         with self._lock, store_errors(self.url):
             yield self._connection
+
+
+def _identity(path: str) -> tuple[int, int] | None:
+    """Which file that is; None when there is none."""
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
 
 
 def _matching_numbers(connection: apsw.Connection, ident: str) -> list[int]:

@@ -1,0 +1,135 @@
+"""`joblens supervisor`: the one a service manager keeps running."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from joblens.probes.cgroup_layout import read_layout
+from tests.conftest import REPOSITORY, wait_until
+from tests.integration.background_jobs import Desk, desk, kill
+from tests.integration.run_jobs import JOBLENS
+
+UNITS = sorted((REPOSITORY / "contrib" / "systemd").glob("*.service"))
+
+
+@pytest.fixture
+def one(tmp_path: Path) -> Iterator[Desk]:
+    with desk("auto", tmp_path) as found:
+        yield found
+
+
+@pytest.fixture
+def staying(one: Desk, processes_to_end: list[subprocess.Popen[bytes]]) -> subprocess.Popen[bytes]:
+    service = subprocess.Popen([*JOBLENS, "supervisor", "--stay"], env=one.env(), cwd=one.folder)
+    processes_to_end.append(service)
+    wait_until(lambda: one.supervisor_pid() == service.pid, what="the supervisor")
+    return service
+
+
+def test_one_that_stays_looks_after_submitted_jobs_and_does_not_end_when_idle(
+    one: Desk, staying: subprocess.Popen[bytes]
+) -> None:
+    record = one.ended(one.submit("--", "true"))
+    assert record.attempt is not None
+    assert record.attempt.owner.pid == staying.pid
+    with pytest.raises(subprocess.TimeoutExpired):
+        staying.wait(1.0)  # three times as long as one that may end is idle
+    assert one.supervisor_pid() == staying.pid
+
+
+def test_told_to_end_it_ends_its_jobs_and_itself(one: Desk, staying: subprocess.Popen[bytes]) -> None:
+    uuid = one.submit("--", "sleep", "60")
+    one.running(uuid)
+    staying.send_signal(signal.SIGTERM)
+    assert staying.wait(20) == 0
+    assert one.record(uuid).status == "cancelled"
+
+
+def test_a_second_one_is_told_that_there_is_one(one: Desk, staying: subprocess.Popen[bytes]) -> None:
+    done = one.call("supervisor")
+    assert done.code == 125
+    assert "another supervisor is at work" in done.stderr
+
+
+def test_a_second_one_that_stays_takes_over_and_adopts(
+    one: Desk, staying: subprocess.Popen[bytes], processes_to_end: list[subprocess.Popen[bytes]]
+) -> None:
+    uuid = one.submit("--shell", f"while [ ! -e {one.folder}/go ]; do sleep 0.02; done; exit 4")
+    one.running(uuid)
+    second = subprocess.Popen([*JOBLENS, "supervisor", "--stay"], env=one.env(), stderr=subprocess.PIPE)
+    processes_to_end.append(second)
+    assert second.stderr is not None
+    assert b"waiting for its end" in second.stderr.readline()
+    kill(staying.pid)
+    wait_until(lambda: one.supervisor_pid() == second.pid, what="the second supervisor")
+    (one.folder / "go").touch()
+    record = one.ended(uuid)
+    assert record.outcome is not None
+    assert record.attempt is not None
+    assert (record.outcome.exit_code, record.attempt.owner.pid) == (4, second.pid)
+
+
+def test_in_a_delegated_group_jobs_are_put_beside_it(
+    one: Desk, processes_to_end: list[subprocess.Popen[bytes]]
+) -> None:
+    unified = read_layout().unified
+    if unified is None or unified.directory is None or not os.access(unified.directory, os.W_OK):
+        pytest.skip("no cgroup v2 group can be made here")
+    group = Path(unified.directory) / f"joblens-unit-test-{os.getpid()}"
+    group.mkdir()
+    try:
+        enter = (
+            f"echo 0 > {group}/cgroup.procs; exec {sys.executable} -m joblens supervisor --stay --own-group"
+        )
+        service = subprocess.Popen(["sh", "-c", enter], env=one.env(), cwd=one.folder)
+        processes_to_end.append(service)
+        wait_until(lambda: one.supervisor_pid() == service.pid, what="the supervisor")
+        record = one.ended(one.submit("--", "true"))
+        assert record.attempt is not None
+        assert (record.status, record.attempt.accounting.split("-")[0]) == ("success", "cgroup")
+        assert record.attempt.groups["unified"].startswith(f"{group}/joblens-")
+        assert str(service.pid) in (group / "joblens-self" / "cgroup.procs").read_text().split()
+        service.terminate()
+        assert service.wait(20) == 0
+    finally:
+        for folder, _, _ in os.walk(group, topdown=False):
+            wait_until(lambda folder=folder: _removed(folder), what=f"{folder} to be empty")  # type: ignore[misc]
+
+
+def _removed(folder: str) -> bool:
+    try:
+        os.rmdir(folder)
+    except OSError:
+        return not os.path.exists(folder)
+    return True
+
+
+def test_own_group_alone_is_refused(one: Desk) -> None:
+    assert one.call("supervisor", "--own-group").code == 2
+
+
+@pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.name)
+def test_systemd_understands_the_units(unit: Path, tmp_path: Path) -> None:
+    tool = shutil.which("systemd-analyze")
+    if tool is None:
+        pytest.skip("no systemd here")
+    name = unit.name.replace("@.", "@root.")
+    text = unit.read_text().replace("%h/.local/bin/joblens", sys.executable)
+    (tmp_path / name).write_text(text)
+    done = subprocess.run([tool, "verify", tmp_path / name], capture_output=True, text=True, check=False)
+    complaints = [
+        line
+        for line in done.stderr.splitlines()
+        if str(tmp_path) in line and "DelegateSubgroup" not in line  # newer than some systemds
+    ]
+    assert complaints == []
+
+
+def test_there_are_units() -> None:
+    assert len(UNITS) == 2

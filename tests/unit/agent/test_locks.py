@@ -1,0 +1,80 @@
+"""Who supervises, who recovers: one process at a time, and asking never gets in the way."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from joblens.agent.locks import SupervisorLock, alone
+from tests.conftest import wait_until
+
+HOLD = (
+    "import sys, signal; from joblens.agent.locks import SupervisorLock\n"
+    "signal.signal(signal.SIGUSR1, lambda *_: print('nudged', flush=True))\n"
+    "lock = SupervisorLock(sys.argv[1]); print(lock.take(), flush=True)\n"
+    "while True: signal.pause()"
+)
+
+
+@pytest.fixture
+def holder(tmp_path: Path, processes_to_end: list[subprocess.Popen[str]]) -> subprocess.Popen[str]:
+    process = subprocess.Popen([sys.executable, "-c", HOLD, str(tmp_path)], stdout=subprocess.PIPE, text=True)
+    processes_to_end.append(process)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "True\n"
+    return process
+
+
+def test_nobody_holds_a_lock_that_nobody_took(tmp_path: Path) -> None:
+    assert SupervisorLock(str(tmp_path)).holder() is None
+    assert not SupervisorLock(str(tmp_path)).signal_holder(signal.SIGUSR1)
+
+
+def test_the_holder_is_known_by_its_pid_and_keeps_others_out(
+    tmp_path: Path, holder: subprocess.Popen[str]
+) -> None:
+    lock = SupervisorLock(str(tmp_path))
+    assert lock.holder() == holder.pid
+    assert not lock.take()
+    assert lock.holder() == holder.pid  # a try that failed takes nothing away
+
+
+def test_the_holder_can_be_nudged(tmp_path: Path, holder: subprocess.Popen[str]) -> None:
+    assert SupervisorLock(str(tmp_path)).signal_holder(signal.SIGUSR1)
+    assert holder.stdout is not None
+    assert holder.stdout.readline() == "nudged\n"
+
+
+def test_a_killed_holder_holds_nothing(tmp_path: Path, holder: subprocess.Popen[str]) -> None:
+    holder.kill()
+    holder.wait()
+    lock = SupervisorLock(str(tmp_path))
+    assert lock.holder() is None
+    assert lock.take()
+    lock.release()
+
+
+def test_waiting_ends_with_the_holder(tmp_path: Path, holder: subprocess.Popen[str]) -> None:
+    waiting = os.fork()
+    if waiting == 0:
+        SupervisorLock(str(tmp_path)).wait()
+        os._exit(7)
+    assert os.waitpid(waiting, os.WNOHANG) == (0, 0)
+    holder.kill()
+    assert os.waitstatus_to_exitcode(os.waitpid(waiting, 0)[1]) == 7
+
+
+def test_only_one_is_alone_at_a_time(tmp_path: Path) -> None:
+    with alone(str(tmp_path), "work", 0.0) as first, alone(str(tmp_path), "work", 0.02) as second:
+        assert (first, second) == (True, False)
+    with alone(str(tmp_path), "work", 0.0) as third:
+        assert third
+
+
+def test_where_no_lock_can_be_made_nobody_is_alone(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with alone(str(tmp_path / "file" / "below"), "work", 0.0) as is_alone:
+        assert not is_alone
