@@ -5,6 +5,31 @@ import click
 from joblens.cli.context import Session
 from joblens.cli.options import shared_options
 
+# Speaks click's protocol, as click's own script does. Beyond that, a command of the user's own is completed
+# behind `--` as it would be without joblens, and file names wherever joblens has nothing to offer.
+_BASH = """\
+_joblens_completion() {
+    local IFS=$'\\n' place kind value
+    COMPREPLY=()
+    for ((place = 1; place < COMP_CWORD; place++)); do
+        if [[ ${COMP_WORDS[place]} == -- ]]; then
+            if ((place + 1 == COMP_CWORD)); then
+                COMPREPLY=($(compgen -c -- "${COMP_WORDS[COMP_CWORD]}" | sort -u))
+            fi
+            return 0
+        fi
+    done
+    while IFS=, read -r kind value; do
+        [[ $kind == plain ]] && COMPREPLY+=("$value")
+    done < <(
+        COMP_WORDS="${COMP_WORDS[*]}" COMP_CWORD=$COMP_CWORD _JOBLENS_COMPLETE=bash_complete "$1" 2>/dev/null
+    )
+    return 0
+}
+complete -o nosort -o default -F _joblens_completion joblens 2>/dev/null ||
+    complete -o default -F _joblens_completion joblens
+"""
+
 
 @click.command("completion")
 @click.argument("shell", type=click.Choice(["bash", "fish", "zsh"]))
@@ -17,9 +42,12 @@ def command(session: Session, shell: str) -> None:
     zsh   eval "$(joblens completion zsh)"    in ~/.zshrc, after compinit
     fish  joblens completion fish > ~/.config/fish/completions/joblens.fish
     """
-    from click.shell_completion import BashComplete, FishComplete, ZshComplete
+    if shell == "bash":
+        session.write(_BASH)
+        return
+    from click.shell_completion import FishComplete, ZshComplete
 
     from joblens.cli.main import cli
 
-    kinds = {"bash": BashComplete, "fish": FishComplete, "zsh": ZshComplete}
+    kinds = {"fish": FishComplete, "zsh": ZshComplete}
     session.write(kinds[shell](cli, {}, "joblens", "_JOBLENS_COMPLETE").source() + "\n")
