@@ -463,6 +463,26 @@ def test_a_vacuum_keeps_everything(store: Store) -> None:
 # -- all or nothing
 
 
+def test_a_job_that_starts_and_ends_in_one_batch_has_ended_whatever_else_is_in_it(store: Store) -> None:
+    """Known jobs of all kinds in one batch: only ended, started and ended, only started."""
+    store.apply([queued(uuid=uuid) for uuid in ("a" * 8, "b" * 8, "c" * 8)])
+    store.apply([started(uuid="a" * 8)])
+    store.apply(
+        [
+            ended(uuid="a" * 8),
+            started(uuid="b" * 8),
+            ended(uuid="b" * 8),
+            started(uuid="c" * 8),
+        ]
+    )
+    assert [store.find(uuid).status for uuid in ("a" * 8, "b" * 8, "c" * 8)] == [
+        "success",
+        "success",
+        "running",
+    ]
+    assert [record.job.uuid for record in store.running()] == ["c" * 8]
+
+
 def test_a_batch_that_fails_leaves_nothing_behind(store: Store) -> None:
     store.apply(whole_job("a1"))
     with pytest.raises((StoreError, TypeError, ValueError)):

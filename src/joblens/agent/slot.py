@@ -49,7 +49,8 @@ _GAUGES = (  # what the launcher itself holds is taken off these
     "processes",
     "threads",
 )
-_SINCE_START = frozenset((*COUNTERS, *_GAUGES, "memory_kernel_peak_bytes"))
+_LESS_BASE = frozenset((*COUNTERS, *_GAUGES))
+_SINCE_START = _LESS_BASE | {"memory_kernel_peak_bytes"}
 _COUNTED_BY_LOOKING = ("processes", "threads")
 
 
@@ -289,14 +290,13 @@ class Slot:
         at_ns = at_ns or now_ns
         at_us = self._kit.clock.now_us() - (now_ns - at_ns) // 1000
         elapsed_us = max(0, at_ns - self._started_ns) // 1000
-        fields = dict(reading)
         base = self._base
-        for name in COUNTERS:
-            if name in fields:
-                fields[name] = max(0, fields[name] - base.get(name, 0))
-        for name in _GAUGES:
-            if name in fields:
-                fields[name] = max(0, fields[name] - base.get(name, 0))
+        fields: dict[str, Any] = {
+            name: (value - base.get(name, 0) if value > base.get(name, 0) else 0)
+            if name in _LESS_BASE
+            else value
+            for name, value in reading.items()
+        }
         if "memory_kernel_peak_bytes" in fields:
             held_before = base.get("memory_current_bytes", 0)
             fields["memory_kernel_peak_bytes"] = max(0, fields["memory_kernel_peak_bytes"] - held_before)

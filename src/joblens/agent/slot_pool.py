@@ -22,7 +22,7 @@ from joblens.model.job import Accounting, Attempt, Job, Outcome, Record, Status
 from joblens.model.writes import JobEnded, JobQueued, JobStarted, SamplesTaken, Write
 from joblens.probes.host import HostProbe
 
-_QUEUE_AHEAD = 256
+_QUEUE_AHEAD = 16
 _BATCH = 48
 _FLUSH_EVERY_S = 0.05
 _STOP_AGAIN_S = 0.1
@@ -51,7 +51,7 @@ class SlotPool:
         self._poll = select.poll()
         self._slots: dict[int, Slot] = {}
         self._attempts: dict[str, Attempt] = {}
-        self._ahead: deque[SlotJob] = deque()  # in the store, not started
+        self._ahead: deque[SlotJob] = deque()  # not started
         self._asked_to_end: frozenset[str] = frozenset()
         self._is_stopping = False
         self._batch: list[Write] = []
@@ -102,10 +102,8 @@ class SlotPool:
     # ---- jobs ------------------------------------------------------------------------------------
 
     def _has_next(self, jobs: Iterator[SlotJob]) -> bool:
-        """Jobs are in the store before they are started, a handful at a time."""
         if not self._ahead:
             self._ahead.extend(slot_job for _, slot_job in zip(range(_QUEUE_AHEAD), jobs, strict=False))
-            self._kit.recorder.put([JobQueued(slot_job.job) for slot_job in self._ahead])
         return bool(self._ahead)
 
     def _add_slot(self) -> Slot:
@@ -151,7 +149,8 @@ class SlotPool:
     def _begin(self, slot: Slot, slot_job: SlotJob, started_ns: int | None = None) -> None:
         attempt = slot.begin(slot_job, self._host_now(), started_ns)
         self._attempts[slot_job.job.uuid] = attempt
-        self._batch.append(JobStarted(slot_job.job.uuid, attempt))
+        # In the store within `_FLUSH_EVERY_S` of its start; a job that has ended by then is written once.
+        self._batch += (JobQueued(slot_job.job), JobStarted(slot_job.job.uuid, attempt))
 
     def _host_now(self) -> dict[str, Any]:
         """The machine as a whole, looked at often enough for jobs of milliseconds."""
@@ -225,6 +224,7 @@ class SlotPool:
             reason="cancelled",
             error="ended before it was started",
         )
+        self._batch.append(JobQueued(job))
         self._ended(Record(status=outcome.status, job=job, outcome=outcome))
 
     def _record(self, slot_job: SlotJob, attempt: Attempt, finished: Finished, slot: Slot) -> Record:

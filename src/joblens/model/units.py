@@ -3,6 +3,7 @@
 Inside joblens only bytes, seconds and microseconds exist; text is read and written here."""
 
 import datetime as dt
+import functools
 import re
 
 from joblens.model.errors import InputError
@@ -74,8 +75,13 @@ def parse_instant(text: str, now_us: int) -> int:
 def format_instant(at_us: int) -> str:
     """µs UTC -> ISO 8601 with offset and microseconds."""
     seconds, micro = divmod(at_us, 1_000_000)
-    moment = dt.datetime.fromtimestamp(seconds, dt.UTC)
-    return f"{moment:%Y-%m-%dT%H:%M:%S}.{micro:06d}+00:00"
+    return f"{_to_the_second(seconds)}.{micro:06d}+00:00"
+
+
+@functools.lru_cache(maxsize=256)
+def _to_the_second(seconds: int) -> str:
+    """Records that are written together mostly share their second."""
+    return f"{dt.datetime.fromtimestamp(seconds, dt.UTC):%Y-%m-%dT%H:%M:%S}"
 
 
 def format_bytes(count: float | None) -> str:

@@ -53,6 +53,7 @@ class CgroupProbe:
         self._kept: list[int] = []
         self._readings: list[tuple[_File, Callable[[bytes], dict[str, Any]]]] = []
         self._read_paths: list[str] = []
+        self._parsed: dict[int, tuple[bytes, dict[str, Any]]] = {}
         self._processes: _File = ""
         self._peak: _File | None = None
         self._io: _File | None = None
@@ -85,14 +86,17 @@ class CgroupProbe:
 
     def peak_place(self) -> int:
         """Which of `files` is the memory peak that can be reset; -1: none."""
-        return next(
-            (place for place, path in enumerate(self._read_paths) if os.path.basename(path) in _PEAK_FILES), -1
-        )
+        names = [os.path.basename(path) for path in self._read_paths]
+        return next((place for place, name in enumerate(names) if name in _PEAK_FILES), -1)
 
     def parse(self, contents: Sequence[bytes]) -> dict[str, Any]:
         fields: dict[str, Any] = dict(self._limits)
-        for (_, parse), data in zip(self._readings, contents, strict=False):
-            fields.update(parse(data))
+        for place, ((_, parse), data) in enumerate(zip(self._readings, contents, strict=False)):
+            # Most of a group's files say the same after many a short job: no events, no waiting.
+            known = self._parsed.get(place)
+            if known is None or known[0] != data:
+                known = self._parsed[place] = (data, parse(data))
+            fields.update(known[1])
         if self._io is not None:
             self._add_io(fields, parsers.parse_io_stat(contents[-1]))
         return fields

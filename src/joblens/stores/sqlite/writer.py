@@ -113,8 +113,11 @@ class Batch:
                 if known.attempt_number == 0:
                     self._row("set_attempt_detail", details[1], known.number)
             else:
+                # Statements run grouped by kind, in no order between kinds: when the batch has the outcome
+                # as well, this one must not make the job running again.
                 known.status = Status.RUNNING
-                self._row("set_started", known.status.value, attempt.started_at_us, known.number)
+                status = known.status if change.outcome is None else change.outcome.status
+                self._row("set_started", status.value, attempt.started_at_us, known.number)
                 self._row("set_attempt_detail", details[1], known.number)
         outcome = change.outcome
         if outcome is not None and may_replace(known.status, outcome.status):
