@@ -53,11 +53,13 @@ class SlotLauncher:
         os.set_inheritable(socket, False)  # a job that held it would hide this process's end
         self.permits = permits
         os.set_inheritable(permits, False)
+        self.owner_is_there = True
         self.is_clean = True  # nothing of the last job is left behind
         self.files = files  # path prefix of the two files jobs print to
         self.outcomes = outcomes
         self.logs = logs
         self.env = dict(os.environb)
+        self.owner_pid = os.getppid()
         self.parts: list[bytes] = []
         self.counters: list[int] = []
         self.peak = -1
@@ -77,7 +79,7 @@ class SlotLauncher:
 
     def run(self) -> None:
         self._answer("hello", os.getpid())
-        while True:
+        while self.owner_is_there:
             try:
                 data = os.read(self.socket, _MAX_MESSAGE)
             except OSError:
@@ -117,6 +119,8 @@ class SlotLauncher:
     def _maybe(
         self, uuid: str, argv: list[bytes], changes: dict[bytes, bytes], cwd: str, is_ahead: bool  # noqa: FBT001 - one marshalled message
     ) -> None:
+        if os.getppid() != self.owner_pid:
+            return  # the owner is gone, and nobody would ever know of the job
         if is_ahead and not (self._has_permit() and self.is_clean):
             self._answer("skipped", uuid)
         else:
@@ -225,8 +229,8 @@ class SlotLauncher:
         try:
             os.write(self.socket, marshal.dumps(message))
         except OSError:
-            return False
-        return True
+            self.owner_is_there = False  # what it sent ahead is not begun any more
+        return self.owner_is_there
 
 
 def _found(program: bytes, path: bytes) -> bytes:
