@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from joblens.agent.locks import SupervisorLock
@@ -26,10 +26,14 @@ BURN = "import time\nwhile time.process_time() < {seconds}: pass\n"
 class Desk(Runner):
     """One user's joblens."""
 
+    def __init__(
+        self, mode: str, folder: Path, prefix: Sequence[str] = (), options: Sequence[str] = ()
+    ) -> None:
+        super().__init__(mode, folder, prefix, options)
+        self.extra_env: dict[str, str] = {}
+
     def env(self) -> dict[str, str]:
         return {**super().env(), "JOBLENS_SUPERVISOR_IDLE": "300ms", **self.extra_env}
-
-    extra_env: dict[str, str] = {}
 
     def call(self, *arguments: str | Path, timeout: float = 60.0, code: int | None = None) -> Finished:
         done = subprocess.run(
@@ -88,8 +92,13 @@ class Desk(Runner):
         return SupervisorLock(str(self.spool)).holder() if self.spool.exists() else None
 
     def kill_supervisor(self) -> int:
-        pid = wait_until(self.supervisor_pid, what="the supervisor")
+        pid = self.wait_for_supervisor()
         kill(pid)
+        return pid
+
+    def wait_for_supervisor(self) -> int:
+        pid = wait_until(self.supervisor_pid, what="the supervisor")
+        assert pid is not None
         return pid
 
     def processes(self) -> dict[int, str]:

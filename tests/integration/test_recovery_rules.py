@@ -1,5 +1,5 @@
-"""Which jobs are taken for dead, and what is done to them: only one's own, only on this machine, and nothing is
-ended because it has a number or a name that a dead one had."""
+"""Which jobs are taken for dead, and what is done to them: only one's own, only on this machine, and nothing
+is ended because it has a number or a name that a dead one had."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""A store that cannot be written costs nobody a job: its exit code stands, and what is known comes in later."""
+"""A store that cannot be written costs nobody a job: the exit code stands, and the record comes in later."""
 
 import os
 import shutil
@@ -11,6 +11,9 @@ import pytest
 from tests.conftest import Finished, wait_until
 from tests.integration.background_jobs import Desk, desk
 from tests.integration.run_jobs import JOBLENS, PYTHON, wait_for_file
+
+WAIT = "while not os.path.exists('go'): time.sleep(0.02)"
+UNTIL_TOLD = (*PYTHON, f"import os, time; open('here', 'w').write('x\\n')\n{WAIT}\nos._exit(3)")
 
 
 @pytest.fixture
@@ -80,11 +83,7 @@ def test_a_damaged_store_leaves_the_exit_code_alone_and_the_record_comes_in_late
 
 
 def test_a_store_that_vanishes_while_the_job_runs_is_made_anew(one: Desk) -> None:
-    command = [
-        *PYTHON,
-        "import os, time; open('here', 'w').write('x\\n')\nwhile not os.path.exists('go'): time.sleep(0.02)\nos._exit(3)",
-    ]
-    joblens = one.start("--", *command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    joblens = one.start("--", *UNTIL_TOLD, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE)
     wait_for_file(one.folder / "here")
     wait_until(lambda: one.status() == "running", what="the job to run")
     shutil.rmtree(one.store.parent)
@@ -96,11 +95,7 @@ def test_a_store_that_vanishes_while_the_job_runs_is_made_anew(one: Desk) -> Non
 
 
 def test_a_store_that_vanishes_under_the_supervisor_is_made_anew(one: Desk) -> None:
-    command = [
-        *PYTHON,
-        "import os, time; open('here', 'w').write('x\\n')\nwhile not os.path.exists('go'): time.sleep(0.02)\nos._exit(3)",
-    ]
-    one.submit("--", *command)
+    one.submit("--", *UNTIL_TOLD)
     wait_for_file(one.folder / "here")
     shutil.rmtree(one.store.parent)
     (one.folder / "go").touch()
@@ -124,14 +119,14 @@ def test_a_home_that_cannot_be_written_at_all_leaves_the_exit_code_alone(nobody:
 
 
 @pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator["SmallDisk"]:
+def small_disk(tmp_path: Path) -> "SmallDisk":
     if os.getuid() != 0 or shutil.which("unshare") is None:
         pytest.skip("a small disk can be mounted by root only")
     folder = tmp_path / "small"
     folder.mkdir()
     if subprocess.run(["unshare", "-m", "mount", "-t", "tmpfs", "none", folder], check=False).returncode:
         pytest.skip("no file system can be mounted here")
-    yield SmallDisk(folder, tmp_path)
+    return SmallDisk(folder, tmp_path)
 
 
 class SmallDisk:
@@ -168,8 +163,9 @@ def test_a_full_disk_leaves_the_exit_code_alone_and_the_record_comes_in_later(sm
 @pytest.mark.root
 def test_a_disk_that_fills_while_the_job_runs_loses_no_sample(small_disk: SmallDisk) -> None:
     done = small_disk.run(
-        "joblens run --interval 50ms -- sh -c 'sleep 0.3; "
-        "dd if=/dev/zero of=$disk/ballast bs=4k 2>/dev/null; sleep 0.5; exit 3'; echo code $?; rm $disk/ballast;"
+        "joblens run --interval 50ms -- sh -c 'sleep 0.3;"
+        "dd if=/dev/zero of=$disk/ballast bs=4k 2>/dev/null; sleep 0.5; exit 3'; echo code $?;"
+        "rm $disk/ballast;"
         "joblens metrics --no-follow --json 1 | wc -l; joblens history --json"
     )
     lines = done.stdout.splitlines()

@@ -2,6 +2,7 @@
 
 import os
 import pty
+import shlex
 import signal
 import subprocess
 import sys
@@ -205,24 +206,12 @@ def test_the_supervisor_is_gone_when_it_has_been_idle(one: Desk) -> None:
 
 
 def test_a_job_outlives_the_terminal_it_was_submitted_from(one: Desk) -> None:
+    job = f"sleep 0.6; touch {one.folder}/survived"
+    submit = shlex.join([*JOBLENS, "submit", "--shell", job])
     pid, master = pty.fork()
     if pid == 0:
-        os.execve(
-            "/bin/sh",
-            [
-                "sh",
-                "-c",
-                '"$@" > submitted; read forever',
-                "sh",
-                *JOBLENS,
-                "submit",
-                "--",
-                "sh",
-                "-c",
-                f"sleep 0.6; touch {one.folder}/survived",
-            ],
-            {**one.env(), "PWD": str(one.folder)} | {"HOME": str(one.folder)},
-        ) if os.chdir(one.folder) is None else None
+        os.chdir(one.folder)
+        os.execve("/bin/sh", ["sh", "-c", f"{submit} > submitted; read forever"], one.env())
     (uuid,) = wait_for_file(one.folder / "submitted")
     one.running(uuid)
     os.close(master)  # the terminal is gone: SIGHUP to everything in its session
@@ -298,8 +287,8 @@ def test_five_hundred_jobs_at_once_are_all_recorded_with_a_soft_limit_of_1024_fi
         "from joblens.app.submitting import submit\n"
         "settings = load_settings().settings\n"
         "for n in range(500):\n"
-        "    request = Request(argv=('sh', '-c', f'ulimit -Sn; while [ ! -e go ]; do sleep 1; done; exit {n % 7}'),"
-        " background=True, interval_s=5.0)\n"
+        "    line = f'ulimit -Sn; while [ ! -e go ]; do sleep 1; done; exit {n % 7}'\n"
+        "    request = Request(shell=line, background=True, interval_s=5.0)\n"
         "    submit(prepare(request, settings), settings, None)\n"
     )
     subprocess.run([sys.executable, "-c", code], env=one.env(), cwd=one.folder, check=True)

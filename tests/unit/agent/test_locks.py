@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from joblens.agent.locks import SupervisorLock, alone
-from tests.conftest import wait_until
 
 HOLD = (
     "import sys, signal; from joblens.agent.locks import SupervisorLock\n"
