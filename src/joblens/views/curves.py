@@ -1,6 +1,6 @@
 """Samples as the few curves a person looks at: CPU, memory, I/O and processes over time."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 
@@ -9,7 +9,7 @@ from joblens.model.sample import Sample
 
 
 class Point(Struct, frozen=True):
-    """Rates are over the time since the sample before; None where either reading is unknown."""
+    """Rates are over the time since the number was last read; None before the first and after the last."""
 
     elapsed_s: float
     cpu_percent: float | None = None  # 100 is one core
@@ -27,27 +27,44 @@ class Point(Struct, frozen=True):
 
 def points(samples: Sequence[Sample]) -> list[Point]:
     """One point a sample; the first has no rates."""
-    result = []
-    earlier: Sample | None = None
-    for sample in samples:
-        result.append(_point(earlier, sample))
-        earlier = sample
-    return result
+    cpu = _spread(samples, lambda sample: sample.cpu_total_usec, cpu_percent)
+    read, write = _io_rates(samples, "read"), _io_rates(samples, "write")
+    return [
+        Point(sample.elapsed_us / 1e6, cpu[at], memory_in_use(sample), read[at], write[at], sample.processes)
+        for at, sample in enumerate(samples)
+    ]
 
 
-def _point(earlier: Sample | None, later: Sample) -> Point:
-    cpu = read = write = None
-    if earlier is not None:
-        cpu = cpu_percent(earlier, later)
-        read = _io_rate(earlier, later, "read")
-        write = _io_rate(earlier, later, "write")
-    return Point(later.elapsed_us / 1e6, cpu, memory_in_use(later), read, write, later.processes)
-
-
-def _io_rate(earlier: Sample, later: Sample, direction: str) -> float | None:
+def _io_rates(samples: Sequence[Sample], direction: str) -> list[float | None]:
     """What reached the devices; where that is unknown, what went through calls."""
-    rate = per_second(earlier, later, f"io_{direction}_bytes")
-    return rate if rate is not None else per_second(earlier, later, f"io_call_{direction}_bytes")
+
+    def rates_of(counter: str) -> list[float | None]:
+        return _spread(
+            samples,
+            lambda sample: getattr(sample, counter),
+            lambda earlier, later: per_second(earlier, later, counter),
+        )
+
+    devices, calls = rates_of(f"io_{direction}_bytes"), rates_of(f"io_call_{direction}_bytes")
+    return [call if device is None else device for device, call in zip(devices, calls, strict=True)]
+
+
+def _spread(
+    samples: Sequence[Sample],
+    counter: Callable[[Sample], int | None],
+    rate: Callable[[Sample, Sample], float | None],
+) -> list[float | None]:
+    """The rate at each sample. A counter that is read less often than the others (I/O, to save CPU) grew
+    evenly between two readings as far as anyone can tell, so all samples between them get that rate."""
+    rates: list[float | None] = [None] * len(samples)
+    before: int | None = None
+    for at, sample in enumerate(samples):
+        if counter(sample) is None:
+            continue
+        if before is not None:
+            rates[before + 1 : at + 1] = [rate(samples[before], sample)] * (at - before)
+        before = at
+    return rates
 
 
 def memory_in_use(sample: Sample) -> int | None:
