@@ -16,7 +16,7 @@ help: ## list what can be done
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: $(VENV)/.base ## set up (base install) and run a measured job
-	scripts/demo
+	@scripts/demo
 
 test: $(VENV)/.dev static ## set up (all extras) and run every test
 	$(BIN)/python -m pytest -n $(WORKERS)
@@ -44,17 +44,20 @@ clean: ## remove everything that was made here
 	rm -rf $(VENV) output dist build .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
 
 $(BIN)/python:
-	scripts/system-packages
-	"$$(scripts/find-python)" -m venv $(VENV)
+	@scripts/system-packages
+	@echo "Making $(VENV) (once)"
+	@"$$(scripts/find-python)" -m venv $(VENV)
 
 # Stamps: an install is repeated only when pyproject.toml has changed.
 $(VENV)/.base: pyproject.toml | $(BIN)/python
-	scripts/install $(VENV) -e .
-	$(BIN)/python -m compileall -q src
+	@echo "Installing joblens into $(VENV)"
+	@scripts/install $(VENV) -e .
+	@$(BIN)/python -m compileall -q src
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml | $(BIN)/python
-	scripts/system-packages
-	scripts/install $(VENV) -e '.[all,dev]'
-	$(BIN)/python -m compileall -q src
+	@scripts/system-packages
+	@echo "Installing joblens with all extras and the development tools into $(VENV)"
+	@scripts/install $(VENV) -e '.[all,dev]'
+	@$(BIN)/python -m compileall -q src
 	@touch $@ $(VENV)/.base
