@@ -13,6 +13,7 @@ if TYPE_CHECKING:
         run,
     )
     from joblens.app.monitor import JobMonitor, get_monitor
+    from joblens.app.samples_api import samples
 
 # Public name -> module that holds it. Imported on first use, so that `import joblens`
 # and `joblens --version` cost nothing.
@@ -24,6 +25,7 @@ _PUBLIC = {
     "measured": "joblens.app.api",
     "Result": "joblens.app.api",
     "JobFailed": "joblens.app.api",
+    "samples": "joblens.app.samples_api",
 }
 
 __all__ = [
@@ -35,6 +37,7 @@ __all__ = [
     "map_commands",
     "measured",
     "run",
+    "samples",
 ]
 
 
@@ -44,4 +47,10 @@ def __getattr__(name: str) -> object:
         raise AttributeError(f"module 'joblens' has no attribute {name!r}")
     import importlib
 
-    return getattr(importlib.import_module(module_name), name)
+    value = getattr(importlib.import_module(module_name), name)
+    globals()[name] = value  # asked for once only
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

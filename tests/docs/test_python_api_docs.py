@@ -1,0 +1,55 @@
+"""Every public name can be imported and stands in docs/python-api.md, with all its options and parts."""
+
+import ast
+import inspect
+import re
+
+import pytest
+
+import joblens
+from tests.conftest import REPOSITORY
+
+PAGE = (REPOSITORY / "docs" / "python-api.md").read_text(encoding="utf-8")
+README = (REPOSITORY / "README.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", joblens.__all__)
+def test_every_public_name_can_be_imported(name: str) -> None:
+    assert getattr(joblens, name) is not None
+    assert name in dir(joblens)
+
+
+def test_a_name_that_is_not_public_is_told_apart() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'no_such_name'"):
+        joblens.no_such_name  # noqa: B018
+
+
+@pytest.mark.parametrize("name", joblens.__all__)
+def test_every_public_name_is_documented(name: str) -> None:
+    assert f"`joblens.{name}`" in PAGE
+
+
+@pytest.mark.parametrize("function", [joblens.run, joblens.map_commands])
+def test_every_option_of_the_functions_is_documented(function: object) -> None:
+    assert callable(function)
+    for name in inspect.signature(function).parameters:
+        assert re.search(rf"\b{name}\b", PAGE), name
+
+
+@pytest.mark.parametrize("kind", [joblens.Result, joblens.JobMonitor])
+def test_every_public_part_of_the_classes_is_documented(kind: type) -> None:
+    for name in vars(kind):
+        if not name.startswith("_"):
+            assert re.search(rf"`{name}\b", PAGE), name
+
+
+@pytest.mark.parametrize("page", [PAGE, README], ids=["python-api", "readme"])
+def test_the_examples_are_valid_python_and_use_public_names(page: str) -> None:
+    blocks = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    assert blocks
+    for block in blocks:
+        for node in ast.walk(ast.parse(block)):
+            if isinstance(node, ast.ImportFrom) and node.module == "joblens":
+                assert {alias.name for alias in node.names} <= set(joblens.__all__)
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+                assert node.value.id != "joblens" or node.attr in joblens.__all__, node.attr
