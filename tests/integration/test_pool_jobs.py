@@ -332,3 +332,31 @@ def test_time_between_records_is_short(store_path: Path) -> None:
     assert next(results).ok
     assert time.monotonic() - began < 1.9
     list(results)
+
+
+@pytest.mark.parametrize("limits", [{}, {"timeout": 100}], ids=["slots", "sessions"])
+@pytest.mark.parametrize("after_s", [0.05, 0.15, 0.25, 0.35])
+def test_interrupts_at_any_moment_end_everything(
+    limits: dict[str, int],
+    after_s: float,
+    store_path: Path,
+    tmp_path: Path,
+    joblens_command: RunJoblens,
+) -> None:
+    code = (
+        "import joblens, os, signal, threading, time\n"
+        "def interrupt():\n"
+        f"    time.sleep({after_s})\n"
+        "    for _ in range(3):\n"
+        "        os.kill(os.getpid(), signal.SIGINT); time.sleep(0.004)\n"
+        "threading.Thread(target=interrupt, daemon=True).start()\n"
+        "try:\n"
+        f"    list(joblens.map_commands([['true'], ['sleep', '0.01']] * 500, jobs=2, **{limits!r}))\n"
+        "except KeyboardInterrupt: pass\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, timeout=30, check=False, capture_output=True, text=True
+    )
+    assert done.returncode in (0, 1, -signal.SIGINT), done.stderr
+    # Interrupted while it cleared up, a program is like one that was killed: the next command does the rest.
+    joblens_command("list", code=0)

@@ -146,4 +146,3 @@ def not_started(job: Job, error: JoblensError, now_us: int) -> Outcome:
         error=str(error),
     )
     return replace(outcome, findings=findings_for(Record(status=Status.ERROR, job=job, outcome=outcome), ()))
-

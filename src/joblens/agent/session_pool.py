@@ -1,7 +1,10 @@
 """Several jobs with limits or time-outs of their own, a few at a time, each in groups of its own."""
 
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from queue import SimpleQueue
 
 from joblens.agent.session import JobSession, Kit
 from joblens.engine.job_life import EndCause
@@ -15,34 +18,64 @@ StartSession = Callable[[Callable[[JobSession], None]], JobSession]
 
 class SessionPool:
     """`run` takes functions that make a session (given what to call at its end) and yields records in
-    the order the jobs end."""
+    the order the jobs end.
+
+    The sessions live on a thread of their own: an interrupt of the program, which Python may raise between
+    any two instructions of its main thread, then never tears one apart."""
 
     def __init__(self, kit: Kit, width: int) -> None:
         self._kit = kit
         self._width = width
         self._sessions: dict[str, JobSession] = {}
-        self._ended: list[Record] = []
+        self._ended: SimpleQueue[Record | BaseException] = SimpleQueue()
         self._next_look_s = time.monotonic() + _CANCEL_POLL_S
+        self._is_closing = False
 
     def session(self, uuid: str) -> JobSession | None:
         return self._sessions.get(uuid)
 
     def run(self, starters: Iterable[StartSession]) -> Iterator[Record]:
         """Closing the generator, or an exception in whoever uses it, ends the jobs and records that."""
-        waiting = iter(starters)
+        thread = threading.Thread(target=self._drive, name="joblens-sessions", daemon=True)
+        thread.start()
+        under_way = 0
+        try:
+            for starter in starters:
+                while under_way >= self._width or not self._ended.empty():
+                    yield self._next()
+                    under_way -= 1
+                self._kit.loop.call(partial(self._start, starter))
+                under_way += 1
+            while under_way:
+                yield self._next()
+                under_way -= 1
+        finally:
+            self._close(thread)
+
+    def _next(self) -> Record:
+        ended = self._ended.get()
+        if isinstance(ended, BaseException):
+            raise ended
+        return ended
+
+    def _close(self, thread: threading.Thread) -> None:
+        """Nothing runs any more when all went well. Else every running job is ended before this returns."""
+        while thread.is_alive():
+            try:
+                self._kit.loop.call(self._stop)
+                thread.join()
+            except KeyboardInterrupt:
+                continue  # asked again: the next step of ending comes at once
+
+    # ---- on the thread -------------------------------------------------------------------------------
+
+    def _drive(self) -> None:
         self._kit.loop.add_timed(self)
         try:
-            while True:
-                while len(self._sessions) < self._width and (starter := next(waiting, None)) is not None:
-                    self._start(starter)
-                ended, self._ended = self._ended, []
-                yield from ended
-                if self._sessions:
-                    self._kit.loop.run_until(lambda: bool(self._ended) or not self._sessions)
-                elif not ended:
-                    return
+            self._kit.loop.run_until(lambda: self._is_closing and not self._sessions)
+        except BaseException as error:  # noqa: BLE001 - whoever waits for records gets it
+            self._ended.put(error)
         finally:
-            self._stop()
             self._kit.loop.remove_timed(self)
 
     def next_wake_s(self) -> float | None:
@@ -61,16 +94,13 @@ class SessionPool:
                 session.ask_stop(EndCause.CANCELLED)
 
     def _stop(self) -> None:
-        """Nothing runs any more when all went well. Else every running job is ended before this returns."""
-        while self._sessions:
-            for session in list(self._sessions.values()):
-                session.ask_stop(EndCause.CANCELLED)
-            try:
-                self._kit.loop.run_until(lambda: not self._sessions)
-            except KeyboardInterrupt:
-                continue  # asked again: the next step of ending comes at once
+        self._is_closing = True
+        for session in list(self._sessions.values()):
+            session.ask_stop(EndCause.CANCELLED)
 
     def _start(self, starter: StartSession) -> None:
+        if self._is_closing:
+            return
         session = starter(self._end)
         self._sessions[session.job.uuid] = session
         try:
@@ -80,4 +110,4 @@ class SessionPool:
 
     def _end(self, session: JobSession) -> None:
         self._sessions.pop(session.job.uuid, None)
-        self._ended.append(session.record)
+        self._ended.put(session.record)

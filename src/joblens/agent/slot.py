@@ -20,6 +20,7 @@ from joblens.agent.marked import end_marked
 from joblens.agent.meter import COUNTERS
 from joblens.agent.output import CappedFile
 from joblens.agent.session import Kit
+from joblens.agent.slot_marks import SlotMark, remove_mark, write_mark
 from joblens.agent.slot_process import SlotProcess
 from joblens.engine.job_life import EndCause
 from joblens.model.errors import LauncherLost, ProbeError
@@ -94,15 +95,21 @@ class Slot:
         self._must_reclaim = False
         self._cause = EndCause.NONE
         # Never used again: whoever comes to clear up after this process must not meet another's groups.
-        name = f"slot-{new_uuid()}"
-        self.groups = kit.accountant.groups_named(name, accounting)
+        self._name = f"slot-{new_uuid()}"
+        self.groups = kit.accountant.groups_named(self._name, accounting)
+        files = os.path.join(logs_dir, f".{self._name}")
+        kind, paths = (self.groups.kind, self.groups.paths) if self.groups else ("", {})
+        write_mark(kit.spool_dir, self._name, SlotMark(kit.owner, files, kind, paths))
         try:
             attach = self.groups.attach_files() if self.groups else ()
-            self._launcher = SlotProcess(os.path.join(logs_dir, f".{name}"), kit.spool_dir, logs_dir, attach)
+            self._launcher = SlotProcess(files, kit.spool_dir, logs_dir, attach)
         except BaseException:
             if self.groups is not None:
                 self.groups.remove()
+            remove_mark(kit.spool_dir, self._name)
             raise
+        launcher = (self._launcher.pid, self._launcher.start_ticks)
+        write_mark(kit.spool_dir, self._name, SlotMark(kit.owner, files, kind, paths, *launcher))
         self.socket = self._launcher.socket
         self._probe = CgroupProbe(self.groups.paths, self.groups.kind) if self.groups else None
         self._tree: ProcessTreeProbe | None = None
@@ -290,6 +297,9 @@ class Slot:
         at_ns = at_ns or now_ns
         at_us = self._kit.clock.now_us() - (now_ns - at_ns) // 1000
         elapsed_us = max(0, at_ns - self._started_ns) // 1000
+        if len(self._samples) > 1:  # a tick may have come between the end and its being told
+            elapsed_us = max(elapsed_us, self._samples[-1].elapsed_us)
+            at_us = max(at_us, self._samples[-1].at_us)
         base = self._base
         fields: dict[str, Any] = {
             name: (value - base.get(name, 0) if value > base.get(name, 0) else 0)
@@ -435,6 +445,7 @@ class Slot:
         if self.groups is not None:
             self.groups.kill()
             self.groups.remove()
+        remove_mark(self._kit.spool_dir, self._name)
 
 
 def _counters_of(reaped: ExitUsage) -> dict[str, Any]:

@@ -117,7 +117,12 @@ class SlotLauncher:
         return contents, (self.own_ns - before_ns) // 1000
 
     def _maybe(
-        self, uuid: str, argv: list[bytes], changes: dict[bytes, bytes], cwd: str, is_ahead: bool  # noqa: FBT001 - one marshalled message
+        self,
+        uuid: str,
+        argv: list[bytes],
+        changes: dict[bytes, bytes],
+        cwd: str,
+        is_ahead: bool,  # noqa: FBT001 - one marshalled message
     ) -> None:
         if os.getppid() != self.owner_pid:
             return  # the owner is gone, and nobody would ever know of the job

@@ -17,6 +17,7 @@ from joblens.agent.slot import Finished, Slot, SlotJob
 from joblens.analysis.findings import findings_for
 from joblens.analysis.profile import detailed_profile
 from joblens.analysis.usage import total_usage
+from joblens.engine.job_life import EndCause
 from joblens.model.errors import JoblensError
 from joblens.model.job import Accounting, Attempt, Job, Outcome, Record, Status
 from joblens.model.writes import JobEnded, JobQueued, JobStarted, SamplesTaken, Write
@@ -26,6 +27,7 @@ _QUEUE_AHEAD = 16
 _BATCH = 48
 _FLUSH_EVERY_S = 0.05
 _STOP_AGAIN_S = 0.1
+_ANSWER_PATIENCE_S = 3.0
 _HOST_EVERY_S = 0.1
 
 
@@ -282,11 +284,15 @@ class SlotPool:
         self._is_stopping = True
         try:
             self._take_all_back()
-            while self._busy():
+            # An interrupt may have cut off the taking of an answer, which then never comes again.
+            deadline_s = time.monotonic() + self._longest_grace_s() + _ANSWER_PATIENCE_S
+            while self._busy() and time.monotonic() < deadline_s:
                 try:
                     self._stop_some(at_once=at_once)
                 except KeyboardInterrupt:
                     at_once = True  # asked again while ending: a person means it
+                    deadline_s = min(deadline_s, time.monotonic() + _ANSWER_PATIENCE_S)
+            self._give_up_unanswered()
             for slot_job in self._ahead:
                 self._end_unstarted(slot_job.job)
             self._ahead.clear()
@@ -297,6 +303,25 @@ class SlotPool:
                 self._drop_slot(slot)
             self._host.close()
             self._tick_host.close()
+
+    def _longest_grace_s(self) -> float:
+        running = [slot.current.job.grace_s for slot in self._slots.values() if slot.current is not None]
+        return max(running, default=0.0)
+
+    def _give_up_unanswered(self) -> None:
+        """They have ended, or are when their slot is dropped; how is not known any more."""
+        for slot in self._slots.values():
+            slot_job = slot.current
+            if slot_job is not None and slot_job.job.uuid in self._attempts:
+                started_at_us = self._attempts[slot_job.job.uuid].started_at_us
+                now_us = self._kit.clock.now_us()
+                ended = Finished(
+                    status=None,
+                    cause=EndCause.CANCELLED,
+                    duration_s=max(0, now_us - started_at_us) / 1e6,
+                    ended_at_us=now_us,
+                )
+                self._remember(slot_job, ended, slot)
 
     def _take_all_back(self) -> None:
         """What was sent ahead and not begun."""

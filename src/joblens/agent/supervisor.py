@@ -224,8 +224,9 @@ class Supervisor:
         self._log(f"job {uuid}: its owner and its launcher were gone")
 
     def _sweep(self) -> None:
+        kit = self._kit
         with contextlib.suppress(JoblensError):
-            self._kit.recorder.read(lambda store: sweep(self._kit.spool_dir, store, self._kit.clock.now_us()))
+            kit.recorder.read(lambda store: sweep(kit.spool_dir, store, kit.clock.now_us(), kit.host))
 
     # ---- the end -----------------------------------------------------------------------------------
 

@@ -6,15 +6,18 @@ import os
 from joblens.agent.left_outcome import left_outcomes, outcome_path
 from joblens.agent.payload import payload_path, payloads
 from joblens.agent.settling import standing_groups
+from joblens.agent.slot_marks import sweep_slots
 from joblens.model.errors import UnknownJob
 from joblens.model.job import Record, Status
 from joblens.ports.store import Store
+from joblens.probes.host import HostFacts
 
 _FORGOTTEN_US = 86_400_000_000  # nobody asks any more for what belongs to a job that no store knows
 
 
-def sweep(spool_dir: str, store: Store, now_us: int) -> None:
-    """Cheap when there is nothing: one listing of the directory."""
+def sweep(spool_dir: str, store: Store, now_us: int, host: HostFacts) -> None:
+    """Cheap when there is nothing: a few listings of a directory."""
+    sweep_slots(spool_dir, host)
     for uuid in left_outcomes(spool_dir):
         _sweep_outcome(outcome_path(spool_dir, uuid), _find(store, uuid), now_us)
     for uuid in payloads(spool_dir):

@@ -24,6 +24,7 @@ def recover_dead_owners(store: Store, settings: Settings, config: str | None = N
     if not unfinished and not _holds_anything(spool):
         return
     from joblens.agent.sweeping import sweep
+    from joblens.probes.host import read_host
 
     recovery = _recovery(spool, settings)
     found = recovery.orphans(unfinished)
@@ -33,7 +34,7 @@ def recover_dead_owners(store: Store, settings: Settings, config: str | None = N
         from joblens.app.submitting import wake_supervisor
 
         wake_supervisor(settings, config)
-    sweep(spool, store, SystemClock().now_us())
+    sweep(spool, store, SystemClock().now_us(), read_host())
 
 
 def _recovery(spool: str, settings: Settings) -> "Recovery":

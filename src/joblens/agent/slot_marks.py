@@ -1,0 +1,80 @@
+"""A file for each slot, which says whose it is and where its groups are: between two jobs nothing else does,
+and a program that is killed then would leave them standing for ever."""
+
+import contextlib
+import os
+
+import msgspec
+from msgspec import Struct
+
+from joblens.agent.groups import JobGroups
+from joblens.agent.owners import is_gone, is_running
+from joblens.model.errors import JoblensError
+from joblens.model.job import Owner
+from joblens.probes.host import HostFacts
+
+_SUFFIX = ".slot"
+
+
+class SlotMark(Struct, frozen=True):
+    owner: Owner
+    files: str  # path prefix of what its jobs print to
+    kind: str = ""
+    paths: dict[str, str] = {}  # of its groups, where it has some
+    launcher_pid: int | None = None  # None: not started yet
+    launcher_start_ticks: int | None = None
+
+
+def write_mark(spool_dir: str, name: str, mark: SlotMark) -> None:
+    """A slot works without, should there be no place for it."""
+    with (
+        contextlib.suppress(OSError),
+        open(os.path.join(spool_dir, name + _SUFFIX), "wb", opener=_private) as file,
+    ):
+        file.write(msgspec.json.encode(mark))
+
+
+def remove_mark(spool_dir: str, name: str) -> None:
+    with contextlib.suppress(OSError):
+        os.unlink(os.path.join(spool_dir, name + _SUFFIX))
+
+
+def sweep_slots(spool_dir: str, host: HostFacts) -> None:
+    """Takes away the groups of slots whose owner is gone, once nothing runs in them any more."""
+    try:
+        names = [name.removesuffix(_SUFFIX) for name in os.listdir(spool_dir) if name.endswith(_SUFFIX)]
+    except OSError:
+        return
+    for name in names:
+        mark = _read(spool_dir, name)
+        if mark is not None and is_gone(mark.owner, host) and _is_cleared(mark):
+            remove_mark(spool_dir, name)
+
+
+def _is_cleared(mark: SlotMark) -> bool:
+    if is_running(mark.launcher_pid, mark.launcher_start_ticks):
+        return False  # it ends by itself when its job has ended
+    standing = {key: path for key, path in mark.paths.items() if os.path.isdir(path)}
+    if standing:
+        try:
+            groups = JobGroups.open(mark.kind, standing)
+        except JoblensError:
+            return True  # not of joblens' making: nothing to take away
+        if not groups.is_empty() or groups.remove():
+            return False
+    for suffix in ("out", "err"):
+        with contextlib.suppress(OSError):
+            os.unlink(f"{mark.files}.{suffix}")
+    return True
+
+
+def _read(spool_dir: str, name: str) -> SlotMark | None:
+    try:
+        with open(os.path.join(spool_dir, name + _SUFFIX), "rb") as file:
+            return msgspec.json.decode(file.read(), type=SlotMark)
+    except (OSError, msgspec.MsgspecError):
+        return None
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
