@@ -93,4 +93,5 @@ def finding_lines(finding: Finding, paint: Palette, width: int, indent: str = " 
     body = f"{indent}  "
     first, *rest = wrap(clean(finding.text), width, body) or [body]
     lines = [f"{indent}{paint.severity(finding.severity, mark)} {first[len(body) :]}", *rest]
-    return lines + [paint.paint(line, "dim") for line in wrap(clean(finding.advice), width, body)]
+    advice = f"→ {clean(finding.advice)}" if finding.advice else ""
+    return lines + [paint.paint(line, "dim") for line in wrap(advice, width, body)]
