@@ -25,6 +25,16 @@ from joblens.model.writes import JobEnded, JobStarted, SamplesTaken, Write
 from joblens.ports.clock import Clock
 
 RESTARTED = "the machine was started anew while it ran"
+_TOLD_BY_LAUNCHER = (
+    "faults_minor",
+    "faults_major",
+    "io_read_bytes",
+    "io_write_bytes",
+    "io_call_read_bytes",
+    "io_call_write_bytes",
+    "io_call_reads",
+    "io_call_writes",
+)
 NOBODY_WAITED = "joblens and the job's launcher were killed, so its exit status is not known"
 
 
@@ -114,7 +124,8 @@ class Settling:
         if meter is None or started_mono_ns is None:
             return None
         if self._groups is None:
-            return _sample_of(left, *self._when_it_ended()) if left else None
+            last = self._summary.samples[-1] if self._summary.samples else None
+            return _sample_of(left, *self._when_it_ended(), last) if left else None
         meter.resume(self._attempt.base, started_mono_ns)
         try:
             sample = meter.sample(left.reaped if left else ExitUsage(), final=True)
@@ -192,23 +203,24 @@ def standing_groups(attempt: Attempt) -> JobGroups | None:
         return None
 
 
-def _sample_of(left: LeftOutcome, ended_at_us: int, elapsed_us: int) -> Sample:
-    """Without a group, what the launcher waited for is all there is to know at the end."""
+def _sample_of(left: LeftOutcome, ended_at_us: int, elapsed_us: int, last: Sample | None) -> Sample:
+    """Without a group, what the launcher waited for is all there is to know at the end. A counter that was
+    seen higher, in the kernel's coarser ticks, does not go back."""
     reaped = left.reaped
+    counters = {
+        "cpu_user_usec": reaped.user_usec,
+        "cpu_system_usec": reaped.system_usec,
+        **{name: getattr(reaped, name) for name in _TOLD_BY_LAUNCHER},
+    }
+    for name, value in counters.items():
+        seen = getattr(last, name) if last is not None else None
+        if value is not None and seen is not None:
+            counters[name] = max(value, seen)
     return Sample(
         at_us=ended_at_us,
         elapsed_us=elapsed_us,
-        cpu_total_usec=reaped.user_usec + reaped.system_usec,
-        cpu_user_usec=reaped.user_usec,
-        cpu_system_usec=reaped.system_usec,
-        faults_minor=reaped.faults_minor,
-        faults_major=reaped.faults_major,
-        io_read_bytes=reaped.io_read_bytes,
-        io_write_bytes=reaped.io_write_bytes,
-        io_call_read_bytes=reaped.io_call_read_bytes,
-        io_call_write_bytes=reaped.io_call_write_bytes,
-        io_call_reads=reaped.io_call_reads,
-        io_call_writes=reaped.io_call_writes,
+        cpu_total_usec=counters["cpu_user_usec"] + counters["cpu_system_usec"],
         processes=0,
         threads=0,
+        **counters,
     )
