@@ -18,8 +18,9 @@ def all_errors() -> dict[str, type[JoblensError]]:
     while waiting:
         for error in waiting.pop().__subclasses__():
             if error.__module__.startswith("joblens."):
-                found[error.__name__] = error
                 waiting.append(error)
+                if not error.__name__.startswith("_"):  # a private one is told as its base
+                    found[error.__name__] = error
     return found
 
 
