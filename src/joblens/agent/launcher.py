@@ -140,6 +140,9 @@ class Tally:
         self.voluntary += usage.ru_nvcsw
         self.involuntary += usage.ru_nivcsw
         self.reaped += 1
+        self.add_io(io)
+
+    def add_io(self, io: tuple[int, ...] | None) -> None:
         if io is None or self.io is None:
             self.io = None  # one part unknown makes the sum unknown
         else:
@@ -418,13 +421,6 @@ def restore_terminal(modes: list[Any]) -> None:
         os.close(terminal)
     except (OSError, termios.error):
         pass  # there is no terminal any more
-
-
-def write_quietly(descriptor: int, data: bytes) -> None:
-    try:
-        os.pwrite(descriptor, data, 0)
-    except OSError:
-        pass
 
 
 def as_text(name: Any) -> str:

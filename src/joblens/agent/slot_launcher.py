@@ -44,7 +44,53 @@ _DEFAULTS = (
 )
 _RSS_SLACK_BYTES = 1 << 20
 _COUNTER_BYTES = 16384
+_NO_IO = (0, 0, 0, 0, 0, 0)  # what all of them did is added in one piece
 _REAP_PATIENCE_NS = 2_000_000_000
+
+
+class CountedCalls:
+    """Reads and writes of this process, counted, so that what /proc/self/io says of everything it waited for
+    can be told from its own. That file is kept open and read once a job; looking into each ended
+    process's own would cost several times as much."""
+
+    def __init__(self) -> None:
+        try:
+            self._file = os.open("/proc/self/io", os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            self._file = -1
+        self._read_bytes = self._written_bytes = self._reads = self._writes = 0
+        self._last = self._reading()
+
+    def read(self, descriptor: int, size: int) -> bytes:
+        self._reads += 1
+        data = os.read(descriptor, size)
+        self._read_bytes += len(data)
+        return data
+
+    def pread(self, descriptor: int, size: int) -> bytes:
+        self._reads += 1
+        data = os.pread(descriptor, size, 0)
+        self._read_bytes += len(data)
+        return data
+
+    def write(self, descriptor: int, data: bytes) -> None:
+        self._writes += 1
+        self._written_bytes += os.write(descriptor, data)
+
+    def of_others(self) -> tuple[int, ...] | None:
+        """What those that were waited for since the last call have read and written, in the order of
+        launcher.read_io. None: the kernel does not tell."""
+        last, self._last = self._last, self._reading()
+        if last is None or self._last is None:
+            return None
+        return tuple(max(0, now - before) for now, before in zip(self._last, last, strict=True))
+
+    def _reading(self) -> tuple[int, ...] | None:
+        if self._file < 0:
+            return None
+        own = (self._read_bytes, self._written_bytes, self._reads, self._writes, 0, 0)
+        words = self.pread(self._file, 4096).split()
+        return tuple(int(words[place]) - ours for place, ours in zip((1, 3, 5, 7, 9, 11), own, strict=True))
 
 
 class SlotLauncher:
@@ -68,6 +114,7 @@ class SlotLauncher:
         self.rss_floor = self._own_peak_rss()
         self.out = self._open("out")
         self.err = self._open("err")
+        self.calls = CountedCalls()  # last: what came before is nobody's
 
     def _open(self, suffix: str) -> int:
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_TRUNC | os.O_CLOEXEC
@@ -81,7 +128,7 @@ class SlotLauncher:
         self._answer("hello", os.getpid())
         while self.owner_is_there:
             try:
-                data = os.read(self.socket, _MAX_MESSAGE)
+                data = self.calls.read(self.socket, _MAX_MESSAGE)
             except OSError:
                 data = b""
             message = marshal.loads(data) if data else ()  # noqa: S302 - from the owner, over our own socket
@@ -113,7 +160,7 @@ class SlotLauncher:
         """What the files say now, and the CPU this process itself has used since the last reading: it is
         in the same groups, and that part is not the job's."""
         before_ns, self.own_ns = self.own_ns, time.process_time_ns()
-        contents = [os.pread(descriptor, _COUNTER_BYTES, 0) for descriptor in self.counters]
+        contents = [self.calls.pread(descriptor, _COUNTER_BYTES) for descriptor in self.counters]
         return contents, (self.own_ns - before_ns) // 1000
 
     def _maybe(
@@ -131,15 +178,21 @@ class SlotLauncher:
         else:
             self._one(uuid, argv, changes, cwd)
 
+    def _reset_peak(self) -> None:
+        try:
+            self.calls.write(self.peak, b"0")
+        except OSError:
+            self.peak = -1  # this kernel cannot; the owner knows by the number never going down
+
     def _has_permit(self) -> bool:
         try:
-            return bool(os.read(self.permits, 1))
+            return bool(self.calls.read(self.permits, 1))
         except BlockingIOError:
             return False
 
     def _one(self, uuid: str, argv: list[bytes], changes: dict[bytes, bytes], cwd: str) -> None:
         if self.peak >= 0:
-            launcher.write_quietly(self.peak, b"0")
+            self._reset_peak()
         try:
             pid = self._spawn(uuid, argv, changes, cwd)
         except OSError as error:
@@ -149,8 +202,7 @@ class SlotLauncher:
             self._answer("failed", error.errno or 0, stage, launcher.as_text(name))
             return
         started_ns = time.monotonic_ns()
-        # Look first and take away after: until then /proc still knows what it read and wrote.
-        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+        _, status, usage = os.wait4(pid, 0)
         ended_ns = time.monotonic_ns()
         tally = launcher.Tally()
         tally.before = {
@@ -159,10 +211,9 @@ class SlotLauncher:
             "faults_major": 0,
             "rss_floor_bytes": self.rss_floor,
         }
-        io = launcher.read_io(pid)
-        _, status, usage = os.wait4(pid, 0)
-        tally.add(usage, io, is_main=True)
+        tally.add(usage, _NO_IO, is_main=True)
         alive = self._reap_others(tally)
+        tally.add_io(self.calls.of_others())
         printed = self._put_output_away(uuid)
         contents, own_usec = self._read_counters()
         answer = (pid, status, tally.totals(), own_usec, started_ns, ended_ns, *printed, alive, contents)
@@ -177,6 +228,7 @@ class SlotLauncher:
         deadline_ns = time.monotonic_ns() + _REAP_PATIENCE_NS
         while self._reap_others(self.tally) and time.monotonic_ns() < deadline_ns:
             time.sleep(0.001)
+        self.tally.add_io(self.calls.of_others())
         self._answer("reaped", self.tally.totals())
 
     def _spawn(self, uuid: str, argv: list[bytes], changes: dict[bytes, bytes], cwd: str) -> int:
@@ -200,14 +252,12 @@ class SlotLauncher:
         """Orphans of the job came to this process. True: some are still running."""
         while True:
             try:
-                ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+                pid, _, usage = os.wait4(-1, os.WNOHANG)
             except ChildProcessError:
                 return False
-            if ended is None:
+            if pid == 0:
                 return True
-            io = launcher.read_io(ended.si_pid)
-            _, _, usage = os.wait4(ended.si_pid, 0)
-            tally.add(usage, io, is_main=False)
+            tally.add(usage, _NO_IO, is_main=False)
 
     def _put_output_away(self, uuid: str) -> tuple[int, int, str]:
         """Most short jobs print nothing and the same two empty files serve the next one."""
@@ -232,7 +282,7 @@ class SlotLauncher:
 
     def _answer(self, *message: Any) -> bool:
         try:
-            os.write(self.socket, marshal.dumps(message))
+            self.calls.write(self.socket, marshal.dumps(message))
         except OSError:
             self.owner_is_there = False  # what it sent ahead is not begun any more
         return self.owner_is_there
