@@ -6,10 +6,12 @@ from msgspec import Struct
 
 from joblens.agent.groups import GroupFactory, JobGroups
 from joblens.agent.meter import JobMeter
+from joblens.agent.systemd_scope import enter_leaf, scope_argv, user_systemd_available
 from joblens.model.errors import AccountingUnavailable
 from joblens.model.job import Accounting, Job
 from joblens.ports.clock import Clock
 from joblens.probes.cgroup import CgroupProbe
+from joblens.probes.cgroup_layout import read_layout
 from joblens.probes.host import HostProbe
 from joblens.probes.process_tree import ProcessTreeProbe
 from joblens.probes.processes import ProcessesProbe
@@ -40,6 +42,7 @@ class Accountant:
         self._host = HostProbe()
         self._factory: GroupFactory | None = None
         self._why_not: AccountingUnavailable | None = None
+        self._scope_is_wanted: bool | None = None  # None: not looked yet
 
     def close(self) -> None:
         self._host.close()
@@ -51,6 +54,35 @@ class Accountant:
             except AccountingUnavailable as reason:
                 self._why_not = reason
         return self._factory
+
+    def scope_prefix(self, job: Job) -> list[str]:
+        """What to put before the launcher's command line so that systemd gives it a group to divide; empty
+        where joblens can make good groups itself, or where no systemd would answer."""
+        if job.accounting is Accounting.PROCESS_TREE or not self._needs_scope():
+            return []
+        return scope_argv([], f"joblens-{job.uuid}.scope")
+
+    def _needs_scope(self) -> bool:
+        if self._scope_is_wanted is None:
+            factory = self.factory()
+            lacks_memory = factory is None or "memory" in factory.gaps
+            is_v2 = lacks_memory and read_layout().kind == "cgroup-v2"
+            self._scope_is_wanted = self._parent is None and is_v2 and user_systemd_available()
+        return self._scope_is_wanted
+
+    def give_up_scopes(self) -> None:
+        """systemd did not do what was asked; not asked again by this process."""
+        self._scope_is_wanted = False
+
+    def groups_in_scope(self, job: Job, launcher_pid: int) -> JobGroups | None:
+        """Groups below the scope that the launcher was started in."""
+        try:
+            layout = read_layout(pid=str(launcher_pid))
+            parent = enter_leaf(layout, launcher_pid)
+            return GroupFactory.detect(parent, layout=read_layout(pid=str(launcher_pid))).create(job.uuid)
+        except (OSError, AccountingUnavailable):
+            self.give_up_scopes()
+            return self.groups_for(job)
 
     def groups_for(self, job: Job) -> JobGroups | None:
         """Fresh control groups, or None where the process tree has to do."""

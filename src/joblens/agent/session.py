@@ -134,8 +134,11 @@ class JobSession:
     def _prepare(self) -> Attempt:
         job, kit = self.job, self._kit
         # The launcher first: should this process be killed from here on, it takes the groups away.
-        self._launcher = LauncherProcess(self._plan)
-        self._groups = kit.accountant.groups_for(job)
+        self._launcher, is_in_scope = self._start_launcher()
+        if is_in_scope:
+            self._groups = kit.accountant.groups_in_scope(job, self._launcher.launcher_pid)
+        else:
+            self._groups = kit.accountant.groups_for(job)
         self._limits = limit(job, self._groups)
         pid, start_ticks = self._launcher.prepare(
             attach=self._groups.attach_files() if self._groups else (),
@@ -159,6 +162,16 @@ class JobSession:
             cpu_count=kit.host.cpu_count,
             memory_total_bytes=kit.host.memory_total_bytes,
         )
+
+    def _start_launcher(self) -> tuple[LauncherProcess, bool]:
+        """-> the launcher, and whether systemd gave it a scope of its own."""
+        prefix = self._kit.accountant.scope_prefix(self.job)
+        if prefix:
+            try:
+                return LauncherProcess(self._plan, prefix), True
+            except LaunchError:
+                self._kit.accountant.give_up_scopes()
+        return LauncherProcess(self._plan), False
 
     def _begin(self, attempt: Attempt) -> None:
         """Everything needed to find the job again is on disk before its first instruction runs."""

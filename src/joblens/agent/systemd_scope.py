@@ -1,7 +1,8 @@
 """A delegated cgroup from systemd, for machines where joblens may not make groups where it stands.
 
-joblens starts itself again inside a fresh scope (`scope_argv`), and there moves itself, and nothing else,
-into a leaf (`enter_leaf`): the kernel gives controllers only to groups below one without processes."""
+A job's launcher is started inside a fresh scope (`scope_argv`) and there moved, and nothing else, into a leaf
+(`enter_leaf`): the kernel gives controllers only to groups below one without processes. A supervisor that
+systemd started in a delegated unit does the same with itself (`own_group`)."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -32,13 +33,15 @@ def scope_argv(argv: Sequence[str], unit: str) -> list[str]:
     return ["systemd-run", *manager, *options, "--", *argv]
 
 
-def enter_leaf(layout: CgroupLayout | None = None) -> str:
-    """Move this process from its group into a leaf below; returns the group's path below the mount, to be
-    given to GroupFactory.detect as parent. Refuses when any other process is in the group."""
-    unified = (layout or read_layout()).unified
+def enter_leaf(layout: CgroupLayout | None = None, pid: int | None = None) -> str:
+    """Move a process of ours (default: this one) from its group into a leaf below; `layout` is that
+    process's. Returns the group's path below the mount, to be given to GroupFactory.detect as parent. Refuses
+    when any other process is in the group."""
+    moved = pid or os.getpid()
+    unified = (layout or read_layout(pid=str(moved))).unified
     if unified is None or unified.directory is None:
         raise AccountingUnavailable("this process is in no cgroup v2 group")
-    others = set((read_text(f"{unified.directory}/cgroup.procs") or "").split()) - {str(os.getpid())}
+    others = set((read_text(f"{unified.directory}/cgroup.procs") or "").split()) - {str(moved)}
     if others:
         raise AccountingUnavailable(
             f"{unified.directory} holds {len(others)} other processes, which joblens does not move",
@@ -48,7 +51,7 @@ def enter_leaf(layout: CgroupLayout | None = None) -> str:
     try:
         os.makedirs(leaf, exist_ok=True)
         with open(f"{leaf}/cgroup.procs", "wb", buffering=0) as file:
-            file.write(b"0")
+            file.write(str(moved).encode())
     except OSError as error:
         raise AccountingUnavailable(f"cannot move into {leaf}: {error.strerror}") from error
     return unified.directory.removeprefix(unified.mount_point.rstrip("/")) or "/"
