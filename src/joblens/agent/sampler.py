@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from heapq import heapify, heappop, heappush
 
 from joblens.ports.clock import Clock
@@ -14,10 +15,11 @@ class Sampler:
     """Calls `take(uuid)` at start + k * interval. A late tick is taken once and the schedule kept:
     missed places are skipped, never made up for in a burst."""
 
-    def __init__(self, take: Callable[[str], None], after_round: Callable[[], None], clock: Clock) -> None:
+    def __init__(self, take: Callable[[str], None], clock: Clock, warn: Callable[[str], None]) -> None:
         self._take = take
-        self._after_round = after_round  # told when all that was due has been taken
         self._clock = clock
+        self._warn = warn
+        self._warned_about: set[str] = set()
         self._due: list[tuple[int, str, int]] = []  # (mono ns, uuid, interval ns)
         self._ready: list[str] = []  # due in this round, not taken yet
         self._taking: str | None = None
@@ -40,6 +42,7 @@ class Sampler:
             self._due = [entry for entry in self._due if entry[1] != uuid]
             heapify(self._due)
             self._ready = [ready for ready in self._ready if ready != uuid]
+            self._warned_about.discard(uuid)
             while self._taking == uuid and threading.current_thread() is not self._thread:
                 self._changed.wait()
 
@@ -54,8 +57,17 @@ class Sampler:
     def _run(self) -> None:
         while self._wait_for_round():
             while (uuid := self._next_ready()) is not None:
-                self._take(uuid)
-            self._after_round()
+                self._take_safely(uuid)
+
+    def _take_safely(self, uuid: str) -> None:
+        """One job that cannot be looked at must not end the looking at all others."""
+        try:
+            self._take(uuid)
+        except Exception as error:  # noqa: BLE001 - told below, once a job
+            if uuid not in self._warned_about:
+                self._warned_about.add(uuid)
+                with suppress(OSError, ValueError):  # standard error may be closed
+                    self._warn(f"a sample of {uuid} was not taken: {type(error).__name__}: {error}")
 
     def _wait_for_round(self) -> bool:
         with self._changed:

@@ -52,7 +52,7 @@ def open_kit(
     recorder = Recorder(open_store(settings, warn), open_sinks(settings), warn)
     return Kit(
         recorder=recorder,
-        sampler=Sampler(take_sample, lambda: None, clock),
+        sampler=Sampler(take_sample, clock, warn),
         accountant=Accountant(clock, settings.limits.cgroup_parent),
         clock=clock,
         loop=Loop(),

@@ -1,4 +1,7 @@
 import threading
+from functools import partial
+
+import pytest
 
 from joblens.agent.sampler import MIN_INTERVAL_S, Sampler
 from tests.conftest import wait_until
@@ -9,7 +12,7 @@ class StillSampler(Sampler):
     """Its schedule without its thread: the test asks what is due."""
 
     def __init__(self, clock: FakeClock) -> None:
-        super().__init__(lambda uuid: None, lambda: None, clock)
+        super().__init__(lambda uuid: None, clock, pytest.fail)
         self._thread = threading.current_thread()
 
     def due(self) -> list[str]:
@@ -96,7 +99,7 @@ def test_remove_waits_for_a_look_that_is_under_way() -> None:
         done.append("looked")
 
     clock = FakeClock()
-    sampler = Sampler(take, lambda: None, clock)
+    sampler = Sampler(take, clock, pytest.fail)
     sampler.add("job", 1.0)
     clock.pass_s(1.0)
     sampler.add("other", 1.0)  # wakes the thread, which then sees the new time
@@ -125,7 +128,7 @@ def test_one_thread_looks_at_all_jobs() -> None:
         seen.append(uuid)
 
     clock = FakeClock()
-    sampler = Sampler(take, lambda: None, clock)
+    sampler = Sampler(take, clock, pytest.fail)
     for number in range(50):
         sampler.add(f"job {number}", 1.0)
     clock.pass_s(1.0)
@@ -134,3 +137,31 @@ def test_one_thread_looks_at_all_jobs() -> None:
     sampler.close()
     assert len(threads) == 1
     assert sorted(seen) == sorted(f"job {number}" for number in range(50))
+
+
+def test_a_look_that_fails_stops_neither_the_others_nor_the_end_of_its_own_job() -> None:
+    seen: list[str] = []
+    said: list[str] = []
+
+    def take(uuid: str) -> None:
+        seen.append(uuid)
+        if uuid == "broken":
+            raise ValueError("a file that nobody expected")
+
+    def looked_at_the_sound_one(times: int) -> bool:
+        return seen.count("sound") == times
+
+    clock = FakeClock()
+    sampler = Sampler(take, clock, said.append)
+    sampler.add("broken", 1.0)
+    sampler.add("sound", 1.0)
+    for round_number in (1, 2, 3):
+        clock.pass_s(1.0)
+        sampler.add(f"wake {round_number}", 100.0)
+        wait_until(partial(looked_at_the_sound_one, round_number), what="the look at the sound job")
+    sampler.remove("broken")
+    sampler.close()
+    assert seen.count("broken") == 3
+    (warning,) = said
+    assert "broken" in warning
+    assert "a file that nobody expected" in warning
