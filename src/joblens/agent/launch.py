@@ -4,7 +4,6 @@ import _socket
 import marshal
 import os
 import signal
-import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -47,7 +46,7 @@ class LauncherProcess:
         self.socket = ours.detach()
         os.set_inheritable(self.socket, False)
         their_end = theirs.detach()
-        argv = [*prefix, sys.executable, "-I", "-S", launcher.__file__, str(their_end)]
+        argv = [*prefix, *launcher.start_argv("launcher"), str(their_end)]
         passed = [their_end, *(fd for fd in plan.stdio if isinstance(fd, int) and fd > 2)]
         # dup2 onto itself is how posix_spawn says "do not close this one".
         actions = [(os.POSIX_SPAWN_DUP2, fd, fd) for fd in dict.fromkeys(passed)]

@@ -1,7 +1,7 @@
 """The launcher: a tiny process between joblens and the job.
 
-It is run as a plain file by `python -I -S` and imports next to nothing, because its memory is the floor
-under the job's `ru_maxrss` and its start-up is paid for every job. It
+It runs in a bare `python -I -S` (see `start_argv`) and imports next to nothing, because its memory is the
+floor under the job's `ru_maxrss` and its start-up is paid for every job. It
 - is the subreaper of everything the job starts, so nothing of it can slip away from being waited for,
 - puts the job into its control groups before the first instruction of the job runs,
 - waits for every process with `wait4` and adds up what the kernel says each one used,
@@ -50,6 +50,14 @@ _MAX_MESSAGE = 1 << 17
 _IGNORED_HERE = (_signal.SIGINT, _signal.SIGTERM, _signal.SIGHUP, _signal.SIGQUIT, _signal.SIGTSTP)
 _PR_SET_CHILD_SUBREAPER = 36
 _REMOVE_TRIES = 50
+
+
+def start_argv(module: str) -> list[str]:
+    """The command line that runs `main` of this module, or of another one beside it, in a process of its own.
+    As an import, not as a script: a script would be compiled again at every start."""
+    folder = os.path.dirname(__file__)
+    code = f"import sys; sys.path.insert(0, {folder!r}); import {module}; {module}.main()"
+    return [sys.executable, "-I", "-S", "-c", code]
 
 
 def become_subreaper() -> None:
@@ -434,7 +442,6 @@ def _close(descriptor: int) -> None:
         pass
 
 
-if __name__ == "__main__":
-    sys.path.insert(0, os.path.dirname(__file__))
+def main() -> None:
     become_subreaper()
     Launcher(int(sys.argv[1])).run()

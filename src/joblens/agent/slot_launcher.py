@@ -1,7 +1,7 @@
 """A launcher that stays: it sits inside the control groups of one slot and runs one job after another.
 
 Children of a process are born in its groups, so no job has to be moved (which waits for the kernel) and
-the cost of a start is that of a bare spawn. Like launcher.py it is run as a plain file by `python -I -S`.
+the cost of a start is that of a bare spawn. Like launcher.py it runs in a bare `python -I -S`.
 
   owner -> launcher   ("counters", paths, place of the peak) the files of the groups to read after each job
                       (uuid, argv, env changes, cwd, sent ahead?), when large as ("part", bytes)… ("start",)
@@ -29,8 +29,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-sys.path.insert(0, os.path.dirname(__file__))
-import launcher  # type: ignore[import-not-found]  # noqa: E402 - the file beside this one; not part of a package here
+import launcher  # type: ignore[import-not-found]  # noqa: E402 - beside this one; no package here
 
 _MAX_MESSAGE = 1 << 17
 _DEFAULTS = (
@@ -313,7 +312,3 @@ def main() -> None:
     for number in (_signal.SIGINT, _signal.SIGTERM, _signal.SIGHUP, _signal.SIGQUIT, _signal.SIGTSTP):
         _signal.signal(number, _signal.SIG_IGN)
     SlotLauncher(int(socket), int(permits), files, outcomes, logs).run()
-
-
-if __name__ == "__main__":
-    main()

@@ -12,7 +12,6 @@ from joblens.agent import launcher
 from joblens.model.errors import LauncherLost, LaunchError
 from joblens.probes.host import process_start_ticks
 
-_FILE = os.path.join(os.path.dirname(launcher.__file__), "slot_launcher.py")
 _MAX_MESSAGE = 1 << 17
 _PIECE = 1 << 16  # of a command that is larger than a socket takes at once
 
@@ -26,7 +25,7 @@ class SlotProcess:
         their_end = theirs.detach()
         self._permits, self._permit_end = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         ends = (their_end, self._permits)
-        argv = [sys.executable, "-I", "-S", _FILE, *map(str, ends), files, spool_dir, logs_dir, *attach]
+        argv = [*launcher.start_argv("slot_launcher"), *map(str, ends), files, spool_dir, logs_dir, *attach]
         # dup2 onto itself is how posix_spawn says "do not close this one".
         actions = [(os.POSIX_SPAWN_DUP2, end, end) for end in ends]
         try:
