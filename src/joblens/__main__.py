@@ -50,17 +50,38 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _run_command(arguments: list[str]) -> int:
-    import click
-
-    from joblens.cli.main import cli
     from joblens.model.errors import JoblensError
 
     try:
-        result = cli.main(arguments, prog_name="joblens", standalone_mode=False)
+        if arguments[:1] == ["run"] and _ran_quickly(arguments[1:]):
+            return 0
+        return _run_with_click(arguments)
     except JoblensError as error:
         hint = f"  {error.hint}\n" if error.hint else ""
         _write(sys.stderr, f"joblens: error: {error}\n{hint}")
         return error.exit_code
+
+
+def _ran_quickly(arguments: list[str]) -> bool:
+    """A plain command line of `run`; ends by SystemExit with the job's exit code. False: it is not plain."""
+    from joblens.cli.quick_run import parse
+
+    given = parse(arguments)
+    if given is None:
+        return False
+    from joblens.cli.run import run_quickly
+
+    run_quickly(given)
+    return True
+
+
+def _run_with_click(arguments: list[str]) -> int:
+    import click
+
+    from joblens.cli.main import cli
+
+    try:
+        result = cli.main(arguments, prog_name="joblens", standalone_mode=False)
     except click.Abort as abort:
         return 130 if isinstance(abort.__cause__, KeyboardInterrupt) else 1
     except click.ClickException as error:

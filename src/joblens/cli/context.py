@@ -25,6 +25,18 @@ class Globals(Struct, frozen=True, kw_only=True):
     no_color: bool = False
 
 
+def with_given(before: Globals, given: dict[str, Any]) -> Globals:
+    """What stands nearer to the command's end wins. `given` has the options by their names in the table."""
+    format_name = given["global_format"]
+    wants_json = before.json if format_name is None else format_name == "json"
+    return Globals(
+        store=given["global_store"] if given["global_store"] is not None else before.store,
+        config=given["global_config"] if given["global_config"] is not None else before.config,
+        json=given["global_json"] or wants_json,
+        no_color=given["global_no_color"] or before.no_color,
+    )
+
+
 class Session:
     """One call of one command."""
 

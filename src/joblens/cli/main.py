@@ -23,7 +23,7 @@ def _entry(module: str, summary: str, attribute: str = "command") -> CommandEntr
 # Sections in the order `joblens --help` shows them. The summaries stand here so that help imports no command.
 SECTIONS: dict[str, dict[str, CommandEntry]] = {
     "Run": {
-        "run": _entry("run", "Run a command and measure it."),
+        "run": _entry("run_command", "Run a command and measure it."),
         "submit": _entry("submit", "Run a command in the background."),
         "list": _entry("list_", "Jobs that are queued or running now."),
         "top": _entry("top", "Live table of the running jobs."),

@@ -1,31 +1,17 @@
-"""`joblens run`: run a command and measure it."""
+"""What `joblens run` does. Imports nothing of click: plain command lines do without it (`quick_run`)."""
 
 import os
 import sys
 from typing import Any
 
-import click
-
-from joblens.cli.context import Session
-from joblens.cli.job_options import job_options, request_from
-from joblens.cli.options import shared_options
+from joblens.cli.context import Globals, Session, with_given
+from joblens.cli.job_request import request_from
 from joblens.model.errors import InputError
 from joblens.model.job import Record
 
 
-@click.command(context_settings={"allow_interspersed_args": False, "ignore_unknown_options": False})
-@job_options
-@click.option("--report", metavar="FILE", help="Write the record as JSON to this file.")
-@click.option("--no-capture", is_flag=True, help="Do not keep what it prints; it inherits the streams.")
-@click.option("-q", "--quiet", is_flag=True, help="No live line and no summary.")
-@click.option("-v", "--verbose", is_flag=True, help="Print the summary even when not on a terminal.")
-@shared_options
-def command(session: Session, /, **given: Any) -> None:
-    """Run COMMAND, pass its streams through, and measure everything it starts.
-
-    The exit code is the job's own; 124 after a time-out, 128+N after signal N, 127 when the command does
-    not exist, 126 when it cannot be executed, 125 when joblens could not run it.
-    """
+def run(session: Session, given: dict[str, Any]) -> None:
+    """`given` has every option by its name in the option table. Ends with the job's exit code."""
     from msgspec.structs import replace
 
     from joblens.app.jobs import prepare
@@ -63,6 +49,15 @@ def command(session: Session, /, **given: Any) -> None:
         raise ended.error
     code = record.outcome.exit_code if record.outcome else None
     sys.exit(125 if code is None else code)
+
+
+def run_quickly(given: dict[str, Any]) -> None:
+    """From `quick_run.parse`."""
+    session = Session(with_given(Globals(), given))
+    try:
+        run(session, given)
+    finally:
+        session.close()
 
 
 def _width() -> int:

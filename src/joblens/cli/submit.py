@@ -6,7 +6,8 @@ from typing import Any
 import click
 
 from joblens.cli.context import Session
-from joblens.cli.job_options import job_options, request_from
+from joblens.cli.job_options import job_options
+from joblens.cli.job_request import request_from
 from joblens.cli.options import shared_options
 from joblens.model.ids import short
 

@@ -7,7 +7,7 @@ import pytest
 
 from joblens.__main__ import main
 from joblens.app.jobs import parse_early_signal, parse_params
-from joblens.cli.job_options import request_from
+from joblens.cli.job_request import request_from
 from joblens.model.errors import InputError
 from joblens.model.job import EarlySignal
 

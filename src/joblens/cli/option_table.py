@@ -1,0 +1,99 @@
+"""The options of `run` and `submit`, as data. click's options are made from it (help, completion, errors),
+and `quick_run` reads plain command lines by it without importing click."""
+
+from msgspec import Struct
+
+from joblens.model.job import Accounting, Granularity
+
+
+class OptionRow(Struct, frozen=True, kw_only=True):
+    """`kind`: text, number, count (whole, at least `least`), choice, flag, or many (repeatable text)."""
+
+    flags: tuple[str, ...]
+    name: str
+    help: str
+    kind: str = "text"
+    metavar: str | None = None
+    default: str | None = None
+    least: int = 0
+    choices: tuple[str, ...] = ()
+    shows_default: bool = False
+
+
+def _row(*flags: str, name: str = "", help: str, **more: object) -> OptionRow:
+    plain = name or flags[-1].lstrip("-").replace("-", "_")
+    return OptionRow(flags=flags, name=plain, help=help, **more)  # type: ignore[arg-type]
+
+
+JOB_OPTIONS = (
+    _row("--name", metavar="TEXT", default="", help="Name in tables. Default: the command."),
+    _row("--tool", metavar="TEXT", default="", help="Group for statistics. Default: the program."),
+    _row("--script", metavar="TEXT", default="", help="Script name for the record."),
+    _row(
+        "--id", name="external_id", metavar="TEXT", help="Your own id for the job; works wherever an id does."
+    ),
+    _row(
+        "-p",
+        "--param",
+        name="params",
+        kind="many",
+        metavar="K=V",
+        help="Parameter to record (again for more).",
+    ),
+    _row("--tag", name="tags", kind="many", metavar="TAG", help="Tag to find it by (again for more)."),
+    _row("--cpus", kind="number", metavar="N", help="CPUs it may use; 0.5 is half a core."),
+    _row("--memory", metavar="SIZE", help="Memory it may use: 512m, 2g."),
+    _row("--gpus", kind="count", metavar="N", help="GPUs it needs (recorded)."),
+    _row("--pids", kind="count", least=1, metavar="N", help="Processes and threads it may have."),
+    _row("--timeout", metavar="TIME", help="End it after this long: 90, 30s, 1h30m."),
+    _row(
+        "--signal",
+        name="early_signal",
+        metavar="SIG@TIME",
+        help="Signal some time before the time-out: USR1@60.",
+    ),
+    _row("--grace", metavar="TIME", help="Between asking it to end and killing it. Default: 10s."),
+    _row("--no-enforce", kind="flag", help="Record requirements, hold the job to none of them."),
+    _row("--interval", metavar="TIME", help="Between samples; at least 50ms. Default: 1s."),
+    _row("--no-monitor", kind="flag", help="Take no samples; totals at the end only."),
+    _row(
+        "--granularity",
+        kind="choice",
+        choices=tuple(str(value) for value in Granularity),
+        default=str(Granularity.SUMMARY),
+        shows_default=True,
+        help="time_series also writes <output dir>/resource_utilization/*.db.",
+    ),
+    _row("-o", "--output-dir", metavar="DIR", default="", help="For the time-series file. Default: output."),
+    _row(
+        "--accounting",
+        kind="choice",
+        choices=tuple(str(value) for value in Accounting),
+        help="How to measure. Default: auto, the best this machine has.",
+    ),
+    _row("--cwd", metavar="DIR", help="Directory to run it in."),
+    _row("--env", kind="many", metavar="K=V", help="Environment variable for it (again for more)."),
+    _row("--shell", metavar="LINE", help="A shell line instead of a command: --shell 'a | b'."),
+    _row("--notify", metavar="CMD", help="Run this at the end, with the record as JSON on its input."),
+)
+RUN_OPTIONS = (
+    _row("--report", metavar="FILE", help="Write the record as JSON to this file."),
+    _row("--no-capture", kind="flag", help="Do not keep what it prints; it inherits the streams."),
+    _row("-q", "--quiet", kind="flag", help="No live line and no summary."),
+    _row("-v", "--verbose", kind="flag", help="Print the summary even when not on a terminal."),
+)
+GLOBAL_OPTIONS = (
+    _row("--store", name="global_store", metavar="PATH", help="Store to use (also: JOBLENS_STORE)."),
+    _row(
+        "--config", name="global_config", metavar="FILE", help="Configuration file that wins over the others."
+    ),
+    _row("--json", name="global_json", kind="flag", help="Answer in JSON."),
+    _row(
+        "--format",
+        name="global_format",
+        kind="choice",
+        choices=("json", "text"),
+        help="'json' is the same as --json.",
+    ),
+    _row("--no-color", name="global_no_color", kind="flag", help="No colours (also: NO_COLOR=1)."),
+)

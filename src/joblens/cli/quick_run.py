@@ -1,0 +1,63 @@
+"""Plain `joblens run` command lines, read without click: importing it would be a fifth of all the CPU that
+running a short job costs. Whatever is not plain (help, a mistake, completion) is left to click."""
+
+from typing import Any
+
+from joblens.cli.option_table import GLOBAL_OPTIONS, JOB_OPTIONS, RUN_OPTIONS, OptionRow
+
+_ROWS = {flag: row for row in (*JOB_OPTIONS, *RUN_OPTIONS, *GLOBAL_OPTIONS) for flag in row.flags}
+
+
+def parse(arguments: list[str]) -> dict[str, Any] | None:
+    """What click would make of the arguments behind `run`; None: ask click."""
+    given: dict[str, Any] = {row.name: _default(row) for row in _ROWS.values()}
+    place = 0
+    while place < len(arguments) and arguments[place].startswith("-") and arguments[place] != "-":
+        word = arguments[place]
+        place += 1
+        if word == "--":
+            break
+        flag, has_value, value = word.partition("=") if word.startswith("--") else (word, "", "")
+        row = _ROWS.get(flag)
+        if row is None:
+            return None
+        if row.kind == "flag":
+            if has_value:
+                return None
+            given[row.name] = True
+            continue
+        if not has_value:
+            if place == len(arguments):
+                return None
+            value = arguments[place]
+            place += 1
+        if not _take(given, row, value):
+            return None
+    given["command_line"] = tuple(arguments[place:])
+    return given
+
+
+def _default(row: OptionRow) -> Any:
+    if row.kind == "flag":
+        return False
+    return () if row.kind == "many" else row.default
+
+
+def _take(given: dict[str, Any], row: OptionRow, value: str) -> bool:
+    """False: click has something to say about the value."""
+    if row.kind == "many":
+        given[row.name] += (value,)
+        return True
+    if row.kind == "choice" and value not in row.choices:
+        return False
+    try:
+        if row.kind == "number":
+            given[row.name] = float(value)
+        elif row.kind == "count":
+            given[row.name] = int(value)
+            return bool(given[row.name] >= row.least)
+        else:
+            given[row.name] = value
+    except ValueError:
+        return False
+    return True
