@@ -16,6 +16,7 @@ from joblens.agent.group_places import GroupPlaces, find_places
 from joblens.agent.groups import GroupFactory, JobGroups
 from joblens.agent.systemd_scope import enter_leaf
 from joblens.model.errors import AccountingUnavailable, ProbeError
+from joblens.model.ids import new_uuid
 from joblens.probes.cgroup_layout import UNIFIED, CgroupLayout, read_layout
 from tests.integration.cgroup_jobs import factory_or_skip, make_groups, start_in, start_python_in
 
@@ -151,7 +152,8 @@ def test_no_limits_asked_for_none_set(groups: JobGroups) -> None:
     assert groups.set_limits() == {}
 
 
-def test_groups_are_found_again_by_their_paths(groups: JobGroups, wait_until: Callable[..., Any]) -> None:
+def test_groups_are_found_again_by_their_paths(wait_until: Callable[..., Any]) -> None:
+    groups = factory_or_skip().create(new_uuid())
     job = start_in(groups, "sleep", "60")
     found = JobGroups.open(groups.kind, groups.paths)
     assert found.exists()
@@ -162,10 +164,42 @@ def test_groups_are_found_again_by_their_paths(groups: JobGroups, wait_until: Ca
     assert not found.exists()
 
 
-@pytest.mark.parametrize("path", ["/sys/fs/cgroup", "/sys/fs/cgroup/x/y", "/sys/fs/cgroup/joblens-x/y"])
-def test_directories_that_joblens_did_not_make_are_never_opened(path: str) -> None:
+OURS = f"joblens-{os.geteuid()}"
+UUID = "3f8a21b2-c4d5-4e6f-a7b8-c9d0e1f2a3b4"
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "{mount}",
+        "{mount}/x/y",
+        f"{{mount}}/joblens-x/{UUID}",
+        f"{{mount}}/joblens-{os.geteuid() + 1}/{UUID}",
+        f"{{mount}}/{OURS}/y",
+        f"{{mount}}/{OURS}/{UUID}-x",
+        f"{{mount}}/{OURS}/../{OURS}/{UUID}",
+        f"{{mount}}-not/{OURS}/{UUID}",
+        f"{{folder}}/{OURS}/{UUID}",
+        f"{{link}}/{OURS}/{UUID}",
+    ],
+)
+def test_directories_that_joblens_did_not_make_are_never_opened(path: str, tmp_path: Path) -> None:
+    factory_or_skip()
+    mount = next(iter(read_layout().hierarchies.values())).mount_point
+    (tmp_path / "link").symlink_to(mount)
     with pytest.raises(ProbeError, match="not a job group"):
-        JobGroups.open("cgroup-v2", {UNIFIED: path})
+        JobGroups.open(
+            "cgroup-v2", {UNIFIED: path.format(mount=mount, folder=tmp_path, link=tmp_path / "link")}
+        )
+
+
+@pytest.mark.parametrize("name", [UUID, f"{UUID}-1", f"slot-{UUID}"])
+def test_what_joblens_makes_can_be_opened(name: str) -> None:
+    groups = factory_or_skip().create(name)
+    try:
+        assert JobGroups.open(groups.kind, groups.paths).exists()
+    finally:
+        groups.remove()
 
 
 def test_removal_takes_groups_along_that_the_job_left_below(groups: JobGroups) -> None:

@@ -186,6 +186,32 @@ def test_a_group_that_joblens_cannot_have_made_is_not_touched(
     assert (fake / "cgroup.procs").exists()
 
 
+@pytest.mark.parametrize("name", ["x", "slot-x", "{uuid}", "{uuid}-1", "slot-{uuid}"])
+def test_a_folder_that_only_looks_like_a_job_group_kills_nobody(
+    store: SqliteStore, settings: Settings, tmp_path: Path, bystander: subprocess.Popen[bytes], name: str
+) -> None:
+    """Whoever wrote the store may name any directory and put any number into a file there."""
+    fake = tmp_path / f"joblens-{os.geteuid()}" / name.format(uuid=new_uuid())
+    fake.mkdir(parents=True)
+    (fake / "cgroup.procs").write_text(f"{bystander.pid}\n")
+    attempt = attempt_of(gone(), groups={"unified": str(fake)})
+    assert recovered(store, settings, put(store, attempt)).status is Status.LOST
+    assert bystander.poll() is None
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
+def test_nothing_is_recovered_from_a_store_that_belongs_to_somebody_else(
+    store: SqliteStore, settings: Settings, store_path: Path, processes_to_end: list[subprocess.Popen[bytes]]
+) -> None:
+    uuid = put(store)
+    marked = subprocess.Popen(["sleep", "300"], env={**os.environ, "JOBLENS_JOB_ID": uuid})
+    processes_to_end.append(marked)
+    store.apply([JobStarted(uuid, attempt_of(gone()))])
+    os.chown(store_path, 65534, 65534)
+    assert recovered(store, settings, uuid).status is Status.RUNNING
+    assert marked.poll() is None
+
+
 def test_a_job_that_its_creator_can_no_longer_start_is_lost_with_a_reason(
     store: SqliteStore, settings: Settings
 ) -> None:

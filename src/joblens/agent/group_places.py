@@ -7,11 +7,12 @@ left behind on the way up, job groups go there instead."""
 
 import errno
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from msgspec import Struct
 
 from joblens.model.errors import AccountingUnavailable
+from joblens.model.ids import is_uuid
 from joblens.probes.cgroup_layout import UNIFIED, CgroupLayout, Hierarchy
 from joblens.probes.kernel_files import read_text, read_words
 
@@ -60,6 +61,22 @@ def find_places(layout: CgroupLayout, parent: str | None = None) -> GroupPlaces:
         bases.update(spare)
         spare = {}
     return GroupPlaces(kind="cgroup-v1", bases=bases, spare=spare, gaps=gaps)
+
+
+def shared_parent(base: str) -> str:
+    """Of all job groups of this user there."""
+    return f"{base}/joblens-{os.geteuid()}"
+
+
+def is_job_group(path: str, mounts: Collection[str]) -> bool:
+    """Whether joblens can have made it for a job or a slot of this user: below a cgroup mount, reached
+    through no link, and named as joblens names groups."""
+    parent, name = os.path.split(path)
+    is_mounted = any(parent.startswith(mount.rstrip("/") + "/") for mount in mounts)
+    is_ours = parent == shared_parent(os.path.dirname(parent))
+    uuid, number = name.removeprefix("slot-")[:36], name.removeprefix("slot-")[36:]
+    is_named_so = is_uuid(uuid) and (not number or (number[0] == "-" and number[1:].isdecimal()))
+    return is_mounted and is_ours and is_named_so and os.path.realpath(path) == path
 
 
 def enable_controllers(directory: str) -> dict[str, str]:

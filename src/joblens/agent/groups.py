@@ -10,7 +10,13 @@ import signal
 import time
 from collections.abc import Collection, Mapping
 
-from joblens.agent.group_places import GroupPlaces, enable_controllers, find_places
+from joblens.agent.group_places import (
+    GroupPlaces,
+    enable_controllers,
+    find_places,
+    is_job_group,
+    shared_parent,
+)
 from joblens.model.errors import AccountingUnavailable, ProbeError
 from joblens.probes.cgroup_layout import UNIFIED, CgroupLayout, read_layout
 from joblens.probes.kernel_files import list_pids, subgroups
@@ -74,11 +80,11 @@ class JobGroups:
 
     @classmethod
     def open(cls, kind: str, paths: Mapping[str, str]) -> "JobGroups":
-        """Groups that an earlier process made. Refuses directories that joblens cannot have made,
-        as everything in them may be killed next."""
+        """Groups that an earlier process made. Refuses directories that joblens cannot have made for this
+        user, as everything in them may be killed next, and whoever wrote the paths may have made them up."""
+        mounts = {hierarchy.mount_point for hierarchy in read_layout().hierarchies.values()}
         for path in paths.values():
-            made_by, _, uid = os.path.basename(os.path.dirname(path)).partition("-")
-            if made_by != "joblens" or not uid.isdigit():
+            if not is_job_group(path, mounts):
                 raise ProbeError(f"{path} is not a job group of joblens")
         return cls(kind, paths)
 
@@ -240,7 +246,7 @@ class JobGroups:
 
 def _make_group(base: str, name: str, known: Collection[str] = ()) -> str:
     """`known`: directories of this job already; v1 controllers mounted together have one between them."""
-    parent = f"{base}/joblens-{os.geteuid()}"
+    parent = shared_parent(base)
     if f"{parent}/{name}" in known:
         return f"{parent}/{name}"
     for _ in range(_CREATE_TRIES):

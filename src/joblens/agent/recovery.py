@@ -31,7 +31,8 @@ class Orphans(Struct, frozen=True, kw_only=True):
 
 
 class Recovery:
-    """Two processes must not do this at once for the same jobs: recovery_lock.py."""
+    """Two processes must not do this at once for the same jobs: agent.locks.alone. `trusts_records` False:
+    somebody else wrote them, who may have named any process, and nothing is done about them."""
 
     def __init__(
         self,
@@ -42,6 +43,7 @@ class Recovery:
         *,
         user: str,
         output_max_bytes: int,
+        trusts_records: bool = True,
     ) -> None:
         self.spool_dir = spool_dir
         self._accountant = accountant
@@ -49,10 +51,11 @@ class Recovery:
         self._host = host
         self._user = user
         self._output_max_bytes = output_max_bytes
+        self._trusts_records = trusts_records
 
     def orphans(self, records: list[Record]) -> Orphans:
         """Among unfinished jobs. Other users' and other machines' jobs are not ours to judge."""
-        mine = [record for record in records if record.job.user == self._user]
+        mine = [record for record in records if self._trusts_records and record.job.user == self._user]
         orphaned = [record for record in mine if self._is_orphaned(record)]
         superseded = _superseded(orphaned)
         adoptable = [

@@ -1,5 +1,6 @@
 """The one place that picks drivers: which store, which sinks, which clock."""
 
+import os
 import time
 from collections.abc import Callable
 
@@ -33,6 +34,16 @@ def store_path(settings: Settings) -> str:
     return url
 
 
+def is_own_store(settings: Settings) -> bool:
+    """Written by this user, or not there yet."""
+    try:
+        return os.stat(store_path(settings)).st_uid == os.geteuid()
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+
+
 def _warn(message: str) -> None:
     import warnings
 
@@ -62,8 +73,6 @@ def open_store(settings: Settings, warn: Callable[[str], None] = _warn) -> Store
 
 
 def history_file(settings: Settings) -> str:
-    import os
-
     beside = os.path.join(os.path.dirname(os.path.abspath(store_path(settings))), "jobs_history.jsonl")
     return settings.sinks.history.path or beside
 

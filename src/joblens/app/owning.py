@@ -11,7 +11,7 @@ from joblens.agent.recorder import Recorder
 from joblens.agent.recovery import Recovery
 from joblens.agent.sampler import Sampler
 from joblens.agent.session import Kit
-from joblens.app.drivers import SystemClock, open_sinks, open_store, store_path
+from joblens.app.drivers import SystemClock, is_own_store, open_sinks, open_store, store_path
 from joblens.app.places import spool_dir
 from joblens.model.settings import Settings
 from joblens.probes.host import read_host
@@ -71,6 +71,7 @@ def open_recovery(kit: Kit, settings: Settings) -> Recovery:
         kit.host,
         user=current_user(),
         output_max_bytes=settings.output.max_size,
+        trusts_records=is_own_store(settings),
     )
 
 

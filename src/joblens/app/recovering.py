@@ -3,7 +3,7 @@
 import os
 from typing import TYPE_CHECKING
 
-from joblens.app.drivers import SystemClock, store_path
+from joblens.app.drivers import SystemClock, is_own_store, store_path
 from joblens.app.places import spool_dir
 from joblens.model.errors import JoblensError
 from joblens.model.job import Record, Status
@@ -18,10 +18,13 @@ _PATIENCE_S = 5.0  # another command that does the same is soon done
 
 def recover_dead_owners(store: Store, settings: Settings, config: str | None = None) -> None:
     """Settles what nobody waits for any more, and wakes the supervisor where a job still runs under a living
-    launcher or waits to be started. Cheap when nothing is under way: one indexed read, one listing."""
+    launcher or waits to be started. Cheap when nothing is under way: one indexed read, one listing.
+    A store that belongs to somebody else is only looked at: what it says about processes may be made up."""
     unfinished = store.running()
     spool = spool_dir(store_path(settings))
     if not unfinished and not _holds_anything(spool):
+        return
+    if not is_own_store(settings):
         return
     from joblens.agent.sweeping import sweep
     from joblens.probes.host import read_host

@@ -18,6 +18,12 @@ def short(uuid: str) -> str:
     return uuid[:SHORT_LENGTH]
 
 
+def is_uuid(text: str) -> bool:
+    """As joblens writes them: lower case, with dashes."""
+    digits = text.replace("-", "")
+    return len(digits) == 32 and not digits.strip("0123456789abcdef") and text == _dashed(digits)
+
+
 def uuid_from(*parts: str) -> str:
     """The same UUID for the same parts (version 8, SHA-256): what is imported twice is one job."""
     import hashlib
