@@ -490,3 +490,24 @@ def test_a_batch_that_fails_leaves_nothing_behind(store: Store) -> None:
     assert _uuids(store) == ["a1"]
     store.apply(whole_job("b1", sample_count=2))
     assert len(store.samples("b1")) == 2
+
+
+def test_samples_written_one_by_one_and_again_are_there_once(store: Store) -> None:
+    store.apply([queued("a1"), started("a1")])
+    for _ in range(2):  # the second time as a journal would bring them
+        for index in range(500):
+            store.apply([samples("a1", index, 1)])
+    assert [index for index, _ in store.samples("a1")] == list(range(500))
+    store.apply([samples("a1", 498, 1)])
+    store.apply([ended("a1")])
+    store.apply([samples("a1", 3, 1)])
+    assert [index for index, _ in store.samples("a1")] == list(range(500))
+
+
+def test_a_sample_that_comes_after_the_end_is_kept_with_the_others(store: Store) -> None:
+    store.apply([queued("a1"), started("a1")])
+    store.apply([samples("a1", 0, 1)])
+    store.apply([samples("a1", 1, 1)])
+    store.apply([ended("a1")])
+    store.apply([samples("a1", 2, 1)])
+    assert [index for index, _ in store.samples("a1")] == [0, 1, 2]

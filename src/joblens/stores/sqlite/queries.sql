@@ -86,6 +86,11 @@ UPDATE detail SET outcome = ? WHERE job_id = ?
 -- name: insert_tail
 INSERT OR IGNORE INTO sample_tail (sample_key, data) VALUES (?, ?)
 
+-- name: append_to_tail
+-- The everyday write: one more sample of a job that runs. Nothing happens when it has ended meanwhile.
+INSERT OR IGNORE INTO sample_tail (sample_key, data)
+SELECT ?, ? WHERE EXISTS (SELECT 1 FROM job WHERE id = ? AND status = 'running')
+
 -- name: tail_of
 SELECT sample_key, data FROM sample_tail WHERE sample_key BETWEEN ? AND ? ORDER BY sample_key
 

@@ -13,7 +13,7 @@ from joblens.model.history import HistoryQuery, PruneReport, Statistics, StoreCh
 from joblens.model.job import Record
 from joblens.model.sample import Sample
 from joblens.model.units import format_instant
-from joblens.model.writes import CancelAsked, Write
+from joblens.model.writes import CancelAsked, JobEnded, SamplesTaken, Write
 from joblens.stores.file_system import MOUNTINFO
 from joblens.stores.sqlite.errors import store_errors
 from joblens.stores.sqlite.opening import open_connection
@@ -51,6 +51,8 @@ class SqliteStore:
         self._warn = warn
         self._lock = _thread.allocate_lock()
         self._syncs_each_commit = True
+        self._numbers: dict[str, int] = {}  # of running jobs whose samples are written here
+        self._next_index: dict[str, int] = {}  # and the sample that comes next
         with store_errors(path):
             self._connection = open_connection(
                 path, read_only=read_only, busy_timeout_s=busy_timeout_s, warn=warn, mountinfo=mountinfo
@@ -67,11 +69,44 @@ class SqliteStore:
         if _identity(self.url) != self._identity:
             # SQLite would go on writing to a file that nobody can open any more.
             raise StoreVanished(f"the store {self.url} was removed or replaced while it was in use")
+        if len(writes) == 1 and isinstance(writes[0], SamplesTaken) and self._append_to_tail(writes[0]):
+            return
         batch = Batch(writes, self._level)
         with self._use() as connection:
             self._sync(connection, each_commit=batch.has_outcome)
             with writing(connection):
                 batch.write(connection)
+        self._remember_next(writes)
+
+    def _remember_next(self, writes: Sequence[Write]) -> None:
+        for write in writes:
+            if isinstance(write, SamplesTaken):
+                self._next_index[write.uuid] = write.first + len(write.samples)
+            elif isinstance(write, JobEnded):
+                self._next_index.pop(write.uuid, None)
+                self._numbers.pop(write.uuid, None)
+
+    def _append_to_tail(self, write: SamplesTaken) -> bool:
+        """What a running job does once a second, in one statement. False: there is more to it (the tail is
+        full and becomes a block, the sample does not follow the last one written here, the job has ended)."""
+        from joblens.stores.single_samples import encode_sample
+        from joblens.stores.sqlite.sample_tables import BLOCK_SAMPLES, key_of
+
+        follows = self._next_index.get(write.uuid) == write.first
+        if not follows or len(write.samples) != 1 or (write.first + 1) % BLOCK_SAMPLES == 0:
+            return False
+        with self._use() as connection:
+            number = self._numbers.get(write.uuid)
+            if number is None:
+                number = connection.execute(QUERIES["number_of_uuid"], (write.uuid,)).get
+                self._numbers[write.uuid] = number
+            self._sync(connection, each_commit=False)
+            row = (key_of(number, write.first), encode_sample(write.samples[0]), number)
+            connection.execute(QUERIES["append_to_tail"], row)
+            is_done = connection.changes() == 1
+        if is_done:
+            self._next_index[write.uuid] = write.first + 1
+        return is_done
 
     def _sync(self, connection: apsw.Connection, *, each_commit: bool) -> None:
         if self._syncs_each_commit != each_commit:
