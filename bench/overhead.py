@@ -1,21 +1,22 @@
 """What joblens itself costs, beside peers that measure less."""
 
-import shutil
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from statistics import median
 
-from bench.commands import JOBLENS, Workbench, cpu_s, median_wall_s, wall_s
+from bench.commands import Workbench, cpu_s, median_wall_s, wall_s
 from bench.goals import Figure
 
 IDLE_S = 20
-PEERS = ("benchexec", "psrecord")
+PROJECT = str(Path(__file__).parent.parent)
 
 
 def figures(bench: Workbench, peers: Path) -> Iterator[Figure]:
-    ours = _own_cpu(bench, [*JOBLENS, "run", "--"], 1, repeats=3)
+    joblens = [_installed(peers, PROJECT, "joblens")]
+    ours = _own_cpu(bench, [*joblens, "run", "--"], 1, repeats=3)
     for name, prefix in _peer_commands(bench, peers):
         theirs = _own_cpu(bench, prefix, 1, repeats=3, as_one_word=name == "psrecord")
         yield Figure(
@@ -25,7 +26,7 @@ def figures(bench: Workbench, peers: Path) -> Iterator[Figure]:
             1.0,
             note=f"{ours:.3f} s against {theirs:.3f} s",
         )
-    many = _own_cpu(bench, [*JOBLENS, "run", "--"], 200, repeats=3)
+    many = _own_cpu(bench, [*joblens, "run", "--"], 200, repeats=3)
     yield Figure(
         "own CPU with 200 processes, against 1 process",
         many / ours,
@@ -33,8 +34,8 @@ def figures(bench: Workbench, peers: Path) -> Iterator[Figure]:
         1.2,
         note=f"{many:.3f} s against {ours:.3f} s",
     )
-    yield _slow_down(bench)
-    yield _version(bench)
+    yield _slow_down(bench, joblens)
+    yield _version(bench, joblens)
 
 
 def _own_cpu(
@@ -49,26 +50,32 @@ def _own_cpu(
 
 
 def _peer_commands(bench: Workbench, peers: Path) -> Iterator[tuple[str, list[str]]]:
-    """Peers live in a virtual environment of their own, made once beside the project's."""
-    python = peers / "bin" / "python"
+    runexec = _installed(peers, "benchexec", "runexec")
+    yield "runexec", [runexec, "--no-container", "--output", bench.path("runexec.log"), "--"]
+    yield "psrecord", [_installed(peers, "psrecord", "psrecord")]
+
+
+def _installed(peers: Path, package: str, command: str) -> str:
+    """Each in a virtual environment of its own, as a user would have it: what else is installed beside a
+    program changes what its start-up costs. Made once; joblens is installed anew every time."""
+    home = peers / command
+    python = home / "bin" / "python"
     if not python.exists():
-        subprocess.run([sys.executable, "-m", "venv", str(peers)], check=True)
-        subprocess.run([str(python), "-m", "pip", "-q", "install", *PEERS], check=True)
-    runexec = shutil.which("runexec", path=str(peers / "bin"))
-    if runexec:
-        yield "runexec", [runexec, "--no-container", "--output", bench.path("runexec.log"), "--"]
-    psrecord = shutil.which("psrecord", path=str(peers / "bin"))
-    if psrecord:
-        yield "psrecord", [psrecord]
+        subprocess.run([sys.executable, "-m", "venv", str(home)], check=True)
+    if package == PROJECT or not (home / "bin" / command).exists():
+        install = [str(python), "-m", "pip", "-q", "install", "--upgrade", "--force-reinstall", package]
+        env = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+        subprocess.run(install, check=True, env=env, stderr=subprocess.DEVNULL)
+    return str(home / "bin" / command)
 
 
-def _slow_down(bench: Workbench) -> Figure:
+def _slow_down(bench: Workbench, joblens: list[str]) -> Figure:
     """A CPU-bound job with and without joblens, turn and turn about; start and end of joblens included."""
     job = [sys.executable, str(Path(__file__).parent / "workloads" / "spin.py"), "24"]
     alone, measured = [], []
     for _ in range(5):
         alone.append(wall_s(job, bench.env))
-        measured.append(wall_s([*JOBLENS, "run", "--", *job], bench.env))
+        measured.append(wall_s([*joblens, "run", "--", *job], bench.env))
     ratio = median(measured) / median(alone)
     note = (
         f"{median(measured):.2f} s against {median(alone):.2f} s; "
@@ -77,10 +84,10 @@ def _slow_down(bench: Workbench) -> Figure:
     return Figure("wall time of a CPU-bound job, with against without", ratio, "x", 1.005, note=note)
 
 
-def _version(bench: Workbench) -> Figure:
+def _version(bench: Workbench, joblens: list[str]) -> Figure:
     ours, bare = [], []
     for _ in range(5):
-        ours.append(median_wall_s([*JOBLENS, "--version"], bench.env, 5))
+        ours.append(median_wall_s([*joblens, "--version"], bench.env, 5))
         bare.append(median_wall_s([sys.executable, "-c", "pass"], bench.env, 5))
     note = f"{median(ours) * 1000:.1f} ms against {median(bare) * 1000:.1f} ms"
     return Figure(

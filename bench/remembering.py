@@ -65,13 +65,7 @@ def _fill(path: str, lines: str) -> str:
             records = [_record(start + place, dice) for place in range(BATCH)]
             writes: list[Write] = []
             for record in records:
-                assert record.attempt is not None and record.outcome is not None
-                uuid = record.job.uuid
-                writes += [
-                    JobQueued(record.job),
-                    JobStarted(uuid, record.attempt),
-                    JobEnded(uuid, record.outcome),
-                ]
+                writes += _life(record)
             store.apply(writes)
             if start < LINES:
                 file.writelines(msgspec.json.encode(to_history_record(record)) + b"\n" for record in records)
