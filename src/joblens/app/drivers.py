@@ -23,15 +23,19 @@ def store_path(settings: Settings) -> str:
     url = settings.store.url
     if url is None:
         return default_store_path()
+    path = url
     if "://" in url:
-        scheme, _, rest = url.partition("://")
-        if scheme in ("sqlite", "file"):
-            return rest
+        scheme, _, path = url.partition("://")
+        if scheme not in ("sqlite", "file"):
+            raise InputError(
+                f"store '{url}': '{scheme}' is not a store joblens can open",
+                hint="give the path of a SQLite file, or sqlite:///path",
+            )
+    if os.path.isdir(path):
         raise InputError(
-            f"store '{url}': '{scheme}' is not a store joblens can open",
-            hint="give the path of a SQLite file, or sqlite:///path",
+            f"store '{url}' is a directory", hint=f"name a file in it: {os.path.join(path, 'joblens.db')}"
         )
-    return url
+    return path
 
 
 def is_own_store(settings: Settings) -> bool:
