@@ -6,6 +6,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -74,11 +75,79 @@ def test_limits_are_enforced(store_path: Path) -> None:
         ({"accounting": "magic"}, "magic"),
         ({"cwd": "/no/such/folder"}, "/no/such/folder"),
         ({"store": "ftp://x/y"}, "ftp"),
+        ({"cpus": -1}, "cpus -1"),
+        ({"cpus": float("nan")}, "cpus nan"),
+        ({"cpus": "2"}, "cpus '2'"),
+        ({"cpus": True}, "cpus True"),
+        ({"memory": -5}, "memory -5"),
+        ({"memory": "0"}, "memory 0"),
+        ({"memory": 1.5}, "memory 1.5"),
+        ({"memory": "9" * 400 + "p"}, "larger than any memory"),
+        ({"pids": 0}, "pids 0"),
+        ({"pids": 2.5}, "pids 2.5"),
+        ({"timeout": -1}, "timeout -1"),
+        ({"timeout": float("inf")}, "timeout inf"),
+        ({"interval": 0}, "interval 0"),
+        ({"interval": 0.01}, "at least 50ms"),
+        ({"env": {"A": 1}}, "env A"),
+        ({"env": {"A": "x\0y"}}, "env A"),
+        ({"env": {"A=B": "x"}}, "env A=B"),
+        ({"env": {"": "x"}}, "env"),
+        ({"env": ["A"]}, "env"),
+        ({"params": ["a"]}, "params"),
+        ({"tags": "abc"}, "tags"),
+        ({"tags": [1]}, "tags"),
+        ({"tags": [""]}, "tag"),
+        ({"name": 3}, "name"),
+        ({"tool": 3}, "tool"),
+        ({"task_id": ""}, "id"),
+        ({"cwd": 3}, "cwd"),
     ],
+    ids=str,
 )
-def test_bad_input_says_what_is_wrong(store_path: Path, arguments: dict[str, str], said: str) -> None:
+def test_bad_input_says_what_is_wrong_before_anything_is_begun(
+    store_path: Path, arguments: dict[str, Any], said: str
+) -> None:
     with pytest.raises(InputError, match=said):
-        joblens.run(["true"], **arguments)  # type: ignore[arg-type]
+        joblens.run(["true"], **arguments)
+    assert not store_path.exists()
+
+
+@pytest.mark.parametrize(
+    "command", [["true", 3], ["true\0"], "true\0", [b"true"], 7, ["true", "\ud800"]], ids=repr
+)
+@pytest.mark.parametrize("more", [{}, {"timeout": 60}], ids=["shared", "own groups"])
+def test_a_command_that_cannot_be_one_is_bad_input_for_one_job_and_for_many(
+    store_path: Path, command: Any, more: dict[str, Any]
+) -> None:
+    with pytest.raises(InputError, match="command"):
+        joblens.run(command, **more)
+    with pytest.raises(InputError, match="command"):
+        list(joblens.map_commands([["true"], command, ["true"]], jobs=1, **more))
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [{"cpus": -1}, {"memory": "much"}, {"env": {"A": 1}}, {"tags": "abc"}, {"jobs": "2"}],
+    ids=str,
+)
+def test_bad_input_for_many_jobs_is_told_at_the_call(store_path: Path, arguments: dict[str, Any]) -> None:
+    with pytest.raises(InputError):
+        joblens.map_commands([["true"]], **arguments)
+
+
+def test_one_command_where_many_are_expected_is_bad_input(store_path: Path) -> None:
+    with pytest.raises(InputError, match="commands"):
+        joblens.map_commands("true")
+
+
+def test_paths_are_words_of_a_command(store_path: Path, tmp_path: Path) -> None:
+    assert joblens.run(["ls", tmp_path / "home"], cwd=tmp_path).ok
+
+
+def test_parameters_of_any_kind_are_recorded_as_text(store_path: Path) -> None:
+    result = joblens.run(["true"], params={"where": Path("/tmp"), "n": 3})
+    assert result.record.job.params == {"where": "/tmp", "n": 3}
 
 
 def test_no_command_is_bad_input(store_path: Path) -> None:

@@ -4,6 +4,8 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from msgspec.structs import replace
+
 from joblens.agent.launch import LaunchPlan
 from joblens.agent.output import OutputFiles
 from joblens.agent.session import JobSession, Kit, watch_name
@@ -11,20 +13,28 @@ from joblens.agent.session_pool import SessionPool
 from joblens.agent.slot import SlotJob
 from joblens.agent.slot_pool import SlotPlan, SlotPool
 from joblens.app.drivers import store_path
-from joblens.app.jobs import DEFAULT_INTERVAL_S, PreparedJob, Request, Surroundings, prepare
+from joblens.app.jobs import DEFAULT_INTERVAL_S, PreparedJob, Surroundings, prepare
 from joblens.app.measured import measured
 from joblens.app.owning import close_kit, open_kit
 from joblens.app.places import logs_dir
+from joblens.app.requests import (
+    Request,
+    bytes_of,
+    check_request,
+    command_of,
+    mapping_of,
+    seconds_of,
+    tags_of,
+)
 from joblens.app.results import JobFailed, Result
 from joblens.app.settings import load_settings
 from joblens.model.errors import InputError
 from joblens.model.job import Accounting, Requirements
 from joblens.model.settings import Settings
-from joblens.model.units import parse_duration, parse_size
 
 __all__ = ["JobFailed", "Result", "map_commands", "measured", "run"]
 
-Command = str | Sequence[str]
+Command = str | Sequence[str | os.PathLike[str]]
 
 
 def run(  # noqa: PLR0913 - the keywords are the interface
@@ -40,7 +50,7 @@ def run(  # noqa: PLR0913 - the keywords are the interface
     pids: int | None = None,
     timeout: str | float | None = None,
     interval: str | float | None = None,
-    cwd: str | None = None,
+    cwd: "str | os.PathLike[str] | None" = None,
     env: Mapping[str, str] | None = None,
     enforce: bool = True,
     monitor: bool = True,
@@ -54,23 +64,22 @@ def run(  # noqa: PLR0913 - the keywords are the interface
 
     What it prints goes to files (`Result.stdout`), its input is empty. Works in any thread, and changes no
     signal handler of the program. An exception while it runs (KeyboardInterrupt) ends the job first."""
+    argv, shell = command_of(command)
     request = Request(
-        argv=() if isinstance(command, str) else tuple(command),
-        shell=command if isinstance(command, str) else None,
+        argv=argv,
+        shell=shell,
         name=name,
         tool=tool,
-        params=dict(params or {}),
-        tags=tuple(tags),
+        params=mapping_of("params", params),
+        tags=tags_of(tags),
         external_id=task_id,
-        env=dict(env or {}),
-        cwd=cwd,
-        requirements=Requirements(
-            cpus=cpus, memory_bytes=_bytes(memory), pids=pids, timeout_s=_seconds(timeout)
-        ),
+        env=mapping_of("env", env),
+        cwd=_path(cwd),
+        requirements=_requirements(cpus, memory, pids, timeout),
         enforce=enforce,
         monitor=monitor,
         accounting=_accounting(accounting),
-        interval_s=_seconds(interval),
+        interval_s=seconds_of("interval", interval),
     )
     settings = _settings(store)
     (result,) = _run_sessions([prepare(request, settings)], settings, 1)
@@ -89,7 +98,7 @@ def map_commands(  # noqa: PLR0913 - the keywords are the interface
     timeout: str | float | None = None,
     tool: str = "",
     tags: Sequence[str] = (),
-    cwd: str | None = None,
+    cwd: "str | os.PathLike[str] | None" = None,
     env: Mapping[str, str] | None = None,
     store: str | None = None,
 ) -> Iterator[Result]:
@@ -97,34 +106,27 @@ def map_commands(  # noqa: PLR0913 - the keywords are the interface
     record is safe, in the order they end. Jobs without limits share resident launchers, which makes a
     start as cheap as a bare spawn; exact numbers and a record each all the same.
 
-    `commands` is read as jobs are started, a few hundred ahead. Leaving the loop early, or an exception in
+    `commands` is read as jobs are started, a few ahead. Leaving the loop early, or an exception in
     it, ends the jobs that run (TERM, then KILL after their grace time) and records them as cancelled."""
+    if isinstance(commands, str):
+        raise InputError("commands: one text was given", hint="give a list of commands, or use joblens.run")
+    width = _width(jobs)
+    asked = _requirements(cpus, memory, pids, timeout)
+    common = Request(
+        tool=tool, tags=tags_of(tags), env=mapping_of("env", env), cwd=_path(cwd), requirements=asked
+    )
+    check_request(replace(common, argv=("the same for all",)))
     settings = _settings(store)
-    width = len(os.sched_getaffinity(0)) if jobs is None else jobs
-    if width < 1:
-        raise InputError(f"jobs={jobs}: at least 1")
     here = Surroundings.here()
-    asked = Requirements(cpus=cpus, memory_bytes=_bytes(memory), pids=pids, timeout_s=_seconds(timeout))
 
     def prepared() -> Iterator[PreparedJob]:
         for command in commands:
-            yield prepare(
-                Request(
-                    argv=() if isinstance(command, str) else tuple(command),
-                    shell=command if isinstance(command, str) else None,
-                    tool=tool,
-                    tags=tuple(tags),
-                    env=dict(env or {}),
-                    cwd=cwd,
-                    requirements=asked,
-                ),
-                settings,
-                here,
-            )
+            argv, shell = command_of(command)
+            yield prepare(replace(common, argv=argv, shell=shell), settings, here)
 
     if asked != Requirements():
         return _run_sessions(prepared(), settings, width)
-    return _run_slots(prepared(), settings, width, dict(env or {}))
+    return _run_slots(prepared(), settings, width, common.env)
 
 
 def _run_slots(
@@ -207,9 +209,24 @@ def _accounting(name: str) -> Accounting:
         raise InputError(f"accounting='{name}'", hint=f"one of {', '.join(Accounting)}") from None
 
 
-def _seconds(value: str | float | None) -> float | None:
-    return parse_duration(value) if isinstance(value, str) else value
+def _width(jobs: Any) -> int:
+    if jobs is None:
+        return len(os.sched_getaffinity(0))
+    if not isinstance(jobs, int) or jobs < 1:
+        raise InputError(f"jobs={jobs!r}: must be a number, at least 1")
+    return jobs
 
 
-def _bytes(value: str | int | None) -> int | None:
-    return parse_size(value) if isinstance(value, str) else value
+def _requirements(
+    cpus: float | None, memory: str | int | None, pids: int | None, timeout: str | float | None
+) -> Requirements:
+    return Requirements(
+        cpus=cpus,
+        memory_bytes=bytes_of("memory", memory),
+        pids=pids,
+        timeout_s=seconds_of("timeout", timeout),
+    )
+
+
+def _path(given: "str | os.PathLike[str] | None") -> str | None:
+    return os.fspath(given) if isinstance(given, os.PathLike) else given

@@ -11,41 +11,16 @@ from msgspec import Struct
 from joblens.agent.marked import JOB_ID_VARIABLE
 from joblens.agent.owners import this_process
 from joblens.app.owning import current_user
+from joblens.app.requests import LEAST_INTERVAL_S, Request, check_request
 from joblens.model.errors import InputError, LaunchError
 from joblens.model.ids import new_uuid
-from joblens.model.job import Accounting, EarlySignal, Granularity, Job, Owner, Requirements
+from joblens.model.job import EarlySignal, Job, Owner
 from joblens.model.secrets import is_allowed_env, redact_argv, redact_env, redact_params
 from joblens.model.settings import Settings
 from joblens.probes.host import read_host
 
 DEFAULT_INTERVAL_S = 1.0
 _NAME_LENGTH = 60
-
-
-class Request(Struct, frozen=True, kw_only=True):
-    """One command as the user asked for it, before defaults. Holds secrets: never stored."""
-
-    argv: tuple[str, ...] = ()
-    shell: str | None = None
-    name: str = ""
-    tool: str = ""
-    script: str = ""
-    external_id: str | None = None
-    params: dict[str, Any] = {}
-    tags: tuple[str, ...] = ()
-    env: dict[str, str] = {}
-    cwd: str | None = None
-    requirements: Requirements = Requirements()
-    enforce: bool | None = None
-    accounting: Accounting | None = None
-    monitor: bool | None = None
-    granularity: Granularity = Granularity.SUMMARY
-    interval_s: float | None = None
-    grace_s: float | None = None
-    early_signal: EarlySignal | None = None
-    output_dir: str = ""
-    notify: tuple[str, ...] = ()
-    background: bool = False
 
 
 class PreparedJob(Struct, frozen=True):
@@ -76,14 +51,14 @@ class Surroundings(Struct, frozen=True):
 
 
 def prepare(request: Request, settings: Settings, here: Surroundings | None = None) -> PreparedJob:
+    """Raises InputError for what cannot be used, before anything is begun."""
+    check_request(request)
     here = here or Surroundings.here()
-    argv = _argv(request)
+    argv = ("/bin/sh", "-c", request.shell) if request.shell is not None else request.argv
     uuid = new_uuid()
     cwd = _job_dir(request.cwd, here.cwd)
     shown = (request.shell,) if request.shell is not None else argv
     redacted = redact_argv(tuple(map(as_text, shown)))
-    if request.early_signal is not None and request.requirements.timeout_s is None:
-        raise InputError("--signal needs --timeout: it is sent some time before the time-out")
     interval_s = request.interval_s or settings.job_metrics.default_sample_rate or DEFAULT_INTERVAL_S
     job = Job(
         uuid=uuid,
@@ -94,7 +69,7 @@ def prepare(request: Request, settings: Settings, here: Surroundings | None = No
         name=as_text(request.name) or default_name(redacted),
         tool=as_text(request.tool or _default_tool(argv, request.shell)),
         script=as_text(request.script or _default_script(argv, request.shell)),
-        params=redact_params(request.params),
+        params=_params(request.params),
         tags=tuple(map(as_text, request.tags)),
         cwd=as_text(cwd),
         env={**here.recorded_env, **_as_texts(redact_env(request.env))} if request.env else here.recorded_env,
@@ -103,7 +78,7 @@ def prepare(request: Request, settings: Settings, here: Surroundings | None = No
         accounting=_chosen(request.accounting, settings.limits.accounting),
         monitor=_chosen(request.monitor, settings.job_metrics.enabled),
         granularity=request.granularity,
-        interval_s=max(0.05, interval_s),
+        interval_s=max(LEAST_INTERVAL_S, interval_s),
         grace_s=_chosen(request.grace_s, settings.limits.grace),
         early_signal=request.early_signal,
         output_dir=request.output_dir,
@@ -121,6 +96,14 @@ def as_text(word: str) -> str:
     if word.isascii():
         return word
     return os.fsencode(word).decode("utf-8", "backslashreplace")
+
+
+def _params(params: dict[str, Any]) -> dict[str, Any]:
+    if not params:
+        return {}
+    from joblens.app.plain_values import plain_params
+
+    return redact_params(plain_params(params))
 
 
 def _as_texts(env: Mapping[str, str]) -> dict[str, str]:
@@ -190,16 +173,6 @@ def parse_notify(text: str | None) -> tuple[str, ...]:
     except ValueError as error:
         raise InputError(f"--notify {text}: {error}") from error
     return tuple(words)
-
-
-def _argv(request: Request) -> tuple[str, ...]:
-    if request.shell is not None:
-        if request.argv:
-            raise InputError("both --shell and a command were given", hint="put the whole line into --shell")
-        return ("/bin/sh", "-c", request.shell)
-    if not request.argv or not request.argv[0]:
-        raise InputError("no command was given", hint="joblens run -- COMMAND ARGUMENTS…")
-    return request.argv
 
 
 def _default_tool(argv: tuple[str, ...], shell: str | None) -> str:

@@ -1,0 +1,197 @@
+"""One command as a user asks for it, on the command line or from Python, and what it has to be like before
+anything is begun."""
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from msgspec import Struct
+
+from joblens.model.errors import InputError
+from joblens.model.job import Accounting, EarlySignal, Granularity, Requirements
+
+LEAST_INTERVAL_S = 0.05
+_MOST_CPUS = 1_000_000
+_MOST_BYTES = 2**63  # what a kernel counts with
+_FOREVER_S = 1e11  # some thousand years: infinity and what no clock can add are above
+
+
+class Request(Struct, frozen=True, kw_only=True):
+    """One command as the user asked for it, before defaults. Holds secrets: never stored."""
+
+    argv: tuple[str, ...] = ()
+    shell: str | None = None
+    name: str = ""
+    tool: str = ""
+    script: str = ""
+    external_id: str | None = None
+    params: dict[str, Any] = {}
+    tags: tuple[str, ...] = ()
+    env: dict[str, str] = {}
+    cwd: str | None = None
+    requirements: Requirements = Requirements()
+    enforce: bool | None = None
+    accounting: Accounting | None = None
+    monitor: bool | None = None
+    granularity: Granularity = Granularity.SUMMARY
+    interval_s: float | None = None
+    grace_s: float | None = None
+    early_signal: EarlySignal | None = None
+    output_dir: str = ""
+    notify: tuple[str, ...] = ()
+    background: bool = False
+
+
+_NO_REQUIREMENTS = Requirements()
+
+
+def check_request(request: Request) -> None:
+    """Raises InputError for the first thing that cannot be used."""
+    _check_command(request)
+    _check_texts(request)
+    if request.env:
+        _check_env(request.env)
+    if request.requirements != _NO_REQUIREMENTS:
+        _check_requirements(request.requirements)
+    _check_times(request)
+
+
+def seconds_of(name: str, value: str | float | None) -> float | None:
+    """What was given for `name`, as text such as '1h30m' or as seconds."""
+    if not isinstance(value, str):
+        return value
+    from joblens.model.units import parse_duration
+
+    try:
+        return parse_duration(value)
+    except InputError as error:
+        raise InputError(f"{name}: {error}", hint=error.hint) from error
+
+
+def bytes_of(name: str, value: str | int | None) -> int | None:
+    if not isinstance(value, str):
+        return value
+    from joblens.model.units import parse_size
+
+    try:
+        return parse_size(value)
+    except OverflowError:
+        raise InputError(f"{name}: '{value[:20]}…' is larger than any memory") from None
+    except InputError as error:
+        raise InputError(f"{name}: {error}", hint=error.hint) from error
+
+
+def command_of(command: Any) -> tuple[tuple[str, ...], str | None]:
+    """-> (words, None) for a list, ((), line) for a shell line."""
+    if isinstance(command, str):
+        return (), command
+    try:
+        return tuple(word if type(word) is str else _path(word) for word in command), None
+    except TypeError:
+        raise InputError(
+            f"command {command!r}: expected a list of texts, or one text as a shell line"
+        ) from None
+
+
+def _path(word: Any) -> str:
+    path = os.fspath(word)
+    if not isinstance(path, str):
+        raise TypeError
+    return path
+
+
+def mapping_of(name: str, value: Mapping[str, Any] | None) -> dict[str, Any]:
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        raise InputError(f"{name} {value!r}: expected names with values, a dict")
+    return dict(value)
+
+
+def tags_of(tags: Any) -> tuple[str, ...]:
+    if isinstance(tags, str):
+        raise InputError(f"tags {tags!r}: expected a list of texts")
+    return tuple(tags)
+
+
+def _check_command(request: Request) -> None:
+    if request.shell is not None:
+        if request.argv:
+            raise InputError("both --shell and a command were given", hint="put the whole line into --shell")
+        _check_word("command", request.shell)
+    elif not request.argv or not request.argv[0]:
+        raise InputError("no command was given", hint="joblens run -- COMMAND ARGUMENTS…")
+    for word in request.argv:
+        _check_word("command", word)
+
+
+def _check_word(where: str, word: Any) -> None:
+    """What the kernel can be given: text without NUL that stands for bytes."""
+    if not isinstance(word, str):
+        raise InputError(f"{where}: {word!r} is not text")
+    if "\0" in word:
+        raise InputError(f"{where}: {word!r} has a NUL character in it, which no program can be given")
+    if not word.isascii():
+        try:
+            os.fsencode(word)
+        except UnicodeEncodeError:
+            raise InputError(f"{where}: {word!r} cannot be written as bytes") from None
+
+
+def _check_texts(request: Request) -> None:
+    for name in ("name", "tool", "script", "output_dir"):
+        value = getattr(request, name)
+        if value != "":
+            _check_word(name, value)
+    for tag in request.tags:
+        _check_word("tags", tag)
+        if not tag:
+            raise InputError("a tag is empty")
+    if request.external_id is not None:
+        _check_word("id", request.external_id)
+        if not request.external_id:
+            raise InputError("the id is empty", hint="leave it out, or give one such as my-task-123")
+    if request.cwd is not None:
+        _check_word("cwd", request.cwd)
+    for word in request.notify:
+        _check_word("notify", word)
+
+
+def _check_env(env: Mapping[Any, Any]) -> None:
+    for name, value in env.items():
+        _check_word(f"env {name}", name)
+        if not name or "=" in name:
+            raise InputError(f"env {name}: not a name a variable can have")
+        _check_word(f"env {name}", value)
+
+
+def _check_requirements(asked: Requirements) -> None:
+    _check_number("cpus", asked.cpus, most=_MOST_CPUS, unit="a number of CPUs")
+    _check_number(
+        "memory", asked.memory_bytes, most=_MOST_BYTES, unit="a size such as 512m or 2g", whole=True
+    )
+    _check_number("pids", asked.pids, most=_MOST_BYTES, unit="a number of processes", whole=True)
+    _check_number("timeout", asked.timeout_s, most=_FOREVER_S, unit="a time such as 90 or 1h30m")
+
+
+def _check_times(request: Request) -> None:
+    interval_s = request.interval_s
+    _check_number("interval", interval_s, most=_FOREVER_S, unit="a time such as 1 or 500ms")
+    if interval_s is not None and interval_s < LEAST_INTERVAL_S:
+        raise InputError(
+            f"interval {interval_s:g}: at least 50ms", hint="sampling faster costs more than it tells"
+        )
+    if request.early_signal is not None and request.requirements.timeout_s is None:
+        raise InputError("--signal needs --timeout: it is sent some time before the time-out")
+
+
+def _check_number(name: str, value: Any, *, most: float, unit: str, whole: bool = False) -> None:
+    if value is None:
+        return
+    kinds = (int,) if whole else (int, float)
+    if isinstance(value, bool) or not isinstance(value, kinds):
+        raise InputError(f"{name} {value!r}: must be {unit}")
+    if not value > 0:
+        raise InputError(f"{name} {value:g}: must be more than 0", hint=f"give {unit}")
+    if not value < most:
+        raise InputError(f"{name} {value:g}: more than there can be", hint=f"give {unit}")
