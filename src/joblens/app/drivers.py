@@ -10,6 +10,8 @@ from joblens.model.settings import Settings
 from joblens.ports.sink import Sink
 from joblens.ports.store import Store
 
+Warn = Callable[[str], None]
+
 
 class SystemClock:
     def now_us(self) -> int:
@@ -48,20 +50,22 @@ def is_own_store(settings: Settings) -> bool:
         return False
 
 
-def _warn(message: str) -> None:
+def warn_in_python(message: str) -> None:
+    """For programs that use joblens as a library; commands say it in a line of their own."""
     import warnings
 
     warnings.warn(message, RuntimeWarning, stacklevel=3)
 
 
-def open_store_directly(settings: Settings) -> Store:
+def open_store_directly(settings: Settings, warn: Warn) -> Store:
     """Without a journal: what cannot be written raises StoreError."""
     from joblens.stores.sqlite import SqliteStore
 
-    return SqliteStore(store_path(settings), compression_level=settings.job_metrics.compression_level)
+    level = settings.job_metrics.compression_level
+    return SqliteStore(store_path(settings), compression_level=level, warn=warn)
 
 
-def open_store(settings: Settings, warn: Callable[[str], None] = _warn) -> Store:
+def open_store(settings: Settings, warn: Warn = warn_in_python) -> Store:
     """For writing what jobs did: outlives a store that cannot be written, by journalling."""
     from joblens.stores.journal import JournaledStore
     from joblens.stores.sqlite import SqliteStore
@@ -81,17 +85,17 @@ def history_file(settings: Settings) -> str:
     return settings.sinks.history.path or beside
 
 
-def open_sinks(settings: Settings) -> list[Sink]:
+def open_sinks(settings: Settings, warn: Warn) -> list[Sink]:
     sinks: list[Sink] = []
     if settings.sinks.history.enabled:
         from joblens.stores.history_jsonl import HistoryJsonl
 
         wanted = settings.sinks.history
-        sinks.append(HistoryJsonl(history_file(settings), wanted.max_size, wanted.backup_count))
+        sinks.append(HistoryJsonl(history_file(settings), wanted.max_size, wanted.backup_count, warn))
     folder = settings.job_metrics.storage_dir
     if folder:
         from joblens.stores.sample_jsonl_gz import SampleJsonlGz
 
         metrics = settings.job_metrics
-        sinks.append(SampleJsonlGz(folder, metrics.max_file_size, metrics.compression_level))
+        sinks.append(SampleJsonlGz(folder, metrics.max_file_size, metrics.compression_level, warn))
     return sinks

@@ -137,34 +137,43 @@ class HostConnection:
 
     def open(self) -> None:
         """So that the first job's time does not begin with opening the store."""
-        with self._trying():
-            pass
+        self._try(lambda _: None)
 
     def started(self, record: Record) -> None:
-        assert record.attempt is not None
-        with self._trying() as store:
-            store.apply([JobQueued(record.job), JobStarted(record.job.uuid, record.attempt)])
+        attempt = record.attempt
+        assert attempt is not None
+
+        def write(store: Store) -> None:
+            store.apply([JobQueued(record.job), JobStarted(record.job.uuid, attempt)])
             for sink in self._sinks:
                 sink.job_started(record)
 
+        self._try(write)
+
     def sampled(self, uuid: str, first: int, samples: tuple[Sample, ...]) -> None:
-        with self._trying() as store:
+        def write(store: Store) -> None:
             store.apply([SamplesTaken(uuid, first, samples)])
             for sink in self._sinks:
                 sink.samples_taken(uuid, samples)
 
+        self._try(write)
+
     def ended(self, record: Record, first: int, samples: tuple[Sample, ...]) -> Record:
         """-> the record as the store has it, with the number it gave, where it can be asked."""
-        assert record.outcome is not None
-        uuid = record.job.uuid
-        with self._trying() as store:
-            store.apply([SamplesTaken(uuid, first, samples), JobEnded(uuid, record.outcome)])
+        uuid, outcome = record.job.uuid, record.outcome
+        assert outcome is not None
+
+        def write(store: Store) -> Record:
+            store.apply([SamplesTaken(uuid, first, samples), JobEnded(uuid, outcome)])
+            stored = record
             with contextlib.suppress(JoblensError):
-                record = store.find(uuid)
+                stored = store.find(uuid)
             for sink in self._sinks:
                 sink.samples_taken(uuid, samples)
-                sink.jobs_ended([record])
-        return record
+                sink.jobs_ended([stored])
+            return stored
+
+        return self._try(write) or record
 
     def read(self, question: Callable[[Store], T]) -> T:
         with self._using() as store:
@@ -175,7 +184,7 @@ class HostConnection:
         from joblens.app.recovering import recover_dead_owners
 
         with contextlib.suppress(JoblensError), self._using() as store:
-            recover_dead_owners(store, self.settings())
+            recover_dead_owners(store, self.settings(), warn=self._warn)
 
     def close(self) -> None:
         with self._lock:
@@ -186,15 +195,16 @@ class HostConnection:
             if store is not None:
                 store.close()
 
-    @contextlib.contextmanager
-    def _trying(self) -> Iterator[Store]:
+    def _try(self, action: Callable[[Store], T]) -> T | None:
+        """None when it could not be done."""
         try:
             with self._using() as store:
-                yield store
+                return action(store)
         except (JoblensError, OSError) as error:
             if not self._has_warned:
                 self._has_warned = True
                 self._warn(f"what a job does could not be written down: {error}")
+            return None
 
     @contextlib.contextmanager
     def _using(self) -> Iterator[Store]:
@@ -207,7 +217,7 @@ class HostConnection:
                 from joblens.app.drivers import open_sinks, open_store
 
                 self._store = open_store(self.settings(), self._warn)
-                self._sinks = open_sinks(self.settings())
+                self._sinks = open_sinks(self.settings(), self._warn)
             self._users += 1
             try:
                 yield self._store

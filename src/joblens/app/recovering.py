@@ -3,7 +3,7 @@
 import os
 from typing import TYPE_CHECKING
 
-from joblens.app.drivers import SystemClock, is_own_store, store_path
+from joblens.app.drivers import SystemClock, Warn, is_own_store, store_path, warn_in_python
 from joblens.app.places import spool_dir
 from joblens.model.errors import JoblensError
 from joblens.model.job import Record, Status
@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 _PATIENCE_S = 5.0  # another command that does the same is soon done
 
 
-def recover_dead_owners(store: Store, settings: Settings, config: str | None = None) -> None:
+def recover_dead_owners(
+    store: Store, settings: Settings, config: str | None = None, warn: Warn = warn_in_python
+) -> None:
     """Settles what nobody waits for any more, and wakes the supervisor where a job still runs under a living
     launcher or waits to be started. Cheap when nothing is under way: one indexed read, one listing.
     A store that belongs to somebody else is only looked at: what it says about processes may be made up."""
@@ -32,7 +34,7 @@ def recover_dead_owners(store: Store, settings: Settings, config: str | None = N
     recovery = _recovery(spool, settings)
     found = recovery.orphans(unfinished)
     if found.dead or found.never_started:
-        found = _settle_alone(store, recovery, settings)
+        found = _settle_alone(store, recovery, settings, warn)
     if found.adoptable or _has_waiting(unfinished):
         from joblens.app.submitting import wake_supervisor
 
@@ -57,7 +59,7 @@ def _recovery(spool: str, settings: Settings) -> "Recovery":
     )
 
 
-def _settle_alone(store: Store, recovery: "Recovery", settings: Settings) -> "Orphans":
+def _settle_alone(store: Store, recovery: "Recovery", settings: Settings, warn: Warn) -> "Orphans":
     """Looked at anew under the lock: somebody else may have done it all in the meantime."""
     from joblens.agent.locks import alone
     from joblens.agent.settling import Circumstances
@@ -77,7 +79,7 @@ def _settle_alone(store: Store, recovery: "Recovery", settings: Settings) -> "Or
             recovery.forget(uuid)
         for record in found.never_started:
             store.apply(recovery.give_up(record))
-        _mirror([record.job.uuid for record in (*found.dead, *found.never_started)], store, settings)
+        _mirror([record.job.uuid for record in (*found.dead, *found.never_started)], store, settings, warn)
     return found
 
 
@@ -96,7 +98,7 @@ def _holds_anything(spool: str) -> bool:
         return False
 
 
-def _mirror(uuids: list[str], store: Store, settings: Settings) -> None:
+def _mirror(uuids: list[str], store: Store, settings: Settings, warn: Warn) -> None:
     """The plain files get what their owner could not write any more."""
     from joblens.app.drivers import open_sinks
 
@@ -105,6 +107,6 @@ def _mirror(uuids: list[str], store: Store, settings: Settings) -> None:
     except JoblensError:
         return  # they wait in the journal
     if records:
-        for sink in open_sinks(settings):
+        for sink in open_sinks(settings, warn):
             sink.jobs_ended(records)
             sink.close()
