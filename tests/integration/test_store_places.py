@@ -20,3 +20,21 @@ def test_a_directory_is_no_store_and_nothing_is_written_beside_it(
     assert f"{folder}/joblens.db" in done.stderr
     assert list(folder.parent.iterdir()) == [folder]
     assert list(folder.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("setting", "blocked"),
+    [
+        ("JOBLENS_SINKS_HISTORY_PATH", "file/history.jsonl"),
+        ("JOBLENS_JOB_METRICS_STORAGE_DIR", "file/samples"),
+    ],
+)
+def test_a_file_beside_the_store_that_cannot_be_written_is_told_in_one_plain_line(
+    joblens: RunJoblens, tmp_path: Path, setting: str, blocked: str
+) -> None:
+    (tmp_path / "file").write_text("a file where a directory is needed")
+    done = joblens("run", "--", "true", env={setting: str(tmp_path / blocked)}, code=0)
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("joblens: warning: ")
+    assert str(tmp_path / blocked) in line
+    assert ".py" not in line

@@ -49,7 +49,7 @@ def open_kit(
     except OSError as error:
         # Only a job whose joblens is killed would miss it.
         warn(f"launchers have no place to leave outcomes: {spool}: {error.strerror}")
-    recorder = Recorder(open_store(settings, warn), open_sinks(settings), warn)
+    recorder = Recorder(open_store(settings, warn), open_sinks(settings, warn), warn)
     return Kit(
         recorder=recorder,
         sampler=Sampler(take_sample, clock, warn),

@@ -7,7 +7,7 @@ import time
 
 from joblens.agent.locks import SupervisorLock, alone
 from joblens.agent.payload import Payload, remove_payload, write_payload
-from joblens.app.drivers import open_store_directly, store_path
+from joblens.app.drivers import Warn, open_store_directly, store_path
 from joblens.app.jobs import PreparedJob
 from joblens.app.places import logs_dir, spool_dir, state_dir
 from joblens.model.errors import StoreError, SupervisorError
@@ -20,7 +20,7 @@ _START_PATIENCE_S = 30.0
 _LOG_TAIL = 400
 
 
-def submit(prepared: PreparedJob, settings: Settings, config: str | None) -> Record:
+def submit(prepared: PreparedJob, settings: Settings, config: str | None, warn: Warn) -> Record:
     """Queues the job and has the supervisor look. It runs with the settings in force here and now."""
     uuid, spool = prepared.job.uuid, spool_dir(store_path(settings))
     base = settings.output.dir or logs_dir(store_path(settings))
@@ -35,16 +35,16 @@ def submit(prepared: PreparedJob, settings: Settings, config: str | None) -> Rec
         write_payload(spool, uuid, payload)
     except OSError as error:
         raise SupervisorError(f"the job cannot be handed over: {spool}: {error.strerror}") from error
-    record = _queue(prepared, settings, spool)
+    record = _queue(prepared, settings, spool, warn)
     wake_supervisor(settings, config)
     return record
 
 
-def _queue(prepared: PreparedJob, settings: Settings, spool: str) -> Record:
+def _queue(prepared: PreparedJob, settings: Settings, spool: str, warn: Warn) -> Record:
     """A background job lives in the store; where that fails there is no queue to put it into, and a journal
     would only say later that it should have run."""
     try:
-        store = open_store_directly(settings)
+        store = open_store_directly(settings, warn)
         try:
             store.apply([JobQueued(prepared.job)])
             return store.find(prepared.job.uuid)

@@ -88,7 +88,7 @@ class Session:
         from joblens.model.errors import SupervisorError
 
         try:
-            recover_dead_owners(self.store, self.settings, self.options.config)
+            recover_dead_owners(self.store, self.settings, self.options.config, self.warn)
         except SupervisorError as error:
             self.warn(str(error))
 

@@ -25,7 +25,7 @@ def command(session: Session, /, **given: Any) -> None:
     from joblens.app.submitting import submit
 
     prepared = prepare(request_from(given, background=True), session.settings)
-    record = submit(prepared, session.settings, session.options.config)
+    record = submit(prepared, session.settings, session.options.config, session.warn)
     uuid = record.job.uuid
     if given["wait"]:
         from joblens.app.queries import wait_for_end

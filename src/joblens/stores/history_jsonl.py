@@ -45,9 +45,7 @@ class HistoryJsonl:
         except OSError as error:
             if not self._has_warned:
                 self._has_warned = True
-                self._warn(
-                    f"{self._path} cannot be written: {error.strerror}; the store has these jobs anyway"
-                )
+                self._warn(f"{self._path} cannot be written: {error.strerror}; ended jobs are missing there")
 
     def close(self) -> None:
         if self._descriptor is not None:

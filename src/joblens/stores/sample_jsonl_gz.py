@@ -69,9 +69,7 @@ class SampleJsonlGz:
         except OSError as error:
             if not self._has_warned:
                 self._has_warned = True
-                self._warn(
-                    f"{self._folder} cannot be written: {error.strerror}; the store has the samples anyway"
-                )
+                self._warn(f"{self._folder} cannot be written: {error.strerror}; samples are missing there")
 
     def jobs_ended(self, records: Sequence[Record]) -> None:
         for record in records:
