@@ -74,6 +74,11 @@ def redact_job(job: Job) -> Job:
     """The job as it may be remembered."""
     return replace(
         job,
+        name=redact_text(job.name),
+        tool=redact_text(job.tool),
+        script=redact_text(job.script),
+        tags=tuple(map(redact_text, job.tags)),
+        external_id=redact_text(job.external_id) if job.external_id else job.external_id,
         argv=redact_argv(job.argv),
         params=redact_params(job.params),
         env=redact_env(job.env),
@@ -93,9 +98,8 @@ def redact_argv(argv: Sequence[str]) -> tuple[str, ...]:
             secret_comes, tool = False, ""
             continue
         secret_comes = False
-        base = argument.rsplit("/", 1)[-1]
-        if base in _TOOL_OPTIONS:
-            tool = base
+        if _program(argument) in _TOOL_OPTIONS:
+            tool = _program(argument)
         if tool and argument.startswith("-"):
             text, secret_comes = _tool_option(tool, argument, argv[:index])
             if secret_comes or text != argument:
@@ -134,9 +138,26 @@ def redact_text(text: str) -> str:
     """Secrets inside a longer text: a shell line, a URL, a header, JSON."""
     if not _is_suspicious(text):
         return text
+    if " " in text and any(tool in text for tool in _TOOL_OPTIONS):
+        text = _redact_shell_line(text)
     for pattern, replacement in _patterns():
         text = pattern.sub(replacement, text)
     return _hide_assignments(text)
+
+
+def _redact_shell_line(line: str) -> str:
+    """What programs are given as options that hide nothing by their name: curl -u, mysql -p, …"""
+    from joblens.model.shell_words import quoted, shell_commands
+
+    parts, position = [], 0
+    for words in shell_commands(line):
+        if not any(_program(word.text) in _TOOL_OPTIONS or " " in word.text for word in words):
+            continue
+        for word, redacted in zip(words, redact_argv([word.text for word in words]), strict=True):
+            if redacted != word.text:
+                parts += [line[position : word.start], quoted(redacted, like=line[word.start : word.end])]
+                position = word.end
+    return "".join([*parts, line[position:]])
 
 
 def _redact_value(name: str, value: Any) -> Any:
@@ -171,12 +192,17 @@ def _is_name(text: str) -> bool:
     return text.lstrip("-").replace("-", "_").replace(".", "_").isidentifier()
 
 
+def _program(word: str) -> str:
+    return word.rsplit("/", 1)[-1]
+
+
 def _tool_option(tool: str, argument: str, before: Iterable[str]) -> tuple[str, bool]:
     """(the option with its joined secret taken out, whether the secret is the next word)."""
     if tool in _LOGIN_ONLY and "login" not in before:
         return argument, False
     for option in _TOOL_OPTIONS[tool]:
-        if argument == option:
+        is_last_of_several = tool == "curl" and argument[1:].isalpha() and argument[-1:] == option[1:]
+        if argument == option or is_last_of_several:
             return argument, tool not in _JOINED_ONLY
         joined = argument.removeprefix(option)
         if len(option) == 2 and joined != argument and not argument.startswith("--"):

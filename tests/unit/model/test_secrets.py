@@ -63,6 +63,7 @@ def test_names_that_only_look_like_secrets_are_left(name: str) -> None:
         ),
         (["docker", "login", "-p", "hunter2!"], ["docker", "login", "-p", "***"]),
         (["redis-cli", "-a", "hunter2!", "ping"], ["redis-cli", "-a", "***", "ping"]),
+        (["curl", "-sSu", "me:hunter2!", "http://x"], ["curl", "-sSu", "me:***", "http://x"]),
         (["sh", "-c", "PASSWORD=hunter2! run"], ["sh", "-c", "PASSWORD=*** run"]),
         (["sh", "-c", "run --token 'hunter2! x' y"], ["sh", "-c", "run --token '***' y"]),
         (["get", "http://h/?token=hunter2!&n=1"], ["get", "http://h/?token=***&n=1"]),
@@ -213,3 +214,63 @@ def test_a_job_is_redacted_in_all_its_parts() -> None:
     )
     assert "hunter2!" not in repr(redact_job(job))
     assert redact_job(job).uuid == "u"
+
+
+@pytest.mark.parametrize(
+    ("line", "kept"),
+    [
+        ("curl -u bob:hunter2! http://x; echo done", "curl -u bob:*** http://x; echo done"),
+        ("curl -u 'bob:hunter2! x' http://x", "curl -u 'bob:***' http://x"),
+        ('curl -u "bob:hunter2!" http://x', 'curl -u "bob:***" http://x'),
+        ("cd /x && /usr/bin/mysql -phunter2! -h db <in >out", "cd /x && /usr/bin/mysql -p*** -h db <in >out"),
+        ("mysql -p'hunter2! x'|wc -l", "mysql -p***|wc -l"),
+        ("echo $(redis-cli -a hunter2! ping)", "echo $(redis-cli -a *** ping)"),
+        ("echo `redis-cli -a hunter2!`", "echo `redis-cli -a ***`"),
+        ("true\ndocker login -u me -p hunter2!\n", "true\ndocker login -u me -p ***\n"),
+        ("ssh host \"mysql -phunter2! -e 'select 1'\"", "ssh host \"mysql -p*** -e 'select 1'\""),
+        ("sshpass -p hunter2! ssh -p 22 host", "sshpass -p *** ssh -p 22 host"),
+    ],
+)
+def test_options_of_programs_are_known_inside_a_shell_line(line: str, kept: str) -> None:
+    assert redact_argv([line]) == (kept,)
+    assert redact_argv(["bash", "-euc", line]) == ("bash", "-euc", kept)
+    assert redact_params({"command": line}) == {"command": kept}
+    assert redact_text(kept) == kept
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "docker run -p 8080:80 image && docker ps",
+        "mysql -p -h db; ssh -p 22 host 'ls -a'",
+        "curl -u bob http://x | grep -p 'x y'",
+        "echo it's -p fine; curl http://x",
+        "mkdir -p curl && cp -u a:b c",
+    ],
+)
+def test_a_shell_line_without_secrets_stays_as_it_is(line: str) -> None:
+    assert redact_argv([line]) == (line,)
+
+
+@given(st.text(alphabet=" ab-pu:'\"\\;|&()<>`\n$", max_size=60))
+def test_any_shell_line_can_be_redacted_and_redacting_it_again_changes_nothing(text: str) -> None:
+    line = f"curl {text}"
+    once = redact_text(line)
+    assert redact_text(once) == once
+
+
+def test_names_tags_and_ids_of_a_job_are_searched_for_secrets() -> None:
+    job = Job(
+        uuid="a1",
+        argv=("x",),
+        created_at_us=0,
+        name="load https://me:hunter2!@host/x",
+        tool="x --token=hunter2!",
+        script="y --password=hunter2!",
+        tags=("nightly", "db=postgres://me:hunter2!@db/x"),
+        external_id="run-token=hunter2!",
+    )
+    kept = redact_job(job)
+    assert "hunter2!" not in str(kept)
+    assert kept.tags == ("nightly", "db=postgres://me:***@db/x")
+    assert kept.uuid == "a1"
