@@ -4,6 +4,7 @@ import os
 import signal
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -130,6 +131,10 @@ class JobSession:
             refusal = LaunchError(f"the job could not be started: {error}")
             self._could_not_start(refusal)
             raise refusal from error
+        except BaseException as error:  # a fault of joblens, or an interrupt: nothing may go on unwatched
+            with suppress(Exception):
+                self._could_not_start(LaunchError(f"the job could not be started: {error!r}"))
+            raise
 
     def _prepare(self) -> Attempt:
         job, kit = self.job, self._kit
@@ -195,19 +200,27 @@ class JobSession:
             self._kit.sampler.add(watch_name(self.job.uuid), _WATCH_INTERVAL_S)
 
     def _could_not_start(self, error: JoblensError) -> None:
-        if self._launcher is not None:
-            self._launcher.abandon()
-        if self._meter is not None:
-            self._meter.close()
-        if self._groups is not None:
-            self._groups.kill()
-            self._groups.remove()
         self._life = replace(self._life, phase=Phase.OVER)
+        self._let_go()
         outcome = not_started(self.job, error, self._kit.clock.now_us())
         self.record = replace(self.record, status=outcome.status, outcome=outcome)
         writes: list[Write] = [JobQueued(self.job), JobEnded(self.job.uuid, outcome)]
         self._kit.recorder.write(writes)
         self._read_number()
+
+    def _let_go(self) -> None:
+        """Of everything the start has got hold of so far."""
+        self._kit.sampler.remove(self.job.uuid)
+        self._kit.sampler.remove(watch_name(self.job.uuid))
+        self._kit.loop.remove_timed(self)
+        self._kill_all()
+        if self._launcher is not None:
+            self._kit.loop.unwatch(self._launcher.socket)
+            self._launcher.abandon()
+        if self._meter is not None:
+            self._meter.close()
+        if self._groups is not None:
+            self._groups.remove()
 
     # ---- while it runs -----------------------------------------------------------------------
 

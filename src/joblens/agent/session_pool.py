@@ -3,12 +3,13 @@
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from functools import partial
 from queue import SimpleQueue
 
 from joblens.agent.session import JobSession, Kit
 from joblens.engine.job_life import EndCause
-from joblens.model.errors import JoblensError
+from joblens.model.errors import JoblensError, LaunchError
 from joblens.model.job import Record
 
 _CANCEL_POLL_S = 1.0
@@ -74,6 +75,9 @@ class SessionPool:
         try:
             self._kit.loop.run_until(lambda: self._is_closing and not self._sessions)
         except BaseException as error:  # noqa: BLE001 - whoever waits for records gets it
+            for session in self._sessions.values():  # nobody looks after them any more
+                with suppress(Exception):
+                    session.kill_now()
             self._ended.put(error)
         finally:
             self._kit.loop.remove_timed(self)
@@ -101,12 +105,21 @@ class SessionPool:
     def _start(self, starter: StartSession) -> None:
         if self._is_closing:
             return
-        session = starter(self._end)
+        try:
+            session = starter(self._end)
+        except OSError as error:
+            refusal = LaunchError(f"the job could not be started: {error}")
+            refusal.__cause__ = error
+            self._ended.put(refusal)
+            return
         self._sessions[session.job.uuid] = session
         try:
             session.start()
         except JoblensError:
             self._end(session)  # the record says why it did not start
+        except BaseException:
+            del self._sessions[session.job.uuid]
+            raise
 
     def _end(self, session: JobSession) -> None:
         self._sessions.pop(session.job.uuid, None)

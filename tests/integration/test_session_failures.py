@@ -1,0 +1,164 @@
+"""When joblens itself cannot go on while it starts a job: nothing of the job stays behind."""
+
+import os
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+import joblens
+from joblens.agent.launch import LaunchPlan
+from joblens.agent.output import OutputFiles
+from joblens.agent.session import JobSession, Kit
+from joblens.agent.session_pool import SessionPool
+from joblens.app.jobs import PreparedJob, prepare
+from joblens.app.owning import close_kit, open_kit
+from joblens.app.requests import Request
+from joblens.app.settings import load_settings
+from joblens.model.errors import LaunchError
+from joblens.model.history import HistoryQuery
+from joblens.model.job import Record
+from joblens.model.sample import Sample
+from joblens.stores.sqlite import SqliteStore
+from tests.conftest import wait_until
+from tests.integration import run_jobs
+from tests.integration.run_jobs import wait_for_file
+
+
+@pytest.fixture(params=["auto", "process_tree"], autouse=True)
+def mode(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JOBLENS_LIMITS_ACCOUNTING", request.param)
+
+
+@pytest.fixture(autouse=True)
+def nothing_left(store_path: Path, tmp_path: Path) -> Iterator[None]:
+    yield
+    wait_until(lambda: run_jobs._processes_of(tmp_path) == {}, what="the last process to end", timeout=10)
+
+
+@pytest.fixture
+def kit(store_path: Path) -> Iterator[Kit]:
+    kit = open_kit(load_settings().settings, lambda name: None)
+    yield kit
+    close_kit(kit)
+
+
+def a_job(tmp_path: Path, *argv: str) -> PreparedJob:
+    return prepare(Request(argv=argv, cwd=str(tmp_path)), load_settings().settings)
+
+
+def session_of(one: PreparedJob, kit: Kit, **more: Any) -> JobSession:
+    plan = LaunchPlan(argv=one.argv, env=one.env, cwd=one.cwd, stdio=("/dev/null", "/dev/null", "/dev/null"))
+    return JobSession(one.job, plan, kit, **more)
+
+
+def stored(path: Path) -> list[Record]:
+    store = SqliteStore(str(path))
+    try:
+        return list(store.records(HistoryQuery()))
+    finally:
+        store.close()
+
+
+def open_files() -> list[str]:
+    return sorted(os.listdir("/proc/self/fd"))
+
+
+def test_a_job_that_cannot_be_written_down_leaves_no_launcher_and_no_group(kit: Kit, tmp_path: Path) -> None:
+    kit.recorder.read(lambda store: store.cancel_requests())  # opens it
+    before = open_files()
+    one = a_job(tmp_path, "sleep", "60")
+    session = session_of(
+        PreparedJob(replace(one.job, params={"x": object()}), one.argv, one.env, one.cwd), kit
+    )
+    with pytest.raises(TypeError):
+        session.start()
+    assert session.is_over
+    assert session.pids() == []
+    assert open_files() == before
+    assert session.record.attempt is not None
+    assert [path for path in session.record.attempt.groups.values() if os.path.exists(path)] == []
+
+
+def test_a_fault_after_the_first_instruction_ends_the_job_and_its_record(
+    kit: Kit, tmp_path: Path, store_path: Path
+) -> None:
+    def fail(sample: Sample) -> None:
+        raise RuntimeError("no room on the screen")
+
+    other = session_of(a_job(tmp_path, "sleep", "60"), kit, on_sample=fail)
+    session = session_of(a_job(tmp_path, "sleep", "60"), kit, on_sample=fail)
+    with pytest.raises(RuntimeError, match="no room"):
+        other.start()  # opens what all jobs share
+    before = open_files()
+    with pytest.raises(RuntimeError, match="no room"):
+        session.start()
+    assert open_files() == before
+    assert session.is_over
+    assert kit.loop._callbacks.keys() == {kit.loop._wake_read}
+    record, _ = stored(store_path)
+    assert str(record.status) == "error"
+    assert record.attempt is not None
+    assert [path for path in record.attempt.groups.values() if os.path.exists(path)] == []
+
+
+def test_output_that_cannot_be_kept_is_a_launch_error(
+    store_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("JOBLENS_OUTPUT_DIR", str(tmp_path / "file" / "logs"))
+    with pytest.raises(LaunchError, match="file/logs"):
+        joblens.run(["true"])
+
+
+def test_one_job_that_cannot_begin_ends_the_others(
+    store_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logs = tmp_path / "logs"
+    monkeypatch.setenv("JOBLENS_OUTPUT_DIR", str(logs))
+    started = tmp_path / "started"
+
+    def commands() -> Iterator[list[str]]:
+        yield ["sh", "-c", f"echo > {started}; exec sleep 60"]
+        wait_for_file(started)
+        logs.rename(tmp_path / "elsewhere")
+        logs.write_text("in the way")
+        yield ["true"]
+
+    with pytest.raises(LaunchError, match="logs"):
+        list(joblens.map_commands(commands(), jobs=2, timeout=50, cwd=tmp_path))
+    assert [str(record.status) for record in stored(store_path)] == ["cancelled"]
+
+
+def test_when_the_loop_itself_fails_no_job_goes_on_unwatched(
+    kit: Kit, tmp_path: Path, store_path: Path
+) -> None:
+    started = tmp_path / "started"
+    one = a_job(tmp_path, "sh", "-c", f"echo > {started}; exec sleep 60")
+    sessions: list[JobSession] = []
+
+    def first(on_end: Callable[[JobSession], None]) -> JobSession:
+        sessions.append(
+            session_of(one, kit, on_end=on_end, output=OutputFiles(str(tmp_path / "logs"), 10**6))
+        )
+        return sessions[0]
+
+    def commands() -> Iterator[Any]:
+        yield first
+        wait_for_file(started)
+
+        def fault() -> None:
+            raise RuntimeError("a fault of joblens")
+
+        kit.loop.call(fault)
+
+    with pytest.raises(RuntimeError, match="a fault of joblens"):
+        list(SessionPool(kit, 2).run(commands()))
+    attempt = sessions[0].record.attempt
+    assert attempt is not None
+    wait_until(lambda: sessions[0].pids() == [], what="the job to be gone")
+    os.kill(attempt.launcher_pid or 0, signal.SIGKILL)
+    os.waitpid(attempt.launcher_pid or 0, 0)
