@@ -150,6 +150,18 @@ def test_parameters_of_any_kind_are_recorded_as_text(store_path: Path) -> None:
     assert result.record.job.params == {"where": "/tmp", "n": 3}
 
 
+def test_what_the_call_does_not_say_comes_from_the_settings(
+    store_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JOBLENS_LIMITS_ENFORCE", "false")
+    monkeypatch.setenv("JOBLENS_LIMITS_ACCOUNTING", "process_tree")
+    monkeypatch.setenv("JOBLENS_JOB_METRICS_ENABLED", "false")
+    job = joblens.run(["true"]).record.job
+    assert (job.enforce, job.monitor, job.accounting) == (False, False, "process_tree")
+    job = joblens.run(["true"], enforce=True, monitor=True, accounting="auto").record.job
+    assert (job.enforce, job.monitor, job.accounting) == (True, True, "auto")
+
+
 def test_no_command_is_bad_input(store_path: Path) -> None:
     with pytest.raises(InputError, match="no command"):
         joblens.run([])

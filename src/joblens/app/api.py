@@ -52,15 +52,16 @@ def run(  # noqa: PLR0913 - the keywords are the interface
     interval: str | float | None = None,
     cwd: "str | os.PathLike[str] | None" = None,
     env: Mapping[str, str] | None = None,
-    enforce: bool = True,
-    monitor: bool = True,
-    accounting: str = "auto",
+    enforce: bool | None = None,
+    monitor: bool | None = None,
+    accounting: str | None = None,
     check: bool = False,
     store: str | None = None,
 ) -> Result:
     """Runs one command to its end, measured like `joblens run`. A string is a shell line, a list is a
     command with its arguments. With `check`, anything but success raises JobFailed; without it a job that
-    fails or cannot be started is a Result like any other. Bad input raises InputError.
+    fails or cannot be started is a Result like any other. Bad input raises InputError. What is not said here
+    is as the settings say.
 
     What it prints goes to files (`Result.stdout`), its input is empty. Works in any thread, and changes no
     signal handler of the program. An exception while it runs (KeyboardInterrupt) ends the job first."""
@@ -202,7 +203,9 @@ def _settings(store: str | None) -> Settings:
     return load_settings(overrides={"store.url": store} if store else {}).settings
 
 
-def _accounting(name: str) -> Accounting:
+def _accounting(name: str | None) -> Accounting | None:
+    if name is None:
+        return None
     try:
         return Accounting(name)
     except ValueError:
