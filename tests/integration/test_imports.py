@@ -202,3 +202,22 @@ def test_another_database_is_refused_by_name(store: SqliteStore, tmp_path: Path)
     apsw.Connection(str(tmp_path / "x.db")).execute("CREATE TABLE t (a)")
     with pytest.raises(FormatError, match="job_resource_samples"):
         import_time_series(store, [str(tmp_path / "x.db")], Imported(is_strict=True), nothing)
+
+
+def test_secrets_in_a_record_are_not_taken_over(store: SqliteStore, tmp_path: Path) -> None:
+    secret = "hunter2!"
+    file = tmp_path / "history.jsonl"
+    line = keystone_line(
+        params={"api_key": secret, "url": f"https://me:{secret}@host/", "deeper": {"password": secret}},
+        error=f"mysql -p{secret}: Access denied, token={secret}",
+        script=f"run --password={secret}",
+    )
+    file.write_bytes(line if line.endswith(b"\n") else line + b"\n")
+    result = Imported()
+    import_history(store, [str(file)], result, nothing)
+    assert result.jobs == 1
+    (record,) = store.records(HistoryQuery())
+    assert secret not in str(record)
+    assert record.job.params["api_key"] == "***"
+    assert record.outcome is not None
+    assert "Access denied" in str(record.outcome.error)

@@ -16,6 +16,7 @@ from joblens.model.errors import FormatError, InputError, UnknownJob
 from joblens.model.ids import uuid_from
 from joblens.model.job import Attempt, Job, Outcome, Owner, Record, Status
 from joblens.model.sample import Sample
+from joblens.model.secrets import redact_job, redact_text
 from joblens.model.writes import JobEnded, JobQueued, JobStarted, SamplesTaken, Write
 from joblens.ports.store import Store
 from joblens.stores.time_series import Series, read_time_series
@@ -76,12 +77,19 @@ def import_history(store: Store, paths: Sequence[str], result: Imported, advance
 
 
 def _writes(record: Record) -> list[Write]:
-    """Its output did not come along, and a path written in a file is not to be trusted."""
-    assert record.outcome is not None
-    writes: list[Write] = [JobQueued(record.job)]
+    """Its output did not come along, and a path written in a file is not to be trusted. Who wrote the file
+    may not have taken secrets out."""
+    outcome = record.outcome
+    assert outcome is not None
+    outcome = structs.replace(
+        outcome,
+        error=redact_text(outcome.error) if outcome.error else outcome.error,
+        stderr_tail=redact_text(outcome.stderr_tail),
+    )
+    writes: list[Write] = [JobQueued(redact_job(record.job))]
     if record.attempt is not None:
         writes.append(JobStarted(record.job.uuid, structs.replace(record.attempt, logs_dir="")))
-    return [*writes, JobEnded(record.job.uuid, record.outcome)]
+    return [*writes, JobEnded(record.job.uuid, outcome)]
 
 
 def import_samples(store: Store, paths: Sequence[str], result: Imported, advance: Advance) -> None:
@@ -203,7 +211,7 @@ def _imported_job(job: Job, samples: Sequence[Sample], sources: dict[str, str]) 
         usage=total_usage(samples, None, accounting="imported", sources=sources, unknown={}),
         samples=len(samples),
     )
-    return [JobQueued(job), JobStarted(job.uuid, attempt), JobEnded(job.uuid, outcome)]
+    return [JobQueued(redact_job(job)), JobStarted(job.uuid, attempt), JobEnded(job.uuid, outcome)]
 
 
 def _is_known(store: Store, uuid: str) -> bool:
