@@ -124,3 +124,27 @@ def test_a_store_that_cannot_be_opened_is_a_warning(run: Runner) -> None:
     assert b"joblens: warning:" in ran.stderr
     assert b"Traceback" not in ran.stderr
     run.store.unlink()
+
+
+def test_no_secret_of_any_option_is_remembered(run: Runner) -> None:
+    secret = "hunter2!"
+    hook = f"sh -c 'echo $0 > told.txt' https://hooks.slack.com/services/T0/B0/{secret}"
+    ran = run(
+        *("--notify", hook, "--name", f"get https://me:{secret}@host/", "--tag", f"token={secret}"),
+        *("--id", f"a-password={secret}", "--tool", f"t --token={secret}", "--script", f"s --token={secret}"),
+        *("--param", f"line=mysql -p{secret} db", "--env", f"MY_TOKEN={secret}"),
+        *("--shell", f": curl -u bob:{secret} http://x; : mysql -p{secret}"),
+    )
+    assert ran.code == 0
+    assert (run.folder / "told.txt").read_text().rstrip().endswith(secret)
+    assert secret not in str(ran.record)
+    assert secret not in str(run.last_record())
+    for file in run.store.parent.rglob("*"):
+        assert file.is_dir() or secret.encode() not in file.read_bytes(), file
+
+
+def test_a_notification_in_front_runs_where_the_job_ran_too(run: Runner) -> None:
+    (run.folder / "below").mkdir()
+    ran = run("--cwd", "below", "--env", "A=b", "--notify", "sh -c 'echo $A > told.txt'", "--", "true")
+    assert ran.code == 0
+    assert (run.folder / "below" / "told.txt").read_text() == "b\n"

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import wait_until
-from tests.integration.background_jobs import Desk, desk
+from tests.integration.background_jobs import Desk, desk, kill
 from tests.integration.run_jobs import JOBLENS, PYTHON, is_gone, wait_for_file
 
 MIB = 1 << 20
@@ -337,3 +337,54 @@ def _queue_without_supervisor(one: Desk, *arguments: str) -> str:
         env=one.env(), cwd=one.folder, check=True, capture_output=True, text=True,
     )  # fmt: skip
     return done.stdout.strip()
+
+
+NOTE = """#!/bin/sh
+cat > told.json
+echo "$JOBLENS_STATUS $JOBLENS_EXIT_CODE $GREETING $1" > told.part
+mv told.part told.txt
+"""
+
+
+def notifier(one: Desk) -> Path:
+    folder = one.folder / "place"
+    folder.mkdir()
+    script = folder / "note.sh"
+    script.write_text(NOTE)
+    script.chmod(0o755)
+    return folder
+
+
+def test_a_notification_runs_where_the_job_ran_with_what_the_job_was_given(one: Desk) -> None:
+    folder = notifier(one)
+    notify = "./note.sh --token=hunter2!"
+    arguments = ("--cwd", str(folder), "--env", "GREETING=hello", "--notify", notify)
+    uuid = one.submit(*arguments, "--", "sh", "-c", "exit 3")
+    wait_until((folder / "told.txt").exists, what="the notification")
+    assert (folder / "told.txt").read_text() == "failed 3 hello --token=hunter2!\n"
+    assert one.record(uuid).job.notify == ("./note.sh", "--token=***")
+
+
+def test_a_notification_comes_also_when_another_supervisor_took_over(one: Desk) -> None:
+    folder = notifier(one)
+    wait = f"touch here; while [ ! -e {one.folder}/go ]; do sleep 0.02; done; exit 4"
+    arguments = ("--cwd", str(folder), "--env", "GREETING=hello", "--notify", "./note.sh --token=hunter2!")
+    uuid = one.submit(*arguments, "--shell", wait)
+    wait_until((folder / "here").exists, what="the job")
+    one.running(uuid)
+    one.kill_supervisor()
+    one.call("list", code=0)
+    (one.folder / "go").touch()
+    wait_until((folder / "told.txt").exists, what="the notification")
+    assert (folder / "told.txt").read_text() == "failed 4 hello --token=hunter2!\n"
+
+
+def test_what_a_notification_needs_is_cleared_away_when_everything_was_killed(one: Desk) -> None:
+    uuid = one.submit("--notify", "true", "--", "sleep", "60")
+    record = one.running(uuid)
+    assert record.attempt is not None
+    one.kill_supervisor()
+    kill(record.attempt.launcher_pid)
+    one.call("list", code=0)
+    assert one.ended(uuid).status == "lost"  # and the desk looks that nothing is left
+    one.call("list", code=0)

@@ -19,6 +19,7 @@ class Payload(Struct, frozen=True, kw_only=True):
     cwd: str
     logs_dir: str  # for its two output files
     output_max_bytes: int  # kept of each
+    notify: tuple[str, ...] = ()  # run at its end, as the job was: same environment, same directory
 
 
 def payload_path(spool_dir: str, uuid: str) -> str:
@@ -78,6 +79,7 @@ def _mapped(payload: Payload, change: Callable[[str], str]) -> Payload:
     return replace(
         payload,
         argv=tuple(change(word) for word in payload.argv),
+        notify=tuple(change(word) for word in payload.notify),
         env={change(name): change(value) for name, value in payload.env.items()},
         cwd=change(payload.cwd),
         logs_dir=change(payload.logs_dir),

@@ -53,7 +53,7 @@ class Supervisor:
         plan: SupervisorPlan,
         *,
         log: Callable[[str], None],
-        on_job_end: Callable[[Record], None],
+        on_job_end: Callable[[Record, Payload | None], None],
     ) -> None:
         self._kit = kit
         self._recovery = recovery
@@ -63,6 +63,7 @@ class Supervisor:
         self._on_job_end = on_job_end
         self._hosted: dict[str, Hosted] = {}
         self._outputs: dict[str, OutputFiles] = {}
+        self._to_notify: dict[str, Payload] = {}  # of jobs at whose end somebody wants to know
         self._looked_at_s = self._next_look_s = 0.0
         self._idle_since_s = time.monotonic()
         self._is_asked_to_end = False
@@ -153,6 +154,8 @@ class Supervisor:
             return
         session = JobSession(job, _launch_plan(payload, output), self._kit, output=output, on_end=self._ended)
         self._hosted[job.uuid] = session
+        if payload.notify:
+            self._to_notify[job.uuid] = payload
         self._outputs[job.uuid] = output
         try:
             session.start()
@@ -160,7 +163,8 @@ class Supervisor:
             self._log(f"job {job.uuid} could not be started: {error}")
             self._ended(session)
         finally:
-            remove_payload(self._kit.spool_dir, job.uuid)
+            if job.uuid not in self._to_notify:
+                remove_payload(self._kit.spool_dir, job.uuid)
 
     def _cannot_start(self, record: Record, error: JoblensError) -> None:
         self._log(f"job {record.job.uuid} could not be started: {error}")
@@ -185,7 +189,8 @@ class Supervisor:
         self._hosted.pop(hosted.job.uuid, None)
         self._outputs.pop(hosted.job.uuid, None)
         self._idle_since_s = time.monotonic()
-        self._on_job_end(hosted.record)
+        self._on_job_end(hosted.record, self._to_notify.pop(hosted.job.uuid, None))
+        remove_payload(self._kit.spool_dir, hosted.job.uuid)
 
     # ---- what earlier owners left --------------------------------------------------------------------
 
@@ -207,6 +212,9 @@ class Supervisor:
     def _adopt(self, record: Record) -> None:
         self._log(f"job {record.job.uuid}: adopted from a dead owner")
         adopted = AdoptedJob(record, self._kit, self._recovery, self._ended)
+        payload = read_payload(self._kit.spool_dir, record.job.uuid) if record.job.notify else None
+        if payload is not None:
+            self._to_notify[record.job.uuid] = payload
         self._hosted[record.job.uuid] = adopted
         output = adopted.output(self._plan.output_max_bytes)
         if output is not None:
@@ -221,6 +229,7 @@ class Supervisor:
         how = Circumstances(cancel_asked_at_us=asked.asked_at_us if asked else None, owns_groups=owns_groups)
         self._kit.recorder.write(self._recovery.settle(record, samples, how))
         self._recovery.forget(uuid)
+        remove_payload(self._kit.spool_dir, uuid)
         self._log(f"job {uuid}: its owner and its launcher were gone")
 
     def _sweep(self) -> None:

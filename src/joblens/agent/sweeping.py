@@ -24,7 +24,7 @@ def sweep(spool_dir: str, store: Store, now_us: int, host: HostFacts) -> None:
         record = _find(store, uuid)
         if record is None:
             _remove_when_old(payload_path(spool_dir, uuid), now_us)
-        elif record.status is not Status.QUEUED:
+        elif record.status is not Status.QUEUED and (record.status.is_final or not record.job.notify):
             _remove(payload_path(spool_dir, uuid))
 
 

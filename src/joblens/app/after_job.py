@@ -1,11 +1,14 @@
 """What happens once a job has ended: the time-series file, the notification, retention."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+
+from msgspec import Struct
 
 from joblens.app.retention import apply_retention
 from joblens.model.errors import JoblensError
 from joblens.model.job import Granularity, Record
+from joblens.model.secrets import REDACTED
 from joblens.model.settings import Settings
 from joblens.ports.store import Store
 
@@ -13,12 +16,32 @@ Warn = Callable[[str], None]
 DEFAULT_OUTPUT_DIR = "output"
 
 
-def after_job(record: Record, store: Store, settings: Settings, warn: Warn) -> None:
+class Notice(Struct, frozen=True):
+    """A command to run at the end, as the job was run. Holds secrets: never stored."""
+
+    argv: tuple[str, ...]
+    env: Mapping[str, str]
+    cwd: str
+
+
+def notice_from_record(record: Record) -> Notice | None:
+    """What can still be done when whoever knew the real command is gone: it runs unless a secret was taken
+    out of it."""
+    if not record.job.notify or any(REDACTED in word for word in record.job.notify):
+        return None
+    return Notice(record.job.notify, os.environ, record.job.cwd)
+
+
+def after_job(
+    record: Record, store: Store, settings: Settings, warn: Warn, notice: Notice | None = None
+) -> None:
     """Nothing here may change the job's outcome: what fails is a warning."""
     if record.job.granularity is Granularity.TIME_SERIES and record.attempt is not None:
         _warned(lambda: write_time_series(record, store), warn)
-    if record.job.notify:
-        _warned(lambda: notify(record), warn)
+    if notice is not None:
+        _warned(lambda: notify(record, notice), warn)
+    elif record.job.notify:
+        warn(f"--notify {record.job.notify[0]} is not run: its secrets went with the joblens that was killed")
     _warned(
         lambda: apply_retention(store, settings, record.outcome.ended_at_us if record.outcome else 0), warn
     )
@@ -41,7 +64,7 @@ def write_time_series(record: Record, store: Store) -> None:
     write(path, [(record, samples)])
 
 
-def notify(record: Record) -> None:
+def notify(record: Record, notice: Notice) -> None:
     """Runs the command with the record as JSON on its standard input."""
     import subprocess
 
@@ -49,9 +72,9 @@ def notify(record: Record) -> None:
 
     from joblens.analysis.history_form import to_history_record
 
-    outcome = record.outcome
+    outcome, program = record.outcome, record.job.notify[0]
     env = {
-        **os.environ,
+        **notice.env,
         "JOBLENS_JOB_ID": record.job.uuid,
         "JOBLENS_JOB_NAME": record.job.name,
         "JOBLENS_STATUS": str(record.status),
@@ -59,11 +82,11 @@ def notify(record: Record) -> None:
     }
     document = msgspec.json.encode(to_history_record(record))
     try:
-        done = subprocess.run(record.job.notify, input=document, env=env, timeout=60, check=False)
+        done = subprocess.run(notice.argv, input=document, env=env, cwd=notice.cwd, timeout=60, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise JoblensError(f"--notify {record.job.notify[0]}: {error}") from error
+        raise JoblensError(f"--notify {program}: {error}") from error
     if done.returncode != 0:
-        raise JoblensError(f"--notify {record.job.notify[0]} ended with exit code {done.returncode}")
+        raise JoblensError(f"--notify {program} ended with exit code {done.returncode}")
 
 
 def _warned(action: Callable[[], object], warn: Warn) -> None:

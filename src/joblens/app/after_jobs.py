@@ -5,7 +5,8 @@ import threading
 from collections.abc import Callable
 from queue import SimpleQueue
 
-from joblens.app.after_job import after_job
+from joblens.agent.payload import Payload
+from joblens.app.after_job import Notice, after_job, notice_from_record
 from joblens.app.drivers import open_store
 from joblens.model.job import Record
 from joblens.model.settings import Settings
@@ -16,14 +17,15 @@ class AfterJobs:
     def __init__(self, settings: Settings, log: Callable[[str], None]) -> None:
         self._settings = settings
         self._log = log
-        self._ended: SimpleQueue[Record | None] = SimpleQueue()
+        self._ended: SimpleQueue[tuple[Record, Notice | None] | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
 
-    def put(self, record: Record) -> None:
+    def put(self, record: Record, payload: Payload | None) -> None:
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="joblens-after-jobs")
             self._thread.start()
-        self._ended.put(record)
+        notice = Notice(payload.notify, payload.env, payload.cwd) if payload else notice_from_record(record)
+        self._ended.put((record, notice))
 
     def close(self) -> None:
         """Returns when all that was put is done."""
@@ -33,8 +35,9 @@ class AfterJobs:
 
     def _run(self) -> None:
         store: Store | None = None
-        while (record := self._ended.get()) is not None:
+        while (ended := self._ended.get()) is not None:
+            record, notice = ended
             store = store or open_store(self._settings, self._log)
-            after_job(record, store, self._settings, self._log)
+            after_job(record, store, self._settings, self._log, notice)
         if store is not None:
             store.close()

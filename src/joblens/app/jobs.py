@@ -15,7 +15,7 @@ from joblens.app.requests import LEAST_INTERVAL_S, Request, check_request
 from joblens.model.errors import InputError, LaunchError
 from joblens.model.ids import new_uuid
 from joblens.model.job import EarlySignal, Job, Owner
-from joblens.model.secrets import is_allowed_env, redact_argv, redact_env, redact_params
+from joblens.model.secrets import is_allowed_env, redact_argv, redact_env, redact_params, redact_text
 from joblens.model.settings import Settings
 from joblens.probes.host import read_host
 
@@ -30,6 +30,7 @@ class PreparedJob(Struct, frozen=True):
     argv: tuple[str, ...]
     env: dict[str, str]
     cwd: str
+    notify: tuple[str, ...] = ()  # to be run at its end
 
 
 class Surroundings(Struct, frozen=True):
@@ -65,12 +66,12 @@ def prepare(request: Request, settings: Settings, here: Surroundings | None = No
         argv=redacted,
         is_shell=request.shell is not None,
         created_at_us=time.time_ns() // 1000,
-        external_id=as_text(request.external_id) if request.external_id else None,
-        name=as_text(request.name) or default_name(redacted),
-        tool=as_text(request.tool or _default_tool(argv, request.shell)),
-        script=as_text(request.script or _default_script(argv, request.shell)),
+        external_id=_shown(request.external_id) if request.external_id else None,
+        name=_shown(request.name) or default_name(redacted),
+        tool=_shown(request.tool) or as_text(_default_tool(argv, request.shell)),
+        script=_shown(request.script) or as_text(_default_script(argv, request.shell)),
         params=_params(request.params),
-        tags=tuple(map(as_text, request.tags)),
+        tags=tuple(map(_shown, request.tags)),
         cwd=as_text(cwd),
         env={**here.recorded_env, **_as_texts(redact_env(request.env))} if request.env else here.recorded_env,
         requirements=request.requirements,
@@ -82,13 +83,13 @@ def prepare(request: Request, settings: Settings, here: Surroundings | None = No
         grace_s=_chosen(request.grace_s, settings.limits.grace),
         early_signal=request.early_signal,
         output_dir=request.output_dir,
-        notify=request.notify,
+        notify=redact_argv(tuple(map(as_text, request.notify))) if request.notify else (),
         user=here.user,
         background=request.background,
         created_by=None if request.background else here.owner,
     )
     env = {**here.environ, **request.env, JOB_ID_VARIABLE: uuid}
-    return PreparedJob(job, argv, env, cwd)
+    return PreparedJob(job, argv, env, cwd, request.notify)
 
 
 def as_text(word: str) -> str:
@@ -96,6 +97,11 @@ def as_text(word: str) -> str:
     if word.isascii():
         return word
     return os.fsencode(word).decode("utf-8", "backslashreplace")
+
+
+def _shown(text: str) -> str:
+    """What somebody wrote, as it may be remembered."""
+    return redact_text(as_text(text)) if text else ""
 
 
 def _params(params: dict[str, Any]) -> dict[str, Any]:

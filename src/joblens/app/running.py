@@ -9,7 +9,7 @@ from joblens.agent.foreground import Foreground
 from joblens.agent.launch import LaunchPlan
 from joblens.agent.output import OutputFiles
 from joblens.agent.session import watch_name
-from joblens.app.after_job import after_job
+from joblens.app.after_job import Notice, after_job
 from joblens.app.drivers import store_path
 from joblens.app.jobs import PreparedJob
 from joblens.app.owning import close_kit, open_kit, warn
@@ -57,7 +57,8 @@ def run_in_foreground(prepared: PreparedJob, settings: Settings, *, render_live:
         except JoblensError as problem:
             error = problem
         record = foreground.session.record
-        kit.recorder.read(lambda store: after_job(record, store, settings, warn))
+        notice = Notice(prepared.notify, prepared.env, prepared.cwd) if prepared.notify else None
+        kit.recorder.read(lambda store: after_job(record, store, settings, warn, notice))
         return Ended(record, foreground.stdout_ends_in_newline, error)
     finally:
         close_kit(kit)

@@ -7,7 +7,7 @@ import time
 
 from joblens.agent.locks import SupervisorLock, alone
 from joblens.agent.payload import Payload, remove_payload, write_payload
-from joblens.app.drivers import Warn, open_store_directly, store_path
+from joblens.app.drivers import Warn, open_store_directly, store_path, warn_in_python
 from joblens.app.jobs import PreparedJob
 from joblens.app.places import logs_dir, spool_dir, state_dir
 from joblens.model.errors import StoreError, SupervisorError
@@ -20,7 +20,9 @@ _START_PATIENCE_S = 30.0
 _LOG_TAIL = 400
 
 
-def submit(prepared: PreparedJob, settings: Settings, config: str | None, warn: Warn) -> Record:
+def submit(
+    prepared: PreparedJob, settings: Settings, config: str | None, warn: Warn = warn_in_python
+) -> Record:
     """Queues the job and has the supervisor look. It runs with the settings in force here and now."""
     uuid, spool = prepared.job.uuid, spool_dir(store_path(settings))
     base = settings.output.dir or logs_dir(store_path(settings))
@@ -30,6 +32,7 @@ def submit(prepared: PreparedJob, settings: Settings, config: str | None, warn: 
         cwd=prepared.job.cwd,
         logs_dir=os.path.join(base, uuid),
         output_max_bytes=settings.output.max_size,
+        notify=prepared.notify,
     )
     try:
         write_payload(spool, uuid, payload)
