@@ -81,6 +81,67 @@ def test_output_nobody_remembers_goes_when_it_is_old(tmp_path: Path) -> None:
     store.close()
 
 
+def test_output_of_another_stores_jobs_does_not_go_to_make_room(tmp_path: Path) -> None:
+    store, logs = store_with_logs(tmp_path)
+    others = logs / "99999999-1111-4222-8333-444455556666"
+    others.mkdir()
+    (others / "stdout.log").write_bytes(os.urandom(200_000))
+    age(others, days=1)
+    prune(store, str(logs), before_us=None, max_bytes=0, dry_run=False)
+    assert others.exists()
+    prune(store, str(logs), before_us=START_US - 2 * DAY_US, max_bytes=0, dry_run=False)
+    assert others.exists()
+    store.close()
+
+
+def live_files(tmp_path: Path, *uuids: str) -> Path:
+    live = tmp_path / "live"
+    for days, uuid in enumerate(reversed(uuids), start=1):
+        (live / uuid).mkdir(parents=True)
+        (live / uuid / "20260101-120000.jsonl.gz").write_bytes(os.urandom(200_000))
+        age(live / uuid, days)
+    return live
+
+
+def test_live_sample_files_go_with_the_samples(tmp_path: Path) -> None:
+    store, logs = store_with_logs(tmp_path)
+    live = live_files(tmp_path, POISSON, RUNNING)
+    planned = prune(store, str(logs), str(live), before_us=LATER_US, max_bytes=None, dry_run=True)
+    assert (live / POISSON).exists()
+    pruned = prune(store, str(logs), str(live), before_us=LATER_US, max_bytes=None, dry_run=False)
+    assert planned.live_folders == pruned.live_folders == 1
+    assert pruned.live_bytes >= 200_000
+    assert not (live / POISSON).exists()
+    assert (live / RUNNING).exists()
+    store.close()
+
+
+def test_the_oldest_live_sample_files_go_until_the_rest_fits(tmp_path: Path) -> None:
+    store, logs = store_with_logs(tmp_path)
+    live = live_files(tmp_path, LAMMPS, POISSON)
+    prune(store, str(logs), str(live), before_us=None, max_bytes=300_000, dry_run=False)
+    assert not (live / LAMMPS).exists()
+    assert (live / POISSON).exists()
+    store.close()
+
+
+def test_live_sample_files_of_other_systems_stay(tmp_path: Path) -> None:
+    store, logs = store_with_logs(tmp_path)
+    live = live_files(tmp_path, "99999999-1111-4222-8333-444455556666")
+    prune(store, str(logs), str(live), before_us=LATER_US, max_bytes=0, dry_run=False)
+    assert len(list(live.iterdir())) == 1
+    store.close()
+
+
+def test_retention_takes_the_live_sample_files_too(tmp_path: Path) -> None:
+    store, _ = store_with_logs(tmp_path)
+    live = live_files(tmp_path, POISSON)
+    settings = structs.replace(settings_for(tmp_path), job_metrics=JobMetricsSettings(storage_dir=str(live)))
+    apply_retention(store, settings, LATER_US)
+    assert list(live.iterdir()) == []
+    store.close()
+
+
 def test_folders_that_are_not_ours_stay(tmp_path: Path) -> None:
     store, logs = store_with_logs(tmp_path)
     (logs / "notes").mkdir()

@@ -1,8 +1,8 @@
-"""What goes when it is old or too much: samples and kept output, never records."""
+"""What goes when it is old or too much: samples, their live files and kept output, never records."""
 
 import contextlib
 import os
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 
 from msgspec import Struct
 
@@ -10,6 +10,7 @@ from joblens.app.drivers import store_path
 from joblens.app.places import logs_dir
 from joblens.model.errors import JoblensError, UnknownJob
 from joblens.model.history import PruneReport
+from joblens.model.job import Record
 from joblens.model.settings import Settings
 from joblens.ports.store import Store
 
@@ -17,8 +18,8 @@ _DAY_US = 86_400_000_000
 _MARKER = ".retention"
 
 
-class LogFolder(Struct, frozen=True):
-    """The kept output of one job."""
+class JobFolder(Struct, frozen=True):
+    """The kept output of one job, or its live sample files."""
 
     path: str
     uuid: str
@@ -30,21 +31,40 @@ class Pruned(Struct, frozen=True, kw_only=True):
     samples: PruneReport
     log_folders: int = 0
     log_bytes: int = 0
+    live_folders: int = 0
+    live_bytes: int = 0
 
 
 def logs_root(settings: Settings) -> str:
     return settings.output.dir or logs_dir(store_path(settings))
 
 
-def prune(store: Store, root: str, *, before_us: int | None, max_bytes: int | None, dry_run: bool) -> Pruned:
-    """Samples and output of jobs that ended before `before_us`; then the oldest, until the samples and the
-    output each fit in `max_bytes`."""
+def prune(
+    store: Store,
+    logs: str,
+    live: str | None = None,
+    *,
+    before_us: int | None,
+    max_bytes: int | None,
+    dry_run: bool,
+) -> Pruned:
+    """Samples and output of jobs that ended before `before_us`; then the oldest, until the samples, the
+    output (below `logs`) and the live sample files (below `live`) each fit in `max_bytes`."""
     report = store.prune(before_us=before_us, max_bytes=max_bytes, dry_run=dry_run)
-    going = list(_surplus(store, root, set(report.uuids), before_us, max_bytes))
+    wanted = _Bounds(set(report.uuids), before_us, max_bytes)
+    old_logs = list(_surplus(store, logs, wanted, unknown_may_go=True))
+    # Another system may keep its files of the same form there.
+    old_live = list(_surplus(store, live, wanted, unknown_may_go=False)) if live else []
     if not dry_run:
-        for folder in going:
+        for folder in (*old_logs, *old_live):
             _remove(folder.path)
-    return Pruned(samples=report, log_folders=len(going), log_bytes=sum(folder.bytes for folder in going))
+    return Pruned(
+        samples=report,
+        log_folders=len(old_logs),
+        log_bytes=sum(folder.bytes for folder in old_logs),
+        live_folders=len(old_live),
+        live_bytes=sum(folder.bytes for folder in old_live),
+    )
 
 
 def apply_retention(store: Store, settings: Settings, now_us: int) -> Pruned | None:
@@ -57,7 +77,8 @@ def apply_retention(store: Store, settings: Settings, now_us: int) -> Pruned | N
     try:
         if not _is_due(marker, now_us):
             return None
-        return prune(store, logs_root(settings), **configured_bounds(settings, now_us), dry_run=False)
+        bounds = configured_bounds(settings, now_us)
+        return prune(store, logs_root(settings), policy.storage_dir, **bounds, dry_run=False)
     except (OSError, JoblensError):
         return None
 
@@ -85,31 +106,42 @@ def _is_due(marker: str, now_us: int) -> bool:
     return True
 
 
-def _surplus(
-    store: Store, root: str, pruned: Collection[str], before_us: int | None, max_bytes: int | None
-) -> Iterator[LogFolder]:
-    folders = sorted(_log_folders(root), key=lambda folder: folder.changed_us)
+class _Bounds(Struct, frozen=True):
+    pruned: set[str]  # jobs whose samples go
+    before_us: int | None
+    max_bytes: int | None
+
+
+def _surplus(store: Store, root: str, bounds: _Bounds, *, unknown_may_go: bool) -> Iterator[JobFolder]:
+    before_us, max_bytes = bounds.before_us, bounds.max_bytes
+    folders = sorted(_job_folders(root), key=lambda folder: folder.changed_us)
     kept = sum(folder.bytes for folder in folders)
     for folder in folders:
-        is_old = before_us is not None and (folder.changed_us < before_us or folder.uuid in pruned)
+        is_old = before_us is not None and (folder.changed_us < before_us or folder.uuid in bounds.pruned)
         is_too_much = max_bytes is not None and kept > max_bytes
-        if (is_old or is_too_much) and _may_go(store, folder, before_us if not is_too_much else None):
+        if not is_old and not is_too_much:
+            continue
+        record = _find(store, folder.uuid)
+        if record is None:
+            # Not to make room: the jobs may be those of another store that keeps its output here too.
+            may_go = unknown_may_go and is_old
+        elif record.outcome is None:
+            may_go = False  # it runs
+        else:
+            may_go = is_too_much or (before_us is not None and record.outcome.ended_at_us < before_us)
+        if may_go:
             kept -= folder.bytes
             yield folder
 
 
-def _may_go(store: Store, folder: LogFolder, before_us: int | None) -> bool:
-    """Output of a running job stays; that of a job nobody remembers goes."""
+def _find(store: Store, uuid: str) -> Record | None:
     try:
-        record = store.find(folder.uuid)
+        return store.find(uuid)
     except UnknownJob:
-        return True
-    if record.outcome is None:
-        return False
-    return before_us is None or record.outcome.ended_at_us < before_us
+        return None
 
 
-def _log_folders(root: str) -> Iterator[LogFolder]:
+def _job_folders(root: str) -> Iterator[JobFolder]:
     """Only folders that look like ours: named by a UUID, right below the root."""
     try:
         entries = list(os.scandir(root))
@@ -120,7 +152,7 @@ def _log_folders(root: str) -> Iterator[LogFolder]:
             files = [file.stat(follow_symlinks=False) for file in os.scandir(entry.path)]
             newest_ns = max((file.st_mtime_ns for file in files), default=entry.stat().st_mtime_ns)
             # blocks, not length: a file beyond its cap has a hole
-            yield LogFolder(
+            yield JobFolder(
                 entry.path, entry.name, sum(file.st_blocks * 512 for file in files), newest_ns // 1000
             )
 

@@ -36,7 +36,9 @@ def command(session: Session, older_than: str | None, max_size: str | None, dry_
         }
 
     def prune_now(*, dry_run: bool) -> "Pruned":
-        return prune(session.current_store, logs_root(session.settings), **bounds, dry_run=dry_run)
+        settings = session.settings
+        live = settings.job_metrics.storage_dir
+        return prune(session.current_store, logs_root(settings), live, **bounds, dry_run=dry_run)
 
     if not dry_run and not yes and session.is_interactive:
         planned = prune_now(dry_run=True)
@@ -53,7 +55,7 @@ def command(session: Session, older_than: str | None, max_size: str | None, dry_
 
 
 def _is_empty(pruned: "Pruned") -> bool:
-    return not (pruned.samples.samples or pruned.log_folders)
+    return not (pruned.samples.samples or pruned.log_folders or pruned.live_folders)
 
 
 def _sentence(pruned: "Pruned", verb: str = "would go") -> str:
@@ -64,5 +66,9 @@ def _sentence(pruned: "Pruned", verb: str = "would go") -> str:
         parts.append(f"{counted(samples.samples, 'sample')} of {owners} ({format_bytes(samples.bytes)})")
     if pruned.log_folders:
         parts.append(f"the output of {counted(pruned.log_folders, 'job')} ({format_bytes(pruned.log_bytes)})")
+    if pruned.live_folders:
+        owners = counted(pruned.live_folders, "job")
+        parts.append(f"the live sample files of {owners} ({format_bytes(pruned.live_bytes)})")
     kept = f"; {format_bytes(samples.kept_bytes)} of samples stay" if samples.samples else ""
-    return f"{' and '.join(parts)} {verb}{kept}."
+    listed = " and ".join([", ".join(parts[:-1]), parts[-1]] if parts[1:] else parts)
+    return f"{listed} {verb}{kept}."
