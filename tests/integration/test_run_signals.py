@@ -231,3 +231,42 @@ def test_cancel_ends_a_job_in_the_foreground(root_run: Runner) -> None:
     )
     assert job.wait(timeout=30) == 128 + signal.SIGTERM
     assert root_run.last_record().status == "cancelled"
+
+
+_DAEMON = (
+    "import os, signal, sys, time\n"
+    "if os.fork() == 0:\n"
+    "    os.setsid()\n"
+    "    if os.fork(): os._exit(0)\n"
+    "    signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+    "    open('daemon', 'w').write(str(os.getpid()) + '\\n')\n"
+    "    time.sleep(300)\n"
+    "while not os.path.exists('daemon'): time.sleep(0.01)\n"
+)
+
+
+def test_a_killed_launcher_leaves_no_daemon_of_the_job(run: Runner) -> None:
+    joblens = run.start(
+        "--interval", "1h", "--", *PYTHON, f"{_DAEMON}time.sleep(300)", stderr=subprocess.DEVNULL
+    )
+    (daemon,) = wait_for_file(run.folder / "daemon")
+    wait_until(lambda: run.status() == "running", what="the job")
+    os.kill(run.last_record().attempt.launcher_pid, signal.SIGKILL)
+    joblens.wait(30)
+    assert is_gone(int(daemon))
+    assert run.last_record().status == "lost"
+
+
+def test_a_launcher_that_is_killed_after_the_job_ended_takes_no_exit_code_along(run: Runner) -> None:
+    """The daemon takes no notice of being asked to end, so that there is time to kill the launcher."""
+    joblens = run.start("--", *PYTHON, f"{_DAEMON}print(os.getpid(), file=open('main', 'w'))\nos._exit(7)")
+    (daemon,), (main,) = wait_for_file(run.folder / "daemon"), wait_for_file(run.folder / "main")
+    wait_until(lambda: is_gone(int(main)), what="the end of the main process")
+    launcher = run.last_record().attempt.launcher_pid
+    wait_until(lambda: not Path(f"/proc/{main}").exists(), what="the launcher to have waited")
+    time.sleep(0.3)  # until it has told; nothing shows that from outside
+    os.kill(launcher, signal.SIGKILL)
+    assert joblens.wait(30) == 7
+    record = run.last_record()
+    assert (record.status, record.outcome.exit_code) == ("failed", 7)
+    assert is_gone(int(daemon))

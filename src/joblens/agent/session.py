@@ -13,6 +13,7 @@ from joblens.agent.accounting import PROCESS_TREE, Accountant, Limits, limit
 from joblens.agent.groups import JobGroups
 from joblens.agent.launch import LauncherProcess, LaunchPlan, exit_usage_of
 from joblens.agent.loop import Loop
+from joblens.agent.marked import end_marked
 from joblens.agent.meter import JobMeter
 from joblens.agent.outcome import Ending, not_started, outcome_of
 from joblens.agent.output import OutputFiles
@@ -106,7 +107,6 @@ class JobSession:
         self._started_mono_ns = self._ended_mono_ns = 0
         self._wait_status: int | None = None
         self._settle_until_s: float | None = None
-        self._lost_launcher = False
 
     @property
     def is_over(self) -> bool:
@@ -324,11 +324,13 @@ class JobSession:
             self._feed(Emptied())
 
     def _launcher_is_lost(self) -> None:
-        """Someone killed it. What is left of the job cannot be waited for any more, so it is ended."""
+        """Someone killed it. What is left of the job cannot be waited for any more, so it is ended. How the
+        main process ended may have been told before."""
         assert self._launcher is not None
         self._kit.loop.unwatch(self._launcher.socket)
-        self._lost_launcher = True
         self._kill_all()
+        if self._groups is None:
+            end_marked(self.job.uuid)  # daemons that nobody had seen; the launcher held them together
         self._feed(Emptied())
 
     def _feed(self, event: Event) -> None:
@@ -382,7 +384,7 @@ class JobSession:
             self._output.finish()
         ended_mono_ns = self._ended_mono_ns or self._kit.clock.mono_ns()
         ending = Ending(
-            wait_status=None if self._lost_launcher else self._wait_status,
+            wait_status=self._wait_status,
             cause=self._life.cause,
             duration_s=(ended_mono_ns - self._started_mono_ns) / 1e9,
             ended_at_us=self._kit.clock.now_us(),
