@@ -4,6 +4,7 @@ Writes that the store refuses are kept in a journal file and brought in later, b
 it die, by the next one that opens the store. Writes can be applied twice without harm, so bringing them
 in needs no bookkeeping."""
 
+import contextlib
 import fcntl
 import os
 import threading
@@ -168,8 +169,8 @@ class JournaledStore:
             for name in names:
                 owner = owner_of(name, self.url)
                 path = os.path.join(folder, name)
-                if owner is not None and owner.is_gone and _is_mine(path):
-                    found.append((os.stat(path).st_mtime, path))
+                if owner is not None and owner.is_gone and (changed_s := _changed_if_mine(path)):
+                    found.append((changed_s, path))
         for _, path in sorted(found):
             self._replay(store, path)
 
@@ -192,14 +193,15 @@ class JournaledStore:
                     store.apply(waiting)
                     waiting = []
             store.apply(waiting)
-            if damaged:
-                kept = f"{path}.damaged"
-                os.replace(path, kept)
-                self._warn(
-                    f"{damaged} damaged lines of a journal could not be brought in; it is kept as {kept}"
-                )
-            else:
-                os.unlink(path)
+            with contextlib.suppress(FileNotFoundError):  # another process had it open too and was faster
+                if damaged:
+                    kept = f"{path}.damaged"
+                    os.replace(path, kept)
+                    self._warn(
+                        f"{damaged} damaged lines of a journal could not be brought in; it is kept as {kept}"
+                    )
+                else:
+                    os.unlink(path)
 
     # -- reading
 
@@ -240,10 +242,11 @@ class JournaledStore:
         self._reading().vacuum()
 
 
-def _is_mine(path: str) -> bool:
-    """In a folder for all, only what this user wrote is to be believed."""
+def _changed_if_mine(path: str) -> float | None:
+    """When it was changed. In a folder for all, only a file that this user wrote is to be believed."""
     try:
         status = os.lstat(path)
     except OSError:
-        return False
-    return status.st_uid == os.geteuid() and status.st_mode & 0o170000 == 0o100000
+        return None
+    is_mine = status.st_uid == os.geteuid() and status.st_mode & 0o170000 == 0o100000
+    return status.st_mtime if is_mine else None

@@ -3,7 +3,7 @@ import signal
 import stat
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import apsw
@@ -12,6 +12,7 @@ import pytest
 from joblens.model.errors import StoreError
 from joblens.model.history import HistoryQuery
 from joblens.model.job import Status
+from joblens.model.writes import Write
 from joblens.ports.store import Store
 from joblens.stores.journal import JournaledStore
 from joblens.stores.journal_file import JournalOwner, decode_lines, encode_line, file_name, owner_of
@@ -281,3 +282,23 @@ def test_a_journal_on_a_full_disk_keeps_whole_lines_only(world: World) -> None:
 def test_the_journaled_store_is_a_store(world: World) -> None:
     made: Callable[[], Store] = world.journaled
     made().close()
+
+
+@pytest.mark.parametrize("damage", [b"", b"half a line"])
+def test_a_journal_that_another_process_has_brought_in_meanwhile_is_no_trouble(
+    world: World, damage: bytes
+) -> None:
+    """It was opened by both; the other one took it away first."""
+    file = _left_behind(world, encode_line(whole_job("a1")) + damage)
+
+    class TakenByAnother(SqliteStore):
+        def apply(self, writes: Sequence[Write]) -> None:
+            super().apply(writes)
+            file.unlink(missing_ok=True)
+
+    store = JournaledStore(
+        lambda: TakenByAnother(world.path), str(world.journals), world.warnings.append, world.path
+    )
+    assert store.find("a1").status is Status.SUCCESS
+    store.close()
+    assert world.files() == []
