@@ -169,8 +169,8 @@ class JournaledStore:
             for name in names:
                 owner = owner_of(name, self.url)
                 path = os.path.join(folder, name)
-                if owner is not None and owner.is_gone and (changed_s := _changed_if_mine(path)):
-                    found.append((changed_s, path))
+                if owner is not None and owner.is_gone and (at_s := _changed_if_mine(path)) is not None:
+                    found.append((at_s, path))
         for _, path in sorted(found):
             self._replay(store, path)
 
