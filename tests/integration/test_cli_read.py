@@ -435,9 +435,16 @@ def test_the_store_can_be_checked_backed_up_and_compacted(
     assert joblens("store", "check", "--json", code=0).json["ok"] is True
     assert joblens("store", "path", code=0).stdout == f"{past}\n"
     joblens("store", "backup", tmp_path / "copy.db", code=0)
+    joblens("store", "backup", tmp_path / "copy.db", code=2)
+    joblens("store", "backup", tmp_path / "no" / "copy.db", code=2)
     joblens("store", "vacuum", code=0)
     copied = joblens("--store", tmp_path / "copy.db", "history", "--json", code=0).json
     assert len(copied) == 3
+
+
+def test_a_compacted_store_is_not_larger_than_before(past: Path, joblens: RunJoblens) -> None:
+    sizes = joblens("store", "vacuum", "--json", code=0).json
+    assert 0 < sizes["bytes_after"] <= sizes["bytes_before"]
 
 
 # settings, machine, grammar

@@ -148,3 +148,14 @@ def test_a_notification_in_front_runs_where_the_job_ran_too(run: Runner) -> None
     ran = run("--cwd", "below", "--env", "A=b", "--notify", "sh -c 'echo $A > told.txt'", "--", "true")
     assert ran.code == 0
     assert (run.folder / "below" / "told.txt").read_text() == "b\n"
+
+
+def test_a_report_follows_no_link_that_somebody_laid_beside_it(run: Runner) -> None:
+    precious = run.folder / "precious"
+    precious.write_text("mine")
+    (run.folder / "report.json.part").symlink_to(precious)
+    ran = run("--", "true")
+    assert ran.record["status"] == "success"
+    assert precious.read_text() == "mine"
+    (run.folder / "report.json.part").unlink()
+    assert [file for file in run.folder.iterdir() if file.suffix == ".part"] == []

@@ -108,11 +108,14 @@ def _write_report(record: Record, path: str) -> None:
     """All or nothing, except for what is no plain file (/dev/stderr, a named pipe): that is written to."""
     place = os.path.realpath(path)
     is_plain = not os.path.exists(place) or os.path.isfile(place)
-    target = f"{place}.part" if is_plain else path
+    # A name that nobody can have guessed, and laid a link there to a file that would be overwritten.
+    target = f"{place}.{os.urandom(8).hex()}.part" if is_plain else path
     try:
-        with open(target, "wb") as file:
+        with open(target, "xb" if is_plain else "wb") as file:
             file.write(_document(record) + b"\n")
         if is_plain:
             os.replace(target, place)
     except OSError as error:
+        if is_plain and os.path.lexists(target):
+            os.unlink(target)
         sys.stderr.write(f"joblens: warning: the report was not written: {error}\n")

@@ -12,7 +12,7 @@ from pathlib import Path
 import apsw
 import pytest
 
-from joblens.model.errors import StoreCorrupt, StoreError, StoreTooNew
+from joblens.model.errors import InputError, StoreCorrupt, StoreError, StoreTooNew
 from joblens.model.history import HistoryQuery
 from joblens.model.job import Status
 from joblens.model.writes import SamplesTaken
@@ -106,15 +106,32 @@ def test_a_file_that_is_no_database_is_called_damaged(path: str) -> None:
         SqliteStore(path)
 
 
+def test_a_backup_follows_no_link_that_somebody_laid_in_its_way(path: str, tmp_path: Path) -> None:
+    store = SqliteStore(path)
+    store.apply(whole_job("a1"))
+    precious = tmp_path / "precious"
+    precious.write_text("mine")
+    for name in ("copy.db.partial", "copy.db.part"):
+        (tmp_path / name).symlink_to(precious)
+    store.backup(str(tmp_path / "copy.db"))
+    assert precious.read_text() == "mine"
+    (tmp_path / "dangling.db").symlink_to(tmp_path / "nowhere")
+    with pytest.raises(InputError, match="exists already"):
+        store.backup(str(tmp_path / "dangling.db"))
+    store.close()
+    assert {file.name for file in tmp_path.iterdir()} - {"home"} >= {"copy.db", "precious"}
+    assert not [file for file in tmp_path.iterdir() if file.suffix == ".partial" and not file.is_symlink()]
+
+
 def test_a_backup_is_a_whole_store_and_never_overwrites(path: str, tmp_path: Path) -> None:
     store = SqliteStore(path)
     store.apply(whole_job("a1", sample_count=9))
     copy = str(tmp_path / "copy.db")
     store.backup(copy)
     store.apply(whole_job("b1"))
-    with pytest.raises(StoreError, match="exists already"):
+    with pytest.raises(InputError, match="exists already"):
         store.backup(copy)
-    with pytest.raises(StoreError):
+    with pytest.raises(InputError, match="no directory"):
         store.backup(str(tmp_path / "no" / "such" / "folder.db"))
     store.close()
     copied = SqliteStore(copy)

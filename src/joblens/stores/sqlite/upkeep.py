@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import apsw
 
-from joblens.model.errors import StoreCorrupt, StoreError
+from joblens.model.errors import InputError, StoreCorrupt
 from joblens.model.history import HistoryQuery, PruneReport, StoreCheck
 from joblens.stores.blocks import decode_block
 from joblens.stores.sqlite import rollup
@@ -125,14 +125,16 @@ def _wrong_sums(connection: apsw.Connection) -> Iterator[str]:
 
 def backup(connection: apsw.Connection, path: str) -> None:
     """A consistent copy, made while others go on writing."""
-    partial = f"{path}.partial"
-    if os.path.exists(path):
-        raise StoreError(
+    if os.path.lexists(path):
+        raise InputError(
             f"{path} exists already", hint="name a new file for the backup, or remove the old one"
         )
-    os.close(os.open(partial, os.O_CREAT | os.O_TRUNC | os.O_RDWR | os.O_CLOEXEC, 0o600))
+    if not os.path.isdir(os.path.dirname(os.path.abspath(path))):
+        raise InputError(f"{path}: there is no directory {os.path.dirname(os.path.abspath(path))}")
+    # A name that nobody can have guessed, and laid a link there to a file that would be overwritten.
+    partial = f"{path}.{os.urandom(8).hex()}.partial"
+    os.close(os.open(partial, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600))
     try:
-        os.chmod(partial, 0o600)
         target = apsw.Connection(partial, flags=apsw.SQLITE_OPEN_READWRITE)
         try:
             with target.backup("main", connection, "main") as copy:
@@ -148,6 +150,9 @@ def backup(connection: apsw.Connection, path: str) -> None:
 
 def vacuum(connection: apsw.Connection) -> None:
     connection.execute(QUERIES["vacuum"])
+    # The new file is written to the log first, which is then as large as the store itself. Where a reader
+    # is in the way, the next writer does it.
+    connection.execute(QUERIES["empty_the_log"]).fetchall()
 
 
 def _single(connection: apsw.Connection, query: str, parameters: tuple[int, ...] = ()) -> int:
