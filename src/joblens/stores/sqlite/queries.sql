@@ -40,6 +40,9 @@ PRAGMA incremental_vacuum
 -- name: vacuum
 VACUUM
 
+-- name: empty_the_log
+PRAGMA wal_checkpoint(TRUNCATE)
+
 -- name: integrity_check
 PRAGMA integrity_check(20)
 
