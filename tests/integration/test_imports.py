@@ -91,6 +91,19 @@ def test_importing_twice_changes_nothing(store: SqliteStore, tmp_path: Path) -> 
     assert len(list(store.records(HistoryQuery()))) == 1
 
 
+def test_importing_lost_jobs_twice_changes_nothing(store: SqliteStore, tmp_path: Path) -> None:
+    file = tmp_path / "jobs_history.jsonl"
+    file.write_bytes(keystone_line(status="lost", returncode=None))
+    first, second, third = Imported(), Imported(), Imported()
+    import_history(store, [str(file)], first, nothing)
+    import_history(store, [str(file)], second, nothing)
+    assert (first.jobs, second.jobs, second.known) == (1, 0, 1)
+    file.write_bytes(keystone_line())
+    import_history(store, [str(file)], third, nothing)
+    assert (third.jobs, third.known) == (1, 0)
+    assert [str(record.status) for record in store.records(HistoryQuery())] == ["success"]
+
+
 def test_the_same_line_twice_in_one_file_is_one_job(store: SqliteStore, tmp_path: Path) -> None:
     file = tmp_path / "jobs_history.jsonl"
     file.write_bytes(keystone_line() * 2)

@@ -65,7 +65,7 @@ def import_history(store: Store, paths: Sequence[str], result: Imported, advance
                 continue
             if record.outcome is None:
                 result.unfinished += 1
-            elif record.job.uuid in batch or _is_settled(store, record.job.uuid):
+            elif record.job.uuid in batch or _is_settled(store, record):
                 result.known += 1
             else:
                 batch[record.job.uuid] = _writes(record)
@@ -222,10 +222,10 @@ def _is_known(store: Store, uuid: str) -> bool:
     return True
 
 
-def _is_settled(store: Store, uuid: str) -> bool:
-    """In the store, and with an end that an imported record could not improve."""
+def _is_settled(store: Store, record: Record) -> bool:
+    """In the store, and with an end that this record could not improve."""
     try:
-        return store.find(uuid).status is not Status.LOST
+        return store.find(record.job.uuid).status is not Status.LOST or record.status is Status.LOST
     except UnknownJob:
         return False
 
