@@ -3,8 +3,10 @@
 import os
 from pathlib import Path
 
+import pytest
 from msgspec import structs
 
+import joblens
 from joblens.app.retention import apply_retention, logs_root, prune
 from joblens.model.settings import JobMetricsSettings, Settings, StoreSettings
 from joblens.stores.sqlite import SqliteStore
@@ -195,6 +197,31 @@ def test_retention_that_is_switched_off_keeps_everything(tmp_path: Path) -> None
     )
     assert apply_retention(store, off, LATER_US) is None
     assert len(store.samples(POISSON)) == 60
+    store.close()
+
+
+def old_samples(store_path: Path) -> SqliteStore:
+    store_path.parent.mkdir()
+    past_jobs.fill(store_path, store_path.parent / "logs")
+    return SqliteStore(str(store_path))
+
+
+@pytest.mark.parametrize("way", ["run", "map_commands", "own groups", "monitor"])
+def test_retention_runs_by_itself_in_python_programs(store_path: Path, way: str) -> None:
+    store = old_samples(store_path)
+    assert len(store.samples(POISSON)) == 60
+    if way == "run":
+        joblens.run(["true"])
+    elif way == "map_commands":
+        list(joblens.map_commands([["true"]] * 2))
+    elif way == "own groups":
+        list(joblens.map_commands([["true"]] * 2, timeout=60))
+    else:
+        monitor = joblens.JobMonitor()
+        with monitor.track_job("my-task", "python", "x.py"):
+            pass
+        monitor.close()
+    assert store.samples(POISSON) == []
     store.close()
 
 

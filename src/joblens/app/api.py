@@ -27,6 +27,7 @@ from joblens.app.requests import (
     tags_of,
 )
 from joblens.app.results import JobFailed, Result
+from joblens.app.retention import apply_retention
 from joblens.app.settings import load_settings
 from joblens.model.errors import InputError
 from joblens.model.job import Accounting, Requirements
@@ -156,7 +157,7 @@ def _run_slots(
         for record in pool.run(SlotJob(one.job, one.argv, env) for one in prepared):
             yield Result(record, settings)
     finally:
-        close_kit(kit)
+        _leave(kit, settings)
 
 
 def _run_sessions(prepared: Iterable[PreparedJob], settings: Settings, width: int) -> Iterator[Result]:
@@ -175,6 +176,13 @@ def _run_sessions(prepared: Iterable[PreparedJob], settings: Settings, width: in
         pool = SessionPool(kit, width)
         for record in pool.run(_starter(one, kit, settings) for one in prepared):
             yield Result(record, settings)
+    finally:
+        _leave(kit, settings)
+
+
+def _leave(kit: Kit, settings: Settings) -> None:
+    try:
+        kit.recorder.read(lambda store: apply_retention(store, settings, kit.clock.now_us()))
     finally:
         close_kit(kit)
 

@@ -12,6 +12,7 @@ from typing import TypeVar
 from msgspec.structs import replace
 
 from joblens.agent.in_process import InProcessMeter
+from joblens.app.retention import apply_retention
 from joblens.model.errors import InputError, JoblensError, StoreError
 from joblens.model.job import Owner, Record
 from joblens.model.sample import Sample
@@ -171,6 +172,7 @@ class HostConnection:
             for sink in self._sinks:
                 sink.samples_taken(uuid, samples)
                 sink.jobs_ended([stored])
+            apply_retention(store, self.settings(), outcome.ended_at_us)
             return stored
 
         return self._try(write) or record
