@@ -38,3 +38,17 @@ def test_a_file_beside_the_store_that_cannot_be_written_is_told_in_one_plain_lin
     assert line.startswith("joblens: warning: ")
     assert str(tmp_path / blocked) in line
     assert ".py" not in line
+
+
+def test_every_folder_that_joblens_makes_is_private(joblens: RunJoblens, tmp_path: Path) -> None:
+    home = tmp_path / "new" / "home"
+    places = {"HOME": str(home), "JOBLENS_STORE": str(tmp_path / "stores" / "a" / "joblens.db")}
+    places |= dict.fromkeys(("XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_CONFIG_HOME"), "")
+    places |= {"JOBLENS_JOB_METRICS_STORAGE_DIR": str(tmp_path / "live" / "samples")}
+    places |= {"JOBLENS_SUPERVISOR_IDLE": "100ms", "JOBLENS_OUTPUT_DIR": str(tmp_path / "printed" / "here")}
+    joblens("run", "--", "echo", "hello", env=places, code=0)
+    joblens("submit", "--wait", "--", "true", env=places, code=0)
+    made = [home.parent, tmp_path / "stores", tmp_path / "live", tmp_path / "printed"]
+    folders = [path for top in made for path in (top, *top.rglob("*")) if path.is_dir()]
+    assert {"spool", "joblens", "a", "samples", "here"} <= {path.name for path in folders}
+    assert [str(path) for path in folders if path.stat().st_mode & 0o077] == []

@@ -8,6 +8,8 @@ import struct
 import time
 from collections.abc import Iterator
 
+from joblens.stores.private_files import make_private_folder
+
 _FLOCK = "hhqqi4x"  # struct flock: type, whence, start, length, pid
 _POLL_S = 0.01
 
@@ -17,7 +19,7 @@ class SupervisorLock:
     never gets in the way of taking it."""
 
     def __init__(self, spool_dir: str) -> None:
-        os.makedirs(spool_dir, mode=0o700, exist_ok=True)
+        make_private_folder(spool_dir)
         self._path = os.path.join(spool_dir, "supervisor.lock")
         self._descriptor: int | None = None
 
@@ -81,7 +83,7 @@ def alone(spool_dir: str, what: str, patience_s: float) -> Iterator[bool]:
     """Whether this process is the only one at `what` while this is entered; it waits so long to be."""
     descriptor = -1
     try:
-        os.makedirs(spool_dir, mode=0o700, exist_ok=True)
+        make_private_folder(spool_dir)
         descriptor = os.open(
             os.path.join(spool_dir, f"{what}.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600
         )

@@ -6,6 +6,8 @@ that says what was left out."""
 
 import os
 
+from joblens.stores.private_files import make_private_folder
+
 STDOUT, STDERR = "stdout.log", "stderr.log"
 _BLOCK = 65536
 _FALLOC_KEEP_SIZE, _FALLOC_PUNCH_HOLE = 1, 2
@@ -66,7 +68,7 @@ class OutputFiles:
     """The two streams of one job."""
 
     def __init__(self, directory: str, max_bytes: int) -> None:
-        os.makedirs(directory, mode=0o700, exist_ok=True)
+        make_private_folder(directory)
         self.directory = directory
         self.stdout = CappedFile(os.path.join(directory, STDOUT), max_bytes)
         self.stderr = CappedFile(os.path.join(directory, STDERR), max_bytes)

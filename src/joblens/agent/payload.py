@@ -10,6 +10,8 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from joblens.stores.private_files import make_private_folder
+
 _SUFFIX = ".job"
 
 
@@ -37,7 +39,7 @@ def payloads(spool_dir: str) -> list[str]:
 
 def write_payload(spool_dir: str, uuid: str, payload: Payload) -> None:
     """On disk for good before it returns: the job is queued next, and may be started after a reboot."""
-    os.makedirs(spool_dir, mode=0o700, exist_ok=True)
+    make_private_folder(spool_dir)
     path = payload_path(spool_dir, uuid)
     descriptor = os.open(path + ".part", os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:

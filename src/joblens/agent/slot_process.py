@@ -11,6 +11,7 @@ from typing import Any
 from joblens.agent import launcher
 from joblens.model.errors import LauncherLost, LaunchError
 from joblens.probes.host import process_start_ticks
+from joblens.stores.private_files import make_private_folder
 
 _MAX_MESSAGE = 1 << 17
 _PIECE = 1 << 16  # of a command that is larger than a socket takes at once
@@ -29,7 +30,7 @@ class SlotProcess:
         # dup2 onto itself is how posix_spawn says "do not close this one".
         actions = [(os.POSIX_SPAWN_DUP2, end, end) for end in ends]
         try:
-            os.makedirs(logs_dir, mode=0o700, exist_ok=True)
+            make_private_folder(logs_dir)
             self.pid = os.posix_spawn(sys.executable, argv, os.environ, file_actions=actions)
         except OSError as error:
             self._close_ends()

@@ -21,6 +21,7 @@ from joblens.model.writes import JobEnded, JobQueued, JobStarted, SamplesTaken
 from joblens.ports.sink import Sink
 from joblens.ports.store import Store
 from joblens.probes.host import HostFacts, HostProbe, process_start_ticks, read_host
+from joblens.stores.private_files import make_private_folder
 
 T = TypeVar("T")
 
@@ -68,7 +69,7 @@ def private_dir(path: "str | os.PathLike[str]") -> str:
     """Absolute, because the host program may change its directory; made when missing."""
     absolute = os.path.abspath(os.path.expanduser(os.fspath(path)))
     try:
-        os.makedirs(absolute, mode=0o700, exist_ok=True)
+        make_private_folder(absolute)
     except OSError as error:
         raise InputError(
             f"{absolute}: cannot be used as a log directory: {error.strerror}",

@@ -15,6 +15,7 @@ from typing import TextIO
 from joblens.model.errors import ConfigError
 from joblens.model.settings import LogSettings
 from joblens.model.units import MIB
+from joblens.stores.private_files import make_private_folder
 
 LOGGER_NAME = "joblens"
 FILE_FORMAT = "%(asctime)s.%(msecs)03dZ %(levelname)s %(process)d %(name)s: %(message)s"
@@ -81,7 +82,7 @@ class RotatingFile(_OwnHandler):
         self.path = os.path.abspath(path)
         self._max_bytes = max_bytes
         self._backup_count = backup_count
-        os.makedirs(os.path.dirname(self.path), mode=0o700, exist_ok=True)
+        make_private_folder(os.path.dirname(self.path))
         self._lock_fd = _open_private(f"{self.path}.lock")
         self._stream = self._open()
         formatter = logging.Formatter(FILE_FORMAT, datefmt="%Y-%m-%dT%H:%M:%S")

@@ -15,6 +15,7 @@ from joblens.app.drivers import SystemClock, is_own_store, open_sinks, open_stor
 from joblens.app.places import spool_dir
 from joblens.model.settings import Settings
 from joblens.probes.host import read_host
+from joblens.stores.private_files import make_private_folder
 
 
 def warn(text: str) -> None:
@@ -45,7 +46,7 @@ def open_kit(
     host = read_host()
     spool = spool_dir(store_path(settings))
     try:
-        os.makedirs(spool, mode=0o700, exist_ok=True)
+        make_private_folder(spool)
     except OSError as error:
         # Only a job whose joblens is killed would miss it.
         warn(f"launchers have no place to leave outcomes: {spool}: {error.strerror}")

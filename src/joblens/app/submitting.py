@@ -15,6 +15,7 @@ from joblens.model.job import Record
 from joblens.model.settings import Settings
 from joblens.model.writes import CancelAsked, JobQueued
 from joblens.ports.store import Store
+from joblens.stores.private_files import make_private_folder
 
 _START_PATIENCE_S = 30.0
 _LOG_TAIL = 400
@@ -99,7 +100,7 @@ def _start_supervisor(settings: Settings, config: str | None) -> None:
         (os.POSIX_SPAWN_DUP2, 1, 2),
     ]
     try:
-        os.makedirs(os.path.dirname(log), mode=0o700, exist_ok=True)
+        make_private_folder(os.path.dirname(log))
         pid = os.posix_spawn(sys.executable, argv, os.environ, file_actions=files, setsid=True)
     except OSError as error:
         raise SupervisorError(f"the background supervisor could not be started: {error}") from error

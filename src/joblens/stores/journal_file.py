@@ -11,6 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from joblens.model.writes import JobEnded, Write
+from joblens.stores.private_files import make_private_folder
 
 _SUFFIX = ".journal"
 _PREFIX = "joblens-"
@@ -75,8 +76,7 @@ class JournalFile:
     """The file this process appends to. Raises OSError when it cannot."""
 
     def __init__(self, folder: str, name: str) -> None:
-        if not os.path.isdir(folder):
-            os.makedirs(folder, mode=0o700, exist_ok=True)
+        make_private_folder(folder)
         self.path = os.path.join(folder, name)
         flags = os.O_CREAT | os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
         self._descriptor = os.open(self.path, flags, 0o600)

@@ -1,12 +1,21 @@
-"""Appending to files that only their owner may read."""
+"""Folders and files that only their owner may read."""
 
 import errno
 import os
 
 
 def make_private_folder(path: str) -> None:
-    if not os.path.isdir(path):
-        os.makedirs(path, mode=0o700, exist_ok=True)
+    """With every folder above it that is not there yet; os.makedirs would leave those open to all."""
+    if os.path.isdir(path):
+        return
+    above = os.path.dirname(os.path.abspath(path))
+    if not os.path.isdir(above):
+        make_private_folder(above)
+    try:
+        os.mkdir(path, 0o700)
+    except FileExistsError:
+        if not os.path.isdir(path):
+            raise
 
 
 def open_to_append(path: str) -> int:

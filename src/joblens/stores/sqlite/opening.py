@@ -7,6 +7,7 @@ import apsw
 
 from joblens.model.errors import StoreError, StoreTooNew
 from joblens.stores.file_system import MOUNTINFO, network_type
+from joblens.stores.private_files import make_private_folder
 from joblens.stores.sqlite import rollup
 from joblens.stores.sqlite.sql import QUERIES, migration_files, read_text
 
@@ -75,8 +76,7 @@ def _quoted(path: str) -> str:
 
 def _prepare_file(path: str, mountinfo: str) -> str | None:
     folder = os.path.dirname(os.path.abspath(path))
-    if not os.path.isdir(folder):
-        os.makedirs(folder, mode=0o700, exist_ok=True)
+    make_private_folder(folder)
     network = network_type(folder, mountinfo)
     if not os.path.exists(path) or os.path.getsize(path) == 0:
         _create(path, "DELETE" if network else "WAL")
