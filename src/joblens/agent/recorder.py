@@ -2,6 +2,7 @@
 database delays neither a sample nor the job."""
 
 import threading
+import time
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
@@ -12,6 +13,8 @@ from joblens.ports.sink import Sink
 from joblens.ports.store import Store
 
 T = TypeVar("T")
+
+_PATIENCE_S = 1.9  # a little less than two ticks of a second
 
 
 class Recorder:
@@ -28,10 +31,13 @@ class Recorder:
         self._thread: threading.Thread | None = None
         self._closed = False
         self._taken = 0
+        self._applied_at_s = 0.0
+        self._is_due = False  # something waits that the thread is to write now
         self.applied = 0  # how many of the facts taken so far are safe
 
-    def put(self, writes: Sequence[Write]) -> int:
-        """-> a ticket: the facts are safe once `applied` has reached it."""
+    def put(self, writes: Sequence[Write], *, can_wait: bool = False) -> int:
+        """-> a ticket: the facts are safe once `applied` has reached it. What can wait is written together
+        with others, when the next fact comes after `_PATIENCE_S`: waking up costs more than writing."""
         with self._changed:
             self._waiting.extend(writes)
             self._taken += len(writes)
@@ -39,7 +45,9 @@ class Recorder:
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="joblens-recorder", daemon=True)
                 self._thread.start()
-            self._changed.notify()
+            if not can_wait or time.monotonic() - self._applied_at_s >= _PATIENCE_S:
+                self._is_due = True
+                self._changed.notify()
             return ticket
 
     def write(self, writes: Sequence[Write]) -> None:
@@ -71,8 +79,9 @@ class Recorder:
     def _run(self) -> None:
         while True:
             with self._changed:
-                while not self._waiting and not self._closed:
+                while not self._is_due and not self._closed:
                     self._changed.wait()
+                self._is_due = False
                 if self._closed:
                     return
             self._apply_waiting()
@@ -83,6 +92,7 @@ class Recorder:
                 batch, self._waiting = self._waiting, []
             if not batch:
                 return
+            self._applied_at_s = time.monotonic()
             self.store.apply(batch)
             self.applied += len(batch)
             if self._sinks:

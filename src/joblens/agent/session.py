@@ -274,7 +274,7 @@ class JobSession:
             self._summary.add_unstored(sample)  # the first and the last look give the totals
             return
         self._summary.add(sample)
-        self._kit.recorder.put([SamplesTaken(self.job.uuid, self._next_index, (sample,))])
+        self._kit.recorder.put([SamplesTaken(self.job.uuid, self._next_index, (sample,))], can_wait=True)
         self._next_index += 1
         if self._on_sample is not None:
             self._on_sample(sample)

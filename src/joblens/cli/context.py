@@ -8,10 +8,10 @@ from msgspec import Struct, json
 
 from joblens.model.settings import Settings
 from joblens.ports.store import Store
-from joblens.views.style import Palette
 
 if TYPE_CHECKING:
     from joblens.app.settings import LoadedSettings
+    from joblens.views.style import Palette
 
 _WIDTH_UNKNOWN = 80
 
@@ -116,7 +116,9 @@ class Session:
         )
 
     @property
-    def palette(self) -> Palette:
+    def palette(self) -> "Palette":
+        from joblens.views.style import Palette
+
         return Palette(is_on=self.color)
 
     @property

@@ -29,6 +29,10 @@ def _warn(message: str) -> None:
     warnings.warn(message, RuntimeWarning, stacklevel=3)
 
 
+class _MoreToIt(Exception):
+    """No error: a sample belongs to a job that has ended, and the transaction is taken back."""
+
+
 class SqliteStore:
     """ports.store.Store in one file, for any number of processes of one host.
 
@@ -69,7 +73,7 @@ class SqliteStore:
         if _identity(self.url) != self._identity:
             # SQLite would go on writing to a file that nobody can open any more.
             raise StoreVanished(f"the store {self.url} was removed or replaced while it was in use")
-        if len(writes) == 1 and isinstance(writes[0], SamplesTaken) and self._append_to_tail(writes[0]):
+        if self._append_to_tail(writes):
             return
         batch = Batch(writes, self._level)
         with self._use() as connection:
@@ -86,27 +90,46 @@ class SqliteStore:
                 self._next_index.pop(write.uuid, None)
                 self._numbers.pop(write.uuid, None)
 
-    def _append_to_tail(self, write: SamplesTaken) -> bool:
-        """What a running job does once a second, in one statement. False: there is more to it (the tail is
-        full and becomes a block, the sample does not follow the last one written here, the job has ended)."""
+    def _append_to_tail(self, writes: Sequence[Write]) -> bool:
+        """What running jobs do once a second, without looking anything up. False, and nothing done: there is
+        more to it (a tail is full and becomes a block, a sample does not follow the last one written here,
+        a job has ended)."""
+        if not all(isinstance(write, SamplesTaken) for write in writes):
+            return False
         from joblens.stores.single_samples import encode_sample
         from joblens.stores.sqlite.sample_tables import BLOCK_SAMPLES, key_of
 
-        follows = self._next_index.get(write.uuid) == write.first
-        if not follows or len(write.samples) != 1 or (write.first + 1) % BLOCK_SAMPLES == 0:
-            return False
+        following = dict(self._next_index)
+        samples: list[tuple[str, int, Sample]] = []
+        for write in writes:
+            assert isinstance(write, SamplesTaken)
+            for index, sample in enumerate(write.samples, write.first):
+                if following.get(write.uuid) != index or (index + 1) % BLOCK_SAMPLES == 0:
+                    return False
+                following[write.uuid] = index + 1
+                samples.append((write.uuid, index, sample))
         with self._use() as connection:
-            number = self._numbers.get(write.uuid)
-            if number is None:
-                number = connection.execute(QUERIES["number_of_uuid"], (write.uuid,)).get
-                self._numbers[write.uuid] = number
             self._sync(connection, each_commit=False)
-            row = (key_of(number, write.first), encode_sample(write.samples[0]), number)
-            connection.execute(QUERIES["append_to_tail"], row)
-            is_done = connection.changes() == 1
-        if is_done:
-            self._next_index[write.uuid] = write.first + 1
-        return is_done
+            rows = []
+            for uuid, index, sample in samples:
+                number = self._number(connection, uuid)
+                rows.append((key_of(number, index), encode_sample(sample), number))
+            try:
+                with writing(connection):
+                    before = connection.total_changes()
+                    connection.executemany(QUERIES["append_to_tail"], rows)
+                    if connection.total_changes() - before != len(rows):
+                        raise _MoreToIt
+            except _MoreToIt:
+                return False
+        self._next_index = following
+        return True
+
+    def _number(self, connection: apsw.Connection, uuid: str) -> int:
+        number = self._numbers.get(uuid)
+        if number is None:
+            number = self._numbers[uuid] = connection.execute(QUERIES["number_of_uuid"], (uuid,)).get
+        return number
 
     def _sync(self, connection: apsw.Connection, *, each_commit: bool) -> None:
         if self._syncs_each_commit != each_commit:
