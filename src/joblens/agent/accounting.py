@@ -1,6 +1,7 @@
 """Picks how a job is accounted for and held to its limits, best way first."""
 
 import os
+from collections.abc import Callable
 
 from msgspec import Struct
 
@@ -36,9 +37,15 @@ class Limits(Struct, frozen=True, kw_only=True):
 class Accountant:
     """Knows what this machine offers; makes groups, limits and meters for jobs."""
 
-    def __init__(self, clock: Clock, cgroup_parent: str | None = None) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        cgroup_parent: str | None = None,
+        warn: Callable[[str], None] | None = None,
+    ) -> None:
         self._clock = clock
         self._parent = cgroup_parent
+        self._warn = warn
         self._host = HostProbe()
         self._factory: GroupFactory | None = None
         self._why_not: AccountingUnavailable | None = None
@@ -97,13 +104,24 @@ class Accountant:
             if accounting is Accounting.CGROUP:
                 assert self._why_not is not None
                 raise self._why_not
+            self._tell_of_wrong_parent(self._why_not)
             return None
         try:
             return factory.create(name)
         except (OSError, AccountingUnavailable) as error:
             if accounting is Accounting.CGROUP:
                 raise AccountingUnavailable(f"no control group could be made for the job: {error}") from error
+            self._tell_of_wrong_parent(error)
             return None
+
+    def _tell_of_wrong_parent(self, reason: Exception | None) -> None:
+        """Once. Who configured none did not ask for groups, and gets what the machine has."""
+        if self._parent is not None and self._warn is not None:
+            self._warn(
+                f"limits.cgroup_parent {self._parent} is not used: {reason}; jobs are measured by their "
+                "process tree instead"
+            )
+            self._warn = None
 
     def meter(self, groups: JobGroups | None, launcher_pid: int) -> JobMeter:
         if groups is None:

@@ -54,7 +54,7 @@ def open_kit(
     return Kit(
         recorder=recorder,
         sampler=Sampler(take_sample, clock, warn),
-        accountant=Accountant(clock, settings.limits.cgroup_parent),
+        accountant=Accountant(clock, settings.limits.cgroup_parent, warn),
         clock=clock,
         loop=Loop(),
         owner=this_process(host),

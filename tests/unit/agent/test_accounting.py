@@ -2,8 +2,10 @@ import os
 
 import pytest
 
-from joblens.agent.accounting import BY_AFFINITY, BY_TIMER, Limits, limit
-from joblens.model.job import Job, Requirements
+from joblens.agent.accounting import BY_AFFINITY, BY_TIMER, Accountant, Limits, limit
+from joblens.model.errors import AccountingUnavailable
+from joblens.model.job import Accounting, Job, Requirements
+from tests.unit.agent.fake_clock import FakeClock
 
 MIB = 1 << 20
 
@@ -50,3 +52,25 @@ def test_without_groups_whole_cpus_are_given(cpus: float, given: int) -> None:
 def test_more_cpus_than_there_are_is_no_limit() -> None:
     limits = limit(a_job(cpus=100_000), None)
     assert (limits.affinity, limits.enforced_by) == (None, {})
+
+
+def test_a_configured_parent_that_cannot_be_used_is_told_once() -> None:
+    said: list[str] = []
+    accountant = Accountant(FakeClock(), "/no/such/group", said.append)
+    assert accountant.groups_named("a", Accounting.PROCESS_TREE) is None
+    assert said == []
+    assert accountant.groups_named("b", Accounting.AUTO) is None
+    assert accountant.groups_named("c", Accounting.AUTO) is None
+    (warning,) = said
+    assert "limits.cgroup_parent /no/such/group" in warning
+    assert "process tree" in warning
+    with pytest.raises(AccountingUnavailable):
+        accountant.groups_named("d", Accounting.CGROUP)
+    accountant.close()
+
+
+def test_a_machine_without_groups_is_nothing_to_warn_of() -> None:
+    accountant = Accountant(FakeClock(), None, pytest.fail)
+    accountant._why_not = AccountingUnavailable("no control groups here")
+    assert accountant.groups_named("a", Accounting.AUTO) is None
+    accountant.close()
