@@ -121,6 +121,51 @@ def test_an_adopted_job_keeps_its_time_out(one: Desk) -> None:
     assert (record.status, record.outcome.exit_code) == ("timeout", 124)
 
 
+_NOTES_USR1 = (
+    "import signal\n"
+    "def note(*_):\n"
+    "    with open('told', 'a') as file: file.write('USR1\\n')\n"
+    "signal.signal(signal.SIGUSR1, note)"
+)
+
+
+def test_an_adopted_job_is_told_some_time_before_its_time_out(one: Desk) -> None:
+    """Its main process alone, as it would have been before."""
+    child = "subprocess.Popen(['sleep', '300'], start_new_session=True)"
+    uuid = one.submit(
+        *("--timeout", "1h", "--signal", "USR1@3596s", "--"),
+        *until_told(one, f"{_NOTES_USR1}\nimport subprocess\nchild = {child}", "os._exit(child.poll() or 0)"),
+    )
+    started(one, uuid)
+    assert not (one.folder / "told").exists()
+    one.kill_supervisor()
+    one.call("list", code=0)
+    assert wait_for_file(one.folder / "told") == ["USR1"]
+    (one.folder / "go").touch()
+    record = one.ended(uuid)
+    assert record.outcome is not None
+    assert (record.status, record.outcome.leftovers) == ("success", 1)
+    assert (one.folder / "told").read_text() == "USR1\n"
+
+
+def test_an_adopted_job_that_was_told_already_is_not_told_again(one: Desk) -> None:
+    uuid = one.submit(
+        *("--timeout", "1h", "--signal", "USR1@3599900ms", "--interval", "50ms", "--"),
+        *until_told(one, _NOTES_USR1),
+    )
+    started(one, uuid)
+    wait_for_file(one.folder / "told")
+    before = len(one.samples(uuid))
+    wait_until(lambda: len(one.samples(uuid)) > before + 3, what="samples after that")
+    one.kill_supervisor()
+    before = len(one.samples(uuid))
+    one.call("list", code=0)
+    wait_until(lambda: len(one.samples(uuid)) > before + 3, what="samples of the second supervisor")
+    (one.folder / "go").touch()
+    assert one.ended(uuid).status == "success"
+    assert (one.folder / "told").read_text() == "USR1\n"
+
+
 def test_an_adopted_job_can_be_cancelled_and_is_asked_first(one: Desk) -> None:
     clean_up = "lambda *_: (print('cleaned', flush=True), os._exit(3))"
     trap = f"import signal\nsignal.signal(signal.SIGTERM, {clean_up})"

@@ -23,6 +23,7 @@ from joblens.engine.job_life import (
     Exited,
     JobLife,
     KillAll,
+    Phase,
     Send,
     Started,
     StopAsked,
@@ -32,7 +33,7 @@ from joblens.engine.job_life import (
 )
 from joblens.model.errors import JoblensError, ProbeError
 from joblens.model.exit_usage import ExitUsage
-from joblens.model.job import Record
+from joblens.model.job import EarlySignal, Record
 from joblens.model.sample import Sample
 from joblens.model.writes import JobStarted, SamplesTaken
 from joblens.probes.proc_files import USEC_PER_TICK, parse_stat
@@ -60,7 +61,13 @@ class AdoptedJob:
         last = stored[-1] if stored else None
         self._next_index = last[0] + 1 if last else 0
         self._meter.resume(self._attempt.base, self._attempt.started_mono_ns or 0, last[1] if last else None)
-        self._life = JobLife(timeout_s=self._time_left_s(), grace_s=self.job.grace_s)
+        early = self._early_signal_to_come(last[1] if last else None)
+        self._life = JobLife(
+            timeout_s=self._time_left_s(),
+            early_signal=early.signal if early else None,
+            early_lead_s=early.lead_s if early else 0.0,
+            grace_s=self.job.grace_s,
+        )
         self._launcher_fd = self._main_fd = -1
         self._settle_until_s: float | None = None
         self.is_over = False
@@ -187,8 +194,19 @@ class AdoptedJob:
         """`Finish` is not among them: the launcher's end is the job's."""
         if isinstance(command, KillAll):
             self._signal_all(signal.SIGKILL)
+        elif isinstance(command, Send) and self._is_early_signal():
+            self._signal_main(command.signal)
         elif isinstance(command, Send):
             self._signal_all(command.signal)
+
+    def _is_early_signal(self) -> bool:
+        """Nothing else is sent to a job that runs and that nobody asked to end."""
+        return self._life.phase is Phase.RUNNING and self._life.cause is EndCause.NONE
+
+    def _signal_main(self, number: int) -> None:
+        if self._main_fd >= 0:
+            with contextlib.suppress(OSError):
+                signal.pidfd_send_signal(self._main_fd, number)
 
     def _signal_all(self, number: int) -> None:
         """To every process of the job, never to its launcher, which has yet to say how it went."""
@@ -214,6 +232,14 @@ class AdoptedJob:
         if self._groups is not None:
             return [pid for pid in self._groups.pids() if pid != launcher_pid]
         return list(self._meter.probe.descendants())  # type: ignore[attr-defined]
+
+    def _early_signal_to_come(self, last: Sample | None) -> EarlySignal | None:
+        """None also when it was due while the owner before was still seen at work, who sent it then."""
+        early, timeout_s = self.job.early_signal, self.job.requirements.timeout_s
+        if early is None or timeout_s is None:
+            return None
+        seen_s = last.elapsed_us / 1e6 if last is not None else 0.0
+        return early if seen_s < timeout_s - early.lead_s else None
 
     def _time_left_s(self) -> float | None:
         timeout_s, started_ns = self.job.requirements.timeout_s, self._attempt.started_mono_ns
