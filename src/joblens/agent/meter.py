@@ -54,6 +54,7 @@ _IO_FIELDS = (
     "io_read_bytes",
     "io_write_bytes",
 )
+_DEVICE_TOTALS = ("io_read_bytes", "io_write_bytes", "io_read_ops", "io_write_ops")
 _REAPED_FIELDS = ("cpu_user_usec", "cpu_system_usec", "faults_minor", "faults_major")
 
 
@@ -71,6 +72,7 @@ class JobMeter:
         self._probe_counts_reaped = probe_counts_reaped
         self._base: dict[str, Any] = {}
         self._io_base: dict[str, Any] = {}
+        self._knows_devices = True
         self._high: dict[str, int] = {}
         self._start_mono_ns = 0
         self._details_due_ns = 0
@@ -94,6 +96,8 @@ class JobMeter:
     def resume(self, base: Mapping[str, int], start_mono_ns: int, last: Sample | None = None) -> None:
         """Goes on with a job that another process began to measure; `last` is what it saw last."""
         self._base = dict(base)
+        # How much of it was on which device is written down nowhere: it can be told only from nothing.
+        self._knows_devices = not any(base.get(name) for name in _DEVICE_TOTALS)
         self._start_mono_ns = start_mono_ns
         for name in (*_REAPED_FIELDS, *_IO_FIELDS) if last is not None else ():
             value = getattr(last, name)
@@ -131,9 +135,11 @@ class JobMeter:
     def _since_start(self, reading: dict[str, Any]) -> dict[str, Any]:
         for name, base in self._base.items():
             if name == "devices":
-                reading["devices"] = _devices_since(reading.get("devices") or {}, base or {})
+                reading["devices"] = devices_since(reading.get("devices") or {}, base or {})
             elif name in reading:
                 reading[name] = max(0, reading[name] - base)
+        if not self._knows_devices:
+            reading.pop("devices", None)
         return reading
 
     def _add_io(self, fields: dict[str, Any], living: dict[str, Any], reaped: ExitUsage) -> None:
@@ -168,7 +174,7 @@ class JobMeter:
         return highest
 
 
-def _devices_since(now: dict[str, DeviceIo], base: dict[str, DeviceIo]) -> dict[str, DeviceIo]:
+def devices_since(now: dict[str, DeviceIo], base: dict[str, DeviceIo]) -> dict[str, DeviceIo]:
     nothing = DeviceIo()
     return {
         name: DeviceIo(

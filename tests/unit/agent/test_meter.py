@@ -4,6 +4,7 @@ from typing import Any
 
 from joblens.agent.meter import JobMeter
 from joblens.model.exit_usage import NOTHING_REAPED, ExitUsage
+from joblens.model.sample import DeviceIo
 from tests.unit.agent.fake_clock import FakeClock
 
 
@@ -97,3 +98,18 @@ def test_the_last_sample_has_what_was_reaped_and_no_living() -> None:
     waited = ExitUsage(io_call_read_bytes=100)
     sample = one.sample(waited, final=True)
     assert (sample.io_call_read_bytes, sample.open_files) == (100, None)
+
+
+def test_devices_of_groups_that_had_jobs_before_are_left_out_after_a_crash() -> None:
+    devices = {"8:0": DeviceIo(read_bytes=500)}
+    one = meter(Readings({"io_read_bytes": 500, "devices": devices}), FakeClock())
+    one.resume({"cpu_total_usec": 10, "io_read_bytes": 100}, 0)
+    sample = one.sample(NOTHING_REAPED)
+    assert (sample.io_read_bytes, sample.devices) == (400, None)
+
+
+def test_devices_of_groups_that_had_done_nothing_are_known_after_a_crash() -> None:
+    devices = {"8:0": DeviceIo(read_bytes=500)}
+    one = meter(Readings({"io_read_bytes": 500, "devices": devices}), FakeClock())
+    one.resume({"cpu_total_usec": 10, "io_read_bytes": 0}, 0)
+    assert one.sample(NOTHING_REAPED).devices == devices
