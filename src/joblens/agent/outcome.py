@@ -2,6 +2,7 @@
 
 import os
 import signal
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -16,6 +17,7 @@ from joblens.engine.job_life import EndCause
 from joblens.model.errors import JoblensError
 from joblens.model.exit_usage import ExitUsage
 from joblens.model.job import Job, Outcome, Record, Status, Usage
+from joblens.model.sample import Sample
 from joblens.model.secrets import redact_text
 
 EXIT_TIMEOUT = 124
@@ -41,8 +43,24 @@ class Ending(Struct, frozen=True, kw_only=True):
     duration_s: float
     ended_at_us: int
     leftovers: int
-    reaped: ExitUsage
+    reaped: ExitUsage | None  # None: what it used was told by nobody
     why_lost: str = "its launcher was killed, so its exit status is not known"
+
+
+class Origins(Struct, frozen=True):
+    """Where a job's numbers were read, why others are unknown, which groups of them may be too low."""
+
+    sources: Mapping[str, str] = {}
+    unknown: Mapping[str, str] = {}
+    lower_bounds: Collection[str] = ()
+
+
+class Printed(Struct, frozen=True):
+    """What the job wrote to its streams; None: they were not kept."""
+
+    stdout_bytes: int | None = None
+    stderr_bytes: int | None = None
+    stderr_tail: Callable[[], str] = str  # asked for only when the job failed
 
 
 def outcome_of(
@@ -53,41 +71,62 @@ def outcome_of(
     output: OutputFiles | None,
 ) -> Outcome:
     """`meter` None: nothing could be read any more but what was sampled."""
+    samples = summary.samples
+    printed = Printed(output.stdout_bytes, output.stderr_bytes, output.stderr_tail) if output else Printed()
+    outcome = measured_outcome(record, ending, samples, summary.count, _origins(meter), printed)
+    return with_findings(record, with_profile(outcome, samples), samples)
+
+
+def measured_outcome(
+    record: Record,
+    ending: Ending,
+    samples: Sequence[Sample],
+    sample_count: int,
+    origins: Origins,
+    printed: Printed,
+) -> Outcome:
+    """How it ended and what it used. `samples` may be a selection of all there were."""
     assert record.attempt is not None
-    sources, unknown = _origins(meter)
     usage = total_usage(
-        summary.samples,
+        samples,
         ending.reaped,
         accounting=record.attempt.accounting,
-        sources=sources,
-        unknown=unknown,
-        lower_bounds=getattr(meter.probe, "lower_bounds", ()) if meter else (),
+        sources=origins.sources,
+        unknown=origins.unknown,
+        lower_bounds=origins.lower_bounds,
     )
-    samples = summary.samples
-    outcome = replace(
-        verdict(ending, usage),
+    outcome = verdict(ending, usage)
+    has_failed = outcome.status is not Status.SUCCESS
+    return replace(
+        outcome,
         usage=usage,
-        samples=summary.count,
-        sampling_interval_s=real_spacing_s(samples, summary.count),
+        samples=sample_count,
+        sampling_interval_s=real_spacing_s(samples, sample_count),
         leftovers=ending.leftovers,
-        stdout_bytes=output.stdout_bytes if output else None,
-        stderr_bytes=output.stderr_bytes if output else None,
+        stdout_bytes=printed.stdout_bytes,
+        stderr_bytes=printed.stderr_bytes,
+        stderr_tail=redact_text(printed.stderr_tail()) if has_failed else "",
     )
-    if outcome.status is not Status.SUCCESS and output is not None:
-        outcome = replace(outcome, stderr_tail=redact_text(output.stderr_tail()))
-    profile = detailed_profile(samples, usage, outcome.duration_s, count=summary.count)
-    outcome = replace(outcome, profile=profile)
+
+
+def with_profile(outcome: Outcome, samples: Sequence[Sample]) -> Outcome:
+    profile = detailed_profile(samples, outcome.usage, outcome.duration_s, count=outcome.samples)
+    return replace(outcome, profile=profile)
+
+
+def with_findings(record: Record, outcome: Outcome, samples: Sequence[Sample]) -> Outcome:
     complete = replace(record, status=outcome.status, outcome=outcome)
-    return replace(outcome, findings=findings_for(complete, samples))
+    findings = findings_for(complete, samples)
+    return replace(outcome, findings=findings) if findings else outcome
 
 
-def _origins(meter: JobMeter | None) -> tuple[dict[str, str], dict[str, str]]:
-    """(where numbers were read, why others are unknown)"""
+def _origins(meter: JobMeter | None) -> Origins:
     if meter is None:
-        return {}, {}
+        return Origins()
     details = meter.details.sources if meter.details is not None else {}
     # What the group counts itself is the better source; single processes fill its gaps.
-    return {**details, **meter.probe.sources}, dict(meter.probe.unknown)
+    sources = {**details, **meter.probe.sources}
+    return Origins(sources, meter.probe.unknown, getattr(meter.probe, "lower_bounds", ()))
 
 
 def verdict(ending: Ending, usage: Usage) -> Outcome:

@@ -82,13 +82,18 @@ class OutputFiles:
         self.stdout_bytes = self.stdout.finish()
         self.stderr_bytes = self.stderr.finish()
 
-    def stderr_tail(self, max_bytes: int = 2000) -> str:
-        try:
-            with open(self.stderr.path, "rb") as file:
-                file.seek(max(0, os.fstat(file.fileno()).st_size - max_bytes))
-                return file.read(max_bytes).decode(errors="replace")
-        except OSError:
-            return ""
+    def stderr_tail(self) -> str:
+        return tail_of(self.stderr.path)
+
+
+def tail_of(path: str, max_bytes: int = 2000) -> str:
+    """The last part of what was printed; nothing when there is no such file."""
+    try:
+        with open(path, "rb") as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - max_bytes))
+            return file.read(max_bytes).decode(errors="replace")
+    except OSError:
+        return ""
 
 
 def _private(path: str, flags: int) -> int:
