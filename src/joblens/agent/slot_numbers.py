@@ -1,0 +1,115 @@
+"""What one job of a slot used: what the slot's groups say, less what they said before the job began."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from joblens.agent.meter import COUNTERS, devices_since
+from joblens.model.sample import DeviceIo
+
+NOBODY_LOOKED = "no sample fell between start and end"
+PEAK_STAYS = (
+    "the peak of a slot's groups cannot be reset (Linux 6.12 and later can), and an earlier job's was higher"
+)
+_GAUGES = (  # what the launcher itself holds is taken off these
+    "memory_current_bytes",
+    "memory_anon_bytes",
+    "memory_file_bytes",
+    "memory_kernel_bytes",
+    "memory_shmem_bytes",
+    "memory_swap_bytes",
+    "memory_kernel_stack_bytes",
+    "memory_slab_bytes",
+    "memory_sock_bytes",
+    "memory_file_mapped_bytes",
+    "memory_file_dirty_bytes",
+    "memory_file_writeback_bytes",
+    "processes",
+    "threads",
+)
+_PEAK = "memory_kernel_peak_bytes"
+_LESS_BASE = frozenset((*COUNTERS, *_GAUGES))
+_COUNTED_BY_LOOKING = ("processes", "threads")
+
+
+class SlotNumbers:
+    """`base` is a reading of the groups with nothing but the launcher inside."""
+
+    def __init__(self, base: dict[str, Any], *, can_reset_peak: bool = True) -> None:
+        self._can_reset_peak = can_reset_peak
+        self.rebase(base)
+
+    def rebase(self, base: dict[str, Any]) -> None:
+        self.base = base
+        self._held_before = base.get("memory_current_bytes", 0)
+
+    def base_of_counters(self) -> dict[str, int]:
+        """For whoever comes after a crash."""
+        return {name: self.base[name] for name in COUNTERS if name in self.base}
+
+    def at_start(self) -> dict[str, Any]:
+        """What the first sample of a job says: it has used nothing yet."""
+        fields: dict[str, Any] = {
+            name: 0 if name in _LESS_BASE else value for name, value in self.base.items()
+        }
+        for name in _COUNTED_BY_LOOKING:
+            fields.pop(name, None)
+        if _PEAK in fields:
+            fields[_PEAK] = 0
+            if not self._can_reset_peak:
+                del fields[_PEAK]
+        devices: dict[str, DeviceIo] | None = self.base.get("devices")
+        if devices:
+            fields["devices"] = dict.fromkeys(devices, DeviceIo())
+        return fields
+
+    def since_start(
+        self, reading: Mapping[str, Any], own_usec: int = 0, *, was_looked_at: bool = True
+    ) -> dict[str, Any]:
+        """`own_usec`: CPU time of the launcher since the base. `was_looked_at`: while the job ran."""
+        base = self.base
+        fields: dict[str, Any] = dict(reading)
+        for name in _LESS_BASE & fields.keys():
+            before = base.get(name, 0)
+            fields[name] = fields[name] - before if fields[name] > before else 0
+        if _PEAK in fields:
+            self._set_peak(fields)
+        if not was_looked_at:
+            # How many processes there were is not known, and was not 0.
+            for name in _COUNTED_BY_LOOKING:
+                fields.pop(name, None)
+        if own_usec and "cpu_total_usec" in fields:
+            _take_off(fields, own_usec)
+        if fields.get("devices"):
+            fields["devices"] = devices_since(fields["devices"], base.get("devices") or {})
+        return fields
+
+    def _set_peak(self, fields: dict[str, Any]) -> None:
+        if not self._can_reset_peak and fields[_PEAK] <= self.base.get(_PEAK, 0):
+            del fields[_PEAK]  # of an earlier job
+        else:
+            fields[_PEAK] = max(0, fields[_PEAK] - self._held_before)
+
+    def unknown(self) -> dict[str, str]:
+        """Why numbers that the groups give are unknown all the same, where they are."""
+        reasons = dict.fromkeys(_COUNTED_BY_LOOKING, NOBODY_LOOKED)
+        if not self._can_reset_peak:
+            reasons[_PEAK] = PEAK_STAYS
+        return reasons
+
+
+def _take_off(fields: dict[str, Any], own_usec: int) -> None:
+    """The launcher's part, in the proportion of user and system that the whole has."""
+    whole = fields["cpu_total_usec"]
+    total = fields["cpu_total_usec"] = max(0, whole - own_usec)
+    user = fields.get("cpu_user_usec")
+    if user is not None:
+        user = fields["cpu_user_usec"] = min(total, user * total // whole) if whole else 0
+        fields["cpu_system_usec"] = total - user
+
+
+def never_back(fields: dict[str, Any], before: Callable[[str], int | None]) -> None:
+    """A process that ends between two looks is for a moment in neither; a counter must not go back."""
+    for name in COUNTERS & fields.keys():
+        seen = before(name)
+        if seen is not None and seen > fields[name]:
+            fields[name] = seen

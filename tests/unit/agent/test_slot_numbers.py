@@ -1,0 +1,66 @@
+from joblens.agent.slot_numbers import SlotNumbers, never_back
+from joblens.model.sample import DeviceIo
+
+MIB = 1 << 20
+
+
+def test_counters_and_levels_are_those_of_the_job_alone() -> None:
+    numbers = SlotNumbers({"cpu_total_usec": 1000, "memory_anon_bytes": 5 * MIB, "cpu_some_avg10": 7})
+    found = numbers.since_start({"cpu_total_usec": 1700, "memory_anon_bytes": 8 * MIB, "cpu_some_avg10": 9})
+    assert found == {"cpu_total_usec": 700, "memory_anon_bytes": 3 * MIB, "cpu_some_avg10": 9}
+
+
+def test_what_jobs_before_it_did_on_a_device_is_not_its_own() -> None:
+    before = {"8:0": DeviceIo(read_bytes=500, read_ops=5, write_bytes=70), "8:16": DeviceIo(write_ops=1)}
+    after = {"8:0": DeviceIo(read_bytes=800, read_ops=6, write_bytes=70), "8:32": DeviceIo(read_bytes=9)}
+    numbers = SlotNumbers({"devices": before})
+    assert numbers.since_start({"devices": after})["devices"] == {
+        "8:0": DeviceIo(read_bytes=300, read_ops=1),
+        "8:32": DeviceIo(read_bytes=9),
+    }
+    assert numbers.at_start()["devices"] == {"8:0": DeviceIo(), "8:16": DeviceIo()}
+
+
+def test_a_peak_is_what_rose_above_what_the_launcher_holds() -> None:
+    numbers = SlotNumbers({"memory_current_bytes": 4 * MIB, "memory_kernel_peak_bytes": 900 * MIB})
+    assert numbers.at_start()["memory_kernel_peak_bytes"] == 0
+    found = numbers.since_start({"memory_current_bytes": 4 * MIB, "memory_kernel_peak_bytes": 64 * MIB})
+    assert found["memory_kernel_peak_bytes"] == 60 * MIB
+
+
+def test_a_peak_that_cannot_be_reset_is_only_told_when_it_rose() -> None:
+    base = {"memory_current_bytes": 4 * MIB, "memory_kernel_peak_bytes": 200 * MIB}
+    numbers = SlotNumbers(base, can_reset_peak=False)
+    assert "memory_kernel_peak_bytes" not in numbers.at_start()
+    assert "memory_kernel_peak_bytes" not in numbers.since_start(base)
+    higher = numbers.since_start({**base, "memory_kernel_peak_bytes": 300 * MIB})
+    assert higher["memory_kernel_peak_bytes"] == 296 * MIB
+    assert "reset" in numbers.unknown()["memory_kernel_peak_bytes"]
+
+
+def test_user_and_system_time_add_up_without_the_launchers_part() -> None:
+    numbers = SlotNumbers({"cpu_total_usec": 100, "cpu_user_usec": 50, "cpu_system_usec": 50})
+    found = numbers.since_start({"cpu_total_usec": 1100, "cpu_user_usec": 1040, "cpu_system_usec": 60}, 400)
+    assert found["cpu_total_usec"] == 600
+    assert found["cpu_user_usec"] == 594
+    assert found["cpu_system_usec"] == 6
+
+
+def test_all_of_it_may_have_been_the_launchers() -> None:
+    numbers = SlotNumbers({"cpu_total_usec": 100, "cpu_user_usec": 50, "cpu_system_usec": 50})
+    found = numbers.since_start({"cpu_total_usec": 100, "cpu_user_usec": 50, "cpu_system_usec": 50}, 30)
+    assert (found["cpu_total_usec"], found["cpu_user_usec"], found["cpu_system_usec"]) == (0, 0, 0)
+
+
+def test_processes_are_unknown_unless_somebody_looked() -> None:
+    numbers = SlotNumbers({"processes": 1, "threads": 1})
+    assert numbers.since_start({"processes": 3, "threads": 9}) == {"processes": 2, "threads": 8}
+    assert numbers.since_start({"processes": 1, "threads": 1}, was_looked_at=False) == {}
+    assert numbers.at_start() == {}
+    assert set(numbers.unknown()) == {"processes", "threads"}
+
+
+def test_a_counter_does_not_go_back() -> None:
+    fields = {"cpu_user_usec": 5, "faults_minor": 9, "memory_anon_bytes": 1}
+    never_back(fields, {"cpu_user_usec": 8, "faults_minor": 3, "memory_anon_bytes": 4}.get)
+    assert fields == {"cpu_user_usec": 8, "faults_minor": 9, "memory_anon_bytes": 1}
