@@ -1,5 +1,6 @@
 """Many jobs from a Python program: `joblens.map_commands`, in slots and in sessions of their own."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -216,6 +217,124 @@ def test_a_long_command_line_arrives_whole(mode: str, store_path: Path) -> None:
 def test_jobs_do_not_hold_descriptors_of_their_launcher(mode: str, store_path: Path) -> None:
     (result,) = joblens.map_commands([["sh", "-c", "ls /proc/self/fd | wc -l"]])
     assert result.stdout.strip() == "4"  # three streams, and the directory that ls reads
+
+
+# ---- whoever reads the results takes its time ------------------------------------------------------------
+
+
+def test_a_reader_that_takes_its_time_does_not_mix_up_whose_numbers_are_whose(
+    mode: str, store_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JOBLENS_JOB_METRICS_DEFAULT_SAMPLE_RATE", "50ms")
+    hold = f"x = bytearray(150 << 20)\nimport time; time.sleep(0.5); open({str(tmp_path / 'held')!r}, 'w')"
+    peaks = {}
+    for result in joblens.map_commands([["true"], ["sleep", "0.15"], [*PYTHON, hold], ["true"]], jobs=1):
+        wait_until((tmp_path / "held").exists, what="the large job to run while nobody reads")
+        peaks[result.record.job.argv[0]] = result.usage.memory_peak_bytes or 0
+    assert peaks["sleep"] < 20 * MIB
+    assert peaks[PYTHON[0]] > 150 * MIB
+
+
+def test_jobs_end_in_the_store_while_nobody_reads_their_results(mode: str, store_path: Path) -> None:
+    results = joblens.map_commands([["true"]] * 20, jobs=2)
+    next(results)
+    wait_until(lambda: [one.status for one in stored(store_path)] == ["success"] * 20, what="all to end")
+    assert len(list(results)) == 19
+
+
+def test_cancelling_a_job_that_has_just_ended_spares_the_next_one(
+    mode: str,
+    store_path: Path,
+    tmp_path: Path,
+    joblens_command: RunJoblens,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("JOBLENS_JOB_METRICS_DEFAULT_SAMPLE_RATE", "50ms")
+    here, there = tmp_path / "here", tmp_path / "there"
+    first = ["sh", "-c", "sleep 0.2"]
+    second = ["sh", "-c", f"echo $$ > {here}; sleep 1.5; echo > {there}; exit 5"]
+    results = joblens.map_commands([["true"], first, second], jobs=1)
+    next(results)
+    pid = int(wait_for_file(here)[0])
+    uuid = next(one.job.uuid for one in stored(store_path) if one.job.argv[-1] == first[-1])
+    joblens_command("cancel", "--no-wait", uuid, code=0)
+    wait_until(lambda: there.exists() or is_gone(pid), what="the second job to end")
+    assert [(result.status, result.returncode) for result in results] == [("success", 0), ("failed", 5)]
+
+
+@contextlib.contextmanager
+def going_once(folder: Path, lines: int) -> Iterator[None]:
+    """Jobs that wait for `go` may go on once `order` has so many lines."""
+
+    def let_go() -> None:
+        with contextlib.suppress(pytest.fail.Exception):
+            wait_for_file(folder / "order", lines)
+        (folder / "go").touch()
+
+    thread = threading.Thread(target=let_go)
+    thread.start()
+    yield
+    thread.join()
+
+
+def test_jobs_start_in_the_order_they_were_given(mode: str, store_path: Path, tmp_path: Path) -> None:
+    command = ["sh", "-c", f"echo $0 >> {tmp_path}/order; while [ ! -e {tmp_path}/go ]; do sleep 0.02; done"]
+    results = joblens.map_commands([[*command, str(n)] for n in (1, 2, 3, 4)], jobs=2)
+    with going_once(tmp_path, 2):
+        assert len(list(results)) == 4
+    order = (tmp_path / "order").read_text().split()
+    assert (set(order[:2]), set(order[2:])) == ({"1", "2"}, {"3", "4"})
+
+
+def test_no_job_waits_behind_a_long_one_while_others_end(mode: str, store_path: Path, tmp_path: Path) -> None:
+    long = ["sh", "-c", f"while [ ! -e {tmp_path}/go ]; do sleep 0.02; done"]
+    short = [["sh", "-c", f"echo $0 >> {tmp_path}/order; sleep 0.02", str(n)] for n in range(60)]
+    results = joblens.map_commands([long, *short], jobs=2)
+    with going_once(tmp_path, 60):
+        assert len(list(results)) == 61
+    order = (tmp_path / "order").read_text().split()
+    assert len(order) == 60
+    assert set(order[:40]) >= {str(n) for n in range(10)}
+
+
+def test_a_program_that_ends_without_reading_all_results_ends_its_jobs(
+    mode: str, store_path: Path, tmp_path: Path
+) -> None:
+    code = (
+        "import joblens\n"
+        f"line = 'echo $$ > {tmp_path}/pid; exec sleep 300'\n"
+        "kept = joblens.map_commands([['true'], ['sh', '-c', line]], jobs=2)\n"
+        "next(kept)\n"
+        f"import os, time\nwhile not os.path.exists('{tmp_path}/pid'): time.sleep(0.01)\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=30)
+    assert is_gone(int(wait_for_file(tmp_path / "pid")[0]))
+    assert sorted(one.status for one in stored(store_path)) == ["cancelled", "success"]
+
+
+# ---- what a record says ----------------------------------------------------------------------------------
+
+
+def test_the_last_words_of_a_failed_job_are_in_its_record(mode: str, store_path: Path) -> None:
+    line = "echo fine; echo no such key: --password=hunter2 >&2; exit 3"
+    failed, fine = joblens.map_commands([["sh", "-c", line], ["sh", "-c", "echo well >&2"]], jobs=1)
+    assert failed.record.outcome is not None
+    assert fine.record.outcome is not None
+    assert "no such key" in failed.record.outcome.stderr_tail
+    assert "hunter2" not in failed.record.outcome.stderr_tail
+    assert fine.record.outcome.stderr_tail == ""
+
+
+def test_a_record_names_the_real_sources_and_the_real_spacing(
+    mode: str, store_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JOBLENS_JOB_METRICS_DEFAULT_SAMPLE_RATE", "50ms")
+    work = "x = bytearray(30 << 20)\nimport time\nwhile time.process_time() < 0.4: pass"
+    (result,) = joblens.map_commands([[*PYTHON, work]])
+    assert [name for name, source in result.usage.sources.items() if "samples" in source.split()] == []
+    assert result.record.outcome is not None
+    assert result.record.outcome.sampling_interval_s == pytest.approx(0.05, rel=0.8)
+    assert result.usage.processes_peak == 1
 
 
 # ---- giving up -----------------------------------------------------------------------------------------

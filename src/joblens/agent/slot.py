@@ -2,57 +2,41 @@
 
 A job is born in the groups of its slot; what it used is the difference of the groups' counters before and
 after, less the launcher's own. A slot is used again only while nothing but its launcher is inside and little
-cache is left charged; a job that left processes behind or met an out-of-memory kill retires the slot."""
+cache is left charged; a job that left processes behind or met an out-of-memory kill retires the slot.
+
+All methods but `take_sample` are called on one thread. The launcher goes from one job to the next by itself,
+so what runs may be a job further on than `current` while an answer of the launcher waits to be read: nothing
+is sampled or signalled then."""
 
 import contextlib
 import os
 import signal
 import threading
 import time
-from collections.abc import Collection
+from collections import deque
 from typing import Any
 
 from msgspec import Struct
 
-from joblens.agent.accounting import PROCESS_TREE
 from joblens.agent.launch import exit_usage_of
 from joblens.agent.marked import end_marked
-from joblens.agent.meter import COUNTERS
-from joblens.agent.output import CappedFile
+from joblens.agent.outcome import Origins
+from joblens.agent.output import STDERR, STDOUT, CappedFile
 from joblens.agent.session import Kit
-from joblens.agent.slot_marks import SlotMark, remove_mark, write_mark
-from joblens.agent.slot_process import SlotProcess
+from joblens.agent.slot_home import SlotHome
+from joblens.agent.slot_numbers import NOBODY_LOOKED, SlotNumbers, never_back
+from joblens.analysis.running import RunningSummary
 from joblens.engine.job_life import EndCause
 from joblens.model.errors import LauncherLost, ProbeError
 from joblens.model.exit_usage import ExitUsage
-from joblens.model.ids import new_uuid
 from joblens.model.job import Accounting, Attempt, Job
 from joblens.model.sample import Sample
-from joblens.probes.cgroup import CgroupProbe
 from joblens.probes.host import HostProbe
 from joblens.probes.process_tree import ProcessTreeProbe
 
 _CACHE_TOLERATED = 4 << 20
 _ENDING_S = 0.02  # a process that is just ending is not a leftover
-_GAUGES = (  # what the launcher itself holds is taken off these
-    "memory_current_bytes",
-    "memory_anon_bytes",
-    "memory_file_bytes",
-    "memory_kernel_bytes",
-    "memory_shmem_bytes",
-    "memory_swap_bytes",
-    "memory_kernel_stack_bytes",
-    "memory_slab_bytes",
-    "memory_sock_bytes",
-    "memory_file_mapped_bytes",
-    "memory_file_dirty_bytes",
-    "memory_file_writeback_bytes",
-    "processes",
-    "threads",
-)
-_LESS_BASE = frozenset((*COUNTERS, *_GAUGES))
-_SINCE_START = _LESS_BASE | {"memory_kernel_peak_bytes"}
-_COUNTED_BY_LOOKING = ("processes", "threads")
+MOST_AHEAD = 2  # jobs that the launcher can begin before this process comes to hear of the last one's end
 
 
 class SlotJob(Struct, frozen=True):
@@ -68,15 +52,16 @@ class Finished(Struct, kw_only=True):
 
     status: int | None = 0  # None: the launcher was killed, and nobody knows
     cause: EndCause = EndCause.NONE
-    reaped: ExitUsage = ExitUsage()
-    samples: list[Sample] = []
+    reaped: ExitUsage | None = None
+    samples: list[Sample] = []  # a selection of them, when there were many
+    sample_count: int = 0
+    origins: Origins = Origins()
     duration_s: float = 0.0
     ended_at_us: int = 0
     leftovers: int = 0
     stdout_bytes: int = 0
     stderr_bytes: int = 0
     logs_dir: str = ""
-    pid: int = 0
     ended_ns: int | None = None
     is_clean: bool = True  # nothing is left behind, so that a job that was sent ahead runs by now
     error: tuple[Any, ...] | None = None
@@ -89,62 +74,53 @@ class Slot:
         """Raises LaunchError."""
         self._kit = kit
         self._output_max_bytes = output_max_bytes
-        self._lock = threading.Lock()
+        self._home = SlotHome(kit, accounting, logs_dir)
+        self.socket = self._home.launcher.socket
+        self._probe = self._home.probe
+        self._numbers = SlotNumbers(self._home.first_reading, can_reset_peak=self._home.can_reset_peak)
+        self._origins = self._origins_without_look()
         self.current: SlotJob | None = None
         self.is_spent = False
         self._must_reclaim = False
         self._cause = EndCause.NONE
-        # Never used again: whoever comes to clear up after this process must not meet another's groups.
-        self._name = f"slot-{new_uuid()}"
-        self.groups = kit.accountant.groups_named(self._name, accounting)
-        files = os.path.join(logs_dir, f".{self._name}")
-        kind, paths = (self.groups.kind, self.groups.paths) if self.groups else ("", {})
-        write_mark(kit.spool_dir, self._name, SlotMark(kit.owner, files, kind, paths))
-        try:
-            attach = self.groups.attach_files() if self.groups else ()
-            self._launcher = SlotProcess(files, kit.spool_dir, logs_dir, attach)
-        except BaseException:
-            if self.groups is not None:
-                self.groups.remove()
-            remove_mark(kit.spool_dir, self._name)
-            raise
-        launcher = (self._launcher.pid, self._launcher.start_ticks)
-        write_mark(kit.spool_dir, self._name, SlotMark(kit.owner, files, kind, paths, *launcher))
-        self.socket = self._launcher.socket
-        self._probe = CgroupProbe(self.groups.paths, self.groups.kind) if self.groups else None
-        self._tree: ProcessTreeProbe | None = None
-        self._base: dict[str, Any] = {}
-        if self._probe is not None:
-            contents = self._launcher.open_counters(self._probe.files(), self._probe.peak_place())
-            self._base = self._counted(contents)
-        self._ahead: SlotJob | None = None  # sent to the launcher, not begun
-        self._is_skip_due = self._is_skipped = False
-        self._samples: list[Sample] = []
-        self._started_ns = self._started_at_us = 0
         self._kill_at_ns = 0
+        self._ahead: deque[SlotJob] = deque()  # sent to the launcher, not known to have begun
+        self._given_back: list[SlotJob] = []  # skipped by the launcher, not yet fetched
+        self._skips_due = 0  # jobs that were taken back, of which the launcher has yet to hear
+        self._lock = threading.Lock()  # for all below, and `current`
+        self._is_answered = False  # the end of `current` is told, and another job may run
+        self._tree: ProcessTreeProbe | None = None
+        self._first: Sample | None = None
+        self._looks: RunningSummary | None = None  # made for jobs that live to see a tick
+        self._started_ns = self._started_at_us = 0
 
-    # ---- one job -------------------------------------------------------------------------------
-
-    def _counted(self, contents: list[bytes]) -> dict[str, Any]:
-        """What the launcher read after a job: it alone is in the groups then."""
-        return {**self._probe.parse(contents), "processes": 1} if self._probe is not None else {}
+    # ---- jobs to run ---------------------------------------------------------------------------
 
     @property
     def is_busy(self) -> bool:
         """Something runs in it, or the launcher has yet to say what became of what was sent ahead."""
-        return self.current is not None or self._ahead is not None
+        return self.current is not None or bool(self._ahead)
 
     @property
     def can_take(self) -> bool:
-        """Whether a job may be sent: one to run, and one ahead that follows it without a pause."""
+        """Whether a job may be sent: one to run, and a few ahead that follow it without a pause."""
         if self.current is None:
             return not self.is_spent
         return (
-            self._ahead is None
-            and not self._is_skip_due
+            len(self._ahead) < MOST_AHEAD
+            and not self._skips_due
             and not self._must_reclaim
             and self._cause is EndCause.NONE
         )
+
+    @property
+    def jobs_ahead(self) -> int:
+        return len(self._ahead)
+
+    @property
+    def running_since_ns(self) -> int:
+        """Of `current`, by the monotonic clock."""
+        return self._started_ns
 
     def send(self, slot_job: SlotJob) -> None:
         """Has the launcher run it at once or, when it has one, after that; `begin` follows when it runs."""
@@ -152,73 +128,73 @@ class Slot:
         changes = {os.fsencode(name): os.fsencode(value) for name, value in slot_job.env.items()}
         argv = [os.fsencode(word) for word in slot_job.argv]
         job = slot_job.job
-        self._launcher.give_job(job.uuid, argv, changes, job.cwd, is_ahead=is_ahead)
+        self._home.launcher.give_job(job.uuid, argv, changes, job.cwd, is_ahead=is_ahead)
         if is_ahead:
-            self._ahead = slot_job
-
-    def waits_for(self, uuids: Collection[str]) -> bool:
-        """Whether one of these jobs was sent ahead."""
-        return self._ahead is not None and self._ahead.job.uuid in uuids
+            self._ahead.append(slot_job)
 
     def take_back(self) -> SlotJob | None:
-        """The job that was sent ahead, unless the launcher has begun it."""
-        slot_job = self._ahead
-        if slot_job is None or not (self._is_skipped or self._launcher.take_permit_back()):
+        """The last job that was sent ahead, unless the launcher has begun it."""
+        if not self._ahead or not self._home.launcher.take_permit_back():
             return None
-        self._ahead = None
-        # Unless it has said so already, the launcher will yet say that it skipped the message.
-        self._is_skip_due = not self._is_skipped
-        return slot_job
+        self._skips_due += 1
+        return self._ahead.pop()
+
+    def fetch_given_back(self) -> list[SlotJob]:
+        """Those sent ahead that the launcher skipped while it was asked for something else."""
+        given_back, self._given_back = self._given_back, []
+        return given_back
 
     def follow_on(self) -> SlotJob | None:
         """After a clean end: the job that was sent ahead, which runs now."""
-        slot_job, self._ahead = self._ahead, None
-        return slot_job
+        return self._ahead.popleft() if self._ahead else None
 
-    def skipped(self) -> SlotJob | None:
-        """The launcher did not run the job that was sent ahead. -> it, unless it was taken back before"""
-        self._is_skip_due = False
-        return self.follow_on()
+    def skipped(self, uuid: str) -> SlotJob | None:
+        """The launcher did not run a job that was sent ahead. -> it, unless it was taken back before"""
+        for slot_job in self._ahead:
+            if slot_job.job.uuid == uuid:
+                self._ahead.remove(slot_job)
+                return slot_job
+        self._skips_due -= 1
+        return None
+
+    # ---- one job -------------------------------------------------------------------------------
 
     def begin(self, slot_job: SlotJob, host: dict[str, Any], started_ns: int | None = None) -> Attempt:
         """The launcher runs it. The base was read when the job before it ended; `host` is what the whole
         machine does now."""
-        kit = self._kit
+        kit, home = self._kit, self._home
+        now_ns, now_us = kit.clock.mono_ns(), kit.clock.now_us()
         with self._lock:
-            now_ns = kit.clock.mono_ns()
             self._started_ns = started_ns or now_ns
-            self._started_at_us = kit.clock.now_us() - (now_ns - self._started_ns) // 1000
-            self._samples = [Sample(at_us=self._started_at_us, elapsed_us=0, **self._at_start(), **host)]
+            self._started_at_us = now_us - (now_ns - self._started_ns) // 1000
+            self._first = Sample(at_us=self._started_at_us, elapsed_us=0, **self._numbers.at_start(), **host)
+            self._looks = None
             self._cause = EndCause.NONE
+            self._is_answered = False
             self.current = slot_job
         return Attempt(
             started_at_us=self._started_at_us,
             started_mono_ns=self._started_ns,
             owner=kit.owner,
-            launcher_pid=self._launcher.pid,
-            launcher_start_ticks=self._launcher.start_ticks,
-            accounting=self.groups.kind if self.groups else PROCESS_TREE,
-            groups=self.groups.paths if self.groups else {},
-            base={name: self._base[name] for name in COUNTERS if name in self._base},
+            launcher_pid=home.launcher.pid,
+            launcher_start_ticks=home.launcher.start_ticks,
+            accounting=home.kind,
+            groups=home.paths,
+            base=self._numbers.base_of_counters(),
             kernel=kit.host.kernel,
             cpu_count=kit.host.cpu_count,
             memory_total_bytes=kit.host.memory_total_bytes,
         )
 
-    def _at_start(self) -> dict[str, Any]:
-        """What the first sample of a job says: it has used nothing yet."""
-        return {
-            name: 0 if name in _SINCE_START else value
-            for name, value in self._base.items()
-            if name not in _COUNTED_BY_LOOKING
-        }
-
     def receive(self) -> tuple[Any, ...] | None:
         """The launcher's answer; None when it is gone."""
-        try:
-            return self._launcher.receive()
-        except LauncherLost:
-            return None
+        with self._lock:
+            try:
+                message = self._home.launcher.receive()
+            except LauncherLost:
+                message = None
+            self._is_answered = message is None or message[0] != "skipped"
+            return message
 
     def finish(self, message: tuple[Any, ...] | None, host: dict[str, Any]) -> tuple[SlotJob, Finished]:
         """What the job used, from the launcher's answer; makes the slot fit for the next one."""
@@ -237,121 +213,116 @@ class Slot:
             return slot_job, finished
 
     def _done(self, message: tuple[Any, ...], host: dict[str, Any]) -> Finished:
-        _, pid, status, totals, own_usec, started_ns, ended_ns, out, err, logs_dir, others, contents = message
+        _, status, totals, own_usec, started_ns, ended_ns, out, err, logs_dir, others, contents = message
         leftovers = 0
-        after = self._counted(contents)
+        after = self._home.parse(contents)
         if others:
             leftovers, totals = self._end_leftovers(totals)
             after = self._probe.read() if self._probe is not None else {}
         reaped = exit_usage_of(totals)
         if self._probe is None:
-            after = _counters_of(reaped)
-        sample = self._sample(after, host, own_usec, ended_ns, has_ticks=len(self._samples) > 1)
-        self._samples.append(sample)
+            after, own_usec = _counters_of(reaped), 0
+        sample = self._sample(after, host, own_usec, ended_ns)
         if logs_dir and max(out, err) > self._output_max_bytes:
             self._cut_output(logs_dir)
-        self._make_ready(after, leftovers)
-        return Finished(
+        samples, count = self._all_samples(sample)
+        finished = Finished(
             status=status,
             reaped=reaped,
-            samples=self._samples,
+            samples=samples,
+            sample_count=count,
+            origins=self._origins_now(),
             duration_s=(ended_ns - started_ns) / 1e9,
             ended_at_us=sample.at_us,
             leftovers=leftovers,
             stdout_bytes=out,
             stderr_bytes=err,
             logs_dir=logs_dir,
-            pid=pid,
             ended_ns=ended_ns,
             is_clean=not others and not os.WIFSIGNALED(status),
         )
+        self._make_ready(after, leftovers)
+        return finished
 
     def _launcher_is_lost(self, uuid: str, host: dict[str, Any]) -> Finished:
         """Someone killed it. What is left of the job cannot be waited for any more, so it is ended; the
         group still tells what it used."""
         self.is_spent = True
-        if self.groups is not None:
-            self.groups.kill()
+        if self._home.groups is not None:
+            self._home.groups.kill()
         end_marked(uuid)
-        if self._probe is not None:
-            self._samples.append(self._sample(self._probe.read(), host))
-        last = self._samples[-1]
+        last = self._sample(self._probe.read(), host) if self._probe is not None else None
+        samples, count = self._all_samples(last)
         return Finished(
             status=None,
-            samples=self._samples,
+            samples=samples,
+            sample_count=count,
+            origins=self._origins_now(),
             duration_s=(self._kit.clock.mono_ns() - self._started_ns) / 1e9,
-            ended_at_us=max(last.at_us, self._kit.clock.now_us()),
+            ended_at_us=max(samples[-1].at_us, self._kit.clock.now_us()),
         )
 
+    def _all_samples(self, last: Sample | None) -> tuple[list[Sample], int]:
+        """(what is kept of them, how many there were)"""
+        assert self._first is not None
+        if self._looks is None:
+            samples = [self._first, last] if last is not None else [self._first]
+            return samples, len(samples)
+        if last is not None:
+            self._looks.add(last)
+        return self._looks.samples, self._looks.count
+
     def _sample(
-        self,
-        reading: dict[str, Any],
-        host: dict[str, Any],
-        own_usec: int = 0,
-        at_ns: int | None = None,
-        *,
-        has_ticks: bool = True,
+        self, reading: dict[str, Any], host: dict[str, Any], own_usec: int = 0, at_ns: int | None = None
     ) -> Sample:
         """`at_ns`: when it was read, where that was not just now."""
         now_ns = self._kit.clock.mono_ns()
         at_ns = at_ns or now_ns
         at_us = self._kit.clock.now_us() - (now_ns - at_ns) // 1000
         elapsed_us = max(0, at_ns - self._started_ns) // 1000
-        if len(self._samples) > 1:  # a tick may have come between the end and its being told
-            elapsed_us = max(elapsed_us, self._samples[-1].elapsed_us)
-            at_us = max(at_us, self._samples[-1].at_us)
-        base = self._base
-        fields: dict[str, Any] = {
-            name: (value - base.get(name, 0) if value > base.get(name, 0) else 0)
-            if name in _LESS_BASE
-            else value
-            for name, value in reading.items()
-        }
-        if "memory_kernel_peak_bytes" in fields:
-            held_before = base.get("memory_current_bytes", 0)
-            fields["memory_kernel_peak_bytes"] = max(0, fields["memory_kernel_peak_bytes"] - held_before)
-        if not has_ticks:
-            # Nobody looked while it ran: how many processes there were is not known, and was not 0.
-            for name in _COUNTED_BY_LOOKING:
-                fields.pop(name, None)
-        if own_usec and "cpu_total_usec" in fields:
-            fields["cpu_total_usec"] = max(0, fields["cpu_total_usec"] - own_usec)
-            fields["cpu_system_usec"] = max(0, fields["cpu_total_usec"] - fields.get("cpu_user_usec", 0))
+        fields = self._numbers.since_start(reading, own_usec, was_looked_at=self._looks is not None)
+        if self._looks is not None:  # the last look may have come between the end and its being told
+            before = self._looks.samples[-1]
+            elapsed_us, at_us = max(elapsed_us, before.elapsed_us), max(at_us, before.at_us)
+            if self._probe is None:
+                never_back(fields, lambda name: getattr(before, name))
         return Sample(at_us=at_us, elapsed_us=elapsed_us, **fields, **host)
 
     def _make_ready(self, after: dict[str, Any], leftovers: int) -> None:
         if leftovers or after.get("oom_kills", 0):
             self.is_spent = True
-        if self.groups is None or self._probe is None:
+        if self._home.groups is None or self._probe is None:
             return
-        self._base = after
+        self._numbers.rebase(after)
         if not self._must_reclaim:
             # Found out only now, when the next job may run already: it is taken off by difference, and
-            # the cache is given back before the one after.
+            # the cache is given back before the first one that was not sent ahead.
             self._must_reclaim = after.get("memory_file_bytes", 0) > _CACHE_TOLERATED
-        else:
+        elif not self._ahead:
             self._must_reclaim = False
-            self.groups.reclaim()
-            self._base = self._probe.read()
+            self._home.groups.reclaim()
+            self._numbers.rebase(self._probe.read())
 
     def _end_leftovers(self, totals: tuple[Any, ...]) -> tuple[int, tuple[Any, ...]]:
         """Counts and ends what outlived the job's main process. -> (how many, totals with theirs)"""
         time.sleep(_ENDING_S)
-        count = len(self._pids())
-        self._signal(signal.SIGKILL)
-        self._launcher.say("reap")
+        count = len(self._home.job_pids())
+        self._kill()
+        self._home.launcher.say("reap")
         try:
-            answer = self._launcher.receive()
-            if answer[0] == "skipped":  # the job that was sent ahead: it does not follow one like this
-                self._is_skipped = True
-                answer = self._launcher.receive()
+            answer = self._home.launcher.receive()
+            while answer[0] == "skipped":  # what was sent ahead does not follow a job like this
+                slot_job = self.skipped(answer[1])
+                if slot_job is not None:
+                    self._given_back.append(slot_job)
+                answer = self._home.launcher.receive()
             return count, answer[1]
         except LauncherLost:
             self.is_spent = True
             return count, totals
 
     def _cut_output(self, folder: str) -> None:
-        for name in ("stdout.log", "stderr.log"):
+        for name in (STDOUT, STDERR):
             with contextlib.suppress(OSError):
                 CappedFile(os.path.join(folder, name), self._output_max_bytes).finish()
 
@@ -367,13 +338,21 @@ class Slot:
                 reading = self._probe.read() if self._probe is not None else self._read_tree()
             except (ProbeError, OSError):
                 return None
-            self._samples.append(self._sample(reading, host.read()))
-            return slot_job.job, len(self._samples) - 1, self._samples[-1]
+            # Asked after reading: no answer yet means that what was read was this job's.
+            if self._is_answered or self._home.launcher.has_answered():
+                return None
+            if self._looks is None:
+                assert self._first is not None
+                self._looks = RunningSummary()
+                self._looks.add(self._first)
+            sample = self._sample(reading, host.read())
+            self._looks.add(sample)
+            return slot_job.job, self._looks.count - 1, sample
 
     def _read_tree(self) -> dict[str, Any]:
         """Of the living; what they waited for is in it. Made only for jobs that live to see a tick."""
         if self._tree is None:
-            self._tree = ProcessTreeProbe(self._launcher.pid, include_root=False)
+            self._tree = ProcessTreeProbe(self._home.launcher.pid, include_root=False)
         return self._tree.read()
 
     def _forget_tree(self) -> None:
@@ -381,71 +360,45 @@ class Slot:
             self._tree.close()
             self._tree = None
 
-    def ask_stop(self, uuid: str, *, at_once: bool = False) -> None:
-        """TERM the first time, KILL once the grace time is over or when it must be at once; never the
-        launcher, and never the job that came after the one that was meant."""
-        with self._lock:
-            slot_job = self.current
-            if slot_job is None or slot_job.job.uuid != uuid:
-                return
-            now_ns = time.monotonic_ns()
-            if self._cause is EndCause.NONE:
-                self._cause = EndCause.CANCELLED
-                self._kill_at_ns = now_ns + int(slot_job.job.grace_s * 1e9)
-                self._signal(signal.SIGTERM)
-            elif at_once or now_ns >= self._kill_at_ns:
-                self._signal(signal.SIGKILL)
-
-    def _signal(self, number: int) -> None:
-        launcher_pid = self._launcher.pid
-        if self.groups is not None:
-            if number == signal.SIGKILL:
-                self.groups.kill(spare=(launcher_pid,))
-                self.is_spent = True  # killing may have left the groups unable to fork
-            else:
-                self.groups.signal(number, spare=(launcher_pid,))
-            return
-        for _ in range(20 if number == signal.SIGKILL else 1):  # a fork may slip between listing and killing
-            pids = self._pids()
-            for pid in pids:
-                with contextlib.suppress(OSError):
-                    os.kill(pid, number)
-            if not pids:
-                return
-            time.sleep(0.002)
-
-    def _pids(self) -> list[int]:
-        """Of the job that is in the slot."""
-        if self.groups is not None:
-            return [pid for pid in self.groups.pids() if pid != self._launcher.pid]
-        tree = ProcessTreeProbe(self._launcher.pid, include_root=False)
-        try:
-            return tree.descendants()
-        finally:
-            tree.close()
-
-    # ---- the slot ----------------------------------------------------------------------------------
-
-    def sources(self) -> tuple[dict[str, str], dict[str, str]]:
-        unknown = dict.fromkeys(("processes", "threads"), "no sample fell between start and end")
+    def _origins_without_look(self) -> Origins:
         if self._probe is None:
-            return {}, unknown
-        return dict(self._probe.sources), {**unknown, **self._probe.unknown}
+            return Origins({}, dict.fromkeys(("processes", "threads"), NOBODY_LOOKED))
+        return Origins(dict(self._probe.sources), {**self._numbers.unknown(), **self._probe.unknown})
+
+    def _origins_now(self) -> Origins:
+        tree = self._tree
+        if tree is None or self._looks is None:
+            return self._origins
+        return Origins(dict(tree.sources), dict(tree.unknown), frozenset(tree.lower_bounds))
+
+    # ---- the end ---------------------------------------------------------------------------------
+
+    def stop(self, *, at_once: bool = False) -> None:
+        """TERM the first time, KILL once the grace time is over or when it must be at once; never the
+        launcher. To be called until the job has ended. What was sent ahead must have been taken back: if
+        it could not be, it runs, and the job that is meant has ended by itself."""
+        if self.current is None or self._ahead or self._home.launcher.has_answered():
+            return
+        now_ns = time.monotonic_ns()
+        if self._cause is EndCause.NONE:
+            if self._home.signal_job(signal.SIGTERM):
+                self._cause = EndCause.CANCELLED
+                self._kill_at_ns = now_ns + int(self.current.job.grace_s * 1e9)
+        elif at_once or now_ns >= self._kill_at_ns:
+            self._kill()
+
+    def _kill(self) -> None:
+        self._home.kill_job()
+        self.is_spent = self.is_spent or self._home.groups is not None
 
     def close(self) -> None:
         """Ends what runs in it, too."""
         with self._lock:
-            if self.current is not None:
-                self._signal(signal.SIGKILL)
+            if self.is_busy:
+                self._kill()
             self.current = None
-        self._launcher.close()
-        self._forget_tree()
-        if self._probe is not None:
-            self._probe.close()
-        if self.groups is not None:
-            self.groups.kill()
-            self.groups.remove()
-        remove_mark(self._kit.spool_dir, self._name)
+            self._forget_tree()
+        self._home.close()
 
 
 def _counters_of(reaped: ExitUsage) -> dict[str, Any]:

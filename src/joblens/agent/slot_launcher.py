@@ -6,8 +6,8 @@ the cost of a start is that of a bare spawn. Like launcher.py it runs in a bare 
   owner -> launcher   ("counters", paths, place of the peak) the files of the groups to read after each job
                       (uuid, argv, env changes, cwd, sent ahead?), when large as ("part", bytes)… ("start",)
                       ("reap",) when what outlived the job has been ended  |  () to end
-  launcher -> owner   ("hello", pid)  ("counters", contents)
-                      ("done", pid, wait status, totals, own CPU usec, mono start, mono end, stdout bytes,
+  launcher -> owner   ("hello", pid)  ("counters", contents, can the peak be reset?)
+                      ("done", wait status, totals, own CPU usec, mono start, mono end, stdout bytes,
                       stderr bytes, logs directory, others alive, contents)
                       ("failed", errno, stage, name)
                       ("skipped", uuid)
@@ -44,6 +44,7 @@ _DEFAULTS = (
 _RSS_SLACK_BYTES = 1 << 20
 _COUNTER_BYTES = 16384
 _NO_IO = (0, 0, 0, 0, 0, 0)  # what all of them did is added in one piece
+_EINVAL = 22
 _REAP_PATIENCE_NS = 2_000_000_000
 
 
@@ -149,11 +150,24 @@ class SlotLauncher:
 
     def _open_counters(self, paths: list[str], peak_place: int) -> None:
         for place, path in enumerate(paths):
-            flags = os.O_RDWR if place == peak_place else os.O_RDONLY
-            self.counters.append(os.open(path, flags | os.O_CLOEXEC))
-        if peak_place >= 0:
-            self.peak = self.counters[peak_place]
-        self._answer("counters", self._read_counters()[0])
+            if place == peak_place:
+                self.peak = self._open_resettable(path)
+            is_peak = place == peak_place and self.peak >= 0
+            self.counters.append(self.peak if is_peak else os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+        self._answer("counters", self._read_counters()[0], self.peak >= 0)
+
+    def _open_resettable(self, path: str) -> int:
+        """-1: this kernel does not let it be reset, or not by this user. Only trying tells."""
+        try:
+            descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        except OSError:
+            return -1
+        try:
+            self.calls.write(descriptor, b"0")
+        except OSError:
+            os.close(descriptor)
+            return -1
+        return descriptor
 
     def _read_counters(self) -> tuple[list[bytes], int]:
         """What the files say now, and the CPU this process itself has used since the last reading: it is
@@ -181,7 +195,7 @@ class SlotLauncher:
         try:
             self.calls.write(self.peak, b"0")
         except OSError:
-            self.peak = -1  # this kernel cannot; the owner knows by the number never going down
+            self.peak = -1
 
     def _has_permit(self) -> bool:
         try:
@@ -194,6 +208,10 @@ class SlotLauncher:
             self._reset_peak()
         try:
             pid = self._spawn(uuid, argv, changes, cwd)
+        except ValueError:  # a null character where none can be
+            self.is_clean = True
+            self._answer("failed", _EINVAL, "execute", "")
+            return
         except OSError as error:
             name = error.filename
             stage = "enter the directory" if name == cwd else "execute"
@@ -215,7 +233,7 @@ class SlotLauncher:
         tally.add_io(self.calls.of_others())
         printed = self._put_output_away(uuid)
         contents, own_usec = self._read_counters()
-        answer = (pid, status, tally.totals(), own_usec, started_ns, ended_ns, *printed, alive, contents)
+        answer = (status, tally.totals(), own_usec, started_ns, ended_ns, *printed, alive, contents)
         self.tally = tally
         self.is_clean = not alive and not os.WIFSIGNALED(status)
         if not self._answer("done", *answer):

@@ -4,6 +4,7 @@ import _socket
 import contextlib
 import marshal
 import os
+import select
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -22,6 +23,8 @@ class SlotProcess:
         """`files` is the path prefix of what jobs print to, in `logs_dir` so that it can be moved there."""
         ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
         self.socket = ours.detach()
+        self._poll = select.poll()
+        self._poll.register(self.socket, select.POLLIN)
         self._files = files
         their_end = theirs.detach()
         self._permits, self._permit_end = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
@@ -69,11 +72,16 @@ class SlotProcess:
         except BlockingIOError:
             return False
 
-    def open_counters(self, paths: list[str], peak_place: int) -> list[bytes]:
-        """Has these files read after every job. -> what they say now"""
+    def has_answered(self) -> bool:
+        """Something it said, or its end, has yet to be received."""
+        return bool(self._poll.poll(0))
+
+    def open_counters(self, paths: list[str], peak_place: int) -> tuple[list[bytes], bool]:
+        """Has these files read after every job, and the peak among them (-1: there is none) reset before.
+        -> (what they say now, whether the peak can be reset)"""
         self.say("counters", paths, peak_place)
-        contents: list[bytes] = self.receive()[1]
-        return contents
+        _, contents, can_reset = self.receive()
+        return contents, can_reset
 
     def _close_ends(self) -> None:
         for end in (self.socket, self._permits, self._permit_end):

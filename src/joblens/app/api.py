@@ -11,11 +11,12 @@ from joblens.agent.output import OutputFiles
 from joblens.agent.session import JobSession, Kit, watch_name
 from joblens.agent.session_pool import SessionPool
 from joblens.agent.slot import SlotJob
-from joblens.agent.slot_pool import SlotPlan, SlotPool
+from joblens.agent.slot_loop import SlotPlan
+from joblens.agent.slot_pool import SlotPool
 from joblens.app.drivers import store_path
 from joblens.app.jobs import DEFAULT_INTERVAL_S, PreparedJob, Surroundings, prepare
 from joblens.app.measured import measured
-from joblens.app.owning import close_kit, open_kit
+from joblens.app.owning import OwnLog, close_kit, open_kit
 from joblens.app.places import logs_dir
 from joblens.app.requests import (
     Request,
@@ -142,7 +143,8 @@ def _run_slots(
             if settings.job_metrics.enabled:
                 pool.take_samples()
 
-    kit = open_kit(settings, tick)
+    log = OwnLog(settings.logs)
+    kit = open_kit(settings, tick, warn=log.warn)
     try:
         pool = SlotPool(
             kit,
@@ -155,6 +157,7 @@ def _run_slots(
         )
         kit.sampler.add("slots", settings.job_metrics.default_sample_rate or DEFAULT_INTERVAL_S)
         for record in pool.run(SlotJob(one.job, one.argv, env) for one in prepared):
+            log.ended(record)
             yield Result(record, settings)
     finally:
         _leave(kit, settings)
@@ -171,10 +174,12 @@ def _run_sessions(prepared: Iterable[PreparedJob], settings: Settings, width: in
         elif session is not None:
             session.watch_limits()
 
-    kit = open_kit(settings, take_sample)
+    log = OwnLog(settings.logs)
+    kit = open_kit(settings, take_sample, warn=log.warn)
     try:
         pool = SessionPool(kit, width)
         for record in pool.run(_starter(one, kit, settings) for one in prepared):
+            log.ended(record)
             yield Result(record, settings)
     finally:
         _leave(kit, settings)

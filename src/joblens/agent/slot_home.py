@@ -1,0 +1,105 @@
+"""Where the jobs of a slot run: its control groups, the launcher inside them, and the file that says whose
+they are. A slot on a machine without control groups has only the launcher."""
+
+import contextlib
+import os
+import signal
+import time
+from typing import Any
+
+from joblens.agent.accounting import PROCESS_TREE
+from joblens.agent.session import Kit
+from joblens.agent.slot_marks import SlotMark, remove_mark, write_mark
+from joblens.agent.slot_process import SlotProcess
+from joblens.model.ids import new_uuid
+from joblens.model.job import Accounting
+from joblens.probes.cgroup import CgroupProbe
+from joblens.probes.process_tree import ProcessTreeProbe
+
+_KILL_TRIES = 20  # a fork may slip between listing and killing
+
+
+class SlotHome:
+    def __init__(self, kit: Kit, accounting: Accounting, logs_dir: str) -> None:
+        """Raises LaunchError or AccountingUnavailable; nothing is left behind then."""
+        self._spool_dir = kit.spool_dir
+        # Never used again: whoever comes to clear up after this process must not meet another's groups.
+        self._name = f"slot-{new_uuid()}"
+        self.groups = kit.accountant.groups_named(self._name, accounting)
+        self.kind = self.groups.kind if self.groups else PROCESS_TREE
+        self.paths = self.groups.paths if self.groups else {}
+        files = os.path.join(logs_dir, f".{self._name}")
+        mark = SlotMark(kit.owner, files, self.groups.kind if self.groups else "", self.paths)
+        with contextlib.ExitStack() as undo:
+            undo.callback(self._remove_groups)
+            write_mark(self._spool_dir, self._name, mark)
+            attach = self.groups.attach_files() if self.groups else ()
+            self.launcher = SlotProcess(files, kit.spool_dir, logs_dir, attach)
+            undo.callback(self.launcher.close)
+            launcher = (self.launcher.pid, self.launcher.start_ticks)
+            write_mark(
+                self._spool_dir,
+                self._name,
+                SlotMark(mark.owner, mark.files, mark.kind, mark.paths, *launcher),
+            )
+            self.probe = CgroupProbe(self.paths, self.kind) if self.groups else None
+            self.first_reading: dict[str, Any] = {}
+            self.can_reset_peak = False
+            if self.probe is not None:
+                undo.callback(self.probe.close)
+                files_to_read = self.probe.files(), self.probe.peak_place()
+                contents, self.can_reset_peak = self.launcher.open_counters(*files_to_read)
+                self.first_reading = self.parse(contents)
+            undo.pop_all()
+
+    def parse(self, contents: list[bytes]) -> dict[str, Any]:
+        """What the launcher read with nobody else inside."""
+        return {**self.probe.parse(contents), "processes": 1} if self.probe is not None else {}
+
+    def job_pids(self) -> list[int]:
+        if self.groups is not None:
+            return [pid for pid in self.groups.pids() if pid != self.launcher.pid]
+        tree = ProcessTreeProbe(self.launcher.pid, include_root=False)
+        try:
+            return tree.descendants()
+        finally:
+            tree.close()
+
+    def signal_job(self, number: int) -> bool:
+        """For all but the launcher. False: there is nobody yet, or nobody any more."""
+        if self.groups is not None:
+            return self.groups.signal(number, spare=(self.launcher.pid,)) > 0
+        pids = self.job_pids()
+        _send(pids, number)
+        return bool(pids)
+
+    def kill_job(self) -> None:
+        """All but the launcher. The groups may be unable to fork afterwards."""
+        if self.groups is not None:
+            self.groups.kill(spare=(self.launcher.pid,))
+            return
+        for _ in range(_KILL_TRIES):
+            pids = self.job_pids()
+            if not pids:
+                return
+            _send(pids, signal.SIGKILL)
+            time.sleep(0.002)
+
+    def close(self) -> None:
+        """Ends what runs in it, too."""
+        self.launcher.close()
+        if self.probe is not None:
+            self.probe.close()
+        self._remove_groups()
+
+    def _remove_groups(self) -> None:
+        if self.groups is not None:
+            self.groups.kill()
+            self.groups.remove()
+        remove_mark(self._spool_dir, self._name)
+
+
+def _send(pids: list[int], number: int) -> None:
+    for pid in pids:
+        with contextlib.suppress(OSError):  # it has ended, or became another user's
+            os.kill(pid, number)

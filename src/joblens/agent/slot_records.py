@@ -1,0 +1,46 @@
+"""The record of a slot's job, from what its slot tells of its end."""
+
+import os
+from functools import partial
+
+from msgspec.structs import replace
+
+from joblens.agent.launch import LaunchPlan, start_error
+from joblens.agent.outcome import Ending, Printed, measured_outcome, not_started, with_findings, with_profile
+from joblens.agent.output import STDERR, tail_of
+from joblens.agent.slot import Finished, SlotJob
+from joblens.model.job import Attempt, Outcome, Record, Status
+
+
+def ended_record(slot_job: SlotJob, attempt: Attempt, finished: Finished, now_us: int) -> Record:
+    job = slot_job.job
+    if finished.error is not None:
+        number, stage, name = finished.error
+        plan = LaunchPlan(argv=slot_job.argv, env={}, cwd=job.cwd)
+        outcome = not_started(job, start_error(int(number), str(stage), str(name), plan), now_us)
+        return Record(status=outcome.status, job=job, outcome=outcome)
+    if finished.logs_dir:
+        attempt = replace(attempt, logs_dir=finished.logs_dir)
+    outcome = _outcome(Record(status=Status.RUNNING, job=job, attempt=attempt), finished)
+    return Record(status=outcome.status, job=job, attempt=attempt, outcome=outcome)
+
+
+def _outcome(record: Record, finished: Finished) -> Outcome:
+    ending = Ending(
+        wait_status=finished.status,
+        cause=finished.cause,
+        duration_s=finished.duration_s,
+        ended_at_us=finished.ended_at_us,
+        leftovers=finished.leftovers,
+        reaped=finished.reaped,
+    )
+    printed = Printed(finished.stdout_bytes, finished.stderr_bytes)
+    if finished.stderr_bytes and finished.logs_dir:
+        tail = partial(tail_of, os.path.join(finished.logs_dir, STDERR))
+        printed = Printed(finished.stdout_bytes, finished.stderr_bytes, tail)
+    samples = finished.samples
+    outcome = measured_outcome(record, ending, samples, finished.sample_count, finished.origins, printed)
+    if finished.sample_count > 2:
+        # Below that there is nothing to make a profile of: the totals say it all.
+        outcome = with_profile(outcome, samples)
+    return with_findings(record, outcome, samples)

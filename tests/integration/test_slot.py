@@ -1,0 +1,122 @@
+"""One slot, driven step by step: what it does while its launcher is a job further on than it knows."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from joblens.agent.session import Kit
+from joblens.agent.slot import Slot, SlotJob
+from joblens.app.owning import close_kit, open_kit
+from joblens.app.settings import load_settings
+from joblens.engine.job_life import EndCause
+from joblens.model.ids import new_uuid
+from joblens.model.job import Accounting, Job
+from joblens.probes.host import HostProbe
+from tests.conftest import wait_until
+from tests.integration.run_jobs import PYTHON, wait_for_file
+
+MIB = 1 << 20
+
+
+@pytest.fixture
+def kit(store_path: Path) -> Iterator[Kit]:
+    kit = open_kit(load_settings().settings, lambda _: None)
+    yield kit
+    close_kit(kit)
+
+
+@pytest.fixture(params=[Accounting.AUTO, Accounting.PROCESS_TREE])
+def slot(request: pytest.FixtureRequest, kit: Kit, tmp_path: Path) -> Iterator[Slot]:
+    slot = Slot(kit, request.param, str(tmp_path / "logs"), 1 << 20)
+    yield slot
+    slot.close()
+
+
+@pytest.fixture
+def host() -> Iterator[HostProbe]:
+    host = HostProbe()
+    yield host
+    host.close()
+
+
+def job(*argv: str) -> SlotJob:
+    return SlotJob(Job(uuid=new_uuid(), argv=argv, created_at_us=0, cwd="/"), argv, {})
+
+
+def start(slot: Slot, first: SlotJob, *ahead: SlotJob) -> None:
+    slot.send(first)
+    slot.begin(first, {})
+    for slot_job in ahead:
+        slot.send(slot_job)
+
+
+def stop(slot: Slot) -> None:
+    def has_ended() -> bool:
+        slot.stop()
+        return slot._home.launcher.has_answered()
+
+    wait_until(has_ended, what="the job's end")
+
+
+def test_what_runs_while_an_answer_waits_is_not_sampled_as_the_job_before(
+    slot: Slot, host: HostProbe, tmp_path: Path
+) -> None:
+    large = f"x = bytearray(100 << 20); open({str(tmp_path / 'here')!r}, 'w').write('x\\n'); input()"
+    start(slot, job("sleep", "0.1"), job("sh", "-c", f'{" ".join(PYTHON)} "{large}"; sleep 60'))
+    assert slot.take_sample(host) is not None
+    wait_for_file(tmp_path / "here")
+    assert slot.take_sample(host) is None
+    _, finished = slot.finish(slot.receive(), {})
+    assert finished.sample_count == 3
+    assert max(sample.memory_anon_bytes or 0 for sample in finished.samples) < 50 * MIB
+
+
+def test_stopping_a_job_whose_successor_runs_already_stops_neither(slot: Slot, tmp_path: Path) -> None:
+    first, second = job("true"), job("sh", "-c", f"echo $$ > {tmp_path}/pid; sleep 0.3; exit 4")
+    start(slot, first, second)
+    wait_for_file(tmp_path / "pid")
+    assert slot.take_back() is None
+    slot.stop(at_once=True)
+    slot.stop(at_once=True)
+    ended, finished = slot.finish(slot.receive(), {})
+    assert (ended, finished.status, finished.cause) == (first, 0, EndCause.NONE)
+    following = slot.follow_on()
+    assert following is second
+    slot.begin(following, {})
+    _, finished = slot.finish(slot.receive(), {})
+    assert os.waitstatus_to_exitcode(finished.status or 0) == 4
+
+
+def test_stopping_a_job_does_not_let_the_one_behind_it_begin(slot: Slot, tmp_path: Path) -> None:
+    first, second, third = job("sleep", "60"), job("touch", f"{tmp_path}/second"), job("true")
+    start(slot, first, second, third)
+    assert [slot.take_back(), slot.take_back(), slot.take_back()] == [third, second, None]
+    stop(slot)
+    _, finished = slot.finish(slot.receive(), {})
+    assert (finished.status, finished.cause, finished.is_clean) == (15, EndCause.CANCELLED, False)
+    assert [slot.receive(), slot.receive()] == [("skipped", second.job.uuid), ("skipped", third.job.uuid)]
+    assert [slot.skipped(second.job.uuid), slot.skipped(third.job.uuid)] == [None, None]
+    assert not slot.is_busy
+    assert slot.can_take
+    assert not (tmp_path / "second").exists()
+
+
+def test_jobs_behind_one_that_leaves_processes_behind_are_given_back(slot: Slot, tmp_path: Path) -> None:
+    first, second, third = job("sh", "-c", "sleep 60 & sleep 0.2"), job("true"), job("true")
+    start(slot, first, second, third)
+    _, finished = slot.finish(slot.receive(), {})
+    assert finished.leftovers == 1
+    assert slot.fetch_given_back() == [second, third]
+    assert not slot.is_busy
+
+
+def test_memory_does_not_grow_with_the_time_a_job_runs(slot: Slot, host: HostProbe) -> None:
+    start(slot, job("sleep", "60"))
+    for _ in range(2100):
+        assert slot.take_sample(host) is not None
+    stop(slot)
+    _, finished = slot.finish(slot.receive(), {})
+    assert finished.sample_count == 2102
+    assert len(finished.samples) < 2000

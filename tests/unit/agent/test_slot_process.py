@@ -1,0 +1,82 @@
+"""The launcher of a slot as a process of its own, without control groups."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from joblens.agent.slot_process import SlotProcess
+from tests.conftest import wait_until
+
+
+@pytest.fixture
+def launcher(tmp_path: Path) -> Iterator[SlotProcess]:
+    process = SlotProcess(str(tmp_path / "logs" / ".slot"), str(tmp_path), str(tmp_path / "logs"), ())
+    yield process
+    process.close()
+
+
+def give(launcher: SlotProcess, uuid: str, *argv: str, is_ahead: bool = False) -> None:
+    launcher.give_job(uuid, [os.fsencode(word) for word in argv], {}, "/", is_ahead=is_ahead)
+
+
+def test_a_peak_that_the_kernel_lets_nobody_reset_is_read_all_the_same(launcher: SlotProcess) -> None:
+    contents, can_reset = launcher.open_counters(["/proc/version", "/proc/uptime"], 1)
+    assert contents[0].startswith(b"Linux")
+    assert float(contents[1].split()[0]) > 0
+    assert can_reset is False
+    give(launcher, "a", "true")
+    assert launcher.receive()[:2] == ("done", 0)
+
+
+def test_a_peak_that_can_be_reset_is_before_every_job(launcher: SlotProcess, tmp_path: Path) -> None:
+    peak = tmp_path / "peak"
+    peak.write_text("5")
+    contents, can_reset = launcher.open_counters([str(peak)], 0)
+    assert (contents, can_reset) == ([b"0"], True)
+    give(launcher, "a", "true")
+    assert launcher.receive()[-1] == [b"00"]  # a plain file is written at the place where one was
+
+
+def test_jobs_sent_ahead_run_in_their_order(launcher: SlotProcess, tmp_path: Path) -> None:
+    give(launcher, "a", "sh", "-c", f"while [ ! -e {tmp_path}/go ]; do sleep 0.01; done; exit 1")
+    give(launcher, "b", "sh", "-c", "exit 2", is_ahead=True)
+    give(launcher, "c", "sh", "-c", "exit 3", is_ahead=True)
+    (tmp_path / "go").touch()
+    assert [launcher.receive()[1] >> 8 for _ in range(3)] == [1, 2, 3]
+
+
+def test_the_job_that_is_taken_back_is_the_last_one_sent(launcher: SlotProcess, tmp_path: Path) -> None:
+    give(launcher, "a", "sh", "-c", f"while [ ! -e {tmp_path}/go ]; do sleep 0.01; done")
+    give(launcher, "b", "sh", "-c", "exit 2", is_ahead=True)
+    give(launcher, "c", "touch", str(tmp_path / "c"), is_ahead=True)
+    assert launcher.take_permit_back()
+    (tmp_path / "go").touch()
+    assert [launcher.receive()[:2] for _ in range(3)] == [("done", 0), ("done", 2 << 8), ("skipped", "c")]
+    assert not (tmp_path / "c").exists()
+    assert not launcher.take_permit_back()
+
+
+def test_nothing_follows_a_job_that_was_killed(launcher: SlotProcess) -> None:
+    give(launcher, "a", "sh", "-c", "sleep 0.2; kill -9 $$")
+    give(launcher, "b", "true", is_ahead=True)
+    give(launcher, "c", "true", is_ahead=True)
+    assert [launcher.receive()[:2] for _ in range(3)] == [("done", 9), ("skipped", "b"), ("skipped", "c")]
+    give(launcher, "d", "true")
+    assert launcher.receive()[:2] == ("done", 0)
+
+
+def test_an_answer_that_waits_to_be_read_is_noticed(launcher: SlotProcess) -> None:
+    assert not launcher.has_answered()
+    give(launcher, "a", "true")
+    wait_until(launcher.has_answered, what="the answer")
+    launcher.receive()
+    assert not launcher.has_answered()
+
+
+def test_a_null_character_in_a_command_costs_only_that_job(launcher: SlotProcess) -> None:
+    give(launcher, "a", "true", "a\0b")
+    assert launcher.receive()[:3] == ("failed", 22, "execute")
+    give(launcher, "b", "true")
+    assert launcher.receive()[:2] == ("done", 0)
