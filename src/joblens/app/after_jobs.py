@@ -2,19 +2,19 @@
 neither the other jobs nor what is recorded about them should wait for it."""
 
 import threading
-from collections.abc import Callable
 from queue import SimpleQueue
 
 from joblens.agent.payload import Payload
 from joblens.app.after_job import Notice, after_job, notice_from_record
 from joblens.app.drivers import open_store
+from joblens.app.owning import OwnLog
 from joblens.model.job import Record
 from joblens.model.settings import Settings
 from joblens.ports.store import Store
 
 
 class AfterJobs:
-    def __init__(self, settings: Settings, log: Callable[[str], None]) -> None:
+    def __init__(self, settings: Settings, log: OwnLog) -> None:
         self._settings = settings
         self._log = log
         self._ended: SimpleQueue[tuple[Record, Notice | None] | None] = SimpleQueue()
@@ -37,7 +37,8 @@ class AfterJobs:
         store: Store | None = None
         while (ended := self._ended.get()) is not None:
             record, notice = ended
-            store = store or open_store(self._settings, self._log)
-            after_job(record, store, self._settings, self._log, notice)
+            self._log.ended(record)
+            store = store or open_store(self._settings, self._log.warn)
+            after_job(record, store, self._settings, self._log.warn, notice)
         if store is not None:
             store.close()

@@ -13,10 +13,10 @@ from msgspec.structs import replace
 
 from joblens.agent.in_process import InProcessMeter
 from joblens.app.retention import apply_retention
-from joblens.model.errors import InputError, JoblensError, StoreError
+from joblens.model.errors import ConfigError, InputError, JoblensError, StoreError
 from joblens.model.job import Owner, Record
 from joblens.model.sample import Sample
-from joblens.model.settings import Settings
+from joblens.model.settings import LogSettings, Settings
 from joblens.model.writes import JobEnded, JobQueued, JobStarted, SamplesTaken
 from joblens.ports.sink import Sink
 from joblens.ports.store import Store
@@ -107,7 +107,19 @@ class HostConnection:
         with self._lock:
             if self._settings is None:
                 self._settings = settings_for(self._log_dir)
+                self._set_up_log(self._settings.logs)
             return self._settings
+
+    def _set_up_log(self, logs: LogSettings) -> None:
+        """The program's own logging stays as it is unless the settings ask for something."""
+        if logs == LogSettings():
+            return
+        from joblens.app.logging_setup import set_up_logging_in_host_program
+
+        try:
+            set_up_logging_in_host_program(logs)
+        except ConfigError as error:
+            self._warn(str(error))
 
     def host(self) -> HostFacts:
         with self._lock:

@@ -23,19 +23,32 @@ TERMINAL_FORMAT = "joblens: %(levelname)s: %(message)s"
 
 
 def set_up_logging(settings: LogSettings) -> logging.Logger:
-    """The 'joblens' logger, with one handler as the settings say. Calling it again replaces that handler;
-    handlers of the host program and the root logger are left alone."""
+    """The 'joblens' logger, with one handler as the settings say. Calling it again with others replaces that
+    handler; handlers of the host program and the root logger are left alone."""
     logger = logging.getLogger(LOGGER_NAME)
-    for handler in [one for one in logger.handlers if isinstance(one, _OwnHandler)]:
-        logger.removeHandler(handler)
-        handler.close()
-    logger.addHandler(_handler_for(settings))
+    wanted = (settings, os.getpid())  # a forked child must not share its parent's file and lock
+    own = [handler for handler in logger.handlers if isinstance(handler, _OwnHandler)]
+    if [handler.made_for for handler in own] != [wanted]:
+        new = _handler_for(settings)
+        new.made_for = wanted
+        logger.addHandler(new)
+        for handler in own:
+            logger.removeHandler(handler)
+            handler.close()
     logger.setLevel(settings.level)
-    logger.propagate = False
     return logger
 
 
-def _handler_for(settings: LogSettings) -> logging.Handler:
+def set_up_logging_in_host_program(settings: LogSettings) -> None:
+    """A program that handles log lines itself gets no second copy of them on standard error."""
+    logger = logging.getLogger(LOGGER_NAME)
+    if settings.file is None and logger.hasHandlers():
+        logger.setLevel(settings.level)
+    else:
+        set_up_logging(settings)
+
+
+def _handler_for(settings: LogSettings) -> "_OwnHandler":
     if settings.file is None:
         return TerminalHandler()
     try:
@@ -51,6 +64,8 @@ def _handler_for(settings: LogSettings) -> logging.Handler:
 
 class _OwnHandler(logging.Handler):
     """Marks the handlers that joblens put in place itself."""
+
+    made_for: tuple[LogSettings, int] | None = None  # and for which process
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802
         """A log that cannot be written (full disk, closed terminal) never disturbs a job."""

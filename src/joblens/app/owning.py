@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from joblens.agent.accounting import Accountant
 from joblens.agent.loop import Loop
@@ -13,17 +14,58 @@ from joblens.agent.sampler import Sampler
 from joblens.agent.session import Kit
 from joblens.app.drivers import SystemClock, is_own_store, open_sinks, open_store, store_path
 from joblens.app.places import spool_dir
-from joblens.model.settings import Settings
+from joblens.model.job import Job, Record
+from joblens.model.settings import LogSettings, Settings
 from joblens.probes.host import read_host
 from joblens.stores.private_files import make_private_folder
 
+if TYPE_CHECKING:
+    import logging
 
-def warn(text: str) -> None:
+
+def show(text: str, level: str) -> None:
     if sys.stderr is None:  # joblens was started with it closed
         return
-    line = f"joblens: warning: {text}"
+    line = f"joblens: {level}: {text}"
     # On a terminal it takes the place of a live line, and the terminal may be in raw mode.
     sys.stderr.write(f"\r{line}\x1b[K\r\n" if sys.stderr.isatty() else f"{line}\n")
+
+
+class OwnLog:
+    """What joblens tells about its own work. Without a log file that is standard error, from the configured
+    level on; with one, it goes there, and warnings are shown all the same. Raises ConfigError for a file that
+    cannot be written."""
+
+    def __init__(self, logs: LogSettings, show: Callable[[str, str], None] = show) -> None:
+        self._show = show
+        self._level = logs.level
+        self._logger: logging.Logger | None = None
+        if logs.file is not None:
+            from joblens.app.logging_setup import set_up_logging
+
+            self._logger = set_up_logging(logs)
+
+    def info(self, text: str) -> None:
+        if self._logger is not None:
+            self._logger.info("%s", text)
+        elif self._level in ("DEBUG", "INFO"):
+            self._show(text, "info")
+
+    def warn(self, text: str) -> None:
+        if self._logger is not None:
+            self._logger.warning("%s", text)
+        if self._logger is not None or self._level != "ERROR":
+            self._show(text, "warning")
+
+    def started(self, job: Job) -> None:
+        self.info(f"job {job.uuid} ({job.name}): started")
+
+    def ended(self, record: Record) -> None:
+        outcome = record.outcome
+        if outcome is not None:
+            code = "" if outcome.exit_code is None else f", exit code {outcome.exit_code}"
+            took = f"{outcome.duration_s:.3f} s"
+            self.info(f"job {record.job.uuid} ({record.job.name}): {outcome.status}{code}, {took}")
 
 
 def current_user() -> str:
@@ -39,9 +81,10 @@ def open_kit(
     settings: Settings,
     take_sample: Callable[[str], None],
     job_rlimits: tuple[tuple[int, int, int], ...] = (),
-    warn: Callable[[str], None] = warn,
+    warn: Callable[[str], None] | None = None,
 ) -> Kit:
     """`take_sample(uuid or watch name)` is called on the sampler's thread when a job is due."""
+    warn = warn or OwnLog(settings.logs).warn
     clock = SystemClock()
     host = read_host()
     spool = spool_dir(store_path(settings))

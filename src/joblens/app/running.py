@@ -12,7 +12,7 @@ from joblens.agent.session import watch_name
 from joblens.app.after_job import Notice, after_job
 from joblens.app.drivers import store_path
 from joblens.app.jobs import PreparedJob
-from joblens.app.owning import close_kit, open_kit, warn
+from joblens.app.owning import OwnLog, close_kit, open_kit
 from joblens.app.places import logs_dir
 from joblens.model.errors import JoblensError
 from joblens.model.job import Record
@@ -32,6 +32,7 @@ class Ended(Struct, frozen=True):
 
 def run_in_foreground(prepared: PreparedJob, settings: Settings, *, render_live: RenderLive | None) -> Ended:
     _open_missing_streams()
+    log = OwnLog(settings.logs)
     foreground: Foreground | None = None
 
     def take_sample(name: str) -> None:
@@ -41,30 +42,32 @@ def run_in_foreground(prepared: PreparedJob, settings: Settings, *, render_live:
         elif name == watch_name(prepared.job.uuid):
             foreground.session.watch_limits()
 
-    kit = open_kit(settings, take_sample)
+    kit = open_kit(settings, take_sample, warn=log.warn)
     try:
         foreground = Foreground(
             prepared.job,
             LaunchPlan(argv=prepared.argv, env=prepared.env, cwd=prepared.cwd),
             kit,
-            output=_output_files(prepared.job.uuid, settings),
+            output=_output_files(prepared.job.uuid, settings, log.warn),
             render_live=render_live,
-            warn=warn,
+            warn=log.warn,
         )
+        log.started(prepared.job)
         error: JoblensError | None = None
         try:
             foreground.run()
         except JoblensError as problem:
             error = problem
         record = foreground.session.record
+        log.ended(record)
         notice = Notice(prepared.notify, prepared.env, prepared.cwd) if prepared.notify else None
-        kit.recorder.read(lambda store: after_job(record, store, settings, warn, notice))
+        kit.recorder.read(lambda store: after_job(record, store, settings, log.warn, notice))
         return Ended(record, foreground.stdout_ends_in_newline, error)
     finally:
         close_kit(kit)
 
 
-def _output_files(uuid: str, settings: Settings) -> OutputFiles | None:
+def _output_files(uuid: str, settings: Settings, warn: Callable[[str], None]) -> OutputFiles | None:
     if not settings.output.capture:
         return None
     base = settings.output.dir or logs_dir(store_path(settings))

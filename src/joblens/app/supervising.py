@@ -15,11 +15,11 @@ from joblens.agent.supervisor import Supervisor, SupervisorPlan
 from joblens.agent.systemd_scope import own_group
 from joblens.app.after_jobs import AfterJobs
 from joblens.app.drivers import store_path
-from joblens.app.owning import close_kit, current_user, open_kit, open_recovery
+from joblens.app.owning import OwnLog, close_kit, current_user, open_kit, open_recovery
 from joblens.app.places import spool_dir
 from joblens.app.settings import load_settings
-from joblens.model.errors import JoblensError
-from joblens.model.settings import Settings
+from joblens.model.errors import ConfigError, JoblensError
+from joblens.model.settings import LogSettings, Settings
 
 _LOG_BYTES = 5 * 1024**2
 _OWN_FILES, _FILES_A_JOB = 100, 24  # descriptors, generously
@@ -73,8 +73,9 @@ def _supervise(settings: Settings, lock: SupervisorLock, idle_s: float | None) -
             hosted.take_sample()
 
     limits = _allow_many_files()
-    kit = open_kit(settings, take_sample, limits, log)
-    after_jobs = AfterJobs(settings, log)
+    own_log = _open_log(settings)
+    kit = open_kit(settings, take_sample, limits, own_log.warn)
+    after_jobs = AfterJobs(settings, own_log)
     supervisor = Supervisor(
         kit,
         open_recovery(kit, settings),
@@ -85,14 +86,27 @@ def _supervise(settings: Settings, lock: SupervisorLock, idle_s: float | None) -
             idle_s=idle_s,
             output_max_bytes=settings.output.max_size,
         ),
-        log=log,
+        log=own_log.warn,
         on_job_end=after_jobs.put,
     )
+    own_log.info(f"a supervisor begins, for {store_path(settings)}")
     try:
         supervisor.run()
     finally:
         after_jobs.close()
         close_kit(kit)
+        own_log.info("the supervisor ends")
+
+
+def _open_log(settings: Settings) -> OwnLog:
+    def show(text: str, level: str) -> None:
+        log(text if level == "warning" else f"{level}: {text}")
+
+    try:
+        return OwnLog(settings.logs, show)
+    except ConfigError as error:
+        log(str(error))  # jobs that wait are not to wait for that
+        return OwnLog(LogSettings(), show)
 
 
 def _allow_many_files() -> tuple[tuple[int, int, int], ...]:
