@@ -88,7 +88,9 @@ class SupervisorSettings(Struct, frozen=True, kw_only=True):
 
 class LogSettings(Struct, frozen=True, kw_only=True):
     level: Annotated[LogLevel, _doc("DEBUG, INFO, WARNING or ERROR, for joblens' own log.")] = "WARNING"
-    file: Annotated[Path | None, _doc("File for joblens' own log; warnings are shown as well. Unset: standard error.")] = None
+    file: Annotated[
+        Path | None, _doc("File for joblens' own log; warnings are shown as well. Unset: standard error.")
+    ] = None
     max_log_size_mb: Annotated[
         float, _doc("Rotate the log file when it grows past this many MiB. 0: never.", least=0)
     ] = 50.0
