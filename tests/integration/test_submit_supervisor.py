@@ -1,6 +1,7 @@
 """`joblens supervisor`: the one a service manager keeps running."""
 
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -67,12 +68,17 @@ def test_a_second_one_that_stays_takes_over_and_adopts(
     assert second.stderr is not None
     assert b"waiting for its end" in second.stderr.readline()
     kill(staying.pid)
-    wait_until(lambda: one.supervisor_pid() == second.pid, what="the second supervisor")
+    wait_until(lambda: _owner(one, uuid) == second.pid, what="the second supervisor to take over")
     (one.folder / "go").touch()
     record = one.ended(uuid)
     assert record.outcome is not None
     assert record.attempt is not None
     assert (record.outcome.exit_code, record.attempt.owner.pid) == (4, second.pid)
+
+
+def _owner(one: Desk, uuid: str) -> int | None:
+    attempt = one.record(uuid).attempt
+    return attempt.owner.pid if attempt else None
 
 
 def test_in_a_delegated_group_jobs_are_put_beside_it(
@@ -133,3 +139,43 @@ def test_systemd_understands_the_units(unit: Path, tmp_path: Path) -> None:
 
 def test_there_are_units() -> None:
     assert len(UNITS) == 2
+
+
+# ---- inside another job ------------------------------------------------------------------------------
+
+
+def test_a_job_cannot_start_the_supervisor_which_would_end_with_it(one: Desk) -> None:
+    done = one.call("run", "--", *JOBLENS, "submit", "--", "true")
+    assert done.code == 125
+    assert "inside a job" in done.stderr
+    assert "joblens supervisor" in done.stderr
+    assert [record.job.background for record in one.records()] == [False]  # nothing was queued
+    assert one.supervisor_pid() is None
+
+
+def test_a_daemon_of_a_job_cannot_start_it_either(one: Desk) -> None:
+    line = shlex.join([*JOBLENS, "submit", "--", "true"])
+    done = one.call("run", "--shell", f"setsid sh -c '({line}; echo $? > code) 2>told &' & sleep 1; cat told")
+    assert "inside a job" in done.stdout
+    assert (one.folder / "code").read_text() == "125\n"
+
+
+def test_a_job_may_submit_to_a_supervisor_that_was_there_before(one: Desk) -> None:
+    wait = f"while [ ! -e {one.folder}/go ]; do sleep 0.02; done"
+    first = one.submit("--shell", wait)
+    done = one.call("run", "--", *JOBLENS, "submit", "--shell", f"{wait}; exit 5", code=0)
+    inner = done.stdout.strip()
+    one.running(inner)  # although the job that submitted it has ended
+    (one.folder / "go").touch()
+    record = one.ended(inner)
+    assert record.outcome is not None
+    assert (record.status, record.outcome.exit_code) == ("failed", 5)
+    assert one.ended(first).status == "success"
+
+
+def test_a_notification_may_start_the_supervisor(one: Desk) -> None:
+    """It runs for the job, not in it, though it is told the job's id in the same variable."""
+    notify = shlex.join([*JOBLENS, "submit", "--name", "next", "--", "true"])
+    one.call("run", "--notify", notify, "--", "true", code=0)
+    (uuid,) = [record.job.uuid for record in one.records() if record.job.name == "next"]
+    assert one.ended(uuid).status == "success"

@@ -56,8 +56,13 @@ def start_argv(module: str) -> list[str]:
     """The command line that runs `main` of this module, or of another one beside it, in a process of its own.
     As an import, not as a script: a script would be compiled again at every start."""
     folder = os.path.dirname(__file__)
-    code = f"import sys; sys.path.insert(0, {folder!r}); import {module}; {module}.main()"
+    code = f"import sys; sys.path.insert(0, {folder!r}); {main_of(module)}"
     return [sys.executable, "-I", "-S", "-c", code]
+
+
+def main_of(module: str) -> str:
+    """How its command line ends, by which it can be told from other processes."""
+    return f"import {module}; {module}.main()"
 
 
 def become_subreaper() -> None:

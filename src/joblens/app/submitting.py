@@ -5,7 +5,9 @@ import signal
 import sys
 import time
 
+from joblens.agent.enclosing_job import is_inside_a_job
 from joblens.agent.locks import SupervisorLock, alone
+from joblens.agent.marked import JOB_ID_VARIABLE
 from joblens.agent.payload import Payload, remove_payload, write_payload
 from joblens.app.drivers import Warn, open_store_directly, store_path, warn_in_python
 from joblens.app.jobs import PreparedJob
@@ -26,6 +28,7 @@ def submit(
 ) -> Record:
     """Queues the job and has the supervisor look. It runs with the settings in force here and now."""
     uuid, spool = prepared.job.uuid, spool_dir(store_path(settings))
+    _check_supervisor_lasts(spool)
     base = settings.output.dir or logs_dir(store_path(settings))
     payload = Payload(
         argv=prepared.argv,
@@ -89,6 +92,7 @@ def supervisor_log() -> str:
 def _start_supervisor(settings: Settings, config: str | None) -> None:
     """Returns when it is there. The process started here ends as soon as the supervisor, its child, stands
     on its own: whoever calls this gets no child that lives on."""
+    _check_supervisor_lasts(spool_dir(store_path(settings)))
     log = supervisor_log()
     argv = [sys.executable, "-P", "-m", "joblens.app.supervising", "--detach"]
     argv += ["--store", os.path.abspath(store_path(settings))]
@@ -101,7 +105,7 @@ def _start_supervisor(settings: Settings, config: str | None) -> None:
     ]
     try:
         make_private_folder(os.path.dirname(log))
-        pid = os.posix_spawn(sys.executable, argv, os.environ, file_actions=files, setsid=True)
+        pid = os.posix_spawn(sys.executable, argv, _own_environment(), file_actions=files, setsid=True)
     except OSError as error:
         raise SupervisorError(f"the background supervisor could not be started: {error}") from error
     try:
@@ -113,6 +117,20 @@ def _start_supervisor(settings: Settings, config: str | None) -> None:
             f"the background supervisor could not be started: {_last_words(log)}",
             hint=f"its log is {log}; the job stays queued until one starts",
         )
+
+
+def _check_supervisor_lasts(spool: str) -> None:
+    """One that is there already lasts, whoever submits."""
+    if is_inside_a_job() and not (os.path.isdir(spool) and SupervisorLock(spool).holder()):
+        raise SupervisorError(
+            "this command runs inside a job, and a supervisor that it starts would end with that job",
+            hint="start one before, outside of the job: joblens supervisor --stay &",
+        )
+
+
+def _own_environment() -> dict[str, str]:
+    """It is nobody's job, though a job's notification may have started it."""
+    return {name: value for name, value in os.environ.items() if name != JOB_ID_VARIABLE}
 
 
 def _last_words(log: str) -> str:
