@@ -365,16 +365,24 @@ def test_a_notification_runs_where_the_job_ran_with_what_the_job_was_given(one: 
     assert one.record(uuid).job.notify == ("./note.sh", "--token=***")
 
 
-def test_a_notification_comes_also_when_another_supervisor_took_over(one: Desk) -> None:
+@pytest.mark.parametrize("ends", ["while nobody looks", "under the next supervisor"])
+def test_a_notification_comes_also_when_another_supervisor_took_over(one: Desk, ends: str) -> None:
     folder = notifier(one)
     wait = f"touch here; while [ ! -e {one.folder}/go ]; do sleep 0.02; done; exit 4"
     arguments = ("--cwd", str(folder), "--env", "GREETING=hello", "--notify", "./note.sh --token=hunter2!")
     uuid = one.submit(*arguments, "--shell", wait)
     wait_until((folder / "here").exists, what="the job")
-    one.running(uuid)
-    one.kill_supervisor()
-    one.call("list", code=0)
-    (one.folder / "go").touch()
+    record = one.running(uuid)
+    killed = one.kill_supervisor()
+    assert record.attempt is not None
+    if ends == "while nobody looks":
+        (one.folder / "go").touch()
+        wait_until(lambda: is_gone(record.attempt.launcher_pid), what="the end")  # type: ignore[union-attr, arg-type]
+        one.submit("--", "true")  # the supervisor looks first, not a command that waits for nobody
+    else:
+        one.call("list", code=0)
+        wait_until(lambda: one.record(uuid).attempt.owner.pid != killed, what="the next one")  # type: ignore[union-attr]
+        (one.folder / "go").touch()
     wait_until((folder / "told.txt").exists, what="the notification")
     assert (folder / "told.txt").read_text() == "failed 4 hello --token=hunter2!\n"
 

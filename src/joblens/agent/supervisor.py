@@ -229,8 +229,11 @@ class Supervisor:
         how = Circumstances(cancel_asked_at_us=asked.asked_at_us if asked else None, owns_groups=owns_groups)
         self._kit.recorder.write(self._recovery.settle(record, samples, how))
         self._recovery.forget(uuid)
-        remove_payload(self._kit.spool_dir, uuid)
         self._log(f"job {uuid}: its owner and its launcher were gone")
+        payload = read_payload(self._kit.spool_dir, uuid) if record.job.notify else None
+        with contextlib.suppress(JoblensError):  # it waits in the journal
+            self._on_job_end(self._kit.recorder.read(lambda store: store.find(uuid)), payload)
+        remove_payload(self._kit.spool_dir, uuid)
 
     def _sweep(self) -> None:
         kit = self._kit
