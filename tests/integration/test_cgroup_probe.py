@@ -254,7 +254,6 @@ signal.pause()
     assert reading["io_call_writes"] >= 10
     assert reading["memory_largest_process_bytes"] > 2 * MIB
     assert reading["open_files_limit"] > 0
-    assert processes.last_cost_ns > 0
     groups.kill()
     job.wait()
     assert processes.read()["io_call_write_bytes"] == 0

@@ -110,7 +110,7 @@ def test_output_that_cannot_be_kept_is_a_launch_error(
 ) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("JOBLENS_OUTPUT_DIR", str(tmp_path / "file" / "logs"))
-    with pytest.raises(LaunchError, match="could not be started.*file"):
+    with pytest.raises(LaunchError, match=r"could not be started.*file"):
         joblens.run(["true"])
 
 

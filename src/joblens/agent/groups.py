@@ -217,12 +217,6 @@ class JobGroups:
 
     # use again, removal
 
-    def reset_peak(self) -> bool:
-        """Let the kernel's memory peak start anew for all readers (v1 only; v2: CgroupProbe.reset_peak)."""
-        return "memory" in self.paths and not _write_file(
-            f"{self.paths['memory']}/memory.max_usage_in_bytes", 0
-        )
-
     def reclaim(self) -> bool:
         """Give back the page cache an earlier job left charged here."""
         if "memory" in self.paths:

@@ -48,11 +48,6 @@ def throttle_percent(earlier: Sample, later: Sample) -> float | None:
     return 100.0 * throttled / periods if periods else 0.0
 
 
-def pressure_percent(earlier: Sample, later: Sample, kind: str) -> float | None:
-    """Share of the time that tasks of the job stood waiting; kind: cpu_some, memory_full, io_some, …"""
-    return time_percent(earlier, later, f"{kind}_usec")
-
-
 def host_cpu_percent(earlier: Sample, later: Sample) -> float | None:
     """The whole machine; 100 is all cores busy."""
     busy = growth(earlier, later, "host_cpu_busy_usec")

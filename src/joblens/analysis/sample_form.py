@@ -55,14 +55,6 @@ def from_sample_object(fields: Any, previous: Sample | None = None) -> Sample:
     return read_sample_object(fields, previous)
 
 
-def samples_from_objects(objects: Iterable[Any]) -> Iterator[Sample]:
-    """All samples of one file, in order."""
-    previous = None
-    for fields in objects:
-        previous = from_sample_object(fields, previous)
-        yield previous
-
-
 def time_series_rows(samples: Sequence[Sample]) -> Iterator[TimeSeriesRow]:
     """(timestamp in s, cpu_percent, memory_bytes, num_processes) as in Torc's job_resource_samples.
 

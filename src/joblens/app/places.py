@@ -35,14 +35,6 @@ def default_journal_dir(env: Mapping[str, str] = os.environ) -> str:
     return os.path.join(state_dir(env), "journal")
 
 
-def runtime_dir(env: Mapping[str, str] = os.environ) -> str:
-    """For sockets and locks. The login session's directory, else the state directory, which always exists."""
-    given = env.get("XDG_RUNTIME_DIR", "")
-    if given.startswith("/") and os.path.isdir(given):
-        return os.path.join(given, "joblens")
-    return os.path.join(state_dir(env), "run")
-
-
 def logs_dir(store_path: str) -> str:
     """What jobs printed, beside the store that remembers them."""
     return os.path.join(os.path.dirname(os.path.abspath(store_path)), "logs")

@@ -24,9 +24,6 @@ class Status(enum.StrEnum):
         return self not in (Status.QUEUED, Status.RUNNING)
 
 
-FINAL_STATUSES = tuple(status for status in Status if status.is_final)
-
-
 class Accounting(enum.StrEnum):
     AUTO = "auto"
     CGROUP = "cgroup"

@@ -150,10 +150,6 @@ def pressure_parser(resource: str) -> Callable[[bytes], Fields]:
     return parse
 
 
-def parse_pressure(resource: str, data: bytes) -> Fields:
-    return pressure_parser(resource)(data)
-
-
 def parse_io_stat(data: bytes) -> dict[str, DeviceIo]:
     """Device ('8:0') -> what the group did on it. Devices without a count are written as a bare name."""
     devices = {}

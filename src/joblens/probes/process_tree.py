@@ -4,7 +4,6 @@ It sees who is alive at the moment it looks. What has ended is in the counters o
 (a parent in the tree, or the launcher, whose part the caller adds) with one exception: children of a
 process that ignores SIGCHLD are waited for by nobody, and only what was seen of them is known."""
 
-import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -72,7 +71,6 @@ class ProcessTreeProbe:
         }
         self.unknown: dict[str, str] = _what_no_process_tells()
         self.lower_bounds: set[str] = set()
-        self.last_cost_ns = 0
         self._tree = Descendants(root_pid, proc, budget)
         self._root: Member | None = None
         if include_root:
@@ -90,7 +88,6 @@ class ProcessTreeProbe:
         self._lost = [0, 0, 0, 0]  # user, system ticks, faults: of children that nobody waited for
 
     def read(self) -> dict[str, Any]:
-        started_ns = time.monotonic_ns()
         members, changed = self._look()
         denied: set[str] = set()
         alive = [member for member in members if member.stat.is_alive]
@@ -109,7 +106,6 @@ class ProcessTreeProbe:
         for name in denied:
             fields.pop(name, None)
             self.unknown[name] = _DENIED
-        self.last_cost_ns = time.monotonic_ns() - started_ns
         return fields
 
     def descendants(self) -> list[int]:

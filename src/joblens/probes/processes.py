@@ -2,7 +2,6 @@
 process. Beside the control group's own counters, which tell everything else."""
 
 import os
-import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -28,8 +27,7 @@ class ProcessesProbe:
     """`pids` lists the living processes. I/O is their sum, what each has reaped included; what died
     unreaped by one of them is the launcher's to add. A field is left out when one process refuses it.
 
-    `last_cost_ns` is what the last reading took: it grows with the number of processes, so the caller
-    decides how often that is worth it."""
+    What a reading costs grows with the number of processes: the caller decides how often that is worth it."""
 
     name = "processes"
 
@@ -45,7 +43,6 @@ class ProcessesProbe:
             "memory_virtual": "/proc/PID/statm",
         }
         self.unknown: dict[str, str] = {}
-        self.last_cost_ns = 0
         self._pids = pids
         self._proc = proc
         self._budget = budget
@@ -56,7 +53,6 @@ class ProcessesProbe:
         self._fd_has_size = has_descriptor_counts(proc)
 
     def read(self) -> dict[str, Any]:
-        started_ns = time.monotonic_ns()
         living = self._refresh(self._pids())
         ios: list[ProcIo] = []
         virtual = open_files = 0
@@ -78,7 +74,6 @@ class ProcessesProbe:
         for name in denied:
             fields.pop(name, None)
             self.unknown[name] = _DENIED
-        self.last_cost_ns = time.monotonic_ns() - started_ns
         return fields
 
     def forget_peaks(self) -> None:

@@ -32,11 +32,6 @@ class WatchedProcess:
                     raise ProcessLookupError(self._path) from None
                 raise
 
-    @property
-    def is_pinned(self) -> bool:
-        """False: beyond the descriptor budget, so a reused pid shows only in the start time."""
-        return self._directory is not None
-
     def read(self, name: str) -> bytes:
         descriptor = self._descriptors.get(name)
         try:

@@ -10,7 +10,6 @@ import msgspec
 from joblens.analysis.history_form import to_history_record
 from joblens.model.job import Record
 from joblens.model.sample import Sample
-from joblens.stores.json_lines import JsonLines, file_chunks
 from joblens.stores.private_files import append_whole, make_private_folder, open_to_append
 
 
@@ -93,8 +92,3 @@ class HistoryJsonl:
             if os.path.exists(f"{self._path}.{number}"):
                 os.replace(f"{self._path}.{number}", f"{self._path}.{number + 1}")
         os.replace(self._path, f"{self._path}.1")
-
-
-def read_history(path: str) -> JsonLines:
-    """The objects of the file; torn lines are skipped and counted in `torn`."""
-    return JsonLines(file_chunks(path))

@@ -13,7 +13,6 @@ from joblens.analysis.sample_form import to_sample_object
 from joblens.model.job import Job, Record, Status
 from joblens.model.sample import Sample
 from joblens.model.units import format_instant
-from joblens.stores.json_lines import JsonLines, gzip_chunks
 from joblens.stores.private_files import append_whole, make_private_folder, open_to_append
 
 _GZIP = 31  # zlib's word for a gzip header and checksum
@@ -100,8 +99,3 @@ class SampleJsonlGz:
             number += 1
             path = os.path.join(folder, f"{stamp}_{number:03}.jsonl.gz")
         return path
-
-
-def read_sample_objects(path: str) -> JsonLines:
-    """The objects of the file; torn lines are skipped and counted in `torn`."""
-    return JsonLines(gzip_chunks(path))

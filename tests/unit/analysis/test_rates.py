@@ -5,8 +5,8 @@ from joblens.analysis.rates import (
     growth,
     host_cpu_percent,
     per_second,
-    pressure_percent,
     throttle_percent,
+    time_percent,
     unreclaimable_bytes,
 )
 from joblens.model.sample import Sample
@@ -54,7 +54,7 @@ def test_without_a_reading_throttling_is_unknown() -> None:
 
 def test_pressure_is_the_share_of_time_spent_waiting() -> None:
     earlier, later = a_sample(0, io_some_usec=0), a_sample(2, io_some_usec=500_000)
-    assert pressure_percent(earlier, later, "io_some") == 25.0
+    assert time_percent(earlier, later, "io_some_usec") == 25.0
 
 
 def test_the_host_is_busy_when_all_cores_are() -> None:

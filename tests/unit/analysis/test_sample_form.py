@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 
 from joblens.analysis.sample_form import (
     from_sample_object,
-    samples_from_objects,
     time_series_rows,
     to_sample_object,
 )
@@ -153,7 +152,8 @@ def test_what_joblet_leaves_at_zero_is_unknown_not_zero() -> None:
 def test_the_time_since_the_start_counts_from_the_first_sample() -> None:
     first = live_object(timestamp="2025-10-15T10:30:00Z")
     second = live_object(timestamp="2025-10-15T10:30:05+00:00")
-    assert [sample.elapsed_us for sample in samples_from_objects([first, second])] == [0, 5_000_000]
+    before = from_sample_object(first)
+    assert (before.elapsed_us, from_sample_object(second, before).elapsed_us) == (0, 5_000_000)
 
 
 def test_stored_files_of_joblet_give_cpu_as_cores_that_add_up() -> None:
@@ -166,7 +166,8 @@ def test_stored_files_of_joblet_give_cpu_as_cores_that_add_up() -> None:
         }
         for seconds, cores in ((0, 0.5), (10, 1.5))
     ]
-    samples = list(samples_from_objects(rows))
+    first = from_sample_object(rows[0])
+    samples = [first, from_sample_object(rows[1], first)]
     assert [sample.cpu_total_usec for sample in samples] == [0, 15_000_000]
     assert samples[1].memory_current_bytes == 4096
     assert (samples[1].io_read_bytes, samples[1].io_write_bytes) == (512, 0)

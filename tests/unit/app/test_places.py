@@ -1,5 +1,3 @@
-from pathlib import Path
-
 import pytest
 
 from joblens.app import places
@@ -11,33 +9,20 @@ def test_places_lie_below_home_when_nothing_is_said() -> None:
     assert places.default_store_path(HOME) == "/home/ada/.local/share/joblens/joblens.db"
     assert places.default_journal_dir(HOME) == "/home/ada/.local/state/joblens/journal"
     assert places.user_config_path(HOME) == "/home/ada/.config/joblens/joblens.yml"
-    assert places.runtime_dir(HOME) == "/home/ada/.local/state/joblens/run"
 
 
-def test_the_xdg_variables_move_them(tmp_path: Path) -> None:
-    env = {
-        **HOME,
-        "XDG_DATA_HOME": "/d",
-        "XDG_STATE_HOME": "/s",
-        "XDG_CONFIG_HOME": "/c",
-        "XDG_RUNTIME_DIR": str(tmp_path),
-    }
+def test_the_xdg_variables_move_them() -> None:
+    env = {**HOME, "XDG_DATA_HOME": "/d", "XDG_STATE_HOME": "/s", "XDG_CONFIG_HOME": "/c"}
     assert places.default_store_path(env) == "/d/joblens/joblens.db"
     assert places.default_journal_dir(env) == "/s/joblens/journal"
     assert places.user_config_path(env) == "/c/joblens/joblens.yml"
-    assert places.runtime_dir(env) == f"{tmp_path}/joblens"
 
 
-@pytest.mark.parametrize("variable", ["XDG_DATA_HOME", "XDG_RUNTIME_DIR"])
 @pytest.mark.parametrize("value", ["", "relative/path"])
-def test_an_empty_or_relative_xdg_variable_counts_as_unset(variable: str, value: str) -> None:
-    env = {**HOME, variable: value}
+def test_an_empty_or_relative_xdg_variable_counts_as_unset(value: str) -> None:
+    env = {**HOME, "XDG_DATA_HOME": value, "XDG_STATE_HOME": value}
     assert places.default_store_path(env).startswith("/home/ada/")
-    assert places.runtime_dir(env).startswith("/home/ada/")
-
-
-def test_a_runtime_directory_that_does_not_exist_is_not_used() -> None:
-    assert places.runtime_dir({**HOME, "XDG_RUNTIME_DIR": "/no/such"}) == "/home/ada/.local/state/joblens/run"
+    assert places.state_dir(env).startswith("/home/ada/")
 
 
 def test_logs_lie_beside_the_store() -> None:

@@ -3,12 +3,12 @@ import pytest
 
 from joblens.model.errors import JoblensError, UnknownJob
 from joblens.model.history import Distribution, GroupStatistics
-from joblens.model.job import FINAL_STATUSES, Attempt, Job, Owner, Record, Status, Usage
+from joblens.model.job import Attempt, Job, Owner, Record, Status, Usage
 from joblens.model.sample import SAMPLE_COLUMNS, DeviceIo, Sample
 
 
 def test_only_queued_and_running_are_not_final() -> None:
-    assert set(Status) - set(FINAL_STATUSES) == {Status.QUEUED, Status.RUNNING}
+    assert {status for status in Status if not status.is_final} == {Status.QUEUED, Status.RUNNING}
 
 
 def test_an_error_without_a_message_says_what_its_kind_is() -> None:

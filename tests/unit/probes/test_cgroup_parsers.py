@@ -39,7 +39,7 @@ def test_v1_cpu_accounts_are_turned_into_microseconds() -> None:
 
 
 def test_pressure_averages_are_hundredths_of_a_percent() -> None:
-    fields = parsers.parse_pressure("memory", PRESSURE)
+    fields = parsers.pressure_parser("memory")(PRESSURE)
     assert fields["memory_some_avg10"] == 150
     assert fields["memory_some_avg60"] == 7
     assert fields["memory_some_avg300"] == 10_000
@@ -48,7 +48,7 @@ def test_pressure_averages_are_hundredths_of_a_percent() -> None:
 
 
 def test_a_kernel_that_writes_only_some_gives_only_some() -> None:
-    fields = parsers.parse_pressure("cpu", PRESSURE.splitlines()[0])
+    fields = parsers.pressure_parser("cpu")(PRESSURE.splitlines()[0])
     assert fields["cpu_some_usec"] == 123456
     assert not any("full" in name for name in fields)
 
@@ -110,7 +110,7 @@ def test_io_is_kept_by_device_and_devices_without_a_count_are_left_out() -> None
 def test_any_pressure_the_kernel_can_print_comes_back(hundredths: int, total: int) -> None:
     average = f"{hundredths // 100}.{hundredths % 100:02d}"
     line = f"some avg10={average} avg60={average} avg300={average} total={total}\n".encode()
-    fields = parsers.parse_pressure("io", line)
+    fields = parsers.pressure_parser("io")(line)
     assert set(fields.values()) <= {hundredths, total}
     assert fields["io_some_usec"] == total
     assert set(fields) <= set(Sample.__struct_fields__)

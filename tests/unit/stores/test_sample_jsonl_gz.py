@@ -1,17 +1,34 @@
+import contextlib
 import gzip
 import stat
+import zlib
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
-from joblens.analysis.sample_form import samples_from_objects
-from joblens.stores.sample_jsonl_gz import SampleJsonlGz, read_sample_objects
+from joblens.analysis.sample_form import from_sample_object
+from joblens.stores.sample_jsonl_gz import SampleJsonlGz
 from tests.unit.stores.sample_series import busy_series
 from tests.unit.stores.test_history_jsonl import ended_record
 
 
 def _files(folder: Path, uuid: str = "a1") -> list[Path]:
     return sorted((folder / uuid).iterdir())
+
+
+def objects_in(file: Path) -> list[dict[str, Any]]:
+    with gzip.open(file) as plain:
+        return [msgspec.json.decode(line) for line in plain]
+
+
+def lines_before_the_cut(file: Path) -> int:
+    """As any reader of gzip finds them."""
+    found = 0
+    with gzip.open(file) as plain, contextlib.suppress(EOFError, gzip.BadGzipFile, zlib.error):
+        for _ in plain:
+            found += 1
+    return found
 
 
 def test_samples_are_written_live_and_read_back(tmp_path: Path) -> None:
@@ -21,15 +38,13 @@ def test_samples_are_written_live_and_read_back(tmp_path: Path) -> None:
     sink.samples_taken("a1", samples[:2])
     (file,) = _files(tmp_path)
     assert file.name == "20251113-021320.jsonl.gz"
-    assert len(list(read_sample_objects(str(file)))) == 2
+    assert len(objects_in(file)) == 2
     for sample in samples[2:]:
         sink.samples_taken("a1", [sample])
     sink.jobs_ended([record])
     sink.close()
-    with gzip.open(file) as plain:
-        objects = [msgspec.json.decode(line) for line in plain]
-    assert objects == list(read_sample_objects(str(file)))
-    assert [each.cpu_total_usec for each in samples_from_objects(objects)] == [
+    objects = objects_in(file)
+    assert [from_sample_object(each).cpu_total_usec for each in objects] == [
         each.cpu_total_usec for each in samples
     ]
     assert objects[0]["cpu"]["usage_percent"] is None
@@ -48,9 +63,9 @@ def test_a_file_cut_anywhere_gives_every_whole_line_before(tmp_path: Path) -> No
     assert len(starts) == 4
     for cut in (starts[3] + 1, starts[3] + 30, len(whole) - 9):
         file.write_bytes(whole[:cut])
-        assert len(list(read_sample_objects(str(file)))) >= 3
+        assert lines_before_the_cut(file) >= 3
     file.write_bytes(whole[: starts[3]] + b"garbage")
-    assert len(list(read_sample_objects(str(file)))) == 3
+    assert lines_before_the_cut(file) == 3
 
 
 def test_a_file_grown_past_its_size_is_followed_by_another(tmp_path: Path) -> None:
@@ -61,7 +76,7 @@ def test_a_file_grown_past_its_size_is_followed_by_another(tmp_path: Path) -> No
     files = _files(tmp_path)
     assert len(files) > 1
     assert all(file.stat().st_size <= 2000 for file in files)
-    stamps = [each["timestamp"] for file in files for each in read_sample_objects(str(file))]
+    stamps = [each["timestamp"] for file in files for each in objects_in(file)]
     assert stamps == sorted(stamps)
     assert len(stamps) == 9
 
