@@ -25,6 +25,7 @@ from joblens.agent.output import STDERR, STDOUT, CappedFile
 from joblens.agent.session import Kit
 from joblens.agent.slot_home import SlotHome
 from joblens.agent.slot_numbers import NOBODY_LOOKED, SlotNumbers, never_back
+from joblens.agent.slot_process import Order
 from joblens.analysis.running import RunningSummary
 from joblens.engine.job_life import EndCause
 from joblens.model.errors import LauncherLost, ProbeError
@@ -36,7 +37,10 @@ from joblens.probes.process_tree import ProcessTreeProbe
 
 _CACHE_TOLERATED = 4 << 20
 _ENDING_S = 0.02  # a process that is just ending is not a leftover
-MOST_AHEAD = 2  # jobs that the launcher can begin before this process comes to hear of the last one's end
+# Jobs that the launcher can begin before this process comes to hear of the last one's end, by how long the
+# last one took: enough for some milliseconds, since they start the later the longer those before them take.
+_AHEAD_BY_DURATION = ((0.003, 8), (0.02, 2))
+_LEAST_AHEAD = 1
 
 
 class SlotJob(Struct, frozen=True):
@@ -86,6 +90,7 @@ class Slot:
         self._kill_at_ns = 0
         self._ahead: deque[SlotJob] = deque()  # sent to the launcher, not known to have begun
         self._given_back: list[SlotJob] = []  # skipped by the launcher, not yet fetched
+        self._most_ahead = _LEAST_AHEAD
         self._skips_due = 0  # jobs that were taken back, of which the launcher has yet to hear
         self._lock = threading.Lock()  # for all below, and `current`
         self._is_answered = False  # the end of `current` is told, and another job may run
@@ -102,16 +107,14 @@ class Slot:
         return self.current is not None or bool(self._ahead)
 
     @property
-    def can_take(self) -> bool:
-        """Whether a job may be sent: one to run, and a few ahead that follow it without a pause."""
+    def room(self) -> int:
+        """How many jobs may be sent: one to run, and a few ahead that follow it without a pause."""
         if self.current is None:
-            return not self.is_spent
-        return (
-            len(self._ahead) < MOST_AHEAD
-            and not self._skips_due
-            and not self._must_reclaim
-            and self._cause is EndCause.NONE
-        )
+            return 0 if self.is_spent else 1
+        if self._skips_due or self._must_reclaim or self._cause is not EndCause.NONE:
+            return 0
+        # Half empty before it is filled again: several at once cost hardly more than one.
+        return 0 if len(self._ahead) > self._most_ahead // 2 else self._most_ahead - len(self._ahead)
 
     @property
     def jobs_ahead(self) -> int:
@@ -122,15 +125,12 @@ class Slot:
         """Of `current`, by the monotonic clock."""
         return self._started_ns
 
-    def send(self, slot_job: SlotJob) -> None:
-        """Has the launcher run it at once or, when it has one, after that; `begin` follows when it runs."""
-        is_ahead = self.current is not None
-        changes = {os.fsencode(name): os.fsencode(value) for name, value in slot_job.env.items()}
-        argv = [os.fsencode(word) for word in slot_job.argv]
-        job = slot_job.job
-        self._home.launcher.give_job(job.uuid, argv, changes, job.cwd, is_ahead=is_ahead)
-        if is_ahead:
-            self._ahead.append(slot_job)
+    def send(self, slot_jobs: list[SlotJob]) -> None:
+        """Has the launcher run them one after the other, after the one it has; `begin` follows when the first
+        of them runs at once."""
+        has_one = self.current is not None
+        self._home.launcher.give_jobs([_order(slot_job) for slot_job in slot_jobs], has_one=has_one)
+        self._ahead += slot_jobs if has_one else slot_jobs[1:]
 
     def take_back(self) -> SlotJob | None:
         """The last job that was sent ahead, unless the launcher has begun it."""
@@ -241,6 +241,7 @@ class Slot:
             ended_ns=ended_ns,
             is_clean=not others and not os.WIFSIGNALED(status),
         )
+        self._most_ahead = _most_ahead(finished.duration_s)
         self._make_ready(after, leftovers)
         return finished
 
@@ -399,6 +400,16 @@ class Slot:
             self.current = None
             self._forget_tree()
         self._home.close()
+
+
+def _order(slot_job: SlotJob) -> Order:
+    job, env = slot_job.job, slot_job.env
+    changes = {os.fsencode(name): os.fsencode(value) for name, value in env.items()} if env else {}
+    return job.uuid, [os.fsencode(word) for word in slot_job.argv], changes, job.cwd
+
+
+def _most_ahead(duration_s: float) -> int:
+    return next((most for below_s, most in _AHEAD_BY_DURATION if duration_s < below_s), _LEAST_AHEAD)
 
 
 def _counters_of(reaped: ExitUsage) -> dict[str, Any]:

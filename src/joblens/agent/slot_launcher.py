@@ -4,7 +4,7 @@ Children of a process are born in its groups, so no job has to be moved (which w
 the cost of a start is that of a bare spawn. Like launcher.py it runs in a bare `python -I -S`.
 
   owner -> launcher   ("counters", paths, place of the peak) the files of the groups to read after each job
-                      (uuid, argv, env changes, cwd, sent ahead?), when large as ("part", bytes)… ("start",)
+                      [(uuid, argv, env changes, cwd, sent ahead?)…]; large: ("part", bytes)… ("start",)
                       ("reap",) when what outlived the job has been ended  |  () to end
   launcher -> owner   ("hello", pid)  ("counters", contents, can the peak be reset?)
                       ("done", wait status, totals, own CPU usec, mono start, mono end, stdout bytes,
@@ -13,9 +13,9 @@ the cost of a start is that of a bare spawn. Like launcher.py it runs in a bare 
                       ("skipped", uuid)
                       ("reaped", totals)
 
-The next job is sent while one still runs, so that this process never waits for its owner. Such a job runs
-only after a clean end of the one before it, and only when its permit, a byte in a pipe, is still there: the
-owner takes the permit back to give the job to another slot. Whoever reads the byte has the job."""
+The next jobs are sent while one still runs, so that this process never waits for its owner. Such a job runs
+only after a clean end of the one before it, and only when there is a permit, a byte in a pipe, for it: the
+owner takes a permit back to give the last of them to another slot. Whoever reads the byte has the job."""
 
 from __future__ import annotations
 
@@ -67,11 +67,11 @@ class CountedCalls:
         self._read_bytes += len(data)
         return data
 
-    def pread(self, descriptor: int, size: int) -> bytes:
-        self._reads += 1
-        data = os.pread(descriptor, size, 0)
-        self._read_bytes += len(data)
-        return data
+    def pread_all(self, descriptors: list[int], size: int) -> list[bytes]:
+        contents = [os.pread(descriptor, size, 0) for descriptor in descriptors]
+        self._reads += len(contents)
+        self._read_bytes += sum(map(len, contents))
+        return contents
 
     def write(self, descriptor: int, data: bytes) -> None:
         self._writes += 1
@@ -88,9 +88,20 @@ class CountedCalls:
     def _reading(self) -> tuple[int, ...] | None:
         if self._file < 0:
             return None
-        own = (self._read_bytes, self._written_bytes, self._reads, self._writes, 0, 0)
-        words = self.pread(self._file, 4096).split()
-        return tuple(int(words[place]) - ours for place, ours in zip((1, 3, 5, 7, 9, 11), own, strict=True))
+        data = os.pread(self._file, 4096, 0)
+        words = data.split()
+        found = (
+            int(words[1]) - self._read_bytes,
+            int(words[3]) - self._written_bytes,
+            int(words[5]) - self._reads,
+            int(words[7]) - self._writes,
+            int(words[9]),
+            int(words[11]),
+        )
+        # Counted only now: the kernel says how it stood before this very call.
+        self._reads += 1
+        self._read_bytes += len(data)
+        return found
 
 
 class SlotLauncher:
@@ -134,15 +145,17 @@ class SlotLauncher:
             message = marshal.loads(data) if data else ()  # noqa: S302 - from the owner, over our own socket
             if not message:
                 break
-            if len(message) == 5:
-                self._maybe(*message)
+            if type(message) is list:
+                for job in message:
+                    self._maybe(*job)
             elif message[0] == "part":
                 self.parts.append(message[1])
             elif message[0] == "counters":
                 self._open_counters(message[1], message[2])
             elif message[0] == "start":
                 whole, self.parts = b"".join(self.parts), []
-                self._maybe(*marshal.loads(whole))  # noqa: S302 - as above
+                for job in marshal.loads(whole):  # noqa: S302 - as above
+                    self._maybe(*job)
             else:
                 self._reap_rest()
         for suffix in ("out", "err"):
@@ -173,7 +186,7 @@ class SlotLauncher:
         """What the files say now, and the CPU this process itself has used since the last reading: it is
         in the same groups, and that part is not the job's."""
         before_ns, self.own_ns = self.own_ns, time.process_time_ns()
-        contents = [self.calls.pread(descriptor, _COUNTER_BYTES) for descriptor in self.counters]
+        contents = self.calls.pread_all(self.counters, _COUNTER_BYTES)
         return contents, (self.own_ns - before_ns) // 1000
 
     def _maybe(

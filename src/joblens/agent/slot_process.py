@@ -18,6 +18,9 @@ _MAX_MESSAGE = 1 << 17
 _PIECE = 1 << 16  # of a command that is larger than a socket takes at once
 
 
+Order = tuple[str, list[bytes], dict[bytes, bytes], str]  # uuid, argv, env changes, cwd
+
+
 class SlotProcess:
     def __init__(self, files: str, spool_dir: str, logs_dir: str, attach: Sequence[str]) -> None:
         """`files` is the path prefix of what jobs print to, in `logs_dir` so that it can be moved there."""
@@ -49,13 +52,14 @@ class SlotProcess:
             ) from None
         self.start_ticks = process_start_ticks(self.pid)
 
-    def give_job(
-        self, uuid: str, argv: list[bytes], changes: dict[bytes, bytes], cwd: str, *, is_ahead: bool
-    ) -> None:
-        """`is_ahead`: another job still runs; this one can be taken back until the launcher begins it."""
-        data = marshal.dumps((uuid, argv, changes, cwd, is_ahead))
-        if is_ahead:
-            os.write(self._permit_end, b"p")
+    def give_jobs(self, orders: Sequence[Order], *, has_one: bool) -> None:
+        """`has_one`: another job still runs. All that are not to run at once can be taken back until the
+        launcher begins them."""
+        ahead = len(orders) if has_one else len(orders) - 1
+        if ahead:
+            os.write(self._permit_end, b"p" * ahead)
+        jobs = [(*order, has_one or place > 0) for place, order in enumerate(orders)]
+        data = marshal.dumps(jobs)
         # A launcher that is gone is noticed by whoever waits for its answer.
         with contextlib.suppress(BrokenPipeError):
             if len(data) <= _PIECE:
