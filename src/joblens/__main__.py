@@ -10,6 +10,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import NoReturn, TextIO
 
+_INTERRUPTED = -2  # no exit code but minus SIGINT: the job died of it, and so does joblens
+
 
 def entry() -> "NoReturn":
     """The process's own start and end. joblens measures others and must not cost much itself: start-up
@@ -28,7 +30,18 @@ def entry() -> "NoReturn":
             _write(stream, "")
     except OSError:
         code = code or 1
+    if code == _INTERRUPTED:
+        _die_interrupted()
+        code = 130
     os._exit(code & 0xFF)
+
+
+def _die_interrupted() -> None:
+    """A shell stops its script after Ctrl-C only when the command died of the signal, whatever its code."""
+    import signal
+
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    os.kill(os.getpid(), signal.SIGINT)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -44,8 +57,10 @@ def main(arguments: list[str] | None = None) -> int:
         _write(sys.stdout, "")
     except KeyboardInterrupt:
         return 130
-    except BrokenPipeError:
-        return _leave_closed_pipe()
+    except OSError as error:
+        if not _stdout_fails():
+            raise
+        return _leave_stdout(error)
     return code
 
 
@@ -96,10 +111,23 @@ def _write(stream: "TextIO | None", text: str) -> None:
         stream.flush()
 
 
-def _leave_closed_pipe() -> int:
-    """The reader has gone (`joblens history | head`): end quietly, also when Python flushes at exit."""
+def _stdout_fails() -> bool:
+    """What could not be written is still waiting to be, so that trying once more fails again."""
+    try:
+        _write(sys.stdout, "")
+    except OSError:
+        return True
+    return False
+
+
+def _leave_stdout(error: OSError) -> int:
+    """Nothing more can be written there, also not when Python flushes at exit. That the reader has gone
+    (`joblens history | head`) is not worth a word; a full disk is."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return 1
+    if isinstance(error, BrokenPipeError):
+        return 1
+    _write(sys.stderr, f"joblens: error: standard output cannot be written: {error.strerror}\n")
+    return 125
 
 
 if __name__ == "__main__":

@@ -137,10 +137,8 @@ def _sample_rows(store: Store, records: Iterable[Record], advance: Advance) -> I
 def export_csv(table: Table, file: IO[bytes]) -> Exported:
     """Times as ISO 8601, unknown as nothing between the commas."""
     import csv
-    import io
 
-    text = io.TextIOWrapper(file, encoding="utf-8", errors="backslashreplace", newline="")
-    writer = csv.writer(text, lineterminator="\n")
+    writer = csv.writer(_Utf8(file), lineterminator="\n")
     writer.writerow(table.kinds)
     times = [place for place, kind in enumerate(table.kinds.values()) if kind == "time"]
     count = 0
@@ -150,9 +148,17 @@ def export_csv(table: Table, file: IO[bytes]) -> Exported:
                 row[place] = format_instant(row[place])
         writer.writerow(row)
         count += 1
-    text.flush()
-    text.detach()  # the file belongs to the caller
     return Exported(rows=count)
+
+
+class _Utf8:
+    """Text into a file of bytes. io.TextIOWrapper would close the file, which may be standard output."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+
+    def write(self, text: str) -> None:
+        self._file.write(text.encode("utf-8", "backslashreplace"))
 
 
 def export_parquet(table: Table, path: str) -> Exported:

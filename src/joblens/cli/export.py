@@ -74,11 +74,13 @@ class _Export:
         query: HistoryQuery,
         bar: ProgressBar,
     ) -> None:
+        from joblens.app.queries import find
+
         self._store = session.current_store
         self._session = session
         self._output = None if output in (None, "-") else output
         self._query = query
-        self._idents = idents
+        self._named = [find(self._store, ident) for ident in idents]  # before anything is written
         self._bar = bar
         self._jobs = 0
 
@@ -92,10 +94,7 @@ class _Export:
         return structs.replace(done, jobs=done.jobs or self._jobs)
 
     def _records(self) -> Iterator[Record]:
-        from joblens.app.queries import find
-
-        found = (find(self._store, ident) for ident in self._idents)
-        for record in found if self._idents else self._store.records(self._query):
+        for record in self._named or self._store.records(self._query):
             self._jobs += 1
             yield record
 
@@ -140,7 +139,7 @@ class _Export:
     def _samples(self) -> "Exported":
         from joblens.app import exports
 
-        is_one = len(self._idents) == 1
+        is_one = len(self._named) == 1
         if self._output is None and not is_one:
             raise InputError(
                 "samples of several jobs need a folder to go to",
