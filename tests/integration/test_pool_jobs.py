@@ -75,6 +75,13 @@ def test_cpu_time_is_that_of_wait4_over_three_hundred_jobs(mode: str, store_path
     assert all("cpu_total_usec" not in usage.lower_bounds for usage in measured)
 
 
+def test_a_job_of_a_millisecond_lasts_as_long_as_its_processor_time(mode: str) -> None:
+    results = list(joblens.map_commands([["sh", "-c", "exit 0"]] * 40, jobs=2))
+    for result in results:
+        used_s = (result.usage.cpu_total_usec or 0) / 1e6
+        assert result.duration_s >= used_s * 0.8 - 0.0002, (result.duration_s, used_s)
+
+
 def test_a_job_counts_itself_and_not_the_one_before(mode: str, store_path: Path) -> None:
     burn = [*PYTHON, "import time\nwhile time.process_time() < 0.4: pass"]
     big = [*PYTHON, "x = bytearray(120 << 20)"]

@@ -219,6 +219,8 @@ class SlotLauncher:
     def _one(self, uuid: str, argv: list[bytes], changes: dict[bytes, bytes], cwd: str) -> None:
         if self.peak >= 0:
             self._reset_peak()
+        # Before, not after: the call returns when the program is loaded, and a short one has ended by then.
+        started_ns = time.monotonic_ns()
         try:
             pid = self._spawn(uuid, argv, changes, cwd)
         except ValueError:  # a null character where none can be
@@ -231,7 +233,6 @@ class SlotLauncher:
             self.is_clean = True
             self._answer("failed", error.errno or 0, stage, launcher.as_text(name))
             return
-        started_ns = time.monotonic_ns()
         _, status, usage = os.wait4(pid, 0)
         ended_ns = time.monotonic_ns()
         tally = launcher.Tally()
