@@ -142,7 +142,7 @@ def test_half_a_cpu_is_throttled(cgroup: Runner) -> None:
 def test_without_groups_whole_cpus_are_given_by_affinity(nobody: Runner) -> None:
     ran = nobody("--cpus", "1", "--", *PYTHON, "import os; print(len(os.sched_getaffinity(0)))")
     assert ran.stdout == b"1\n"
-    assert _enforced_by(ran.record) == {"cpus": "CPU affinity"}
+    assert _enforced_by(ran.record) == {"cpus": "CPU affinity (1 whole CPU)"}
 
 
 # ---- none, and forced --------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from joblens.agent.groups import GroupFactory, JobGroups
 from joblens.agent.meter import JobMeter
 from joblens.agent.systemd_scope import enter_leaf, scope_argv, user_systemd_available
 from joblens.model.errors import AccountingUnavailable
-from joblens.model.job import Accounting, Job
+from joblens.model.job import BY_AFFINITY, Accounting, Job
 from joblens.ports.clock import Clock
 from joblens.probes.cgroup import CgroupProbe
 from joblens.probes.cgroup_layout import read_layout
@@ -19,7 +19,6 @@ from joblens.probes.processes import ProcessesProbe
 
 PROCESS_TREE = "process-tree"
 BY_SAMPLER = "joblens sampler"
-BY_AFFINITY = "CPU affinity"
 BY_TIMER = "joblens timer"
 _RLIMIT_DATA = 2  # resource.RLIMIT_DATA; the module is not worth its import
 
@@ -156,7 +155,7 @@ def limit(job: Job, groups: JobGroups | None) -> Limits:
     if asked.cpus is not None and "cpus" not in by:
         affinity = _some_cpus(asked.cpus)
         if affinity is not None:
-            by["cpus"] = BY_AFFINITY
+            by["cpus"] = f"{BY_AFFINITY} ({len(affinity)} whole CPU{'' if len(affinity) == 1 else 's'})"
     if asked.timeout_s is not None:
         by["timeout"] = BY_TIMER
     return Limits(

@@ -29,6 +29,7 @@ class Code(enum.StrEnum):
     CPUS_UNUSED = "cpus-unused"
     ONE_CORE_ONLY = "one-core-only"
     MOSTLY_WAITING = "mostly-waiting"
+    MORE_THAN_THERE_IS = "more-than-there-is"
     LIMIT_NOT_ENFORCED = "limit-not-enforced"
     # how far the numbers can be trusted
     LOWER_BOUNDS = "lower-bounds"

@@ -2,6 +2,7 @@
 
 The thresholds are chosen so that a job which is fine has no finding: a finding is something to act on."""
 
+import math
 from collections.abc import Iterator, Sequence
 
 from joblens.analysis.advice import MEMORY_HEADROOM, cpus_option, memory_option
@@ -9,7 +10,7 @@ from joblens.analysis.finding_codes import Code
 from joblens.analysis.profile import rates_over
 from joblens.analysis.rates import cpu_percent
 from joblens.model.finding import Finding, Severity
-from joblens.model.job import Outcome, Record
+from joblens.model.job import BY_AFFINITY, Outcome, Record, Status, Usage
 from joblens.model.sample import Sample
 from joblens.model.units import MIB, format_bytes, format_duration
 
@@ -30,7 +31,7 @@ def waiting_findings(record: Record, outcome: Outcome, samples: Sequence[Sample]
     throttled = _share(usage.cpu_throttled_usec, outcome)
     if throttled is not None and throttled >= _THROTTLED:
         text = f"it was held back by its CPU limit for {_spent(usage.cpu_throttled_usec, throttled)}"
-        yield Finding(Code.CPU_THROTTLED, Severity.WARNING, text, cpus_option((cpus or 1) + 1))
+        yield Finding(Code.CPU_THROTTLED, Severity.WARNING, text, _more_cpus(cpus or 1, usage))
     pressure = _share(usage.cpu_pressure_usec, outcome)
     if pressure is not None and pressure >= _CPU_PRESSURE and not (throttled and throttled >= _THROTTLED):
         text = f"it waited for a free core for {_spent(usage.cpu_pressure_usec, pressure)}"
@@ -49,6 +50,7 @@ def waiting_findings(record: Record, outcome: Outcome, samples: Sequence[Sample]
 
 
 def sizing_findings(record: Record, outcome: Outcome, samples: Sequence[Sample]) -> Iterator[Finding]:
+    yield from _more_than_there_is(record)
     yield from _limits_not_held(record)
     yield from _memory_size(record, outcome)
     if outcome.usage.pids_limit_events and outcome.reason != "limit":
@@ -85,6 +87,28 @@ def _limits_not_held(record: Record) -> Iterator[Finding]:
         options = ", ".join(f"--{name}" for name in loose)
         text = f"this machine could not hold it to {options}"
         yield Finding(Code.LIMIT_NOT_ENFORCED, Severity.WARNING, text, "joblens doctor says what would help")
+    elif cpus is not None and cpus % 1 and held["cpus"].startswith(BY_AFFINITY):
+        whole = math.ceil(cpus)
+        only = f"{whole} whole CPU{'' if whole == 1 else 's'}"
+        text = f"this machine could not hold it to --cpus {cpus:g}, only to {only}"
+        yield Finding(Code.LIMIT_NOT_ENFORCED, Severity.WARNING, text, "joblens doctor says what would help")
+
+
+def _more_than_there_is(record: Record) -> Iterator[Finding]:
+    """Such a limit holds nothing back, and elsewhere such a job would wait for ever."""
+    if record.attempt is None:
+        return
+    asked, there = record.job.requirements, record.attempt
+    parts = []
+    if asked.cpus is not None and there.cpu_count is not None and asked.cpus > there.cpu_count:
+        parts.append(f"{asked.cpus:g} CPUs (it has {there.cpu_count})")
+    total = there.memory_total_bytes
+    if asked.memory_bytes is not None and total is not None and asked.memory_bytes > total:
+        parts.append(f"{format_bytes(asked.memory_bytes)} of memory (it has {format_bytes(total)})")
+    if parts:
+        text = f"it asked for more than this machine has: {', '.join(parts)}"
+        advice = "ask for less, or run it on a larger machine"
+        yield Finding(Code.MORE_THAN_THERE_IS, Severity.WARNING, text, advice)
 
 
 def _memory_size(record: Record, outcome: Outcome) -> Iterator[Finding]:
@@ -101,7 +125,7 @@ def _memory_size(record: Record, outcome: Outcome) -> Iterator[Finding]:
         return
     is_certain = "memory_peak_bytes" not in outcome.usage.lower_bounds
     enough = peak * MEMORY_HEADROOM
-    if is_certain and share <= 50 and asked - enough >= _MIN_MEMORY_SAVED:
+    if is_certain and _is_complete(outcome) and share <= 50 and asked - enough >= _MIN_MEMORY_SAVED:
         text = f"it asked for {format_bytes(asked)} of memory and never used more than {format_bytes(peak)}"
         yield Finding(Code.MEMORY_UNUSED, Severity.INFO, text, memory_option(enough))
 
@@ -112,11 +136,12 @@ def _cpu_size(
     mean = cpu_usec / outcome.duration_s / 1_000_000  # cores
     most = max([mean * 100, *rates_over(samples, cpu_percent)]) / 100
     asked = record.job.requirements.cpus
-    if asked is not None and asked >= 2 and mean >= 0.8 and most <= 1.1:
+    can_shrink = _is_complete(outcome)
+    if can_shrink and asked is not None and asked >= 2 and mean >= 0.8 and most <= 1.1:
         text = f"it asked for {asked:g} CPUs and kept one busy: its work is in one thread"
         advice = f"{cpus_option(1)}, or let it use more threads"
         yield Finding(Code.ONE_CORE_ONLY, Severity.INFO, text, advice)
-    elif asked is not None and asked >= 2 and most <= asked / 2:
+    elif can_shrink and asked is not None and asked >= 2 and most <= asked / 2:
         text = f"it asked for {asked:g} CPUs and never used more than {most:.1f}, {mean:.1f} on average"
         yield Finding(Code.CPUS_UNUSED, Severity.INFO, text, cpus_option(most))
     elif mean < 0.1 and not _explained_by_io(outcome):
@@ -124,6 +149,18 @@ def _cpu_size(
         text = f"it used {share:.1f} % of one core: most of its time it waited for something else"
         advice = "network, locks, sleep or another program: more CPUs will not make it faster"
         yield Finding(Code.MOSTLY_WAITING, Severity.INFO, text, advice)
+
+
+def _is_complete(outcome: Outcome) -> bool:
+    """A job that was cut short may have needed the most in what it did not get to."""
+    return outcome.status is Status.SUCCESS
+
+
+def _more_cpus(cpus: float, usage: Usage) -> str:
+    """One more, but never more than it had threads to use them with."""
+    wanted = math.ceil(cpus + 1)
+    threads = usage.threads_peak
+    return cpus_option(min(wanted, threads) if threads is not None and threads > cpus else wanted)
 
 
 def _explained_by_io(outcome: Outcome) -> bool:

@@ -8,6 +8,8 @@ from msgspec.structs import fields
 
 from joblens.model.finding import Finding
 
+BY_AFFINITY = "CPU affinity"  # how the mechanism begins that gives a job whole CPUs
+
 
 class Status(enum.StrEnum):
     QUEUED = "queued"  # known, not started

@@ -2,7 +2,7 @@ import os
 
 import pytest
 
-from joblens.agent.accounting import BY_AFFINITY, BY_TIMER, Accountant, Limits, limit
+from joblens.agent.accounting import BY_TIMER, Accountant, Limits, limit
 from joblens.model.errors import AccountingUnavailable
 from joblens.model.job import Accounting, Job, Requirements
 from tests.unit.agent.fake_clock import FakeClock
@@ -46,7 +46,7 @@ def test_without_groups_whole_cpus_are_given(cpus: float, given: int) -> None:
     assert limits.affinity is not None
     assert len(limits.affinity) == given
     assert set(limits.affinity) <= os.sched_getaffinity(0)
-    assert limits.enforced_by == {"cpus": BY_AFFINITY}
+    assert limits.enforced_by == {"cpus": "CPU affinity (1 whole CPU)"}
 
 
 def test_more_cpus_than_there_are_is_no_limit() -> None:

@@ -149,6 +149,18 @@ def test_a_throttled_job_is_advised_one_more_cpu() -> None:
     assert Code.CPU_PRESSURE not in findings  # the same thing seen from the other side
 
 
+@pytest.mark.parametrize(
+    ("cpus", "threads", "advice"),
+    [(0.5, 1, "--cpus 1"), (0.5, 8, "--cpus 2"), (0.5, None, "--cpus 2"), (2.0, 1, "--cpus 3")],
+)
+def test_a_throttled_job_is_advised_no_more_cpus_than_it_had_threads(
+    cpus: float, threads: int | None, advice: str
+) -> None:
+    usage = Usage(cpu_total_usec=50 * SECOND, cpu_throttled_usec=40 * SECOND, threads_peak=threads)
+    record = a_record(duration_s=100.0, usage=usage, **asking(cpus=cpus))
+    assert found(record)[Code.CPU_THROTTLED].advice == advice
+
+
 def test_a_little_throttling_is_not_worth_a_word() -> None:
     usage = Usage(cpu_total_usec=300 * SECOND, cpu_throttled_usec=SECOND)
     assert found(a_record(usage=usage, **asking(cpus=1.0))) == {}
@@ -205,6 +217,19 @@ def test_less_memory_is_never_advised_from_a_lower_bound() -> None:
     assert Code.MEMORY_UNUSED not in found(a_record(usage=usage, **asking(memory_bytes=8 * GIB)))
 
 
+@pytest.mark.parametrize(
+    "status", [Status.CANCELLED, Status.TIMEOUT, Status.LOST, Status.ERROR, Status.FAILED]
+)
+def test_a_job_that_did_not_succeed_is_never_advised_to_ask_for_less(status: Status) -> None:
+    wasteful = asking(memory_bytes=8 * GIB, cpus=8.0)
+    for cpu_usec, told in ((99 * SECOND, Code.ONE_CORE_ONLY), (200 * SECOND, Code.CPUS_UNUSED)):
+        usage = Usage(cpu_total_usec=cpu_usec, memory_peak_bytes=50 * MIB)
+        completed = found(a_record(duration_s=100.0, usage=usage, **wasteful))
+        cut_short = found(a_record(status=status, duration_s=100.0, usage=usage, **wasteful))
+        assert {Code.MEMORY_UNUSED, told} <= set(completed)
+        assert not {Code.MEMORY_UNUSED, Code.ONE_CORE_ONLY, Code.CPUS_UNUSED} & set(cut_short)
+
+
 def test_cpus_that_were_never_busy_are_told_with_how_many_were() -> None:
     record = a_record(duration_s=100.0, usage=Usage(cpu_total_usec=200 * SECOND), **asking(cpus=8.0))
     finding = found(record)[Code.CPUS_UNUSED]
@@ -249,6 +274,34 @@ def test_a_limit_the_machine_could_not_hold_is_told() -> None:
         usage=Usage(cpu_total_usec=300 * SECOND),
     )
     assert "--memory" in found(record)[Code.LIMIT_NOT_ENFORCED].text
+
+
+@pytest.mark.parametrize(
+    ("cpus", "mechanism", "told"),
+    [
+        (0.5, "CPU affinity (1 whole CPU)", "--cpus 0.5, only to 1 whole CPU"),
+        (2.5, "CPU affinity (3 whole CPUs)", "--cpus 2.5, only to 3 whole CPUs"),
+        (2.0, "CPU affinity (2 whole CPUs)", ""),
+        (0.5, "cgroup cpu.max", ""),
+    ],
+)
+def test_a_part_of_a_cpu_that_became_a_whole_one_is_told(cpus: float, mechanism: str, told: str) -> None:
+    record = a_record(
+        job={"requirements": Requirements(cpus=cpus)},
+        attempt={"enforced_by": {"cpus": mechanism}},
+        usage=Usage(cpu_total_usec=600 * SECOND),
+    )
+    finding = found(record).get(Code.LIMIT_NOT_ENFORCED)
+    assert told in finding.text if finding else not told
+
+
+def test_asking_for_more_than_the_machine_has_is_told() -> None:
+    machine = {"enforced_by": {"memory": "memory.max"}, "cpu_count": 2, "memory_total_bytes": 4 * GIB}
+    greedy = {"requirements": Requirements(cpus=1000.0, memory_bytes=64 * GIB)}
+    finding = found(a_record(job=greedy, attempt=machine))[Code.MORE_THAN_THERE_IS]
+    assert "1000 CPUs (it has 2), 64.0 GiB of memory (it has 4.0 GiB)" in finding.text
+    all_of_it = {"requirements": Requirements(cpus=2.0, memory_bytes=4 * GIB)}
+    assert Code.MORE_THAN_THERE_IS not in found(a_record(job=all_of_it, attempt=machine))
 
 
 def test_asking_for_all_cpus_needs_no_limit() -> None:
