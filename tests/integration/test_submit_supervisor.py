@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from joblens.probes.cgroup_layout import read_layout
-from tests.conftest import REPOSITORY, wait_until
+from tests.conftest import REPOSITORY, RunJoblens, wait_until
 from tests.integration.background_jobs import Desk, desk, kill
 from tests.integration.run_jobs import JOBLENS
 
@@ -50,6 +50,10 @@ def test_told_to_end_it_ends_its_jobs_and_itself(one: Desk, staying: subprocess.
     staying.send_signal(signal.SIGTERM)
     assert staying.wait(20) == 0
     assert one.record(uuid).status == "cancelled"
+
+
+def test_one_with_no_patience_at_all_still_runs_what_waits(joblens: RunJoblens) -> None:
+    joblens("submit", "--wait", "--", "true", env={"JOBLENS_SUPERVISOR_IDLE": "0"}, code=0, timeout=20)
 
 
 def test_a_second_one_is_told_that_there_is_one(one: Desk, staying: subprocess.Popen[bytes]) -> None:

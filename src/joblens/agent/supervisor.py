@@ -247,6 +247,8 @@ class Supervisor:
             return False
         if self._is_asked_to_end:
             return True
+        if not self._next_look_s:
+            return False  # it has not looked yet
         idle_s = self._plan.idle_s
         return idle_s is not None and time.monotonic() - self._idle_since_s > idle_s
 
