@@ -212,11 +212,19 @@ def _nobodys_folder() -> Iterator[Path]:
 class OnTerminal:
     """`joblens run` on a pseudo-terminal of its own, as its foreground job. `screen` is all it was sent."""
 
-    def __init__(self, one: Runner, *arguments: str | Path, columns: int = 100, redirect: str = "") -> None:
-        """`redirect` is what a shell would be told after the command: '> file', '2>&1 | cat'."""
+    def __init__(
+        self,
+        one: Runner,
+        *arguments: str | Path,
+        columns: int = 100,
+        redirect: str = "",
+        around: tuple[str, ...] = (),
+    ) -> None:
+        """`redirect` is what a shell would be told after the command: '> file', '2>&1 | cat'. `around` is
+        a command that is given joblens' as further arguments."""
         self.screen = b""
         self.code: int | None = None
-        command = one.command(*arguments)
+        command = [*around, *one.command(*arguments)]
         self.pid, self.master = pty.fork()
         if self.pid == 0:
             try:

@@ -40,8 +40,10 @@ def run(tmp_path: Path) -> Iterator[Runner]:
 def start(run: Runner) -> Iterator[StartOnTerminal]:
     started: list[OnTerminal] = []
 
-    def begin(*arguments: str | Path, columns: int = 100, redirect: str = "") -> OnTerminal:
-        started.append(OnTerminal(run, *arguments, columns=columns, redirect=redirect))
+    def begin(
+        *arguments: str | Path, columns: int = 100, redirect: str = "", around: tuple[str, ...] = ()
+    ) -> OnTerminal:
+        started.append(OnTerminal(run, *arguments, columns=columns, redirect=redirect, around=around))
         return started[-1]
 
     yield begin
@@ -190,7 +192,7 @@ def test_ctrl_c_ends_a_plain_command(start: StartOnTerminal, run: Runner) -> Non
     on = start("--", "sh", "-c", "echo ready; sleep 60")
     on.wait_for(b"ready\r\n")
     on.type(b"\x03")
-    assert on.wait() == 128 + signal.SIGINT
+    assert on.wait() == -signal.SIGINT
     assert run.last_record().status == "cancelled"
 
 
@@ -290,6 +292,26 @@ def test_an_editor_works(start: StartOnTerminal, run: Runner) -> None:
     assert on.wait() == 0
     assert (run.folder / "new.txt").read_text() == "written\n"
     assert without_live_line(on.screen).count(b"cpu") == 1  # in the summary
+
+
+def test_ctrl_c_ends_the_script_around_it_too(start: StartOnTerminal) -> None:
+    on = start(
+        "-q", "--", "sh", "-c", "echo rea''dy; sleep 60", around=(BASH, "-c", '"$@"; echo went on', "bash")
+    )
+    on.wait_for(b"ready")
+    on.type(b"\x03")
+    assert on.wait() == -signal.SIGINT
+    assert b"went on" not in on.screen
+
+
+def test_a_script_goes_on_when_the_job_took_ctrl_c_for_something_else(start: StartOnTerminal) -> None:
+    job = "trap 'exit 0' INT; echo rea''dy; while :; do sleep 0.05; done"
+    bash = (BASH, "-c", '"$@"; echo went on with $?', "bash")
+    on = start("-q", "--", "sh", "-c", job, around=bash)
+    on.wait_for(b"ready")
+    on.type(b"\x03")
+    assert on.wait() == 0
+    assert b"went on with 0" in on.screen
 
 
 def test_a_shell_keeps_its_own_jobs(start: StartOnTerminal) -> None:

@@ -54,6 +54,7 @@ class Foreground:
         self._recent: deque[Sample] = deque(maxlen=_KEPT_FOR_LIVE_LINE)
         self._next_look_s = time.monotonic() + _LOOK_EVERY_S
         self._was_interrupted_by_key = False
+        self._was_interrupted = False
         self._has_given_up_showing = False
         # Without pumps nobody knows what the job printed last.
         self.stdout_ends_in_newline = output is not None
@@ -137,13 +138,25 @@ class Foreground:
         """The key that interrupts was pressed while a plain command runs."""
         self._was_interrupted_by_key = True
         self._next_look_s = time.monotonic() + _LOOK_FOR_PROMPT_S
-        self._end_job(signal.SIGINT)
+        if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+            self._end_job(signal.SIGINT)
+        else:
+            # What the terminal would have done: a script or a pipeline around us hears of it as well,
+            # and it comes back to us as a signal.
+            os.killpg(0, signal.SIGINT)
 
     def _end_job(self, number: int) -> None:
         if self.session.is_over:
             self._has_given_up_showing = True
         else:
+            self._was_interrupted |= number == signal.SIGINT
             self.session.ask_stop(EndCause.CANCELLED, number)
+
+    @property
+    def died_of_interrupt(self) -> bool:
+        """A Ctrl-C came and the job did not take it for anything but its end."""
+        outcome = self.session.record.outcome
+        return self._was_interrupted and outcome is not None and outcome.signal == signal.SIGINT
 
     def _take_signals(self) -> dict[int, Any]:
         """What is ignored already stays so: nohup, or a script that started us with '&', wants that."""

@@ -47,6 +47,8 @@ def run(session: Session, given: dict[str, Any]) -> None:
         _write_stdout((b"" if ended.stdout_ends_in_newline else b"\n") + _document(record) + b"\n")
     if ended.error is not None:
         raise ended.error
+    if ended.died_of_interrupt:
+        sys.exit(-2)  # joblens dies of SIGINT too, for the shell script around it to see (__main__.entry)
     code = record.outcome.exit_code if record.outcome else None
     sys.exit(125 if code is None else code)
 
