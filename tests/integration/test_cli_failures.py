@@ -45,3 +45,34 @@ def test_a_full_disk_under_standard_output_is_told_in_one_line(past: Path, comma
     done = in_shell(f"joblens {command} > /dev/full")
     assert done.stderr == ("joblens: error: standard output cannot be written: No space left on device\n")
     assert done.returncode == 125
+
+
+# a store that is not there
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        *("history", "job-history", "stats", "job-stats", "list", "top", "export history", "prune"),
+        *("show 1", "job-details 1", "metrics 1", "job metrics 1", "logs 1", "wait 1", "cancel 1"),
+        *("store check", "store backup copy.db", "store vacuum"),
+    ],
+)
+def test_what_only_reads_makes_no_store(joblens: RunJoblens, tmp_path: Path, command: str) -> None:
+    place = tmp_path / "mistyped" / "x.db"
+    done = joblens(*command.split(), "--store", place, cwd=tmp_path, code=2)
+    assert done.stderr.startswith(f"joblens: error: there is no store at {place}\n  run a job first")
+    assert not place.parent.exists()
+
+
+def test_a_store_that_does_not_exist_is_made_by_what_fills_it(joblens: RunJoblens, tmp_path: Path) -> None:
+    place = tmp_path / "new" / "x.db"
+    joblens("run", "--store", place, "--", "true", code=0)
+    assert "true" in joblens("history", "--store", place, code=0).stdout
+
+
+@pytest.mark.parametrize("command", ["history", "store check", "run -- true"])
+def test_a_store_below_a_file_is_refused(joblens: RunJoblens, tmp_path: Path, command: str) -> None:
+    (tmp_path / "f").write_text("")
+    done = joblens("--store", tmp_path / "f" / "x.db", *command.split(), code=2)
+    assert f"{tmp_path}/f is not a directory" in done.stderr

@@ -93,7 +93,8 @@ def test_history_can_be_narrowed_and_sorted(
     assert [record["name"] for record in joblens("history", "--json", *options, code=0).json] == names
 
 
-def test_an_empty_store_says_how_to_begin(joblens: RunJoblens) -> None:
+def test_an_empty_store_says_how_to_begin(store_path: Path, joblens: RunJoblens) -> None:
+    SqliteStore(str(store_path)).close()
     assert joblens("history", code=0).stdout == "No jobs yet. Run one: joblens run -- CMD\n"
     assert joblens("history", "--json", code=0).json == []
 
@@ -355,6 +356,20 @@ def test_time_series_go_out_and_come_back(past: Path, joblens: RunJoblens, tmp_p
         joblens("--store", other, "import", "time-series", tmp_path / "ts.db", code=0)
     (record,) = joblens("--store", other, "history", "--json", code=0).json
     assert (record["name"], record["samples"]) == ("poisson", 60)
+    assert record["resource_usage"]["memory_peak_bytes"] > 0
+    assert "memory_peak_bytes" in record["accounting"]["lower_bounds"]
+
+
+def test_a_time_series_and_its_history_are_one_job(past: Path, joblens: RunJoblens, tmp_path: Path) -> None:
+    joblens("export", "time-series", "-o", tmp_path / "ts.db", code=0)
+    joblens("export", "history", "--name", "poisson", "-o", tmp_path / "h.jsonl", code=0)
+    forms = (("time-series", "ts.db"), ("history", "h.jsonl"))
+    for other, order in ((tmp_path / "a.db", forms), (tmp_path / "b.db", forms[::-1])):
+        for form, file in order:
+            joblens("--store", other, "import", form, tmp_path / file, code=0)
+        (record,) = joblens("--store", other, "history", "--json", code=0).json
+        assert (record["job_uuid"], record["status"]) == (POISSON, "success")
+        assert len(joblens("--store", other, "metrics", POISSON, "--json", code=0).json_lines) == 60
 
 
 def test_one_jobs_samples_can_go_to_standard_output(past: Path, joblens: RunJoblens) -> None:

@@ -37,7 +37,18 @@ def store_path(settings: Settings) -> str:
         raise InputError(
             f"store '{url}' is a directory", hint=f"name a file in it: {os.path.join(path, 'joblens.db')}"
         )
+    _check_folder(url, os.path.dirname(os.path.abspath(path)))
     return path
+
+
+def _check_folder(url: str, folder: str) -> None:
+    """It may still have to be made, but not where something else is."""
+    while not os.path.isdir(folder):
+        if os.path.lexists(folder):
+            raise InputError(
+                f"store '{url}': {folder} is not a directory", hint="give the path of a file in a directory"
+            )
+        folder = os.path.dirname(folder)
 
 
 def is_own_store(settings: Settings) -> bool:
@@ -78,6 +89,20 @@ def open_store(settings: Settings, warn: Warn = warn_in_python) -> Store:
         warn,
         path,
     )
+
+
+def open_store_to_read(settings: Settings, warn: Warn) -> Store:
+    """A store that somebody named and that is not there was mistyped: it is not made. What is waiting in
+    a journal to be brought in does make it."""
+    path = store_path(settings)
+    if settings.store.url is not None and not os.path.exists(path):
+        from joblens.stores.journal import has_left_behind
+
+        if not has_left_behind(path, settings.store.journal_dir or default_journal_dir()):
+            raise InputError(
+                f"there is no store at {path}", hint="run a job first, or name another with --store"
+            )
+    return open_store(settings, warn)
 
 
 def history_file(settings: Settings) -> str:

@@ -71,6 +71,16 @@ class Session:
 
     @property
     def store(self) -> Store:
+        """For reading: one that was named but is not there is an error."""
+        if self._store is None:
+            from joblens.app.drivers import open_store_to_read
+
+            self._store = open_store_to_read(self.settings, self.warn)
+        return self._store
+
+    @property
+    def store_to_fill(self) -> Store:
+        """It is made when it is not there."""
         if self._store is None:
             from joblens.app.drivers import open_store
 

@@ -40,7 +40,7 @@ def command(session: Session, form: str, files: tuple[str, ...], strict: bool) -
     }[form]
     result = imports.Imported(is_strict=strict)
     with ProgressBar("lines") as bar:
-        work(session.store, files, result, bar.advance)
+        work(session.store_to_fill, files, result, bar.advance)
     for problem in result.bad:
         session.note(f"joblens: {problem}")
     if result.bad_lines > len(result.bad):

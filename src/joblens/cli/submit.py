@@ -30,7 +30,7 @@ def command(session: Session, /, **given: Any) -> None:
     if given["wait"]:
         from joblens.app.queries import wait_for_end
 
-        record = wait_for_end(session.store, uuid, None, session.care)
+        record = wait_for_end(session.store_to_fill, uuid, None, session.care)
     if session.json:
         from joblens.analysis.history_form import to_history_record
 

@@ -40,11 +40,9 @@ class JournaledStore:
         warn: Callable[[str], None] = _warn,
         url: str = "",
     ) -> None:
-        # The same file is the same store, from whichever folder it was named.
-        self.url = os.path.abspath(url) if url and "://" not in url else url
+        self.url = _whole_url(url)
         self._open_store = open_store
-        temporary = os.environ.get("TMPDIR") or "/tmp"  # noqa: S108  (files there are private and checked)
-        self._folders = tuple(dict.fromkeys((journal_dir, temporary)))
+        self._folders = _journal_folders(journal_dir)
         self._warn = warn
         self._lock = threading.RLock()
         self._store: Store | None = None
@@ -159,19 +157,7 @@ class JournaledStore:
             self._warn(f"the store {self.url} works again; what was kept in the journal has been brought in")
 
     def _replay_left_behind(self, store: Store) -> None:
-        """Oldest first: journals of processes that are gone."""
-        found: list[tuple[float, str]] = []
-        for folder in self._folders:
-            try:
-                names = os.listdir(folder)
-            except OSError:
-                continue
-            for name in names:
-                owner = owner_of(name, self.url)
-                path = os.path.join(folder, name)
-                if owner is not None and owner.is_gone and (at_s := _changed_if_mine(path)) is not None:
-                    found.append((at_s, path))
-        for _, path in sorted(found):
+        for path in _left_behind(self._folders, self.url):
             self._replay(store, path)
 
     def _replay(self, store: Store, path: str) -> None:
@@ -240,6 +226,37 @@ class JournaledStore:
 
     def vacuum(self) -> None:
         self._reading().vacuum()
+
+
+def has_left_behind(url: str, journal_dir: str) -> bool:
+    """Whether something waits to be brought into the store."""
+    return bool(_left_behind(_journal_folders(journal_dir), _whole_url(url)))
+
+
+def _whole_url(url: str) -> str:
+    """The same file is the same store, from whichever folder it was named."""
+    return os.path.abspath(url) if url and "://" not in url else url
+
+
+def _journal_folders(journal_dir: str) -> tuple[str, ...]:
+    temporary = os.environ.get("TMPDIR") or "/tmp"  # noqa: S108  (files there are private and checked)
+    return tuple(dict.fromkeys((journal_dir, temporary)))
+
+
+def _left_behind(folders: Sequence[str], url: str) -> list[str]:
+    """Oldest first: journals of processes that are gone."""
+    found: list[tuple[float, str]] = []
+    for folder in folders:
+        try:
+            names = os.listdir(folder)
+        except OSError:
+            continue
+        for name in names:
+            owner = owner_of(name, url)
+            path = os.path.join(folder, name)
+            if owner is not None and owner.is_gone and (at_s := _changed_if_mine(path)) is not None:
+                found.append((at_s, path))
+    return [path for _, path in sorted(found)]
 
 
 def _changed_if_mine(path: str) -> float | None:
