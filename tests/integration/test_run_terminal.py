@@ -294,6 +294,28 @@ def test_an_editor_works(start: StartOnTerminal, run: Runner) -> None:
     assert without_live_line(on.screen).count(b"cpu") == 1  # in the summary
 
 
+def test_the_live_line_comes_back_between_lines_of_output(start: StartOnTerminal) -> None:
+    code = "import time\nfor n in range(12): print('line', n, flush=True); time.sleep(0.4)"
+    on = start("--interval", "2", "--name", "talker", "--", *PYTHON, code)
+    assert on.wait() == 0
+    # Two or three samples in that time: it is drawn again after most of the lines that follow the first.
+    assert len(re.findall(rb"talker +00:0", on.screen)) >= 6
+
+
+@pytest.mark.parametrize("where", ["", " >&2"])
+def test_the_summary_does_not_continue_an_unfinished_line(start: StartOnTerminal, where: str) -> None:
+    on = start("--name", "unfinished", "--", "sh", "-c", f"printf abc{where}")
+    assert on.wait() == 0
+    assert without_live_line(on.screen).startswith(b"abc\r\n")
+    assert re.search(rb"abc\r\n[^\r\n]*unfinished", on.screen)
+
+
+def test_the_summary_follows_a_finished_line_at_once(start: StartOnTerminal) -> None:
+    on = start("--name", "finished", "--", "echo", "abc")
+    assert on.wait() == 0
+    assert b"\r\n\r\n" not in on.screen
+
+
 def test_ctrl_c_ends_the_script_around_it_too(start: StartOnTerminal) -> None:
     on = start(
         "-q", "--", "sh", "-c", "echo rea''dy; sleep 60", around=(BASH, "-c", '"$@"; echo went on', "bash")

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from joblens.agent.keyboard import Keyboard
 from joblens.agent.launch import LaunchPlan
-from joblens.agent.live_line import LiveLine
+from joblens.agent.live_line import LiveLine, leaves_line_open
 from joblens.agent.output import OutputFiles
 from joblens.agent.session import JobSession, Kit
 from joblens.agent.streams import JobStreams
@@ -58,6 +58,8 @@ class Foreground:
         self._has_given_up_showing = False
         # Without pumps nobody knows what the job printed last.
         self.stdout_ends_in_newline = output is not None
+        self.stderr_line_is_open = False  # by what was printed last where our own words go
+        self._shares_screen = os.isatty(1) and os.isatty(2)
         takes_keys = os.isatty(0) and is_in_foreground(0)
         streams = self._streams = self._connect(output, takes_keys=takes_keys)
         real = RawTerminal(0, ends_lines=not takes_keys)
@@ -196,7 +198,7 @@ class Foreground:
             self._kit.loop.call(self._draw)
 
     def _draw(self) -> None:
-        if self._live is None or self._render_live is None or self.session.is_over:
+        if self._live is None or self._render_live is None or self.session.is_over or not self._recent:
             return
         if self._holds_a_conversation() or not is_in_foreground(2):
             self._live.erase()
@@ -210,12 +212,18 @@ class Foreground:
 
     def _note_stdout(self, chunk: bytes) -> None:
         self.stdout_ends_in_newline = chunk.endswith(b"\n")
+        if self._shares_screen:
+            self._note_line(chunk)
         if self._live is not None and os.isatty(1):
             self._live.note_output(chunk)
 
     def _note_stderr(self, chunk: bytes) -> None:
+        self._note_line(chunk)
         if self._live is not None:
             self._live.note_output(chunk)
+
+    def _note_line(self, chunk: bytes) -> None:
+        self.stderr_line_is_open = leaves_line_open(chunk, was_open=self.stderr_line_is_open)
 
     def _say(self, text: str) -> None:
         if self._live is not None:
@@ -223,9 +231,18 @@ class Foreground:
         self._warn(text)
 
     def next_wake_s(self) -> float | None:
-        return self._next_look_s
+        redraw_at_s = self._live.redraw_at_s if self._live is not None else None
+        return self._next_look_s if redraw_at_s is None else min(self._next_look_s, redraw_at_s)
 
     def wake(self) -> None:
+        now_s = time.monotonic()
+        if self._live is not None and (due_s := self._live.redraw_at_s) is not None and due_s <= now_s:
+            self._live.redraw_at_s = None
+            self._draw()
+        if self._next_look_s <= now_s:
+            self._look()
+
+    def _look(self) -> None:
         # A prompt that comes back after an interrupt is to be seen before the next signal is sent.
         every_s = _LOOK_FOR_PROMPT_S if self._was_interrupted_by_key else _LOOK_EVERY_S
         self._next_look_s = time.monotonic() + every_s

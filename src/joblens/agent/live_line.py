@@ -9,6 +9,21 @@ _ERASE = b"\r\x1b[K"
 _TAKES_SCREEN = (b"\x1b[?1049h", b"\x1b[?1047h", b"\x1b[?47h")
 _GIVES_SCREEN_BACK = (b"\x1b[?1049l", b"\x1b[?1047l", b"\x1b[?47l")
 _LONGEST_SEQUENCE = 8
+_INVISIBLE = rb"(?:\x1b\[[0-9;?>]*[@-~]|\x1b[=>])+\Z"
+_CLEARED = (b"\r\x1b[K", b"\r\x1b[0K", b"\x1b[2K\r")
+
+
+def leaves_line_open(chunk: bytes, *, was_open: bool) -> bool:
+    """Whether the next text would continue a line. Colours that are reset after the end of the line, a
+    progress bar that wiped itself and a program that gave the screen back leave none open."""
+    if chunk.endswith(_CLEARED) or any(sequence in chunk for sequence in _GIVES_SCREEN_BACK):
+        return False
+    shown = chunk
+    if b"\x1b" in chunk:
+        import re  # not for every start of joblens
+
+        shown = re.sub(_INVISIBLE, b"", chunk)
+    return not shown.endswith(b"\n") if shown else was_open
 
 
 class LiveLine:
@@ -22,6 +37,7 @@ class LiveLine:
         self._screen_is_taken = False
         self._tail = b""
         self._last_output_s = 0.0
+        self.redraw_at_s: float | None = None  # when the output will have settled
 
     def erase(self) -> None:
         if self._is_shown:
@@ -31,6 +47,7 @@ class LiveLine:
     def note_output(self, chunk: bytes) -> None:
         self._at_line_start = chunk.endswith(b"\n")
         self._last_output_s = time.monotonic()
+        self.redraw_at_s = self._last_output_s + _QUIET_S if self._at_line_start else None
         if b"\x1b" in chunk or b"\x1b" in self._tail:
             recent = self._tail + chunk  # a sequence may come in two pieces
             taken = max(recent.rfind(sequence) for sequence in _TAKES_SCREEN)
@@ -42,7 +59,7 @@ class LiveLine:
     def draw(self, text: str) -> None:
         if self._screen_is_taken or not self._at_line_start:
             return
-        if not self._is_shown and time.monotonic() - self._last_output_s < _QUIET_S:
+        if not self._is_shown and time.monotonic() < self._last_output_s + _QUIET_S:
             return  # the job is just printing; do not flicker in between
         if self._has_room():
             self._is_shown = self._write(_ERASE + text.encode(errors="replace"))

@@ -27,6 +27,7 @@ class Ended(Struct, frozen=True):
 
     record: Record
     stdout_ends_in_newline: bool
+    stderr_line_is_open: bool
     error: JoblensError | None = None  # why it could not be started
     died_of_interrupt: bool = False  # of Ctrl-C, or a SIGINT that joblens was sent
 
@@ -63,7 +64,13 @@ def run_in_foreground(prepared: PreparedJob, settings: Settings, *, render_live:
         log.ended(record)
         notice = Notice(prepared.notify, prepared.env, prepared.cwd) if prepared.notify else None
         kit.recorder.read(lambda store: after_job(record, store, settings, log.warn, notice))
-        return Ended(record, foreground.stdout_ends_in_newline, error, foreground.died_of_interrupt)
+        return Ended(
+            record,
+            foreground.stdout_ends_in_newline,
+            foreground.stderr_line_is_open,
+            error,
+            foreground.died_of_interrupt,
+        )
     finally:
         close_kit(kit)
 

@@ -39,7 +39,7 @@ def run(session: Session, given: dict[str, Any]) -> None:
     )
     record = ended.record
     if ended.error is None and (shows_live or given["verbose"]):
-        _print_summary(record, color=color)
+        _print_summary(record, color=color, ends_line_first=ended.stderr_line_is_open)
     if report:
         _write_report(record, report)
     if session.json:
@@ -69,11 +69,12 @@ def _width() -> int:
         return 80
 
 
-def _print_summary(record: Record, *, color: bool) -> None:
+def _print_summary(record: Record, *, color: bool, ends_line_first: bool) -> None:
     from joblens.views.summary import render_summary
 
     if sys.stderr is not None:  # None: joblens was started with it closed
-        sys.stderr.write(render_summary(record, color=color, width=_width()))
+        before = "\n" if ends_line_first else ""
+        sys.stderr.write(before + render_summary(record, color=color, width=_width()))
         sys.stderr.flush()
 
 

@@ -1,11 +1,12 @@
 import fcntl
 import os
+import time
 from collections.abc import Iterator
 
 import pytest
 
 from joblens.agent import live_line
-from joblens.agent.live_line import LiveLine
+from joblens.agent.live_line import LiveLine, leaves_line_open
 
 ERASE = b"\r\x1b[K"
 
@@ -102,3 +103,48 @@ def test_it_waits_until_the_job_has_been_quiet(screen: Screen, monkeypatch: pyte
     line.note_output(b"busy\n")
     line.draw("status")
     assert screen.got() == b""
+
+
+def test_it_comes_back_as_soon_as_the_output_has_settled(
+    line: LiveLine, screen: Screen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(live_line, "_QUIET_S", 0.15)
+    now_s = 100.0
+    monkeypatch.setattr(time, "monotonic", lambda: now_s)
+    line.note_output(b"words\n")
+    now_s = 100.1
+    line.draw("too early")
+    line.note_output(b"more\n")
+    due_s = line.redraw_at_s
+    assert due_s == pytest.approx(100.25)
+    assert screen.got() == b""
+    now_s = due_s or 0.0
+    line.draw("now")
+    assert screen.got() == ERASE + b"now"
+
+
+def test_it_does_not_come_back_into_an_unfinished_line(line: LiveLine) -> None:
+    line.note_output(b"words\n")
+    line.note_output(b"and then")
+    assert line.redraw_at_s is None
+
+
+@pytest.mark.parametrize(
+    ("chunk", "is_open"),
+    [
+        (b"abc", True),
+        (b"abc\n", False),
+        (b"\x1b[31mabc\n\x1b[0m", False),
+        (b"\x1b[31mabc\x1b[0m", True),
+        (b"50%\r\x1b[K", False),
+        (b"50%\r", True),
+        (b"\x1b[?1049l\x1b[?1l\x1b>", False),
+    ],
+)
+def test_what_leaves_a_line_open(chunk: bytes, is_open: bool) -> None:
+    assert leaves_line_open(chunk, was_open=not is_open) == is_open
+
+
+@pytest.mark.parametrize("was_open", [True, False])
+def test_what_cannot_be_seen_changes_nothing_about_the_line(was_open: bool) -> None:
+    assert leaves_line_open(b"\x1b[0m", was_open=was_open) == was_open
