@@ -14,6 +14,8 @@ from joblens.app.logging_setup import LOGGER_NAME, set_up_logging
 from joblens.model.settings import LogSettings
 from tests.conftest import RunJoblens, wait_until
 
+WRONG_PARENT = {"JOBLENS_LIMITS_CGROUP_PARENT": "/there/is/none"}  # something to warn of
+
 
 @pytest.fixture(autouse=True)
 def logger_as_before() -> Iterator[None]:
@@ -42,10 +44,9 @@ def test_run_logs_start_and_end_of_its_job(joblens: RunJoblens, log: Path) -> No
     assert done.stderr == ""
 
 
-def test_a_warning_is_shown_and_logged(joblens: RunJoblens, log: Path, store_path: Path) -> None:
-    store_path.parent.write_text("in the way")
-    done = joblens("run", "--", "true", code=0)
-    assert "joblens: warning: the store" in done.stderr
+def test_a_warning_is_shown_and_logged(joblens: RunJoblens, log: Path) -> None:
+    done = joblens("run", "--", "true", env=WRONG_PARENT, code=0)
+    assert "joblens: warning: limits.cgroup_parent" in done.stderr
     assert " WARNING " in log.read_text()
 
 
@@ -57,9 +58,9 @@ def test_without_a_file_the_level_says_what_standard_error_gets(
     assert joblens("run", "--", "true", code=0).stderr == ""
 
 
-def test_errors_only_means_no_warnings(joblens: RunJoblens, store_path: Path) -> None:
-    store_path.parent.write_text("in the way")
-    assert joblens("run", "--", "true", env={"JOBLENS_LOGS_LEVEL": "ERROR"}, code=0).stderr == ""
+def test_errors_only_means_no_warnings(joblens: RunJoblens) -> None:
+    done = joblens("run", "--", "true", env={**WRONG_PARENT, "JOBLENS_LOGS_LEVEL": "ERROR"}, code=0)
+    assert done.stderr == ""
 
 
 def test_a_log_that_cannot_be_written_is_told_before_anything_is_begun(
