@@ -234,6 +234,27 @@ def test_an_ambiguous_prefix_lists_the_candidates(store: Store) -> None:
         assert part in str(caught.value)
 
 
+def test_an_own_id_that_is_another_jobs_number_is_refused(store: Store) -> None:
+    store.apply([*whole_job("abc1", name="first"), *whole_job("abc2", name="second", external_id="1")])
+    with pytest.raises(AmbiguousJob) as caught:
+        store.find("1")
+    told = str(caught.value)
+    assert "abc1" in told and "its number is 1" in told
+    assert "abc2" in told and "its id is '1'" in told
+
+
+def test_an_own_id_that_is_the_jobs_own_number_is_not_ambiguous(store: Store) -> None:
+    store.apply(whole_job("abc1", external_id="1"))
+    assert store.find("1").job.uuid == "abc1"
+
+
+def test_an_unknown_id_that_is_a_name_tells_which_job_is_meant(store: Store) -> None:
+    store.apply([*whole_job("abc1", name="melt"), *whole_job("abc2", name="melt")])
+    with pytest.raises(UnknownJob) as caught:
+        store.find("melt")
+    assert "a job is named so: #2 (joblens show 2)" in caught.value.hint
+
+
 # -- history
 
 

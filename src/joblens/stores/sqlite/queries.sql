@@ -144,6 +144,9 @@ SELECT id FROM job WHERE uuid = ?
 -- name: number_of_external_id
 SELECT id FROM job WHERE external_id = ? ORDER BY id DESC LIMIT 1
 
+-- name: newest_named
+SELECT id FROM job WHERE name = ? ORDER BY id DESC LIMIT 1
+
 -- name: number_exists
 SELECT id FROM job WHERE id = ?
 
