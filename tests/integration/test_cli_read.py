@@ -356,7 +356,7 @@ def test_time_series_go_out_and_come_back(past: Path, joblens: RunJoblens, tmp_p
         joblens("--store", other, "import", "time-series", tmp_path / "ts.db", code=0)
     (record,) = joblens("--store", other, "history", "--json", code=0).json
     assert (record["name"], record["samples"]) == ("poisson", 60)
-    assert record["resource_usage"]["memory_peak_bytes"] > 0
+    assert record["resource_usage"]["memory_peak_mb"] > 0
     assert "memory_peak_bytes" in record["accounting"]["lower_bounds"]
 
 

@@ -209,6 +209,7 @@ def test_a_torc_file_becomes_a_job_with_counters(store: SqliteStore, torc_file: 
     assert (taken[-1].memory_current_bytes, taken[-1].memory_anon_bytes) == (4000, None)
     assert record.outcome is not None
     assert record.outcome.usage.memory_peak_bytes is None  # a sum of RSS is not what cannot be reclaimed
+    assert "shared memory is counted several times" in record.outcome.usage.unknown["memory_peak_bytes"]
 
 
 def test_another_database_is_refused_by_name(store: SqliteStore, tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ class Exported(Struct, frozen=True, kw_only=True):
     jobs: int = 0
     rows: int = 0
     files: tuple[str, ...] = ()
+    note: str = ""  # what became of them on the way, in a sentence
 
 
 @contextmanager
@@ -93,17 +94,19 @@ def export_time_series(store: Store, records: Iterable[Record], path: str, advan
     from joblens.stores.time_series_db import host_rows
 
     writer = TimeSeriesWriter(path)
-    jobs = rows = 0
+    jobs = rows = taken = 0
     for record in records:
         samples = [sample for _, sample in store.samples(record.job.uuid)]
         if samples and record.number is not None:
             name = record.job.name or record.job.external_id or record.job.uuid
-            rows += writer.add(record.number, name, time_series_rows(samples))
+            rows += writer.add(record.number, name, record.job.uuid, time_series_rows(samples))
             writer.add_host(host_rows(samples))
             jobs += 1
+            taken += len(samples)
         advance(1)
     writer.close()
-    return Exported(jobs=jobs, rows=rows, files=(path,))
+    note = f"{taken} samples became {rows} rows: the form has one a second" if taken > rows else ""
+    return Exported(jobs=jobs, rows=rows, files=(path,), note=note)
 
 
 class Table(Struct, frozen=True):

@@ -3,7 +3,8 @@
 Everything imported has a UUID made from its content, so importing a file twice changes nothing."""
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import IO, Any
 
 import msgspec
@@ -27,7 +28,14 @@ _BAD_KEPT = 20
 _UUID_LENGTH = 36
 _GZIP_MAGIC = b"\x1f\x8b"
 _SAMPLE_SOURCES = {"cpu": "imported samples", "memory_parts": "imported samples", "io": "imported samples"}
+_OWN_SERIES_SOURCES = {
+    "cpu": "imported rows, one a second",
+    "processes": "imported rows, one a second",
+    "memory_parts": "imported rows: anonymous, shared and kernel memory together",
+}
 _TORC_SOURCES = {"cpu": "imported; summed over the job's processes when sampled", "processes": "imported"}
+_SUM_OF_RSS = "the file has the sum of its processes' sizes, in which shared memory is counted several times"
+_TORC_UNKNOWN = {"memory_peak": _SUM_OF_RSS, "memory_parts": _SUM_OF_RSS}
 
 Advance = Callable[[int], None]
 
@@ -109,7 +117,7 @@ def import_samples(store: Store, paths: Sequence[str], result: Imported, advance
             last[job_id] = sample
             by_job.setdefault(job_id, []).append(sample)
     for job_id, samples in by_job.items():
-        is_uuid = len(job_id) == _UUID_LENGTH and job_id.count("-") == 4
+        is_uuid = _looks_like_uuid(job_id)
         job = Job(
             uuid=job_id.lower() if is_uuid else uuid_from("samples", job_id),
             argv=(),
@@ -139,6 +147,10 @@ def import_time_series(store: Store, paths: Sequence[str], result: Imported, adv
 
 def _add_series(store: Store, series: Series, result: Imported) -> None:
     first_us = round(series.rows[0].at_s * 1e6)
+    if _looks_like_uuid(series.job_uuid):
+        own = Job(uuid=series.job_uuid.lower(), argv=(), created_at_us=first_us, name=series.job_name)
+        _add_samples(store, own, _samples_of(series, is_own=True), _OWN_SERIES_SOURCES, result)
+        return
     name = series.job_name or f"job {series.job_id}"
     job = Job(
         uuid=uuid_from("time-series", str(series.job_id), series.job_name, str(first_us)),
@@ -147,12 +159,14 @@ def _add_series(store: Store, series: Series, result: Imported) -> None:
         external_id=str(series.job_id),
         name=name,
     )
-    _add_samples(store, job, _samples_of(series), _TORC_SOURCES, result)
+    samples = _samples_of(series, is_own=False)
+    _add_samples(store, job, samples, _TORC_SOURCES, result, _TORC_UNKNOWN)
 
 
-def _samples_of(series: Series) -> list[Sample]:
-    """CPU shares are added up to a counter again; memory there is a sum of RSS, so it is 'current', never a
-    peak of what cannot be reclaimed."""
+def _samples_of(series: Series, *, is_own: bool) -> list[Sample]:
+    """CPU shares are added up to a counter again. Memory in Torc's files is a sum of RSS, so it is 'current',
+    never a peak of what cannot be reclaimed; in ours it is just that, its parts added up: it stands with the
+    anonymous memory, which it mostly is."""
     samples: list[Sample] = []
     cpu_usec = 0.0
     first_us = previous_us = round(series.rows[0].at_s * 1e6)
@@ -165,7 +179,8 @@ def _samples_of(series: Series) -> list[Sample]:
                 at_us=at_us,
                 elapsed_us=at_us - first_us,
                 cpu_total_usec=round(cpu_usec),
-                memory_current_bytes=row.memory_bytes,
+                memory_current_bytes=None if is_own else row.memory_bytes,
+                memory_anon_bytes=row.memory_bytes if is_own else None,
                 processes=row.num_processes,
             )
         )
@@ -173,7 +188,12 @@ def _samples_of(series: Series) -> list[Sample]:
 
 
 def _add_samples(
-    store: Store, job: Job, samples: Sequence[Sample], sources: dict[str, str], result: Imported
+    store: Store,
+    job: Job,
+    samples: Sequence[Sample],
+    sources: dict[str, str],
+    result: Imported,
+    unknown: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
     """New ones behind those the store has of this job."""
     is_known = _is_known(store, job.uuid)
@@ -185,7 +205,7 @@ def _add_samples(
         if not stored and store.find(job.uuid).outcome is None:
             fresh = []  # it is running here: its own samples are on their way
     else:
-        store.apply(_imported_job(job, samples, sources))
+        store.apply(_imported_job(job, samples, sources, unknown))
         result.jobs += 1
     first = stored[-1][0] + 1 if stored else 0
     for offset in range(0, len(fresh), _SAMPLES_A_WRITE):
@@ -194,7 +214,9 @@ def _add_samples(
     result.samples += len(fresh)
 
 
-def _imported_job(job: Job, samples: Sequence[Sample], sources: dict[str, str]) -> list[Write]:
+def _imported_job(
+    job: Job, samples: Sequence[Sample], sources: dict[str, str], unknown: Mapping[str, str]
+) -> list[Write]:
     """Samples do not tell how a job ended: it is 'lost' until its record is imported too."""
     first, last = samples[0], samples[-1]
     attempt = Attempt(
@@ -208,7 +230,7 @@ def _imported_job(job: Job, samples: Sequence[Sample], sources: dict[str, str]) 
         duration_s=last.elapsed_us / 1e6,
         reason="imported",
         error="only samples were imported; they do not tell how the job ended",
-        usage=total_usage(samples, None, accounting="imported", sources=sources, unknown={}),
+        usage=total_usage(samples, None, accounting="imported", sources=sources, unknown=unknown),
         samples=len(samples),
     )
     return [JobQueued(redact_job(job)), JobStarted(job.uuid, attempt), JobEnded(job.uuid, outcome)]
@@ -238,9 +260,13 @@ def _job_id(fields: Any, path: str) -> str:
             if isinstance(value, str) and value:
                 return value
     folder = os.path.basename(os.path.dirname(os.path.abspath(path)))
-    if len(folder) == _UUID_LENGTH and folder.count("-") == 4:
+    if _looks_like_uuid(folder):
         return folder
     raise FormatError("the sample names no job ('job_id') and its folder has no job's name")
+
+
+def _looks_like_uuid(text: str) -> bool:
+    return len(text) == _UUID_LENGTH and text.count("-") == 4
 
 
 def _sample_files(paths: Iterable[str]) -> Iterator[str]:

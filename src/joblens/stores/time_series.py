@@ -35,6 +35,7 @@ class Series(Struct, frozen=True):
     job_id: int
     job_name: str
     rows: list[SeriesRow]
+    job_uuid: str = ""  # of a job that joblens wrote; its memory is what cannot be reclaimed
 
 
 class TimeSeriesWriter:
@@ -49,11 +50,12 @@ class TimeSeriesWriter:
         except apsw.Error as error:
             raise StoreError(f"{path}: cannot be written as a time-series file: {error}") from error
 
-    def add(self, job_id: int, job_name: str, rows: Iterable[Row]) -> int:
+    def add(self, job_id: int, job_name: str, job_uuid: str, rows: Iterable[Row]) -> int:
         """-> how many rows the job has given."""
         listed = [(job_id, *row) for row in rows]
         with self._errors():
             self._connection.execute(_QUERIES["put_job"], (job_id, job_name))
+            self._connection.execute(_QUERIES["put_own_job"], (job_id, job_uuid))
             self._connection.executemany(_QUERIES["put_sample"], listed)
         return len(listed)
 
@@ -100,10 +102,12 @@ def _series(connection: apsw.Connection, path: str) -> Iterator[Series]:
         raise FormatError(f"{path}: no time-series file: job_resource_samples lacks {missing}")
     has_names = connection.execute(_QUERIES["has_names"]).get
     names = dict(connection.execute(_QUERIES["job_names"])) if has_names else {}
+    has_own = connection.execute(_QUERIES["has_own_jobs"]).get
+    own = dict(connection.execute(_QUERIES["own_jobs"])) if has_own else {}
     for job_id in [row[0] for row in connection.execute(_QUERIES["job_ids"])]:
         found = connection.execute(_QUERIES["samples"], (job_id,))
         rows = [_row(values, path, job_id) for values in found]
-        yield Series(int(job_id), str(names.get(job_id, "")), rows)
+        yield Series(int(job_id), str(names.get(job_id, "")), rows, str(own.get(job_id, "")))
 
 
 def _row(values: tuple[object, ...], path: str, job_id: object) -> SeriesRow:

@@ -13,6 +13,11 @@ CREATE TABLE IF NOT EXISTS job_metadata (
     job_id INTEGER PRIMARY KEY,
     job_name TEXT NOT NULL
 );
+-- Ours beside them: whose rows have memory that cannot be reclaimed (Torc's is a sum of RSS), and of which job.
+CREATE TABLE IF NOT EXISTS joblens_jobs (
+    job_id INTEGER PRIMARY KEY,
+    job_uuid TEXT NOT NULL
+);
 CREATE TABLE IF NOT EXISTS system_resource_samples (
     timestamp INTEGER PRIMARY KEY,
     cpu_percent REAL,
@@ -36,6 +41,10 @@ COMMIT
 -- name: put_job
 INSERT INTO job_metadata (job_id, job_name) VALUES (?, ?)
 ON CONFLICT DO UPDATE SET job_name = excluded.job_name
+
+-- name: put_own_job
+INSERT INTO joblens_jobs (job_id, job_uuid) VALUES (?, ?)
+ON CONFLICT DO UPDATE SET job_uuid = excluded.job_uuid
 
 -- name: put_sample
 -- The key is the whole second: of what falls into one, the largest is kept.
@@ -68,6 +77,12 @@ SELECT count(*) FROM sqlite_master WHERE name = 'job_metadata'
 
 -- name: job_names
 SELECT job_id, job_name FROM job_metadata
+
+-- name: has_own_jobs
+SELECT count(*) FROM sqlite_master WHERE name = 'joblens_jobs'
+
+-- name: own_jobs
+SELECT job_id, job_uuid FROM joblens_jobs
 
 -- name: job_ids
 SELECT DISTINCT job_id FROM job_resource_samples ORDER BY job_id

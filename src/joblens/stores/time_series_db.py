@@ -21,7 +21,7 @@ def write_time_series(path: str, jobs: Iterable[tuple[Record, Sequence[Sample]]]
     rows = 0
     for record, samples in jobs:
         name = record.job.name or record.job.external_id or record.job.uuid
-        rows += writer.add(record.number or 0, name, time_series_rows(samples))
+        rows += writer.add(record.number or 0, name, record.job.uuid, time_series_rows(samples))
         writer.add_host(host_rows(samples))
     writer.close()
     return rows

@@ -16,6 +16,7 @@ def test_a_job_s_samples_become_rows_by_the_second(tmp_path: Path) -> None:
     assert write_time_series(path, [(ended_record("a1"), busy_series(5, interval_us=2_000_000))]) == 5
     (series,) = read_time_series(path)
     assert (series.job_id, series.job_name, len(series.rows)) == (1, "a1", 5)
+    assert series.job_uuid == "a1"
     assert series.rows[1].cpu_percent == pytest.approx(95, abs=25)
     connection = apsw.Connection(path)
     assert connection.execute("SELECT count(*) FROM system_resource_samples").get == 5
@@ -33,7 +34,7 @@ def test_of_samples_in_one_second_the_largest_is_kept(tmp_path: Path) -> None:
     ]
     write_time_series(path, [(ended_record("a1"), samples)])
     writer = TimeSeriesWriter(path)
-    writer.add(1, "a1", [(10, None, 5, 2), (11, 1.0, None, None)])
+    writer.add(1, "a1", "uuid-1", [(10, None, 5, 2), (11, 1.0, None, None)])
     writer.close()
     (series,) = read_time_series(path)
     assert [(row.at_s, row.memory_bytes, row.num_processes) for row in series.rows] == [
@@ -50,7 +51,7 @@ def test_a_file_with_fractions_and_its_own_row_ids_is_read(tmp_path: Path) -> No
            INSERT INTO job_resource_samples VALUES (1, 4, 10.25, 50.0, 100, 1), (2, 4, 10.75, 70.0, 90, 2)"""
     )
     (series,) = read_time_series(path)
-    assert (series.job_id, series.job_name) == (4, "")
+    assert (series.job_id, series.job_name, series.job_uuid) == (4, "", "")
     assert [row.at_s for row in series.rows] == [10.25, 10.75]
 
 
