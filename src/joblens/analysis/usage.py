@@ -14,6 +14,7 @@ from joblens.model.sample import Sample
 
 RUSAGE = "wait4 rusage"
 _LARGEST_SAMPLE = "largest sample of"
+_BELOW_LAUNCHER = "no process was larger than the launcher, whose size the kernel's figure starts from"
 REAPED_IO = "/proc/PID/io of the launcher, which takes over what it waits for"
 
 # Number -> (group under which its source is named, field of Sample that it comes from).
@@ -203,6 +204,7 @@ class _Total:
                 self._lower.append("memory_peak_bytes")
         else:
             self._unknown["memory_peak_bytes"] = self._why_no_peak()
+        self._drop_idle_bound()
         mean = mean_unreclaimable(self.samples)
         if mean is not None:
             self._put("memory_mean_bytes", mean)
@@ -232,10 +234,18 @@ class _Total:
             if waited is None:
                 self._lower.append("memory_largest_process_bytes")  # it may have grown after the last look
         elif self.exit is not None and self.exit.max_rss_bytes:
-            self._unknown["memory_largest_process_bytes"] = (
-                "no process was larger than the launcher, whose size the kernel's figure starts from"
-            )
+            self._unknown["memory_largest_process_bytes"] = _BELOW_LAUNCHER
         return largest
+
+    def _drop_idle_bound(self) -> None:
+        """A small process looked at before its program was loaded: 'at least 16 KiB' tells nothing beside a
+        larger peak. Where the kernel's figure was lost (no exit) the samples are all there is, and stay."""
+        number = "memory_largest_process_bytes"
+        peak = self._numbers.get("memory_peak_bytes", 0)
+        if number in self._lower and self.exit is not None and self._numbers[number] < peak:
+            del self._numbers[number], self._sources["memory_largest_process"]
+            self._lower.remove(number)
+            self._unknown[number] = _BELOW_LAUNCHER
 
     def _knows_largest_process(self) -> bool:
         """The kernel's figure starts from the launcher's size: what stayed below that is not told."""

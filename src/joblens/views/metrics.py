@@ -31,7 +31,7 @@ def render_sample(sample: Sample, previous: Sample | None, record: Record, paint
         ("Memory", _memory(sample)),
         ("I/O", _io(sample, previous)),
         ("Processes", _processes(sample)),
-        ("Pressure", _pressure(sample)),
+        ("Pressure (average of the last 10 s)", _pressure(sample)),
         ("Host", _host(sample, previous)),
     ):
         known = [(name, value) for name, value in pairs if value != UNKNOWN]

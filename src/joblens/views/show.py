@@ -55,7 +55,7 @@ def _head(record: Record, now_us: int, paint: Palette) -> list[str]:
     if outcome is not None:
         how = ending(outcome)
         state = paint.status(record.status, f"{record.status.value} ({how})" if how else record.status.value)
-    when = f"started {format_instant(started_at_us(record))[:19]}Z" if record.attempt else "not started"
+    when = f"started {_instant(started_at_us(record))}" if record.attempt else "not started"
     spent = (
         f" after {format_duration(took)}" if outcome is not None else f" for {format_duration(took)} so far"
     )
@@ -66,6 +66,11 @@ def _head(record: Record, now_us: int, paint: Palette) -> list[str]:
     if outcome is not None and outcome.error and outcome.error != ending(outcome):
         lines += [paint.paint(line, "red") for line in clean_lines(outcome.error.rstrip())]
     return lines
+
+
+def _instant(at_us: int) -> str:
+    """To the second: JSON has the rest."""
+    return f"{format_instant(at_us)[:19]}Z"
 
 
 def _section(title: str, paint: Palette) -> list[str]:
@@ -96,7 +101,7 @@ def _job_pairs(job: Job) -> Pairs:
             "" if job.enforce or not any((needs.cpus, needs.memory_bytes, needs.pids)) else "not enforced",
         ),
         ("user", clean(job.user)),
-        ("created", format_instant(job.created_at_us)),
+        ("created", _instant(job.created_at_us)),
         ("sampling", f"every {job.interval_s:g}s" if job.monitor else "off"),
     ]
 
@@ -142,7 +147,7 @@ def _output_pairs(attempt: Attempt | None, outcome: Outcome) -> Pairs:
     return [
         ("exit code", UNKNOWN if outcome.exit_code is None else str(outcome.exit_code)),
         ("signal", UNKNOWN if outcome.signal is None else str(outcome.signal)),
-        ("ended", format_instant(outcome.ended_at_us)),
+        ("ended", _instant(outcome.ended_at_us)),
         ("processes", leftovers),
         ("stdout", format_bytes(outcome.stdout_bytes)),
         ("stderr", format_bytes(outcome.stderr_bytes)),

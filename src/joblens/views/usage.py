@@ -82,7 +82,14 @@ def _lines(label: str, value: str, source: str, width: int, paint: Palette) -> l
 
 
 def _source(usage: Usage, name: str) -> str:
-    return source_of(usage, name) or usage.sources.get(name, "")
+    source = source_of(usage, name) or usage.sources.get(name, "")
+    if name == "memory_largest_process_bytes" and _exceeds_peak(usage):
+        return f"{source}; with libraries it shares with others".removeprefix("; ")
+    return source
+
+
+def _exceeds_peak(usage: Usage) -> bool:
+    return (usage.memory_largest_process_bytes or 0) > (usage.memory_peak_bytes or float("inf"))
 
 
 def _unknown(usage: Usage) -> dict[str, list[str]]:

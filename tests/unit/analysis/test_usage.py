@@ -138,6 +138,20 @@ def test_a_high_water_mark_at_the_launchers_own_size_says_nothing() -> None:
     assert "launcher" in usage.unknown["memory_largest_process_bytes"]
 
 
+def test_a_bound_of_the_largest_process_that_is_below_the_peak_is_left_out() -> None:
+    small = ExitUsage(max_rss_bytes=9 * MIB, rss_floor_bytes=9 * MIB, reaped=1)
+    early = a_sample(
+        1, memory_largest_process_bytes=16 * 1024, memory_kernel_peak_bytes=MIB, memory_anon_bytes=MIB // 2
+    )
+    usage = usage_in_group(early, exit_usage=small)
+    assert usage.memory_peak_bytes is not None
+    assert usage.memory_largest_process_bytes is None
+    assert "launcher" in usage.unknown["memory_largest_process_bytes"]
+    assert "memory_largest_process_bytes" not in usage.lower_bounds
+    without_its_exit = usage_in_group(early)
+    assert without_its_exit.memory_largest_process_bytes == 16 * 1024
+
+
 def test_several_processes_without_a_group_make_the_peak_a_lower_bound() -> None:
     usage = usage_in_tree(a_sample(1, memory_anon_bytes=20 * MIB, processes=3))
     assert "memory_peak_bytes" in usage.lower_bounds
