@@ -184,3 +184,12 @@ SCREENS = [
 @pytest.mark.parametrize("screen", range(len(SCREENS)))
 def test_no_screen_is_wider_than_the_terminal(screen: int, width: int) -> None:
     assert max(visible_width(line) for line in SCREENS[screen](width)) <= width
+
+
+@pytest.mark.parametrize("width", [42, 50, 60])
+def test_tables_leave_columns_out_on_a_narrow_terminal(width: int) -> None:
+    history = render_history([UNDER_WAY, *ENDED], now_us=NOW_US, width=width, paint=PLAIN)
+    stats = render_stats(STATISTICS, width=width, paint=PLAIN)[2:]  # after the headline, which is a sentence
+    assert max(visible_width(line) for line in [*history, *stats]) <= width
+    assert history[0].split()[:1] == ["ID"]
+    assert "STATUS" in history[0]

@@ -20,14 +20,14 @@ from joblens.views.table import Column, render_table
 
 _COLUMNS = (
     Column("ID"),
-    Column("#", is_right=True),
+    Column("#", is_right=True, goes=2),
     Column("NAME", gives_way=True),
     Column("STATUS"),
-    Column("STARTED", is_right=True),
-    Column("TOOK", is_right=True),
-    Column("CPU", is_right=True),
-    Column("MEMORY", is_right=True),
-    Column("I/O", is_right=True),
+    Column("STARTED", is_right=True, goes=3),
+    Column("TOOK", is_right=True, goes=6),
+    Column("CPU", is_right=True, goes=4),
+    Column("MEMORY", is_right=True, goes=5),
+    Column("I/O", is_right=True, goes=1),
 )
 _NO_USAGE = Usage()
 _TASK_ID_SHOWN = 12

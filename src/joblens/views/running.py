@@ -16,12 +16,12 @@ from joblens.views.table import Column, render_table
 
 _LIST_COLUMNS = (
     Column("ID"),
-    Column("#", is_right=True),
+    Column("#", is_right=True, goes=2),
     Column("NAME", gives_way=True),
     Column("STATUS"),
     Column("RUNNING", is_right=True),
-    Column("PID", is_right=True),
-    Column("COMMAND", gives_way=True, least=12),
+    Column("PID", is_right=True, goes=1),
+    Column("COMMAND", gives_way=True, least=12, goes=3),
 )
 _TOP_COLUMNS = (
     Column("ID"),
@@ -29,10 +29,10 @@ _TOP_COLUMNS = (
     Column("TIME", is_right=True),
     Column("CPU", is_right=True),
     Column("MEMORY", is_right=True),
-    Column("READ", is_right=True),
-    Column("WRITE", is_right=True),
-    Column("PROCS", is_right=True),
-    Column("CPU OVER TIME"),
+    Column("READ", is_right=True, goes=2),
+    Column("WRITE", is_right=True, goes=3),
+    Column("PROCS", is_right=True, goes=4),
+    Column("CPU OVER TIME", goes=1),
 )
 _SPARK_COLUMNS = 13
 

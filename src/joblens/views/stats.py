@@ -10,12 +10,16 @@ from joblens.views.style import Palette, clean
 from joblens.views.table import Column, render_table
 
 _SPREAD_TITLES = ("total", "mean", "p50", "p90", "p99", "max")
+_GOES = {"p99": 1, "mean": 2, "p90": 3, "total": 4, "p50": 5}  # what a narrow terminal does without
+_SPREAD_COLUMNS = tuple(
+    Column(title.upper(), is_right=True, goes=_GOES.get(title, 0)) for title in _SPREAD_TITLES
+)
 _TOOL_COLUMNS = (
     Column("TOOL", gives_way=True),
     Column("JOBS", is_right=True),
-    Column("SUCCESS", is_right=True),
+    Column("SUCCESS", is_right=True, goes=4),
     Column(""),
-    *(Column(title.upper(), is_right=True) for title in _SPREAD_TITLES[1:]),
+    *_SPREAD_COLUMNS[1:],
 )
 
 Show = Callable[[float | None], str]
@@ -24,7 +28,7 @@ Show = Callable[[float | None], str]
 def render_stats(statistics: Statistics, *, width: int, paint: Palette) -> list[str]:
     overall = statistics.overall
     lines = [_headline(overall, paint), ""]
-    columns = (Column(""), *(Column(title.upper(), is_right=True) for title in _SPREAD_TITLES))
+    columns = (Column(""), *_SPREAD_COLUMNS)
     rows = [[name, *_spread(spread, show)] for name, spread, show in _measures(overall)]
     rows[-1][1] = UNKNOWN  # peaks of different jobs do not add up to anything
     lines += render_table(columns, rows, width, paint)

@@ -20,6 +20,7 @@ _CODES = {
 }
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2066-\u2069]")
+_LINE_END = "⏎"  # a command may be a whole script
 
 STATUS_COLOURS = {
     Status.QUEUED: "blue",
@@ -57,6 +58,7 @@ PLAIN = Palette(is_on=False)
 
 def clean(text: str) -> str:
     """One line that cannot move the cursor: names and arguments come from anyone."""
+    text = text.replace("\r\n", _LINE_END).replace("\n", _LINE_END).replace("\t", " ")
     return _CONTROL.sub("�", text)
 
 

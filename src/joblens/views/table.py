@@ -7,6 +7,7 @@ from msgspec import Struct
 from joblens.views.style import PLAIN, Palette, fit, pad, pad_left, visible_width
 
 _GAP = "  "
+_NARROW = 80  # below this columns are left out; never in a pipe, whose readers count on all of them
 
 
 class Column(Struct, frozen=True):
@@ -14,6 +15,7 @@ class Column(Struct, frozen=True):
     is_right: bool = False
     gives_way: bool = False  # cut when the table would be too wide
     least: int = 8  # … but never below this
+    goes: int = 0  # left out where even that is too wide: those with 1 first, with 0 never
 
 
 def render_table(
@@ -26,14 +28,36 @@ def render_table(
         else visible_width(column.title)
         for place, column in enumerate(columns)
     ]
+    kept = _places_that_fit(columns, widths, width)
+    columns, widths = [columns[place] for place in kept], [widths[place] for place in kept]
+    rows = [[row[place] for place in kept] for row in rows]
     excess = sum(widths) + len(_GAP) * (len(widths) - 1) - width
     for place, column in enumerate(columns):
         if column.gives_way and excess > 0:
-            kept = max(min(column.least, widths[place]), widths[place] - excess)
-            excess -= widths[place] - kept
-            widths[place] = kept
+            cut = max(_least(column, widths[place]), widths[place] - excess)
+            excess -= widths[place] - cut
+            widths[place] = cut
     titles = _line([column.title for column in columns], columns, widths)
     return [paint.paint(titles, "bold"), *(_line(row, columns, widths) for row in rows)]
+
+
+def _places_that_fit(columns: Sequence[Column], widths: Sequence[int], width: int) -> list[int]:
+    """A terminal breaks lines that are too long in the middle of a column, which nobody can read."""
+    places = list(range(len(columns)))
+    for least_wanted in sorted(
+        (place for place in places if columns[place].goes), key=lambda at: columns[at].goes
+    ):
+        needed = sum(_least(columns[place], widths[place]) for place in places) + len(_GAP) * (
+            len(places) - 1
+        )
+        if needed <= width or width >= _NARROW:
+            break
+        places.remove(least_wanted)
+    return places
+
+
+def _least(column: Column, width: int) -> int:
+    return min(column.least, width) if column.gives_way else width
 
 
 def _line(cells: Sequence[str], columns: Sequence[Column], widths: Sequence[int]) -> str:

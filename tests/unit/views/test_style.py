@@ -30,6 +30,10 @@ def test_control_characters_are_replaced() -> None:
     assert clean("a\x1b]0;title\x07b\x9bc\u202e") == "a�]0;title�b�c�"
 
 
+def test_a_command_of_several_lines_stays_readable() -> None:
+    assert clean("for i in 1 2\ndo\r\n\techo $i\ndone") == "for i in 1 2⏎do⏎ echo $i⏎done"
+
+
 def test_of_a_line_that_was_redrawn_the_last_state_is_shown() -> None:
     assert clean_lines("10%\r50%\r100%\ndone\r\n") == ["100%", "done", ""]
 

@@ -31,3 +31,21 @@ def test_coloured_cells_line_up_with_plain_ones() -> None:
 
 def test_a_table_without_rows_is_its_titles() -> None:
     assert render_table(COLUMNS, [], 80) == ["ID  NAME  CPU"]
+
+
+def test_where_all_is_too_wide_the_least_wanted_columns_are_left_out() -> None:
+    columns = (
+        Column("ID"),
+        Column("NAME", gives_way=True, least=4),
+        Column("CPU", goes=2),
+        Column("I/O", goes=1),
+    )
+    rows = [["12", "poisson", "1.5s", "20M"]]
+    assert render_table(columns, rows, 17) == ["ID  NAME     CPU", "12  poisson  1.5s"]
+    assert render_table(columns, rows, 13) == ["ID  NAME", "12  poisson"]
+    assert render_table(columns, rows, 14) == ["ID  NAME  CPU", "12  poi…  1.5s"]
+
+
+def test_nothing_is_left_out_where_there_is_room_for_an_ordinary_terminal() -> None:
+    columns = (Column("ID"), Column("CPU", goes=1))
+    assert render_table(columns, [["x" * 80, "1s"]], 80)[1].endswith("  1s")
