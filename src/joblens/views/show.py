@@ -3,7 +3,9 @@
 from collections.abc import Sequence
 
 from msgspec import json
+from msgspec.structs import replace
 
+from joblens.analysis.usage import total_usage
 from joblens.model.job import Attempt, Job, Outcome, Record
 from joblens.model.sample import Sample
 from joblens.model.units import format_bytes, format_duration, format_instant
@@ -36,6 +38,8 @@ def render_show(
                 lines += finding_lines(finding, paint, width)
         lines += _section("Usage", paint)
         lines += render_usage(outcome.usage, outcome.duration_s, width, paint)
+    elif record.attempt is not None and samples:
+        lines += _usage_so_far(record.attempt, samples, width, paint)
     lines += _charts(samples, width, paint)
     lines += [*_section("Job", paint), *_pairs(_job_pairs(record.job), paint)]
     lines += _environment(record.job, paint)
@@ -71,6 +75,17 @@ def _head(record: Record, now_us: int, paint: Palette) -> list[str]:
 def _instant(at_us: int) -> str:
     """To the second: JSON has the rest."""
     return f"{format_instant(at_us)[:19]}Z"
+
+
+def _usage_so_far(attempt: Attempt, samples: Sequence[Sample], width: int, paint: Palette) -> list[str]:
+    """All of it from samples. What is not known yet is left out; the reasons are told at the end."""
+    elapsed_s = samples[-1].elapsed_us / 1e6
+    usage = total_usage(samples, None, accounting=attempt.accounting, sources={}, unknown={})
+    title = f"Usage so far (at the last sample, after {format_duration(elapsed_s)})"
+    return [
+        *_section(title, paint),
+        *render_usage(replace(usage, sources={}, unknown={}), elapsed_s, width, paint),
+    ]
 
 
 def _section(title: str, paint: Palette) -> list[str]:
