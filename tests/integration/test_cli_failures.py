@@ -76,3 +76,44 @@ def test_a_store_below_a_file_is_refused(joblens: RunJoblens, tmp_path: Path, co
     (tmp_path / "f").write_text("")
     done = joblens("--store", tmp_path / "f" / "x.db", *command.split(), code=2)
     assert f"{tmp_path}/f is not a directory" in done.stderr
+
+
+# files
+
+
+@pytest.mark.parametrize(
+    ("form", "name"),
+    [
+        *[("history", "jobs.jsonl"), ("csv", "jobs.csv"), ("parquet", "jobs.parquet")],
+        *[("time-series", "series.db"), ("samples --job 3f8a", "samples.jsonl.gz")],
+    ],
+)
+def test_only_the_owner_may_read_an_export(
+    past: Path, joblens: RunJoblens, tmp_path: Path, form: str, name: str
+) -> None:
+    if form == "parquet":
+        pytest.importorskip("pyarrow")
+    joblens("export", *form.split(), "-o", tmp_path / name, code=0)
+    assert (tmp_path / name).stat().st_mode & 0o777 == 0o600
+    assert not list(tmp_path.glob("*.part"))
+
+
+def test_only_the_owner_may_read_a_report(joblens: RunJoblens, tmp_path: Path) -> None:
+    report = tmp_path / "report.json"
+    report.touch(mode=0o644)
+    joblens("run", "--report", report, "--", "true", code=0)
+    assert report.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_report_cannot_be_a_directory(joblens: RunJoblens, tmp_path: Path) -> None:
+    done = joblens("run", "--report", tmp_path, "--", "true", code=2)
+    assert "is a directory" in done.stderr
+
+
+def test_time_series_are_not_added_to_a_file_of_another_kind(
+    past: Path, joblens: RunJoblens, tmp_path: Path
+) -> None:
+    other = tmp_path / "notes.txt"
+    other.write_text("no database, but some text that is long enough" * 10)
+    done = joblens("export", "time-series", "-o", other, code=2)
+    assert "name a file that is not there yet" in done.stderr

@@ -10,10 +10,11 @@ from msgspec import Struct, json
 from joblens.analysis.history_form import to_history_record
 from joblens.analysis.sample_form import time_series_rows, to_sample_object
 from joblens.app.rows import JOB_COLUMNS, SAMPLE_TABLE_COLUMNS, job_row, sample_row
-from joblens.model.errors import InputError
+from joblens.model.errors import InputError, StoreError
 from joblens.model.job import Record
 from joblens.model.units import format_instant
 from joblens.ports.store import Store
+from joblens.stores.private_files import make_private_file
 
 Advance = Callable[[int], None]  # told the jobs done since it was last told
 
@@ -29,16 +30,31 @@ class Exported(Struct, frozen=True, kw_only=True):
 
 @contextmanager
 def output_file(path: str) -> Iterator[IO[bytes]]:
-    """The file has its name only once it is complete."""
-    temporary = f"{path}.part"
+    """The file has its name only once it is complete; only its owner may read it."""
+    with _beside(path) as temporary, open(temporary, "wb") as file:
+        yield file
+
+
+@contextmanager
+def _beside(path: str) -> Iterator[str]:
+    """An empty private file that takes the place of `path` in the end. What is no plain file (/dev/stdout, a
+    named pipe) is written to as it is."""
+    place = os.path.realpath(path)
+    is_plain = not os.path.exists(place) or os.path.isfile(place)
+    # a name that nobody can have guessed, and laid a link there
+    temporary = f"{place}.{os.urandom(8).hex()}.part" if is_plain else path
     try:
-        with open(temporary, "wb") as file:
-            yield file
-        os.replace(temporary, path)
+        if os.path.isdir(place):
+            raise InputError(f"{path}: cannot be written: it is a directory")
+        if is_plain:
+            make_private_file(temporary)
+        yield temporary
+        if is_plain:
+            os.replace(temporary, place)
     except OSError as error:
-        raise InputError(f"{path}: cannot be written: {error.strerror}") from error
+        raise InputError(f"{path}: cannot be written: {error.strerror or error}") from error
     finally:
-        if os.path.exists(temporary):
+        if is_plain and os.path.lexists(temporary):
             os.unlink(temporary)
 
 
@@ -93,7 +109,11 @@ def export_time_series(store: Store, records: Iterable[Record], path: str, advan
     from joblens.stores.time_series import TimeSeriesWriter
     from joblens.stores.time_series_db import host_rows
 
-    writer = TimeSeriesWriter(path)
+    try:
+        writer = TimeSeriesWriter(path)
+    except StoreError as error:
+        hint = "name a file that is not there yet, or a time-series file to add to"
+        raise InputError(str(error), hint=hint) from error
     jobs = rows = taken = 0
     for record in records:
         samples = [sample for _, sample in store.samples(record.job.uuid)]
@@ -167,15 +187,8 @@ class _Utf8:
 def export_parquet(table: Table, path: str) -> Exported:
     from joblens.stores.parquet import write_parquet
 
-    temporary = f"{path}.part"
-    try:
+    with _beside(path) as temporary:
         count = write_parquet(temporary, table.kinds, table.rows)
-        os.replace(temporary, path)
-    except OSError as error:
-        raise InputError(f"{path}: cannot be written: {error.strerror or error}") from error
-    finally:
-        if os.path.exists(temporary):
-            os.unlink(temporary)
     return Exported(rows=count, files=(path,))
 
 

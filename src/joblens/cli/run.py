@@ -103,7 +103,9 @@ def _check_report(path: str) -> None:
     folder = os.path.dirname(os.path.abspath(path))
     if not os.path.isdir(folder):
         raise InputError(f"--report {path}: there is no directory {folder}")
-    if os.path.isdir(path) or not os.access(path if os.path.exists(path) else folder, os.W_OK):
+    if os.path.isdir(path):
+        raise InputError(f"--report {path}: it is a directory", hint="name a file")
+    if not os.access(path if os.path.exists(path) else folder, os.W_OK):
         raise InputError(f"--report {path}: cannot be written")
 
 
@@ -114,7 +116,7 @@ def _write_report(record: Record, path: str) -> None:
     # A name that nobody can have guessed, and laid a link there to a file that would be overwritten.
     target = f"{place}.{os.urandom(8).hex()}.part" if is_plain else path
     try:
-        with open(target, "xb" if is_plain else "wb") as file:
+        with open(target, "xb" if is_plain else "wb", opener=_private) as file:
             file.write(_document(record) + b"\n")
         if is_plain:
             os.replace(target, place)
@@ -122,3 +124,7 @@ def _write_report(record: Record, path: str) -> None:
         if is_plain and os.path.lexists(target):
             os.unlink(target)
         sys.stderr.write(f"joblens: warning: the report was not written: {error}\n")
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)

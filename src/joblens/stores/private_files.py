@@ -23,6 +23,11 @@ def open_to_append(path: str) -> int:
     return os.open(path, os.O_CREAT | os.O_RDWR | os.O_APPEND | os.O_CLOEXEC, 0o600)
 
 
+def make_private_file(path: str) -> None:
+    """Empty; one that is there stays as it is."""
+    os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
+
+
 def append_whole(descriptor: int, data: bytes) -> None:
     """All of it or, with an OSError, nothing."""
     size = os.fstat(descriptor).st_size

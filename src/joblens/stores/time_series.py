@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from joblens.model.errors import FormatError, StoreError
 from joblens.stores.named_queries import Queries
+from joblens.stores.private_files import make_private_file
 
 _NEEDED = {"job_id", "timestamp", "cpu_percent", "memory_bytes", "num_processes"}
 
@@ -44,11 +45,14 @@ class TimeSeriesWriter:
     def __init__(self, path: str) -> None:
         self._path = path
         try:
+            make_private_file(path)
             self._connection = apsw.Connection(path)
             self._connection.execute(_QUERIES["schema"])
             self._connection.execute(_QUERIES["begin"])
         except apsw.Error as error:
             raise StoreError(f"{path}: cannot be written as a time-series file: {error}") from error
+        except OSError as error:
+            raise StoreError(f"{path}: cannot be written: {error.strerror}") from error
 
     def add(self, job_id: int, job_name: str, job_uuid: str, rows: Iterable[Row]) -> int:
         """-> how many rows the job has given."""
