@@ -99,8 +99,13 @@ def _run_with_click(arguments: list[str]) -> int:
         result = cli.main(arguments, prog_name="joblens", standalone_mode=False)
     except click.Abort as abort:
         return 130 if isinstance(abort.__cause__, KeyboardInterrupt) else 1
-    except click.ClickException as error:
+    except click.exceptions.NoArgsIsHelpError as error:
         error.show()
+        return error.exit_code
+    except click.ClickException as error:
+        context = error.ctx if isinstance(error, click.UsageError) else None
+        usage = f"  {context.get_usage()}\n  '{context.command_path} --help' tells more\n" if context else ""
+        _write(sys.stderr, f"joblens: error: {error.format_message()}\n{usage}")
         return error.exit_code
     return result if isinstance(result, int) else 0
 

@@ -117,3 +117,26 @@ def test_time_series_are_not_added_to_a_file_of_another_kind(
     other.write_text("no database, but some text that is long enough" * 10)
     done = joblens("export", "time-series", "-o", other, code=2)
     assert "name a file that is not there yet" in done.stderr
+
+
+# what was typed
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "told"),
+    [
+        ("submit", 2, "joblens submit -- COMMAND"),
+        ("run 'echo hi | wc'", 127, "--shell"),
+        ("run --cpus -1 -- true", 2, "--cpus -1: must be more than 0"),
+        ("prune --older-than x", 2, "--older-than: 'x' is not a duration"),
+        ("prune --max-size x", 2, "--max-size: 'x' is not a size"),
+        ("history --since bla", 2, "--since: 'bla' is not a time"),
+        ("history --nosuch", 2, "'joblens history --help' tells more"),
+        ("wait --timeout x 1", 2, "--timeout: 'x' is not a duration"),
+    ],
+)
+def test_an_error_names_what_was_typed(past: Path, line: str, code: int, told: str) -> None:
+    done = in_shell(f"joblens {line}")
+    assert done.stderr.startswith("joblens: error: ")
+    assert told in done.stderr
+    assert done.returncode == code

@@ -161,7 +161,9 @@ def _exec_error(number: int, command: str, path: str) -> LaunchError:
                 f"{command}: the interpreter named in its first line does not exist",
                 hint="look at the first line of the script, and for carriage returns in it",
             )
-        return CommandNotFound(f"{command}: command not found", hint="check the spelling and PATH")
+        is_line = any(character in command for character in " \t|&;<>")
+        hint = "a shell line goes into --shell: --shell 'a | b'" if is_line else "check the spelling and PATH"
+        return CommandNotFound(f"{command}: command not found", hint=hint)
     if number == _ENOEXEC:
         return CommandNotExecutable(
             f"{command}: not a program this machine can run",

@@ -42,6 +42,15 @@ class Request(Struct, frozen=True, kw_only=True):
     background: bool = False
 
 
+class UnusableValue(InputError):
+    """A value that is out of its bounds. The command line tells it as it was typed."""
+
+    def __init__(self, name: str, value: object, reason: str, *, hint: str = "") -> None:
+        super().__init__(f"{name} {value}: {reason}", hint=hint)
+        self.name = name
+        self.reason = reason
+
+
 _NO_REQUIREMENTS = Requirements()
 
 
@@ -119,8 +128,11 @@ def _check_command(request: Request) -> None:
         if request.argv:
             raise InputError("both --shell and a command were given", hint="put the whole line into --shell")
         _check_word("command", request.shell)
+        if not request.shell.strip():
+            raise InputError("the shell line is empty", hint="give a command")
     elif not request.argv or not request.argv[0]:
-        raise InputError("no command was given", hint="joblens run -- COMMAND ARGUMENTS…")
+        verb = "submit" if request.background else "run"
+        raise InputError("no command was given", hint=f"joblens {verb} -- COMMAND ARGUMENTS…")
     for word in request.argv:
         _check_word("command", word)
 
@@ -178,9 +190,8 @@ def _check_times(request: Request) -> None:
     interval_s = request.interval_s
     _check_number("interval", interval_s, most=_FOREVER_S, unit="a time such as 1 or 500ms")
     if interval_s is not None and interval_s < LEAST_INTERVAL_S:
-        raise InputError(
-            f"interval {interval_s:g}: at least 50ms", hint="sampling faster costs more than it tells"
-        )
+        hint = "sampling faster costs more than it tells"
+        raise UnusableValue("interval", f"{interval_s:g}", "at least 50ms", hint=hint)
     if request.early_signal is not None and request.requirements.timeout_s is None:
         raise InputError("--signal needs --timeout: it is sent some time before the time-out")
 
@@ -190,8 +201,8 @@ def _check_number(name: str, value: Any, *, most: float, unit: str, whole: bool 
         return
     kinds = (int,) if whole else (int, float)
     if isinstance(value, bool) or not isinstance(value, kinds):
-        raise InputError(f"{name} {value!r}: must be {unit}")
+        raise UnusableValue(name, repr(value), f"must be {unit}")
     if not value > 0:
-        raise InputError(f"{name} {value:g}: must be more than 0", hint=f"give {unit}")
+        raise UnusableValue(name, f"{value:g}", "must be more than 0", hint=f"give {unit}")
     if not value < most:
-        raise InputError(f"{name} {value:g}: more than there can be", hint=f"give {unit}")
+        raise UnusableValue(name, f"{value:g}", "more than there can be", hint=f"give {unit}")

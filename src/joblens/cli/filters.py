@@ -7,6 +7,7 @@ from typing import Any
 import click
 from msgspec import structs
 
+from joblens.model.errors import InputError
 from joblens.model.history import HistoryQuery, SortKey
 from joblens.model.job import Status
 from joblens.model.units import parse_instant
@@ -53,10 +54,17 @@ def _query(given: dict[str, Any]) -> HistoryQuery:
         statuses=tuple(Status(status) for status in given["statuses"]),
         tags=given["tags"],
         names=given["names"],
-        since_us=None if given["since"] is None else parse_instant(given["since"], now_us),
-        until_us=None if given["until"] is None else parse_instant(given["until"], now_us),
+        since_us=_instant("--since", given["since"], now_us),
+        until_us=_instant("--until", given["until"], now_us),
         user=given["user"],
     )
+
+
+def _instant(option: str, text: str | None, now_us: int) -> int | None:
+    try:
+        return None if text is None else parse_instant(text, now_us)
+    except InputError as error:
+        raise InputError(f"{option}: {error}", hint=error.hint) from error
 
 
 def sort_options(function: Callable[..., Any]) -> Callable[..., Any]:

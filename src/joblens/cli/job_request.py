@@ -3,12 +3,24 @@
 from typing import Any
 
 from joblens.app.jobs import parse_early_signal, parse_env, parse_notify, parse_params
-from joblens.app.requests import Request, bytes_of, seconds_of
+from joblens.app.requests import Request, UnusableValue, bytes_of, check_request, seconds_of
+from joblens.model.errors import InputError
 from joblens.model.job import Accounting, Granularity, Requirements
 
 
 def request_from(given: dict[str, Any], *, background: bool) -> Request:
-    """Raises InputError for what cannot be read; whether it can be used is for `prepare` to say."""
+    """Raises InputError for what cannot be read or used."""
+    request = _request(given, background=background)
+    try:
+        check_request(request)
+    except UnusableValue as error:
+        value = given[error.name]
+        typed = value if isinstance(value, str) else f"{value:g}"
+        raise InputError(f"--{error.name} {typed}: {error.reason}", hint=error.hint) from error
+    return request
+
+
+def _request(given: dict[str, Any], *, background: bool) -> Request:
     return Request(
         argv=given["command_line"],
         shell=given["shell"],

@@ -7,7 +7,7 @@ from msgspec import to_builtins
 
 from joblens.cli.context import Session
 from joblens.cli.options import shared_options
-from joblens.model.units import format_bytes, parse_duration, parse_size
+from joblens.model.units import format_bytes
 from joblens.views.numbers import counted
 
 if TYPE_CHECKING:
@@ -25,14 +25,16 @@ def command(session: Session, older_than: str | None, max_size: str | None, dry_
 
     Without --older-than and --max-size the retention of the settings is applied."""
     from joblens.app.drivers import SystemClock
+    from joblens.app.requests import bytes_of, seconds_of
     from joblens.app.retention import configured_bounds, logs_root, prune
 
     now_us = SystemClock().now_us()
     bounds = configured_bounds(session.settings, now_us)
     if older_than is not None or max_size is not None:
+        age_s = seconds_of("--older-than", older_than)
         bounds = {
-            "before_us": None if older_than is None else now_us - round(parse_duration(older_than) * 1e6),
-            "max_bytes": None if max_size is None else parse_size(max_size),
+            "before_us": None if age_s is None else now_us - round(age_s * 1e6),
+            "max_bytes": bytes_of("--max-size", max_size),
         }
 
     def prune_now(*, dry_run: bool) -> "Pruned":

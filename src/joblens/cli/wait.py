@@ -7,7 +7,6 @@ import click
 from joblens.cli.arguments import jobs_argument
 from joblens.cli.context import Session
 from joblens.cli.options import shared_options
-from joblens.model.units import parse_duration
 
 _TIMED_OUT = 124
 
@@ -19,8 +18,9 @@ _TIMED_OUT = 124
 def command(session: Session, idents: tuple[str, ...], timeout: str | None) -> int:
     """Wait until the jobs have ended. The exit code is the job's; of several, the first that is not 0."""
     from joblens.app.queries import exit_code_of, find, wait_for_end
+    from joblens.app.requests import seconds_of
 
-    timeout_s = None if timeout is None else parse_duration(timeout)
+    timeout_s = seconds_of("--timeout", timeout)
     deadline = None if timeout_s is None else time.monotonic() + timeout_s
     store = session.current_store
     # an unknown id is told at once, not after the first job has ended
@@ -30,7 +30,8 @@ def command(session: Session, idents: tuple[str, ...], timeout: str | None) -> i
         left_s = None if deadline is None else max(0.0, deadline - time.monotonic())
         record = wait_for_end(store, uuid, left_s, session.care)
         if not record.status.is_final:
-            session.note(f"joblens: job {uuid} is still {record.status.value} after {timeout}")
+            passed = f"{timeout}s" if timeout and timeout[-1].isdigit() else timeout
+            session.note(f"joblens: job {uuid} is still {record.status.value} after {passed}")
             return _TIMED_OUT
         ended.append(record)
     if session.json:
