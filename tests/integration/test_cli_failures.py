@@ -140,3 +140,28 @@ def test_an_error_names_what_was_typed(past: Path, line: str, code: int, told: s
     assert done.stderr.startswith("joblens: error: ")
     assert told in done.stderr
     assert done.returncode == code
+
+
+@pytest.mark.parametrize(("command", "shown"), [("path", "joblens.yml"), ("show", "store.url")])
+def test_config_shows_what_it_can_of_a_broken_file(
+    joblens: RunJoblens, tmp_path: Path, command: str, shown: str
+) -> None:
+    (tmp_path / "joblens.yml").write_text("nosuch: 1\nlimits: {grace: 7s}\n")
+    done = joblens("config", command, code=2)
+    assert shown in done.stdout
+    assert f"joblens: error: {tmp_path}/joblens.yml:1" in done.stderr
+
+
+def test_doctor_works_with_a_broken_file(joblens: RunJoblens, tmp_path: Path) -> None:
+    (tmp_path / "joblens.yml").write_text("nosuch: 1\n")
+    done = joblens("doctor", code=2)
+    assert "SQLite" in done.stdout
+    assert "nosuch" in done.stderr
+
+
+def test_a_file_that_is_no_store_is_told_once(joblens: RunJoblens, tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("some text that is no database " * 100)
+    done = joblens("store", "check", "--store", tmp_path / "notes.txt", code=125)
+    assert done.stderr.count("is no joblens store") == 1
+    assert "store check" not in done.stderr
+    assert "journal" not in done.stderr

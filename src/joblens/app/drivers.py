@@ -76,7 +76,7 @@ def open_store_directly(settings: Settings, warn: Warn) -> Store:
     return SqliteStore(store_path(settings), compression_level=level, warn=warn)
 
 
-def open_store(settings: Settings, warn: Warn = warn_in_python) -> Store:
+def open_store(settings: Settings, warn: Warn = warn_in_python, *, must_open: bool = False) -> Store:
     """For writing what jobs did: outlives a store that cannot be written, by journalling."""
     from joblens.stores.journal import JournaledStore
     from joblens.stores.sqlite import SqliteStore
@@ -88,6 +88,7 @@ def open_store(settings: Settings, warn: Warn = warn_in_python) -> Store:
         settings.store.journal_dir or default_journal_dir(),
         warn,
         path,
+        must_open=must_open,
     )
 
 
@@ -102,7 +103,7 @@ def open_store_to_read(settings: Settings, warn: Warn) -> Store:
             raise InputError(
                 f"there is no store at {path}", hint="run a job first, or name another with --store"
             )
-    return open_store(settings, warn)
+    return open_store(settings, warn, must_open=True)
 
 
 def history_file(settings: Settings) -> str:

@@ -2,7 +2,7 @@
 
 import os
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from msgspec import Struct, structs
@@ -37,6 +37,7 @@ class LoadedSettings(Struct, frozen=True, kw_only=True):
     settings: Settings
     origins: dict[str, str]
     files: tuple[str, ...] = ()  # that were read, in the order they were applied
+    problems: tuple[str, ...] = ()  # what was left out, when that was allowed
 
 
 class _Layers:
@@ -77,9 +78,11 @@ def load_settings(
     env: Mapping[str, str] = os.environ,
     cwd: str | None = None,
     system_config: str = SYSTEM_CONFIG,
+    leave_out_bad: bool = False,
 ) -> LoadedSettings:
     """`config` is what `--config` says, `overrides` are options by dotted setting name. ConfigError names
-    everything that is wrong in all files, variables and options together."""
+    everything that is wrong in all files, variables and options together; with `leave_out_bad` that is told
+    in the result instead, and the rest counts."""
     here = cwd or _current_dir()
     layers = _Layers()
     files = list(_existing_files(config or env.get("JOBLENS_CONFIG") or None, env, here, system_config))
@@ -89,12 +92,13 @@ def load_settings(
     _add_environment(layers, names, env, here)
     for name, text in (overrides or {}).items():
         layers.add_text(name, text, f"option {OPTION_OF.get(name, name)}", here)
-    if layers.problems:
-        raise _config_error(layers.problems)
+    if layers.problems and not leave_out_bad:
+        raise config_error(layers.problems)
     return LoadedSettings(
         settings=_filled(_DEFAULTS, layers.values),
         origins=dict.fromkeys(names, "default") | layers.origins,
         files=tuple(path for path, _ in files),
+        problems=tuple(layers.problems),
     )
 
 
@@ -182,7 +186,7 @@ def _filled(section: S, values: dict[str, Any], prefix: str = "") -> S:
     return structs.replace(section, **changes)
 
 
-def _config_error(problems: list[str]) -> ConfigError:
+def config_error(problems: Sequence[str]) -> ConfigError:
     if len(problems) == 1:
         return ConfigError(problems[0])
     listed = "\n".join(f"  {problem}" for problem in problems)

@@ -1,12 +1,16 @@
 """`joblens config`: the settings in force."""
 
 import os
+from typing import TYPE_CHECKING
 
 import click
 from msgspec import to_builtins
 
 from joblens.cli.context import Session
 from joblens.cli.options import shared_options
+
+if TYPE_CHECKING:
+    from joblens.app.settings import LoadedSettings
 
 
 @click.group("config")
@@ -18,10 +22,14 @@ def command() -> None:
 @shared_options
 def show(session: Session) -> None:
     """Every setting with its value and its origin."""
+    with session.loaded_as_far_as_possible() as loaded:
+        _show(session, loaded)
+
+
+def _show(session: Session, loaded: "LoadedSettings") -> None:
     from joblens.spec.settings_list import all_settings
     from joblens.views.config import render_config, setting_values
 
-    loaded = session.loaded
     values = setting_values(to_builtins(loaded.settings))
     if session.json:
         session.write_json(
@@ -36,9 +44,13 @@ def show(session: Session) -> None:
 @shared_options
 def path(session: Session) -> None:
     """The configuration files in the order they are applied; later ones win."""
+    with session.loaded_as_far_as_possible() as loaded:
+        _show_places(session, loaded.files)
+
+
+def _show_places(session: Session, read: tuple[str, ...]) -> None:
     from joblens.app.places import SYSTEM_CONFIG, user_config_path
 
-    read = session.loaded.files
     places = [SYSTEM_CONFIG, user_config_path()]
     places += [file for file in read if file not in places]
     if session.json:

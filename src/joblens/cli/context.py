@@ -2,6 +2,7 @@
 
 import os
 import sys
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, json
@@ -10,6 +11,8 @@ from joblens.model.settings import Settings
 from joblens.ports.store import Store
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from joblens.app.settings import LoadedSettings
     from joblens.views.style import Palette
 
@@ -58,12 +61,25 @@ class Session:
     def loaded(self) -> "LoadedSettings":
         """The settings with the origin of each."""
         if self._loaded is None:
-            from joblens.app.settings import load_settings
-
-            store = self.options.store
-            overrides = {} if store is None else {"store.url": store}
-            self._loaded = load_settings(config=self.options.config, overrides=overrides)
+            self._loaded = self._load()
         return self._loaded
+
+    @contextmanager
+    def loaded_as_far_as_possible(self) -> "Iterator[LoadedSettings]":
+        """For showing what can be shown; what is wrong with the settings is the error in the end."""
+        from joblens.app.settings import config_error
+
+        loaded = self._load(leave_out_bad=True)
+        yield loaded
+        if loaded.problems:
+            raise config_error(loaded.problems)
+
+    def _load(self, *, leave_out_bad: bool = False) -> "LoadedSettings":
+        from joblens.app.settings import load_settings
+
+        store = self.options.store
+        overrides = {} if store is None else {"store.url": store}
+        return load_settings(config=self.options.config, overrides=overrides, leave_out_bad=leave_out_bad)
 
     @property
     def settings(self) -> Settings:

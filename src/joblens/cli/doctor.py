@@ -5,6 +5,7 @@ from msgspec import to_builtins
 
 from joblens.cli.context import Session
 from joblens.cli.options import shared_options
+from joblens.model.settings import Settings
 
 
 @click.command("doctor")
@@ -13,9 +14,14 @@ def command(session: Session) -> None:
     """What joblens can measure and enforce here, by what, and each gap with its reason and its fix.
 
     It tries for real: a group is made, read, limited and removed. Exit code 0 also with gaps."""
+    with session.loaded_as_far_as_possible() as loaded:
+        _show(session, loaded.settings)
+
+
+def _show(session: Session, settings: Settings) -> None:
     from joblens.app.diagnosis import diagnose
 
-    capabilities = diagnose(session.settings)
+    capabilities = diagnose(settings)
     if session.json:
         available = sum(capability.available for capability in capabilities)
         document = {

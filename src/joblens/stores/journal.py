@@ -31,7 +31,8 @@ def _warn(message: str) -> None:
 class JournaledStore:
     """ports.store.Store around another. `apply` never raises StoreError; reads pass through.
 
-    `url` says which store the journal is for while that store cannot be asked."""
+    `url` says which store the journal is for while that store cannot be asked. With `must_open` it is for
+    readers, who are better off with the error at once."""
 
     def __init__(
         self,
@@ -39,6 +40,8 @@ class JournaledStore:
         journal_dir: str,
         warn: Callable[[str], None] = _warn,
         url: str = "",
+        *,
+        must_open: bool = False,
     ) -> None:
         self.url = _whole_url(url)
         self._open_store = open_store
@@ -52,6 +55,8 @@ class JournaledStore:
         try:
             self._opened()
         except StoreError as error:
+            if must_open:
+                raise
             self._failed(error)
 
     # -- writing

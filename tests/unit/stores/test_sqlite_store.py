@@ -99,10 +99,10 @@ def test_an_sqlite_file_of_something_else_is_refused(path: str) -> None:
         SqliteStore(path)
 
 
-def test_a_file_that_is_no_database_is_called_damaged(path: str) -> None:
+def test_a_file_that_is_no_database_is_called_no_store(path: str) -> None:
     Path(path).parent.mkdir()
     Path(path).write_bytes(b"not a database, but long enough to be read as one" * 100)
-    with pytest.raises(StoreCorrupt, match=r"joblens\.db is damaged"):
+    with pytest.raises(StoreCorrupt, match=r"joblens\.db is no joblens store"):
         SqliteStore(path)
 
 

@@ -17,11 +17,15 @@ _REASONS: list[tuple[type[apsw.Error], str, str]] = [
     (apsw.AuthError, "may not be used", "check who owns it"),
     (apsw.IOError, "cannot be read or written: input/output error", "check the disk and its free space"),
 ]
-_DAMAGE = (apsw.CorruptError, apsw.NotADBError)
 
 
 def translated_error(error: apsw.Error, path: str) -> StoreError:
-    if isinstance(error, _DAMAGE):
+    if isinstance(error, apsw.NotADBError):
+        return StoreCorrupt(
+            f"{path} is no joblens store, or the beginning of the file is damaged ({error})",
+            hint="name another with --store; restore a backup, or move the file away to start afresh",
+        )
+    if isinstance(error, apsw.CorruptError):
         return StoreCorrupt(
             f"the store {path} is damaged ({error})",
             hint="run `joblens store check`; restore a backup, or move the file away to start afresh",
