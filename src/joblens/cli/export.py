@@ -61,6 +61,8 @@ def command(
         session.write_json({"jobs": done.jobs, "rows": done.rows, "files": list(done.files)})
     elif output is not None:
         session.note(f"{counted(done.rows, 'row')} of {counted(done.jobs, 'job')} written to {output}")
+        if done.note:
+            session.note(done.note)
 
 
 class _Export:

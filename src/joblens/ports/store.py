@@ -42,9 +42,7 @@ class Store(Protocol):
 
     def statistics(self, query: HistoryQuery) -> Statistics: ...
 
-    def prune(
-        self, *, before_us: int | None, max_bytes: int | None, dry_run: bool
-    ) -> PruneReport:
+    def prune(self, *, before_us: int | None, max_bytes: int | None, dry_run: bool) -> PruneReport:
         """Drop samples (never records) of ended jobs: older than `before_us`, then oldest first
         until all sample data fits in `max_bytes`. The report names the jobs whose logs may go too."""
         ...

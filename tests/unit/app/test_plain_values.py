@@ -12,9 +12,7 @@ def test_what_json_knows_stays_as_it_is() -> None:
 
 
 def test_anything_else_becomes_its_text() -> None:
-    params = plain_params(
-        {"path": pathlib.PurePosixPath("/data"), "price": decimal.Decimal("1.5"), "3": {4}}
-    )
+    params = plain_params({"path": pathlib.PurePosixPath("/data"), "price": decimal.Decimal("1.5"), "3": {4}})
     assert params == {"path": "/data", "price": "1.5", "3": [4]}
 
 
