@@ -58,7 +58,7 @@ def main(arguments: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     except OSError as error:
-        if not _stdout_fails():
+        if not isinstance(error, BrokenPipeError) and not _stdout_fails(error):
             raise
         return _leave_stdout(error)
     return code
@@ -116,13 +116,16 @@ def _write(stream: "TextIO | None", text: str) -> None:
         stream.flush()
 
 
-def _stdout_fails() -> bool:
-    """What could not be written is still waiting to be, so that trying once more fails again."""
+def _stdout_fails(error: OSError) -> bool:
+    """What could not be written is still waiting to be, so that trying once more fails again. Without a
+    buffer (PYTHONUNBUFFERED) nothing waits; then an error of no named file can only be of a stream."""
+    import errno
+
     try:
         _write(sys.stdout, "")
     except OSError:
         return True
-    return False
+    return error.filename is None and error.errno in (errno.ENOSPC, errno.EIO, errno.EDQUOT, errno.EFBIG)
 
 
 def _leave_stdout(error: OSError) -> int:

@@ -69,7 +69,8 @@ def test_cpu_and_memory_of_a_child_are_its_parents_record(meter: InProcessMeter)
     assert cpu_s(measured) == pytest.approx(kernel_cpu_s() - before, abs=0.05)
     assert cpu_s(measured) >= 0.38
     assert measured.usage.memory_peak_bytes is not None
-    assert 300 << 20 <= measured.usage.memory_peak_bytes < 360 << 20
+    # Beside the child stands this process, whose own size depends on the tests before.
+    assert 300 << 20 <= measured.usage.memory_peak_bytes < 480 << 20
 
 
 def test_a_child_that_ends_between_samples_is_counted_with_its_peak() -> None:
