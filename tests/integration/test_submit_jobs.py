@@ -187,6 +187,8 @@ def test_names_and_values_that_are_no_text_reach_the_job_as_they_are(one: Desk) 
 
 
 def test_many_submits_at_once_share_one_supervisor(one: Desk) -> None:
+    # Long enough that it does not end between two submits of a busy machine and give way to a second one.
+    one.extra_env["JOBLENS_SUPERVISOR_IDLE"] = "4s"
     command = [*JOBLENS, "submit", "--", "sh", "-c", "sleep 0.2; exit 4"]
     submits = [subprocess.Popen(command, env=one.env(), stdout=subprocess.PIPE, text=True) for _ in range(20)]
     uuids = [submit.communicate(timeout=60)[0].strip() for submit in submits]
