@@ -30,6 +30,26 @@ class AmbiguousJob(InputError):
     """Several jobs match that id prefix."""
 
 
+class UnknownWorkflow(InputError):
+    """No workflow has that id."""
+
+
+class UnknownRun(InputError):
+    """No run has that id."""
+
+
+class SpecError(InputError):
+    """A workflow file has mistakes; the message lists all of them with their places."""
+
+
+class PlanError(InputError):
+    """A workflow cannot be run as asked: a job that can never fit, a file that is missing, a wrong choice."""
+
+
+class RunIsDriven(JoblensError):
+    """Another process is running that run."""
+
+
 class FormatError(InputError):
     """A file to import is not in the form it was said to be in."""
 

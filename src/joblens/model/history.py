@@ -28,6 +28,7 @@ class HistoryQuery(Struct, frozen=True, kw_only=True):
     ascending: bool = False
     include_unfinished: bool = True
     user: str | None = None
+    run_uuid: str | None = None  # attempts of this run's jobs, and of its actions
 
 
 class Distribution(Struct, frozen=True, kw_only=True):

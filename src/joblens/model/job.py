@@ -7,6 +7,7 @@ from msgspec import Struct, field
 from msgspec.structs import fields
 
 from joblens.model.finding import Finding
+from joblens.model.run_link import FileStamp, RunLink
 
 BY_AFFINITY = "CPU affinity"  # how the mechanism begins that gives a job whole CPUs
 
@@ -92,6 +93,10 @@ class Job(Struct, frozen=True, kw_only=True, omit_defaults=True):
     user: str = ""
     background: bool = False  # waits in the store for the supervisor
     created_by: Owner | None = None  # who is to start it, unless it waits for the supervisor
+    run: RunLink | None = None  # of a workflow
+    inputs: tuple[FileStamp, ...] = ()  # files it was started with
+    gpu_devices: tuple[str, ...] = ()  # it was given
+    command_digest: str = ""  # of everything that makes it do what it does; changed: it has to run again
 
 
 class Attempt(Struct, frozen=True, kw_only=True, omit_defaults=True):

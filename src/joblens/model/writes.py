@@ -5,6 +5,7 @@ Applying the same write twice changes nothing, so a journal can be replayed safe
 from msgspec import Struct
 
 from joblens.model.job import Attempt, Job, Outcome
+from joblens.model.run import Run, RunEvent, Workflow
 from joblens.model.sample import Sample
 
 
@@ -40,4 +41,22 @@ class CancelAsked(Struct, frozen=True, tag="cancel"):
     by: str = ""
 
 
-Write = JobQueued | JobStarted | SamplesTaken | JobEnded | CancelAsked
+class WorkflowCreated(Struct, frozen=True, tag="workflow"):
+    """Known by its uuid; the store gives it the next number."""
+
+    workflow: Workflow
+
+
+class RunCreated(Struct, frozen=True, tag="run"):
+    """Known by its uuid; the store gives it the next number within its workflow."""
+
+    run: Run
+
+
+class RunNoted(Struct, frozen=True, tag="run-event"):
+    event: RunEvent
+
+
+Write = (
+    JobQueued | JobStarted | SamplesTaken | JobEnded | CancelAsked | WorkflowCreated | RunCreated | RunNoted
+)

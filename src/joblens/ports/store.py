@@ -5,6 +5,7 @@ from typing import Protocol
 
 from joblens.model.history import HistoryQuery, PruneReport, Statistics, StoreCheck
 from joblens.model.job import Record
+from joblens.model.run import JobResult, Run, RunEvent, Workflow
 from joblens.model.sample import Sample
 from joblens.model.writes import CancelAsked, Write
 
@@ -38,6 +39,35 @@ class Store(Protocol):
 
     def samples(self, uuid: str, after: int = -1) -> list[tuple[int, Sample]]:
         """(index, sample) with index > after, in order, none missing, none twice."""
+        ...
+
+    def workflows(self) -> list[Workflow]:
+        """Newest first."""
+        ...
+
+    def find_workflow(self, ident: str) -> Workflow:
+        """By number, UUID, unique UUID prefix, or name (the newest). Raises UnknownWorkflow."""
+        ...
+
+    def workflow_of_source(self, source: str, name: str, user: str) -> Workflow | None:
+        """The newest one that came from that file under that name."""
+        ...
+
+    def runs(self, workflow_uuid: str) -> list[Run]:
+        """Oldest first, with status, times and owner from their events, and without `spec_text`."""
+        ...
+
+    def find_run(self, ident: str) -> Run:
+        """By run UUID or unique prefix of it, 'WORKFLOW.N' where WORKFLOW is a workflow's number or name, or
+        what find_workflow takes: then its newest run. Raises UnknownRun."""
+        ...
+
+    def run_events(self, run_uuid: str, after: int = 0) -> list[tuple[int, RunEvent]]:
+        """(sequence number, event) in the order they were applied, those above `after`."""
+        ...
+
+    def run_results(self, run_uuid: str) -> list[JobResult]:
+        """Every attempt of the run's jobs, by index and attempt; running ones too."""
         ...
 
     def statistics(self, query: HistoryQuery) -> Statistics: ...

@@ -1,0 +1,108 @@
+"""What happens to a run and what is to be done about it, as values. `engine.schedule` decides; the agent feeds
+events and carries out commands."""
+
+import enum
+
+from msgspec import Struct
+
+from joblens.model.job import Requirements, Status
+
+
+class StopMode(enum.StrEnum):
+    DRAIN = "drain"  # start nothing more, let what runs come to its end
+    KILL = "kill"
+
+
+# ---- events ---------------------------------------------------------------------------------------------
+
+
+class AttemptBegan(Struct, frozen=True):
+    index: int
+
+
+class AttemptEnded(Struct, frozen=True):
+    """`outputs_missing`: it succeeded, and did not make a file it was to make."""
+
+    index: int
+    attempt: int
+    status: Status
+    exit_code: int | None = None
+    reason: str = ""  # as in Outcome
+    duration_s: float = 0.0
+    outputs_missing: bool = False
+
+
+class DataChanged(Struct, frozen=True):
+    """User data was set; `place` in Plan.user_data."""
+
+    place: int
+
+
+class CommandEnded(Struct, frozen=True):
+    """A command of an action, or a recovery script (`index` >= 0: of that job)."""
+
+    status: Status
+    action: int = -1
+    command: int = 0
+    index: int = -1
+
+
+class StopWanted(Struct, frozen=True):
+    mode: StopMode
+
+
+class CancelWanted(Struct, frozen=True):
+    """Of one job; running or not."""
+
+    index: int
+
+
+class Tick(Struct, frozen=True):
+    pass
+
+
+Event = AttemptBegan | AttemptEnded | DataChanged | CommandEnded | StopWanted | CancelWanted | Tick
+
+
+# ---- commands -------------------------------------------------------------------------------------------
+
+
+class StartAttempt(Struct, frozen=True):
+    """`requirements`: of this attempt (a handler may have grown them). `behind`: it takes the place of
+    a running job of the same shape, so it may be handed over before that one has ended."""
+
+    index: int
+    attempt: int
+    requirements: Requirements
+    gpus: tuple[str, ...] = ()
+    behind: bool = False
+
+
+class StopAttempt(Struct, frozen=True):
+    index: int
+    at_once: bool = False  # KILL
+
+
+class RunActionCommand(Struct, frozen=True):
+    action: int
+    command: int
+
+
+class RunRecovery(Struct, frozen=True):
+    index: int
+    attempt: int  # the one that failed
+    script: str
+
+
+class StateChanged(Struct, frozen=True):
+    """For whoever shows it; `why` is said to people."""
+
+    index: int
+    why: str = ""
+
+
+class RunIsOver(Struct, frozen=True):
+    pass
+
+
+Command = StartAttempt | StopAttempt | RunActionCommand | RunRecovery | StateChanged | RunIsOver

@@ -1,0 +1,20 @@
+"""What ties a record to the run it belongs to, and to the files it was started with."""
+
+from msgspec import Struct
+
+
+class RunLink(Struct, frozen=True, omit_defaults=True):
+    """Which job of which run a record is an attempt of."""
+
+    run_uuid: str
+    index: int  # place in the plan; -1: a command of an action or a recovery script
+    attempt: int = 1
+
+
+class FileStamp(Struct, frozen=True, omit_defaults=True):
+    """A file as a job found or left it. None: it was not there."""
+
+    path: str
+    size: int | None = None
+    mtime_ns: int | None = None
+    digest: str | None = None  # blake2b of the content, where it was read
