@@ -83,6 +83,7 @@ class Run(Struct, frozen=True, kw_only=True, omit_defaults=True):
     workflow_number: int | None = None  # filled when read
     spec_text: str = ""  # the file as it was
     spec_format: str = "yaml"
+    tables: dict[str, Any] = field(default_factory=dict)  # files the spec names for parameters, as they were
     jobs: int = 0  # how many the plan has
     options: RunOptions = RunOptions()
     # A run that repeats part of an earlier one: the others keep the outcome they had there.
