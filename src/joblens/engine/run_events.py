@@ -1,5 +1,5 @@
-"""What happens to a run and what is to be done about it, as values: `engine.schedule` decides, the agent feeds
-events and carries out commands."""
+"""What happens to a run and what is to be done about it, as values: `engine.schedule` decides, the agent
+feeds events and carries out commands."""
 
 import enum
 
