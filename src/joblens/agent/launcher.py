@@ -8,13 +8,16 @@ floor under the job's `ru_maxrss` and its start-up is paid for every job. It
 - outlives a killed owner: it then goes on waiting and leaves the outcome in a file.
 
 Owner and launcher talk over one SEQPACKET socket, one marshalled tuple a message:
-  owner -> launcher   ("part", bytes)…  ("start",)  ("go",)  ("signal", n, to its group?)  ("bye",)
-  launcher -> owner   ("hello", pid)  ("ready", pid, start ticks)  ("running", mono ns)
+  owner -> launcher   ("join", groups)  ("part", bytes)…  ("start",)  ("go",)  ("signal", n, to its group?)
+                      ("bye",)
+  launcher -> owner   ("hello", pid)  ("joined",)  ("ready", pid, start ticks)  ("running", mono ns)
                       ("failed", errno, stage, name)
                       ("exited", wait status, totals, mono ns)  ("reaped", totals)  ("empty", totals)
 The parts put together are the marshalled description of what to start, which can be larger than a socket
-takes at once. `totals` is the tuple TOTALS names. ("bye",) after "empty" ends the launcher; an owner that
-vanishes instead makes it write the outcome file and give the terminal its modes back."""
+takes at once. ("join", …) has the child made and put into its groups before it is known what it is to run:
+that takes the kernel longer than all the rest. `totals` is the tuple TOTALS names. ("bye",) after "empty"
+ends the launcher; an owner that vanishes instead makes it write the outcome file and give the terminal its
+modes back."""
 
 from __future__ import annotations
 
@@ -236,13 +239,11 @@ class Launcher:
         except OSError:
             self._owner_vanished()
 
-    def start(self, start: dict[str, Any]) -> None:
-        self.outcome_path = str(start["outcome_path"])
-        self.groups = [os.path.dirname(path) for path in start["attach"]]
-        self.terminal_modes = start["terminal_modes"]
-        start["ignored_signals"] = self.ignored_before
+    def join(self, attach: list[str]) -> bool:
+        """Makes the child that will be the job, inside its groups. False: it could not join them."""
         from launcher_child import child_becomes_job  # type: ignore[import-not-found]  # the file beside this
 
+        self.groups = [os.path.dirname(path) for path in attach]
         go_read, self.go = os.pipe()
         self.report, report_write = os.pipe()
         self.tally = Tally()
@@ -250,15 +251,28 @@ class Launcher:
         if pid == 0:
             os.close(self.go)
             os.close(self.report)
-            child_becomes_job(start, go_read, report_write)
+            child_becomes_job(attach, self.ignored_before, go_read, report_write)
         self.main_pid = pid
         os.close(go_read)
         os.close(report_write)
+        answer = os.read(self.report, 4096)
+        if answer != b"*":
+            self._failed(answer)
+        return answer == b"*"
+
+    def start(self, description: bytes) -> None:
+        start = marshal.loads(description)
+        self.outcome_path = str(start["outcome_path"])
+        self.terminal_modes = start["terminal_modes"]
+        if not self.main_pid and not self.join(start["attach"]):
+            return
+        _write_all(self.go, len(description).to_bytes(8, "little") + description)
         self._let_go_of_files(start["stdio"])
         answer = os.read(self.report, 4096)
         if answer == b"+":
-            self.tally.child_is_ready(pid)
-            self.send("ready", pid, self.tally.before["start_ticks"])
+            assert self.tally is not None
+            self.tally.child_is_ready(self.main_pid)
+            self.send("ready", self.main_pid, self.tally.before["start_ticks"])
         else:
             self._failed(answer)
 
@@ -365,8 +379,11 @@ class Launcher:
         elif message[0] == "part":
             self.parts.append(message[1])
         elif message[0] == "start":
-            self.start(marshal.loads(b"".join(self.parts)))
-            self.parts.clear()
+            description, self.parts = b"".join(self.parts), []
+            self.start(description)
+        elif message[0] == "join":
+            if self.join(message[1]):
+                self.send("joined")
         elif message[0] == "go":
             self.let_go()
         elif message[0] == "signal" and self.main_status is None and self.main_pid:
@@ -438,6 +455,15 @@ def restore_terminal(modes: list[Any]) -> None:
 
 def as_text(name: Any) -> str:
     return name.decode(errors="replace") if isinstance(name, bytes) else str(name or "")
+
+
+def _write_all(descriptor: int, data: bytes) -> None:
+    view = memoryview(data)
+    try:
+        while view:
+            view = view[os.write(descriptor, view) :]
+    except OSError:
+        pass  # it has said why in the other pipe
 
 
 def _close(descriptor: int) -> None:

@@ -12,18 +12,22 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-def child_becomes_job(start: dict[str, Any], go: int, report: int) -> None:
-    """In the forked child: join the groups, wait for the word, turn into the job. Never returns."""
+def child_becomes_job(attach: list[str], ignored: list[int], go: int, report: int) -> None:
+    """In the forked child: join the groups, hear what to run, wait for the word, turn into it. Never returns.
+    Says "*" once it has joined, "+" once only the word is missing, or what went wrong."""
     stage = "prepare"
     try:
-        _reset_signals(start["ignored_signals"])
-        if start["new_session"]:
-            os.setsid()
+        _reset_signals(ignored)
         stage = "join the control group"
-        for path in start["attach"]:
+        for path in attach:
             descriptor = os.open(path, os.O_WRONLY)
             os.write(descriptor, b"0")
             os.close(descriptor)
+        os.write(report, b"*")
+        start = _description(go)
+        stage = "prepare"
+        if start["new_session"]:
+            os.setsid()
         stage = "set limits"
         _apply_limits(start)
         stage = "set up its files"
@@ -41,6 +45,24 @@ def child_becomes_job(start: dict[str, Any], go: int, report: int) -> None:
     except BaseException as error:  # noqa: BLE001 - the child must never run on as a second launcher
         os.write(report, marshal.dumps((0, stage, repr(error))))
     os._exit(127)
+
+
+def _description(go: int) -> dict[str, Any]:
+    """What to run. Ends this process when the owner is gone before it had said that."""
+    size = int.from_bytes(_read_exactly(go, 8), "little")
+    start: dict[str, Any] = marshal.loads(_read_exactly(go, size))
+    return start
+
+
+def _read_exactly(descriptor: int, size: int) -> bytes:
+    parts: list[bytes] = []
+    while size:
+        part = os.read(descriptor, size)
+        if not part:
+            os._exit(125)
+        parts.append(part)
+        size -= len(part)
+    return b"".join(parts)
 
 
 def _reset_signals(ignored: list[int]) -> None:
