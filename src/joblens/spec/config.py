@@ -3,7 +3,6 @@ found in one reading, each with its place; nothing is raised before everything h
 
 import math
 import os
-from collections.abc import Iterable
 from typing import Any
 
 from msgspec import Struct
@@ -11,6 +10,7 @@ from msgspec import Struct
 from joblens.model.errors import InputError
 from joblens.model.units import format_bytes, format_duration, parse_duration, parse_size
 from joblens.spec.settings_list import Kind, Setting, all_settings
+from joblens.spec.words import any_of, nearest_word, shown
 from joblens.spec.yaml_lines import Document, Path, Problem, parse_yaml
 
 _TRUE = frozenset({"true", "yes", "on", "1"})
@@ -49,7 +49,7 @@ class _Walk:
         if content is None:  # an empty file, or a section whose lines are all commented out
             return
         if not isinstance(content, dict):
-            self._note(path, f"expected {_keys_text(prefix)}, not {_shown(content)}")
+            self._note(path, f"expected {_keys_text(prefix)}, not {shown(content)}")
             return
         for key, raw in content.items():
             self._entry(prefix + key, raw, (*path, key))
@@ -99,19 +99,12 @@ def unknown_key(name: str) -> str:
     return f"unknown key '{key}'{where}; expected {_keys_text(section + dot)}"
 
 
-def nearest_word(word: str, known: Iterable[str]) -> str | None:
-    import difflib
-
-    found = difflib.get_close_matches(word.lower().replace("-", "_"), list(known), n=1, cutoff=0.6)
-    return found[0] if found else None
-
-
 def value_from_yaml(setting: Setting, raw: Any, base_dir: str) -> Any:
     """A value as YAML gives it. InputError says what was expected."""
     if raw is None:
         if setting.is_optional:
             return None
-        raise _wrong(setting, "nothing")
+        raise _wrong(setting, shown(raw))
     if isinstance(raw, str) and setting.kind not in (Kind.BOOL, Kind.INT, Kind.FLOAT):
         return value_from_text(setting, raw, base_dir)
     is_number = isinstance(raw, int | float) and not isinstance(raw, bool) and math.isfinite(raw)
@@ -124,7 +117,7 @@ def value_from_yaml(setting: Setting, raw: Any, base_dir: str) -> Any:
             return _in_range(setting, raw)
         case Kind.SIZE if is_number and raw == int(raw):
             return _in_range(setting, int(raw))
-    raise _wrong(setting, _shown(raw))
+    raise _wrong(setting, shown(raw))
 
 
 def value_from_text(setting: Setting, text: str, base_dir: str) -> Any:
@@ -151,7 +144,7 @@ def value_from_text(setting: Setting, text: str, base_dir: str) -> Any:
     except (ValueError, InputError) as error:
         if isinstance(error, _OutOfRange):
             raise
-        raise _wrong(setting, _shown(text)) from error
+        raise _wrong(setting, shown(text)) from error
 
 
 class _OutOfRange(InputError):
@@ -181,7 +174,7 @@ def _bool(setting: Setting, word: str) -> bool:
         return True
     if word.lower() in _FALSE:
         return False
-    raise _wrong(setting, _shown(word))
+    raise _wrong(setting, shown(word))
 
 
 def _finite(word: str) -> float:
@@ -195,12 +188,12 @@ def _choice(setting: Setting, word: str) -> str:
     for choice in setting.choices:
         if choice.lower() == word.lower().replace("-", "_"):
             return setting.choice_class(choice) if setting.choice_class else choice
-    raise _wrong(setting, _shown(word))
+    raise _wrong(setting, shown(word))
 
 
 def _path(setting: Setting, word: str, base_dir: str) -> str:
     if not word or "\0" in word:
-        raise _wrong(setting, _shown(word))
+        raise _wrong(setting, shown(word))
     if "://" in word:  # a store may be a URL
         return word
     return os.path.normpath(os.path.join(base_dir, os.path.expanduser(word)))
@@ -210,19 +203,6 @@ def _wrong(setting: Setting, given: str) -> InputError:
     return InputError(f"{setting.name} must be {setting.expected}, not {given}")
 
 
-def _shown(raw: Any) -> str:
-    match raw:
-        case bool():
-            return "true" if raw else "false"
-        case str():
-            return f"'{raw}'"
-        case dict():
-            return "a mapping"
-        case list():
-            return "a list"
-    return str(raw)
-
-
 def _keys_text(prefix: str) -> str:
-    *others, last = keys_of(prefix)
-    return f"{', '.join(others)} or {last}" if others else last
+    return any_of(keys_of(prefix))
+

@@ -1,0 +1,34 @@
+"""Words for messages about what people write: the nearest right one, and a value as it stood there."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+_LONGEST_SHOWN = 60
+
+
+def nearest_word(word: str, known: Iterable[str]) -> str | None:
+    import difflib
+
+    found = difflib.get_close_matches(word.lower().replace("-", "_"), list(known), n=1, cutoff=0.6)
+    return found[0] if found else None
+
+
+def shown(raw: Any) -> str:
+    match raw:
+        case None:
+            return "nothing"
+        case bool():
+            return "true" if raw else "false"
+        case str():
+            return f"'{raw}'" if len(raw) <= _LONGEST_SHOWN else f"'{raw[:_LONGEST_SHOWN]}…'"
+        case dict():
+            return "a mapping"
+        case list():
+            return "a list"
+    return str(raw)
+
+
+def any_of(words: Sequence[str]) -> str:
+    """'a', 'a or b', 'a, b or c'"""
+    *others, last = words
+    return f"{', '.join(others)} or {last}" if others else last
