@@ -37,17 +37,22 @@ class LaunchPlan(Struct, frozen=True, kw_only=True):
     terminal_modes: list[Any] | None = None  # what the user's terminal gets back should the owner be killed
 
 
+_NOTHING = LaunchPlan(argv=("",), env={}, stdio=("", "", ""))
+
+
 class LauncherProcess:
     """Starts a launcher and speaks with it. One launcher runs one job."""
 
-    def __init__(self, plan: LaunchPlan, prefix: Sequence[str] = ()) -> None:
-        """`prefix` is put before the launcher's command line (a systemd scope, for one)."""
+    def __init__(self, plan: LaunchPlan | None, prefix: Sequence[str] = ()) -> None:
+        """`prefix` is put before the launcher's command line (a systemd scope, for one). Without a plan it is
+        not waited for: it stands by until `greeted`, `join` and `give` have been called."""
         ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
         self.socket = ours.detach()
         os.set_inheritable(self.socket, False)
         their_end = theirs.detach()
         argv = [*prefix, *launcher.start_argv("launcher"), str(their_end)]
-        passed = [their_end, *(fd for fd in plan.stdio if isinstance(fd, int) and fd > 2)]
+        self._plan = plan or _NOTHING
+        passed = [their_end, *(fd for fd in self._plan.stdio if isinstance(fd, int) and fd > 2)]
         # dup2 onto itself is how posix_spawn says "do not close this one".
         actions = [(os.POSIX_SPAWN_DUP2, fd, fd) for fd in dict.fromkeys(passed)]
         try:
@@ -57,12 +62,30 @@ class LauncherProcess:
             raise LaunchError(f"the launcher could not be started: {error}") from error
         finally:
             os.close(their_end)
-        self._plan = plan
+        self.launcher_pid = 0
+        if plan is None:
+            return
         try:
-            self.launcher_pid = int(self._expect("hello")[1])
+            self.greeted()
         except LaunchError:
             self.abandon()
             raise
+
+    def greeted(self) -> None:
+        """Waits until it runs."""
+        self.launcher_pid = int(self._expect("hello")[1])
+
+    def join(self, attach: Sequence[str]) -> None:
+        """Has the job's process made and put into its groups, before anyone knows what it will run."""
+        self._say("join", list(attach))
+
+    def joined(self) -> None:
+        """Waits until that is done."""
+        self._expect("joined")
+
+    def give(self, plan: LaunchPlan) -> None:
+        """What it has stood by for. Its streams have to be files: nothing can be handed down any more."""
+        self._plan = plan
 
     def prepare(
         self,

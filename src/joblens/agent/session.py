@@ -67,10 +67,18 @@ class Kit(Struct, frozen=True):
     job_rlimits: tuple[tuple[int, int, int], ...] = ()  # what jobs get where the owner changed its own
 
 
+class Place(Struct, frozen=True):
+    """A launcher that stands by with the process that will be the job, in groups of its own (None: it is
+    known by its process tree)."""
+
+    launcher: LauncherProcess
+    groups: JobGroups | None
+
+
 class JobSession:
     """Driven by the loop; ends by calling `on_end(session)` once the outcome is recorded."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - each owner has its own of these
         self,
         job: Job,
         plan: LaunchPlan,
@@ -78,16 +86,22 @@ class JobSession:
         *,
         output: OutputFiles | None = None,
         on_sample: Callable[[Sample], None] | None = None,
+        on_outcome: Callable[["JobSession"], None] | None = None,
         on_end: Callable[["JobSession"], None] | None = None,
         drain: Callable[[], None] | None = None,
+        place: "Place | None" = None,
     ) -> None:
+        """`on_outcome` hears how it ended before that is recorded, `on_end` when everything is done. `place`:
+        where a launcher stands by already."""
         self.job = job
         self.record = Record(status=Status.QUEUED, job=job)
         self._plan = plan
         self._kit = kit
         self._output = output
         self._on_sample = on_sample
+        self._on_outcome = on_outcome
         self._on_end = on_end
+        self._place = place
         self._is_pumped = drain is not None  # whoever pumps the output also bounds it
         self._drain = drain  # brings home what the job has printed and nobody has read yet
         early = job.early_signal
@@ -139,11 +153,15 @@ class JobSession:
     def _prepare(self) -> Attempt:
         job, kit = self.job, self._kit
         # The launcher first: should this process be killed from here on, it takes the groups away.
-        self._launcher, is_in_scope = self._start_launcher()
-        if is_in_scope:
-            self._groups = kit.accountant.groups_in_scope(job, self._launcher.launcher_pid)
+        if self._place is not None:
+            self._launcher, self._groups = self._place.launcher, self._place.groups
+            self._launcher.give(self._plan)
         else:
-            self._groups = kit.accountant.groups_for(job)
+            self._launcher, is_in_scope = self._start_launcher()
+            if is_in_scope:
+                self._groups = kit.accountant.groups_in_scope(job, self._launcher.launcher_pid)
+            else:
+                self._groups = kit.accountant.groups_for(job)
         self._limits = limit(job, self._groups)
         pid, start_ticks = self._launcher.prepare(
             attach=self._groups.attach_files() if self._groups else (),
@@ -393,6 +411,8 @@ class JobSession:
         )
         outcome = outcome_of(self.record, ending, self._summary, self._meter, self._output)
         self.record = replace(self.record, status=outcome.status, outcome=outcome)
+        if self._on_outcome is not None:
+            self._on_outcome(self)
         assert self.record.attempt is not None
         started = JobStarted(self.job.uuid, self.record.attempt)
         # All of it: the store may have been made anew since the start.

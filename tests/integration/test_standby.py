@@ -1,0 +1,95 @@
+"""Launchers that wait inside fresh groups for a job."""
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from joblens.agent.launch import LaunchPlan
+from joblens.agent.output import OutputFiles
+from joblens.agent.session import JobSession, Kit
+from joblens.agent.standby import Standby
+from joblens.app.jobs import prepare
+from joblens.app.owning import close_kit, open_kit
+from joblens.app.requests import Request
+from joblens.app.settings import load_settings
+from joblens.model.job import Accounting, Requirements, Status
+
+ACCOUNTING = [Accounting.AUTO, Accounting.PROCESS_TREE]
+
+
+@pytest.fixture
+def kit(tmp_path: Path) -> Iterator[Kit]:
+    settings = load_settings(overrides={"store.url": str(tmp_path / "jobs.db")}).settings
+    kit = open_kit(settings, lambda _name: None)
+    yield kit
+    close_kit(kit)
+
+
+def until(kit: Kit, condition: Callable[[], bool]) -> None:
+    deadline_s = time.monotonic() + 20
+    while not condition():
+        kit.loop.call(lambda: None)
+        kit.loop.run_once()
+        assert time.monotonic() < deadline_s
+
+
+def session_in(
+    kit: Kit, standby: Standby, tmp_path: Path, argv: list[str], needs: Requirements
+) -> JobSession:
+    place = None
+    while place is None:
+        kit.loop.run_once()
+        place = standby.take()
+    settings = load_settings(overrides={"store.url": str(tmp_path / "jobs.db")}).settings
+    prepared = prepare(Request(argv=tuple(argv), requirements=needs), settings)
+    output = OutputFiles(str(tmp_path / prepared.job.uuid), 1 << 20)
+    plan = LaunchPlan(
+        argv=prepared.argv,
+        env=prepared.env,
+        cwd=str(tmp_path),
+        stdio=("/dev/null", output.stdout.path, output.stderr.path),
+    )
+    return JobSession(prepared.job, plan, kit, output=output, place=place)
+
+
+@pytest.mark.parametrize("accounting", ACCOUNTING)
+def test_a_job_runs_where_a_launcher_stood_by(kit: Kit, tmp_path: Path, accounting: Accounting) -> None:
+    standby = Standby(kit, accounting)
+    standby.want(1)
+    session = session_in(kit, standby, tmp_path, ["sh", "-c", "pwd; exit 3"], Requirements())
+    session.start()
+    until(kit, lambda: session.is_over)
+    outcome = session.record.outcome
+    assert outcome is not None
+    assert (outcome.status, outcome.exit_code) == (Status.FAILED, 3)
+    assert (tmp_path / session.job.uuid / "stdout.log").read_text() == f"{tmp_path}\n"
+    assert outcome.usage.cpu_total_usec
+    standby.close()
+
+
+@pytest.mark.cgroup
+def test_limits_are_those_of_the_job_that_came(kit: Kit, tmp_path: Path) -> None:
+    standby = Standby(kit, Accounting.AUTO)
+    standby.want(1)
+    hungry = ["python3", "-c", "x = bytearray(200 << 20); print(len(x))"]
+    session = session_in(kit, standby, tmp_path, hungry, Requirements(memory_bytes=60 << 20))
+    session.start()
+    until(kit, lambda: session.is_over)
+    assert session.record.outcome is not None
+    assert session.record.outcome.reason == "out-of-memory"
+    standby.close()
+
+
+def test_nothing_is_left_of_launchers_nobody_needed(kit: Kit) -> None:
+    standby = Standby(kit, Accounting.AUTO)
+    standby.want(3)
+    kit.loop.run_once()
+    launchers = list(standby._coming.values()) + [place.launcher for place in standby._ready]
+    groups = [path for one in standby._ready if one.groups for path in one.groups.paths.values()]
+    standby.close()
+    assert len(launchers) == 3
+    assert not any(os.path.exists(f"/proc/{one.pid}") for one in launchers)
+    assert not any(os.path.exists(path) for path in groups)
