@@ -14,6 +14,7 @@ import signal
 import threading
 import time
 from collections import deque
+from collections.abc import Container
 from typing import Any
 
 from msgspec import Struct
@@ -49,6 +50,9 @@ class SlotJob(Struct, frozen=True):
     job: Job
     argv: tuple[str, ...]
     env: dict[str, str]  # changes to the owner's environment
+    folder: str = ""  # for what it prints; '': one named by its uuid
+    streams: str = ""  # what is different about them (slot_launcher)
+    shape: Any = None  # jobs of one shape take each other's places
 
 
 class Finished(Struct, kw_only=True):
@@ -119,6 +123,9 @@ class Slot:
     @property
     def jobs_ahead(self) -> int:
         return len(self._ahead)
+
+    def has_ahead(self, uuids: Container[str]) -> bool:
+        return any(slot_job.job.uuid in uuids for slot_job in self._ahead)
 
     @property
     def running_since_ns(self) -> int:
@@ -405,7 +412,8 @@ class Slot:
 def _order(slot_job: SlotJob) -> Order:
     job, env = slot_job.job, slot_job.env
     changes = {os.fsencode(name): os.fsencode(value) for name, value in env.items()} if env else {}
-    return job.uuid, [os.fsencode(word) for word in slot_job.argv], changes, job.cwd
+    argv = [os.fsencode(word) for word in slot_job.argv]
+    return job.uuid, argv, changes, job.cwd, slot_job.folder, slot_job.streams
 
 
 def _most_ahead(duration_s: float) -> int:

@@ -4,7 +4,8 @@ Children of a process are born in its groups, so no job has to be moved (which w
 the cost of a start is that of a bare spawn. Like launcher.py it runs in a bare `python -I -S`.
 
   owner -> launcher   ("counters", paths, place of the peak) the files of the groups to read after each job
-                      [(uuid, argv, env changes, cwd, sent ahead?)…]; large: ("part", bytes)… ("start",)
+                      [(uuid, argv, env changes, cwd, folder, streams, sent ahead?)…]; large: ("part", bytes)…
+                      ("start",)
                       ("reap",) when what outlived the job has been ended  |  () to end
   launcher -> owner   ("hello", pid)  ("counters", contents, can the peak be reset?)
                       ("done", wait status, totals, own CPU usec, mono start, mono end, stdout bytes,
@@ -15,7 +16,10 @@ the cost of a start is that of a bare spawn. Like launcher.py it runs in a bare 
 
 The next jobs are sent while one still runs, so that this process never waits for its owner. Such a job runs
 only after a clean end of the one before it, and only when there is a permit, a byte in a pipe, for it: the
-owner takes a permit back to give the last of them to another slot. Whoever reads the byte has the job."""
+owner takes a permit back to give the last of them to another slot. Whoever reads the byte has the job.
+
+`folder` is where what it prints goes (empty: named by its uuid), `streams` what is different about them: c both
+into stdout.log, o no standard output, e no standard error, d nothing is kept of a job that succeeds."""
 
 from __future__ import annotations
 
@@ -195,6 +199,8 @@ class SlotLauncher:
         argv: list[bytes],
         changes: dict[bytes, bytes],
         cwd: str,
+        folder: str,
+        streams: str,
         is_ahead: bool,  # noqa: FBT001 - one marshalled message
     ) -> None:
         if os.getppid() != self.owner_pid:
@@ -202,7 +208,7 @@ class SlotLauncher:
         if is_ahead and not (self._has_permit() and self.is_clean):
             self._answer("skipped", uuid)
         else:
-            self._one(uuid, argv, changes, cwd)
+            self._one(uuid, argv, changes, cwd, folder, streams)
 
     def _reset_peak(self) -> None:
         try:
@@ -216,13 +222,15 @@ class SlotLauncher:
         except BlockingIOError:
             return False
 
-    def _one(self, uuid: str, argv: list[bytes], changes: dict[bytes, bytes], cwd: str) -> None:
+    def _one(
+        self, uuid: str, argv: list[bytes], changes: dict[bytes, bytes], cwd: str, folder: str, streams: str
+    ) -> None:
         if self.peak >= 0:
             self._reset_peak()
         # Before, not after: the call returns when the program is loaded, and a short one has ended by then.
         started_ns = time.monotonic_ns()
         try:
-            pid = self._spawn(uuid, argv, changes, cwd)
+            pid = self._spawn(uuid, argv, changes, cwd, streams)
         except ValueError:  # a null character where none can be
             self.is_clean = True
             self._answer("failed", _EINVAL, "execute", "")
@@ -245,7 +253,9 @@ class SlotLauncher:
         tally.add(usage, _NO_IO, is_main=True)
         alive = self._reap_others(tally)
         tally.add_io(self.calls.of_others())
-        printed = self._put_output_away(uuid)
+        if "d" in streams and status == 0:
+            self._throw_output_away()
+        printed = self._put_output_away(folder or os.path.join(self.logs, uuid))
         contents, own_usec = self._read_counters()
         answer = (status, tally.totals(), own_usec, started_ns, ended_ns, *printed, alive, contents)
         self.tally = tally
@@ -262,18 +272,19 @@ class SlotLauncher:
         self.tally.add_io(self.calls.of_others())
         self._answer("reaped", self.tally.totals())
 
-    def _spawn(self, uuid: str, argv: list[bytes], changes: dict[bytes, bytes], cwd: str) -> int:
+    def _spawn(
+        self, uuid: str, argv: list[bytes], changes: dict[bytes, bytes], cwd: str, streams: str
+    ) -> int:
         os.chdir(cwd)  # every time: a directory of that name may be another one by now
         env = {**self.env, **changes, b"JOBLENS_JOB_ID": uuid.encode()}
         program = _found(argv[0], env[b"PATH"]) if b"PATH" in changes else argv[0]
+        out = 0 if "o" in streams else self.out  # 0 is /dev/null
+        err = out if "c" in streams else 0 if "e" in streams else self.err
         return os.posix_spawnp(
             program,
             argv,
             env,
-            file_actions=(
-                (os.POSIX_SPAWN_DUP2, self.out, 1),
-                (os.POSIX_SPAWN_DUP2, self.err, 2),
-            ),
+            file_actions=((os.POSIX_SPAWN_DUP2, out, 1), (os.POSIX_SPAWN_DUP2, err, 2)),
             setsid=True,
             setsigmask=(),
             setsigdef=_DEFAULTS,
@@ -290,12 +301,15 @@ class SlotLauncher:
                 return True
             tally.add(usage, _NO_IO, is_main=False)
 
-    def _put_output_away(self, uuid: str) -> tuple[int, int, str]:
+    def _throw_output_away(self) -> None:
+        os.ftruncate(self.out, 0)
+        os.ftruncate(self.err, 0)
+
+    def _put_output_away(self, folder: str) -> tuple[int, int, str]:
         """Most short jobs print nothing and the same two empty files serve the next one."""
         sizes = os.fstat(self.out).st_size, os.fstat(self.err).st_size
         if not any(sizes):
             return *sizes, ""
-        folder = os.path.join(self.logs, uuid)
         try:
             os.makedirs(folder, 0o700, exist_ok=True)
             for suffix, name in (("out", "stdout.log"), ("err", "stderr.log")):
@@ -303,8 +317,7 @@ class SlotLauncher:
             out, err = self._open("out"), self._open("err")
         except OSError:
             # No place to keep it: the next job must not find it in its own.
-            os.ftruncate(self.out, 0)
-            os.ftruncate(self.err, 0)
+            self._throw_output_away()
             return *sizes, ""
         os.close(self.out)
         os.close(self.err)

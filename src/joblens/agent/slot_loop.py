@@ -4,9 +4,10 @@ and records go to the store in batches."""
 import os
 import select
 import time
-from collections import deque
+from collections import Counter, defaultdict, deque
+from collections.abc import Iterable
 from queue import SimpleQueue
-from typing import Any
+from typing import Any, Protocol
 
 from msgspec import Struct
 
@@ -26,6 +27,7 @@ _LONG_S = 0.1  # no job waits behind one that has run for this long
 _STOP_AGAIN_S = 0.1
 _ANSWER_PATIENCE_S = 3.0
 _HOST_EVERY_S = 0.1
+_NO_SHAPE = object()
 
 
 class SlotPlan(Struct, frozen=True, kw_only=True):
@@ -37,18 +39,46 @@ class SlotPlan(Struct, frozen=True, kw_only=True):
     accounting: Accounting = Accounting.AUTO
 
 
+class SlotListener(Protocol):
+    """Hears at once what becomes of jobs, on the slots' thread: it has to return soon."""
+
+    def begun(self, slot_job: SlotJob, attempt: Attempt) -> None: ...
+
+    def finished(self, slot_job: SlotJob, finished: Finished) -> None:
+        """Before its record is put together; `recorded` follows."""
+        ...
+
+    def withdrawn(self, slot_job: SlotJob) -> None:
+        """It was asked to end before it had begun, and never runs."""
+        ...
+
+
 class SlotLoop:
     """`drive` runs on a thread of its own. Others feed it, ask it to stop, and read `ended`: records that are
-    in the store for good, or the error that ended it."""
+    in the store for good, or the error that ended it.
 
-    def __init__(self, kit: Kit, plan: SlotPlan) -> None:
+    With `places`, whoever feeds it says how many jobs of each shape may run at once (`set_places`); jobs beyond
+    that wait behind those of their shape. Without, as many run as the plan is wide."""
+
+    def __init__(
+        self,
+        kit: Kit,
+        plan: SlotPlan,
+        *,
+        listener: SlotListener | None = None,
+        places: "Counter[Any] | None" = None,
+    ) -> None:
         self.ended: SimpleQueue[list[Record] | BaseException] = SimpleQueue()
         self._kit = kit
         self._plan = plan
-        self._fed: deque[SlotJob] = deque()  # not sent to any slot
+        self._listener = listener
+        self._places = places
+        self._fed: defaultdict[Any, deque[SlotJob]] = defaultdict(deque)  # by shape; not sent to any slot
+        self._running: Counter[Any] = Counter()  # by shape
         self._is_hungry = True  # somebody could take a job and there was none
         self._is_all_fed = self._is_stopping = self._is_urgent = False
         self._asked_to_end: frozenset[str] = frozenset()
+        self._to_end: dict[str, bool] = {}  # uuid -> at once?
         self._wakeup = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._poll = select.poll()
         self._poll.register(self._wakeup, select.POLLIN)
@@ -67,9 +97,21 @@ class SlotLoop:
     # ---- from other threads ----------------------------------------------------------------------
 
     def feed(self, slot_job: SlotJob) -> None:
-        self._fed.append(slot_job)
+        self._fed[slot_job.shape].append(slot_job)
         if self._is_hungry:
             self._wake()
+
+    def feed_all(self, slot_jobs: Iterable[SlotJob]) -> None:
+        """Their places have been set before."""
+        for slot_job in slot_jobs:
+            self._fed[slot_job.shape].append(slot_job)
+        self._is_hungry = True
+        self._wake()
+
+    def end(self, uuid: str, *, at_once: bool) -> None:
+        """TERM, and KILL after its grace time or at once. A job that has not begun is withdrawn."""
+        self._to_end[uuid] = at_once
+        self._wake()
 
     def feed_no_more(self) -> None:
         self._is_all_fed = True
@@ -119,10 +161,10 @@ class SlotLoop:
             self.ended.put(error)
 
     def _run(self) -> None:
-        while not self._is_stopping and not (self._is_all_fed and not self._fed and not self._busy()):
+        while not self._is_stopping and not (self._is_all_fed and not self._has_fed() and not self._busy()):
             self._fill_all()
             self._take_answers(self._wait_s())
-            if self._asked_to_end:
+            if self._asked_to_end or self._to_end:
                 self._end_cancelled()
             self._free_waiting()
             self._flush_if_due()
@@ -134,7 +176,7 @@ class SlotLoop:
 
     def _wait_s(self) -> float:
         """A job that has begun has to be written, one that was written told, one that waits freed."""
-        has_more = self._batch or self._ended_jobs or self._on_their_way or self._asked_to_end
+        has_more = self._batch or self._ended_jobs or self._on_their_way or self._asked_to_end or self._to_end
         return _FLUSH_EVERY_S if has_more or self._has_waiting() else _IDLE_S
 
     def _take_answers(self, wait_s: float) -> None:
@@ -147,6 +189,9 @@ class SlotLoop:
     def _busy(self) -> bool:
         return any(slot.is_busy for slot in self._slots.values())
 
+    def _has_fed(self) -> bool:
+        return any(list(self._fed.values()))
+
     # ---- jobs to slots ---------------------------------------------------------------------------
 
     def _fill_all(self) -> None:
@@ -157,14 +202,26 @@ class SlotLoop:
         for slot in self._slots.values():
             if slot.current is None:
                 self._fill(slot)
-        while self._fed and len(self._slots) < self._plan.width and not self._is_stopping:
+        while self._shape_with_place() is not _NO_SHAPE and not self._is_stopping:
             self._fill(self._add_slot())
         for slot in self._slots.values():
             self._fill(slot)
-        if len(self._slots) < self._plan.width:
+        if self._places is not None or len(self._slots) < self._plan.width:
             self._is_hungry = True
-            if self._fed:
+            if self._shape_with_place() is not _NO_SHAPE:
                 self._wake()  # it came while nobody was told to say so
+
+    def _free_places(self, shape: Any) -> int:
+        if self._places is None:
+            return self._plan.width - self._running.total()
+        return self._places[shape] - self._running[shape]
+
+    def _shape_with_place(self) -> Any:
+        """A shape of which a job waits and may run now."""
+        for shape, waiting in list(self._fed.items()):
+            if waiting and self._free_places(shape) > 0:
+                return shape
+        return _NO_SHAPE
 
     def _add_slot(self) -> Slot:
         plan = self._plan
@@ -177,25 +234,37 @@ class SlotLoop:
         room = slot.room
         if not room or self._is_stopping:
             return
-        slot_jobs = self._next(min(room, 1 + len(self._fed) // len(self._slots)))
-        if not slot_jobs and slot.current is None:
-            slot_jobs = self._take_from_others()
+        slot_jobs = (
+            self._next_to_run() if slot.current is None else self._next_ahead(slot.current.shape, room)
+        )
         if slot_jobs:
             slot.send(slot_jobs)
             if slot.current is None:
                 self._begin(slot, slot_jobs[0])
 
-    def _next(self, count: int) -> list[SlotJob]:
-        if len(self._fed) < count:
-            self._is_hungry = True  # from now on feeding wakes
-        return [self._fed.popleft() for _ in range(min(count, len(self._fed)))]
+    def _next_to_run(self) -> list[SlotJob]:
+        shape = self._shape_with_place()
+        if shape is not _NO_SHAPE:
+            return [self._fed[shape].popleft()]
+        self._is_hungry = True  # from now on feeding wakes
+        return self._take_from_others()
+
+    def _next_ahead(self, shape: Any, room: int) -> list[SlotJob]:
+        """Of the same shape, and only what cannot run at once elsewhere."""
+        waiting = self._fed[shape]
+        count = len(waiting) - max(0, self._free_places(shape))
+        wanted = min(room, 1 + len(waiting) // len(self._slots))
+        if count < wanted:
+            self._is_hungry = True
+        return [waiting.popleft() for _ in range(min(wanted, count))]
 
     def _take_from_others(self) -> list[SlotJob]:
-        """A job that waits behind one that is still running."""
+        """A job that waits behind one that is still running, though it has a place of its own."""
         for slot in self._slots.values():
-            slot_job = slot.take_back()
-            if slot_job is not None:
-                return [slot_job]
+            if slot.jobs_ahead and slot.current is not None and self._free_places(slot.current.shape) > 0:
+                slot_job = slot.take_back()
+                if slot_job is not None:
+                    return [slot_job]
         return []
 
     def _has_waiting(self) -> bool:
@@ -212,14 +281,38 @@ class SlotLoop:
 
     def _take_all_back(self, slot: Slot) -> None:
         while (slot_job := slot.take_back()) is not None:
-            self._fed.appendleft(slot_job)
-            self._is_hungry = True  # another slot may have nothing to do
+            self._give_back(slot_job)
+
+    def _give_back(self, slot_job: SlotJob) -> None:
+        self._fed[slot_job.shape].appendleft(slot_job)
+        self._is_hungry = True  # another slot may have nothing to do
 
     def _end_cancelled(self) -> None:
+        self._withdraw()
         for slot in list(self._slots.values()):
-            if slot.current is not None and slot.current.job.uuid in self._asked_to_end:
+            current = slot.current
+            if current is None:
+                continue
+            uuid = current.job.uuid
+            if uuid in self._asked_to_end or uuid in self._to_end:
                 self._take_all_back(slot)
-                slot.stop()
+                slot.stop(at_once=self._to_end.get(uuid, False))
+
+    def _withdraw(self) -> None:
+        """Those that were to end and have not begun. One that its launcher has begun stays, and ends."""
+        if not self._to_end:
+            return
+        for slot in self._slots.values():
+            if slot.has_ahead(self._to_end):
+                self._take_all_back(slot)
+        for shape, waiting in list(self._fed.items()):
+            kept = deque(slot_job for slot_job in waiting if slot_job.job.uuid not in self._to_end)
+            if len(kept) == len(waiting):
+                continue
+            self._fed[shape] = kept
+            for slot_job in waiting:
+                if self._to_end.pop(slot_job.job.uuid, None) is not None and self._listener is not None:
+                    self._listener.withdrawn(slot_job)
 
     # ---- answers ---------------------------------------------------------------------------------
 
@@ -228,8 +321,7 @@ class SlotLoop:
         if message is not None and message[0] == "skipped":
             given_back = slot.skipped(message[1])
             if given_back is not None:
-                self._fed.appendleft(given_back)
-                self._is_hungry = True
+                self._give_back(given_back)
         else:
             self._one_done(slot, message)
         if not slot.is_spent:
@@ -237,20 +329,31 @@ class SlotLoop:
 
     def _one_done(self, slot: Slot, message: tuple[Any, ...] | None) -> None:
         slot_job, finished = slot.finish(message, self._host_now())
+        self._has_ended(slot_job, finished)
         if not finished.is_clean:
-            self._fed.extendleft(reversed(slot.fetch_given_back()))
+            for given_back in reversed(slot.fetch_given_back()):
+                self._give_back(given_back)
             self._is_hungry = True
         elif not slot.is_spent:
             following = slot.follow_on()
             if following is not None:
                 self._begin(slot, following, finished.ended_ns)
-        self._ended_jobs.append((slot_job, finished))
         if slot.is_spent:
             self._retire(slot)
 
+    def _has_ended(self, slot_job: SlotJob, finished: Finished) -> None:
+        self._running[slot_job.shape] -= 1
+        self._to_end.pop(slot_job.job.uuid, None)
+        self._ended_jobs.append((slot_job, finished))
+        if self._listener is not None:
+            self._listener.finished(slot_job, finished)
+
     def _begin(self, slot: Slot, slot_job: SlotJob, started_ns: int | None = None) -> None:
         attempt = slot.begin(slot_job, self._host_now(), started_ns)
+        self._running[slot_job.shape] += 1
         self._attempts[slot_job.job.uuid] = attempt
+        if self._listener is not None:
+            self._listener.begun(slot_job, attempt)
         # In the store within `_FLUSH_EVERY_S` of its start; a job that has ended by then is written once.
         self._batch += (JobQueued(slot_job.job), JobStarted(slot_job.job.uuid, attempt))
 
@@ -266,7 +369,7 @@ class SlotLoop:
         self._take_all_back(slot)
         while (begun := slot.follow_on()) is not None:
             self._begin(slot, begun)
-            self._ended_jobs.append(slot.finish(None, self._host_now()))
+            self._has_ended(*slot.finish(None, self._host_now()))
         self._drop_slot(slot)
         self._is_hungry = True  # there is room for a new one
 
@@ -337,7 +440,7 @@ class SlotLoop:
                     duration_s=max(0, now_us - started_at_us) / 1e6,
                     ended_at_us=now_us,
                 )
-                self._ended_jobs.append((slot_job, ended))
+                self._has_ended(slot_job, ended)
 
     # ---- to the store ----------------------------------------------------------------------------
 

@@ -18,7 +18,9 @@ _MAX_MESSAGE = 1 << 17
 _PIECE = 1 << 16  # of a command that is larger than a socket takes at once
 
 
-Order = tuple[str, list[bytes], dict[bytes, bytes], str]  # uuid, argv, env changes, cwd
+Order = tuple[
+    str, list[bytes], dict[bytes, bytes], str, str, str
+]  # uuid, argv, env changes, cwd, folder, streams
 
 
 class SlotProcess:
