@@ -1,4 +1,4 @@
-"""What looks on while a run is driven. The driver calls it; what is shown where is for the one who made it."""
+"""What looks on while a run is driven. The driver calls it; what is shown where, its maker knows."""
 
 from typing import Protocol
 

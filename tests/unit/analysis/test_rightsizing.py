@@ -1,0 +1,156 @@
+"""What to ask for, from everything that was seen."""
+
+from typing import Any
+
+import pytest
+
+from joblens.analysis.allocation import Strategy
+from joblens.analysis.rightsizing import Advice, Group, GroupAdvice, Observation, advise, observation_of
+from joblens.model.job import Requirements, Status, Usage
+from joblens.model.run_link import RunLink
+from joblens.model.units import GIB, MIB
+from tests.unit.analysis.records import a_record
+
+
+def seen(**changes: Any) -> Observation:
+    usual: dict[str, Any] = {
+        "job": "train",
+        "run": 1,
+        "attempt": 1,
+        "status": Status.SUCCESS,
+        "duration_s": 9900.0,
+        "memory_bytes": int(10.5 * GIB),
+        "peak_cores": 7.2,
+        "mean_cores": 6.0,
+    }
+    return Observation(**{**usual, **changes})
+
+
+def asked(
+    cpus: float | None = None, memory: int | None = None, runtime_s: float | None = None
+) -> Requirements:
+    return Requirements(cpus=cpus, memory_bytes=memory, timeout_s=runtime_s)
+
+
+def advice_for(*observations: Observation, current: Requirements = Requirements(), **more: Any) -> GroupAdvice:
+    [found] = advise([Group(name="large", current=current, observations=observations)], **more)
+    return found
+
+
+def part(found: GroupAdvice, resource: str) -> Advice:
+    [advice] = [advice for advice in found.advice if advice.resource == resource]
+    return advice
+
+
+def test_a_group_that_used_more_than_it_asked_for_is_given_more() -> None:
+    found = advice_for(seen(), current=asked(8, 8 * GIB, 7200))
+    assert [(item.resource, item.current_text, item.recommended_text) for item in found.advice] == [
+        ("memory", "8g", "12g"),
+        ("cpus", "8", "8"),
+        ("runtime", "PT2H", "PT3H30M"),
+    ]
+
+
+def test_a_group_that_used_less_is_given_less() -> None:
+    small = seen(memory_bytes=2150 * MIB, peak_cores=1.9, duration_s=450.0)
+    found = advice_for(small, current=asked(4, 4 * GIB, 3600))
+    assert [item.recommended_text for item in found.advice] == ["2560m", "2", "PT9M"]
+
+
+def test_a_killed_job_gets_half_as_much_again() -> None:
+    killed = seen(
+        status=Status.FAILED, is_out_of_memory=True, memory_bytes=2 * GIB, limits=asked(memory=2 * GIB)
+    )
+    assert part(advice_for(killed, current=asked(memory=2 * GIB)), "memory").recommended == 3 * GIB
+
+
+def test_a_killed_job_that_came_through_with_more_is_no_riddle_any_more() -> None:
+    killed = seen(
+        status=Status.FAILED, is_out_of_memory=True, memory_bytes=2 * GIB, limits=asked(memory=2 * GIB)
+    )
+    through = seen(attempt=2, memory_bytes=int(2.2 * GIB), limits=asked(memory=8 * GIB))
+    found = part(advice_for(killed, through, current=asked(memory=2 * GIB)), "memory")
+    assert found.recommended_text == "2560m"
+
+
+def test_what_someone_gave_a_killed_job_since_is_not_taken_away() -> None:
+    killed = seen(
+        status=Status.FAILED, is_out_of_memory=True, memory_bytes=2 * GIB, limits=asked(memory=2 * GIB)
+    )
+    found = part(advice_for(killed, current=asked(memory=8 * GIB)), "memory")
+    assert (found.recommended, found.is_change) == (8 * GIB, False)
+
+
+def test_a_job_that_timed_out_gets_forty_percent_more() -> None:
+    late = seen(status=Status.TIMEOUT, duration_s=3600.5, limits=asked(runtime_s=3600))
+    found = part(advice_for(late, current=asked(runtime_s=3600)), "runtime")
+    assert found.recommended_text == "PT1H30M"
+    assert "timed out" in found.reason
+
+
+def test_nothing_is_taken_from_jobs_that_never_came_to_their_end() -> None:
+    failed = seen(status=Status.FAILED, memory_bytes=10 * MIB, peak_cores=0.1, duration_s=1.0)
+    found = advice_for(failed, current=asked(4, 4 * GIB, 3600))
+    assert not any(item.is_change for item in found.advice)
+
+
+def test_a_peak_that_may_have_been_higher_takes_nothing_away() -> None:
+    vague = seen(memory_bytes=100 * MIB, memory_is_least=True)
+    assert not part(advice_for(vague, current=asked(memory=4 * GIB)), "memory").is_change
+
+
+@pytest.mark.parametrize("gigabytes", [11.6, 12, 12.5])
+def test_an_amount_within_the_buffer_is_left_alone(gigabytes: float) -> None:
+    found = part(advice_for(seen(), current=asked(memory=int(gigabytes * GIB))), "memory")
+    assert not found.is_change
+
+
+def test_a_job_held_back_by_its_cpus_gets_one_more() -> None:
+    held = seen(peak_cores=2.0, is_throttled=True, limits=asked(cpus=2))
+    assert part(advice_for(held, current=asked(cpus=2)), "cpus").recommended == 3
+
+
+def test_all_runs_count_not_only_the_last() -> None:
+    runs = [seen(run=run, memory_bytes=size * GIB) for run, size in ((1, 2), (2, 6), (3, 1))]
+    found = advice_for(*runs, current=asked(memory=2 * GIB))
+    assert part(found, "memory").recommended_text == "7g"
+    assert (found.jobs, found.runs, found.confidence) == (3, 3, "high")
+    assert part(found, "memory").quantiles == {
+        "p50": 2 * GIB, "p90": 6 * GIB, "p95": 6 * GIB, "max": 6 * GIB
+    }  # fmt: skip
+
+
+def test_another_strategy_asks_for_less_at_first() -> None:
+    jobs = [seen(job=f"j{place}", memory_bytes=GIB, duration_s=100) for place in range(99)]
+    found = advice_for(*jobs, seen(memory_bytes=64 * GIB, duration_s=100), strategy=Strategy.MIN_WASTE)
+    assert part(found, "memory").recommended_text == "1152m"
+    assert "1 % of the jobs would be tried again with 72g" in part(found, "memory").reason
+
+
+def test_a_group_nobody_saw_is_left_out() -> None:
+    assert advise([Group(name="unused", current=asked(1), observations=())]) == []
+
+
+def test_a_record_becomes_an_observation() -> None:
+    record = a_record(
+        job={"run": RunLink("r", 0, 2), "requirements": asked(cpus=2)},
+        duration_s=100.0,
+        profile={"process_cpu": {"max_percent": 180.0}},
+        usage=Usage(cpu_total_usec=90_000_000, memory_peak_bytes=5 * MIB, cpu_throttled_usec=6_000_000),
+    )
+    found = observation_of(record, 7)
+    assert found is not None
+    assert (found.job, found.run, found.attempt) == ("poisson", 7, 2)
+    assert (found.peak_cores, found.mean_cores, found.is_throttled) == (1.8, 0.9, True)
+
+
+def test_a_job_that_was_not_held_to_its_limits_had_none() -> None:
+    record = a_record(job={"enforce": False, "requirements": asked(memory=GIB)})
+    found = observation_of(record, 1)
+    assert found is not None
+    assert found.limits == asked()
+
+
+@pytest.mark.parametrize("status", [Status.ERROR, Status.LOST])
+def test_a_job_that_never_ran_or_was_lost_tells_nothing(status: Status) -> None:
+    assert observation_of(a_record(status=status), 1) is None
