@@ -18,7 +18,7 @@ The next jobs are sent while one still runs, so that this process never waits fo
 only after a clean end of the one before it, and only when there is a permit, a byte in a pipe, for it: the
 owner takes a permit back to give the last of them to another slot. Whoever reads the byte has the job.
 
-`folder` is where what it prints goes (empty: named by its uuid), `streams` what is different about them: c both
+`folder` is where what it prints goes (empty: named by its uuid), `streams` what is different about it: c both
 into stdout.log, o no standard output, e no standard error, d nothing is kept of a job that succeeds."""
 
 from __future__ import annotations

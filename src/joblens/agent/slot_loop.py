@@ -57,8 +57,8 @@ class SlotLoop:
     """`drive` runs on a thread of its own. Others feed it, ask it to stop, and read `ended`: records that are
     in the store for good, or the error that ended it.
 
-    With `places`, whoever feeds it says how many jobs of each shape may run at once (`set_places`); jobs beyond
-    that wait behind those of their shape. Without, as many run as the plan is wide."""
+    With `places`, whoever feeds it says there how many jobs of each shape may run at once; jobs beyond that
+    wait behind those of their shape. Without, as many run as the plan is wide."""
 
     def __init__(
         self,
@@ -305,13 +305,12 @@ class SlotLoop:
         for slot in self._slots.values():
             if slot.has_ahead(self._to_end):
                 self._take_all_back(slot)
-        for shape, waiting in list(self._fed.items()):
-            kept = deque(slot_job for slot_job in waiting if slot_job.job.uuid not in self._to_end)
-            if len(kept) == len(waiting):
-                continue
-            self._fed[shape] = kept
-            for slot_job in waiting:
-                if self._to_end.pop(slot_job.job.uuid, None) is not None and self._listener is not None:
+        for waiting in list(self._fed.values()):
+            for _ in range(len(waiting)):
+                slot_job = waiting.popleft()
+                if self._to_end.pop(slot_job.job.uuid, None) is None:
+                    waiting.append(slot_job)
+                elif self._listener is not None:
                     self._listener.withdrawn(slot_job)
 
     # ---- answers ---------------------------------------------------------------------------------
