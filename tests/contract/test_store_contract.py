@@ -1,10 +1,9 @@
-"""What every store must do. A new one is one more entry in STORES: a function that opens it for a folder."""
+"""What every store must do about jobs."""
 
 import fnmatch
 import math
 import random
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -12,36 +11,10 @@ import pytest
 from joblens.model.errors import AmbiguousJob, StoreError, UnknownJob
 from joblens.model.history import HistoryQuery, SortKey
 from joblens.model.job import Record, Status
+from joblens.model.run_link import RunLink
 from joblens.model.writes import CancelAsked, Write
 from joblens.ports.store import Store
-from joblens.stores.sqlite import SqliteStore
 from tests.contract.store_builders import NOON_US, SECOND, ended, queued, sample, samples, started, whole_job
-
-
-def _open_sqlite(folder: Path) -> Store:
-    return SqliteStore(str(folder / "store" / "joblens.db"))
-
-
-STORES: dict[str, Callable[[Path], Store]] = {"sqlite": _open_sqlite}
-
-
-@pytest.fixture(params=sorted(STORES))
-def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[[], Store]]:
-    """Opens the same store as often as it is called."""
-    opened: list[Store] = []
-
-    def open_it() -> Store:
-        opened.append(STORES[request.param](tmp_path))
-        return opened[-1]
-
-    yield open_it
-    for store in opened:
-        store.close()
-
-
-@pytest.fixture
-def store(open_store: Callable[[], Store]) -> Store:
-    return open_store()
 
 
 def _uuids(store: Store, **query: Any) -> list[str]:
@@ -270,6 +243,7 @@ def varied(store: Store) -> Store:
             tool=("lammps", "fenicsx")[place % 2],
             tags=("even", f"n={place % 5}") if place % 2 == 0 else (),
             user=("ann", "bob")[place % 8 == 0],
+            run=RunLink(f"r{place % 3}", place) if place % 3 else None,
             duration_s=float((place * 7) % 24 + 1),
             cpu_s=None if place == 5 else float((place * 5) % 24),
             memory_bytes=None if place == 6 else (place * 11) % 24,
@@ -304,6 +278,9 @@ def test_history_is_newest_first(varied: Store) -> None:
         {"user": "bob"},
         {"include_unfinished": False},
         {"tools": ("nothing",)},
+        {"run_uuid": "r1"},
+        {"run_uuid": "r1", "statuses": (Status.FAILED,)},
+        {"run_uuid": "r3"},
     ],
 )
 def test_every_filter_and_order_agrees_with_doing_it_by_hand(
@@ -328,6 +305,7 @@ def _passes(record: Record, filters: dict[str, Any]) -> bool:
     began_at_us = job.created_at_us
     return (
         ("tools" not in filters or job.tool in filters["tools"])
+        and ("run_uuid" not in filters or (job.run is not None and job.run.run_uuid == filters["run_uuid"]))
         and ("statuses" not in filters or record.status in filters["statuses"])
         and all(tag in job.tags for tag in tags)
         and (

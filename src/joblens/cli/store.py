@@ -24,6 +24,7 @@ def check(session: Session) -> None:
     else:
         session.write(
             f"{session.store.url}: schema {found.schema_version}, {found.jobs:,} jobs, "
+            f"{found.workflows:,} workflows, {found.runs:,} runs, "
             f"{found.sample_blocks:,} sample blocks, {format_bytes(found.bytes)}\n"
         )
         session.write("".join(f"  {problem}\n" for problem in found.problems) or "no damage found\n")

@@ -38,6 +38,10 @@ class UnknownRun(InputError):
     """No run has that id."""
 
 
+class AmbiguousRun(InputError):
+    """Several workflows or runs match that id."""
+
+
 class SpecError(InputError):
     """A workflow file has mistakes; the message lists all of them with their places."""
 

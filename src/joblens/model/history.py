@@ -87,3 +87,5 @@ class StoreCheck(Struct, frozen=True, kw_only=True):
     sample_blocks: int
     bytes: int
     problems: tuple[str, ...] = ()
+    workflows: int = 0
+    runs: int = 0

@@ -46,7 +46,8 @@ class Store(Protocol):
         ...
 
     def find_workflow(self, ident: str) -> Workflow:
-        """By number, UUID, unique UUID prefix, or name (the newest). Raises UnknownWorkflow."""
+        """By number, UUID, unique UUID prefix, or name (the newest); 'workflow:' may stand before it.
+        Raises UnknownWorkflow, or AmbiguousRun with the candidates in its message."""
         ...
 
     def workflow_of_source(self, source: str, name: str, user: str) -> Workflow | None:
@@ -59,7 +60,7 @@ class Store(Protocol):
 
     def find_run(self, ident: str) -> Run:
         """By run UUID or unique prefix of it, 'WORKFLOW.N' where WORKFLOW is a workflow's number or name, or
-        what find_workflow takes: then its newest run. Raises UnknownRun."""
+        what find_workflow takes: then its newest run. Raises UnknownRun or AmbiguousRun."""
         ...
 
     def run_events(self, run_uuid: str, after: int = 0) -> list[tuple[int, RunEvent]]:

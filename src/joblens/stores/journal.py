@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from joblens.model.errors import StoreError, StoreVanished
 from joblens.model.history import HistoryQuery, PruneReport, Statistics, StoreCheck
 from joblens.model.job import Record
+from joblens.model.run import JobResult, Run, RunEvent, Workflow
 from joblens.model.sample import Sample
 from joblens.model.writes import CancelAsked, Write
 from joblens.ports.store import Store
@@ -216,6 +217,27 @@ class JournaledStore:
 
     def samples(self, uuid: str, after: int = -1) -> list[tuple[int, Sample]]:
         return self._reading().samples(uuid, after)
+
+    def workflows(self) -> list[Workflow]:
+        return self._reading().workflows()
+
+    def find_workflow(self, ident: str) -> Workflow:
+        return self._reading().find_workflow(ident)
+
+    def workflow_of_source(self, source: str, name: str, user: str) -> Workflow | None:
+        return self._reading().workflow_of_source(source, name, user)
+
+    def runs(self, workflow_uuid: str) -> list[Run]:
+        return self._reading().runs(workflow_uuid)
+
+    def find_run(self, ident: str) -> Run:
+        return self._reading().find_run(ident)
+
+    def run_events(self, run_uuid: str, after: int = 0) -> list[tuple[int, RunEvent]]:
+        return self._reading().run_events(run_uuid, after)
+
+    def run_results(self, run_uuid: str) -> list[JobResult]:
+        return self._reading().run_results(run_uuid)
 
     def statistics(self, query: HistoryQuery) -> Statistics:
         return self._reading().statistics(query)

@@ -35,7 +35,13 @@ def _mode(path: str | Path) -> int:
 
 
 def _schema(connection: apsw.Connection) -> list[tuple[object, ...]]:
-    return list(connection.execute("SELECT type, name, tbl_name, sql FROM sqlite_schema ORDER BY name"))
+    """Without comments and blanks: a column that was added later has neither."""
+    rows = connection.execute("SELECT type, name, tbl_name, sql FROM sqlite_schema ORDER BY name")
+    return [(*row[:3], _tokens(str(row[3]))) for row in rows]
+
+
+def _tokens(sql: str) -> str:
+    return "".join(line.split("--", 1)[0] for line in sql.splitlines()).replace(" ", "")
 
 
 # -- the file

@@ -4,7 +4,16 @@ from collections.abc import Iterable
 
 from joblens.model.job import Attempt, Job, Outcome, Status
 from joblens.model.sample import Sample
-from joblens.model.writes import CancelAsked, JobQueued, JobStarted, SamplesTaken, Write
+from joblens.model.writes import (
+    CancelAsked,
+    JobQueued,
+    JobStarted,
+    RunCreated,
+    RunNoted,
+    SamplesTaken,
+    WorkflowCreated,
+    Write,
+)
 
 
 class JobChange:
@@ -29,10 +38,14 @@ def cancel_requests(writes: Iterable[Write]) -> list[CancelAsked]:
     return [write for write in writes if isinstance(write, CancelAsked)]
 
 
+def run_writes(writes: Iterable[Write]) -> list[WorkflowCreated | RunCreated | RunNoted]:
+    return [write for write in writes if isinstance(write, (WorkflowCreated, RunCreated, RunNoted))]
+
+
 def gather(writes: Iterable[Write]) -> dict[str, JobChange]:
     changes: dict[str, JobChange] = {}
     for write in writes:
-        if isinstance(write, CancelAsked):
+        if isinstance(write, (CancelAsked, WorkflowCreated, RunCreated, RunNoted)):
             continue
         uuid = write.job.uuid if isinstance(write, JobQueued) else write.uuid
         change = changes.get(uuid)

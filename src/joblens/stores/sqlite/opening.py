@@ -12,7 +12,7 @@ from joblens.stores.sqlite import rollup
 from joblens.stores.sqlite.sql import QUERIES, migration_files, read_text
 
 APPLICATION_ID = 0x6A6C6E73  # 'jlns'
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 _STATISTICS_SINCE = 2  # the version that brought rollups, which are filled from the jobs already there
 
 _READ = apsw.SQLITE_OPEN_READONLY

@@ -59,8 +59,9 @@ SELECT coalesce(max(id), 0) FROM job
 
 -- name: insert_job
 INSERT INTO job (id, uuid, external_id, name, tool, user, status, began_at_us,
-                 ended_at_us, duration_us, cpu_usec, memory_bytes, sample_bytes)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+                 ended_at_us, duration_us, cpu_usec, memory_bytes, exit_code, reason,
+                 run_id, run_index, run_attempt, sample_bytes)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0)
 
 -- name: insert_detail
 INSERT INTO detail (job_id, job, attempt, outcome) VALUES (?, ?, ?, ?)
@@ -69,7 +70,8 @@ INSERT INTO detail (job_id, job, attempt, outcome) VALUES (?, ?, ?, ?)
 INSERT OR IGNORE INTO tag (tag, job_id) VALUES (?, ?)
 
 -- name: set_job
-UPDATE job SET external_id = ?, name = ?, tool = ?, user = ? WHERE id = ?
+UPDATE job SET external_id = ?, name = ?, tool = ?, user = ?, run_id = ?, run_index = ?, run_attempt = ?
+WHERE id = ?
 
 -- name: set_job_detail
 UPDATE detail SET job = ? WHERE job_id = ?
@@ -81,7 +83,9 @@ UPDATE job SET status = ?, began_at_us = ? WHERE id = ?
 UPDATE detail SET attempt = ? WHERE job_id = ?
 
 -- name: set_ended
-UPDATE job SET status = ?, ended_at_us = ?, duration_us = ?, cpu_usec = ?, memory_bytes = ? WHERE id = ?
+UPDATE job SET status = ?, ended_at_us = ?, duration_us = ?, cpu_usec = ?, memory_bytes = ?,
+               exit_code = ?, reason = ?
+WHERE id = ?
 
 -- name: set_outcome_detail
 UPDATE detail SET outcome = ? WHERE job_id = ?
@@ -206,6 +210,9 @@ job.began_at_us < ?
 -- name: where_user
 job.user = ?
 
+-- name: where_run
+job.run_id = (SELECT run.id FROM run WHERE run.uuid = ?)
+
 -- name: where_ended
 job.ended_at_us IS NOT NULL
 
@@ -281,10 +288,98 @@ DELETE FROM sample_block WHERE first_key BETWEEN ? AND ?
 UPDATE job SET sample_bytes = 0 WHERE id = ?
 
 -- name: totals
-SELECT (SELECT count(*) FROM job), (SELECT count(*) FROM sample_block)
+SELECT (SELECT count(*) FROM job), (SELECT count(*) FROM sample_block),
+       (SELECT count(*) FROM workflow), (SELECT count(*) FROM run WHERE number IS NOT NULL)
 
 -- name: newest_blocks
 SELECT first_key, count, data FROM sample_block ORDER BY first_key DESC LIMIT ?
 
 -- name: jobs_without_detail
 SELECT count(*) FROM job WHERE NOT EXISTS (SELECT 1 FROM detail WHERE detail.job_id = job.id)
+
+-- name: runs_only_heard_of
+-- Something was written about the run, but never the run itself.
+SELECT count(*) FROM run WHERE number IS NULL
+
+-- name: runs_without_workflow
+SELECT count(*) FROM run
+WHERE number IS NOT NULL AND NOT EXISTS (SELECT 1 FROM workflow WHERE workflow.uuid = run.workflow_uuid)
+
+-- name: hear_of_run
+-- So that what is written about a run may come before the run itself.
+INSERT OR IGNORE INTO run (uuid) VALUES (?)
+
+-- name: ids_of_runs
+SELECT uuid, id FROM run WHERE uuid IN (SELECT value FROM json_each(?))
+
+-- name: insert_workflow
+INSERT OR IGNORE INTO workflow (uuid, name, user, source, detail) VALUES (?, ?, ?, ?, ?)
+
+-- name: describe_run
+-- The first description stands. Numbers count within the workflow.
+UPDATE run SET workflow_uuid = ?2, detail = ?3, spec = ?4, number = (
+    SELECT coalesce(max(others.number), 0) + 1 FROM run AS others
+    WHERE others.workflow_uuid = ?2 AND others.number IS NOT NULL)
+WHERE uuid = ?1 AND number IS NULL
+
+-- name: insert_run_event
+INSERT OR IGNORE INTO run_event (uuid, run_id, at_us, kind, fact) VALUES (?, ?, ?, ?, ?)
+
+-- name: workflows
+SELECT id, detail FROM workflow ORDER BY id DESC
+
+-- name: workflow_of_source
+SELECT id, detail FROM workflow WHERE source = ? AND name = ? AND user = ? ORDER BY id DESC LIMIT 1
+
+-- name: workflow_of_number
+SELECT id, detail FROM workflow WHERE id = ?
+
+-- name: workflow_of_name
+SELECT id, detail FROM workflow WHERE name = ? ORDER BY id DESC LIMIT 1
+
+-- name: workflow_of_uuid
+SELECT id, detail FROM workflow WHERE uuid = ?
+
+-- name: workflows_of_prefix
+SELECT id, detail FROM workflow WHERE uuid >= ? AND uuid < ? ORDER BY uuid LIMIT ?
+
+-- name: workflow_names
+SELECT DISTINCT name FROM workflow
+
+-- name: runs_of_workflow
+SELECT run.id, run.number, workflow.id, run.detail
+FROM run LEFT JOIN workflow ON workflow.uuid = run.workflow_uuid
+WHERE run.workflow_uuid = ? AND run.number IS NOT NULL ORDER BY run.number
+
+-- name: run_of_number
+SELECT run.id FROM run WHERE run.workflow_uuid = ? AND run.number = ?
+
+-- name: newest_run
+SELECT run.id FROM run WHERE run.workflow_uuid = ? AND run.number IS NOT NULL ORDER BY run.number DESC LIMIT 1
+
+-- name: run_of_uuid
+SELECT run.id FROM run WHERE run.uuid = ? AND run.number IS NOT NULL
+
+-- name: runs_of_prefix
+SELECT run.id FROM run WHERE run.uuid >= ? AND run.uuid < ? AND run.number IS NOT NULL ORDER BY run.uuid LIMIT ?
+
+-- name: run
+SELECT run.number, workflow.id, run.detail, run.spec
+FROM run LEFT JOIN workflow ON workflow.uuid = run.workflow_uuid WHERE run.id = ?
+
+-- name: turns_of_run
+-- Its starts and ends by the clock: one that waited in a journal may have been written late.
+SELECT at_us, fact FROM run_event INDEXED BY run_event_turn
+WHERE run_id = ? AND kind IN ('started', 'ended') ORDER BY at_us, id
+
+-- name: run_events
+SELECT run_event.id, run_event.uuid, run_event.at_us, run_event.fact
+FROM run JOIN run_event ON run_event.run_id = run.id
+WHERE run.uuid = ? AND run_event.id > ? ORDER BY run_event.id
+
+-- name: run_results
+SELECT job.run_index, job.run_attempt, job.id, job.uuid, job.status, job.exit_code, job.reason,
+       job.began_at_us, job.duration_us, job.cpu_usec, job.memory_bytes
+FROM job INDEXED BY job_of_run
+WHERE job.run_id = (SELECT run.id FROM run WHERE run.uuid = ?) AND job.run_index >= 0
+ORDER BY job.run_index, job.run_attempt, job.id

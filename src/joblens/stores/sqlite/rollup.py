@@ -100,7 +100,8 @@ def stored_sums(connection: apsw.Connection, query: HistoryQuery) -> Sums:
 
 
 def statistics(connection: apsw.Connection, query: HistoryQuery) -> Statistics:
-    if query.since_us is None and query.until_us is None and not (query.tags or query.names or query.user):
+    by_time = query.since_us is not None or query.until_us is not None
+    if not (by_time or query.tags or query.names or query.user or query.run_uuid is not None):
         return _statistics(stored_sums(connection, query))
     conditions, parameters = conditions_of(query)
     sql = QUERIES["ended_numbers"].format(conditions=conditions)

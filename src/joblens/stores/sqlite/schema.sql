@@ -14,7 +14,12 @@ CREATE TABLE job (
     duration_us INTEGER,
     cpu_usec INTEGER,
     memory_bytes INTEGER,              -- peak of what cannot be reclaimed
-    sample_bytes INTEGER NOT NULL      -- of its blocks
+    sample_bytes INTEGER NOT NULL,     -- of its blocks
+    exit_code INTEGER,                 -- this and the next: of jobs that ended under version 3 or later
+    reason TEXT,
+    run_id INTEGER REFERENCES run (id),  -- this and the next two: NULL outside workflows
+    run_index INTEGER,                 -- which job of the run; -1: a command of an action or a recovery
+    run_attempt INTEGER
 ) STRICT;
 
 CREATE INDEX job_by_external_id ON job (external_id, id) WHERE external_id IS NOT NULL;
@@ -27,6 +32,7 @@ CREATE INDEX job_by_duration ON job (duration_us);
 CREATE INDEX job_by_cpu ON job (cpu_usec);
 CREATE INDEX job_by_memory ON job (memory_bytes);
 CREATE INDEX job_with_samples ON job (ended_at_us, sample_bytes) WHERE sample_bytes > 0;
+CREATE INDEX job_of_run ON job (run_id, run_index, run_attempt) WHERE run_id IS NOT NULL;
 
 -- Everything that is known, as JSON.
 CREATE TABLE detail (
@@ -83,3 +89,39 @@ CREATE TABLE sketch (
     count INTEGER NOT NULL,
     PRIMARY KEY (tool, status, metric, bucket)
 ) STRICT, WITHOUT ROWID;
+-- Workflows, their runs, what happened to each run.
+
+CREATE TABLE workflow (
+    id INTEGER PRIMARY KEY,            -- the workflow's number
+    uuid TEXT NOT NULL UNIQUE,
+    name TEXT NOT NULL,
+    user TEXT NOT NULL,
+    source TEXT NOT NULL,
+    detail BLOB NOT NULL               -- all of it, as JSON
+) STRICT;
+
+CREATE INDEX workflow_by_name ON workflow (name, id);
+CREATE INDEX workflow_by_source ON workflow (source, name, user, id);
+
+CREATE TABLE run (
+    id INTEGER PRIMARY KEY,            -- inside the store only; people say workflow and number
+    uuid TEXT NOT NULL UNIQUE,
+    workflow_uuid TEXT,                -- NULL, as all that follows: only heard of so far
+    number INTEGER,                    -- within its workflow
+    detail BLOB,                       -- as JSON, without what `spec` holds
+    spec BLOB                          -- the spec's text and tables, as a Zstandard frame of JSON
+) STRICT;
+
+CREATE UNIQUE INDEX run_of_workflow ON run (workflow_uuid, number) WHERE number IS NOT NULL;
+
+CREATE TABLE run_event (
+    id INTEGER PRIMARY KEY,            -- in the order they came
+    uuid TEXT NOT NULL UNIQUE,
+    run_id INTEGER NOT NULL REFERENCES run (id),
+    at_us INTEGER NOT NULL,
+    kind TEXT NOT NULL,
+    fact BLOB NOT NULL                 -- as JSON
+) STRICT;
+
+CREATE INDEX run_event_of_run ON run_event (run_id, id);
+CREATE INDEX run_event_turn ON run_event (run_id, at_us, id) WHERE kind IN ('started', 'ended');

@@ -77,12 +77,15 @@ def _select(
 
 def _fewest(connection: apsw.Connection, query: HistoryQuery) -> str | None:
     """The index of the filter that the fewest jobs pass, when they are few."""
-    conditions, best, fewest = _conditions(query), None, _FEW
+    conditions, fewest = _conditions(query), _FEW
+    # The jobs of one run lie together, and those before and after it in time may be very many.
+    best = None if query.run_uuid is None else "job_of_run"
     for index, names in (
         ("job_by_status_and_tool", ("status", "tool")),
         ("job_by_name", ("name", "name_between")),
         ("job_by_began", ("since", "until")),
         ("job_by_user", ("user",)),
+        ("job_of_run", ("run",)),
     ):
         used = [conditions[name] for name in names if name in conditions]
         if not used:
@@ -126,6 +129,8 @@ def _conditions(query: HistoryQuery) -> dict[str, Condition]:
         conditions["until"] = (QUERIES["where_until"], (query.until_us,))
     if query.user is not None:
         conditions["user"] = (QUERIES["where_user"], (query.user,))
+    if query.run_uuid is not None:
+        conditions["run"] = (QUERIES["where_run"], (query.run_uuid,))
     if not query.include_unfinished:
         conditions["ended"] = (QUERIES["where_ended"], ())
     return conditions

@@ -8,11 +8,11 @@ from contextlib import contextmanager
 
 import apsw
 
-from joblens.model.errors import AmbiguousJob, StoreError, StoreVanished, UnknownJob
+from joblens.model.errors import StoreError, StoreVanished, UnknownJob
 from joblens.model.history import HistoryQuery, PruneReport, Statistics, StoreCheck
 from joblens.model.job import Record
+from joblens.model.run import JobResult, Run, RunEvent, Workflow
 from joblens.model.sample import Sample
-from joblens.model.units import format_instant
 from joblens.model.writes import CancelAsked, JobEnded, SamplesTaken, Write
 from joblens.stores.file_system import MOUNTINFO
 from joblens.stores.sqlite.errors import store_errors
@@ -21,8 +21,6 @@ from joblens.stores.sqlite.sql import QUERIES
 from joblens.stores.sqlite.transactions import reading, writing
 
 _RECORDS_AT_ONCE = 500
-_CANDIDATES_SHOWN = 10
-_HIGHEST = "\U0010ffff"
 
 
 def _warn(message: str) -> None:
@@ -77,7 +75,7 @@ class SqliteStore:
             return
         batch = Batch(writes, self._level)
         with self._use() as connection:
-            self._sync(connection, each_commit=batch.has_outcome)
+            self._sync(connection, each_commit=batch.is_for_good)
             with writing(connection):
                 batch.write(connection)
         self._remember_next(writes)
@@ -137,20 +135,21 @@ class SqliteStore:
             self._syncs_each_commit = each_commit
 
     def find(self, ident: str) -> Record:
+        from joblens.stores.sqlite.job_search import ambiguous, matching_numbers, newest_named
         from joblens.stores.sqlite.rows import read_records
 
         ident = ident.strip()
         with self._use() as connection, reading(connection):
-            numbers = _matching_numbers(connection, ident)
+            numbers = matching_numbers(connection, ident)
             records = list(read_records(connection, numbers))
-            named = [] if numbers else _newest_named(connection, ident)
+            named = [] if numbers else newest_named(connection, ident)
         if not records:
             also = "".join(f"; a job is named so: #{number} (joblens show {number})" for number in named)
             raise UnknownJob(
                 f"no job has the id '{ident}'", hint=f"`joblens history` lists the jobs and their ids{also}"
             )
         if len(records) > 1:
-            raise _ambiguous(ident, records)
+            raise ambiguous(ident, records)
         return records[0]
 
     def records(self, query: HistoryQuery) -> Iterator[Record]:
@@ -183,6 +182,48 @@ class SqliteStore:
             for (number,) in connection.execute(QUERIES["number_of_uuid"], (uuid,)).fetchall():
                 return read_samples(connection, number, after, self._warn)  # type: ignore[arg-type]
         return []
+
+    def workflows(self) -> list[Workflow]:
+        from joblens.stores.sqlite.run_rows import read_workflows
+
+        with self._use() as connection:
+            return read_workflows(connection, "workflows")
+
+    def find_workflow(self, ident: str) -> Workflow:
+        from joblens.stores.sqlite import run_search
+
+        with self._use() as connection, reading(connection):
+            return run_search.find_workflow(connection, ident)
+
+    def workflow_of_source(self, source: str, name: str, user: str) -> Workflow | None:
+        from joblens.stores.sqlite.run_rows import read_workflows
+
+        with self._use() as connection:
+            return next(iter(read_workflows(connection, "workflow_of_source", (source, name, user))), None)
+
+    def runs(self, workflow_uuid: str) -> list[Run]:
+        from joblens.stores.sqlite.run_rows import read_runs
+
+        with self._use() as connection, reading(connection):
+            return read_runs(connection, workflow_uuid)
+
+    def find_run(self, ident: str) -> Run:
+        from joblens.stores.sqlite import run_search
+
+        with self._use() as connection, reading(connection):
+            return run_search.find_run(connection, ident)
+
+    def run_events(self, run_uuid: str, after: int = 0) -> list[tuple[int, RunEvent]]:
+        from joblens.stores.sqlite.run_rows import read_events
+
+        with self._use() as connection:
+            return read_events(connection, run_uuid, after)
+
+    def run_results(self, run_uuid: str) -> list[JobResult]:
+        from joblens.stores.sqlite.run_rows import read_results
+
+        with self._use() as connection:
+            return read_results(connection, run_uuid)
 
     def statistics(self, query: HistoryQuery) -> Statistics:
         from joblens.stores.sqlite import rollup
@@ -231,56 +272,3 @@ def _identity(path: str) -> tuple[int, int] | None:
     except OSError:
         return None
     return status.st_dev, status.st_ino
-
-
-def _matching_numbers(connection: apsw.Connection, ident: str) -> list[int]:
-    """What is exact comes before what is a prefix; several when it is a prefix of several, or when it is the
-    number of one job and the own id of another."""
-    if not ident:
-        return []
-    lower = ident.lower()
-    tries: list[list[tuple[str, tuple[str | int, ...]]]] = [
-        [("number_of_uuid", (lower,))],
-        [("number_of_external_id", (ident,))],
-        [("numbers_of_prefix", (lower, lower + _HIGHEST, _CANDIDATES_SHOWN + 1))],
-    ]
-    if ident.isascii() and ident.isdigit() and len(ident) < 19:
-        tries[1].append(("number_exists", (int(ident),)))
-    for equals in tries:
-        found = [number for query, given in equals for (number,) in connection.execute(QUERIES[query], given)]
-        if found:
-            return list(dict.fromkeys(found))
-    return []
-
-
-def _newest_named(connection: apsw.Connection, ident: str) -> list[int]:
-    return [number for (number,) in connection.execute(QUERIES["newest_named"], (ident,))]
-
-
-def _ambiguous(ident: str, records: list[Record]) -> AmbiguousJob:
-    if any(record.job.external_id == ident for record in records):
-        first = f"'{ident}' is the id that one job was given and the number of another:"
-        hint = "use the UUID, or its beginning"
-    else:
-        first = f"'{ident}' is the beginning of several job ids:"
-        hint = "type more characters of the id"
-    return AmbiguousJob("\n".join([first, *_candidates(ident, records)]), hint=hint)
-
-
-def _candidates(ident: str, records: list[Record]) -> list[str]:
-    lines = []
-    for record in records[:_CANDIDATES_SHOWN]:
-        job, attempt = record.job, record.attempt
-        began_at_us = job.created_at_us if attempt is None else attempt.started_at_us
-        name = job.name or " ".join(job.argv)[:40]
-        how = ""
-        if job.external_id == ident:
-            how = f"  (its id is '{ident}')"
-        elif str(record.number) == ident:
-            how = f"  (its number is {ident})"
-        lines.append(
-            f"  {job.uuid}  {record.status.value:9}  {format_instant(began_at_us)[:19]}  {name}{how}"
-        )
-    if len(records) > _CANDIDATES_SHOWN:
-        lines.append("  … and more")
-    return lines

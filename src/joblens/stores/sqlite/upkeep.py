@@ -18,6 +18,12 @@ _JOBS_AT_ONCE = 500  # pruned in one transaction, so that running jobs never wai
 _BLOCKS_CHECKED = 2000
 _BACKUP_PAGES = 1000
 
+_DANGLING = {
+    "jobs_without_detail": "jobs have no detail row",
+    "runs_only_heard_of": "runs are named by jobs or events and are not there themselves",
+    "runs_without_workflow": "runs belong to no workflow that is there",
+}
+
 _Victim = tuple[int, str, int]  # number, uuid, bytes of samples
 
 
@@ -75,14 +81,14 @@ def _drop_samples(connection: apsw.Connection, numbers: list[int]) -> None:
 
 def check(connection: apsw.Connection, path: str) -> StoreCheck:
     problems: list[str] = []
-    jobs, blocks = 0, 0
+    jobs, blocks, workflows, runs = 0, 0, 0, 0
     try:
         with reading(connection):
             problems += _damaged_pages(connection)
-            ((jobs, blocks),) = connection.execute(QUERIES["totals"]).fetchall()  # type: ignore[assignment]
-            without = _single(connection, "jobs_without_detail")
-            if without:
-                problems.append(f"{without} jobs have no detail row")
+            jobs, blocks, workflows, runs = connection.execute(QUERIES["totals"]).get
+            for query, what in _DANGLING.items():
+                if count := _single(connection, query):
+                    problems.append(f"{count} {what}")
             problems += _damaged_blocks(connection)
             problems += _wrong_sums(connection)
     except (apsw.CorruptError, apsw.NotADBError) as error:
@@ -94,6 +100,8 @@ def check(connection: apsw.Connection, path: str) -> StoreCheck:
         sample_blocks=blocks,
         bytes=sum(os.path.getsize(file) for file in (path, f"{path}-wal") if os.path.exists(file)),
         problems=tuple(problems),
+        workflows=workflows,
+        runs=runs,
     )
 
 

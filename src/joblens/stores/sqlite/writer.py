@@ -9,7 +9,8 @@ import msgspec
 from joblens.model.job import Job, Outcome, Status
 from joblens.model.writes import Write
 from joblens.stores.sqlite import rollup
-from joblens.stores.sqlite.batch import JobChange, cancel_requests, gather, may_replace
+from joblens.stores.sqlite.batch import JobChange, cancel_requests, gather, may_replace, run_writes
+from joblens.stores.sqlite.run_writer import RunFacts
 from joblens.stores.sqlite.sample_tables import SampleTables
 from joblens.stores.sqlite.sql import QUERIES
 
@@ -41,9 +42,11 @@ class Batch:
     def __init__(self, writes: Sequence[Write], compression_level: int) -> None:
         self.changes = gather(writes)
         self._cancels = [(each.uuid, each.asked_at_us, each.by) for each in cancel_requests(writes)]
+        self._runs = RunFacts(run_writes(writes), _runs_of(self.changes))
         self.has_outcome = any(change.outcome is not None for change in self.changes.values())
         self._samples = SampleTables(compression_level)
         self._rows: dict[str, list[_Row]] = {}
+        self._run_ids: dict[str, int] = {}
         self._ended: list[rollup.EndedJob] = []
         self._no_longer: list[rollup.EndedJob] = []
         # Turned into bytes before the write lock is taken.
@@ -58,7 +61,13 @@ class Batch:
             for uuid, change in self.changes.items()
         }
 
+    @property
+    def is_for_good(self) -> bool:
+        """It has to be on disk before anyone acts on it."""
+        return self.has_outcome or self._runs.has_facts
+
     def write(self, connection: apsw.Connection) -> None:
+        self._run_ids = self._runs.write(connection)
         known = _known_jobs(connection, list(self.changes))
         number: int = connection.execute(QUERIES["last_number"]).get
         sampled: list[tuple[int, JobChange, bool, bool]] = []
@@ -91,20 +100,24 @@ class Batch:
         status = _status_of(change)
         described = _description(job) if job is not None else (None, "", "", "")
         tool = described[2] or ""
-        ending: tuple[int | None, ...] = (None,) * 4 if outcome is None else _ending(outcome)
-        self._row("insert_job", number, change.uuid, *described, status, _began_at_us(change), *ending, 0)
+        ending: tuple[int | str | None, ...] = (None,) * 6 if outcome is None else _ending(outcome)
+        began_at_us = _began_at_us(change)
+        self._row(
+            "insert_job", number, change.uuid, *described, status, began_at_us, *ending, *self._link(job)
+        )
         self._row("insert_detail", number, *self._details[change.uuid])
         if job is not None:
             self._tag(number, job)
         if outcome is not None:
-            self._ended.append((tool, status, *ending[1:]))  # type: ignore[arg-type]
+            self._ended.append((tool, status, *ending[1:4]))  # type: ignore[arg-type]
 
     def _update(self, known: KnownJob, change: JobChange) -> None:
         details = self._details[change.uuid]
         was_over = known.ended() if known.status.is_final else None
         if change.job is not None and not known.is_described:
             external_id, name, known.tool, user = _description(change.job)
-            self._row("set_job", external_id, name, known.tool, user, known.number)
+            link = self._link(change.job)
+            self._row("set_job", external_id, name, known.tool, user, *link, known.number)
             self._row("set_job_detail", details[0], known.number)
             self._tag(known.number, change.job)
         attempt = change.attempt
@@ -123,7 +136,7 @@ class Batch:
         if outcome is not None and may_replace(known.status, outcome.status):
             ending = _ending(outcome)
             known.status = outcome.status
-            known.duration_us, known.cpu_usec, known.memory_bytes = ending[1:]
+            known.duration_us, known.cpu_usec, known.memory_bytes = ending[1:4]
             self._row("set_ended", outcome.status.value, *ending, known.number)
             self._row("set_outcome_detail", details[2], known.number)
         self._count(was_over, known.ended() if known.status.is_final else None)
@@ -135,6 +148,11 @@ class Batch:
             self._no_longer.append(before)
         if after is not None:
             self._ended.append(after)
+
+    def _link(self, job: Job | None) -> tuple[int | None, int | None, int | None]:
+        if job is None or job.run is None:
+            return None, None, None
+        return self._run_ids[job.run.run_uuid], job.run.index, job.run.attempt
 
     def _tag(self, number: int, job: Job) -> None:
         for tag in job.tags:
@@ -170,7 +188,13 @@ def _description(job: Job) -> tuple[str | None, str, str, str]:
     return job.external_id, job.name, job.tool, job.user
 
 
-def _ending(outcome: Outcome) -> tuple[int, int, int | None, int | None]:
+def _runs_of(changes: dict[str, JobChange]) -> set[str]:
+    jobs = (change.job for change in changes.values())
+    return {job.run.run_uuid for job in jobs if job is not None and job.run is not None}
+
+
+def _ending(outcome: Outcome) -> tuple[int, int, int | None, int | None, int | None, str]:
     usage = outcome.usage
     duration_us = round(outcome.duration_s * 1_000_000)
-    return outcome.ended_at_us, duration_us, usage.cpu_total_usec, usage.memory_peak_bytes
+    used = usage.cpu_total_usec, usage.memory_peak_bytes
+    return outcome.ended_at_us, duration_us, *used, outcome.exit_code, outcome.reason

@@ -1,0 +1,108 @@
+"""Rows become workflows, runs, events and results here and nowhere else."""
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import apsw
+import msgspec
+from msgspec.structs import replace
+
+from joblens.model.errors import StoreCorrupt
+from joblens.model.job import Status
+from joblens.model.run import JobResult, Run, RunEvent, RunFact, RunStarted, RunStatus, Workflow
+from joblens.stores.sqlite.sql import QUERIES
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
+
+_workflow = msgspec.json.Decoder(Workflow)
+_run = msgspec.json.Decoder(Run)
+_fact = msgspec.json.Decoder(RunFact)
+_STATUSES = {status.value: status for status in Status}
+
+
+def packed_spec(text: str, tables: dict[str, Any]) -> bytes:
+    return zstd.compress(msgspec.json.encode((text, tables)))
+
+
+def workflow_of(number: int, detail: bytes) -> Workflow:
+    return replace(_workflow.decode(detail), number=number)
+
+
+def read_workflows(
+    connection: apsw.Connection, query: str, parameters: Sequence[str | int] = ()
+) -> list[Workflow]:
+    return [workflow_of(*row) for row in connection.execute(QUERIES[query], tuple(parameters))]
+
+
+def read_runs(connection: apsw.Connection, workflow_uuid: str) -> list[Run]:
+    rows: list[Any] = connection.execute(QUERIES["runs_of_workflow"], (workflow_uuid,)).fetchall()
+    return [_with_turns(connection, row[0], _numbered(*row[1:])) for row in rows]
+
+
+def read_run(connection: apsw.Connection, run_id: int) -> Run:
+    """Whole, with the text it was made from."""
+    number, workflow, detail, spec = connection.execute(QUERIES["run"], (run_id,)).get
+    run = _numbered(number, workflow, detail)
+    try:
+        text, tables = msgspec.json.decode(zstd.decompress(spec), type=tuple[str, dict[str, Any]])
+    except (zstd.ZstdError, EOFError, msgspec.DecodeError) as error:
+        raise StoreCorrupt(f"the spec of run {run.uuid} cannot be read from the store ({error})") from error
+    return _with_turns(connection, run_id, replace(run, spec_text=text, tables=tables))
+
+
+def _numbered(number: int, workflow: int | None, detail: bytes) -> Run:
+    return replace(_run.decode(detail), number=number, workflow_number=workflow)
+
+
+def _with_turns(connection: apsw.Connection, run_id: int, run: Run) -> Run:
+    """Status, times and owner as its starts and ends tell. An end before a later start is an earlier try."""
+    for at_us, encoded in connection.execute(QUERIES["turns_of_run"], (run_id,)):
+        fact = _fact.decode(encoded)
+        if isinstance(fact, RunStarted):
+            first_us = at_us if run.started_at_us is None else run.started_at_us
+            run = replace(
+                run, status=RunStatus.RUNNING, started_at_us=first_us, ended_at_us=None, owner=fact.owner
+            )
+        else:
+            run = replace(run, status=fact.status, ended_at_us=at_us)
+    return run
+
+
+def read_events(connection: apsw.Connection, run_uuid: str, after: int) -> list[tuple[int, RunEvent]]:
+    rows = connection.execute(QUERIES["run_events"], (run_uuid, after))
+    return [(place, RunEvent(uuid, run_uuid, at_us, _fact.decode(fact))) for place, uuid, at_us, fact in rows]
+
+
+def read_results(connection: apsw.Connection, run_uuid: str) -> list[JobResult]:
+    return [
+        JobResult(
+            index,
+            attempt,
+            number,
+            uuid,
+            _STATUSES[status],
+            exit_code,
+            reason or "",
+            began_at_us,
+            None if duration_us is None else duration_us / 1_000_000,
+            cpu_usec,
+            memory_bytes,
+        )
+        for (
+            index,
+            attempt,
+            number,
+            uuid,
+            status,
+            exit_code,
+            reason,
+            began_at_us,
+            duration_us,
+            cpu_usec,
+            memory_bytes,
+        ) in connection.execute(QUERIES["run_results"], (run_uuid,))
+    ]

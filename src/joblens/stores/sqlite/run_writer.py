@@ -1,0 +1,80 @@
+"""Writes what is said about workflows and runs. Each fact is known by its UUID, so that one that comes twice
+changes nothing; what is about a run may come before the run itself."""
+
+from collections.abc import Iterable, Sequence
+
+import apsw
+import msgspec
+from msgspec.structs import replace
+
+from joblens.model.run import Run, RunStatus
+from joblens.model.writes import RunCreated, RunNoted, WorkflowCreated
+from joblens.stores.sqlite.sql import QUERIES
+
+_json = msgspec.json.Encoder()
+
+
+class RunFacts:
+    """Those of one batch, turned into bytes before the write lock is taken. `runs_of_jobs`: further runs
+    whose ids in the store are asked for."""
+
+    def __init__(
+        self, writes: Sequence[WorkflowCreated | RunCreated | RunNoted], runs_of_jobs: Iterable[str]
+    ) -> None:
+        self.has_facts = bool(writes)
+        self._heard_of = set(runs_of_jobs)
+        self._workflows: list[tuple[str | bytes, ...]] = []
+        self._runs: list[tuple[str | bytes, ...]] = []
+        self._events: list[tuple[str, str, int, str, bytes]] = []
+        for write in writes:
+            if isinstance(write, WorkflowCreated):
+                it = replace(write.workflow, number=None)
+                self._workflows.append((it.uuid, it.name, it.user, it.source, _json.encode(it)))
+            elif isinstance(write, RunCreated):
+                self._heard_of.add(write.run.uuid)
+                self._runs.append((write.run.uuid, write.run.workflow_uuid, *_run_in_bytes(write.run)))
+            else:
+                event = write.event
+                self._heard_of.add(event.run_uuid)
+                kind = type(event.fact).__struct_config__.tag
+                self._events.append(
+                    (event.uuid, event.run_uuid, event.at_us, str(kind), _json.encode(event.fact))
+                )
+
+    def write(self, connection: apsw.Connection) -> dict[str, int]:
+        """The ids that the store has for all runs of the batch, by their UUID."""
+        if not self._heard_of and not self._workflows:
+            return {}
+        connection.executemany(QUERIES["insert_workflow"], self._workflows)
+        ids = self._ids(connection)
+        missing = [(uuid,) for uuid in self._heard_of if uuid not in ids]
+        if missing:
+            connection.executemany(QUERIES["hear_of_run"], missing)
+            ids = self._ids(connection)
+        connection.executemany(QUERIES["describe_run"], self._runs)
+        connection.executemany(
+            QUERIES["insert_run_event"], [(uuid, ids[run], *rest) for uuid, run, *rest in self._events]
+        )
+        return ids
+
+    def _ids(self, connection: apsw.Connection) -> dict[str, int]:
+        wanted = _json.encode(list(self._heard_of)).decode()
+        return dict(connection.execute(QUERIES["ids_of_runs"], (wanted,)))
+
+
+def _run_in_bytes(run: Run) -> tuple[bytes, bytes]:
+    """Without what the store gives it, or its events tell."""
+    from joblens.stores.sqlite.run_rows import packed_spec
+
+    plain = replace(
+        run,
+        number=None,
+        workflow_number=None,
+        spec_text="",
+        tables={},
+        status=RunStatus.CREATED,
+        started_at_us=None,
+        ended_at_us=None,
+        owner=None,
+    )
+    return _json.encode(plain), packed_spec(run.spec_text, run.tables)
