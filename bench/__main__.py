@@ -1,10 +1,10 @@
-"""`python -m bench [accuracy|overhead|launching|store …]`: prints every figure beside its goal."""
+"""`python -m bench [accuracy|launching|workflows|store|overhead …]`: prints every figure beside its goal."""
 
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from bench import accuracy, launching, overhead, remembering
+from bench import accuracy, launching, overhead, remembering, workflows
 from bench.commands import Workbench, new_folder
 from bench.goals import Figure, render
 
@@ -13,6 +13,7 @@ PEERS = Path(__file__).parent.parent / ".venv-peers"
 PARTS: dict[str, Callable[[Workbench], Iterator[Figure]]] = {
     "accuracy": accuracy.figures,
     "launching": launching.figures,
+    "workflows": workflows.figures,
     "store": remembering.figures,
     "overhead": lambda bench: overhead.figures(bench, PEERS),
 }
