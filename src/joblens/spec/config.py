@@ -59,7 +59,7 @@ class _Walk:
         if setting is not None:
             try:
                 self.values[name] = value_from_yaml(setting, raw, self._base_dir)
-                self.lines[name] = self._document.marks[path].line
+                self.lines[name] = self._document.mark(path).line
             except InputError as error:
                 self._note(path, str(error))
         elif name in section_names():
@@ -68,7 +68,7 @@ class _Walk:
             self._note(path, unknown_key(name))
 
     def _note(self, path: Path, message: str) -> None:
-        self.problems.append(Problem(self._document.marks[path], message))
+        self.problems.append(Problem(self._document.mark(path), message))
 
 
 def section_names() -> set[str]:
@@ -205,4 +205,3 @@ def _wrong(setting: Setting, given: str) -> InputError:
 
 def _keys_text(prefix: str) -> str:
     return any_of(keys_of(prefix))
-

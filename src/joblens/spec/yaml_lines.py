@@ -1,137 +1,235 @@
 """YAML 1.2 (core schema) into plain values, with the line and column of everything, and every problem found.
 
 Stock PyYAML speaks YAML 1.1: there `on` is true, `1:30` is 90, `012` is 10, and a key may stand twice. Only
-its parser is used here; what a scalar means is decided below."""
+its parser is used here, event by event: what a scalar means is decided below, and no tree of nodes is built
+before somebody asks for places. That is several times faster than loading with PyYAML itself."""
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-from msgspec import Struct
+from joblens.spec.places import MOST_DEPTH, Document, Mark, Path, Places, Problem
 
-# Aliases can make a small file stand for an endless document.
+__all__ = ["Document", "Mark", "Path", "Problem", "event_source", "parse_yaml", "plain_value"]
+
+# Aliases can make a small file stand for an endless document: this many nodes may come from them.
 MOST_NODES = 1_000_000
 
-Path = tuple[str | int, ...]
-
-_BOOLS = {"true": True, "false": False}
 _TAG = "tag:yaml.org,2002:"
-_FLOAT = (
-    r"^(?:[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?"
-    r"|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))$"
-)
-_PATTERNS = {
-    "bool": (r"^(?:true|True|TRUE|false|False|FALSE)$", "tTfF"),
-    "null": (r"^(?:~|null|Null|NULL|)$", ["~", "n", "N", ""]),
-    "int": (r"^(?:[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+)$", "-+0123456789"),
-    "float": (_FLOAT, "-+.0123456789"),
+_BOOLS = {"true": True, "false": False}
+_WORDS: dict[str, Any] = {
+    **dict.fromkeys(("", "~", "null", "Null", "NULL")),
+    **dict.fromkeys(("true", "True", "TRUE"), True),
+    **dict.fromkeys(("false", "False", "FALSE"), False),
 }
-
-
-class Mark(Struct, frozen=True):
-    """A place in a text, counted from 1."""
-
-    line: int
-    column: int
-
-
-class Problem(Struct, frozen=True):
-    mark: Mark
-    message: str
-
-
-class Document(Struct, frozen=True):
-    """What a text says. `marks` has the place of each key and list item by its path from the top."""
-
-    value: Any
-    marks: dict[Path, Mark]
-    problems: tuple[Problem, ...] = ()
+_NUMBER_STARTS = frozenset("-+.0123456789")
+_INT = r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+"
+_FLOAT = r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)"
 
 
 def parse_yaml(text: str) -> Document:
     """Never raises for what the text says: whatever is wrong stands in `problems`."""
+    building = _Building(text)
+    value = building.document()
+    if building.found_double_key:  # rare: read once more, noting where each key stood first
+        building = _Building(text, first_lines={})
+        value = building.document()
+    return Document(value, tuple(building.problems), lambda: _places(text))
+
+
+def _places(text: str) -> Places:
+    from joblens.spec.yaml_tree import yaml_tree
+
+    return Places(text, yaml_tree(text))
+
+
+def plain_value(text: str) -> Any:
+    """What a scalar without quotes means. ValueError: a number too long to be one."""
+    if text in _WORDS:
+        return _WORDS[text]
+    if text[0] in _NUMBER_STARTS:
+        is_int, is_float = _number_patterns()
+        if is_int(text):
+            return _int(text)
+        if is_float(text):
+            return _float(text)
+    return text
+
+
+def event_source(text: str) -> Any:
+    """PyYAML's parser on a text: `get_event()` gives the next event."""
     import yaml
 
-    loader = _loader_class()(text)
-    try:
-        node = loader.get_single_node()
-    except yaml.YAMLError as error:
-        return Document(None, {}, (_syntax_problem(error),))
-    finally:
-        loader.dispose()
-    if node is None:
-        return Document(None, {})
-    building = _Building()
-    try:
-        value = building.value_of(node, ())
-    except _TooLarge:
-        building.problems.append(Problem(_mark_of(node), "the document is larger than joblens will read"))
-        value = None
-    return Document(value, building.marks, tuple(building.problems))
+    return getattr(yaml, "CSafeLoader", yaml.SafeLoader)(text)
 
 
-class _TooLarge(Exception):
-    """More nodes than MOST_NODES."""
+@cache
+def _number_patterns() -> tuple[Callable[[str], Any], Callable[[str], Any]]:
+    import re
+
+    return re.compile(_INT).fullmatch, re.compile(_FLOAT).fullmatch
+
+
+def _int(text: str) -> int:
+    return int(text, 0) if text[:2] in ("0o", "0x") else int(text)
+
+
+def _float(text: str) -> float:
+    return float(text.lower().replace(".inf", "inf").replace(".nan", "nan"))
+
+
+class _Stop(Exception):
+    """Nothing more can be read."""
+
+    def __init__(self, mark: Any, message: str) -> None:
+        super().__init__(message)
+        self.problem = Problem(_mark(mark), message)
 
 
 class _Building:
-    """Turns parsed nodes into values, noting places and problems on the way."""
+    """Turns events into values, noting problems on the way. An alias gives the very value of its anchor."""
 
-    def __init__(self) -> None:
-        self.marks: dict[Path, Mark] = {}
+    def __init__(self, text: str, first_lines: dict[tuple[int, str], int] | None = None) -> None:
         self.problems: list[Problem] = []
-        self._open: set[int] = set()  # nodes being built: one that is inside itself would never end
-        self._count = 0
+        self.found_double_key = False
+        self._text = text
+        self._first_lines = first_lines
+        self._anchors: dict[str, tuple[Any, int]] = {}  # value and number of nodes
+        self._open: set[str] = set()  # anchors being built: one that is inside itself would never end
+        self._nodes = 0
+        self._nodes_by_alias = 0
+        self._depth = 0
 
-    def value_of(self, node: Any, path: Path) -> Any:
-        self.marks.setdefault(path, _mark_of(node))
-        self._count += 1
-        if self._count > MOST_NODES:
-            raise _TooLarge
-        if node.id == "scalar":
-            return self._scalar(node)
-        if node.tag not in (_TAG + "seq", _TAG + "map"):
-            self._note(node, f"tag '{node.tag}' is not known")
-            return None
-        if id(node) in self._open:
-            self._note(node, "an alias refers to what it is inside of")
-            return None
-        self._open.add(id(node))
+    def document(self) -> Any:
+        import yaml
+
         try:
-            if node.id == "sequence":
-                return [self.value_of(item, (*path, index)) for index, item in enumerate(node.value)]
-            return dict(self._entries(node, path))
+            source = event_source(self._text)
+        except UnicodeEncodeError:
+            self.problems.append(Problem(Mark(1, 1), "not valid YAML: half of a character pair"))
+            return None
+        except yaml.YAMLError as error:
+            self.problems.append(_syntax_problem(error))
+            return None
+        try:
+            return self._single_document(source.get_event)
+        except yaml.YAMLError as error:
+            self.problems.append(_syntax_problem(error))
+        except _Stop as stop:
+            self.problems.append(stop.problem)
         finally:
-            self._open.discard(id(node))
-
-    def _entries(self, node: Any, path: Path) -> Iterator[tuple[str, Any]]:
-        seen: dict[str, Mark] = {}
-        for key_node, value_node in node.value:
-            if key_node.id != "scalar":
-                self._note(key_node, "a key must be a word, not a list or a mapping")
-                continue
-            key = str(key_node.value)
-            if key in seen:
-                self._note(key_node, f"key '{key}' stands twice; it was first given on line {seen[key].line}")
-                continue
-            seen[key] = self.marks[(*path, key)] = _mark_of(key_node)
-            yield key, self.value_of(value_node, (*path, key))
-
-    def _scalar(self, node: Any) -> Any:
-        kind = node.tag.removeprefix(_TAG)
-        try:
-            return scalar_value(kind, node.value)
-        except KeyError:
-            self._note(node, f"tag '{node.tag}' is not known")
-        except ValueError:
-            self._note(node, f"'{node.value}' is not a {kind}")
+            source.dispose()
         return None
 
-    def _note(self, node: Any, message: str) -> None:
-        self.problems.append(Problem(_mark_of(node), message))
+    def _single_document(self, get_event: Callable[[], Any]) -> Any:
+        import yaml
+
+        self._get_event = get_event
+        self._scalar, self._alias = yaml.ScalarEvent, yaml.AliasEvent
+        self._map, self._map_end = yaml.MappingStartEvent, yaml.MappingEndEvent
+        self._list_end = yaml.SequenceEndEvent
+        get_event()  # stream start
+        if type(get_event()) is yaml.StreamEndEvent:
+            return None
+        value = self._value(get_event())
+        get_event()  # document end
+        after = get_event()
+        if type(after) is not yaml.StreamEndEvent:
+            raise _Stop(after.start_mark, "not valid YAML: a second document begins here; one file holds one")
+        return value
+
+    def _value(self, event: Any) -> Any:
+        self._nodes += 1
+        kind = type(event)
+        if kind is self._scalar:
+            value = self._scalar_value(event)
+            if event.anchor:
+                self._anchors[event.anchor] = (value, 1)
+            return value
+        if kind is self._alias:
+            return self._aliased(event)
+        self._depth += 1
+        if self._depth > MOST_DEPTH:
+            raise _Stop(event.start_mark, f"more than {MOST_DEPTH} lists and mappings inside each other")
+        nodes_before = self._nodes
+        if event.anchor:
+            self._open.add(event.anchor)
+        is_map = kind is self._map
+        value = self._mapping() if is_map else self._list()
+        if event.anchor:
+            self._open.discard(event.anchor)
+            self._anchors[event.anchor] = (value, self._nodes - nodes_before + 1)
+        self._depth -= 1
+        if event.tag not in (None, "!", _TAG + ("map" if is_map else "seq")):
+            self._note(event, f"tag '{event.tag}' is not known")
+            return None
+        return value
+
+    def _list(self) -> list[Any]:
+        get_event, end, items = self._get_event, self._list_end, []
+        while type(event := get_event()) is not end:
+            items.append(self._value(event))
+        return items
+
+    def _mapping(self) -> dict[str, Any]:
+        get_event, end, scalar = self._get_event, self._map_end, self._scalar
+        result: dict[str, Any] = {}
+        while type(event := get_event()) is not end:
+            if type(event) is scalar and not event.anchor:
+                key: Any = event.value
+            else:
+                key = self._value(event)
+                key = event.value if type(event) is scalar else key
+            if not isinstance(key, str):
+                self._note(event, "a key must be a word, not a list or a mapping")
+                self._value(get_event())
+            elif key in result:
+                self._double_key(event, result, key)
+                self._value(get_event())
+            else:
+                if self._first_lines is not None:
+                    self._first_lines[id(result), key] = event.start_mark.line + 1
+                result[key] = None  # a key that holds itself by an alias stands twice as well
+                result[key] = self._value(get_event())
+        return result
+
+    def _double_key(self, event: Any, inside: dict[str, Any], key: str) -> None:
+        self.found_double_key = True
+        if self._first_lines is not None:
+            line = self._first_lines[id(inside), key]
+            self._note(event, f"key '{key}' stands twice; it was first given on line {line}")
+
+    def _aliased(self, event: Any) -> Any:
+        if event.anchor in self._open:
+            self._note(event, "an alias refers to what it is inside of")
+            return None
+        if event.anchor not in self._anchors:
+            raise _Stop(event.start_mark, f"not valid YAML: nothing is called '&{event.anchor}' above this")
+        value, nodes = self._anchors[event.anchor]
+        self._nodes += nodes
+        self._nodes_by_alias += nodes
+        if self._nodes_by_alias > MOST_NODES:
+            raise _Stop(event.start_mark, "the document is larger than joblens will read")
+        return value
+
+    def _scalar_value(self, event: Any) -> Any:
+        text, tag = event.value, event.tag
+        try:
+            if tag is None or tag == "!":
+                return plain_value(text) if event.implicit[0] else text
+            return _tagged_value(tag.removeprefix(_TAG), text)
+        except KeyError:
+            self._note(event, f"tag '{tag}' is not known")
+        except ValueError:
+            kind = tag.removeprefix(_TAG) if tag else "number joblens can hold"
+            self._note(event, f"'{text[:40]}' is not a {kind}")
+        return None
+
+    def _note(self, event: Any, message: str) -> None:
+        self.problems.append(Problem(_mark(event.start_mark), message))
 
 
-def scalar_value(kind: str, text: str) -> Any:
+def _tagged_value(kind: str, text: str) -> Any:
     """KeyError: joblens does not know the kind. ValueError: the text is not of that kind."""
     match kind:
         case "str":
@@ -143,33 +241,19 @@ def scalar_value(kind: str, text: str) -> Any:
                 raise ValueError(text)
             return _BOOLS[text.lower()]
         case "int":
-            return int(text, 0) if text[:2] in ("0o", "0x") else int(text)
+            return _int(text)
         case "float":
-            return float(text.lower().replace(".inf", "inf").replace(".nan", "nan"))
+            return _float(text)
     raise KeyError(kind)
 
 
-@cache
-def _loader_class() -> Any:
-    import re
-
-    import yaml
-
-    class CoreLoader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
-        yaml_implicit_resolvers: dict[str, Any] = {}  # noqa: RUF012
-
-    for kind, (pattern, first_characters) in _PATTERNS.items():
-        CoreLoader.add_implicit_resolver(_TAG + kind, re.compile(pattern), list(first_characters))
-    return CoreLoader
-
-
-def _mark_of(node: Any) -> Mark:
-    return Mark(node.start_mark.line + 1, node.start_mark.column + 1)
+def _mark(mark: Any) -> Mark:
+    return Mark(mark.line + 1, mark.column + 1)
 
 
 def _syntax_problem(error: Any) -> Problem:
     mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
     message = getattr(error, "problem", None) or getattr(error, "reason", None) or str(error)
     context = getattr(error, "context", None)
-    place = Mark(mark.line + 1, mark.column + 1) if mark is not None else Mark(1, 1)
+    place = _mark(mark) if mark is not None else Mark(1, 1)
     return Problem(place, f"not valid YAML: {message}" + (f" ({context})" if context else ""))

@@ -84,7 +84,7 @@ def test_a_key_given_twice_is_a_problem_at_the_second() -> None:
         ("a: !!int many\n", 1, "'many' is not a int"),
         ("a: !!bool perhaps\n", 1, "'perhaps' is not a bool"),
         ("? [1, 2]\n: 3\n", 1, "a key must be a word"),
-        ("a: &loop\n  b: *loop\n", 1, "inside of"),
+        ("a: &loop\n  b: *loop\n", 2, "inside of"),
     ],
 )
 def test_what_is_wrong_is_told_with_its_line(text: str, line: int, words: str) -> None:

@@ -1,0 +1,129 @@
+"""Where things stand in a text, and what a text says: shared by every format.
+
+A place is worked out only when somebody asks for it: most files have nothing wrong with them, and a file of
+100,000 jobs has millions of places."""
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from msgspec import Struct
+
+Path = tuple[str | int, ...]
+
+# Deeper nesting is an attack or an accident, and would end in Python's own recursion limit.
+MOST_DEPTH = 100
+
+
+class Mark(Struct, frozen=True):
+    """A place in a text, counted from 1."""
+
+    line: int
+    column: int
+
+
+class Problem(Struct, frozen=True):
+    mark: Mark
+    message: str
+
+
+class Node(Struct):
+    """A value as it is written, by its first character and the one after its last."""
+
+    start: int
+    end: int
+    style: str  # each format has its own words for how a value can be written
+    entries: "list[Entry] | None" = None  # None: a scalar
+    value: Any = None  # of a scalar, where the format's reader knows it
+
+
+class Entry(Struct):
+    """A key or list index with its value. `start` is what a problem about it points at."""
+
+    key: str | int
+    start: int
+    end: int  # after its last character, value included
+    node: Node
+
+
+class Places:
+    """Answers for a tree of nodes: where is this path?"""
+
+    def __init__(self, text: str, root: Node | None) -> None:
+        self.root = root
+        self._lines = LineTable(text)
+
+    def mark(self, path: Path) -> Mark:
+        """The place of a key or item; of the nearest thing around it where the path leads nowhere."""
+        node = self.root
+        if node is None:
+            return Mark(1, 1)
+        offset = node.start
+        for key in path:
+            entry = find_entry(node, key)
+            if entry is None:
+                break
+            offset, node = entry.start, entry.node
+        return self._lines.mark(offset)
+
+    def all_marks(self) -> dict[Path, Mark]:
+        if self.root is None:
+            return {}
+        offsets = {(): self.root.start, **dict(_offsets(self.root, ()))}
+        return {path: self._lines.mark(offset) for path, offset in offsets.items()}
+
+
+class LineTable:
+    """Turns offsets in a text into lines and columns."""
+
+    def __init__(self, text: str) -> None:
+        import re
+
+        self._starts = [0, *(found.end() for found in re.finditer(r"\r\n|\n|\r", text))]
+
+    def mark(self, offset: int) -> Mark:
+        line = bisect_right(self._starts, offset)
+        return Mark(line, offset - self._starts[line - 1] + 1)
+
+
+class Document:
+    """What a text says, and where. `value` is None when the text could not be read at all."""
+
+    def __init__(
+        self, value: Any, problems: tuple[Problem, ...], find_places: Callable[[], Places] | None = None
+    ) -> None:
+        self.value = value
+        self.problems = problems
+        self._find_places = find_places
+        self._places: Places | None = None
+
+    def mark(self, path: Path) -> Mark:
+        """The place of each key and list item by its path from the top."""
+        return self.places.mark(path)
+
+    @property
+    def marks(self) -> dict[Path, Mark]:
+        """All places at once: for small documents."""
+        return self.places.all_marks()
+
+    @property
+    def places(self) -> Places:
+        if self._places is None:
+            self._places = self._find_places() if self._find_places else Places("", None)
+        return self._places
+
+
+def find_entry(node: Node, key: str | int) -> Entry | None:
+    if not node.entries:
+        return None
+    if isinstance(key, int):
+        inside = 0 <= key < len(node.entries) and node.entries[key].key == key
+        return node.entries[key] if inside else None
+    return next((entry for entry in node.entries if entry.key == key), None)
+
+
+def _offsets(node: Node, path: Path) -> Iterator[tuple[Path, int]]:
+    for entry in node.entries or ():
+        inner = (*path, entry.key)
+        yield inner, entry.start
+        yield from _offsets(entry.node, inner)
