@@ -1,0 +1,218 @@
+"""A job's samples as curves to be drawn: on one clock, in few enough points, with every peak kept."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from msgspec import Struct, structs
+
+from joblens.analysis.profile import real_spacing_s
+from joblens.analysis.rates import cpu_percent, elapsed_usec, unreclaimable_bytes
+from joblens.model.job import Record, Requirements, Status
+from joblens.model.sample import Sample
+
+MOST_POINTS = 2000
+_FEWEST_POINTS = 60
+_SHORTEST_USEC = 40_000  # a rate over less than four ticks of the kernel would be a spike made of nothing
+
+
+class Extremes(Struct, frozen=True):
+    """None: not known."""
+
+    cpu_peak_percent: float | None = None
+    cpu_mean_percent: float | None = None
+    memory_peak_bytes: float | None = None
+    memory_mean_bytes: float | None = None
+    processes_peak: int | None = None
+
+
+class JobSeries(Struct, frozen=True, kw_only=True):
+    """`at_us` is wall-clock time, ascending; the other lists are as long, None where a number is not known.
+    CPU: 100 is one core, over the time since the point before."""
+
+    job_id: int
+    name: str
+    at_us: Sequence[int]
+    cpu_percent: Sequence[float | None]
+    memory_bytes: Sequence[int | None]
+    processes: Sequence[int | None]
+    started_at_us: int | None = None  # None: the first point is all that is known of it
+    ended_at_us: int | None = None
+    status: Status | None = None
+    asked: Requirements = Requirements()
+    extremes: Extremes = Extremes()
+
+    @property
+    def label(self) -> str:
+        return f"{self.job_id} {self.name}" if self.name else f"job {self.job_id}"
+
+    @property
+    def begin_us(self) -> int:
+        return self.started_at_us if self.started_at_us is not None else self.at_us[0]
+
+    @property
+    def end_us(self) -> int:
+        return max(self.at_us[-1], self.ended_at_us or 0) if self.at_us else self.ended_at_us or self.begin_us
+
+
+class HostSeries(Struct, frozen=True, kw_only=True):
+    """The whole machine meanwhile. CPU: 100 is all cores."""
+
+    at_us: Sequence[int] = ()
+    cpu_percent: Sequence[float | None] = ()
+    memory_bytes: Sequence[int | None] = ()
+
+
+class PlotSource(Struct, frozen=True, kw_only=True):
+    """What one run, job or file gives to draw; each job has at least one point. `label` is for people,
+    `file_label` for file names."""
+
+    label: str
+    file_label: str
+    jobs: tuple[JobSeries, ...]
+    host: HostSeries = HostSeries()
+
+    @property
+    def reach_us(self) -> tuple[int, int]:
+        return min(job.begin_us for job in self.jobs), max(job.end_us for job in self.jobs)
+
+
+def series_of_samples(record: Record, samples: Sequence[Sample]) -> JobSeries:
+    """The clock of the points is the job's own: its start and the time since then, so that a wall clock that
+    was set while it ran bends nothing."""
+    attempt, outcome = record.attempt, record.outcome
+    begin_us = attempt.started_at_us if attempt is not None else record.job.created_at_us
+    return JobSeries(
+        job_id=record.number or 0,
+        name=record.job.name or record.job.external_id or " ".join(record.job.argv)[:60],
+        at_us=[begin_us + sample.elapsed_us for sample in samples],
+        cpu_percent=_cpu_curve(samples),
+        memory_bytes=[unreclaimable_bytes(sample) for sample in samples],
+        processes=[sample.processes for sample in samples],
+        started_at_us=begin_us,
+        ended_at_us=None if outcome is None else begin_us + round(outcome.duration_s * 1_000_000),
+        status=record.status,
+        asked=record.job.requirements,
+        extremes=_extremes_of_record(record, samples),
+    )
+
+
+def extremes_of(
+    cpu: Sequence[float | None], memory: Sequence[int | None], processes: Sequence[int | None]
+) -> Extremes:
+    """Of points alone: the largest, and the plain mean."""
+    return Extremes(
+        _largest(cpu),
+        _mean(cpu),
+        _largest(memory),
+        _mean(memory),
+        max((number for number in processes if number is not None), default=None),
+    )
+
+
+def thinned(series: JobSeries, most: int = MOST_POINTS) -> JobSeries:
+    """At most about `most` points. Time is cut into equal parts, and of each part the points that hold the
+    smallest and the largest number of every curve stay, so no peak is lost."""
+    if len(series.at_us) <= most:
+        return series
+    curves = (series.cpu_percent, series.memory_bytes, series.processes)
+    kept = _places_to_keep(series.at_us, curves, max(1, most // (2 * len(curves))))
+    return _only(series, kept)
+
+
+def points_for_each(jobs: int, total: int = 120_000) -> int:
+    """How many points a curve may have when many are drawn together."""
+    return max(_FEWEST_POINTS, min(MOST_POINTS, total // max(1, jobs)))
+
+
+def clock_starts(sources: Sequence[tuple[int, int]]) -> list[int]:
+    """For each (first, last) instant of a source the instant that is 0 on its time line: sources that overlap
+    share one, others are laid over each other, each from its own start."""
+    starts = [0] * len(sources)
+    begun_us = until_us = -1
+    for place in sorted(range(len(sources)), key=lambda place: sources[place]):
+        first_us, last_us = sources[place]
+        if begun_us < 0 or first_us > until_us:
+            begun_us = first_us
+        until_us = max(until_us, last_us)
+        starts[place] = begun_us
+    return starts
+
+
+def _only(series: JobSeries, kept: list[int]) -> JobSeries:
+    return structs.replace(
+        series,
+        at_us=[series.at_us[place] for place in kept],
+        cpu_percent=[series.cpu_percent[place] for place in kept],
+        memory_bytes=[series.memory_bytes[place] for place in kept],
+        processes=[series.processes[place] for place in kept],
+    )
+
+
+def _places_to_keep(at_us: Sequence[int], curves: Sequence[Sequence[Any]], parts: int) -> list[int]:
+    first_us, last_us = at_us[0], at_us[-1]
+    width_us = max(1, (last_us - first_us) // parts + 1)
+    kept = {0, len(at_us) - 1}
+    begin = 0
+    while begin < len(at_us):
+        part_end_us = at_us[begin] - (at_us[begin] - first_us) % width_us + width_us
+        end = begin + 1
+        while end < len(at_us) and at_us[end] < part_end_us:
+            end += 1
+        for curve in curves:
+            known = [place for place in range(begin, end) if curve[place] is not None]
+            if known:
+                kept.add(min(known, key=curve.__getitem__))
+                kept.add(max(known, key=curve.__getitem__))
+        begin = end
+    return sorted(kept)
+
+
+def _cpu_curve(samples: Sequence[Sample]) -> list[float | None]:
+    """None for the first, and for one that came too soon after the one before."""
+    curve: list[float | None] = []
+    before: Sample | None = None
+    shortest_usec = max(_SHORTEST_USEC, round((real_spacing_s(samples) or 0.0) * 250_000))
+    for sample in samples:
+        if before is not None and (elapsed_usec(before, sample) or 0) < shortest_usec:
+            curve.append(None)
+            continue
+        curve.append(None if before is None else cpu_percent(before, sample))
+        before = sample
+    return curve
+
+
+def _extremes_of_record(record: Record, samples: Sequence[Sample]) -> Extremes:
+    """What the record says is exact; what it does not know comes from the samples."""
+    seen = extremes_of(
+        _cpu_curve(samples),
+        [unreclaimable_bytes(sample) for sample in samples],
+        [sample.processes for sample in samples],
+    )
+    outcome = record.outcome
+    if outcome is None:
+        return seen
+    usage = outcome.usage
+    profile = (outcome.profile or {}).get("process_cpu", {})
+    mean = profile.get("mean_percent")
+    if mean is None and usage.cpu_total_usec is not None and outcome.duration_s > 0:
+        mean = usage.cpu_total_usec / outcome.duration_s / 10_000
+    return Extremes(
+        _first_known(profile.get("max_percent"), seen.cpu_peak_percent, mean),
+        _first_known(mean, seen.cpu_mean_percent),
+        _first_known(usage.memory_peak_bytes, seen.memory_peak_bytes),
+        _first_known(usage.memory_mean_bytes, seen.memory_mean_bytes, usage.memory_peak_bytes),
+        usage.processes_peak if usage.processes_peak is not None else seen.processes_peak,
+    )
+
+
+def _first_known(*numbers: float | None) -> float | None:
+    return next((number for number in numbers if number is not None), None)
+
+
+def _largest(numbers: Sequence[float | None]) -> float | None:
+    return max((number for number in numbers if number is not None), default=None)
+
+
+def _mean(numbers: Sequence[float | None]) -> float | None:
+    known = [number for number in numbers if number is not None]
+    return sum(known) / len(known) if known else None

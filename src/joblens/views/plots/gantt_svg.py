@@ -1,0 +1,212 @@
+"""The chart of a run as SVG, drawn without any library."""
+
+import html
+import math
+from collections.abc import Iterator
+
+from joblens.views.plots import colors
+from joblens.views.plots.chart import Chart, Line, LinePanel, SpanPanel
+
+_WIDTH = 1240
+_LEFT_NAMES, _LEFT_PLAIN, _RIGHT = 250, 70, 170
+_TOP, _BOTTOM, _GAP = 64, 48, 24
+_DASHES = {"solid": "", "dash": "6 4", "dot": "2 3", "dashdot": "6 3 2 3"}
+
+
+class _Frame:
+    """Where a panel is on the page, and where its numbers are in it."""
+
+    def __init__(self, left: float, top: float, height: float, x_most: float, y_most: float) -> None:
+        self.left, self.top, self.height = left, top, height
+        self.width = _WIDTH - _RIGHT - left
+        self._x_most, self._y_most = x_most or 1.0, y_most or 1.0
+
+    def x(self, value: float) -> float:
+        return round(self.left + self.width * value / self._x_most, 2)
+
+    def y(self, value: float) -> float:
+        return round(self.top + self.height * (1 - value / self._y_most), 2)
+
+    @property
+    def bottom(self) -> float:
+        return self.top + self.height
+
+
+def gantt_svg(chart: Chart) -> str:
+    panels = [panel for panel in chart.panels if isinstance(panel, SpanPanel | LinePanel)]
+    height = _TOP + _BOTTOM + sum(panel.height for panel in panels) + _GAP * (len(panels) - 1)
+    return "\n".join([*_head(chart, height), *_body(chart, panels), "</svg>", ""])
+
+
+def ticks(most: float, wanted: int) -> list[float]:
+    """Round numbers from 0 on, about as many as wanted."""
+    if most <= 0:
+        return [0.0]
+    rough = most / wanted
+    size = 10.0 ** math.floor(math.log10(rough))
+    step = next(factor * size for factor in (1, 2, 5, 10) if factor * size >= rough * 0.999)
+    return [round(place * step, 10) for place in range(math.floor(most / step + 1e-9) + 1)]
+
+
+def _head(chart: Chart, height: float) -> Iterator[str]:
+    yield (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height:.0f}" '
+        f'width="{_WIDTH}" height="{height:.0f}" font-family="DejaVu Sans, Verdana, Arial, sans-serif" '
+        f'font-size="11" fill="{colors.TEXT}">'
+    )
+    yield f"<title>{html.escape(chart.title)}</title>"
+    yield f'<rect width="{_WIDTH}" height="{height:.0f}" fill="white"/>'
+    yield _text(16, 26, chart.title, size=16, weight="bold")
+    yield _text(16, 46, chart.subtitle, color="#555555")
+
+
+def _body(chart: Chart, panels: list[SpanPanel | LinePanel]) -> Iterator[str]:
+    has_names = any(isinstance(panel, SpanPanel) and panel.row_names for panel in panels)
+    left = _LEFT_NAMES if has_names else _LEFT_PLAIN
+    x_most = max(
+        max((span.end for span in panel.spans), default=0.0)
+        if isinstance(panel, SpanPanel)
+        else max((x for line in panel.lines for x in line.x), default=0.0)
+        for panel in panels
+    )
+    top = float(_TOP)
+    frame = _Frame(left, top, 0.0, x_most, 1.0)
+    for panel in panels:
+        y_most = _highest(panel) if isinstance(panel, LinePanel) else float(panel.rows)
+        frame = _Frame(left, top, panel.height, x_most, y_most)
+        yield from _grid(frame, x_most)
+        yield from _spans(panel, frame) if isinstance(panel, SpanPanel) else _lines(panel, frame)
+        top = frame.bottom + _GAP
+    for value in ticks(x_most, 10):
+        yield _text(frame.x(value), frame.bottom + 15, f"{value:g}", anchor="middle")
+    yield _text(frame.left + frame.width / 2, frame.bottom + 36, chart.x_title, anchor="middle")
+
+
+def _grid(frame: _Frame, x_most: float) -> Iterator[str]:
+    for value in ticks(x_most, 10):
+        at = frame.x(value)
+        yield f'<line x1="{at}" y1="{frame.top}" x2="{at}" y2="{frame.bottom}" stroke="{colors.GRID}"/>'
+    yield (
+        f'<line x1="{frame.left}" y1="{frame.bottom}" x2="{frame.left + frame.width}" y2="{frame.bottom}" '
+        f'stroke="{colors.GREY}"/>'
+    )
+
+
+# ---- attempts -------------------------------------------------------------------------------------------
+
+
+def _spans(panel: SpanPanel, frame: _Frame) -> Iterator[str]:
+    row = frame.height / max(1, panel.rows)
+    thick = row * (0.66 if panel.row_names else 0.8)
+    middles = [frame.top + row * (place + 0.5) for place in range(panel.rows)]
+    for name, middle in zip(panel.row_names, middles, strict=False):
+        yield _text(frame.left - 8, middle + 4, name, anchor="end")
+    if not panel.row_names:
+        yield _sideways(frame, "Jobs side by side")
+    for span in panel.spans:
+        begin, end = frame.x(span.begin), frame.x(span.end)
+        middle = middles[span.row]
+        if panel.row_names and span.begin > span.waits_from:
+            yield (
+                f'<line x1="{frame.x(span.waits_from)}" y1="{middle:.1f}" x2="{begin}" y2="{middle:.1f}" '
+                f'stroke="{colors.PURPLE}" stroke-width="1.5" stroke-dasharray="2 3"/>'
+            )
+        edge = f' stroke="{colors.BLACK}" stroke-width="1.6"' if span.is_critical else ""
+        about = html.escape("\n".join(span.about))
+        yield (
+            f'<rect x="{begin}" y="{middle - thick / 2:.1f}" width="{max(0.8, end - begin):.2f}" '
+            f'height="{thick:.1f}" fill="{span.color}"{edge}><title>{about}</title></rect>'
+        )
+    for connection in panel.connections:
+        (x1, x2), (row1, row2) = connection.x, connection.rows
+        yield (
+            f'<line x1="{frame.x(x1)}" y1="{middles[row1]:.1f}" x2="{frame.x(x2)}" y2="{middles[row2]:.1f}" '
+            f'stroke="{colors.BLACK}" stroke-width="1.6"/>'
+        )
+    yield from _span_legend(panel, frame)
+
+
+def _span_legend(panel: SpanPanel, frame: _Frame) -> Iterator[str]:
+    entries = [
+        (state, f'fill="{color}"', 10)
+        for state, color in dict.fromkeys((span.state, span.color) for span in panel.spans)
+    ]
+    if panel.row_names:
+        entries.append(("ready, waiting", f'fill="{colors.PURPLE}"', 2))
+    entries.append(("critical path", f'fill="none" stroke="{colors.BLACK}" stroke-width="1.6"', 10))
+    for place, (name, style, height) in enumerate(entries):
+        middle = frame.top + 10 + place * 17
+        yield (
+            f'<rect x="{frame.left + frame.width + 14}" y="{middle - height / 2}" width="18" '
+            f'height="{height}" {style}/>'
+        )
+        yield _text(frame.left + frame.width + 38, middle + 4, name)
+
+
+# ---- curves ---------------------------------------------------------------------------------------------
+
+
+def _highest(panel: LinePanel) -> float:
+    values = [value for line in panel.lines for value in line.y if value is not None]
+    return max(values, default=1.0) * 1.05 or 1.0
+
+
+def _lines(panel: LinePanel, frame: _Frame) -> Iterator[str]:
+    for value in ticks(_highest(panel), 4):
+        at = frame.y(value)
+        yield (
+            f'<line x1="{frame.left}" y1="{at}" x2="{frame.left + frame.width}" y2="{at}" '
+            f'stroke="{colors.GRID}"/>'
+        )
+        yield _text(frame.left - 8, at + 4, f"{value:g}", anchor="end")
+    yield _sideways(frame, panel.axes[0].title)
+    for place, line in enumerate(panel.lines):
+        yield from _line(line, frame)
+        middle = frame.top + 10 + place * 17
+        dash = _dash(line)
+        yield (
+            f'<line x1="{frame.left + frame.width + 14}" y1="{middle}" x2="{frame.left + frame.width + 32}" '
+            f'y2="{middle}" stroke="{line.color}" stroke-width="2"{dash}/>'
+        )
+        yield _text(frame.left + frame.width + 38, middle + 4, line.name)
+
+
+def _line(line: Line, frame: _Frame) -> Iterator[str]:
+    points: list[str] = []
+    before: float | None = None
+    for x, y in zip(line.x, line.y, strict=True):
+        if y is None:
+            continue
+        if before is not None and line.is_step:
+            points.append(f"{frame.x(x)},{frame.y(before)}")
+        points.append(f"{frame.x(x)},{frame.y(y)}")
+        before = y
+    if line.is_filled and points:
+        ends = f"{points[-1].split(',')[0]},{frame.bottom} {points[0].split(',')[0]},{frame.bottom}"
+        yield f'<polygon points="{" ".join(points)} {ends}" fill="{line.color}" fill-opacity="0.25"/>'
+    yield (
+        f'<polyline points="{" ".join(points)}" fill="none" stroke="{line.color}" '
+        f'stroke-width="{line.width}"{_dash(line)}/>'
+    )
+
+
+def _dash(line: Line) -> str:
+    return f' stroke-dasharray="{_DASHES[line.dash]}"' if _DASHES[line.dash] else ""
+
+
+def _sideways(frame: _Frame, text: str) -> str:
+    x, y = frame.left - 48, frame.top + frame.height / 2
+    return (
+        f'<text x="{x}" y="{y:.1f}" text-anchor="middle" transform="rotate(-90 {x} {y:.1f})">'
+        f"{html.escape(text)}</text>"
+    )
+
+
+def _text(
+    x: float, y: float, text: str, *, anchor: str = "start", size: int = 11, weight: str = "", color: str = ""
+) -> str:
+    more = f' font-size="{size}"' if size != 11 else ""
+    more += f' font-weight="{weight}"' if weight else ""
+    more += f' fill="{color}"' if color else ""
+    more += f' text-anchor="{anchor}"' if anchor != "start" else ""
+    return f'<text x="{x:.1f}" y="{y:.1f}"{more}>{html.escape(text)}</text>'

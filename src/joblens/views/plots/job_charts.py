@@ -1,0 +1,308 @@
+"""Charts of jobs: one by itself, CPU or memory of all, and peaks against means."""
+
+from collections.abc import Callable, Iterable, Sequence
+
+from msgspec import Struct, structs
+
+from joblens.analysis.plot_series import (
+    Extremes,
+    JobSeries,
+    PlotSource,
+    clock_starts,
+    points_for_each,
+    thinned,
+)
+from joblens.model.units import format_bytes, format_duration, format_instant
+from joblens.views.numbers import counted, percent
+from joblens.views.plots import colors
+from joblens.views.plots.chart import DASHES, Axis, BarGroup, BarPanel, Chart, Line, LinePanel, shortened
+from joblens.views.plots.scales import Scale, memory_scale, time_scale
+
+MOST_CURVES = 40  # of their own colour or dash; the rest is drawn in grey
+MOST_BARS = 100
+_LONGEST_NAME = 44
+
+
+def job_chart(series: JobSeries, source: str, stem: str) -> Chart:
+    """CPU, memory and process count on one time line, each with its own axis."""
+    drawn = thinned(series)
+    clock = time_scale(series.end_us - series.begin_us)
+    x = clock.times(drawn.at_us, series.begin_us)
+    memory = memory_scale(_known_max(drawn.memory_bytes))
+    lines = [
+        _line("CPU", x, drawn.cpu_percent, colors.CPU, unit="%"),
+        _line(
+            "Memory",
+            x,
+            memory.all_of(drawn.memory_bytes),
+            colors.MEMORY,
+            axis=1,
+            decimals=3,
+            unit=memory.unit,
+        ),
+        Line(
+            name="Processes", x=x, y=drawn.processes, color=colors.PROCESSES, axis=2, is_step=True, decimals=0
+        ),
+    ]
+    lines += _asked_lines(series, [0.0, clock.of(series.end_us - series.begin_us)], memory)
+    axes = (
+        Axis("CPU (%; 100 is one core)", colors.CPU),
+        Axis(f"Memory ({memory.unit})", colors.MEMORY),
+        Axis("Processes", colors.PROCESSES, is_whole=True),
+    )
+    return Chart(
+        stem=stem,
+        title=f"Job {series.job_id}" + (f": {shortened(series.name, 70)}" if series.name else ""),
+        subtitle=_about_job(series, source),
+        x_title=f"Time since its start ({clock.unit})",
+        panels=(LinePanel(lines=tuple(lines), axes=axes, height=520),),
+    )
+
+
+def _asked_lines(series: JobSeries, ends: list[float], memory: Scale) -> list[Line]:
+    """Shown where that does not squeeze the curve of what was used to the bottom."""
+    asked, top = series.asked, series.extremes
+    lines = []
+    if asked.cpus is not None:
+        name = f"CPUs asked for ({asked.cpus:g})"
+        near = 100 * asked.cpus <= 4 * (top.cpu_peak_percent or 0.0)
+        lines.append(_asked(name, ends, 100 * asked.cpus, colors.CPU, 0, is_shown=near))
+    if asked.memory_bytes is not None:
+        name = f"Memory asked for ({format_bytes(asked.memory_bytes)})"
+        near = asked.memory_bytes <= 4 * (top.memory_peak_bytes or 0.0)
+        lines.append(_asked(name, ends, memory.of(asked.memory_bytes), colors.MEMORY, 1, is_shown=near))
+    return lines
+
+
+def _asked(name: str, ends: list[float], value: float, color: str, axis: int, *, is_shown: bool) -> Line:
+    y = [value, value]
+    return Line(name=name, x=ends, y=y, color=color, axis=axis, dash="dot", width=1.2, is_shown=is_shown)
+
+
+def _line(
+    name: str,
+    x: Sequence[float],
+    y: Sequence[float | None],
+    color: str,
+    *,
+    axis: int = 0,
+    decimals: int = 1,
+    unit: str = "",
+) -> Line:
+    """Without the points that have no number: two neighbours that have one are joined."""
+    known = [(at, round(value, 4)) for at, value in zip(x, y, strict=True) if value is not None]
+    return Line(
+        name=name,
+        x=[at for at, _ in known],
+        y=[value for _, value in known],
+        color=color,
+        axis=axis,
+        decimals=decimals,
+        unit=unit,
+    )
+
+
+def _about_job(series: JobSeries, source: str) -> str:
+    top = series.extremes
+    words = [
+        source,
+        f"started {_instant(series.begin_us)}",
+        f"{series.status.value} after {format_duration((series.end_us - series.begin_us) / 1e6)}"
+        if series.status is not None and series.status.is_final
+        else f"{format_duration((series.end_us - series.begin_us) / 1e6)} long",
+        f"CPU peak {percent(top.cpu_peak_percent)}, mean {percent(top.cpu_mean_percent)}",
+        f"memory peak {format_bytes(top.memory_peak_bytes)}",
+    ]
+    return " · ".join(word for word in words if word)
+
+
+def _instant(at_us: int) -> str:
+    return f"{format_instant(at_us)[:19].replace('T', ' ')} UTC"
+
+
+# ---- all jobs -------------------------------------------------------------------------------------------
+
+
+class _Subject(Struct, frozen=True):
+    stem: str
+    title: str
+    curve: Callable[[JobSeries], Sequence[float | None]]
+    peak: Callable[[Extremes], float | None]
+
+
+_CPU = _Subject(
+    "cpu_all_jobs", "CPU of all jobs", lambda job: job.cpu_percent, lambda top: top.cpu_peak_percent
+)
+_MEMORY = _Subject(
+    "memory_all_jobs", "Memory of all jobs", lambda job: job.memory_bytes, lambda top: top.memory_peak_bytes
+)
+
+
+def cpu_chart(sources: Sequence[PlotSource]) -> Chart:
+    """The machine's own CPU has another 100 %, so it gets an axis of its own."""
+    host = any(value is not None for source in sources for value in source.host.cpu_percent)
+    axes = [Axis("CPU (%; 100 is one core)")]
+    if host:
+        axes.append(Axis("Whole machine (%; 100 is all cores)", colors.GREY))
+    return _overview(sources, _CPU, Scale("%", 1.0), axes)
+
+
+def memory_chart(sources: Sequence[PlotSource]) -> Chart:
+    largest = _known_max([job.extremes.memory_peak_bytes for source in sources for job in source.jobs])
+    scale = memory_scale(largest)
+    return _overview(sources, _MEMORY, scale, [Axis(f"Memory ({scale.unit})")])
+
+
+def _overview(sources: Sequence[PlotSource], subject: _Subject, scale: Scale, axes: list[Axis]) -> Chart:
+    zeros = clock_starts([source.reach_us for source in sources])
+    span_us = max(source.reach_us[1] - zero for source, zero in zip(sources, zeros, strict=True))
+    clock = time_scale(span_us)
+    jobs = [(job, source, zero) for source, zero in zip(sources, zeros, strict=True) for job in source.jobs]
+    by_peak = sorted(jobs, key=lambda entry: -(subject.peak(entry[0].extremes) or 0.0))
+    chosen = {id(job) for job, _, _ in by_peak[:MOST_CURVES]}
+    most = points_for_each(len(jobs))
+    lines: list[Line] = []
+    rest_x: list[float] = []
+    rest_y: list[float | None] = []
+    for job, source, zero in jobs:
+        drawn = thinned(job, most)
+        x, y = clock.times(drawn.at_us, zero), scale.all_of(subject.curve(drawn))
+        if id(job) not in chosen:
+            rest_x += [*x, x[-1]]
+            rest_y += [*y, None]
+            continue
+        name = shortened(job.label, _LONGEST_NAME) + (f" ({source.label})" if len(sources) > 1 else "")
+        decimals = 3 if scale.unit == "GB" else 1
+        color, dash = _pen(len(lines))
+        line = _line(name, x, y, color, decimals=decimals, unit=scale.unit)
+        lines.append(_dashed(line, dash))
+    if rest_x:
+        others = f"{len(jobs) - MOST_CURVES:,} other jobs"
+        lines.insert(0, Line(name=others, x=rest_x, y=rest_y, color=colors.PALE, width=0.8, unit=scale.unit))
+    lines += _host_lines(sources, zeros, clock, scale, subject)
+    return Chart(
+        stem=subject.stem,
+        title=subject.title,
+        subtitle=_about_sources(sources, len(jobs), zeros),
+        x_title=f"Time since the start ({clock.unit})",
+        panels=(LinePanel(lines=tuple(lines), axes=tuple(axes), height=560),),
+    )
+
+
+def _dashed(line: Line, dash: str) -> Line:
+    return structs.replace(line, dash=dash)
+
+
+def _pen(place: int) -> tuple[str, str]:
+    count = len(colors.CURVES)
+    return colors.CURVES[place % count], DASHES[place // count % len(DASHES)]
+
+
+def _host_lines(
+    sources: Sequence[PlotSource], zeros: Sequence[int], clock: Scale, scale: Scale, subject: _Subject
+) -> list[Line]:
+    lines = []
+    for source, zero in zip(sources, zeros, strict=True):
+        is_cpu = subject is _CPU
+        values = source.host.cpu_percent if is_cpu else source.host.memory_bytes
+        if all(value is None for value in values):
+            continue
+        line = _line(
+            "whole machine" + (f" ({source.label})" if len(sources) > 1 else ""),
+            clock.times(source.host.at_us, zero),
+            scale.all_of(values),
+            colors.GREY,
+            axis=1 if is_cpu else 0,
+            decimals=1,
+            unit=scale.unit,
+        )
+        # It would squeeze the jobs' curves to the bottom, so it comes when it is asked for.
+        lines.append(_hidden(line))
+    return lines
+
+
+def _hidden(line: Line) -> Line:
+    return structs.replace(line, is_shown=False, dash="dash")
+
+
+def _about_sources(sources: Sequence[PlotSource], jobs: int, zeros: Sequence[int]) -> str:
+    words = [" + ".join(shortened(source.label, 40) for source in sources[:3])]
+    if len(sources) > 3:
+        words[0] += f" + {len(sources) - 3} more"
+    words.append(counted(jobs, "job"))
+    starts = sorted(set(zeros))
+    if len(starts) == 1:
+        words.append(f"started {_instant(starts[0])}")
+    else:
+        words.append("laid over each other: each begins at 0")
+    if jobs > MOST_CURVES:
+        words.append(f"the {MOST_CURVES} with the highest peaks have colours")
+    return " · ".join(words)
+
+
+# ---- peaks against means --------------------------------------------------------------------------------
+
+
+def summary_chart(sources: Sequence[PlotSource]) -> Chart:
+    jobs = [(job, source) for source in sources for job in source.jobs]
+    total = len(jobs)
+    if total > MOST_BARS:
+        most = max((job.extremes.memory_peak_bytes or 0.0 for job, _ in jobs), default=0.0) or 1.0
+        busiest = max((job.extremes.cpu_peak_percent or 0.0 for job, _ in jobs), default=0.0) or 1.0
+        jobs = sorted(jobs, key=lambda entry: -_weight(entry[0].extremes, most, busiest))[:MOST_BARS]
+    names = tuple(
+        shortened(job.label, _LONGEST_NAME) + (f" ({source.label})" if len(sources) > 1 else "")
+        for job, source in jobs
+    )
+    tops = [job.extremes for job, _ in jobs]
+    memory = memory_scale(_known_max([top.memory_peak_bytes for top in tops]))
+    asked_cpus = [None if job.asked.cpus is None else 100 * job.asked.cpus for job, _ in jobs]
+    asked_memory = memory.all_of([job.asked.memory_bytes for job, _ in jobs])
+    panels = (
+        _bars(
+            names,
+            "CPU (%; 100 is one core)",
+            _rounded(top.cpu_peak_percent for top in tops),
+            _rounded(top.cpu_mean_percent for top in tops),
+            asked_cpus,
+        ),
+        _bars(
+            names,
+            f"Memory ({memory.unit})",
+            memory.all_of(top.memory_peak_bytes for top in tops),
+            memory.all_of(top.memory_mean_bytes for top in tops),
+            asked_memory,
+        ),
+    )
+    subtitle = _about_sources(sources, len(jobs), [source.reach_us[0] for source in sources[:1]])
+    if total > len(jobs):
+        subtitle = f"{len(jobs)} of {total:,} jobs: those with the highest peaks"
+    return Chart(stem="summary", title="Peak and average of each job", subtitle=subtitle, panels=panels)
+
+
+def _weight(top: Extremes, most_memory: float, most_cpu: float) -> float:
+    return max((top.memory_peak_bytes or 0.0) / most_memory, (top.cpu_peak_percent or 0.0) / most_cpu)
+
+
+def _bars(
+    names: tuple[str, ...],
+    title: str,
+    peaks: list[float | None],
+    means: list[float | None],
+    asked: list[float | None],
+) -> BarPanel:
+    groups = (
+        BarGroup("Peak", tuple(peaks), colors.PEAK),
+        BarGroup("Average", tuple(means), colors.MEAN),
+    )
+    has_asked = any(value is not None for value in asked)
+    marks = BarGroup("Asked for", tuple(asked), colors.BLACK) if has_asked else None
+    return BarPanel(names=names, groups=groups, axis=Axis(title), marks=marks)
+
+
+def _rounded(values: Iterable[float | None]) -> list[float | None]:
+    return [None if value is None else round(value, 2) for value in values]
+
+
+def _known_max(values: Sequence[float | None]) -> float | None:
+    return max((value for value in values if value is not None), default=None)

@@ -1,0 +1,205 @@
+"""Charts as PNG or SVG pictures, drawn by matplotlib without a screen."""
+
+import io
+import logging
+import textwrap
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+from joblens.model.errors import MissingExtra
+from joblens.views.plots import colors
+from joblens.views.plots.chart import BarPanel, Chart, Line, LinePanel, SpanPanel
+
+_DPI = 110
+_WIDTH = 12.0  # inches
+_PIXELS = 100.0  # of a panel's height to the inch
+_DASHES = {"solid": "-", "dash": "--", "dot": ":", "dashdot": "-."}
+_LEGEND_ROWS = 22
+_STYLE: dict[Any, Any] = {
+    "font.family": "sans-serif",
+    "font.sans-serif": ["DejaVu Sans"],
+    "font.size": 9.0,
+    "text.color": colors.TEXT,
+    "text.parse_math": False,  # a name with two $ is a name
+    "axes.labelcolor": colors.TEXT,
+    "axes.edgecolor": colors.GREY,
+    "axes.spines.top": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": colors.GRID,
+    "xtick.color": colors.TEXT,
+    "ytick.color": colors.TEXT,
+    "legend.frameon": False,
+    "legend.fontsize": 8.0,
+    "svg.fonttype": "none",  # text stays text
+    "svg.hashsalt": "joblens",  # the same chart makes the same file
+}
+
+
+def picture(chart: Chart, form: str) -> bytes:
+    """`form`: png or svg."""
+    try:
+        logging.getLogger("matplotlib").setLevel(logging.ERROR)  # about caches and fonts: no news to anyone
+        import matplotlib as mpl
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise MissingExtra(
+            "pictures need matplotlib, which is not installed", hint="pip install 'joblens[plots]'"
+        ) from error
+    made = io.BytesIO()
+    with mpl.rc_context(_STYLE), warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # letters the font does not have are drawn as boxes
+        figure = Figure(figsize=(_WIDTH, _height(chart)), dpi=_DPI, layout="constrained")
+        if isinstance(chart.panels[0], BarPanel):
+            _draw_bars(figure, chart)
+        else:
+            _draw_stacked(figure, chart)
+        lines = textwrap.wrap(chart.subtitle, 150)
+        figure.suptitle("\n".join([chart.title, *lines]), x=0.01, ha="left", fontsize=10, linespacing=1.5)
+        figure.savefig(made, format=form, metadata={"Date": None} if form == "svg" else None)
+    return made.getvalue()
+
+
+def _height(chart: Chart) -> float:
+    bars = [panel for panel in chart.panels if isinstance(panel, BarPanel)]
+    if bars:
+        return max(2.8, 1.4 + 0.27 * len(bars[0].names))
+    return 1.1 + sum(panel.height for panel in chart.panels if not isinstance(panel, BarPanel)) / _PIXELS
+
+
+def _draw_stacked(figure: Any, chart: Chart) -> None:
+    panels = [panel for panel in chart.panels if not isinstance(panel, BarPanel)]
+    heights = [panel.height for panel in panels]
+    axes = figure.subplots(len(panels), 1, sharex=True, squeeze=False, height_ratios=heights)[:, 0]
+    for panel, axis in zip(panels, axes, strict=True):
+        if isinstance(panel, SpanPanel):
+            _draw_spans(axis, panel)
+        else:
+            _draw_lines(axis, panel)
+    axes[-1].set_xlabel(chart.x_title)
+    axes[-1].set_xlim(left=0)
+
+
+# ---- curves ---------------------------------------------------------------------------------------------
+
+
+def _draw_lines(axis: Any, panel: LinePanel) -> None:
+    shown = [line for line in panel.lines if line.is_shown]
+    used = sorted({line.axis for line in shown} | {0})
+    axes = {place: axis if place == 0 else axis.twinx() for place in used}
+    for place, one in axes.items():
+        one.set_ylabel(panel.axes[place].title, color=panel.axes[place].color or colors.TEXT)
+        if panel.axes[place].color:
+            one.tick_params(axis="y", colors=panel.axes[place].color)
+        if panel.axes[place].is_whole:
+            one.yaxis.get_major_locator().set_params(integer=True)
+        if place:
+            one.grid(visible=False)
+        if place > 1:
+            one.spines["right"].set_position(("outward", 52.0 * (place - 1)))
+    drawn = [_draw_line(axes[line.axis], line) for line in shown]
+    for one in axes.values():
+        one.set_ylim(bottom=0)
+    _legend(axis, drawn, [line.name for line in shown])
+
+
+def _draw_line(axis: Any, line: Line) -> Any:
+    y = [float("nan") if value is None else value for value in line.y]
+    marker = "o" if len(line.x) <= 3 else ""
+    style = {"color": line.color, "linewidth": line.width, "linestyle": _DASHES[line.dash], "marker": marker}
+    if line.is_filled:
+        axis.fill_between(
+            line.x, y, step="post" if line.is_step else None, color=line.color, alpha=0.25, linewidth=0
+        )
+    (drawn,) = axis.plot(line.x, y, drawstyle="steps-post" if line.is_step else "default", **style)
+    return drawn
+
+
+def _legend(axis: Any, handles: Sequence[Any], names: Sequence[str]) -> None:
+    if not handles:
+        return
+    if len(handles) <= 5 and len(axis.figure.axes) <= 3:
+        axis.legend(handles, names, loc="lower left", bbox_to_anchor=(0, 1.0), ncols=5)
+        return
+    columns = 1 + (len(handles) - 1) // _LEGEND_ROWS
+    axis.legend(handles, names, loc="upper left", bbox_to_anchor=(1.01, 1.0), ncols=columns, borderaxespad=0)
+
+
+# ---- attempts along the time ----------------------------------------------------------------------------
+
+
+def _draw_spans(axis: Any, panel: SpanPanel) -> None:
+    handles: dict[str, Any] = {}
+    if panel.row_names:
+        waits = [span for span in panel.spans if span.begin > span.waits_from]
+        rows = [span.row for span in waits]
+        handles["ready, waiting"] = axis.hlines(
+            rows,
+            [span.waits_from for span in waits],
+            [span.begin for span in waits],
+            color=colors.PURPLE,
+            linestyle=":",
+            linewidth=1.5,
+        )
+        axis.set_yticks(range(panel.rows), panel.row_names, fontsize=8)
+        axis.grid(visible=False, axis="y")
+    else:
+        axis.set_yticks([])
+        axis.set_ylabel("Jobs side by side")
+    for state in dict.fromkeys(span.state for span in panel.spans):
+        spans = [span for span in panel.spans if span.state == state]
+        handles[state] = axis.barh(
+            [span.row for span in spans],
+            [span.end - span.begin for span in spans],
+            left=[span.begin for span in spans],
+            height=0.66 if panel.row_names else 0.8,
+            color=spans[0].color,
+            edgecolor=[colors.BLACK if span.is_critical else span.color for span in spans],
+            linewidth=[1.4 if span.is_critical else 0.4 for span in spans],
+        )
+    for connection in panel.connections:
+        (handles["critical path"],) = axis.plot(
+            connection.x, connection.rows, color=colors.BLACK, linewidth=1.4
+        )
+    axis.set_ylim(panel.rows - 0.4, -0.6)
+    axis.legend(
+        handles.values(), handles.keys(), loc="upper left", bbox_to_anchor=(1.01, 1.0), borderaxespad=0
+    )
+
+
+# ---- bars side by side ----------------------------------------------------------------------------------
+
+
+def _draw_bars(figure: Any, chart: Chart) -> None:
+    panels = [panel for panel in chart.panels if isinstance(panel, BarPanel)]
+    all_axes = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
+    for panel, axis in zip(panels, all_axes, strict=True):
+        count = len(panel.groups)
+        thickness = 0.76 / count
+        for place, group in enumerate(panel.groups):
+            centers = [row + (place - (count - 1) / 2) * thickness for row in range(len(panel.names))]
+            axis.barh(
+                centers,
+                [value or 0.0 for value in group.values],
+                height=thickness,
+                color=group.color,
+                label=group.name,
+            )
+        if panel.marks is not None:
+            known = [(value, row) for row, value in enumerate(panel.marks.values) if value is not None]
+            axis.plot(
+                [value for value, _ in known],
+                [row for _, row in known],
+                "|",
+                color=panel.marks.color,
+                markersize=13,
+                markeredgewidth=1.6,
+                label=panel.marks.name,
+            )
+        axis.set_xlabel(panel.axis.title)
+        axis.set_xlim(left=0)
+        axis.grid(visible=False, axis="y")
+    all_axes[0].set_yticks(range(len(panels[0].names)), panels[0].names, fontsize=8)
+    all_axes[0].set_ylim(len(panels[0].names) - 0.5, -0.5)
+    all_axes[0].legend(loc="lower left", bbox_to_anchor=(0, 1.0), ncols=3)

@@ -1,0 +1,68 @@
+"""A figure as one HTML file that needs nothing else: the script of plotly.js is inside."""
+
+import html
+from typing import Any
+
+from msgspec import json
+
+from joblens.model.errors import MissingExtra
+from joblens.views.plots.chart import Chart
+from joblens.views.plots.plotly_figure import plotly_figure
+
+_PAGE = """<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="generator" content="joblens">
+<title>{title}</title>
+<style>body {{ margin: 0; background: white; }} #plot {{ width: 100%; min-width: 640px; }}</style>
+<script>{script}</script>
+</head>
+<body>
+<div id="plot"></div>
+<script>
+const figure = {figure};
+const name = {name};
+const saved = (format) => ({{
+  name: "Download as " + format.toUpperCase(),
+  icon: format === "svg" ? Plotly.Icons.disk : Plotly.Icons.camera,
+  click: (plot) => Plotly.downloadImage(plot, {{format: format, filename: name, scale: 2}}),
+}});
+Plotly.newPlot("plot", figure.data, figure.layout, {{
+  responsive: true,
+  displaylogo: false,
+  scrollZoom: true,
+  modeBarButtonsToRemove: ["toImage", "select2d", "lasso2d"],
+  modeBarButtonsToAdd: [saved("png"), saved("svg")],
+}});
+</script>
+</body>
+</html>
+"""
+
+
+def plotly_script() -> str:
+    try:
+        from plotly.offline import get_plotlyjs
+    except ImportError as error:
+        raise MissingExtra(
+            "interactive plots need plotly, which is not installed", hint="pip install 'joblens[plots]'"
+        ) from error
+    script: str = get_plotlyjs()
+    return script
+
+
+def plotly_page(chart: Chart, script: str, name: str) -> str:
+    """`name` is what a picture saved from the page is called."""
+    return _PAGE.format(
+        title=html.escape(chart.title),
+        script=script,
+        figure=_inside_a_script(plotly_figure(chart)),
+        name=_inside_a_script(name),
+    )
+
+
+def _inside_a_script(value: Any) -> str:
+    """JSON in which nothing can end the script it stands in."""
+    return json.encode(value).decode().replace("<", "\\u003c")

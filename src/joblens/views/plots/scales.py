@@ -1,0 +1,39 @@
+"""Units that fit what is drawn."""
+
+from collections.abc import Iterable, Sequence
+
+from msgspec import Struct
+
+from joblens.model.units import GIB, MIB
+
+_GIGABYTES_FROM = GIB // 10
+
+
+class Scale(Struct, frozen=True):
+    """`size` base units (microseconds, bytes) are one unit of the axis."""
+
+    unit: str
+    size: float
+
+    def of(self, value: float) -> float:
+        return round(value / self.size, 4)
+
+    def all_of(self, values: Iterable[float | None]) -> list[float | None]:
+        return [None if value is None else self.of(value) for value in values]
+
+    def times(self, at_us: Sequence[int], zero_us: int) -> list[float]:
+        return [self.of(at - zero_us) for at in at_us]
+
+
+def time_scale(span_us: int) -> Scale:
+    seconds = span_us / 1_000_000
+    if seconds <= 180:
+        return Scale("s", 1e6)
+    if seconds <= 3 * 3600:
+        return Scale("min", 60e6)
+    return Scale("h", 3600e6) if seconds <= 4 * 86400 else Scale("days", 86400e6)
+
+
+def memory_scale(largest_bytes: float | None) -> Scale:
+    """As in the tables: GB and MB are powers of 1024."""
+    return Scale("MB", MIB) if (largest_bytes or 0) < _GIGABYTES_FROM else Scale("GB", GIB)
