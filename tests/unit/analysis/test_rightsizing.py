@@ -32,7 +32,10 @@ def asked(
     return Requirements(cpus=cpus, memory_bytes=memory, timeout_s=runtime_s)
 
 
-def advice_for(*observations: Observation, current: Requirements = Requirements(), **more: Any) -> GroupAdvice:
+NOTHING = Requirements()
+
+
+def advice_for(*observations: Observation, current: Requirements = NOTHING, **more: Any) -> GroupAdvice:
     [found] = advise([Group(name="large", current=current, observations=observations)], **more)
     return found
 

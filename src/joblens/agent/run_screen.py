@@ -1,0 +1,69 @@
+"""A picture of several lines at the bottom of a terminal, drawn again in place; what is said stays above."""
+
+import os
+import select
+
+_HIDE_CURSOR, _SHOW_CURSOR = "\x1b[?25l", "\x1b[?25h"
+_NO_WRAP, _WRAP = "\x1b[?7l", "\x1b[?7h"
+# Terminals that know it show all that is between at once; the others ignore it.
+_TOGETHER, _NOW = "\x1b[?2026h", "\x1b[?2026l"
+_CLEAR_LINE, _CLEAR_BELOW = "\x1b[K", "\x1b[J"
+_USUAL = os.terminal_size((80, 24))
+
+
+class RunScreen:
+    """Nothing is wiped before it is drawn over, so nothing flickers. A terminal that is held up (Ctrl-S)
+    holds nobody up: the picture is then left out."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._drawn = 0  # lines of the picture that is there
+        self._said: list[str] = []
+
+    @property
+    def size(self) -> os.terminal_size:
+        try:
+            size = os.get_terminal_size(self._descriptor)
+        except OSError:
+            return _USUAL
+        return os.terminal_size((size.columns or _USUAL.columns, size.lines or _USUAL.lines))
+
+    def say(self, line: str) -> None:
+        """Above the picture, from the next drawing on."""
+        self._said.append(line)
+
+    def draw(self, lines: list[str]) -> None:
+        if not self._has_room():
+            return
+        above = "".join(f"{line}{_CLEAR_LINE}\r\n" for line in self._said)
+        body = "\r\n".join(line + _CLEAR_LINE for line in lines)
+        # no wrapping for the picture: a line that is too long for a window just made narrower stays one line
+        picture = f"{_NO_WRAP}{body}{_CLEAR_BELOW}{_WRAP}"
+        if self._write(f"{_TOGETHER}{_HIDE_CURSOR}{self._to_top()}{above}{picture}{_NOW}"):
+            self._said.clear()
+            self._drawn = len(lines)
+
+    def leave(self) -> None:
+        """The picture stays; the cursor goes below it."""
+        said = "".join(f"\r\n{line}" for line in self._said)
+        self._said.clear()
+        if self._drawn or said:
+            self._write(f"{said}{_SHOW_CURSOR}\r\n" if self._drawn else f"{said.lstrip()}\r\n")
+        self._drawn = 0
+
+    def _to_top(self) -> str:
+        return "\r" if self._drawn <= 1 else f"\r\x1b[{self._drawn - 1}A"
+
+    def _has_room(self) -> bool:
+        poll = select.poll()
+        poll.register(self._descriptor, select.POLLOUT)
+        return bool(poll.poll(0))
+
+    def _write(self, text: str) -> bool:
+        data = memoryview(text.encode(errors="replace"))
+        try:
+            while data:
+                data = data[os.write(self._descriptor, data) :]
+        except OSError:
+            return False
+        return True

@@ -1,0 +1,261 @@
+"""Views of a run while it goes on: drawn in place on a terminal, as plain lines anywhere else.
+
+Whoever drives the run tells what happens (`agent.run_view`); what jobs use now comes out of the store."""
+
+import os
+import time
+from collections.abc import Mapping
+
+from joblens.agent.run_screen import RunScreen
+from joblens.app.queries import SampleTails
+from joblens.engine.run_progress import JobFailure, Offered, ProgressTracker, RunProgress
+from joblens.model.errors import JoblensError
+from joblens.model.job import Record, Status
+from joblens.model.plan import Plan
+from joblens.model.run import JobState, Run, RunStatus
+from joblens.plan.graph import Graph
+from joblens.ports.store import Store
+from joblens.views.curves import points
+from joblens.views.run_live import end_line, failure_line, failure_text, render_run_live, summary_line
+from joblens.views.style import Palette, clean, clean_lines, fit
+from joblens.views.summary import ending
+
+_DRAW_EVERY_S = 0.25
+_LOOK_EVERY_S = 1.0
+_JOBS_LOOKED_AT = 40  # reading the samples of all of a thousand running jobs would cost more than it shows
+_SUMMARY_EVERY_S = 10.0
+_SUMMARY_STEPS = 10
+_FIRST_ENDS = 50  # after so many ends of jobs only failures and summaries are told one by one
+_EARLIER_RUNS = 5
+
+Usage = Mapping[str, tuple[float | None, int | None]]
+
+
+def tracker_for(run: Run, plan: Plan, store: Store, offered: Offered) -> ProgressTracker:
+    return ProgressTracker(
+        plan,
+        Graph(plan).stages(),
+        offered,
+        earlier_durations(store, run),
+        run=f"{run.workflow_number}.{run.number}" if run.number else run.uuid[:8],
+        began_at_us=run.started_at_us or time.time_ns() // 1000,
+    )
+
+
+def earlier_durations(store: Store, run: Run) -> dict[str, float]:
+    """Seconds that jobs took when they last succeeded in an earlier run of the workflow, by name."""
+    from joblens.app.specs import plan_of_run
+
+    try:
+        earlier = [
+            other
+            for other in store.runs(run.workflow_uuid)
+            if other.uuid != run.uuid and other.created_at_us <= run.created_at_us
+        ]
+        found: dict[str, float] = {}
+        for other in earlier[-_EARLIER_RUNS:]:
+            took = {
+                result.index: result.duration_s
+                for result in store.run_results(other.uuid)
+                if result.status is Status.SUCCESS and result.duration_s is not None
+            }
+            if took:
+                jobs = plan_of_run(store.find_run(other.uuid)).jobs
+                found |= {jobs[index].name: seconds for index, seconds in took.items() if index >= 0}
+    except (JoblensError, IndexError):
+        return {}  # an estimate less: no reason for the run not to go on
+    return found
+
+
+def failure_of(index: int, attempt: int, record: Record) -> JobFailure:
+    outcome = record.outcome
+    reason, last_line = record.status.value, ""
+    if outcome is not None:
+        how = ending(outcome)
+        reason = how or outcome.status.value
+        if outcome.status is Status.TIMEOUT:
+            reason = "its time was up"
+        elif outcome.reason == "not-started" and outcome.error:
+            reason = outcome.error
+        written = [line for line in clean_lines(outcome.stderr_tail) if line.strip()]
+        last_line = written[-1] if written else ""
+    return JobFailure(
+        index=index,
+        name=record.job.name,
+        attempt=attempt,
+        reason=reason,
+        last_line=last_line,
+        number=record.number,
+    )
+
+
+class _Following:
+    """What both kinds of view have in common."""
+
+    def __init__(self, tracker: ProgressTracker, plan: Plan) -> None:
+        self.tracker = tracker
+        self._names = [job.name for job in plan.jobs]
+        self._untold: dict[int, JobFailure] = {}  # whether it is tried again is known with its next state
+
+    def state_changed(self, index: int, state: JobState, why: str = "") -> None:
+        before = self.tracker.state_of(index)
+        self.tracker.state_changed(index, state, _now_us())
+        failure = self._untold.pop(index, None)
+        if failure is not None and state is not JobState.COMPLETED:
+            self._tell(failure, state)
+        elif state is JobState.FAILED and before is not state and index not in self.tracker.failures:
+            # it succeeded and all the same it did not: outputs that are missing
+            self._tell(JobFailure(index=index, name=self._names[index], attempt=1, reason=why), state)
+
+    def attempt_began(self, index: int, attempt: int, job_uuid: str, at_us: int) -> None:
+        self.tracker.attempt_began(index, attempt, job_uuid, at_us)
+
+    def attempt_ended(self, index: int, attempt: int, record: Record) -> None:
+        if record.status is Status.SUCCESS:
+            self.tracker.attempt_succeeded(index, record.outcome.duration_s if record.outcome else 0.0)
+            self.succeeded(index, attempt, record)
+        else:
+            self._untold[index] = failure_of(index, attempt, record)
+
+    def _tell(self, failure: JobFailure, state: JobState) -> None:
+        from msgspec.structs import replace
+
+        told = replace(failure, is_tried_again=not state.is_final)
+        self.tracker.attempt_failed(told)
+        self.failed(told)
+
+    def _tell_rest(self) -> None:
+        for index, failure in list(self._untold.items()):
+            self._tell(failure, JobState.FAILED)
+            del self._untold[index]
+
+    def succeeded(self, index: int, attempt: int, record: Record) -> None:
+        raise NotImplementedError
+
+    def failed(self, failure: JobFailure) -> None:
+        raise NotImplementedError
+
+
+class LiveView(_Following):
+    """On a terminal."""
+
+    def __init__(
+        self, tracker: ProgressTracker, plan: Plan, store: Store, descriptor: int, paint: Palette
+    ) -> None:
+        super().__init__(tracker, plan)
+        self._screen = RunScreen(descriptor)
+        self._paint = paint
+        self._tails = SampleTails(store, 3)
+        self._usage: dict[str, tuple[float | None, int | None]] = {}
+        self._looked_at_s = self._drawn_at_s = float("-inf")
+
+    def succeeded(self, index: int, attempt: int, record: Record) -> None:
+        pass  # the bars say so
+
+    def failed(self, failure: JobFailure) -> None:
+        width = self._screen.size.columns
+        self._screen.say(self._paint.paint(fit(failure_text(failure), width), "red"))
+
+    def note(self, text: str) -> None:
+        self.tracker.message = text
+
+    def tick(self) -> None:
+        now_s = time.monotonic()
+        if now_s - self._drawn_at_s < _DRAW_EVERY_S:
+            return
+        if now_s - self._looked_at_s >= _LOOK_EVERY_S:
+            self._looked_at_s = now_s
+            self._look()
+        self._draw()
+        self._drawn_at_s = now_s
+
+    def close(self, status: RunStatus) -> None:
+        self._tell_rest()
+        self.tracker.status = status
+        self._draw()
+        self._screen.leave()
+
+    def _draw(self) -> None:
+        size = self._screen.size
+        progress = self.tracker.progress(_now_us(), self._usage)
+        # the last line stays free: writing into it would make some terminals scroll
+        lines = render_run_live(
+            progress, width=size.columns - 1, height=max(2, size.lines - 1), paint=self._paint
+        )
+        self._screen.draw(lines)
+
+    def _look(self) -> None:
+        usage = {}
+        for _, job_uuid in self.tracker.running_jobs()[:_JOBS_LOOKED_AT]:
+            try:
+                curve = points(self._tails.look(job_uuid))
+            except JoblensError:
+                continue  # what jobs use is then not shown; the run goes on
+            if curve:
+                usage[job_uuid] = (curve[-1].cpu_percent, curve[-1].memory_bytes)
+        self._usage = usage
+
+
+class LineView(_Following):
+    """Where nothing can be drawn in place: a line for each end of a job as long as there are few, for every
+    failure, and a summary every ten seconds or tenth of the way."""
+
+    def __init__(self, tracker: ProgressTracker, plan: Plan, descriptor: int) -> None:
+        super().__init__(tracker, plan)
+        self._descriptor = descriptor
+        self._ends = 0
+        self._summed_at_s = time.monotonic()
+        self._step = 0
+
+    def succeeded(self, index: int, attempt: int, record: Record) -> None:
+        self._ends += 1
+        if self._ends <= _FIRST_ENDS and record.outcome is not None:
+            progress = self._elapsed_s()
+            self._write(end_line(self._names[index], progress, record.outcome.duration_s, attempt))
+
+    def failed(self, failure: JobFailure) -> None:
+        self._write(failure_line(failure, self._elapsed_s()))
+
+    def note(self, text: str) -> None:
+        self._write(clean(text))
+
+    def tick(self) -> None:
+        now_s = time.monotonic()
+        settled, total = self.tracker.settled()
+        step = _SUMMARY_STEPS * settled // max(1, total)
+        few = total <= _FIRST_ENDS  # every end is told: a summary at each tenth would be one a line
+        if now_s - self._summed_at_s >= _SUMMARY_EVERY_S or (step > self._step and not few):
+            self._summed_at_s = now_s
+            self._write(summary_line(self._progress()))
+        self._step = max(step, self._step)
+
+    def close(self, status: RunStatus) -> None:
+        self._tell_rest()
+        self.tracker.status = status
+        self._write(f"{summary_line(self._progress())}: run {status.value}")
+
+    def _progress(self) -> RunProgress:
+        return self.tracker.progress(_now_us())
+
+    def _elapsed_s(self) -> float:
+        return self.tracker.elapsed_s(_now_us())
+
+    def _write(self, line: str) -> None:
+        try:
+            os.write(self._descriptor, f"{line}\n".encode(errors="replace"))
+        except OSError:
+            pass  # whoever read it has gone; the run goes on
+
+
+def view_for(
+    run: Run, plan: Plan, store: Store, offered: Offered, *, descriptor: int, color: bool
+) -> LiveView | LineView:
+    """The view that fits what `descriptor` is."""
+    tracker = tracker_for(run, plan, store, offered)
+    if os.isatty(descriptor) and os.environ.get("TERM", "dumb") != "dumb":
+        return LiveView(tracker, plan, store, descriptor, Palette(is_on=color))
+    return LineView(tracker, plan, descriptor)
+
+
+def _now_us() -> int:
+    return time.time_ns() // 1000

@@ -1,0 +1,122 @@
+"""What people read of runs, pinned: each screen is compared with the file of its name in this folder.
+
+After a wanted change: JOBLENS_UPDATE_GOLDEN=1 pytest tests/golden, then read the difference."""
+
+import os
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from joblens.engine.run_estimate import Estimate
+from joblens.engine.run_progress import JobFailure, RunningJob, RunProgress, StageProgress
+from joblens.model.run import RunStatus
+from joblens.model.units import GIB, MIB
+from joblens.views.run_live import end_line, failure_line, render_run_live, summary_line
+from joblens.views.style import PLAIN, Palette, visible_width
+
+UPDATE = bool(os.environ.get("JOBLENS_UPDATE_GOLDEN"))
+
+
+def same_as_golden(name: str, lines: list[str]) -> None:
+    path = Path(__file__).with_name(f"{name}.txt")
+    text = "\n".join(lines) + "\n"
+    if UPDATE:
+        path.write_text(text)
+    assert text == path.read_text()
+
+
+FAILURES = (
+    JobFailure(
+        index=4, name="train_3", attempt=1, reason="exit code 1", number=17, last_line="ValueError: bad rate"
+    ),
+    JobFailure(index=5, name="train_4", attempt=2, reason="out of memory", number=21, is_tried_again=True),
+)
+PROGRESS = RunProgress(
+    name="ml_pipeline",
+    run="3.2",
+    status=RunStatus.RUNNING,
+    elapsed_s=754.0,
+    stages=(
+        StageProgress("prepare", 4, done=4),
+        StageProgress("train_…", 100, done=45, failed=1, running=8),
+        StageProgress("evaluate_…", 100, cancelled=1),
+        StageProgress("report", 1),
+    ),
+    running=tuple(
+        RunningJob(
+            index=10 + at,
+            name=f"train_{at + 40}",
+            job_uuid=f"u{at}",
+            attempt=2 if at == 3 else 1,
+            elapsed_s=82.0 + at,
+            expected_s=120.0 if at % 2 else None,
+            cpu_percent=780.0 - 90 * at if at < 7 else None,
+            memory_bytes=3 * GIB + 50 * at * MIB if at < 7 else None,
+        )
+        for at in range(8)
+    ),
+    failures=FAILURES,
+    ready=12,
+    cpus=(14.0, 16.0),
+    memory_bytes=(20 * GIB, 64 * GIB),
+    gpus=(1, 2),
+    estimate=Estimate(310.0, ("earlier runs", "the jobs so far")),
+)
+
+
+def test_a_run_while_it_goes_on() -> None:
+    same_as_golden("run-live", render_run_live(PROGRESS, width=80, height=24, paint=PLAIN))
+
+
+def test_a_run_on_a_small_screen() -> None:
+    same_as_golden("run-live-small", render_run_live(PROGRESS, width=46, height=10, paint=PLAIN))
+
+
+def test_a_run_that_is_over() -> None:
+    over = replace(
+        PROGRESS,
+        status=RunStatus.FAILED,
+        running=(),
+        ready=0,
+        stages=tuple(replace(stage, done=stage.total, running=0) for stage in PROGRESS.stages[:1]),
+    )
+    same_as_golden("run-live-over", render_run_live(over, width=80, height=24, paint=PLAIN))
+
+
+def test_many_stages_are_counted_when_they_do_not_fit() -> None:
+    stages = tuple(StageProgress(f"step_{at}", 1, done=1 if at < 30 else 0) for at in range(60))
+    lines = render_run_live(replace(PROGRESS, stages=stages), width=80, height=20, paint=PLAIN)
+    assert len(lines) <= 20
+    assert any("30 of 60 stages done" in line for line in lines)
+
+
+def test_progress_on_a_pipe() -> None:
+    lines = [
+        end_line("prepare_1", 3.0, 2.5),
+        end_line("train_1", 63.0, 60.0, attempt=2),
+        *(failure_line(failure, 64.0) for failure in FAILURES),
+        summary_line(PROGRESS),
+    ]
+    same_as_golden("run-lines", lines)
+
+
+@pytest.mark.parametrize("width", [20, 33, 46, 60, 80, 120, 200])
+@pytest.mark.parametrize("height", [2, 5, 10, 24, 60])
+def test_no_picture_is_larger_than_the_screen(width: int, height: int) -> None:
+    lines = render_run_live(PROGRESS, width=width, height=height, paint=Palette(is_on=True))
+    assert len(lines) <= height
+    assert max(visible_width(line) for line in lines) <= width
+
+
+def test_a_bar_is_full_only_when_nothing_is_left() -> None:
+    stages = (StageProgress("almost", 10_000, done=9_999), StageProgress("all", 10_000, done=10_000))
+    lines = render_run_live(replace(PROGRESS, stages=stages), width=80, height=24, paint=PLAIN)
+    assert "░" in lines[1]
+    assert "░" not in lines[2]
+
+
+def test_what_a_job_said_cannot_move_the_cursor() -> None:
+    nasty = JobFailure(index=0, name="a\x1b[2J", attempt=1, reason="exit code 1", last_line="\x1b]0;x\x07\r")
+    lines = render_run_live(replace(PROGRESS, failures=(nasty,)), width=80, height=24, paint=PLAIN)
+    assert not any("\x1b" in line or "\r" in line for line in lines)
