@@ -122,6 +122,8 @@ class MonitorSpec(Struct, frozen=True, kw_only=True, omit_defaults=True):
     generate_plots: bool = False
     host_enabled: bool = True  # compute_node
     host_granularity: Granularity = Granularity.SUMMARY
+    host_cpu: bool = True
+    host_memory: bool = True
 
 
 class ExecutionSpec(Struct, frozen=True, kw_only=True, omit_defaults=True):

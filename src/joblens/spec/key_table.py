@@ -1,0 +1,70 @@
+"""What the tables of keys are made of."""
+
+import enum
+from typing import Any
+
+from msgspec import Struct
+
+from joblens.spec.workflow_kinds import Kind
+
+
+class Key(Struct, frozen=True, kw_only=True):
+    name: str
+    kind: Kind
+    meaning: str
+    default: Any = None  # as it would be written; None: nothing
+    is_required: bool = False
+    field: str = ""  # of the value it becomes, where that has another name
+    older_name_of: str = ""
+    choices: tuple[str, ...] = ()
+    choice_class: type[enum.StrEnum] | None = None
+    least: float | None = None
+    more_than: float | None = None
+    most: float | None = None
+    section: str = ""  # what is inside, for mappings and lists of them
+    only_with: tuple[str, tuple[str, ...]] | None = None  # another key, and the values of it this goes with
+    example: Any = None
+
+    @property
+    def target(self) -> str:
+        return self.field or self.older_name_of or self.name
+
+
+class Need(Struct, frozen=True):
+    """Where `key` has one of `values`, one of `any_of` must stand beside it."""
+
+    key: str
+    values: tuple[str, ...]
+    any_of: tuple[str, ...]
+
+
+class Section(Struct, frozen=True, kw_only=True):
+    name: str
+    title: str  # as messages call one of them
+    place: str  # where it stands in a file
+    keys: dict[str, Key]
+    needs: tuple[Need, ...] = ()
+    needs_any: tuple[str, ...] = ()  # one of these must be there
+    excludes: tuple[tuple[str, tuple[str, ...]], ...] = ()  # a key, and those that cannot stand beside it
+
+
+def key(name: str, kind: Kind, meaning: str, **more: Any) -> Key:
+    return Key(name=name, kind=kind, meaning=meaning, **more)
+
+
+def required(name: str, kind: Kind, meaning: str, **more: Any) -> Key:
+    return Key(name=name, kind=kind, meaning=meaning, is_required=True, **more)
+
+
+def flag(name: str, meaning: str, default: bool | None = False, **more: Any) -> Key:  # noqa: FBT001, FBT002
+    return Key(name=name, kind=Kind.BOOL, meaning=meaning, default=default, **more)
+
+
+def choice(name: str, choices: tuple[str, ...] | type[enum.StrEnum], meaning: str, **more: Any) -> Key:
+    if isinstance(choices, type):
+        more["choice_class"], choices = choices, tuple(member.value for member in choices)
+    return Key(name=name, kind=Kind.CHOICE, choices=choices, meaning=meaning, **more)
+
+
+def section(name: str, title: str, place: str, *keys: Key, **more: Any) -> Section:
+    return Section(name=name, title=title, place=place, keys={key.name: key for key in keys}, **more)

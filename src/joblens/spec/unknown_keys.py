@@ -1,0 +1,88 @@
+"""What to say about a key that joblens does not know: the right word, or where it belongs."""
+
+from functools import cache
+from typing import Any
+
+from joblens.spec.key_table import Section
+from joblens.spec.words import any_of, nearest_word
+from joblens.spec.workflow_keys import SECTIONS
+
+_MOST_LISTED = 14
+
+# Words of other systems, and what they are called here.
+_OTHER_WORDS = {
+    "after": "depends_on",
+    "cmd": "command",
+    "cpu": "num_cpus",
+    "dependencies": "depends_on",
+    "dependency": "depends_on",
+    "environment": "env",
+    "gpu": "num_gpus",
+    "handler": "failure_handler",
+    "inputs": "input_files",
+    "mem": "memory",
+    "ncpus": "num_cpus",
+    "needs": "depends_on",
+    "outputs": "output_files",
+    "requirements": "resource_requirements",
+    "resources": "resource_requirements",
+    "retries": "failure_handler",
+    "retry": "failure_handler",
+    "script": "command",
+    "tasks": "jobs",
+    "time": "runtime",
+    "time_limit": "runtime",
+    "timeout": "runtime",
+    "vars": "variables",
+    "walltime": "runtime",
+}
+_HINTS = {"slurm_config": "write its options into slurm_defaults, its allocations into slurm_schedulers"}
+
+
+def where_of(section: Section, raw: dict[str, Any]) -> str:
+    """' in job 'a''; at the top of the file nothing."""
+    if section.name == "workflow":
+        return ""
+    name = raw.get("name")
+    has_name = isinstance(name, str | int) and not isinstance(name, bool) and name != ""
+    return (
+        f" in {section.title} {_name_shown(str(name))}" if has_name else f" in {_with_article(section.title)}"
+    )
+
+
+def _name_shown(name: str) -> str:
+    return f"'{name}'" if name.isprintable() else repr(name)
+
+
+def _with_article(title: str) -> str:
+    return (
+        f"a {title}" if title in ("job", "file", "dataset", "failure handler", "Slurm scheduler") else title
+    )
+
+
+def unknown_key(section: Section, name: str, raw: dict[str, Any]) -> str:
+    return f"unknown key '{name}'{where_of(section, raw)}; {_advice(section.name, name)}"
+
+
+@cache
+def meant_key(section_name: str, name: str) -> str | None:
+    """The key of the section that was probably meant."""
+    keys = SECTIONS[section_name].keys
+    meant = _OTHER_WORDS.get(name.lower(), "")
+    return meant if meant in keys else nearest_word(name, keys)
+
+
+@cache
+def _advice(section_name: str, name: str) -> str:
+    if name in _HINTS:
+        return _HINTS[name]
+    meant = meant_key(section_name, name)
+    if meant:
+        return f"did you mean '{meant}'?"
+    elsewhere = next((other for other in SECTIONS.values() if name in other.keys), None)
+    if elsewhere:
+        return f"it belongs in {elsewhere.place.replace('`', '')}"
+    keys = SECTIONS[section_name].keys
+    if len(keys) <= _MOST_LISTED:
+        return f"expected {any_of(list(keys))}"
+    return "'joblens schema' has all keys"

@@ -1,0 +1,370 @@
+"""The kinds of values in a workflow file: how each is read, and what is said of one that is wrong.
+
+A reader gets a value as the file has it and gives what joblens works with, or raises Wrong with everything
+that is wrong inside. Readers know no places: whoever calls them puts the path in front."""
+
+import enum
+import functools
+import json
+import math
+import re
+import sys
+from typing import Any, NoReturn
+
+from joblens.model.errors import InputError
+from joblens.model.units import parse_duration, parse_size
+from joblens.model.workflow_spec import WhenBlockedFails
+from joblens.spec.words import shown
+from joblens.spec.places import Path
+
+
+class Kind(enum.StrEnum):
+    TEXT = "text"
+    NAME = "name"  # of a workflow or a job: it becomes the name of a directory
+    LONG_NAME = "long name"  # of something else
+    REQUIREMENTS_NAME = "requirements name"
+    REFERENCE = "reference"
+    NAMES = "list of names"
+    REGEXES = "list of patterns"
+    COMMAND = "command"
+    COMMANDS = "list of commands"
+    PATH = "path"
+    BOOL = "bool"
+    INT = "int"
+    NUMBER = "number"
+    SIZE = "size"
+    DURATION = "duration"
+    CHOICE = "choice"
+    WHEN_BLOCKED_FAILS = "when blocked fails"
+    EXIT_CODES = "exit codes"
+    ENV = "environment"
+    VARIABLES = "variables"
+    PARAMETERS = "parameters"
+    JSON = "any"
+    METADATA = "metadata"
+    SECTION = "mapping"
+    SECTIONS = "list of mappings"
+    REQUIREMENTS = "requirements"
+    SIGNAL = "signal"
+    STAGGER = "stagger"
+    WALLTIME = "walltime"
+    SLURM_MEMORY = "Slurm memory"
+    SBATCH = "sbatch options"
+
+
+EXPECTED: dict[Kind, str] = {
+    Kind.TEXT: "text",
+    Kind.NAME: "a name",
+    Kind.LONG_NAME: "a name",
+    Kind.REQUIREMENTS_NAME: "a name",
+    Kind.REFERENCE: "a name",
+    Kind.NAMES: "a list of names",
+    Kind.REGEXES: "a list of regular expressions",
+    Kind.COMMAND: "a command line",
+    Kind.COMMANDS: "a list of command lines",
+    Kind.PATH: "a path",
+    Kind.BOOL: "true or false",
+    Kind.INT: "a whole number",
+    Kind.NUMBER: "a number",
+    Kind.SIZE: "a size such as 512m, 2g or 1.5GiB",
+    Kind.DURATION: "a duration such as 90, 30s, 1h30m or PT2H",
+    Kind.WHEN_BLOCKED_FAILS: "true or false",
+    Kind.EXIT_CODES: "a list of exit codes",
+    Kind.ENV: "a mapping of names to texts",
+    Kind.VARIABLES: "a mapping of names to texts",
+    Kind.PARAMETERS: "a mapping of names to values",
+    Kind.METADATA: "JSON text or values",
+    Kind.SECTION: "a mapping",
+    Kind.SECTIONS: "a list of mappings",
+    Kind.REQUIREMENTS: "the name of requirements, or a mapping of amounts",
+    Kind.SIGNAL: "a signal such as SIGTERM",
+    Kind.STAGGER: "a duration such as 0.5 or 200ms",
+    Kind.WALLTIME: "a time such as 04:00:00 or 1-12:00:00",
+    Kind.SLURM_MEMORY: "memory as Slurm takes it, such as 180G",
+    Kind.SBATCH: "a mapping of sbatch options",
+}
+
+# Patterns that the JSON Schema uses too, so they are plain enough for every dialect.
+NAME_PATTERN = r"^(?=.*\S)[^/\u0000-\u001f\u007f]+$"
+LONG_NAME_PATTERN = r"^(?=.*\S)[^\u0000-\u001f\u007f]+$"
+IDENTIFIER_PATTERN = r"^[A-Za-z_][A-Za-z0-9_]*$"
+ENV_NAME_PATTERN = r"^[^=\u0000]+$"
+WALLTIME_PATTERN = r"^(\d+-)?\d+(:\d{1,2}){0,2}$"
+SLURM_MEMORY_PATTERN = r"^\d+[KMGTkmgt]?[Bb]?$"
+SIGNAL_PATTERN = r"^(SIG)?[A-Z][A-Z0-9]*$"
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_IDENTIFIER = re.compile(IDENTIFIER_PATTERN)
+_ENV_NAME = re.compile(ENV_NAME_PATTERN)
+_PLACEHOLDER = re.compile(r"\{[A-Za-z_]\w*(?::[^{}]*)?\}")
+# What certainly is a pattern: compiling one costs a hundred times as much, and there may be one a job.
+_PLAIN_PATTERN = re.compile(r"\^?(?:[\w /:=@%,-]|\\[.dws/-]|\\[dw]\+|\.[*+]?)*\$?")
+_MAX_EXIT_CODE = 255
+
+Note = tuple[Path, str]
+
+
+class Wrong(Exception):
+    """What is wrong with a value: places inside it, and what to say of each. Something said of the value as
+    a whole or of a part of it begins with a verb ('must be …'); whoever knows its name puts that in front.
+    Notes of a section inside are `finished`: they have their names already."""
+
+    def __init__(self, notes: list[Note], finished: list[Note] | None = None) -> None:
+        super().__init__()
+        self.notes = notes
+        self.finished = finished or []
+
+
+def fail(message: str) -> NoReturn:
+    raise Wrong([((), message)])
+
+
+def expected(kind: Kind, raw: Any) -> NoReturn:
+    fail(f"must be {EXPECTED[kind]}, not {shown(raw)}")
+
+
+def read_text(raw: Any) -> str:
+    if type(raw) is str:
+        return raw
+    return _text_of_scalar(raw, Kind.TEXT)
+
+
+def _text_of_scalar(raw: Any, kind: Kind) -> str:
+    """Numbers and truth values where text is natural mean the text they were written as."""
+    if isinstance(raw, bool):
+        return "true" if raw else "false"
+    if isinstance(raw, int | float):
+        return str(raw)
+    expected(kind, raw)
+
+
+def read_long_name(raw: Any) -> str:
+    if type(raw) is not str:
+        if type(raw) is not int:
+            expected(Kind.NAME, raw)
+        return str(raw)
+    if raw.isprintable() and raw and not raw.isspace():
+        return raw
+    if not raw.strip():
+        fail("must not be empty")
+    control = _CONTROL.search(raw)
+    if control:
+        fail(f"must not have control characters; {raw!r} has {control[0]!r}")
+    return raw
+
+
+def read_name(raw: Any) -> str:
+    name = read_long_name(raw)
+    if "/" in name:
+        fail(f"must not have '/', as '{name}' has")
+    return name
+
+
+def read_requirements_name(raw: Any) -> str:
+    name = read_long_name(raw)
+    if name == "default":
+        fail("must not be 'default': that word is reserved for jobs without requirements")
+    return sys.intern(name)
+
+
+def read_reference(raw: Any) -> str:
+    return sys.intern(read_long_name(raw))
+
+
+def read_command(raw: Any) -> str:
+    if type(raw) is not str:
+        expected(Kind.COMMAND, raw)
+    if not raw or raw.isspace():
+        fail("must not be empty")
+    if "\0" in raw:
+        fail("must not have a NUL character")
+    return raw
+
+
+def read_path(raw: Any) -> str:
+    if type(raw) is not str:
+        expected(Kind.PATH, raw)
+    if not raw.strip():
+        fail("must not be empty")
+    if "\0" in raw:
+        fail("must not have a NUL character")
+    return raw
+
+
+def read_bool(raw: Any) -> bool:
+    if type(raw) is not bool:
+        expected(Kind.BOOL, raw)
+    return raw
+
+
+def read_when_blocked_fails(raw: Any) -> WhenBlockedFails:
+    return WhenBlockedFails.CANCEL if read_bool(raw) else WhenBlockedFails.RUN
+
+
+def read_whole(raw: Any) -> int:
+    if type(raw) is int:
+        return raw
+    if type(raw) is float and raw.is_integer():
+        return int(raw)
+    expected(Kind.INT, raw)
+
+
+def read_finite(raw: Any) -> float:
+    if type(raw) is int or (type(raw) is float and math.isfinite(raw)):
+        try:
+            return float(raw)
+        except OverflowError:
+            pass
+    expected(Kind.NUMBER, raw)
+
+
+def read_size(raw: Any) -> int:
+    if type(raw) is str:
+        try:
+            size = _size_of(raw)
+        except InputError:
+            expected(Kind.SIZE, raw)
+    else:
+        try:
+            size = read_whole(raw)
+        except Wrong:
+            expected(Kind.SIZE, raw)
+    if size <= 0:
+        fail(f"must be more than 0, not {shown(raw)}")
+    return size
+
+
+def read_duration(raw: Any) -> float:
+    if type(raw) is str:
+        try:
+            return _duration_of(raw)
+        except InputError:
+            expected(Kind.DURATION, raw)
+    try:
+        return read_finite(raw)
+    except Wrong:
+        expected(Kind.DURATION, raw)
+
+
+_size_of = functools.lru_cache(maxsize=1024)(parse_size)
+_duration_of = functools.lru_cache(maxsize=1024)(parse_duration)
+
+
+def read_stagger(raw: Any) -> float:
+    if type(raw) is bool:
+        return 0.0
+    try:
+        seconds = read_duration(raw)
+    except Wrong:
+        expected(Kind.STAGGER, raw)
+    if seconds < 0:
+        fail(f"must be 0 or more, not {shown(raw)}")
+    return seconds
+
+
+def read_regex(raw: Any) -> str:
+    if type(raw) is not str:
+        fail(f"must be a regular expression, not {shown(raw)}")
+    if _PLAIN_PATTERN.fullmatch(raw) is None:
+        _check_regex(raw)
+    return raw
+
+
+@functools.lru_cache(maxsize=1024)
+def _check_regex(pattern: str) -> None:
+    try:
+        re.compile(pattern)
+        return
+    except (re.error, OverflowError, RecursionError) as error:
+        message = getattr(error, "msg", str(error))
+        position = getattr(error, "pos", None)
+    if _PLACEHOLDER.search(pattern):
+        try:
+            re.compile(_PLACEHOLDER.sub("0", pattern))
+            return
+        except re.error:
+            pass
+    at = "" if position is None else f" at character {position + 1}"
+    fail(f"must be a regular expression, not {shown(pattern)}: {message}{at}")
+
+
+def read_exit_code(raw: Any) -> int:
+    try:
+        code = read_whole(raw)
+    except Wrong:
+        code = -1
+    if not 1 <= code <= _MAX_EXIT_CODE:
+        fail(f"must be an exit code from 1 to {_MAX_EXIT_CODE}, not {shown(raw)}")
+    return code
+
+
+def read_metadata(raw: Any) -> Any:
+    if type(raw) is not str:
+        return raw
+    try:
+        return json.loads(raw)
+    except ValueError as error:
+        fail(f"must be JSON text or values, not {shown(raw)}: {error}")
+
+
+def read_signal(raw: Any) -> str:
+    import signal
+
+    if type(raw) is not str:
+        expected(Kind.SIGNAL, raw)
+    name = raw if raw.startswith("SIG") else f"SIG{raw}"
+    if name not in signal.Signals.__members__:
+        expected(Kind.SIGNAL, raw)
+    return name
+
+
+def read_walltime(raw: Any) -> str:
+    text = str(raw) if type(raw) is int else raw
+    if type(text) is not str or not re.match(WALLTIME_PATTERN, text):
+        expected(Kind.WALLTIME, raw)
+    return text
+
+
+def read_slurm_memory(raw: Any) -> str:
+    text = str(raw) if type(raw) is int else raw
+    if type(text) is not str or not re.match(SLURM_MEMORY_PATTERN, text):
+        expected(Kind.SLURM_MEMORY, raw)
+    return text
+
+
+def check_identifier(word: str) -> None:
+    if _IDENTIFIER.match(word) is None:
+        fail("is no name to use in {…}: letters, digits and _ only, no digit first")
+
+
+def check_env_name(word: str) -> None:
+    if _ENV_NAME.match(word) is None:
+        fail("is no name of an environment variable")
+
+
+def read_env_value(raw: Any) -> str:
+    text = read_text(raw)
+    if "\0" in text:
+        fail("must not have a NUL character")
+    return text
+
+
+def read_parameter(raw: Any) -> Any:
+    """One value, a range as text, or a list of values; what text means is found out on expansion."""
+    if isinstance(raw, list):
+        wrong: list[Note] = [
+            ((place,), f"must be text or a number, not {shown(item)}")
+            for place, item in enumerate(raw)
+            if not _is_parameter_value(item)
+        ]
+        if wrong:
+            raise Wrong(wrong)
+        if not raw:
+            fail("must have at least one value")
+    elif not _is_parameter_value(raw):
+        fail(f"must be text, a number or a list of them, not {shown(raw)}")
+    return raw
+
+
+def _is_parameter_value(raw: Any) -> bool:
+    return isinstance(raw, str | int) or (isinstance(raw, float) and math.isfinite(raw))
