@@ -1,0 +1,115 @@
+"""The state of every job and what each still waits for. Arrays: a hundred thousand jobs wait here."""
+
+from array import array
+from collections.abc import Iterator
+
+from msgspec import Struct, field
+
+from joblens.engine.order import Dependents
+from joblens.model.plan import Plan
+from joblens.model.run import JobState
+from joblens.model.workflow_spec import WhenBlockedFails
+
+BLOCKED = int(JobState.BLOCKED)
+
+
+class Consequences(Struct):
+    """Of a job that came to its end: who is ready now, and who will never be and because of whom."""
+
+    ready: list[int] = field(default_factory=list)
+    canceled: list[tuple[int, int]] = field(default_factory=list)
+
+
+class JobTable:
+    """Dependencies are met by success, and by jobs that are left out of the run. User data that a job of the
+    run makes comes with that job's end; other user data must have a value, in the spec or set since."""
+
+    def __init__(self, plan: Plan) -> None:
+        count = len(plan.jobs)
+        self.plan = plan
+        self.dependents = Dependents(plan)
+        self.states = bytearray(count)
+        self.attempts = array("H", bytes(2 * count))  # the number of the last one handed over
+        self._unmet = array("i", (len(job.depends_on) for job in plan.jobs))
+        self.counts = [count] + [0] * (len(JobState) - 1)
+        self.has_value = bytearray(data.data is not None for data in plan.user_data)
+        self._waits_for_data: dict[int, list[int]] = {}
+
+    def set_state(self, index: int, state: JobState) -> None:
+        self.counts[self.states[index]] -= 1
+        self.counts[state] += 1
+        self.states[index] = state
+
+    def state(self, index: int) -> JobState:
+        return JobState(self.states[index])
+
+    def open(self) -> Consequences:
+        """Everything that has no state yet is blocked, unless nothing stands before it."""
+        for place in self._places_without_value():
+            self._waits_for_data[place] = []
+        if self._waits_for_data:
+            for index, job in enumerate(self.plan.jobs):
+                for place in set(job.input_user_data) & self._waits_for_data.keys():
+                    self._waits_for_data[place].append(index)
+                    self._unmet[index] += 1
+        ended = [index for index, state in enumerate(self.states) if state >= JobState.COMPLETED]
+        found = Consequences()
+        for index, state in enumerate(self.states):
+            if state == JobState.UNINITIALIZED:
+                ready = self._unmet[index] == 0
+                self.set_state(index, JobState.READY if ready else JobState.BLOCKED)
+                if ready:
+                    found.ready.append(index)
+        for index in ended:
+            self._tell_dependents(index, found)
+        return found
+
+    def _places_without_value(self) -> list[int]:
+        return [
+            place
+            for place, data in enumerate(self.plan.user_data)
+            if not self.has_value[place]
+            and (data.producer < 0 or self.states[data.producer] == JobState.DISABLED)
+        ]
+
+    def settle(self, index: int, state: JobState) -> Consequences:
+        """Puts a job into a final state, and those behind it into theirs."""
+        self.set_state(index, state)
+        found = Consequences()
+        self._tell_dependents(index, found)
+        return found
+
+    def set_value(self, place: int) -> list[int]:
+        """Jobs that are ready now that this user data has a value."""
+        self.has_value[place] = True
+        return [index for index in self._waits_for_data.pop(place, ()) if self._met(index)]
+
+    def _tell_dependents(self, index: int, found: Consequences) -> None:
+        ended = [index]
+        while ended:
+            index = ended.pop()
+            state = self.states[index]
+            if state == JobState.PENDING_FAILED:
+                continue  # someone has to decide first
+            is_met = state in (JobState.COMPLETED, JobState.DISABLED)
+            for waiting in self.dependents.of(index):
+                if self.states[waiting] != BLOCKED:
+                    continue
+                policy = self.plan.jobs[waiting].when_blocked_fails
+                if is_met or policy is WhenBlockedFails.RUN:
+                    if self._met(waiting):
+                        found.ready.append(waiting)
+                elif policy is WhenBlockedFails.CANCEL:
+                    self.set_state(waiting, JobState.CANCELED)
+                    found.canceled.append((waiting, index))
+                    ended.append(waiting)
+
+    def _met(self, index: int) -> bool:
+        self._unmet[index] -= 1
+        if self._unmet[index] or self.states[index] != BLOCKED:
+            return False
+        self.set_state(index, JobState.READY)
+        return True
+
+    def unfinished(self) -> Iterator[int]:
+        return (index for index, state in enumerate(self.states) if state < JobState.COMPLETED)

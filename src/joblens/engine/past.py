@@ -1,0 +1,19 @@
+"""What is known of a job from an earlier life of its run."""
+
+from msgspec import Struct
+
+from joblens.engine.retries import Again, Failures
+from joblens.model.job import Requirements
+from joblens.model.run import JobState
+
+
+class Past(Struct, frozen=True, kw_only=True):
+    """`state`: a final one, or RUNNING where someone still looks after it. None: see `again`."""
+
+    attempt: int
+    requirements: Requirements
+    failures: Failures = Failures()
+    state: JobState | None = None
+    again: Again | None = None
+    devices: tuple[str, ...] = ()
+    why: str = ""

@@ -1,0 +1,122 @@
+"""Why a job is not running, in words for people."""
+
+from typing import Protocol
+
+from joblens.engine.job_table import JobTable
+from joblens.engine.occupancy import Occupancy
+from joblens.engine.offer import Offer
+from joblens.engine.retries import Again
+from joblens.engine.run_events import StopMode
+from joblens.engine.shapes import Buckets
+from joblens.engine.triggers import Triggers
+from joblens.engine.waiting import Bucket
+from joblens.model.plan import Plan
+from joblens.model.run import JobState
+from joblens.model.units import format_bytes, format_duration
+from joblens.model.workflow_spec import WhenBlockedFails
+
+NAMED = 3  # of a long list
+
+
+class Facts(Protocol):
+    """What of a schedule is needed to explain it."""
+
+    plan: Plan
+    offer: Offer
+    table: JobTable
+    buckets: Buckets
+    occupancy: Occupancy
+    triggers: Triggers
+    stopping: StopMode | None
+    whys: dict[int, str]
+    pauses: dict[int, float]
+    recovering: dict[int, Again]
+
+    def time_is_short_for(self, bucket: Bucket) -> bool: ...
+
+
+def explain(facts: Facts, index: int) -> str:
+    state = facts.table.state(index)
+    if state is JobState.DISABLED:
+        return "left out of this run"
+    if state.is_final:
+        return facts.whys.get(index, "")
+    if state is JobState.RUNNING:
+        return ""
+    if state is JobState.PENDING:
+        return "handed over, about to begin"
+    if state is JobState.BLOCKED:
+        return _blocked(facts, index)
+    if state is JobState.UNINITIALIZED:
+        return "the run has not begun"
+    return _ready(facts, index)
+
+
+def _blocked(facts: Facts, index: int) -> str:
+    job = facts.plan.jobs[index]
+    open_ones, failed = [], []
+    for needed in job.depends_on:
+        state = facts.table.state(needed)
+        if not state.is_final:
+            open_ones.append(needed)
+        elif state is JobState.PENDING_FAILED or (
+            state not in (JobState.COMPLETED, JobState.DISABLED)
+            and job.when_blocked_fails is WhenBlockedFails.WAIT
+        ):
+            failed.append(needed)
+    if failed:
+        verb = facts.table.state(failed[0]).label.replace("_", " ")
+        return f"needs {_names(facts, failed)} ({verb}), which must be run again first"
+    if open_ones:
+        return f"waits for {_names(facts, open_ones)}"
+    data = [place for place in job.input_user_data if not facts.table.has_value[place]]
+    listed = _listed([facts.plan.user_data[place].name for place in data])
+    return f"waits for user data {listed}, which has no value yet"
+
+
+def _names(facts: Facts, indexes: list[int]) -> str:
+    return _listed([facts.plan.jobs[index].name for index in indexes])
+
+
+def _listed(names: list[str]) -> str:
+    more = len(names) - NAMED
+    return ", ".join(names[:NAMED]) + (f" and {more} more" if more > 0 else "")
+
+
+def _ready(facts: Facts, index: int) -> str:
+    if facts.stopping is not None:
+        return "the run was asked to stop; `joblens resume` goes on with it"
+    if index in facts.recovering:
+        return f"{facts.recovering[index].why}; its recovery script runs"
+    if index in facts.pauses:
+        return "waits before its next attempt"
+    if not facts.triggers.start_is_over:
+        return "waits for the commands that run when the workflow starts"
+    return _no_room(facts, index)
+
+
+def _no_room(facts: Facts, index: int) -> str:
+    bucket, room = facts.buckets.of(index), facts.occupancy.room
+    need, free, whole = bucket.shape, room.free, room.whole
+    limit_s, offered_s = bucket.requirements.timeout_s, facts.offer.time_s
+    lacking = []
+    if need.cpu_thousandths > free.cpu_thousandths:
+        lacking.append(
+            f"{need.cpu_thousandths / 1000:g} CPUs ({free.cpu_thousandths / 1000:g} of "
+            f"{whole.cpu_thousandths / 1000:g} free)"
+        )
+    if need.memory_bytes > free.memory_bytes:
+        have = f"{format_bytes(free.memory_bytes)} of {format_bytes(whole.memory_bytes)}"
+        lacking.append(f"{format_bytes(need.memory_bytes)} of memory ({have} free)")
+    if need.gpus > free.gpus:
+        lacking.append(f"{need.gpus} GPUs ({free.gpus} of {whole.gpus} free)")
+    if lacking:
+        return "waits for " + ", ".join(lacking)
+    if room.free_slots <= 0:
+        return f"waits for a place: {facts.offer.most_jobs} jobs run, which is the most at a time"
+    if facts.time_is_short_for(bucket):
+        asked = f"it may take {format_duration(limit_s)}, " if limit_s is not None else ""
+        return f"{asked}and too little is left of the {format_duration(offered_s)} offered".removeprefix(
+            "and "
+        )
+    return "lets a job go first that has waited for room"

@@ -1,0 +1,150 @@
+"""Puts a schedule into the state its facts say, before it begins: how a run that was killed goes on.
+
+Facts are the results of its jobs and its events. What had succeeded is never started again."""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from joblens.engine.past import Past
+from joblens.engine.retries import NOT_STARTED, Again, Ending, Failures, Final, judge
+from joblens.engine.schedule import Schedule
+from joblens.model.job import Status
+from joblens.model.run import (
+    ActionRan,
+    JobResult,
+    JobState,
+    OutputsMissing,
+    RecoveryRan,
+    RunEvent,
+    StopAskedFor,
+    UserDataSet,
+)
+
+NO_DEVICES: Mapping[int, tuple[str, ...]] = {}
+
+
+class Notes(Struct, frozen=True):
+    """What the events of a run say about attempts."""
+
+    outputs_missing: frozenset[tuple[int, int]]
+    recoveries: dict[tuple[int, int], Status]
+    killed_at_us: tuple[int, ...]
+
+
+def restore(
+    schedule: Schedule,
+    results: Sequence[JobResult],
+    events: Sequence[RunEvent],
+    base: Sequence[JobResult] | None = None,
+    *,
+    again: Collection[int] | None = None,
+    base_events: Sequence[RunEvent] = (),
+    devices: Mapping[int, tuple[str, ...]] = NO_DEVICES,
+) -> None:
+    """`base`: results of the run this one repeats a part of; jobs that have one there keep that outcome,
+    unless they are among those to run `again`. Attempts that are `running` are taken to be looked after by
+    someone who will tell of their end; `devices`: the GPUs they hold."""
+    own = _by_job(results)
+    if base is not None:
+        left = {index: past for index, past in _by_job(base).items() if index not in own}
+        _recall_base(schedule, left, notes_of(base_events), frozenset(again or ()))
+    notes = notes_of(events)
+    for index, attempts in own.items():
+        past = past_of(schedule, index, attempts, notes)
+        schedule.recall(index, replace(past, devices=devices.get(index, ())))
+    _recall_events(schedule, [*base_events, *events] if base is not None else events, own_events=events)
+
+
+def _by_job(results: Iterable[JobResult]) -> dict[int, list[JobResult]]:
+    """Attempts that never began are as if they had not been."""
+    jobs: dict[int, list[JobResult]] = {}
+    for result in sorted(results, key=lambda result: (result.index, result.attempt, result.number)):
+        never_began = result.status is Status.QUEUED or (
+            result.status is Status.CANCELLED and result.reason == NOT_STARTED
+        )
+        if result.index >= 0 and not never_began:
+            jobs.setdefault(result.index, []).append(result)
+    return jobs
+
+
+def notes_of(events: Sequence[RunEvent]) -> Notes:
+    facts = [(event.at_us, event.fact) for event in events]
+    return Notes(
+        frozenset((fact.index, fact.attempt) for _, fact in facts if isinstance(fact, OutputsMissing)),
+        {(fact.index, fact.attempt): fact.status for _, fact in facts if isinstance(fact, RecoveryRan)},
+        tuple(at_us for at_us, fact in facts if isinstance(fact, StopAskedFor) and fact.how == "kill"),
+    )
+
+
+def past_of(schedule: Schedule, index: int, attempts: Sequence[JobResult], notes: Notes) -> Past:
+    """Judges one attempt after the other, as they were judged when they ended. A success settles it whatever
+    came after."""
+    job = schedule.plan.jobs[index]
+    asked, failures = job.requirements, Failures()
+    past = Past(attempt=0, requirements=asked)
+    for result in attempts:
+        if result.status is Status.RUNNING:
+            past = Past(attempt=result.attempt, requirements=asked, failures=failures, state=JobState.RUNNING)
+            continue
+        missing = (index, result.attempt) in notes.outputs_missing
+        ending = Ending(result.status, result.exit_code, result.reason, missing)
+        verdict = judge(schedule.plan, job, ending, failures, asked, schedule.offer)
+        if isinstance(verdict, Final) and _ended_with_the_run(result, notes):
+            verdict = Again(failures, asked, why="ended when the run was stopped")
+        if isinstance(verdict, Again):
+            verdict = _after_recovery(verdict, notes.recoveries.get((index, result.attempt)))
+        if isinstance(verdict, Again):
+            failures, asked = verdict.failures, verdict.requirements
+            past = Past(attempt=result.attempt, requirements=asked, failures=failures, again=verdict)
+        else:
+            past = Past(
+                attempt=result.attempt,
+                requirements=asked,
+                failures=failures,
+                state=verdict.state,
+                why=verdict.why,
+            )
+            if verdict.state is JobState.COMPLETED:
+                return past
+    return past
+
+
+def _after_recovery(again: Again, ran: Status | None) -> Again | Final:
+    if again.script is None or ran is None:
+        return again
+    if ran is Status.SUCCESS:
+        return replace(again, script=None)
+    return Final(JobState.FAILED, f"{again.why}, but the recovery script failed")
+
+
+def _ended_with_the_run(result: JobResult, notes: Notes) -> bool:
+    """Not by itself and not because someone wanted this job gone: it has to run again."""
+    if result.status is not Status.CANCELLED:
+        return False
+    ended_at_us = result.began_at_us + int((result.duration_s or 0.0) * 1e6)
+    return any(result.began_at_us <= at_us <= ended_at_us + 1_000_000 for at_us in notes.killed_at_us)
+
+
+def _recall_base(
+    schedule: Schedule, jobs: Mapping[int, list[JobResult]], notes: Notes, again: frozenset[int]
+) -> None:
+    """Outcomes there are final, also of what a handler would have tried again."""
+    for index, attempts in jobs.items():
+        if index in again or index >= len(schedule.plan.jobs):
+            continue
+        past = past_of(schedule, index, attempts, notes)
+        if past.state is None or past.state is JobState.RUNNING:
+            past = replace(past, state=JobState.FAILED, again=None, why="did not succeed in the run before")
+        schedule.recall(index, past)
+
+
+def _recall_events(schedule: Schedule, events: Sequence[RunEvent], own_events: Sequence[RunEvent]) -> None:
+    places = {data.name: place for place, data in enumerate(schedule.plan.user_data)}
+    for event in events:
+        if isinstance(event.fact, UserDataSet) and event.fact.name in places:
+            schedule.table.has_value[places[event.fact.name]] = True
+    for event in own_events:
+        if isinstance(event.fact, ActionRan):
+            schedule.triggers.recall(event.fact.action, event.fact.command, event.fact.status)

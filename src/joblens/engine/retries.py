@@ -1,0 +1,140 @@
+"""What becomes of a job whose attempt has ended: its final state, or another attempt.
+
+The same function answers for an attempt that ended just now and for one that is replayed."""
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from joblens.engine.offer import Offer
+from joblens.model.job import Requirements, Status
+from joblens.model.plan import Plan, PlannedJob
+from joblens.model.run import JobState
+from joblens.model.workflow_spec import ExecutionSpec, RetryRule
+
+MOST_LOSSES = 3
+NOT_STARTED = "not-started"
+
+
+class Ending(Struct, frozen=True):
+    """How an attempt ended."""
+
+    status: Status
+    exit_code: int | None = None
+    reason: str = ""
+    outputs_missing: bool = False
+
+
+class Failures(Struct, frozen=True):
+    """Of a job so far. Losses are joblens' own fault and use up no retry."""
+
+    counted: int = 0
+    lost: int = 0
+
+
+class Final(Struct, frozen=True):
+    state: JobState
+    why: str = ""
+
+
+class Again(Struct, frozen=True):
+    """Another attempt, after the recovery script and the pause."""
+
+    failures: Failures
+    requirements: Requirements
+    script: str | None = None
+    pause_s: float = 0.0
+    why: str = ""
+
+
+def judge(
+    plan: Plan, job: PlannedJob, ending: Ending, failures: Failures, asked: Requirements, offer: Offer
+) -> Final | Again:
+    """`asked`: the requirements of the attempt that ended."""
+    if ending.status is Status.SUCCESS and not ending.outputs_missing:
+        return Final(JobState.COMPLETED)
+    if ending.status is Status.CANCELLED:
+        return Final(JobState.TERMINATED, "someone asked for its end")
+    if ending.status is Status.LOST:
+        return _after_loss(failures, asked)
+    what = _what_happened(ending)
+    rule = matching_rule(job, ending, plan.execution)
+    counted = failures.counted + 1
+    if rule is not None and counted <= rule.max_retries:
+        return Again(
+            Failures(counted, failures.lost),
+            grown(asked, rule, offer),
+            rule.recovery_script,
+            pause_s(rule, counted),
+            f"{what}; retry {counted} of {rule.max_retries}",
+        )
+    if ending.status is Status.TIMEOUT:
+        return Final(JobState.TERMINATED, what)
+    if rule is None and plan.use_pending_failed:
+        return Final(JobState.PENDING_FAILED, f"{what}, which no failure handler knows")
+    return Final(JobState.FAILED, what if rule is None else f"{what} after {counted - 1} retries")
+
+
+def _after_loss(failures: Failures, asked: Requirements) -> Final | Again:
+    lost = failures.lost + 1
+    if lost > MOST_LOSSES:
+        return Final(JobState.FAILED, f"lost {lost} times together with the process that looked after it")
+    return Again(
+        Failures(failures.counted, lost), asked, why="lost together with the process that looked after it"
+    )
+
+
+def _what_happened(ending: Ending) -> str:
+    if ending.status is Status.TIMEOUT:
+        return "its time was up"
+    if ending.reason == "out-of-memory":
+        return "it ran out of memory"
+    if ending.outputs_missing:
+        return "it did not make all of its output files"
+    if ending.status is Status.ERROR:
+        return "it could not be started"
+    return "it failed" if ending.exit_code is None else f"it ended with exit code {ending.exit_code}"
+
+
+def exit_code_for_rules(ending: Ending, execution: ExecutionSpec) -> int | None:
+    """Of what joblens or the kernel ended, rules see the code that `execution_config` gives it."""
+    if ending.status is Status.TIMEOUT or ending.reason == "timeout":
+        return execution.timeout_exit_code
+    if ending.reason == "out-of-memory":
+        return execution.oom_exit_code
+    return ending.exit_code
+
+
+def matching_rule(job: PlannedJob, ending: Ending, execution: ExecutionSpec) -> RetryRule | None:
+    """The first that knows the exit code. Missing outputs have none: a rule for all codes is theirs."""
+    if job.failure_handler is None:
+        return None
+    code = None if ending.outputs_missing else exit_code_for_rules(ending, execution)
+    for rule in job.failure_handler.rules:
+        if rule.match_all_exit_codes or (code is not None and code in rule.exit_codes):
+            return rule
+    return None
+
+
+def pause_s(rule: RetryRule, retry: int) -> float:
+    """Before the first, second, … retry."""
+    if rule.backoff_s <= 0:
+        return 0.0
+    # Capped before it is computed: a thousandth retry must not overflow.
+    steps = min(retry - 1, 64)
+    return float(min(rule.max_backoff_s, rule.backoff_s * rule.backoff_factor**steps))
+
+
+def grown(asked: Requirements, rule: RetryRule, offer: Offer) -> Requirements:
+    """What was written, by the factors of the rule; never more than is offered."""
+    memory, timeout_s = asked.memory_bytes, asked.timeout_s
+    if memory is not None and rule.memory_factor != 1.0:
+        memory = max(
+            min(memory, offer.memory_bytes), min(int(memory * rule.memory_factor), offer.memory_bytes)
+        )
+    if timeout_s is not None and rule.runtime_factor != 1.0:
+        timeout_s = timeout_s * rule.runtime_factor
+        if offer.time_s is not None:
+            timeout_s = min(timeout_s, offer.time_s)
+    if memory == asked.memory_bytes and timeout_s == asked.timeout_s:
+        return asked
+    return replace(asked, memory_bytes=memory, timeout_s=timeout_s)

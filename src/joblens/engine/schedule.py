@@ -1,0 +1,417 @@
+"""A run, decided purely: events and the time come in, commands go out.
+
+    blocked ──► ready ──► pending ──► running ──► completed, failed, terminated, pending_failed
+       │          ▲ │                    │
+       └─► canceled └──── another try ◄──┘
+
+A job is ready when all it depends on has succeeded (or it runs all the same) and its user data has a value.
+It starts when CPUs, memory, devices, the number of jobs and the time left allow it: see `order` for who comes
+first, `backfill` for who may pass, `run_ahead` for tiny jobs. The run is over when nothing runs and nothing
+can start."""
+
+from collections.abc import Callable
+from heapq import heappop, heappush
+
+from joblens.engine.backfill import Backfill
+from joblens.engine.job_table import Consequences, JobTable
+from joblens.engine.occupancy import Occupancy
+from joblens.engine.offer import Choices, Offer
+from joblens.engine.order import order_of, upward_ranks, weights
+from joblens.engine.past import Past
+from joblens.engine.reasons import explain
+from joblens.engine.retries import NOT_STARTED, Again, Ending, Failures, Final, judge
+from joblens.engine.run_ahead import how_many_more
+from joblens.engine.run_events import (
+    AttemptBegan,
+    AttemptEnded,
+    CancelWanted,
+    Command,
+    CommandEnded,
+    DataChanged,
+    Event,
+    RunActionCommand,
+    RunIsOver,
+    RunRecovery,
+    StartAttempt,
+    StateChanged,
+    StopAttempt,
+    StopMode,
+    StopWanted,
+)
+from joblens.engine.shapes import Buckets
+from joblens.engine.triggers import Triggers
+from joblens.engine.waiting import Bucket, Waiting
+from joblens.model.job import Requirements, Status
+from joblens.model.plan import Plan
+from joblens.model.run import JobState
+
+DEPTH = 256  # kinds of jobs that are looked at for one event, however many there are
+NO_CHOICES = Choices()
+
+
+class Schedule:
+    """Commands are carried out in the order they come; every StartAttempt is answered by one AttemptEnded."""
+
+    def __init__(self, plan: Plan, offer: Offer, choices: Choices = NO_CHOICES) -> None:
+        self.plan = plan
+        self.offer = offer
+        self.choices = choices
+        self.table = JobTable(plan)
+        self.buckets = Buckets(plan, offer, choices)
+        ranks = upward_ranks(plan, self.table.dependents, weights(plan, choices.expected_s))
+        self.waiting = Waiting(order_of(plan, ranks, self.buckets.size_of))
+        self.occupancy = Occupancy(offer)
+        self.triggers = Triggers(plan)
+        self.stopping: StopMode | None = None
+        self.is_over = False
+        self.whys: dict[int, str] = {}  # of jobs that did not succeed
+        self.pauses: dict[int, float] = {}  # until when a job waits for its next attempt
+        self.recovering: dict[int, Again] = {}  # what follows when the recovery script has succeeded
+        self.began_s: float | None = None
+        self._backfill = Backfill(self.occupancy)
+        self._failures: dict[int, Failures] = {}
+        self._due: list[tuple[float, int]] = []  # heap over `pauses`
+        self._cancelled: set[int] = set()  # running, and someone asked for their end
+        self._past: dict[int, Again] = {}  # recalled jobs that are to be tried again
+        self._wrapped_up = False
+        self._now_s = 0.0  # of the last event
+        self._commands: list[Command] = []
+        self._handlers: dict[type, Callable[..., None]] = {
+            AttemptBegan: self._attempt_began,
+            AttemptEnded: self._attempt_ended,
+            DataChanged: self._data_changed,
+            CommandEnded: self._command_ended,
+            StopWanted: self._stop_wanted,
+            CancelWanted: self._cancel_wanted,
+        }
+
+    # ---- what callers ask --------------------------------------------------------------------------------
+
+    def state_of(self, index: int) -> JobState:
+        return self.table.state(index)
+
+    def counts(self) -> dict[JobState, int]:
+        return {state: self.table.counts[state] for state in JobState if self.table.counts[state]}
+
+    def attempt_of(self, index: int) -> int:
+        """The number of the last attempt that was handed over; 0: none yet."""
+        return self.table.attempts[index]
+
+    def requirements_of(self, index: int) -> Requirements:
+        """Of the attempt that runs or comes next; a handler may have grown them."""
+        return self.buckets.of(index).requirements
+
+    def running(self) -> list[int]:
+        """Jobs that were handed over and have not ended, begun or not."""
+        return sorted(self.occupancy.held)
+
+    def devices_of(self, index: int) -> tuple[str, ...]:
+        held = self.occupancy.held.get(index)
+        return held.devices if held else ()
+
+    def next_wake_s(self) -> float | None:
+        """When a Tick is due at the latest; None: only events matter."""
+        if self.stopping or self.is_over:
+            return None
+        while self._due and self.pauses.get(self._due[0][1]) != self._due[0][0]:
+            heappop(self._due)
+        return self._due[0][0] if self._due else None
+
+    def failed_actions(self) -> frozenset[int]:
+        return frozenset(self.triggers.failed)
+
+    def why(self, index: int) -> str:
+        """In words, why a job is not running, or how it ended."""
+        return explain(self, index)
+
+    def time_is_short_for(self, bucket: Bucket) -> bool:
+        """As far as the last event told the time."""
+        return not self._has_time(bucket, self._now_s)
+
+    # ---- events ------------------------------------------------------------------------------------------
+
+    def recall(self, index: int, past: Past) -> None:
+        """What is known of a job from before; only until `begin`."""
+        self.table.attempts[index] = past.attempt
+        self._failures[index] = past.failures
+        self.buckets.change(index, past.requirements)
+        if past.why:
+            self.whys[index] = past.why
+        if past.again is not None:
+            self._past[index] = past.again
+            self.table.set_state(index, JobState.READY)
+        elif past.state is JobState.RUNNING:
+            self.occupancy.take(index, self.buckets.of(index), 0.0, self._expected_s(index), past.devices)
+            self.table.set_state(index, JobState.RUNNING)
+        elif past.state is not None:
+            self.table.set_state(index, past.state)
+
+    def begin(self, now_s: float) -> list[Command]:
+        assert self.began_s is None, "a schedule begins once"
+        self.began_s = now_s
+        for index in self.occupancy.held:
+            self.occupancy.began(index, now_s)
+        self._leave_out()
+        known = [index for index, state in enumerate(self.table.states) if state >= JobState.READY]
+        self._commands += self.triggers.on_start()
+        for index in known:
+            self._note_progress(index)
+        self._follow(self.table.open())
+        for index, again in sorted(self._past.items()):
+            if self.table.state(index) is JobState.READY:
+                self._try_again(index, again, now_s)
+        self._past.clear()
+        return self._go_on(now_s)
+
+    def handle(self, event: Event, now_s: float) -> list[Command]:
+        handler = self._handlers.get(type(event))
+        if handler is not None and not self.is_over:
+            handler(event, now_s)
+        return self._go_on(now_s)
+
+    def _leave_out(self) -> None:
+        enabled = self.choices.enabled
+        if enabled is None:
+            return
+        wanted = frozenset(enabled)
+        for index in range(len(self.plan.jobs)):
+            if index not in wanted and self.table.states[index] not in (JobState.COMPLETED, JobState.RUNNING):
+                self._past.pop(index, None)
+                self.table.set_state(index, JobState.DISABLED)
+
+    def _attempt_began(self, event: AttemptBegan, now_s: float) -> None:
+        if self.table.state(event.index) is JobState.PENDING:
+            self.table.set_state(event.index, JobState.RUNNING)
+            self.occupancy.began(event.index, now_s)
+
+    def _attempt_ended(self, event: AttemptEnded, now_s: float) -> None:
+        index = event.index
+        if index not in self.occupancy.held or event.attempt != self.table.attempts[index]:
+            return
+        self.occupancy.leave(index)
+        if event.status is Status.CANCELLED and event.reason == NOT_STARTED:
+            self._never_started(index)
+            return
+        if event.status is Status.SUCCESS:
+            self.buckets.of(index).observe(event.duration_s)
+        ending = Ending(event.status, event.exit_code, event.reason, event.outputs_missing)
+        failures = self._failures.get(index, Failures())
+        verdict = judge(
+            self.plan, self.plan.jobs[index], ending, failures, self.requirements_of(index), self.offer
+        )
+        if isinstance(verdict, Again) and index not in self._cancelled and self.stopping is not StopMode.KILL:
+            self._failures[index] = verdict.failures
+            self.table.set_state(index, JobState.READY)
+            self._commands.append(StateChanged(index, verdict.why))
+            self._note_progress(index)
+            self._try_again(index, verdict, now_s)
+            return
+        if isinstance(verdict, Again):
+            was_ours = event.status is Status.TIMEOUT or index in self._cancelled
+            verdict = Final(JobState.TERMINATED if was_ours else JobState.FAILED, verdict.why)
+        self._cancelled.discard(index)
+        self._settle(index, verdict.state, verdict.why)
+
+    def _never_started(self, index: int) -> None:
+        self.table.attempts[index] -= 1
+        if index in self._cancelled or self.stopping is StopMode.KILL:
+            self._cancelled.discard(index)
+            self._settle(index, JobState.CANCELED, "someone asked for its end before it began")
+            return
+        self.table.set_state(index, JobState.READY)
+        self._enqueue(index)
+
+    def _data_changed(self, event: DataChanged, now_s: float) -> None:
+        self._follow(Consequences(ready=self.table.set_value(event.place)))
+
+    def _command_ended(self, event: CommandEnded, now_s: float) -> None:
+        if event.index < 0:
+            self._run_actions(self.triggers.on_command_ended(event.action, event.command, event.status))
+            return
+        again = self.recovering.pop(event.index, None)
+        if again is None or self.table.state(event.index) is not JobState.READY:
+            return
+        if event.status is Status.SUCCESS:
+            self._pause(event.index, again, now_s)
+        else:
+            self._settle(event.index, JobState.FAILED, f"{again.why}, but the recovery script failed")
+
+    def _stop_wanted(self, event: StopWanted, now_s: float) -> None:
+        if event.mode is StopMode.DRAIN:
+            self.stopping = self.stopping or StopMode.DRAIN
+            return
+        at_once = self.stopping is StopMode.KILL
+        self.stopping = StopMode.KILL
+        self._commands += [StopAttempt(index, at_once) for index in sorted(self.occupancy.held)]
+        if at_once:
+            return
+        for index in list(self.table.unfinished()):
+            if index not in self.occupancy.held:
+                was_tried = self.table.attempts[index] > 0
+                self.table.set_state(index, JobState.FAILED if was_tried else JobState.CANCELED)
+                self.whys[index] = "the run was ended"
+                self._commands.append(StateChanged(index, self.whys[index]))
+        self.pauses.clear()
+
+    def _cancel_wanted(self, event: CancelWanted, now_s: float) -> None:
+        index = event.index
+        state = self.table.state(index)
+        if index in self.occupancy.held:
+            self._commands.append(StopAttempt(index, at_once=index in self._cancelled))
+            self._cancelled.add(index)
+        elif not state.is_final:
+            if state is JobState.READY and index not in self.pauses and index not in self.recovering:
+                self.waiting.remove(index, self.buckets.of(index))
+            self.pauses.pop(index, None)
+            was_tried = self.table.attempts[index] > 0
+            self._settle(
+                index, JobState.TERMINATED if was_tried else JobState.CANCELED, "someone asked for its end"
+            )
+
+    # ---- transitions -------------------------------------------------------------------------------------
+
+    def _settle(self, index: int, state: JobState, why: str) -> None:
+        if state is not JobState.COMPLETED:
+            self.whys[index] = why
+            self._commands.append(StateChanged(index, why))
+        found = self.table.settle(index, state)
+        self._note_progress(index)
+        self._follow(found)
+
+    def _follow(self, found: Consequences) -> None:
+        for index in found.ready:
+            self._enqueue(index)
+            self._note_progress(index)
+        for index, because in found.canceled:
+            self.whys[index] = f"{self.plan.jobs[because].name}, which it depends on, did not succeed"
+            self._commands.append(StateChanged(index, self.whys[index]))
+            self._note_progress(index)
+
+    def _enqueue(self, index: int) -> None:
+        bucket = self.buckets.of(index)
+        self.waiting.add(index, bucket)
+        if not bucket.can_fit:
+            self.waiting.shelve(bucket)
+
+    def _note_progress(self, index: int) -> None:
+        self._run_actions(self.triggers.on_job_ready(index))
+        if self.table.states[index] >= JobState.COMPLETED:
+            self._run_actions(self.triggers.on_job_complete(index))
+
+    def _run_actions(self, due: list[RunActionCommand]) -> None:
+        if self.stopping is None:
+            self._commands += due
+        else:
+            self.triggers.forget(due)
+
+    def _try_again(self, index: int, again: Again, now_s: float) -> None:
+        self.buckets.change(index, again.requirements)
+        if again.script is not None and self.stopping is None:
+            self.recovering[index] = again
+            self._commands.append(RunRecovery(index, self.table.attempts[index], again.script))
+        else:
+            self._pause(index, again, now_s)
+
+    def _pause(self, index: int, again: Again, now_s: float) -> None:
+        if again.pause_s <= 0:
+            self._enqueue(index)
+            return
+        self.pauses[index] = now_s + again.pause_s
+        heappush(self._due, (self.pauses[index], index))
+
+    # ---- starting ----------------------------------------------------------------------------------------
+
+    def _go_on(self, now_s: float) -> list[Command]:
+        self._now_s = now_s
+        if not self.is_over:
+            due_s = self.next_wake_s()
+            while due_s is not None and due_s <= now_s:
+                index = heappop(self._due)[1]
+                del self.pauses[index]
+                self._enqueue(index)
+                due_s = self.next_wake_s()
+            if self.stopping is None and self.triggers.start_is_over:
+                self._fill(now_s)
+            self._end_when_nothing_is_left()
+        commands, self._commands = self._commands, []
+        return commands
+
+    def _fill(self, now_s: float) -> None:
+        """Starts what fits, in order; `first` is the first that does not."""
+        heads, place, looked, first = self.waiting.heads, 0, 0, -1
+        room = self.occupancy.room
+        self._backfill.look_again()
+        while place < len(heads) and looked < DEPTH:
+            index = self.waiting.index_at(heads[place])
+            bucket = self.buckets.of(index)
+            looked += 1
+            if not self._has_time(bucket, now_s):
+                self.waiting.shelve(bucket)
+            elif room.fits(bucket.shape) and (first < 0 or self._may_pass(first, index, now_s)):
+                self._start(bucket, first, now_s)
+            else:
+                if first < 0:
+                    first = index
+                if room.free_slots <= 0 or not self.buckets.least.within(room.free):
+                    break
+                place += 1
+        if first >= 0 and self.choices.may_go_ahead:
+            self._run_ahead(self.buckets.of(first), now_s)
+
+    def _may_pass(self, first: int, index: int, now_s: float) -> bool:
+        need, first_need = self.buckets.of(index).shape, self.buckets.of(first).shape
+        return self._backfill.allows(first, first_need, need, self._expected_s(index), now_s)
+
+    def _start(self, bucket: Bucket, first: int, now_s: float) -> None:
+        index = self.waiting.pop(bucket)
+        held = self.occupancy.take(index, bucket, now_s, self._expected_s(index))
+        self._backfill.started(index)
+        if first >= 0:
+            self._backfill.passed(first, held)
+        self._hand_over(index, bucket, held.devices)
+
+    def _run_ahead(self, bucket: Bucket, now_s: float) -> None:
+        for _ in range(how_many_more(bucket)):
+            index = self.waiting.pop(bucket)
+            self.occupancy.line_up(index, bucket, now_s, self._expected_s(index))
+            self._hand_over(index, bucket, (), behind=True)
+
+    def _hand_over(
+        self, index: int, bucket: Bucket, devices: tuple[str, ...], *, behind: bool = False
+    ) -> None:
+        self.table.set_state(index, JobState.PENDING)
+        self.table.attempts[index] += 1
+        attempt = self.table.attempts[index]
+        self._commands.append(StartAttempt(index, attempt, bucket.requirements, devices, behind))
+
+    def _has_time(self, bucket: Bucket, now_s: float) -> bool:
+        left_s = self.time_left_s(now_s)
+        return left_s is None or (left_s > 0 and (bucket.requirements.timeout_s or 0.0) <= left_s)
+
+    def time_left_s(self, now_s: float) -> float | None:
+        if self.offer.time_s is None or self.began_s is None:
+            return None
+        return self.offer.time_s - (now_s - self.began_s)
+
+    def _expected_s(self, index: int) -> float | None:
+        """From history, else as others of its kind took of late, else what was written."""
+        known = self.choices.expected_s.get(index)
+        if known is not None:
+            return known
+        bucket = self.buckets.of(index)
+        return bucket.mean_s if bucket.seen else bucket.requirements.timeout_s
+
+    def _end_when_nothing_is_left(self) -> None:
+        if self.occupancy.held or self.triggers.any_running or self.recovering:
+            return
+        if self.stopping is None:
+            if self.pauses:
+                return
+            if not self._wrapped_up:
+                self._wrapped_up = True
+                due = self.triggers.on_complete()
+                self._commands += due
+                if due:
+                    return
+        self.is_over = True
+        self._commands.append(RunIsOver())

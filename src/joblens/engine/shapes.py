@@ -1,0 +1,47 @@
+"""Which bucket each job belongs to: one for each kind of requirements."""
+
+from array import array
+
+from joblens.engine.offer import Choices, Offer, Shape, whole_of
+from joblens.engine.waiting import Bucket
+from joblens.model.job import Requirements
+from joblens.model.plan import Plan
+
+
+class Buckets:
+    def __init__(self, plan: Plan, offer: Offer, choices: Choices) -> None:
+        self._whole = whole_of(offer)
+        self._enforce = choices.enforce
+        self._limit_resources = plan.execution.limit_resources
+        self._buckets: list[Bucket] = []
+        self._numbers: dict[Requirements, int] = {}
+        self.least = self._whole  # of each resource, what the job that takes least of it takes
+        self._of_job = array("i", (self._number_of(job.requirements) for job in plan.jobs))
+
+    def of(self, index: int) -> Bucket:
+        return self._buckets[self._of_job[index]]
+
+    def change(self, index: int, requirements: Requirements) -> None:
+        """The next attempt asks for something else."""
+        self._of_job[index] = self._number_of(requirements)
+
+    def size_of(self, index: int) -> float:
+        return self.of(index).shape.share_of(self._whole)
+
+    def _number_of(self, requirements: Requirements) -> int:
+        number = self._numbers.get(requirements)
+        if number is not None:
+            return number
+        number = self._numbers[requirements] = len(self._buckets)
+        bucket = Bucket(number, requirements, is_limited=self._is_limited(requirements))
+        bucket.can_fit = bucket.shape.within(self._whole)
+        self._buckets.append(bucket)
+        self.least = Shape(*map(min, self.least, bucket.shape))
+        return number
+
+    def _is_limited(self, asked: Requirements) -> bool:
+        """Whether something has to be set up for each job by itself."""
+        if not self._enforce:
+            return False
+        limits = (asked.cpus, asked.memory_bytes, asked.pids) if self._limit_resources else (asked.pids,)
+        return asked.timeout_s is not None or any(limit is not None for limit in limits)

@@ -1,0 +1,129 @@
+"""Which commands of actions are due. The commands of one action run one after the other; when one fails,
+those after it are left out, and the run goes on. Actions that ask for nodes are for another engine."""
+
+from collections.abc import Iterable
+from itertools import chain
+
+from joblens.engine.run_events import RunActionCommand
+from joblens.model.job import Status
+from joblens.model.plan import Plan
+from joblens.model.workflow_spec import ActionType, TriggerType
+
+
+class Triggers:
+    def __init__(self, plan: Plan) -> None:
+        self._actions = {
+            place: action
+            for place, action in enumerate(plan.actions)
+            if action.spec.action_type is ActionType.RUN_COMMANDS and action.spec.commands
+        }
+        self._on_ready = self._watchers(TriggerType.ON_JOBS_READY)
+        self._on_complete = self._watchers(TriggerType.ON_JOBS_COMPLETE)
+        # What each action still waits for: places of jobs.
+        self._missing = {
+            place: set(self._actions[place].jobs)
+            for place in chain(*self._on_ready.values(), *self._on_complete.values())
+        }
+        self._running: dict[int, int] = {}  # action -> command
+        self._again: dict[int, int] = {}  # fired while it was still running: how often
+        self._done: dict[int, set[int]] = {}  # commands that ended in an earlier life of the run
+        self._fired: set[int] = set()
+        self.failed: set[int] = set()  # actions with a command that failed
+
+    def _watchers(self, trigger: TriggerType) -> dict[int, list[int]]:
+        watchers: dict[int, list[int]] = {}
+        for place, action in self._actions.items():
+            if action.spec.trigger_type is trigger:
+                for index in action.jobs:
+                    watchers.setdefault(index, []).append(place)
+        return watchers
+
+    @property
+    def any_running(self) -> bool:
+        return bool(self._running)
+
+    @property
+    def start_is_over(self) -> bool:
+        """Whether what runs before the first job has ended."""
+        return not any(self._trigger(place) is TriggerType.ON_WORKFLOW_START for place in self._running)
+
+    def recall(self, action: int, command: int, status: Status) -> None:
+        """A command that ended before this process took over. Persistent actions at the start run again."""
+        if action not in self._actions or self._begins_each_time(action):
+            return
+        self._done.setdefault(action, set()).add(command)
+        if status is not Status.SUCCESS:
+            self.failed.add(action)
+
+    def _begins_each_time(self, place: int) -> bool:
+        return self._trigger(place) is TriggerType.ON_WORKFLOW_START and self._actions[place].spec.persistent
+
+    def on_start(self) -> list[RunActionCommand]:
+        return self._fire_all(TriggerType.ON_WORKFLOW_START)
+
+    def on_complete(self) -> list[RunActionCommand]:
+        return self._fire_all(TriggerType.ON_WORKFLOW_COMPLETE)
+
+    def on_job_ready(self, index: int) -> list[RunActionCommand]:
+        """It is ready or beyond: running, ended, or left out of the run."""
+        return self._seen(index, self._on_ready)
+
+    def on_job_complete(self, index: int) -> list[RunActionCommand]:
+        """It is in a final state, whichever."""
+        return self._seen(index, self._on_complete)
+
+    def on_command_ended(self, action: int, command: int, status: Status) -> list[RunActionCommand]:
+        if self._running.get(action) != command:
+            return []
+        del self._running[action]
+        if status is not Status.SUCCESS:
+            self.failed.add(action)
+        elif command + 1 < len(self._actions[action].spec.commands):
+            return self._run(action, command + 1)
+        if self._again.get(action):
+            self._again[action] -= 1
+            return self._run(action, 0)
+        return []
+
+    def forget(self, due: Iterable[RunActionCommand]) -> None:
+        """They are not carried out: the run is being stopped."""
+        for command in due:
+            self._running.pop(command.action, None)
+
+    def _trigger(self, place: int) -> TriggerType:
+        return self._actions[place].spec.trigger_type
+
+    def _fire_all(self, trigger: TriggerType) -> list[RunActionCommand]:
+        return self._fire(place for place in self._actions if self._trigger(place) is trigger)
+
+    def _seen(self, index: int, watchers: dict[int, list[int]]) -> list[RunActionCommand]:
+        met = []
+        for place in watchers.get(index, ()):
+            self._missing[place].discard(index)
+            if not self._missing[place]:
+                met.append(place)
+        return self._fire(met)
+
+    def _fire(self, places: Iterable[int]) -> list[RunActionCommand]:
+        due: list[RunActionCommand] = []
+        for place in places:
+            if place in self._fired and not self._actions[place].spec.persistent:
+                continue
+            self._fired.add(place)
+            if place in self._running:
+                self._again[place] = self._again.get(place, 0) + 1
+                continue
+            due += self._resume(place)
+        return due
+
+    def _resume(self, place: int) -> list[RunActionCommand]:
+        """From the first command that has not ended in an earlier life of the run."""
+        done = self._done.pop(place, set())
+        command = len(done)
+        if place in self.failed and done:
+            return []
+        return self._run(place, command) if command < len(self._actions[place].spec.commands) else []
+
+    def _run(self, place: int, command: int) -> list[RunActionCommand]:
+        self._running[place] = command
+        return [RunActionCommand(place, command)]
