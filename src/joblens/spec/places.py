@@ -14,6 +14,8 @@ Path = tuple[str | int, ...]
 # Deeper nesting is an attack or an accident, and would end in Python's own recursion limit.
 MOST_DEPTH = 100
 
+LIST = "list"  # the style of a list in trees that `value_of` reads
+
 
 class Mark(Struct, frozen=True):
     """A place in a text, counted from 1."""
@@ -25,6 +27,15 @@ class Mark(Struct, frozen=True):
 class Problem(Struct, frozen=True):
     mark: Mark
     message: str
+
+
+class ReadingError(Exception):
+    """Something is wrong at an offset of the text being read."""
+
+    def __init__(self, offset: int, message: str) -> None:
+        super().__init__(message)
+        self.offset = offset
+        self.message = message
 
 
 class Node(Struct):
@@ -111,6 +122,17 @@ class Document:
         if self._places is None:
             self._places = self._find_places() if self._find_places else Places("", None)
         return self._places
+
+
+def value_of(node: Node | None) -> Any:
+    """The plain value of a tree whose scalars know theirs."""
+    if node is None:
+        return None
+    if node.entries is None:
+        return node.value
+    if node.style == LIST:
+        return [value_of(entry.node) for entry in node.entries]
+    return {entry.key: value_of(entry.node) for entry in node.entries}
 
 
 def find_entry(node: Node, key: str | int) -> Entry | None:

@@ -43,7 +43,7 @@ class _Growing:
             raise RecursionError
         start, end = event.start_mark.index, event.end_mark.index
         if type(event) is self._yaml.AliasEvent:
-            target = self._anchors.get(event.anchor)
+            target = self._anchors.get(str(event.anchor))
             return Node(start, end, ALIAS, target.entries if target else None)
         if type(event) is self._yaml.ScalarEvent:
             node = Node(start, end, event.style or PLAIN)

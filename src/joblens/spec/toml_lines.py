@@ -1,0 +1,51 @@
+"""TOML into plain values by the standard library; `toml_tree` says where everything stands, when asked."""
+
+import datetime
+import re
+from typing import Any
+
+from joblens.spec.places import Document, LineTable, Mark, Places, Problem
+
+
+def parse_toml(text: str) -> Document:
+    """Never raises for what the text says: whatever is wrong stands in `problems`."""
+    import tomllib
+
+    text = " " + text[1:] if text.startswith("\ufeff") else text
+    try:
+        value = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        return Document(None, (_syntax_problem(str(error), text),))
+    except (RecursionError, ValueError) as error:
+        reason = "too many lists inside each other" if isinstance(error, RecursionError) else str(error)
+        return Document(None, (Problem(Mark(1, 1), f"not valid TOML: {reason}"),))
+    return Document(_plain(value), (), lambda: _places(text))
+
+
+def _places(text: str) -> Places:
+    from joblens.spec.toml_tree import toml_tree
+
+    return Places(text, toml_tree(text))
+
+
+def _plain(value: Any) -> Any:
+    """Dates become the text they are in the other formats."""
+    match value:
+        case dict():
+            return {key: _plain(inner) for key, inner in value.items()}
+        case list():
+            return [_plain(inner) for inner in value]
+        case datetime.date() | datetime.time():  # a datetime is a date
+            return value.isoformat()
+    return value
+
+
+def _syntax_problem(message: str, text: str) -> Problem:
+    found = re.fullmatch(r"(.*) \(at (?:line (\d+), column (\d+)|end of document)\)", message, re.DOTALL)
+    if found is None:
+        return Problem(Mark(1, 1), f"not valid TOML: {message}")
+    mark = Mark(int(found[2]), int(found[3])) if found[2] else LineTable(text).mark(len(text))
+    reason = found[1]
+    if "overwrite" in reason or "Cannot declare" in reason or "Duplicate" in reason:
+        reason += " (a key or table stands twice)"
+    return Problem(mark, f"not valid TOML: {reason}")
