@@ -36,6 +36,7 @@ SECTIONS: dict[str, dict[str, CommandEntry]] = {
         "stats": _entry("stats", "Totals and percentiles, overall and by tool."),
         "show": _entry("show", "Everything about one job."),
         "metrics": _entry("metrics", "Every sample of a job, then live."),
+        "plot": _entry("plot", "Charts of runs and jobs: pages and pictures."),
     },
     "Data": {
         "export": _entry("export", "Write records or samples to files."),
@@ -47,6 +48,7 @@ SECTIONS: dict[str, dict[str, CommandEntry]] = {
         "config": _entry("config", "Settings in force and where they come from."),
         "doctor": _entry("doctor", "What can be measured on this machine."),
         "supervisor": _entry("supervisor", "Look after background jobs, for a service manager."),
+        "schema": _entry("schema", "JSON Schema of workflow files, for editors."),
         "completion": _entry("completion", "Shell completion script."),
     },
     "Other names": {

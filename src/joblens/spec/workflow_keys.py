@@ -128,6 +128,7 @@ WORKFLOW = section(
     ),
     key("dynamic_jobs", Kind.SECTION, "Jobs that add jobs; kept.", section="dynamic_jobs"),
     flag("enable_ro_crate", "Write an RO-Crate description of the run; kept.", default=None),
+    key("$schema", Kind.TEXT, "Where editors find the JSON Schema; joblens does not look at it."),
     key("access_groups", Kind.NAMES, "Groups that may see the workflow; kept."),
     excludes=(("parameters_file", ("parameters",)),),
 )

@@ -56,6 +56,7 @@ def _monitor(values: dict[str, Any]) -> MonitorSpec:
 
 
 def _workflow(values: dict[str, Any]) -> WorkflowSpec:
+    values.pop("$schema", None)
     other = {field: values.pop(field) for field in [*values] if field not in _SPEC_FIELDS}
     return WorkflowSpec(**values, other=other)
 
