@@ -1,0 +1,109 @@
+"""Which jobs must run again because what they do, what they read or what they made has changed."""
+
+from collections.abc import Callable, Mapping
+from hashlib import blake2b
+
+from msgspec import Struct, json
+
+from joblens.model.plan import Plan, PlannedJob
+from joblens.model.run_link import FileStamp
+from joblens.plan.graph import Graph
+from joblens.plan.references import user_data_names
+
+
+class LastSuccess(Struct, frozen=True):
+    """How a job last succeeded: the digest and the inputs its record has."""
+
+    command_digest: str
+    inputs: tuple[FileStamp, ...] = ()
+
+
+class FilesNow:
+    """The two questions asked about files; `digest_of` only where the time stamp has changed."""
+
+    def __init__(self, stamp_of: Callable[[str], FileStamp], digest_of: Callable[[str], str | None]) -> None:
+        self.stamp_of = stamp_of
+        self.digest_of = digest_of
+
+
+def command_digest(plan: Plan, job: PlannedJob) -> str:
+    """Of everything written that makes the job do what it does: command, script, environment, and user data
+    that the spec itself gives."""
+    given = {
+        name: data.data
+        for name in user_data_names([job.command, job.invocation_script])
+        for data in plan.user_data
+        if data.name == name and data.producer < 0
+    }
+    told = (job.command, job.invocation_script, sorted(job.env.items()), sorted(given.items()))
+    return blake2b(json.encode(told), digest_size=16).hexdigest()
+
+
+def jobs_to_run_again(
+    plan: Plan, last: Mapping[int, LastSuccess], files: FilesNow, graph: Graph | None = None
+) -> dict[int, str]:
+    """Place of each job that must run, with the reason, in an order they could run in. A job without a last
+    success must run; so must everything behind a job that runs."""
+    graph = graph or Graph(plan)
+    seen = _Seen(plan, files)
+    reasons: dict[int, str] = {}
+    for place in graph.order():
+        job = plan.jobs[place]
+        earlier = next((one for one in job.depends_on if one in reasons), None)
+        if place not in last:
+            reasons[place] = "has not succeeded yet"
+        elif last[place].command_digest != command_digest(plan, job):
+            reasons[place] = "its command, script or environment has changed"
+        elif earlier is not None:
+            reasons[place] = f"needs '{plan.jobs[earlier].name}', which runs again"
+        else:
+            reason = seen.changed_input(job, last[place]) or seen.missing_output(job)
+            if reason:
+                reasons[place] = reason
+    return reasons
+
+
+class _Seen:
+    """Each file is looked at once, however many jobs read it."""
+
+    def __init__(self, plan: Plan, files: FilesNow) -> None:
+        self._plan = plan
+        self._files = files
+        self._stamps: dict[str, FileStamp] = {}
+        self._digests: dict[str, str | None] = {}
+
+    def changed_input(self, job: PlannedJob, last: LastSuccess) -> str:
+        before = {stamp.path: stamp for stamp in last.inputs}
+        for place in job.input_files:
+            path = self._plan.files[place].path
+            then, now = before.get(path), self._stamp(path)
+            if then is None:
+                return f"input '{path}' is new to it"
+            if now.mtime_ns is None:
+                return f"input '{path}' is missing"
+            if then.mtime_ns is None:
+                return f"input '{path}' was not there"
+            if self._differs(path, then, now):
+                return f"input '{path}' has changed"
+        return ""
+
+    def missing_output(self, job: PlannedJob) -> str:
+        for place in job.output_files:
+            path = self._plan.files[place].path
+            if self._stamp(path).mtime_ns is None:
+                return f"output '{path}' is missing"
+        return ""
+
+    def _differs(self, path: str, then: FileStamp, now: FileStamp) -> bool:
+        if then.mtime_ns == now.mtime_ns and then.size == now.size:
+            return False
+        if then.size != now.size or then.digest is None:
+            return True
+        if path not in self._digests:
+            self._digests[path] = self._files.digest_of(path)
+        return self._digests[path] != then.digest
+
+    def _stamp(self, path: str) -> FileStamp:
+        if path not in self._stamps:
+            self._stamps[path] = self._files.stamp_of(path)
+        return self._stamps[path]

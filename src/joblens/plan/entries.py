@@ -1,0 +1,109 @@
+"""Entries of a workflow repeated for their parameters: the same kind of value, with no placeholder left."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeVar
+
+from msgspec import Struct, structs
+
+from joblens.model.workflow_spec import FileSpec, JobSpec, UserDataSpec
+from joblens.plan.problems import Path, Problems, did_you_mean
+from joblens.plan.substitution import Slots, Variables, filler, with_variables
+from joblens.plan.sweeps import Sweep, Sweeps
+
+E = TypeVar("E", JobSpec, FileSpec, UserDataSpec)
+
+# Fields in which names are put, with the key they have in a file.
+_JOB_KEYS = {
+    "name": "name",
+    "command": "command",
+    "invocation_script": "invocation_script",
+    "requirements": "resource_requirements",
+    "failure_handler": "failure_handler",
+    "scheduler": "scheduler",
+    "depends_on": "depends_on",
+    "depends_on_regexes": "depends_on_regexes",
+    "input_files": "input_files",
+    "output_files": "output_files",
+    "input_file_regexes": "input_file_regexes",
+    "output_file_regexes": "output_file_regexes",
+    "input_user_data": "input_user_data",
+    "output_user_data": "output_user_data",
+    "input_user_data_regexes": "input_user_data_regexes",
+    "output_user_data_regexes": "output_user_data_regexes",
+    "input_datasets": "input_datasets",
+    "output_datasets": "output_datasets",
+    "env": "env",
+    "label": "label",
+}
+_KEYS: dict[type, dict[str, str]] = {
+    JobSpec: _JOB_KEYS,
+    FileSpec: {"name": "name", "path": "path", "identifier": "identifier"},
+    UserDataSpec: {"name": "name", "data": "data"},
+}
+
+
+class Expanded(Struct, frozen=True, gc=False):
+    """`entry`: which one of the file it came from. `names` and `values` are its combination."""
+
+    value: Any
+    entry: int
+    names: tuple[str, ...] = ()
+    values: tuple[Any, ...] = ()
+
+
+class Entries:
+    def __init__(self, sweeps: Sweeps, variables: dict[str, str], problems: Problems) -> None:
+        self._sweeps = sweeps
+        self._known = variables
+        self._variables = Variables(variables)
+        self._problems = problems
+
+    def expand(self, section: str, entries: Sequence[E]) -> list[Expanded]:
+        expanded: list[Expanded] = []
+        for place, entry in enumerate(entries):
+            path: Path = (section, place)
+            sweep = self._sweeps.of(entry, path)
+            if sweep is None:
+                continue
+            if self._known:
+                entry = self._with_variables(entry, path, sweep.names)  # noqa: PLW2901
+            if sweep.names:
+                expanded += _repeated(entry, place, sweep)
+            else:
+                expanded.append(Expanded(entry, place))
+        return expanded
+
+    def literal(self, value: Any, path: Path) -> Any:
+        """A value outside all entries with variables put in."""
+        return with_variables(value, self._variables, (), self._unknown(path, ())) if self._known else value
+
+    def _with_variables(self, entry: E, path: Path, names: tuple[str, ...]) -> E:
+        changed = {}
+        for field, key in _KEYS[type(entry)].items():
+            value = getattr(entry, field)
+            if value:
+                tell = self._unknown((*path, key), names)
+                changed[field] = with_variables(value, self._variables, names, tell)
+        return structs.replace(entry, **changed)
+
+    def _unknown(self, path: Path, names: tuple[str, ...]) -> Callable[[str], None]:
+        def tell(name: str) -> None:
+            known = [*self._known, *names]
+            message = f"'{{{name}}}' is neither a variable nor a parameter here{did_you_mean(name, known)}"
+            self._problems.note(path, message)
+
+        return tell
+
+
+def _repeated(entry: E, place: int, sweep: Sweep) -> Iterator[Expanded]:
+    slots = Slots(sweep.names)
+    fillers = {
+        field: fill
+        for field in _KEYS[type(entry)]
+        if (fill := filler(getattr(entry, field), slots)) is not None
+    }
+    names = sweep.names
+    for combination in sweep.combinations:
+        texts = slots.texts(combination)
+        changed = {field: fill(texts) for field, fill in fillers.items()}
+        yield Expanded(structs.replace(entry, **changed), place, names, combination)

@@ -1,0 +1,213 @@
+"""From a workflow as written to its plan: every job by itself, names resolved, all problems told at once."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from msgspec import Struct, structs
+
+from joblens.model.job import Requirements
+from joblens.model.plan import Plan, PlannedAction, PlannedData, PlannedFile, PlannedJob
+from joblens.model.workflow_spec import FailureHandler, JobSpec, RequirementsSpec, UserDataSpec, WorkflowSpec
+from joblens.plan.entries import Entries, Expanded
+from joblens.plan.graph import find_cycles
+from joblens.plan.linking import Linker, Links, Things, note_duplicates
+from joblens.plan.problems import Path, PlanProblem, Problems
+from joblens.plan.sweeps import Sweeps, variables_of
+
+_NONE: dict[str, Any] = {}
+_NO_REQUIREMENTS = Requirements()
+
+
+class PlanReading(Struct, frozen=True):
+    """`plan` is None when there are problems."""
+
+    plan: Plan | None
+    problems: tuple[PlanProblem, ...] = ()
+
+
+def make_plan(
+    spec: WorkflowSpec, *, tables: Mapping[str, Any] = _NONE, parameters: Mapping[str, Any] = _NONE
+) -> PlanReading:
+    """`tables`: the rows of each parameters_file by its path as written, and the values of each `@file`.
+    `parameters`: values that replace those of parameters and variables of the same name."""
+    problems = Problems()
+    sweeps = Sweeps(spec, tables, parameters, problems)
+    sweeps.check_overrides()
+    entries = Entries(sweeps, variables_of(spec, parameters, problems), problems)
+    plan = _Planning(spec, entries, problems).plan()
+    found = problems.all()
+    return PlanReading(None if found else plan, found)
+
+
+class _Planning:
+    def __init__(self, spec: WorkflowSpec, entries: Entries, problems: Problems) -> None:
+        self._spec = spec
+        self._entries = entries
+        self._problems = problems
+        self._requirements = {each.name: requirements_of(each) for each in spec.requirements}
+        self._inline: dict[int, Requirements] = {}  # by the entry, whose jobs share them
+        self._handlers = {each.name: self._handler(each, at) for at, each in enumerate(spec.failure_handlers)}
+        self._schedulers = {str(each["name"]) for each in spec.slurm_schedulers if each.get("name")}
+        self._datasets = {str(each["name"]) for each in spec.datasets if each.get("name")}
+        self._env = entries.literal(spec.env, ("env",))
+        self._envs: dict[tuple[tuple[str, str], ...], dict[str, str]] = {}
+
+    def plan(self) -> Plan:
+        files = self._entries.expand("files", self._spec.files)
+        user_data = self._entries.expand("user_data", self._spec.user_data)
+        jobs = self._entries.expand("jobs", self._spec.jobs)
+        note_duplicates("file", "files", files, self._problems)
+        note_duplicates("user data", "user_data", user_data, self._problems)
+        paths = [each.value.path for each in files]
+        file_things = Things("file", [each.value.name for each in files], paths)
+        data_things = Things("user data", [each.value.name for each in user_data])
+        linker = Linker(jobs, file_things, data_things, paths, self._problems)
+        linker.note_duplicates()
+        links = linker.links()
+        planned = [
+            self._job(each, links[place], linker.depends_on(place, links[place]))
+            for place, each in enumerate(jobs)
+        ]
+        self._note_cycles(planned)
+        return Plan(
+            name=self._entries.literal(self._spec.name, ("name",)),
+            jobs=tuple(planned),
+            description=self._entries.literal(self._spec.description or "", ("description",)),
+            user=self._spec.user or "",
+            files=tuple(
+                PlannedFile(each.value.name, each.value.path, file_things.maker_of(place))
+                for place, each in enumerate(files)
+            ),
+            user_data=tuple(
+                _planned_data(each.value, data_things.maker_of(place)) for place, each in enumerate(user_data)
+            ),
+            actions=self._actions(linker),
+            monitor=self._spec.monitor,
+            execution=self._spec.execution,
+            use_pending_failed=self._spec.use_pending_failed,
+            slurm_schedulers=self._entries.literal(self._spec.slurm_schedulers, ("slurm_schedulers",)),
+            slurm_defaults=self._entries.literal(self._spec.slurm_defaults, ("slurm_defaults",)),
+            other=self._spec.other,
+        )
+
+    def _job(self, expanded: Expanded, links: Links, depends_on: tuple[int, ...]) -> PlannedJob:
+        job: JobSpec = expanded.value
+        path: Path = ("jobs", expanded.entry)
+        requirements, requirements_name = self._needs(job, expanded.entry, path)
+        if job.input_datasets or job.output_datasets:
+            self._check_datasets(job, path)
+        if job.scheduler and job.scheduler not in self._schedulers:
+            self._problems.unknown((*path, "scheduler"), "scheduler", job.scheduler, sorted(self._schedulers))
+        handler = None
+        if job.failure_handler is not None:
+            handler = self._handlers.get(job.failure_handler)
+            if handler is None:
+                where = (*path, "failure_handler")
+                self._problems.unknown(where, "failure handler", job.failure_handler, self._handlers)
+        return PlannedJob(
+            name=job.name,
+            command=links.command,
+            depends_on=depends_on,
+            invocation_script=links.script,
+            requirements=requirements,
+            requirements_name=requirements_name,
+            failure_handler=handler,
+            when_blocked_fails=job.when_blocked_fails,
+            supports_termination=job.supports_termination,
+            input_files=links.input_files,
+            output_files=links.output_files,
+            input_user_data=links.input_user_data,
+            output_user_data=links.output_user_data,
+            env=self._env_of(job),
+            priority=job.priority,
+            stdio=job.stdio,
+            label=job.label or "",
+            spec_job=expanded.entry,
+            parameters=dict(zip(expanded.names, expanded.values, strict=True)) if expanded.names else _NONE,
+            scheduler=job.scheduler or "",
+        )
+
+    def _needs(self, job: JobSpec, entry: int, path: Path) -> tuple[Requirements, str]:
+        written = job.requirements
+        if written is None:
+            return _NO_REQUIREMENTS, ""
+        if isinstance(written, RequirementsSpec):
+            shared = self._inline.get(entry)
+            if shared is None:
+                shared = self._inline[entry] = requirements_of(written)
+            return shared, ""
+        found = self._requirements.get(written)
+        if found is None:
+            where = (*path, "resource_requirements")
+            self._problems.unknown(where, "resource requirement", written, self._requirements)
+            return _NO_REQUIREMENTS, written
+        return found, written
+
+    def _env_of(self, job: JobSpec) -> dict[str, str]:
+        """The workflow's and the job's; jobs with the same share one."""
+        if not job.env:
+            return self._env or _NONE
+        key = tuple(job.env.items())
+        shared = self._envs.get(key)
+        if shared is None:
+            shared = self._envs[key] = {**self._env, **job.env}
+        return shared
+
+    def _check_datasets(self, job: JobSpec, path: Path) -> None:
+        for key, names in (("input_datasets", job.input_datasets), ("output_datasets", job.output_datasets)):
+            for which, name in enumerate(names):
+                if name not in self._datasets:
+                    self._problems.unknown((*path, key, which), "dataset", name, sorted(self._datasets))
+
+    def _handler(self, handler: FailureHandler, place: int) -> FailureHandler:
+        path: Path = ("failure_handlers", place)
+        rules = tuple(
+            structs.replace(
+                rule, recovery_script=self._entries.literal(rule.recovery_script, (*path, "rules", which))
+            )
+            for which, rule in enumerate(handler.rules)
+        )
+        return structs.replace(handler, rules=rules)
+
+    def _actions(self, linker: Linker) -> tuple[PlannedAction, ...]:
+        planned = []
+        for place, written in enumerate(self._spec.actions):
+            path: Path = ("actions", place)
+            action = structs.replace(
+                written,
+                **{
+                    key: self._entries.literal(getattr(written, key), (*path, key))
+                    for key in ("jobs", "job_name_regexes", "commands", "scheduler")
+                },
+            )
+            if (
+                action.scheduler
+                and action.scheduler_type != "local"
+                and action.scheduler not in self._schedulers
+            ):
+                known = sorted(self._schedulers)
+                self._problems.unknown((*path, "scheduler"), "scheduler", action.scheduler, known)
+            planned.append(
+                PlannedAction(action, linker.jobs_named(action.jobs, action.job_name_regexes, path))
+            )
+        return tuple(planned)
+
+    def _note_cycles(self, jobs: list[PlannedJob]) -> None:
+        for ring in find_cycles([job.depends_on for job in jobs]):
+            names = [jobs[place].name for place in ring]
+            shown = names if len(names) <= 8 else [*names[:4], "…", *names[-3:]]
+            told = " needs ".join(f"'{name}'" if name != "…" else name for name in [*shown, names[0]])
+            self._problems.note(("jobs", jobs[ring[0]].spec_job), f"jobs wait for each other: {told}")
+
+
+def _planned_data(written: UserDataSpec, maker: int) -> PlannedData:
+    return PlannedData(written.name, written.data, written.is_ephemeral, maker)
+
+
+def requirements_of(written: RequirementsSpec) -> Requirements:
+    return Requirements(
+        cpus=written.num_cpus,
+        memory_bytes=written.memory_bytes,
+        gpus=written.num_gpus,
+        timeout_s=written.runtime_s,
+    )

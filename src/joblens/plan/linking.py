@@ -1,0 +1,252 @@
+"""Names into places: what each expanded job depends on, reads and makes."""
+
+import re
+from bisect import bisect_left
+from collections.abc import Collection
+
+from msgspec import Struct
+
+from joblens.model.workflow_spec import JobSpec
+from joblens.plan.entries import Expanded
+from joblens.plan.names import NameIndex
+from joblens.plan.problems import Path, Problems
+from joblens.plan.references import resolve_files
+
+Places = tuple[int, ...]
+_LONG = 100  # looking for an equal one costs more than it saves
+
+
+class Links(Struct, frozen=True, gc=False):
+    """What one job reads and makes: places of files and of user data. `command` and `script` have paths."""
+
+    command: str
+    script: str = ""
+    input_files: Places = ()
+    output_files: Places = ()
+    input_user_data: Places = ()
+    output_user_data: Places = ()
+
+
+class Things:
+    """Files or user data of a workflow: their names, and which job makes each."""
+
+    def __init__(self, kind: str, names: list[str], identities: list[str] | None = None) -> None:
+        self.kind = kind  # as said to people
+        self.index = NameIndex(names)
+        # Two names of one path are one file: who makes it under one name makes it under the other.
+        self.identities = identities if identities is not None else names
+        self.makers: dict[str, int] = {}
+
+    def maker_of(self, place: int) -> int:
+        return self.makers.get(self.identities[place], -1)
+
+
+class Linker:
+    def __init__(
+        self, jobs: list[Expanded], files: Things, user_data: Things, paths: list[str], problems: Problems
+    ) -> None:
+        self._jobs = jobs
+        self._index = NameIndex([each.value.name for each in jobs])
+        self._files = files
+        self._user_data = user_data
+        self._paths = paths
+        self._problems = problems
+        self._shared: dict[Places, Places] = {}
+
+    # ---- what is read and made ---------------------------------------------------------------------------
+
+    def links(self) -> list[Links]:
+        """Of every job; afterwards `Things` know who makes what."""
+        return [self._links_of(place, each) for place, each in enumerate(self._jobs)]
+
+    def _links_of(self, place: int, expanded: Expanded) -> Links:
+        job: JobSpec = expanded.value
+        path: Path = ("jobs", expanded.entry)
+        if "${" not in job.command and "${" not in (job.invocation_script or ""):
+            links = Links(job.command, job.invocation_script or "", *self._written(job, path))
+        else:
+            links = self._with_references(job, path)
+        if links.output_files or links.output_user_data:
+            self._note_makers(place, path, links)
+        return links
+
+    def _written(self, job: JobSpec, path: Path) -> list[Places]:
+        """What the job's lists name: input files, output files, input user data, output user data."""
+        files, data = self._files, self._user_data
+        return [
+            self._listed(files, job.input_files, job.input_file_regexes, path, "input_file"),
+            self._listed(files, job.output_files, job.output_file_regexes, path, "output_file"),
+            self._listed(data, job.input_user_data, job.input_user_data_regexes, path, "input_user_data"),
+            self._listed(data, job.output_user_data, job.output_user_data_regexes, path, "output_user_data"),
+        ]
+
+    def _listed(
+        self, things: Things, names: tuple[str, ...], regexes: tuple[str, ...], path: Path, key: str
+    ) -> Places:
+        if not names and not regexes:
+            return ()
+        list_key = f"{key}s" if key.endswith("file") else key
+        found = self._named(things.index, names, things.kind, (*path, list_key))
+        found += self._matched(things.index, regexes, things.kind, (*path, f"{key}_regexes"))
+        return self._share(tuple(dict.fromkeys(found)))
+
+    def _with_references(self, job: JobSpec, path: Path) -> Links:
+        """What texts refer to is added to what the lists name."""
+        lists = self._written(job, path)
+        texts = []
+        for key, text in (("command", job.command), ("invocation_script", job.invocation_script or "")):
+            found = resolve_files(text, self._path_of)
+            texts.append(found.text)
+            for inside in found.unclear:
+                message = f"'${{{inside}}}' is no reference; write ${{files.input.NAME}} or the like"
+                self._problems.note((*path, key), message)
+            kinds = (self._files, self._files, self._user_data, self._user_data)
+            for which, names in enumerate(found.names()):
+                if names:
+                    places = self._named(kinds[which].index, names, kinds[which].kind, (*path, key), None)
+                    lists[which] = self._share(tuple(dict.fromkeys([*lists[which], *places])))
+        return Links(texts[0], texts[1], *lists)
+
+    def _path_of(self, name: str) -> str | None:
+        place = self._files.index.places.get(name)
+        return None if place is None else self._paths[place]
+
+    def _note_makers(self, place: int, path: Path, links: Links) -> None:
+        for things, inputs, outputs, key in (
+            (self._files, links.input_files, links.output_files, "output_files"),
+            (self._user_data, links.input_user_data, links.output_user_data, "output_user_data"),
+        ):
+            read = {things.identities[one] for one in inputs}
+            for one in outputs:
+                identity, name = things.identities[one], things.index.names[one]
+                maker = things.makers.setdefault(identity, place)
+                if maker != place:
+                    other, this = self._name(maker), self._name(place)
+                    message = f"{things.kind} '{name}' is made by both '{other}' and '{this}'"
+                    self._problems.note((*path, key), message)
+                if identity in read:
+                    message = (
+                        f"job '{self._name(place)}' would need {things.kind} '{name}', which it makes itself"
+                    )
+                    self._problems.note((*path, key), message)
+
+    # ---- what comes first ---------------------------------------------------------------------------------
+
+    def depends_on(self, place: int, links: Links) -> Places:
+        """Everything that must succeed before, ascending, each once."""
+        expanded = self._jobs[place]
+        job: JobSpec = expanded.value
+        path: Path = ("jobs", expanded.entry)
+        groups: list[Places] = []
+        if job.depends_on:
+            named = self._named(self._index, job.depends_on, "job", (*path, "depends_on"))
+            if place in named:
+                self._problems.note((*path, "depends_on"), f"job '{job.name}' depends on itself")
+            groups.append(_ascending(named))
+        for which, regex in enumerate(job.depends_on_regexes):
+            found = self._match(self._index, regex, "job", (*path, "depends_on_regexes", which))
+            if _has(found, place):
+                message = f"regex '{regex}' finds the job '{job.name}' itself; anchor it with ^ or $"
+                self._problems.note((*path, "depends_on_regexes", which), message)
+            groups.append(found)
+        for things, inputs in ((self._files, links.input_files), (self._user_data, links.input_user_data)):
+            if inputs:
+                makers = _ascending([maker for one in inputs if (maker := things.maker_of(one)) >= 0])
+                groups.append(makers)
+        groups = [group for group in groups if group]
+        if not groups:
+            return ()
+        if len(groups) == 1 and not _has(groups[0], place):
+            # what a regex found is one tuple already, however many jobs wait for it
+            return groups[0] if len(groups[0]) > _LONG else self._share(groups[0])
+        united = set().union(*groups)
+        united.discard(place)  # told above, or with the files; a ring of one would be told again
+        return self._share(tuple(sorted(united)))
+
+    # ---- names and regexes -------------------------------------------------------------------------------
+
+    def jobs_named(self, names: tuple[str, ...], regexes: tuple[str, ...], path: Path) -> Places:
+        """For actions."""
+        found = self._named(self._index, names, "job", (*path, "jobs"))
+        found += self._matched(self._index, regexes, "job", (*path, "job_name_regexes"))
+        return tuple(sorted(set(found)))
+
+    def note_duplicates(self) -> None:
+        _note_duplicates("job", "jobs", self._jobs, self._index, self._problems)
+
+    def _named(
+        self, index: NameIndex, names: tuple[str, ...], kind: str, path: Path, first: int | None = 0
+    ) -> list[int]:
+        """`first`: where in the list at `path` the names begin; None: they stand in a text."""
+        found = []
+        for which, name in enumerate(names):
+            place = index.places.get(name)
+            if place is None:
+                where = path if first is None else (*path, first + which)
+                self._problems.unknown(where, kind, name, index.places)
+            else:
+                found.append(place)
+        return found
+
+    def _matched(self, index: NameIndex, regexes: tuple[str, ...], kind: str, path: Path) -> list[int]:
+        found: list[int] = []
+        for which, regex in enumerate(regexes):
+            found += self._match(index, regex, kind, (*path, which))
+        return found
+
+    def _match(self, index: NameIndex, regex: str, kind: str, path: Path) -> Places:
+        try:
+            found = index.matching(regex)
+        except re.error as error:
+            self._problems.note(path, f"'{regex}' is not a regex: {error}")
+            return ()
+        if not found:
+            self._problems.note(path, f"regex '{regex}' finds no {kind}{_some_of(index.places)}")
+        return found
+
+    def _name(self, place: int) -> str:
+        return str(self._jobs[place].value.name)
+
+    def _share(self, places: Places) -> Places:
+        return self._shared.setdefault(places, places)
+
+
+def note_duplicates(kind: str, section: str, entries: list[Expanded], problems: Problems) -> NameIndex:
+    index = NameIndex([each.value.name for each in entries])
+    _note_duplicates(kind, section, entries, index, problems)
+    return index
+
+
+def _note_duplicates(
+    kind: str, section: str, entries: list[Expanded], index: NameIndex, problems: Problems
+) -> None:
+    if len(index.places) == len(entries):
+        return
+    for place, each in enumerate(entries):
+        first = index.places[each.value.name]
+        if first == place:
+            continue
+        message = f"there are two {_plural(kind)} named '{each.value.name}'"
+        if entries[first].entry == each.entry:
+            message += f"; put every parameter into the name: {{{'}, {'.join(each.names)}}}"
+        problems.note((section, each.entry, "name"), message)
+
+
+def _plural(kind: str) -> str:
+    return kind if kind == "user data" else f"{kind}s"
+
+
+def _some_of(names: Collection[str]) -> str:
+    if not names:
+        return "; the workflow has none"
+    shown = [name for name, _ in zip(names, range(3), strict=False)]
+    return f"; names are such as {', '.join(repr(name) for name in shown)}"
+
+
+def _ascending(places: list[int]) -> Places:
+    return tuple(sorted(set(places))) if len(places) > 1 else tuple(places)
+
+
+def _has(ascending: Places, place: int) -> bool:
+    at = bisect_left(ascending, place)
+    return at < len(ascending) and ascending[at] == place

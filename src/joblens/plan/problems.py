@@ -1,0 +1,82 @@
+"""What is wrong with a workflow, gathered: one problem a place, however many jobs one entry stands for."""
+
+from collections.abc import Collection, Iterable
+
+from msgspec import Struct
+
+Path = tuple[str | int, ...]
+
+# Comparing a word with very many names takes longer than the help is worth.
+_MOST_COMPARED = 2000
+
+
+class PlanProblem(Struct, frozen=True):
+    """`path` leads to the place in the spec's document, as its keys are written there."""
+
+    path: Path
+    message: str
+
+
+class Problems:
+    """A sweep repeats the same mistake in each of its jobs: told once, with how often."""
+
+    def __init__(self) -> None:
+        self._first: dict[Path, str] = {}
+        self._more: dict[Path, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._first)
+
+    def is_new(self, path: Path) -> bool:
+        """Whether a message for this place is still wanted; counts what is not."""
+        if path not in self._first:
+            return True
+        self._more[path] = self._more.get(path, 0) + 1
+        return False
+
+    def note(self, path: Path, message: str) -> None:
+        if self.is_new(path):
+            self._first[path] = message
+
+    def unknown(self, path: Path, kind: str, name: str, known: Collection[str]) -> None:
+        """A name that stands for nothing, with the one that was probably meant."""
+        if self.is_new(path):
+            self._first[path] = f"there is no {kind} '{name}'{did_you_mean(name, known)}"
+
+    def all(self) -> tuple[PlanProblem, ...]:
+        return tuple(
+            PlanProblem(path, message + self._how_many_more(path)) for path, message in self._first.items()
+        )
+
+    def _how_many_more(self, path: Path) -> str:
+        more = self._more.get(path, 0)
+        return f" (and {more:,} more like it from this entry)" if more else ""
+
+
+def did_you_mean(name: str, known: Collection[str]) -> str:
+    nearest = nearest_name(name, known)
+    if nearest:
+        return f"; did you mean '{nearest}'?"
+    if not known:
+        return "; the workflow has none"
+    return f"; there are {', '.join(known)}" if len(known) <= 6 else ""
+
+
+def nearest_name(name: str, known: Iterable[str]) -> str | None:
+    import difflib
+
+    names = known if isinstance(known, Collection) else list(known)
+    if len(names) > _MOST_COMPARED:
+        names = _similar(name, names)
+    found = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
+    return found[0] if found else None
+
+
+def _similar(name: str, names: Collection[str]) -> list[str]:
+    begins, ends, length = name[:4], name[-4:], len(name)
+    likely = [
+        other
+        for other in names
+        if abs(len(other) - length) <= 3 and (other.startswith(begins) or other.endswith(ends))
+    ]
+    return likely[:_MOST_COMPARED]

@@ -1,0 +1,85 @@
+"""Which jobs of a plan to run: `--only`, `--skip`, `--until`, by name, glob or `label:…`."""
+
+import re
+from collections.abc import Mapping, Sequence
+from fnmatch import translate
+
+from msgspec import Struct
+
+from joblens.model.plan import Plan
+from joblens.plan.graph import Graph
+from joblens.plan.problems import did_you_mean
+
+_LABEL = "label:"
+_GLOB = frozenset("*?[")
+
+
+class Selection(Struct, frozen=True):
+    """Places of the jobs to run, ascending. `problems`: words that stand for no job."""
+
+    places: tuple[int, ...]
+    problems: tuple[str, ...] = ()
+
+
+def select(
+    plan: Plan, only: Sequence[str], skip: Sequence[str], until: Sequence[str], graph: Graph | None = None
+) -> Selection:
+    """Each of them narrows: `until` to some jobs and all they need, `only` to just the named ones, `skip`
+    takes jobs out together with everything that needs them."""
+    places = set(range(len(plan.jobs)))
+    if not (only or skip or until):
+        return Selection(tuple(range(len(plan.jobs))))
+    graph = graph or Graph(plan)
+    finder = _Finder(plan)
+    if until:
+        places &= graph.needed_by(finder.find("--until", until))
+    if only:
+        places &= set(finder.find("--only", only))
+    if skip:
+        places -= graph.behind(finder.find("--skip", skip))
+    if not places and not finder.problems:
+        finder.problems.append("nothing is left to run: --only, --skip and --until leave out every job")
+    return Selection(tuple(sorted(places)), tuple(finder.problems))
+
+
+class _Finder:
+    def __init__(self, plan: Plan) -> None:
+        self.problems: list[str] = []
+        self._places = {job.name: place for place, job in enumerate(plan.jobs)}
+        self._labels: dict[str, list[int]] = {}
+        for place, job in enumerate(plan.jobs):
+            if job.label:
+                self._labels.setdefault(job.label, []).append(place)
+
+    def find(self, option: str, words: Sequence[str]) -> list[int]:
+        found: list[int] = []
+        for word in words:
+            found += self._places_of(option, word)
+        return found
+
+    def _places_of(self, option: str, word: str) -> list[int]:
+        if word in self._places:
+            return [self._places[word]]
+        if word.startswith(_LABEL):
+            label = word.removeprefix(_LABEL)
+            names = _matching(label, self._labels)
+            if not names:
+                self.problems.append(
+                    f"{option}: no job has the label '{label}'{did_you_mean(label, self._labels)}"
+                )
+            return [place for name in names for place in self._labels[name]]
+        names = _matching(word, self._places)
+        if not names and _GLOB & set(word):
+            self.problems.append(f"{option}: no job's name matches '{word}'")
+        elif not names:
+            self.problems.append(f"{option}: there is no job '{word}'{did_you_mean(word, self._places)}")
+        return [self._places[name] for name in names]
+
+
+def _matching(word: str, known: Mapping[str, object]) -> list[str]:
+    if word in known:
+        return [word]
+    if not _GLOB & set(word):
+        return []
+    matches = re.compile(translate(word)).match
+    return [name for name in known if matches(name)]
