@@ -23,6 +23,9 @@ class Code(enum.StrEnum):
     MEMORY_PRESSURE = "memory-pressure"
     SWAPPED = "swapped"
     MAJOR_FAULTS = "major-faults"
+    # time that went into starting
+    SLOW_START = "slow-start"
+    MANY_PROCESSES = "many-processes"
     # what it asked for and what it used
     MEMORY_NEAR_LIMIT = "memory-near-limit"
     MEMORY_UNUSED = "memory-unused"

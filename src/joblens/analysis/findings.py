@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from joblens.analysis.finding_codes import Code
 from joblens.analysis.finding_efficiency import sizing_findings, waiting_findings
 from joblens.analysis.finding_endings import ending_findings
+from joblens.analysis.finding_starts import start_findings
 from joblens.model.finding import Finding, Severity
 from joblens.model.job import Record, Usage
 from joblens.model.sample import Sample
@@ -36,6 +37,7 @@ def findings_for(record: Record, samples: Sequence[Sample]) -> tuple[Finding, ..
     found = [
         *ending_findings(record, outcome),
         *waiting_findings(record, outcome, samples),
+        *start_findings(outcome, samples),
         *sizing_findings(record, outcome, samples),
         *_caveats(outcome.usage),
     ]
