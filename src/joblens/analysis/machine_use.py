@@ -43,13 +43,31 @@ class MachineUse(Struct, frozen=True, kw_only=True):
     jobs_waiting: StepCurve = StepCurve()
 
 
-def use_of_run(gantt: Gantt, series: Mapping[int, JobSeries], events: Sequence[RunEvent]) -> MachineUse:
-    """`series` by the number of the attempt's record. An attempt without samples counts with its mean CPU
+class JobUse(Struct, frozen=True):
+    """What one job used over time, in few steps: all samples of a long run would not fit in memory."""
+
+    cpus: StepCurve
+    memory: StepCurve
+
+
+def use_of_job(series: JobSeries) -> JobUse | None:
+    """None when it has too few samples to tell."""
+    if len(series.at_us) < 2:
+        return None
+    cores = [None if value is None else value / 100 for value in series.cpu_percent]
+    return JobUse(
+        averaged(added_up(rates(series.at_us, cores))),
+        highest(added_up(levels(series.at_us, series.memory_bytes, series.end_us))),
+    )
+
+
+def use_of_run(gantt: Gantt, uses: Mapping[int, JobUse], events: Sequence[RunEvent]) -> MachineUse:
+    """`uses` by the number of the attempt's record. An attempt without samples counts with its mean CPU
     and its peak memory; one without requirements reserved what it is packed as: 1 CPU and 1 MiB."""
     cpu: list[Step] = []
     memory: list[Step] = []
     for bar in gantt.bars:
-        _add_used(bar, series.get(bar.number), cpu, memory)
+        _add_used(bar, uses.get(bar.number), cpu, memory)
     starts = [(event.at_us, event.fact) for event in events if isinstance(event.fact, RunStarted)]
     return MachineUse(
         cpus_offered=_offered([(at, fact.cpus) for at, fact in starts]),
@@ -63,16 +81,23 @@ def use_of_run(gantt: Gantt, series: Mapping[int, JobSeries], events: Sequence[R
     )
 
 
-def _add_used(bar: Bar, series: JobSeries | None, cpu: list[Step], memory: list[Step]) -> None:
-    if series is not None and len(series.at_us) > 1:
-        cpu += rates(series.at_us, [None if value is None else value / 100 for value in series.cpu_percent])
-        memory += levels(series.at_us, series.memory_bytes, bar.ended_us)
+def _add_used(bar: Bar, use: JobUse | None, cpu: list[Step], memory: list[Step]) -> None:
+    if use is not None:
+        cpu += _steps_of(use.cpus)
+        memory += _steps_of(use.memory)
         return
     duration_us = bar.ended_us - bar.began_us
     if bar.cpu_usec is not None and duration_us > 0:
         cpu.append(Step(bar.began_us, bar.ended_us, bar.cpu_usec / duration_us))
     if bar.memory_bytes is not None:
         memory.append(Step(bar.began_us, bar.ended_us, float(bar.memory_bytes)))
+
+
+def _steps_of(curve: StepCurve) -> list[Step]:
+    return [
+        Step(begin_us, until_us, value)
+        for (begin_us, until_us), value in zip(itertools.pairwise(curve.at_us), curve.values, strict=False)
+    ]
 
 
 def _held(gantt: Gantt, asked: Callable[[Requirements], float | None], unasked: float) -> Iterator[Step]:

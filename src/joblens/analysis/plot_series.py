@@ -27,7 +27,7 @@ class Extremes(Struct, frozen=True):
 
 class JobSeries(Struct, frozen=True, kw_only=True):
     """`at_us` is wall-clock time, ascending; the other lists are as long, None where a number is not known.
-    CPU: 100 is one core, over the time since the point before."""
+    CPU: 100 is one core, over the time since the point before. A short job may have no points at all."""
 
     job_id: int
     name: str
@@ -63,8 +63,7 @@ class HostSeries(Struct, frozen=True, kw_only=True):
 
 
 class PlotSource(Struct, frozen=True, kw_only=True):
-    """What one run, job or file gives to draw; each job has at least one point. `label` is for people,
-    `file_label` for file names."""
+    """What one run, job or file gives to draw; `label` is for people, `file_label` for file names."""
 
     label: str
     file_label: str
@@ -83,7 +82,7 @@ def series_of_samples(record: Record, samples: Sequence[Sample]) -> JobSeries:
     begin_us = attempt.started_at_us if attempt is not None else record.job.created_at_us
     return JobSeries(
         job_id=record.number or 0,
-        name=record.job.name or record.job.external_id or " ".join(record.job.argv)[:60],
+        name=_name_of(record),
         at_us=[begin_us + sample.elapsed_us for sample in samples],
         cpu_percent=_cpu_curve(samples),
         memory_bytes=[unreclaimable_bytes(sample) for sample in samples],
@@ -94,6 +93,12 @@ def series_of_samples(record: Record, samples: Sequence[Sample]) -> JobSeries:
         asked=record.job.requirements,
         extremes=_extremes_of_record(record, samples),
     )
+
+
+def _name_of(record: Record) -> str:
+    name = record.job.name or record.job.external_id or " ".join(record.job.argv)[:60]
+    link = record.job.run
+    return f"{name} (attempt {link.attempt})" if link is not None and link.attempt > 1 else name
 
 
 def extremes_of(

@@ -32,7 +32,7 @@ def shared_options(function: Callable[Concatenate[Session, P], R]) -> Callable[P
     @functools.wraps(function)
     def with_session(*args: P.args, **kwargs: P.kwargs) -> R:
         ctx = click.get_current_context()
-        given = {name: kwargs.pop(name) for name in _NAMES}
+        given = {name: kwargs.pop(name, None) for name in _NAMES}  # a command may have its own instead
         session = Session(with_given(ctx.find_object(Globals) or Globals(), given))
         try:
             return function(session, *args, **kwargs)

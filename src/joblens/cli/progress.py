@@ -12,9 +12,10 @@ _LOOK_EVERY = 64
 class ProgressBar:
     """`advance` costs next to nothing until the bar is due; only then is rich imported."""
 
-    def __init__(self, label: str, total: int | None = None) -> None:
+    def __init__(self, label: str, total: int | None = None, look_every: int = _LOOK_EVERY) -> None:
         self._label = label
         self._total = total
+        self._look_every = look_every
         self._done = 0
         self._looked_at = 0
         self._started_at = time.monotonic()
@@ -24,7 +25,7 @@ class ProgressBar:
 
     def advance(self, count: int) -> None:
         self._done += count
-        if not self._is_wanted or self._done - self._looked_at < _LOOK_EVERY:
+        if not self._is_wanted or self._done - self._looked_at < self._look_every:
             return
         self._looked_at = self._done
         if self._bar is None and time.monotonic() - self._started_at >= _PATIENCE_S:

@@ -13,6 +13,7 @@ from joblens.stores.named_queries import Queries
 from joblens.stores.private_files import make_private_file
 
 _NEEDED = {"job_id", "timestamp", "cpu_percent", "memory_bytes", "num_processes"}
+_NEEDED_OF_HOST = {"timestamp", "cpu_percent", "memory_bytes"}
 
 with open(os.path.join(os.path.dirname(__file__), "time_series.sql"), encoding="utf-8") as _file:
     _QUERIES = Queries.parse(_file.read())
@@ -97,6 +98,18 @@ def read_time_series(path: str) -> Iterator[Series]:
         raise FormatError(f"{path}: not a readable time-series file: {error}") from error
     finally:
         connection.close()
+
+
+def read_host_series(path: str) -> list[SeriesRow]:
+    """The machine's own numbers; none where the file has no such table. CPU: 100 is all cores."""
+    try:
+        connection = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READONLY)
+        columns = {row[0] for row in connection.execute(_QUERIES["host_columns"])}
+        found = list(connection.execute(_QUERIES["host_samples"])) if columns >= _NEEDED_OF_HOST else []
+        connection.close()
+    except apsw.Error as error:
+        raise FormatError(f"{path}: not a readable time-series file: {error}") from error
+    return [_row((*values, None), path, "of the machine") for values in found]
 
 
 def _series(connection: apsw.Connection, path: str) -> Iterator[Series]:

@@ -84,6 +84,12 @@ SELECT count(*) FROM sqlite_master WHERE name = 'joblens_jobs'
 -- name: own_jobs
 SELECT job_id, job_uuid FROM joblens_jobs
 
+-- name: host_columns
+SELECT name FROM pragma_table_info('system_resource_samples')
+
+-- name: host_samples
+SELECT timestamp, cpu_percent, memory_bytes FROM system_resource_samples ORDER BY timestamp
+
 -- name: job_ids
 SELECT DISTINCT job_id FROM job_resource_samples ORDER BY job_id
 

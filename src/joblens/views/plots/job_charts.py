@@ -165,6 +165,8 @@ def _overview(sources: Sequence[PlotSource], subject: _Subject, scale: Scale, ax
     rest_x: list[float] = []
     rest_y: list[float | None] = []
     for job, source, zero in jobs:
+        if not job.at_us:
+            continue
         drawn = thinned(job, most)
         x, y = clock.times(drawn.at_us, zero), scale.all_of(subject.curve(drawn))
         if id(job) not in chosen:

@@ -1,0 +1,212 @@
+"""What people name to be plotted: runs and jobs of the store, and time-series files."""
+
+import glob
+import os
+import time
+from collections.abc import Callable, Iterable, Sequence
+
+from msgspec import Struct
+
+from joblens.analysis.gantt import PlotJob, gantt_of
+from joblens.analysis.machine_use import JobUse, use_of_job, use_of_run
+from joblens.analysis.plot_series import (
+    HostSeries,
+    JobSeries,
+    PlotSource,
+    extremes_of,
+    series_of_samples,
+    thinned,
+)
+from joblens.model.errors import FormatError, InputError, UnknownJob, UnknownRun, UnknownWorkflow
+from joblens.model.history import HistoryQuery, SortKey
+from joblens.model.job import Record
+from joblens.model.plan import Plan
+from joblens.model.run import Run
+from joblens.ports.store import Store
+from joblens.stores.time_series_db import host_rows
+from joblens.views.plots.chart import Chart
+from joblens.views.plots.gantt_chart import gantt_chart
+
+Advance = Callable[[int], None]
+
+_KEPT_POINTS = 5000  # of each curve; every peak is among them
+_FILE_ENDINGS = (".db", ".sqlite", ".sqlite3")
+
+
+class Source(Struct, frozen=True):
+    """`gantt` for runs of which something has begun."""
+
+    plot: PlotSource
+    gantt: Chart | None = None
+
+
+def sources_named(idents: Sequence[str], store: Callable[[], Store], advance: Advance) -> list[Source]:
+    """`store` is only opened when something else than a file is named."""
+    found: list[Source] = []
+    jobs: list[Record] = []
+    for ident in idents:
+        paths = _files_of(ident)
+        for path in paths:
+            found.append(source_of_file(path))
+            advance(1)
+        if not paths:
+            target = _find(store(), ident)
+            if isinstance(target, Run):
+                found.append(source_of_run(store(), target, advance=advance))
+            else:
+                jobs.append(target)
+    if jobs:
+        found.append(source_of_jobs(store(), jobs, advance))
+    return found
+
+
+def _files_of(ident: str) -> list[str]:
+    """None when it names no file. A pattern the shell has left alone is looked up here."""
+    if os.path.isdir(ident):
+        inside = sorted(glob.glob(os.path.join(glob.escape(ident), "**", "*.db"), recursive=True))
+        hint = f"name the files: {' '.join(inside[:3])}" if inside else "name a file"
+        raise InputError(f"{ident} is a directory", hint=hint)
+    if os.path.exists(ident):
+        return [ident]
+    if any(letter in ident for letter in "*?["):
+        matching = sorted(path for path in glob.glob(ident, recursive=True) if os.path.isfile(path))
+        if not matching:
+            raise InputError(f"no file matches '{ident}'", hint=f"there is nothing like it in {os.getcwd()}")
+        return matching
+    if os.sep in ident or ident.endswith(_FILE_ENDINGS):
+        raise InputError(f"{ident}: no such file")
+    return []
+
+
+def _find(store: Store, ident: str) -> Run | Record:
+    """`job:3` and `workflow:3` say which of the two is meant."""
+    kind, colon, bare = ident.partition(":")
+    if colon and kind == "job":
+        return store.find(bare)
+    if colon and kind in ("workflow", "run"):
+        return store.find_run(bare)
+    run = record = None
+    try:
+        run = store.find_run(ident)
+    except (UnknownRun, UnknownWorkflow) as error:
+        if "not been run" in str(error):
+            raise
+    try:
+        record = store.find(ident.strip())
+    except UnknownJob:
+        if run is None:
+            raise InputError(
+                f"'{ident}' is no run, workflow or job of this store, and no file",
+                hint="`joblens history` lists the jobs, `joblens workflows list` the workflows",
+            ) from None
+    if run is not None and record is not None:
+        raise InputError(f"'{ident}' is a workflow and a job", hint=f"write workflow:{ident} or job:{ident}")
+    found = run if run is not None else record
+    assert found is not None
+    return found
+
+
+# ---- out of the store -----------------------------------------------------------------------------------
+
+
+class _Reading:
+    """Curves of one record after the other."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.jobs: list[JobSeries] = []
+        self.uses: dict[int, JobUse] = {}
+        self._host: dict[int, tuple[float | None, int | None]] = {}
+
+    def add(self, record: Record) -> None:
+        samples = [sample for _, sample in self._store.samples(record.job.uuid)]
+        series = series_of_samples(record, samples)
+        use = use_of_job(series)
+        if use is not None:
+            self.uses[series.job_id] = use
+        self.jobs.append(thinned(series, _KEPT_POINTS))
+        for at_s, cpu, memory, _ in host_rows(samples):
+            if cpu is not None or at_s not in self._host:
+                self._host[at_s] = (cpu, memory)
+
+    def source(self, label: str, file_label: str) -> PlotSource:
+        at_s = sorted(self._host)
+        host = HostSeries(
+            at_us=[second * 1_000_000 for second in at_s],
+            cpu_percent=[self._host[second][0] for second in at_s],
+            memory_bytes=[self._host[second][1] for second in at_s],
+        )
+        return PlotSource(label=label, file_label=file_label, jobs=tuple(self.jobs), host=host)
+
+
+def source_of_jobs(store: Store, records: Iterable[Record], advance: Advance) -> Source:
+    reading = _Reading(store)
+    for record in records:
+        reading.add(record)
+        advance(1)
+    return Source(reading.source("joblens" if len(reading.jobs) > 1 else "", "jobs"))
+
+
+def source_of_run(
+    store: Store, run: Run, plan: Plan | None = None, advance: Advance = lambda _: None
+) -> Source:
+    """Every attempt that has begun; commands of actions are none of the workflow's jobs."""
+    if plan is None:
+        from joblens.app.specs import plan_of_run
+
+        plan = plan_of_run(run)
+    reading = _Reading(store)
+    for record in store.records(HistoryQuery(run_uuid=run.uuid, sort=SortKey.STARTED, ascending=True)):
+        if record.attempt is not None and record.job.run is not None and record.job.run.index >= 0:
+            reading.add(record)
+        advance(1)
+    name = f"{run.workflow_number}.{run.number}"
+    events = [event for _, event in store.run_events(run.uuid)]
+    jobs = [PlotJob(job.name, job.depends_on, job.requirements) for job in plan.jobs]
+    gantt = gantt_of(jobs, store.run_results(run.uuid), events, time.time_ns() // 1000)
+    chart = None
+    if gantt is not None:
+        use = use_of_run(gantt, reading.uses, events)
+        chart = gantt_chart(gantt, use, f"Run {run.number} of workflow {run.workflow_number}: {plan.name}")
+    return Source(reading.source(f"{plan.name}, run {name}", f"run_{name}"), chart)
+
+
+# ---- out of files ---------------------------------------------------------------------------------------
+
+
+def source_of_file(path: str) -> Source:
+    """A time-series file of joblens or of Torc."""
+    from joblens.stores.time_series import Series, read_host_series, read_time_series
+
+    def curves(series: Series) -> JobSeries:
+        cpu = [row.cpu_percent for row in series.rows]
+        memory = [row.memory_bytes for row in series.rows]
+        processes = [row.num_processes for row in series.rows]
+        whole = JobSeries(
+            job_id=series.job_id,
+            name=series.job_name,
+            at_us=[round(row.at_s * 1_000_000) for row in series.rows],
+            cpu_percent=cpu,
+            memory_bytes=memory,
+            processes=processes,
+            extremes=extremes_of(cpu, memory, processes),
+        )
+        return thinned(whole, _KEPT_POINTS)
+
+    try:
+        jobs = tuple(curves(series) for series in read_time_series(path))
+    except FormatError as error:
+        hint = "plot reads files with job_resource_samples, as `granularity: time_series` writes them"
+        raise FormatError(str(error), hint=hint) from error
+    if not jobs:
+        raise InputError(
+            f"{path}: it has no samples", hint="the jobs may have ended before the first was due"
+        )
+    machine = read_host_series(path)
+    host = HostSeries(
+        at_us=[round(row.at_s * 1_000_000) for row in machine],
+        cpu_percent=[row.cpu_percent for row in machine],
+        memory_bytes=[row.memory_bytes for row in machine],
+    )
+    stem = os.path.splitext(os.path.basename(path))[0]
+    return Source(PlotSource(label=stem, file_label=stem, jobs=jobs, host=host))
