@@ -9,7 +9,7 @@ from joblens.agent.groups import GroupFactory, JobGroups
 from joblens.agent.meter import JobMeter
 from joblens.agent.systemd_scope import enter_leaf, scope_argv, user_systemd_available
 from joblens.model.errors import AccountingUnavailable
-from joblens.model.job import BY_AFFINITY, Accounting, Job
+from joblens.model.job import BY_AFFINITY, Accounting, Job, Requirements
 from joblens.ports.clock import Clock
 from joblens.probes.cgroup import CgroupProbe
 from joblens.probes.cgroup_layout import read_layout
@@ -136,6 +136,8 @@ def limit(job: Job, groups: JobGroups | None) -> Limits:
     asked = job.requirements
     if not job.enforce:
         return Limits()
+    if not job.limits_resources:
+        asked = Requirements(pids=asked.pids, timeout_s=asked.timeout_s)
     by: dict[str, str] = {}
     if groups is not None:
         by.update(groups.set_limits(asked.cpus, asked.memory_bytes, asked.pids))

@@ -20,7 +20,6 @@ from joblens.model.job import Job, Outcome, Record, Status, Usage
 from joblens.model.sample import Sample
 from joblens.model.secrets import redact_text
 
-EXIT_TIMEOUT = 124
 _ENDED_BY_JOBLENS: dict[EndCause, tuple[Status, str, str | None]] = {
     EndCause.TIMEOUT: (Status.TIMEOUT, "timeout", "its time was up"),
     EndCause.CANCELLED: (Status.CANCELLED, "cancelled", "ended because someone asked"),
@@ -95,7 +94,7 @@ def measured_outcome(
         unknown=origins.unknown,
         lower_bounds=origins.lower_bounds,
     )
-    outcome = verdict(ending, usage)
+    outcome = verdict(ending, usage, record.job)
     has_failed = outcome.status is not Status.SUCCESS
     return replace(
         outcome,
@@ -129,7 +128,7 @@ def _origins(meter: JobMeter | None) -> Origins:
     return Origins(sources, meter.probe.unknown, getattr(meter.probe, "lower_bounds", ()))
 
 
-def verdict(ending: Ending, usage: Usage) -> Outcome:
+def verdict(ending: Ending, usage: Usage, job: Job) -> Outcome:
     """Status, exit code, signal and reason."""
     code = number = None
     if ending.wait_status is not None:
@@ -140,7 +139,9 @@ def verdict(ending: Ending, usage: Usage) -> Outcome:
             code = os.WEXITSTATUS(ending.wait_status)
     status, reason, error = _judge(ending, code, number, oom=bool(usage.oom_kills))
     if status is Status.TIMEOUT:
-        code = EXIT_TIMEOUT
+        code = job.timeout_exit_code
+    elif ending.cause is EndCause.MEMORY_LIMIT:
+        code = job.oom_exit_code
     return Outcome(
         status=status,
         ended_at_us=ending.ended_at_us,

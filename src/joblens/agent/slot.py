@@ -53,6 +53,7 @@ class SlotJob(Struct, frozen=True):
     folder: str = ""  # for what it prints; '': one named by its uuid
     streams: str = ""  # what is different about them (slot_launcher)
     shape: Any = None  # jobs of one shape take each other's places
+    end_signal: int = signal.SIGTERM  # what it is asked to end with
 
 
 class Finished(Struct, kw_only=True):
@@ -389,7 +390,7 @@ class Slot:
             return
         now_ns = time.monotonic_ns()
         if self._cause is EndCause.NONE:
-            if self._home.signal_job(signal.SIGTERM):
+            if self._home.signal_job(self.current.end_signal):
                 self._cause = EndCause.CANCELLED
                 self._kill_at_ns = now_ns + int(self.current.job.grace_s * 1e9)
         elif at_once or now_ns >= self._kill_at_ns:

@@ -52,6 +52,14 @@ class SlotListener(Protocol):
         """It was asked to end before it had begun, and never runs."""
         ...
 
+    def recorded(self, records: list[Record]) -> None:
+        """They are in the store for good. Told instead of being put into `ended`."""
+        ...
+
+    def failed(self, error: BaseException) -> None:
+        """The slots are gone, and what ran in them was ended."""
+        ...
+
 
 class SlotLoop:
     """`drive` runs on a thread of its own. Others feed it, ask it to stop, and read `ended`: records that are
@@ -158,7 +166,10 @@ class SlotLoop:
             finally:
                 self._stop()
         except BaseException as error:  # noqa: BLE001 - whoever waits for records gets it
-            self.ended.put(error)
+            if self._listener is not None:
+                self._listener.failed(error)
+            else:
+                self.ended.put(error)
 
     def _run(self) -> None:
         while not self._is_stopping and not (self._is_all_fed and not self._has_fed() and not self._busy()):
@@ -461,5 +472,7 @@ class SlotLoop:
     def _hand_over(self) -> None:
         while self._on_their_way and self._on_their_way[0][0] <= self._kit.recorder.applied:
             records = self._on_their_way.popleft()[1]
-            if records:
+            if records and self._listener is not None:
+                self._listener.recorded(records)
+            elif records:
                 self.ended.put(records)

@@ -97,6 +97,9 @@ class Job(Struct, frozen=True, kw_only=True, omit_defaults=True):
     inputs: tuple[FileStamp, ...] = ()  # files it was started with
     gpu_devices: tuple[str, ...] = ()  # it was given
     command_digest: str = ""  # of everything that makes it do what it does; changed: it has to run again
+    limits_resources: bool = True  # False: of its requirements only the time-out is enforced
+    timeout_exit_code: int = 124  # what its record says when joblens ended it
+    oom_exit_code: int = 137
 
 
 class Attempt(Struct, frozen=True, kw_only=True, omit_defaults=True):

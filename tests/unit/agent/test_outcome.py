@@ -5,7 +5,7 @@ import pytest
 from joblens.agent.outcome import Ending, verdict
 from joblens.engine.job_life import EndCause
 from joblens.model.exit_usage import NOTHING_REAPED
-from joblens.model.job import Status, Usage
+from joblens.model.job import Job, Status, Usage
 
 
 def ending(wait_status: int | None, cause: EndCause = EndCause.NONE) -> Ending:
@@ -24,6 +24,7 @@ def exited(code: int) -> int:
 
 
 KILLED = int(signal.SIGKILL)
+JOB = Job(uuid="u", argv=("true",), created_at_us=0)
 
 
 @pytest.mark.parametrize(
@@ -52,10 +53,15 @@ def test_how_a_job_ended(
     oom_kills: int | None,
     expected: tuple[Status, str, int | None, int | None],
 ) -> None:
-    outcome = verdict(ending(wait_status, cause), Usage(oom_kills=oom_kills))
+    outcome = verdict(ending(wait_status, cause), Usage(oom_kills=oom_kills), JOB)
     assert (outcome.status, outcome.reason, outcome.exit_code, outcome.signal) == expected
     assert (outcome.error is None) == (outcome.status is Status.SUCCESS)
 
 
 def test_a_signal_without_a_name_has_its_number() -> None:
-    assert "signal 50" in str(verdict(ending(50), Usage()).error)
+    assert "signal 50" in str(verdict(ending(50), Usage(), JOB).error)
+
+
+def test_the_exit_code_of_a_time_out_is_the_jobs_own() -> None:
+    job = Job(uuid="u", argv=("true",), created_at_us=0, timeout_exit_code=152)
+    assert verdict(ending(15, EndCause.TIMEOUT), Usage(), job).exit_code == 152

@@ -1,0 +1,112 @@
+"""Attempts that an earlier driver of the run began and that still go on: those of a dead owner are looked
+after here, those that another process (the supervisor) has adopted are followed in the store."""
+
+from joblens.agent.adopted import AdoptedJob
+from joblens.agent.locks import alone
+from joblens.agent.recovery import Recovery
+from joblens.agent.run_attempts import BESIDE
+from joblens.agent.run_reports import RunReports
+from joblens.agent.session import Kit, watch_name
+from joblens.agent.settling import Circumstances
+from joblens.engine.job_life import EndCause
+from joblens.model.errors import JoblensError
+from joblens.model.job import Record
+from joblens.model.writes import CancelAsked
+
+_PATIENCE_S = 30.0
+
+
+class RunAdopted:
+    def __init__(self, kit: Kit, recovery: Recovery, reports: RunReports, user: str) -> None:
+        self._kit = kit
+        self._recovery = recovery
+        self._reports = reports
+        self._user = user
+        self._adopted: dict[str, AdoptedJob] = {}
+        self._elsewhere: dict[str, Record] = {}
+        self._news: dict[str, Record] = {}  # found ended by `look`
+
+    def settle(self, run_uuid: str) -> list[Record]:
+        """Brings to their end the run's jobs of which nothing is left. -> those that still run"""
+        with alone(self._kit.spool_dir, "recovery", _PATIENCE_S):
+            unfinished = self._unfinished(run_uuid)
+            found = self._recovery.orphans(unfinished)
+            for record in found.dead:
+                uuid = record.job.uuid
+                self._settle(record, owns_groups=uuid not in found.superseded)
+            for record in found.never_started:
+                self._kit.recorder.write(self._recovery.give_up(record))
+            for record in found.adoptable:
+                self._adopted[record.job.uuid] = AdoptedJob(record, self._kit, self._recovery, self._ended)
+            left = self._unfinished(run_uuid)
+            for adopted in self._adopted.values():
+                adopted.start()
+        self._elsewhere = {one.job.uuid: one for one in left if one.job.uuid not in self._adopted}
+        for record in left:
+            if record.job.run is not None and record.job.run.index == BESIDE:
+                self.end(record.job.uuid, at_once=True)  # it was cut off, and is run again
+        return [one for one in left if one.job.run is not None and one.job.run.index != BESIDE]
+
+    def _settle(self, record: Record, *, owns_groups: bool) -> None:
+        uuid = record.job.uuid
+        samples, asked = self._kit.recorder.read(
+            lambda store: (store.samples(uuid), store.cancel_requests().get(uuid))
+        )
+        asked_at_us = asked.asked_at_us if asked else None
+        how = Circumstances(cancel_asked_at_us=asked_at_us, owns_groups=owns_groups)
+        self._kit.recorder.write(self._recovery.settle(record, samples, how))
+        self._recovery.forget(uuid)
+
+    def _unfinished(self, run_uuid: str) -> list[Record]:
+        records = self._kit.recorder.read(lambda store: store.running())
+        return [one for one in records if one.job.run is not None and one.job.run.run_uuid == run_uuid]
+
+    def holds(self, uuid: str) -> bool:
+        return uuid in self._adopted or uuid in self._elsewhere
+
+    def end(self, uuid: str, *, at_once: bool) -> None:
+        import signal
+
+        adopted = self._adopted.get(uuid)
+        if adopted is not None:
+            adopted.ask_stop(EndCause.CANCELLED, signal.SIGKILL if at_once else signal.SIGTERM)
+        elif uuid in self._elsewhere:
+            self._kit.recorder.put([CancelAsked(uuid, self._kit.clock.now_us(), self._user)])
+
+    def _ended(self, adopted: AdoptedJob) -> None:
+        self._adopted.pop(adopted.job.uuid, None)
+        self._tell(adopted.record)
+
+    def _tell(self, record: Record) -> None:
+        if record.outcome is not None:
+            self._reports.ended(record.job.uuid, record.outcome)
+        self._reports.recorded(record)
+
+    # ---- on the sampler's thread -----------------------------------------------------------------------
+
+    def look(self) -> None:
+        """At those that another process looks after."""
+        for uuid in list(self._elsewhere):
+            record = self._find(uuid)
+            if record is not None and record.status.is_final and uuid not in self._news:
+                self._news[uuid] = record
+                self._kit.loop.call(self._take_news)
+
+    def _find(self, uuid: str) -> Record | None:
+        try:
+            return self._kit.recorder.read(lambda store: store.find(uuid))
+        except JoblensError:
+            return None  # the store cannot be asked now
+
+    def _take_news(self) -> None:
+        for uuid in list(self._news):
+            if self._elsewhere.pop(uuid, None) is not None:
+                self._tell(self._news[uuid])
+
+    def take_sample(self, name: str) -> None:
+        uuid = name.removeprefix(watch_name(""))
+        adopted = self._adopted.get(uuid)
+        if adopted is not None and name == uuid:
+            adopted.take_sample()
+        elif adopted is not None:
+            adopted.watch_limits()

@@ -1,0 +1,252 @@
+"""From a planned job to what is started: the job for the record, what really runs, and where it prints."""
+
+import hashlib
+import os
+import re
+import shutil
+from collections.abc import Mapping
+from typing import Any
+
+from msgspec import Struct
+
+from joblens.agent.run_commands import command_line
+from joblens.agent.session import Kit
+from joblens.engine.run_events import RunActionCommand, RunRecovery, StartAttempt
+from joblens.model.ids import new_uuid
+from joblens.model.job import Accounting, EarlySignal, Granularity, Job, Requirements
+from joblens.model.plan import Plan, PlannedJob
+from joblens.model.run import Run
+from joblens.model.run_link import FileStamp, RunLink
+from joblens.model.secrets import redact_argv, redact_env
+from joblens.model.workflow_spec import Stdio, StdioMode
+from joblens.plan.changes import command_digest
+
+BESIDE = -1  # the index of commands that are no job of the plan
+_UNSAFE = re.compile(r"[^\w.,+@=~-]")
+_LONGEST_NAME = 180
+_NO_REQUIREMENTS = Requirements()
+_STREAMS = {
+    StdioMode.SEPARATE: "",
+    StdioMode.COMBINED: "c",
+    StdioMode.NO_STDOUT: "o",
+    StdioMode.NO_STDERR: "e",
+    StdioMode.NONE: "oe",
+}
+
+
+class RunSetup(Struct, frozen=True, kw_only=True):
+    """What all attempts of one run have in common. Holds the real environment: never stored."""
+
+    run: Run
+    plan: Plan
+    environ: Mapping[str, str]
+    recorded_env: dict[str, str]  # what may be remembered of it
+    user: str
+    cwd: str
+    store_url: str
+    output_dir: str  # absolute
+    enforce: bool
+    monitor: bool
+    accounting: Accounting
+    grace_s: float
+    output_max_bytes: int
+
+    @property
+    def logs_dir(self) -> str:
+        name = f"{self.run.workflow_number or 0}_{self.run.number or 0}"
+        return os.path.join(self.output_dir, "job_output", name)
+
+
+class PreparedAttempt(Struct, frozen=True):
+    """`env`: changes to the owner's environment. `streams`: as slots take it."""
+
+    job: Job
+    argv: tuple[str, ...]
+    env: dict[str, str]
+    folder: str
+    streams: str
+
+
+class AttemptMaker:
+    def __init__(self, setup: RunSetup, kit: Kit) -> None:
+        self._setup = setup
+        self._kit = kit
+        self._plan = setup.plan
+        self._shell = shutil.which("bash") or "/bin/sh"
+        monitor = self._plan.monitor
+        self._interval_s = monitor.sample_interval_s
+        self._granularity = monitor.granularity if monitor.enabled else Granularity.SUMMARY
+        self._monitors = setup.monitor and monitor.enabled
+        self._tags = (f"workflow={self._plan.name}",)
+        self._env = self._common_env()
+        self._signal = signal_number(self._plan.execution.termination_signal)
+        self._all_folders: frozenset[str] | None = None
+
+    def _common_env(self) -> dict[str, str]:
+        run, output_dir = self._setup.run, self._setup.output_dir
+        workflow = str(run.workflow_number or 0)
+        return {
+            "JOBLENS_WORKFLOW_ID": workflow,
+            "JOBLENS_RUN_ID": run.uuid,
+            "JOBLENS_RUN_NUMBER": str(run.number or 0),
+            "JOBLENS_OUTPUT_DIR": output_dir,
+            "JOBLENS_STORE": self._setup.store_url,
+            "TORC_WORKFLOW_ID": workflow,
+            "TORC_OUTPUT_DIR": output_dir,
+        }
+
+    # ---- jobs of the plan ----------------------------------------------------------------------------
+
+    def make(
+        self, start: StartAttempt, data: Mapping[str, Any], inputs: tuple[FileStamp, ...] = ()
+    ) -> PreparedAttempt:
+        """`data`: user data as it stands now. Raises InputError for a command no program can be given."""
+        planned = self._plan.jobs[start.index]
+        env = {
+            **self._env,
+            **planned.env,
+            "JOBLENS_JOB_NAME": planned.name,
+            "JOBLENS_ATTEMPT": str(start.attempt),
+            "TORC_JOB_ID": str(start.index + 1),
+            "TORC_JOB_NAME": planned.name,
+            "TORC_ATTEMPT_ID": str(start.attempt),
+        }
+        if start.gpus:
+            env |= _device_env(start.gpus)
+        command, is_shell, argv = command_line(planned, data, self._shell)
+        job = self._job(
+            command,
+            argv,
+            planned.name,
+            RunLink(self._setup.run.uuid, start.index, start.attempt),
+            is_shell=is_shell,
+            env=planned.env,
+            planned=planned,
+            start=start,
+            inputs=inputs,
+        )
+        folder = os.path.join(self._setup.logs_dir, self._folder(planned.name, start.attempt))
+        return PreparedAttempt(
+            job, argv, env, folder, streams_of(planned.stdio or self._plan.execution.stdio)
+        )
+
+    def _job(  # noqa: PLR0913 - one field each
+        self,
+        command: str,
+        argv: tuple[str, ...],
+        name: str,
+        link: RunLink,
+        *,
+        is_shell: bool,
+        env: dict[str, str],
+        planned: PlannedJob | None = None,
+        start: StartAttempt | None = None,
+        inputs: tuple[FileStamp, ...] = (),
+    ) -> Job:
+        setup, execution = self._setup, self._plan.execution
+        asked = start.requirements if start is not None else _NO_REQUIREMENTS
+        recorded = setup.recorded_env
+        return Job(
+            uuid=new_uuid(),
+            argv=redact_argv((command,) if is_shell else argv),
+            is_shell=is_shell,
+            created_at_us=self._kit.clock.now_us(),
+            name=name,
+            tool=os.path.basename(argv[0]) if not is_shell else "sh",
+            tags=self._tags,
+            cwd=setup.cwd,
+            env={**recorded, **redact_env(env)} if env else recorded,
+            requirements=asked,
+            enforce=setup.enforce,
+            accounting=setup.accounting,
+            monitor=self._monitors,
+            granularity=self._granularity,
+            interval_s=self._interval_s,
+            grace_s=setup.grace_s,
+            early_signal=self._early_signal(planned, asked),
+            output_dir=setup.output_dir,
+            user=setup.user,
+            created_by=self._kit.owner,
+            run=link,
+            inputs=inputs,
+            gpu_devices=start.gpus if start is not None else (),
+            command_digest=command_digest(self._plan, planned) if planned is not None else "",
+            limits_resources=execution.limit_resources,
+            timeout_exit_code=execution.timeout_exit_code,
+            oom_exit_code=execution.oom_exit_code,
+        )
+
+    def _early_signal(self, planned: PlannedJob | None, asked: Requirements) -> EarlySignal | None:
+        """A job that can be told to come to its end is told some time before it has to."""
+        if planned is None or not planned.supports_termination or asked.timeout_s is None:
+            return None
+        return EarlySignal(self._signal, min(self._plan.execution.sigterm_lead_s, asked.timeout_s / 2))
+
+    # ---- commands beside them ------------------------------------------------------------------------
+
+    def make_action(self, command: RunActionCommand) -> PreparedAttempt:
+        action = self._plan.actions[command.action]
+        name = f"action-{command.action + 1}.{command.command + 1}"
+        return self._beside(name, action.spec.commands[command.command], {})
+
+    def make_recovery(self, recovery: RunRecovery, exit_code: int | None) -> PreparedAttempt:
+        planned = self._plan.jobs[recovery.index]
+        code = "" if exit_code is None else str(exit_code)
+        env = {
+            **planned.env,
+            "JOBLENS_JOB_NAME": planned.name,
+            "JOBLENS_ATTEMPT": str(recovery.attempt),
+            "JOBLENS_EXIT_CODE": code,
+            "TORC_JOB_ID": str(recovery.index + 1),
+            "TORC_JOB_NAME": planned.name,
+            "TORC_ATTEMPT_ID": str(recovery.attempt),
+            "TORC_RETURN_CODE": code,
+        }
+        return self._beside(f"{planned.name}.recovery-{recovery.attempt}", recovery.script, env)
+
+    def _beside(self, name: str, line: str, env: dict[str, str]) -> PreparedAttempt:
+        argv = (self._shell, "-c", line)
+        link = RunLink(self._setup.run.uuid, BESIDE)
+        job = self._job(line, argv, name, link, is_shell=True, env={})
+        folder = os.path.join(self._setup.logs_dir, safe_name(name))
+        return PreparedAttempt(job, argv, {**self._env, **env}, folder, "")
+
+    # ---- where it prints -----------------------------------------------------------------------------
+
+    def _folder(self, name: str, attempt: int) -> str:
+        own = safe_name(name)
+        if attempt == 1:
+            return own
+        if self._all_folders is None:
+            self._all_folders = frozenset(safe_name(job.name) for job in self._plan.jobs)
+        numbered = f"{own}.{attempt}"
+        return numbered if numbered not in self._all_folders else f"{own}.attempt-{attempt}"
+
+
+def safe_name(name: str) -> str:
+    """As a folder may be called; two different names never become the same one."""
+    if not _UNSAFE.search(name) and not name.startswith(".") and len(name) <= _LONGEST_NAME:
+        return name
+    digest = hashlib.blake2b(name.encode("utf-8", "surrogateescape"), digest_size=4).hexdigest()
+    return f"{_UNSAFE.sub('_', name)[:_LONGEST_NAME].lstrip('.')}-{digest}"
+
+
+def streams_of(stdio: Stdio) -> str:
+    return _STREAMS[stdio.mode] + ("d" if stdio.delete_on_success else "")
+
+
+def signal_number(name: str) -> int:
+    import signal
+
+    bare = name.upper().removeprefix("SIG")
+    return int(getattr(signal, f"SIG{bare}", signal.SIGTERM))
+
+
+def _device_env(devices: tuple[str, ...]) -> dict[str, str]:
+    listed = ",".join(devices)
+    return {
+        "CUDA_VISIBLE_DEVICES": listed,
+        "HIP_VISIBLE_DEVICES": listed,
+        "NVIDIA_VISIBLE_DEVICES": listed,
+        "JOBLENS_GPUS": listed,
+    }

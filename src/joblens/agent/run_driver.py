@@ -1,0 +1,489 @@
+"""Drives one run: feeds its schedule with what happens and carries out what it says.
+
+Everything here happens on the loop. Jobs without limits run in slots, the others in sessions of their own;
+what an earlier driver had begun is followed to its end."""
+
+import os
+import signal
+import sys
+import time
+from collections import deque
+from collections.abc import Sequence
+from types import FrameType
+from typing import Any
+
+from msgspec import Struct
+
+from joblens.agent.file_stamps import FileStamps
+from joblens.agent.recovery import Recovery
+from joblens.agent.run_adopted import RunAdopted
+from joblens.agent.run_attempts import AttemptMaker, PreparedAttempt, RunSetup, signal_number
+from joblens.agent.run_facts import RunFacts
+from joblens.agent.run_sessions import RunSessions
+from joblens.agent.run_slots import RunSlots
+from joblens.agent.run_view import RunView
+from joblens.agent.run_view_feed import ViewFeed
+from joblens.agent.session import Kit
+from joblens.agent.slot_loop import SlotPlan
+from joblens.engine.retries import NOT_STARTED
+from joblens.engine.run_events import (
+    AttemptBegan,
+    AttemptEnded,
+    CancelWanted,
+    Command,
+    CommandEnded,
+    DataChanged,
+    Event,
+    RunActionCommand,
+    RunIsOver,
+    RunRecovery,
+    StartAttempt,
+    StateChanged,
+    StopAttempt,
+    StopMode,
+    StopWanted,
+    Tick,
+)
+from joblens.engine.schedule import Schedule
+from joblens.model.job import Outcome, Record, Status
+from joblens.model.run import ActionRan, JobState, OutputsMissing, RecoveryRan, RunStatus, StopAskedFor
+from joblens.model.run_link import FileStamp
+
+_LOOK = "run:look"
+_SLOTS = "run:slots"
+_LOOK_EVERY_S = 1.0
+_DRAW_EVERY_S = 0.2
+_HEADROOM_SHARE = 0.1  # of the time offered, kept for ending what still runs, at most
+_SWITCH_S = (
+    0.0005  # two threads pass jobs to each other; five milliseconds would be most of the pause between two
+)
+
+
+class Flight(Struct):
+    """Something that was handed over and has not ended."""
+
+    what: StartAttempt | RunActionCommand | RunRecovery
+    uuid: str
+
+
+class RunDriver:
+    """Implements RunReports for those who carry out attempts."""
+
+    def __init__(
+        self,
+        setup: RunSetup,
+        kit: Kit,
+        recovery: Recovery,
+        schedule: Schedule,
+        facts: RunFacts,
+        view: RunView,
+    ) -> None:
+        self._setup = setup
+        self._kit = kit
+        self._schedule = schedule
+        self._plan = setup.plan
+        self._facts = facts
+        self._feed = ViewFeed(view)
+        self._view = view
+        self._maker = AttemptMaker(setup, kit)
+        execution = setup.plan.execution
+        end_signal = signal_number(execution.termination_signal)
+        slots = SlotPlan(
+            width=1,
+            logs_dir=setup.logs_dir,
+            output_max_bytes=setup.output_max_bytes,
+            accounting=setup.accounting,
+        )
+        self._slots = RunSlots(kit, slots, self, end_signal)
+        self._sessions = RunSessions(
+            kit,
+            setup.environ,
+            self,
+            accounting=setup.accounting,
+            output_max_bytes=setup.output_max_bytes,
+            end_signal=end_signal,
+        )
+        self._adopted = RunAdopted(kit, recovery, self, setup.user)
+        self._stamps = FileStamps(kit.loop, setup.cwd)
+        self._events: deque[Event] = deque()
+        self._is_pumping = False
+        self._flights: dict[str, Flight] = {}
+        self._uuids: dict[int, str] = {}  # of jobs of the plan that are under way, by index
+        self._preparing: dict[int, StartAttempt] = {}  # their input files are being read
+        self._staggered: deque[StartAttempt] = deque()
+        self._next_start_s = 0.0
+        self._exit_codes: dict[int, int | None] = {}  # of the last attempt of jobs that are recovering
+        self._is_over = False
+        self._next_draw_s = 0.0
+        self._deadline_s: float | None = None
+        self.was_interrupted = False
+
+    # ---- the whole run -------------------------------------------------------------------------------
+
+    def adopt(self) -> list[Record]:
+        """Settles what an earlier driver left. -> what still runs; before the schedule is restored."""
+        return self._adopted.settle(self._setup.run.uuid)
+
+    def run(self, running: Sequence[Record] = ()) -> RunStatus:
+        """`running`: what `adopt` told. Takes the process's signals for as long as this lasts."""
+        for record in running:
+            assert record.job.run is not None
+            link = record.job.run
+            start = StartAttempt(link.index, link.attempt, record.job.requirements, record.job.gpu_devices)
+            self._flights[record.job.uuid] = Flight(start, record.job.uuid)
+            self._uuids[link.index] = record.job.uuid
+        kit = self._kit
+        before = self._take_signals()
+        switch_s = sys.getswitchinterval()
+        sys.setswitchinterval(_SWITCH_S)
+        try:
+            self._tell_states()
+            kit.loop.add_timed(self)
+            kit.sampler.add(_LOOK, _LOOK_EVERY_S)
+            if self._plan.monitor.enabled and self._setup.monitor:
+                kit.sampler.add(_SLOTS, self._plan.monitor.sample_interval_s)
+            self._begin()
+            kit.loop.run_until(lambda: self._is_over and self._sessions.is_idle)
+            self._slots.close()
+        finally:
+            sys.setswitchinterval(switch_s)
+            self._close()
+            self._give_signals_back(before)
+        self._feed.flush()
+        return self._status()
+
+    def _begin(self) -> None:
+        now_s = time.monotonic()
+        time_s = self._schedule.offer.time_s
+        if time_s is not None:
+            headroom_s = min(self._plan.execution.sigkill_headroom_s, time_s * _HEADROOM_SHARE)
+            self._deadline_s = now_s + time_s - headroom_s
+        self._sessions.expect(self._limited_jobs())
+        self._carry_out_all(self._schedule.begin(now_s))
+        self._pump()
+
+    def _limited_jobs(self) -> int:
+        schedule = self._schedule
+        return sum(
+            schedule.buckets.of(index).is_limited and not schedule.state_of(index).is_final
+            for index in range(len(self._plan.jobs))
+        )
+
+    def _close(self) -> None:
+        kit = self._kit
+        kit.loop.remove_timed(self)
+        kit.sampler.remove(_LOOK)
+        kit.sampler.remove(_SLOTS)
+        self._stamps.close()
+        self._sessions.close()
+        self._slots.close(at_once=True)  # only after a fault: else nothing runs any more
+
+    def _status(self) -> RunStatus:
+        counts = self._schedule.counts()
+        done = counts.get(JobState.COMPLETED, 0) + counts.get(JobState.DISABLED, 0)
+        if done == len(self._plan.jobs) and not self._schedule.failed_actions():
+            return RunStatus.COMPLETED
+        return RunStatus.STOPPED if self._schedule.stopping is not None else RunStatus.FAILED
+
+    # ---- events and commands -------------------------------------------------------------------------
+
+    def _post(self, event: Event) -> None:
+        self._events.append(event)
+        if not self._is_pumping:
+            self._pump()
+
+    def _pump(self) -> None:
+        """One after the other, also those that carrying out a command brings about."""
+        self._is_pumping = True
+        try:
+            while self._events:
+                event = self._events.popleft()
+                commands = self._schedule.handle(event, time.monotonic())
+                if isinstance(event, AttemptEnded):
+                    self._feed.state(
+                        event.index,
+                        self._schedule.state_of(event.index),
+                        self._schedule.whys.get(event.index, ""),
+                    )
+                self._carry_out_all(commands)
+        finally:
+            self._is_pumping = False
+        self._slots.flush()
+
+    def _carry_out_all(self, commands: list[Command]) -> None:
+        for command in commands:
+            kind = type(command)
+            if kind is StartAttempt:
+                self._start(command)  # type: ignore[arg-type]
+            elif kind is StateChanged:
+                index = command.index  # type: ignore[union-attr]
+                self._feed.state(index, self._schedule.state_of(index), command.why)  # type: ignore[union-attr]
+            elif kind is StopAttempt:
+                self._stop(command)  # type: ignore[arg-type]
+            elif kind is RunIsOver:
+                self._is_over = True
+            else:
+                self._start_beside(command)  # type: ignore[arg-type]
+
+    # ---- starting ------------------------------------------------------------------------------------
+
+    def _start(self, start: StartAttempt) -> None:
+        self._feed.state(start.index, JobState.PENDING)
+        if self._plan.execution.staggered_start_s > 0:
+            self._staggered.append(start)
+            self._start_staggered()
+        else:
+            self._start_now(start)
+
+    def _start_staggered(self) -> None:
+        now_s = time.monotonic()
+        if self._staggered and now_s >= self._next_start_s:
+            self._next_start_s = now_s + self._plan.execution.staggered_start_s
+            self._start_now(self._staggered.popleft())
+
+    def _start_now(self, start: StartAttempt) -> None:
+        inputs = self._plan.jobs[start.index].input_files
+        if not inputs:
+            self._hand_over(start, ())
+            return
+        self._preparing[start.index] = start
+        paths = [self._plan.files[place].path for place in inputs]
+        self._stamps.stamp(paths, lambda stamps: self._stamped(start, stamps))
+
+    def _stamped(self, start: StartAttempt, stamps: tuple[FileStamp, ...]) -> None:
+        if self._preparing.pop(start.index, None) is not None:
+            self._hand_over(start, stamps)
+            if not self._is_pumping:
+                self._slots.flush()
+
+    def _hand_over(self, start: StartAttempt, stamps: tuple[FileStamp, ...]) -> None:
+        attempt = self._maker.make(start, self._facts.data, stamps)
+        uuid = attempt.job.uuid
+        self._flights[uuid] = Flight(start, uuid)
+        self._uuids[start.index] = uuid
+        if self._schedule.buckets.of(start.index).is_limited:
+            self._sessions.start(attempt)
+        else:
+            self._slots.start(attempt, start.requirements, behind=start.behind)
+
+    def _start_beside(self, command: RunActionCommand | RunRecovery) -> None:
+        if isinstance(command, RunActionCommand):
+            attempt: PreparedAttempt = self._maker.make_action(command)
+        else:
+            attempt = self._maker.make_recovery(command, self._exit_codes.pop(command.index, None))
+        self._flights[attempt.job.uuid] = Flight(command, attempt.job.uuid)
+        self._slots.start(attempt, None, behind=False)
+
+    # ---- stopping ------------------------------------------------------------------------------------
+
+    def _stop(self, stop: StopAttempt) -> None:
+        start = self._preparing.pop(stop.index, None) or self._out_of_stagger(stop.index)
+        if start is not None:
+            self._post(AttemptEnded(start.index, start.attempt, Status.CANCELLED, reason=NOT_STARTED))
+            return
+        uuid = self._uuids.get(stop.index)
+        if uuid is not None:
+            self._end(uuid, at_once=stop.at_once)
+
+    def _out_of_stagger(self, index: int) -> StartAttempt | None:
+        for start in self._staggered:
+            if start.index == index:
+                self._staggered.remove(start)
+                return start
+        return None
+
+    def _end(self, uuid: str, *, at_once: bool) -> None:
+        for host in (self._slots, self._sessions, self._adopted):
+            if host.holds(uuid):
+                host.end(uuid, at_once=at_once)
+
+    def stop(self, mode: StopMode, by: str) -> None:
+        """From here on nothing is started; with KILL what runs is ended."""
+        self._facts.note(StopAskedFor(mode.value, by))
+        if mode is StopMode.DRAIN:
+            self._post(StopWanted(mode))
+            for index in self._schedule.running():  # those that were only handed over need not begin any more
+                if self._schedule.state_of(index) is JobState.PENDING:
+                    self._stop(StopAttempt(index))
+        else:
+            for uuid, flight in list(self._flights.items()):
+                if not isinstance(flight.what, StartAttempt):
+                    self._end(uuid, at_once=False)
+            self._post(StopWanted(mode))
+        running = len(self._flights)
+        if mode is StopMode.KILL:
+            self._view.note(f"ending {_jobs(running)}")
+        elif running:
+            self._view.note(f"starting nothing more, waiting for {_jobs(running)}; Ctrl-C again ends them")
+
+    # ---- what those who carry it out tell ----------------------------------------------------------------
+
+    def began(self, uuid: str, at_us: int) -> None:
+        flight = self._flights.get(uuid)
+        if flight is not None and isinstance(flight.what, StartAttempt):
+            self._feed.began(flight.what.index, flight.what.attempt, uuid, at_us)
+            self._post(AttemptBegan(flight.what.index))
+
+    def ended(self, uuid: str, outcome: Outcome) -> None:
+        flight = self._flights.pop(uuid, None)
+        if flight is None:
+            return
+        if isinstance(flight.what, StartAttempt):
+            self._job_ended(flight.what, uuid, outcome)
+        else:
+            self._beside_ended(flight.what, uuid, outcome.status)
+
+    def _job_ended(self, start: StartAttempt, uuid: str, outcome: Outcome) -> None:
+        index, planned = start.index, self._plan.jobs[start.index]
+        self._uuids.pop(index, None)
+        if planned.output_user_data:
+            self._take_facts()
+        missing: tuple[str, ...] = ()
+        if planned.output_files and outcome.status is Status.SUCCESS:
+            missing = self._missing_outputs(planned.output_files)
+            if missing:
+                self._facts.note(OutputsMissing(index, start.attempt, missing))
+        if planned.failure_handler is not None:
+            self._exit_codes[index] = outcome.exit_code
+        self._feed.ended(index, start.attempt, uuid)
+        self._post(
+            AttemptEnded(
+                index,
+                start.attempt,
+                outcome.status,
+                outcome.exit_code,
+                outcome.reason,
+                outcome.duration_s,
+                outputs_missing=bool(missing),
+            )
+        )
+
+    def _missing_outputs(self, places: tuple[int, ...]) -> tuple[str, ...]:
+        paths = (self._plan.files[place].path for place in places)
+        return tuple(path for path in paths if not os.path.exists(os.path.join(self._setup.cwd, path)))
+
+    def _beside_ended(self, what: RunActionCommand | RunRecovery, uuid: str, status: Status) -> None:
+        if isinstance(what, RunActionCommand):
+            self._facts.note(ActionRan(what.action, what.command, uuid, status))
+            self._post(CommandEnded(status, what.action, what.command))
+        else:
+            self._facts.note(RecoveryRan(what.index, what.attempt, uuid, status))
+            self._post(CommandEnded(status, index=what.index))
+
+    def withdrawn(self, uuid: str) -> None:
+        flight = self._flights.pop(uuid, None)
+        if flight is None:
+            return
+        if isinstance(flight.what, StartAttempt):
+            self._uuids.pop(flight.what.index, None)
+            start = flight.what
+            self._post(AttemptEnded(start.index, start.attempt, Status.CANCELLED, reason=NOT_STARTED))
+        else:
+            self._beside_ended(flight.what, uuid, Status.CANCELLED)
+
+    def recorded(self, record: Record) -> None:
+        self._feed.recorded(record)
+
+    # ---- what others ask for through the store -------------------------------------------------------------
+
+    def _take_facts(self) -> None:
+        """User data that jobs have set, and wishes for the run's end."""
+        for fact in self._facts.read_new():
+            self._take_fact(fact)
+
+    def _take_fact(self, fact: Any) -> None:
+        if isinstance(fact, StopAskedFor):
+            self.stop(StopMode(fact.how), fact.by)
+        else:
+            place = self._facts.take_data(fact)
+            if place is not None:
+                self._post(DataChanged(place))
+
+    def take_sample(self, name: str) -> None:
+        """On the sampler's thread, for everything that was added to the sampler."""
+        if name == _SLOTS:
+            self._slots.take_samples()
+        elif name == _LOOK:
+            self._look()
+        else:
+            self._sessions.take_sample(name)
+            self._adopted.take_sample(name)
+
+    def _look(self) -> None:
+        asked = self._facts.cancel_requests()
+        mine = [uuid for uuid in asked if uuid in self._flights]
+        if mine:
+            self._kit.loop.call(lambda: self._cancel(mine))
+        if self._facts.has_new():
+            self._kit.loop.call(self._take_facts)
+        self._adopted.look()
+
+    def _cancel(self, uuids: list[str]) -> None:
+        for uuid in uuids:
+            flight = self._flights.get(uuid)
+            if flight is not None and self._facts.is_first_wish(uuid):
+                if isinstance(flight.what, StartAttempt):
+                    self._post(CancelWanted(flight.what.index))
+                else:
+                    self._end(uuid, at_once=False)
+
+    # ---- time ----------------------------------------------------------------------------------------
+
+    def next_wake_s(self) -> float | None:
+        due = [self._schedule.next_wake_s(), self._deadline_s, self._next_draw_s]
+        if self._staggered:
+            due.append(self._next_start_s)
+        return min((at for at in due if at is not None), default=None)
+
+    def wake(self) -> None:
+        now_s = time.monotonic()
+        if self._deadline_s is not None and now_s >= self._deadline_s:
+            self._deadline_s = None
+            self._view.note("the time for the run is up")
+            self.stop(StopMode.KILL, "time")
+        if now_s >= self._next_draw_s:
+            self._next_draw_s = now_s + _DRAW_EVERY_S
+            self._view.tick()
+        self._start_staggered()
+        due_s = self._schedule.next_wake_s()
+        if due_s is not None and due_s <= now_s:
+            self._post(Tick())
+        self._slots.flush()
+
+    def _tell_states(self) -> None:
+        for index in range(len(self._plan.jobs)):
+            state = self._schedule.state_of(index)
+            if state is not JobState.UNINITIALIZED:
+                self._feed.state(index, state, self._schedule.whys.get(index, ""))
+
+    # ---- signals -------------------------------------------------------------------------------------
+
+    def _take_signals(self) -> dict[int, Any]:
+        before: dict[int, Any] = {}
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                before[number] = signal.signal(number, self._on_signal)
+        before[signal.SIGUSR1] = signal.signal(signal.SIGUSR1, self._on_signal)
+        self._wakeup_before = signal.set_wakeup_fd(self._kit.loop.wake_fd, warn_on_full_buffer=False)
+        return before
+
+    def _give_signals_back(self, handlers: dict[int, Any]) -> None:
+        signal.set_wakeup_fd(self._wakeup_before)
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        self._kit.loop.call(lambda: self._handle_signal(number))
+
+    def _handle_signal(self, number: int) -> None:
+        if number == signal.SIGUSR1:
+            self._take_facts()  # someone has written something into the store
+            return
+        self.was_interrupted = True
+        drains = number == signal.SIGINT and self._setup.run.options.interrupt == "drain"
+        is_first = self._schedule.stopping is None
+        self.stop(StopMode.DRAIN if drains and is_first else StopMode.KILL, signal.Signals(number).name)
+
+
+def _jobs(count: int) -> str:
+    return "1 job" if count == 1 else f"{count} jobs"

@@ -1,0 +1,82 @@
+"""The facts of a run in the store: those this process notes, and those that others have noted since."""
+
+from typing import Any
+
+from joblens.agent.session import Kit
+from joblens.model.errors import JoblensError
+from joblens.model.ids import new_uuid
+from joblens.model.plan import Plan
+from joblens.model.run import RunEvent, RunFact, StopAskedFor, UserDataSet
+from joblens.model.writes import RunNoted
+
+
+class RunFacts:
+    def __init__(self, kit: Kit, run_uuid: str, plan: Plan) -> None:
+        self._kit = kit
+        self._run_uuid = run_uuid
+        self._places = {data.name: place for place, data in enumerate(plan.user_data)}
+        self.data: dict[str, Any] = {data.name: data.data for data in plan.user_data}
+        self._own: set[str] = set()  # events that this process has noted
+        self._seen = 0
+        self._wishes: set[str] = set()
+
+    def begin(self) -> list[RunEvent]:
+        """Everything that was noted so far, for the schedule; wishes of the past are over."""
+        events = self._kit.recorder.read(lambda store: store.run_events(self._run_uuid))
+        for number, event in events:
+            self._seen = number
+            if isinstance(event.fact, UserDataSet):
+                self.take_data(event.fact)
+        return [event for _, event in events]
+
+    def note(self, fact: RunFact) -> None:
+        self._kit.recorder.put([self.write_of(fact)])
+
+    def note_now(self, fact: RunFact) -> None:
+        """It is in the store when this returns."""
+        self._kit.recorder.write([self.write_of(fact)])
+
+    def write_of(self, fact: RunFact) -> RunNoted:
+        event = RunEvent(new_uuid(), self._run_uuid, self._kit.clock.now_us(), fact)
+        self._own.add(event.uuid)
+        return RunNoted(event)
+
+    def read_new(self) -> list[UserDataSet | StopAskedFor]:
+        """What others have noted since the last time."""
+        try:
+            events = self._kit.recorder.read(lambda store: store.run_events(self._run_uuid, self._seen))
+        except JoblensError:
+            return []  # the store cannot be asked now
+        news: list[UserDataSet | StopAskedFor] = []
+        for number, event in events:
+            self._seen = max(self._seen, number)
+            is_own = event.uuid in self._own
+            self._own.discard(event.uuid)
+            if not is_own and isinstance(event.fact, UserDataSet | StopAskedFor):
+                news.append(event.fact)
+        return news
+
+    def has_new(self) -> bool:
+        """On any thread."""
+        try:
+            return bool(self._kit.recorder.read(lambda store: store.run_events(self._run_uuid, self._seen)))
+        except JoblensError:
+            return False
+
+    def take_data(self, fact: UserDataSet) -> int | None:
+        """-> its place in the plan; None: the plan knows no such data."""
+        if fact.name not in self._places:
+            return None
+        self.data[fact.name] = fact.data
+        return self._places[fact.name]
+
+    def cancel_requests(self) -> list[str]:
+        try:
+            return list(self._kit.recorder.read(lambda store: store.cancel_requests()))
+        except JoblensError:
+            return []
+
+    def is_first_wish(self, uuid: str) -> bool:
+        is_first = uuid not in self._wishes
+        self._wishes.add(uuid)
+        return is_first

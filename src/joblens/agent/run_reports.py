@@ -1,0 +1,23 @@
+"""What those who carry out a run's attempts tell its driver, on the loop."""
+
+from typing import Protocol
+
+from joblens.model.job import Outcome, Record
+
+
+class RunReports(Protocol):
+    """All by the uuid of the attempt's job."""
+
+    def began(self, uuid: str, at_us: int) -> None: ...
+
+    def ended(self, uuid: str, outcome: Outcome) -> None:
+        """At once: `outcome` may lack what it used. `recorded` follows."""
+        ...
+
+    def withdrawn(self, uuid: str) -> None:
+        """It never began, and never will."""
+        ...
+
+    def recorded(self, record: Record) -> None:
+        """How it went is in the store for good."""
+        ...

@@ -1,0 +1,136 @@
+"""The attempts of a run that are held to limits or to a time-out, each in groups of its own."""
+
+import shutil
+import signal
+from collections.abc import Mapping
+from contextlib import suppress
+from functools import partial
+
+from joblens.agent.launch import LaunchPlan
+from joblens.agent.marked import JOB_ID_VARIABLE
+from joblens.agent.outcome import not_started
+from joblens.agent.output import OutputFiles
+from joblens.agent.run_attempts import PreparedAttempt
+from joblens.agent.run_reports import RunReports
+from joblens.agent.session import JobSession, Kit, watch_name
+from joblens.agent.standby import Standby
+from joblens.engine.job_life import EndCause
+from joblens.model.errors import JoblensError, LaunchError
+from joblens.model.job import Accounting, Record, Status
+from joblens.model.writes import JobEnded, JobQueued
+
+_MOST_STANDBY = 8
+
+
+class RunSessions:
+    def __init__(
+        self,
+        kit: Kit,
+        environ: Mapping[str, str],
+        reports: RunReports,
+        *,
+        accounting: Accounting,
+        output_max_bytes: int,
+        end_signal: int,
+    ) -> None:
+        self._kit = kit
+        self._environ = environ
+        self._reports = reports
+        self._output_max_bytes = output_max_bytes
+        self._end_signal = end_signal
+        self._sessions: dict[str, JobSession] = {}
+        self._standby = Standby(kit, accounting)
+        self._to_come = 0
+
+    def expect(self, count: int) -> None:
+        """So many more will be started, as far as is known: launchers stand by for the next few."""
+        self._to_come = count
+
+    def start(self, attempt: PreparedAttempt) -> None:
+        job = attempt.job
+        try:
+            output = OutputFiles(attempt.folder, self._output_max_bytes)
+        except OSError as error:
+            self._cannot_start(attempt, LaunchError(f"its output files cannot be made: {error}"))
+            return
+        place = None if self._kit.accountant.scope_prefix(job) else self._standby.take()
+        session = JobSession(
+            job,
+            LaunchPlan(
+                argv=attempt.argv,
+                env={**self._environ, **attempt.env, JOB_ID_VARIABLE: job.uuid},
+                cwd=job.cwd,
+                stdio=("/dev/null", *_streams(attempt.streams, output)),
+            ),
+            self._kit,
+            output=output,
+            on_outcome=self._has_outcome,
+            on_end=partial(self._ended, attempt),
+            place=place,
+        )
+        self._sessions[job.uuid] = session
+        self._to_come -= 1
+        try:
+            session.start()
+        except JoblensError:
+            self._has_outcome(session)
+            self._ended(attempt, session)
+            return
+        assert session.record.attempt is not None
+        self._reports.began(job.uuid, session.record.attempt.started_at_us)
+        if not self._kit.accountant.scope_prefix(job):
+            self._standby.want(min(_MOST_STANDBY, self._to_come, 1 + len(self._sessions)))
+
+    def _cannot_start(self, attempt: PreparedAttempt, error: JoblensError) -> None:
+        job = attempt.job
+        outcome = not_started(job, error, self._kit.clock.now_us())
+        self._kit.recorder.write([JobQueued(job), JobEnded(job.uuid, outcome)])
+        self._reports.ended(job.uuid, outcome)
+        self._reports.recorded(Record(status=outcome.status, job=job, outcome=outcome))
+
+    def holds(self, uuid: str) -> bool:
+        return uuid in self._sessions
+
+    def end(self, uuid: str, *, at_once: bool) -> None:
+        session = self._sessions.get(uuid)
+        if session is not None:
+            session.ask_stop(EndCause.CANCELLED, signal.SIGKILL if at_once else self._end_signal)
+
+    def _has_outcome(self, session: JobSession) -> None:
+        assert session.record.outcome is not None
+        self._reports.ended(session.job.uuid, session.record.outcome)
+
+    def _ended(self, attempt: PreparedAttempt, session: JobSession) -> None:
+        self._sessions.pop(session.job.uuid, None)
+        if "d" in attempt.streams and session.record.status is Status.SUCCESS:
+            shutil.rmtree(attempt.folder, ignore_errors=True)
+        self._reports.recorded(session.record)
+
+    @property
+    def is_idle(self) -> bool:
+        return not self._sessions
+
+    def close(self) -> None:
+        """What still runs is ended; its launcher leaves the outcome for whoever comes next."""
+        for session in list(self._sessions.values()):
+            with suppress(Exception):
+                session.kill_now()
+        self._standby.close()
+
+    def take_sample(self, name: str) -> None:
+        """On the sampler's thread."""
+        uuid = name.removeprefix(watch_name(""))
+        session = self._sessions.get(uuid)
+        if session is None:
+            return
+        if name == uuid:
+            session.take_sample()
+        else:
+            session.watch_limits()
+
+
+def _streams(streams: str, output: OutputFiles) -> tuple[str, str]:
+    out = "/dev/null" if "o" in streams else output.stdout.path
+    if "c" in streams:
+        return out, out
+    return out, "/dev/null" if "e" in streams else output.stderr.path

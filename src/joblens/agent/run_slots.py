@@ -1,0 +1,162 @@
+"""The attempts of a run that have no limits of their own, in slots.
+
+The slots have a thread of their own. What it tells is brought to the loop in bundles; jobs are fed in bundles
+too, so that a short job costs neither thread a wake-up of its own."""
+
+import threading
+from collections import Counter, deque
+from typing import Any
+
+from joblens.agent.launch import LaunchPlan, start_error
+from joblens.agent.outcome import Ending, not_started, verdict
+from joblens.agent.run_attempts import PreparedAttempt
+from joblens.agent.run_reports import RunReports
+from joblens.agent.session import Kit
+from joblens.agent.slot import Finished, SlotJob
+from joblens.agent.slot_loop import SlotLoop, SlotPlan
+from joblens.model.job import Attempt, Outcome, Record, Usage
+
+_NO_USAGE = Usage()
+
+
+class RunSlots:
+    def __init__(self, kit: Kit, plan: SlotPlan, reports: RunReports, end_signal: int) -> None:
+        self._kit = kit
+        self._plan = plan
+        self._reports = reports
+        self._end_signal = end_signal
+        self._places: Counter[Any] = Counter()  # jobs of a shape that may run at once
+        self._behind: Counter[Any] = Counter()  # jobs of a shape that take the place of one that runs
+        self._shapes: dict[str, Any] = {}  # of jobs that were handed over and have not ended
+        self._bundle: list[SlotJob] = []
+        self._told: deque[tuple[str, Any, Any]] = deque()  # by the slots' thread
+        self._is_called = False
+        self._loop: SlotLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._error: BaseException | None = None
+
+    # ---- on the loop ---------------------------------------------------------------------------------
+
+    def start(self, attempt: PreparedAttempt, shape: Any, *, behind: bool) -> None:
+        """It goes with the next `flush`."""
+        slot_job = SlotJob(
+            attempt.job, attempt.argv, attempt.env, attempt.folder, attempt.streams, shape, self._end_signal
+        )
+        self._shapes[attempt.job.uuid] = shape
+        self._bundle.append(slot_job)
+        if behind:
+            self._behind[shape] += 1
+        else:
+            self._places[shape] += 1
+
+    def flush(self) -> None:
+        if not self._bundle:
+            return
+        bundle, self._bundle = self._bundle, []
+        if self._loop is None:
+            self._loop = SlotLoop(self._kit, self._plan, listener=self, places=self._places)
+            self._thread = threading.Thread(target=self._loop.drive, name="joblens-slots", daemon=True)
+            self._thread.start()
+        self._loop.feed_all(bundle)
+
+    def holds(self, uuid: str) -> bool:
+        return uuid in self._shapes
+
+    def end(self, uuid: str, *, at_once: bool) -> None:
+        self.flush()
+        if self._loop is not None:
+            self._loop.end(uuid, at_once=at_once)
+
+    def close(self, *, at_once: bool = False) -> None:
+        """All records are safe when this returns; what still runs is ended."""
+        if self._loop is None or self._thread is None:
+            return
+        if self._shapes:
+            self._loop.stop(at_once=at_once)
+        else:
+            self._loop.feed_no_more()
+        self._thread.join()
+        self._loop.close()
+        self._loop = None
+        self._take()
+
+    def take_samples(self) -> None:
+        """On the sampler's thread."""
+        loop = self._loop
+        if loop is not None:
+            loop.take_samples()
+
+    def _take(self) -> None:
+        """What the slots' thread has told since."""
+        self._is_called = False
+        told = self._told
+        finished = {one[1].job.uuid for one in list(told) if one[0] == "finished"}
+        while told:
+            what, subject, more = told.popleft()
+            if what == "recorded":
+                for record in subject:
+                    self._reports.recorded(record)
+            elif what == "begun":
+                if subject.job.uuid not in finished:
+                    self._reports.began(subject.job.uuid, more.started_at_us)
+            else:
+                self._has_left(subject.job.uuid)
+                if what == "finished":
+                    self._reports.ended(subject.job.uuid, early_outcome(subject, more))
+                else:
+                    self._reports.withdrawn(subject.job.uuid)
+        self.flush()
+        if self._error is not None:
+            error, self._error = self._error, None
+            raise error
+
+    def _has_left(self, uuid: str) -> None:
+        """Its place goes to one that waits behind it, or is there no more."""
+        shape = self._shapes.pop(uuid)
+        if self._behind[shape]:
+            self._behind[shape] -= 1
+        else:
+            self._places[shape] -= 1
+
+    # ---- on the slots' thread --------------------------------------------------------------------------
+
+    def begun(self, slot_job: SlotJob, attempt: Attempt) -> None:
+        self._tell("begun", slot_job, attempt)
+
+    def finished(self, slot_job: SlotJob, finished: Finished) -> None:
+        self._tell("finished", slot_job, finished)
+
+    def withdrawn(self, slot_job: SlotJob) -> None:
+        self._tell("withdrawn", slot_job, None)
+
+    def recorded(self, records: list[Record]) -> None:
+        self._tell("recorded", records, None)
+
+    def failed(self, error: BaseException) -> None:
+        self._error = error
+        self._kit.loop.call(self._take)
+
+    def _tell(self, what: str, subject: Any, more: Any) -> None:
+        self._told.append((what, subject, more))
+        if not self._is_called:
+            self._is_called = True
+            self._kit.loop.call(self._take)
+
+
+def early_outcome(slot_job: SlotJob, finished: Finished) -> Outcome:
+    """How it ended, before anybody has put together what it used."""
+    job = slot_job.job
+    if finished.error is not None:
+        number, stage, name = finished.error
+        plan = LaunchPlan(argv=slot_job.argv, env={}, cwd=job.cwd)
+        return not_started(job, start_error(int(number), str(stage), str(name), plan), finished.ended_at_us)
+    ending = Ending(
+        wait_status=finished.status,
+        cause=finished.cause,
+        duration_s=finished.duration_s,
+        ended_at_us=finished.ended_at_us,
+        leftovers=finished.leftovers,
+        reaped=finished.reaped,
+    )
+    oom_kills = finished.samples[-1].oom_kills if finished.samples else None
+    return verdict(ending, Usage(oom_kills=oom_kills) if oom_kills else _NO_USAGE, job)
