@@ -1,6 +1,8 @@
 """The one tree of errors. The class says what kind of thing went wrong, the message says what,
 where and what to do next. `exit_code` is what the command line ends with."""
 
+from collections.abc import Sequence
+
 
 class JoblensError(Exception):
     """joblens could not do what was asked."""
@@ -44,6 +46,10 @@ class AmbiguousRun(InputError):
 
 class SpecError(InputError):
     """A workflow file has mistakes; the message lists all of them with their places."""
+
+    def __init__(self, message: str = "", *, hint: str = "", problems: Sequence[str] = ()) -> None:
+        super().__init__(message, hint=hint)
+        self.problems = tuple(problems) or (str(self),)
 
 
 class PlanError(InputError):

@@ -8,7 +8,6 @@ from msgspec import Struct, json
 from joblens.model.plan import Plan, PlannedJob
 from joblens.model.run_link import FileStamp
 from joblens.plan.graph import Graph
-from joblens.plan.references import user_data_names
 
 
 class LastSuccess(Struct, frozen=True):
@@ -29,13 +28,9 @@ class FilesNow:
 def command_digest(plan: Plan, job: PlannedJob) -> str:
     """Of everything written that makes the job do what it does: command, script, environment, and user data
     that the spec itself gives."""
-    given = {
-        name: data.data
-        for name in user_data_names([job.command, job.invocation_script])
-        for data in plan.user_data
-        if data.name == name and data.producer < 0
-    }
-    told = (job.command, job.invocation_script, sorted(job.env.items()), sorted(given.items()))
+    inputs = [plan.user_data[place] for place in job.input_user_data]
+    given = [(data.name, data.data) for data in inputs if data.producer < 0]
+    told = (job.command, job.invocation_script, sorted(job.env.items()), given)
     return blake2b(json.encode(told), digest_size=16).hexdigest()
 
 

@@ -57,6 +57,7 @@ class Entries:
         self._known = variables
         self._variables = Variables(variables)
         self._problems = problems
+        self.incomplete: set[str] = set()  # sections of which an entry could not be expanded
 
     def expand(self, section: str, entries: Sequence[E]) -> list[Expanded]:
         expanded: list[Expanded] = []
@@ -64,6 +65,7 @@ class Entries:
             path: Path = (section, place)
             sweep = self._sweeps.of(entry, path)
             if sweep is None:
+                self.incomplete.add(section)
                 continue
             if self._known:
                 entry = self._with_variables(entry, path, sweep.names)  # noqa: PLW2901

@@ -10,7 +10,8 @@ from joblens.model.plan import Plan, PlannedAction, PlannedData, PlannedFile, Pl
 from joblens.model.workflow_spec import FailureHandler, JobSpec, RequirementsSpec, UserDataSpec, WorkflowSpec
 from joblens.plan.entries import Entries, Expanded
 from joblens.plan.graph import find_cycles
-from joblens.plan.linking import Linker, Links, Things, note_duplicates
+from joblens.plan.linking import Linker, Links, Things, index_of
+from joblens.plan.names import NameIndex
 from joblens.plan.problems import Path, PlanProblem, Problems
 from joblens.plan.sweeps import Sweeps, variables_of
 
@@ -56,13 +57,10 @@ class _Planning:
         files = self._entries.expand("files", self._spec.files)
         user_data = self._entries.expand("user_data", self._spec.user_data)
         jobs = self._entries.expand("jobs", self._spec.jobs)
-        note_duplicates("file", "files", files, self._problems)
-        note_duplicates("user data", "user_data", user_data, self._problems)
         paths = [each.value.path for each in files]
-        file_things = Things("file", [each.value.name for each in files], paths)
-        data_things = Things("user data", [each.value.name for each in user_data])
-        linker = Linker(jobs, file_things, data_things, paths, self._problems)
-        linker.note_duplicates()
+        file_things = Things("file", self._index("file", "files", files), paths)
+        data_things = Things("user data", self._index("user data", "user_data", user_data))
+        linker = Linker(jobs, self._index("job", "jobs", jobs), file_things, data_things, self._problems)
         links = linker.links()
         planned = [
             self._job(each, links[place], linker.depends_on(place, links[place]))
@@ -89,6 +87,9 @@ class _Planning:
             slurm_defaults=self._entries.literal(self._spec.slurm_defaults, ("slurm_defaults",)),
             other=self._spec.other,
         )
+
+    def _index(self, kind: str, section: str, entries: list[Expanded]) -> NameIndex:
+        return index_of(kind, section, entries, self._entries.incomplete, self._problems)
 
     def _job(self, expanded: Expanded, links: Links, depends_on: tuple[int, ...]) -> PlannedJob:
         job: JobSpec = expanded.value

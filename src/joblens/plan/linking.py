@@ -30,11 +30,11 @@ class Links(Struct, frozen=True, gc=False):
 class Things:
     """Files or user data of a workflow: their names, and which job makes each."""
 
-    def __init__(self, kind: str, names: list[str], identities: list[str] | None = None) -> None:
+    def __init__(self, kind: str, index: NameIndex, identities: list[str] | None = None) -> None:
         self.kind = kind  # as said to people
-        self.index = NameIndex(names)
+        self.index = index
         # Two names of one path are one file: who makes it under one name makes it under the other.
-        self.identities = identities if identities is not None else names
+        self.identities = identities if identities is not None else index.names
         self.makers: dict[str, int] = {}
 
     def maker_of(self, place: int) -> int:
@@ -43,13 +43,12 @@ class Things:
 
 class Linker:
     def __init__(
-        self, jobs: list[Expanded], files: Things, user_data: Things, paths: list[str], problems: Problems
+        self, jobs: list[Expanded], index: NameIndex, files: Things, user_data: Things, problems: Problems
     ) -> None:
         self._jobs = jobs
-        self._index = NameIndex([each.value.name for each in jobs])
+        self._index = index
         self._files = files
         self._user_data = user_data
-        self._paths = paths
         self._problems = problems
         self._shared: dict[Places, Places] = {}
 
@@ -109,7 +108,7 @@ class Linker:
 
     def _path_of(self, name: str) -> str | None:
         place = self._files.index.places.get(name)
-        return None if place is None else self._paths[place]
+        return None if place is None else self._files.identities[place]
 
     def _note_makers(self, place: int, path: Path, links: Links) -> None:
         for things, inputs, outputs, key in (
@@ -120,15 +119,21 @@ class Linker:
             for one in outputs:
                 identity, name = things.identities[one], things.index.names[one]
                 maker = things.makers.setdefault(identity, place)
+                this = self._name(place)
                 if maker != place:
-                    other, this = self._name(maker), self._name(place)
-                    message = f"{things.kind} '{name}' is made by both '{other}' and '{this}'"
-                    self._problems.note((*path, key), message)
+                    message = f"{things.kind} '{name}' is made by both '{self._name(maker)}' and '{this}'"
+                    self._problems.note((*path, self._key_with(place, key, name)), message)
                 if identity in read:
-                    message = (
-                        f"job '{self._name(place)}' would need {things.kind} '{name}', which it makes itself"
-                    )
-                    self._problems.note((*path, key), message)
+                    message = f"job '{this}' would need {things.kind} '{name}', which it makes itself"
+                    self._problems.note((*path, self._key_with(place, key, name)), message)
+
+    def _key_with(self, place: int, key: str, name: str) -> str:
+        """Where in the job a name comes from: its list, a regex, or its command."""
+        job = self._jobs[place].value
+        if name in getattr(job, key):
+            return key
+        regexes = key.removesuffix("s") + "_regexes"
+        return regexes if getattr(job, regexes) else "command"
 
     # ---- what comes first ---------------------------------------------------------------------------------
 
@@ -171,9 +176,6 @@ class Linker:
         found += self._matched(self._index, regexes, "job", (*path, "job_name_regexes"))
         return tuple(sorted(set(found)))
 
-    def note_duplicates(self) -> None:
-        _note_duplicates("job", "jobs", self._jobs, self._index, self._problems)
-
     def _named(
         self, index: NameIndex, names: tuple[str, ...], kind: str, path: Path, first: int | None = 0
     ) -> list[int]:
@@ -181,6 +183,8 @@ class Linker:
         found = []
         for which, name in enumerate(names):
             place = index.places.get(name)
+            if place is None and not index.is_complete:
+                continue
             if place is None:
                 where = path if first is None else (*path, first + which)
                 self._problems.unknown(where, kind, name, index.places)
@@ -200,7 +204,7 @@ class Linker:
         except re.error as error:
             self._problems.note(path, f"'{regex}' is not a regex: {error}")
             return ()
-        if not found:
+        if not found and index.is_complete:
             self._problems.note(path, f"regex '{regex}' finds no {kind}{_some_of(index.places)}")
         return found
 
@@ -211,20 +215,22 @@ class Linker:
         return self._shared.setdefault(places, places)
 
 
-def note_duplicates(kind: str, section: str, entries: list[Expanded], problems: Problems) -> NameIndex:
-    index = NameIndex([each.value.name for each in entries])
-    _note_duplicates(kind, section, entries, index, problems)
+def index_of(
+    kind: str, section: str, entries: list[Expanded], incomplete: set[str], problems: Problems
+) -> NameIndex:
+    """Names that stand twice are noted."""
+    index = NameIndex([each.value.name for each in entries], is_complete=section not in incomplete)
+    if len(index.places) < len(entries):
+        _note_duplicates(kind, section, entries, index, problems)
     return index
 
 
 def _note_duplicates(
     kind: str, section: str, entries: list[Expanded], index: NameIndex, problems: Problems
 ) -> None:
-    if len(index.places) == len(entries):
-        return
     for place, each in enumerate(entries):
         first = index.places[each.value.name]
-        if first == place:
+        if first == place or not each.value.name:
             continue
         message = f"there are two {_plural(kind)} named '{each.value.name}'"
         if entries[first].entry == each.entry:

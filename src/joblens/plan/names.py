@@ -83,8 +83,9 @@ def _class_width(body: str, place: int) -> int:
 class NameIndex:
     """Names by place. A name that stands twice keeps its first place."""
 
-    def __init__(self, names: list[str]) -> None:
+    def __init__(self, names: list[str], *, is_complete: bool = True) -> None:
         self.names = names
+        self.is_complete = is_complete  # False: a name that is not here may be one that could not be made
         self.places: dict[str, int] = {}
         for place, name in enumerate(names):
             self.places.setdefault(name, place)

@@ -1,0 +1,172 @@
+"""Workflow files from disk to plan. Everything wrong with one is told at once, each with its place."""
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from joblens.app.spec_tables import read_tables
+from joblens.model.errors import SpecError
+from joblens.model.plan import Plan
+from joblens.model.run import Run
+from joblens.model.workflow_spec import WorkflowSpec
+from joblens.plan.expansion import make_plan
+from joblens.plan.problems import Path
+from joblens.spec.documents import Document, Mark, Problem, format_of
+from joblens.spec.workflow_file import read_workflow
+
+_NONE: dict[str, Any] = {}
+# Older words for the same key: a place is asked for under the newer one.
+_OLDER_KEYS = {"depends_on": "blocked_by"}
+_MOST_SHOWN = 50
+
+
+class LoadedSpec(Struct, frozen=True, kw_only=True):
+    """`tables`: the files it names for its parameters, as they were; they go into the run (`Run.tables`)."""
+
+    spec: WorkflowSpec
+    plan: Plan
+    text: str
+    format: str
+    document: Document
+    tables: dict[str, Any]
+    path: str
+
+
+def load_spec(path: str, parameters: Mapping[str, Any] = _NONE) -> LoadedSpec:
+    """SpecError lists every problem as `file:line:column: message`."""
+    text = _read(path)
+    form = format_of(path, text)
+    reading = read_workflow(text, form, path)
+    if reading.spec is None:
+        raise spec_error(path, _told(path, reading.problems))
+    folder = os.path.dirname(os.path.abspath(path))
+    tables, missing = read_tables(reading.spec, parameters.values(), folder)
+    plan = _plan(path, reading.spec, reading.document, tables, parameters, missing)
+    return LoadedSpec(
+        spec=reading.spec,
+        plan=plan,
+        text=text,
+        format=form,
+        document=reading.document,
+        tables=tables,
+        path=path,
+    )
+
+
+def plan_of_run(run: Run) -> Plan:
+    """The same plan as when the run was created: all it was made from is in the run."""
+    return loaded_run(run).plan
+
+
+def loaded_run(run: Run) -> LoadedSpec:
+    source = f"run {run.uuid[:8]}"
+    reading = read_workflow(run.spec_text, run.spec_format, source)
+    if reading.spec is None:
+        raise spec_error(source, _told(source, reading.problems))
+    plan = _plan(source, reading.spec, reading.document, run.tables, run.options.parameters)
+    return LoadedSpec(
+        spec=reading.spec,
+        plan=plan,
+        text=run.spec_text,
+        format=run.spec_format,
+        document=reading.document,
+        tables=run.tables,
+        path=source,
+    )
+
+
+def spec_error(path: str, problems: Sequence[str]) -> SpecError:
+    if len(problems) == 1:
+        return SpecError(problems[0], problems=problems)
+    shown = [f"  {problem}" for problem in problems[:_MOST_SHOWN]]
+    if len(problems) > _MOST_SHOWN:
+        shown.append(f"  … and {len(problems) - _MOST_SHOWN:,} more")
+    message = "\n".join([f"{len(problems):,} problems in {path}:", *shown])
+    return SpecError(message, problems=problems)
+
+
+def _plan(
+    path: str,
+    spec: WorkflowSpec,
+    document: Document,
+    tables: Mapping[str, Any],
+    parameters: Mapping[str, Any],
+    missing: Sequence[tuple[Path, str]] = (),
+) -> Plan:
+    reading = make_plan(spec, tables=tables, parameters=parameters)
+    if reading.plan is not None and not missing:
+        return reading.plan
+    # why a table could not be read says more than that it was not
+    problems = {one.path: one.message for one in reading.problems} | dict(missing)
+    raise spec_error(path, _placed(path, document, problems.items()))
+
+
+def _placed(path: str, document: Document, found: Iterable[tuple[Path, str]]) -> list[str]:
+    """In the order of the file; what is wrong with the command line comes first and has no place in it."""
+    typed, written = [], []
+    for where, message in found:
+        if where[:1] == ("--param",):
+            typed.append(message)
+        else:
+            written.append(Problem(mark_of(document, where), message))
+    written.sort(key=lambda problem: (problem.mark.line, problem.mark.column))
+    return typed + _told(path, written)
+
+
+def mark_of(document: Document, path: Path) -> Mark:
+    value, keys = document.value, []
+    for key in path:
+        older = _OLDER_KEYS.get(key) if isinstance(key, str) else None
+        if older and isinstance(value, dict) and key not in value and older in value:
+            key = older  # noqa: PLW2901
+        keys.append(key)
+        value = _inside(value, key)
+    return document.mark(tuple(keys))
+
+
+def _inside(value: Any, key: str | int) -> Any:
+    if isinstance(value, dict):
+        return value.get(key)
+    if isinstance(value, list) and isinstance(key, int) and key < len(value):
+        return value[key]
+    return None
+
+
+def _told(path: str, problems: Iterable[Problem]) -> list[str]:
+    return [f"{path}:{one.mark.line}:{one.mark.column}: {one.message}" for one in problems]
+
+
+def _read(path: str) -> str:
+    try:
+        with open(path, "rb") as file:
+            content = file.read()
+    except FileNotFoundError:
+        raise SpecError(f"there is no file '{path}'", hint=_nearby(path)) from None
+    except IsADirectoryError:
+        raise SpecError(f"'{path}' is a directory, not a workflow file", hint=_nearby(path + "/")) from None
+    except OSError as error:
+        raise SpecError(f"'{path}' cannot be read: {error.strerror}") from error
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise SpecError(f"{path}:{line}: not UTF-8 text", hint="save the file as UTF-8") from None
+    if not text.strip():
+        raise SpecError(f"{path} is empty", hint="a workflow has a name and jobs: name: x, jobs: [...]")
+    return text
+
+
+def _nearby(path: str) -> str:
+    """Files of the same folder that may have been meant."""
+    from joblens.plan.problems import nearest_name
+    from joblens.spec.documents import FORMATS
+
+    folder, name = os.path.split(path)
+    try:
+        names = [each for each in os.listdir(folder or ".") if each.endswith((*FORMATS, "yml"))]
+    except OSError:
+        return ""
+    nearest = nearest_name(name, sorted(names)) if name else min(names, default=None)
+    return f"did you mean {os.path.join(folder, nearest)}?" if nearest else ""
