@@ -8,10 +8,10 @@ from typing import Any
 
 from joblens.spec.key_readers import Reader, reader_of
 from joblens.spec.key_table import Key, Section
+from joblens.spec.places import Path
 from joblens.spec.unknown_keys import meant_key, unknown_key, where_of
 from joblens.spec.words import any_of
 from joblens.spec.workflow_kinds import Kind, Note, Wrong, expected
-from joblens.spec.places import Path
 
 
 class SectionReader:
@@ -101,7 +101,7 @@ class SectionReader:
         assert key.only_with is not None
         name, values = key.only_with
         other = self._section.keys[name]
-        given = raw.get(name, other.default)
+        given = other.default if raw.get(name) is None else raw[name]
         if given not in other.choices or given in values:
             return []
         where = where_of(self._section, raw)

@@ -44,7 +44,7 @@ def where_of(section: Section, raw: dict[str, Any]) -> str:
     if section.name == "workflow":
         return ""
     name = raw.get("name")
-    has_name = isinstance(name, str | int) and not isinstance(name, bool) and name != ""
+    has_name = isinstance(name, str | int | float) and not isinstance(name, bool) and name != ""
     return (
         f" in {section.title} {_name_shown(str(name))}" if has_name else f" in {_with_article(section.title)}"
     )

@@ -14,8 +14,8 @@ from typing import Any, NoReturn
 from joblens.model.errors import InputError
 from joblens.model.units import parse_duration, parse_size
 from joblens.model.workflow_spec import WhenBlockedFails
-from joblens.spec.words import shown
 from joblens.spec.places import Path
+from joblens.spec.words import shown
 
 
 class Kind(enum.StrEnum):
@@ -140,7 +140,7 @@ def _text_of_scalar(raw: Any, kind: Kind) -> str:
 
 def read_long_name(raw: Any) -> str:
     if type(raw) is not str:
-        if type(raw) is not int:
+        if type(raw) is not int and type(raw) is not float:
             expected(Kind.NAME, raw)
         return str(raw)
     if raw.isprintable() and raw and not raw.isspace():
@@ -319,16 +319,19 @@ def read_signal(raw: Any) -> str:
 
 
 def read_walltime(raw: Any) -> str:
-    text = str(raw) if type(raw) is int else raw
-    if type(text) is not str or not re.match(WALLTIME_PATTERN, text):
-        expected(Kind.WALLTIME, raw)
-    return text
+    return _matching(WALLTIME_PATTERN, Kind.WALLTIME, raw)
 
 
 def read_slurm_memory(raw: Any) -> str:
-    text = str(raw) if type(raw) is int else raw
-    if type(text) is not str or not re.match(SLURM_MEMORY_PATTERN, text):
-        expected(Kind.SLURM_MEMORY, raw)
+    return _matching(SLURM_MEMORY_PATTERN, Kind.SLURM_MEMORY, raw)
+
+
+def _matching(pattern: str, kind: Kind, raw: Any) -> str:
+    """Text of that pattern; a whole number is as good as its text."""
+    is_whole = type(raw) is int or (type(raw) is float and raw.is_integer())
+    text = str(int(raw)) if is_whole else raw
+    if type(text) is not str or not re.match(pattern, text):
+        expected(kind, raw)
     return text
 
 

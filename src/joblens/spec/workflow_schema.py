@@ -28,13 +28,13 @@ _DURATION_PATTERN = (
     rf"|[pP]({_NUMBER}[dD])?([tT]({_NUMBER}[hH])?({_NUMBER}[mM])?({_NUMBER}[sS])?)?)\s*$"
 )
 _SCALAR = ["string", "number", "boolean"]
-_NAME: Schema = {"type": ["string", "integer"], "pattern": LONG_NAME_PATTERN}
+_NAME: Schema = {"type": ["string", "number"], "pattern": LONG_NAME_PATTERN}
 _LINE: Schema = {"type": "string", "pattern": r"\S"}
 _DURATION: list[Schema] = [{"type": "number"}, {"type": "string", "pattern": _DURATION_PATTERN}]
 
 _KIND_SCHEMAS: dict[Kind, Schema] = {
     Kind.TEXT: {"type": _SCALAR},
-    Kind.NAME: {"type": ["string", "integer"], "pattern": NAME_PATTERN},
+    Kind.NAME: {"type": ["string", "number"], "pattern": NAME_PATTERN},
     Kind.LONG_NAME: _NAME,
     Kind.REQUIREMENTS_NAME: {**_NAME, "not": {"const": "default"}},
     Kind.REFERENCE: _NAME,
@@ -174,8 +174,9 @@ def _conditions(section: Section) -> list[Schema]:
         if key.only_with is not None:
             name, values = key.only_with
             other = section.keys[name]
-            then: Schema = {"properties": {name: {"enum": list(values)}}}
-            if other.default not in values:
+            is_usual = other.default in values
+            then: Schema = {"properties": {name: {"enum": [*values, None] if is_usual else list(values)}}}
+            if not is_usual:
                 then["required"] = [name]
             conditions.append({"if": _present(key.name), "then": then})
     for need in section.needs:
