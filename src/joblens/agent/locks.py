@@ -1,4 +1,5 @@
-"""Locks between joblens processes of one user and store: who supervises, who is at recovering."""
+"""Locks between joblens processes of one user and store: who supervises, who drives a run, who is at
+recovering."""
 
 import contextlib
 import fcntl
@@ -18,9 +19,9 @@ class SupervisorLock:
     """Held by the supervisor while it lives. Anybody can ask the kernel for the holder's pid, and asking
     never gets in the way of taking it."""
 
-    def __init__(self, spool_dir: str) -> None:
+    def __init__(self, spool_dir: str, name: str = "supervisor") -> None:
         make_private_folder(spool_dir)
-        self._path = os.path.join(spool_dir, "supervisor.lock")
+        self._path = os.path.join(spool_dir, f"{name}.lock")
         self._descriptor: int | None = None
 
     def take(self) -> bool:
@@ -45,7 +46,7 @@ class SupervisorLock:
             self._descriptor = None
 
     def holder(self) -> int | None:
-        """The pid of the running supervisor, or None when there is none."""
+        """The pid of the process that holds it, or None when there is none."""
         try:
             descriptor = os.open(self._path, os.O_RDWR | os.O_CLOEXEC)
         except OSError:
@@ -76,6 +77,20 @@ class SupervisorLock:
         finally:
             os.close(held)
         return True
+
+
+class RunLock(SupervisorLock):
+    """The same for the process that drives a run."""
+
+    def __init__(self, spool_dir: str, run_uuid: str) -> None:
+        super().__init__(spool_dir, f"run-{run_uuid}")
+
+    def release(self) -> None:
+        """Nobody asks for it any more; whoever drives the run again makes it anew."""
+        if self._descriptor is not None:
+            with contextlib.suppress(OSError):
+                os.unlink(self._path)
+        super().release()
 
 
 @contextlib.contextmanager

@@ -1,5 +1,6 @@
 """The facts of a run in the store: those this process notes, and those that others have noted since."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from joblens.agent.session import Kit
@@ -28,6 +29,12 @@ class RunFacts:
             if isinstance(event.fact, UserDataSet):
                 self.take_data(event.fact)
         return [event for _, event in events]
+
+    def take_earlier(self, events: Sequence[RunEvent]) -> None:
+        """Of the run whose outcomes this one keeps."""
+        for event in events:
+            if isinstance(event.fact, UserDataSet):
+                self.take_data(event.fact)
 
     def note(self, fact: RunFact) -> None:
         self._kit.recorder.put([self.write_of(fact)])

@@ -1,0 +1,44 @@
+"""What follows the end of a run: its time-series file, plots, retention. None of it changes how it ended."""
+
+import os
+from collections.abc import Callable
+
+from joblens.agent.run_attempts import RunSetup
+from joblens.app.owning import OwnLog
+from joblens.app.retention import apply_retention
+from joblens.model.errors import JoblensError
+from joblens.model.job import Granularity
+from joblens.model.plan import Plan
+from joblens.model.run import Run
+from joblens.model.settings import Settings
+from joblens.ports.store import Store
+
+
+def after_run(
+    store: Store, run: Run, plan: Plan, setup: RunSetup, settings: Settings, own_log: OwnLog
+) -> None:
+    monitor = plan.monitor
+    if setup.monitor and monitor.enabled and monitor.granularity is Granularity.TIME_SERIES:
+        _warned(lambda: _write_time_series(store, run, plan, setup.output_dir), own_log)
+    if setup.monitor and monitor.enabled and monitor.generate_plots:
+        _warned(lambda: _plot(store, run, plan, setup.output_dir), own_log)
+    _warned(lambda: apply_retention(store, settings, run.created_at_us), own_log)
+
+
+def _write_time_series(store: Store, run: Run, plan: Plan, output_dir: str) -> None:
+    from joblens.app.plotting import write_run_time_series
+
+    write_run_time_series(store, run, plan, output_dir)
+
+
+def _plot(store: Store, run: Run, plan: Plan, output_dir: str) -> None:
+    from joblens.app.plotting import plot_run
+
+    plot_run(store, run, os.path.join(output_dir, "plots"), plan=plan)
+
+
+def _warned(action: Callable[[], object], own_log: OwnLog) -> None:
+    try:
+        action()
+    except (JoblensError, OSError) as error:
+        own_log.warn(str(error))

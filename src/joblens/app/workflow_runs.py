@@ -1,0 +1,278 @@
+"""Workflows and runs: made, driven to their end, gone on with, repeated in part."""
+
+import os
+import time
+from collections.abc import Callable, Mapping
+
+from msgspec import Struct, structs
+
+from joblens.agent.locks import RunLock
+from joblens.agent.run_attempts import RunSetup
+from joblens.agent.run_driver import RunDriver
+from joblens.agent.run_facts import RunFacts
+from joblens.agent.run_view import NoView, RunView
+from joblens.agent.session import Kit
+from joblens.analysis.workflow_rows import run_label
+from joblens.app.drivers import store_path
+from joblens.app.jobs import Surroundings
+from joblens.app.machine_offer import check_fit, machine_offer
+from joblens.app.owning import OwnLog, close_kit, current_user, open_kit, open_recovery
+from joblens.app.places import spool_dir
+from joblens.app.runs import kept_results
+from joblens.app.specs import LoadedSpec
+from joblens.engine.offer import Choices, Offer
+from joblens.engine.replay import restore
+from joblens.engine.schedule import Schedule
+from joblens.model.errors import PlanError, RunIsDriven
+from joblens.model.ids import new_uuid
+from joblens.model.job import Record
+from joblens.model.plan import Plan
+from joblens.model.run import JobState, Run, RunEnded, RunOptions, RunStarted, RunStatus, Workflow
+from joblens.model.settings import Settings
+from joblens.model.writes import RunCreated, WorkflowCreated
+from joblens.ports.store import Store
+
+_SHOWN = 20
+MOST_ESTIMATED = 20_000  # jobs; beyond, reading earlier runs for their durations takes longer than it saves
+
+MakeView = Callable[[Run, Plan, Offer], RunView]
+
+
+class Driven(Struct, frozen=True, kw_only=True):
+    run: Run
+    status: RunStatus
+    states: tuple[JobState, ...]  # by place in the plan
+    whys: Mapping[int, str]
+    wall_s: float
+    was_interrupted: bool = False
+
+    def counts(self) -> dict[JobState, int]:
+        found: dict[JobState, int] = {}
+        for state in self.states:
+            found[state] = found.get(state, 0) + 1
+        return dict(sorted(found.items()))
+
+
+# ---- making them ----------------------------------------------------------------------------------------
+
+
+def create_workflow(store: Store, made: LoadedSpec, source: str) -> Workflow:
+    """The one that is there already, when the same user brought the same file in under the same name."""
+    user = made.plan.user or current_user()
+    known = store.workflow_of_source(source, made.plan.name, user) if source else None
+    if known is not None:
+        return known
+    workflow = Workflow(
+        uuid=new_uuid(),
+        name=made.plan.name,
+        created_at_us=time.time_ns() // 1000,
+        user=user,
+        description=made.plan.description,
+        source=source,
+        format=made.format,
+    )
+    store.apply([WorkflowCreated(workflow)])
+    return store.find_workflow(workflow.uuid)
+
+
+def create_run(
+    store: Store,
+    workflow: Workflow,
+    made: LoadedSpec,
+    options: RunOptions,
+    *,
+    base: Run | None = None,
+    again: tuple[int, ...] | None = None,
+) -> Run:
+    run = Run(
+        uuid=new_uuid(),
+        workflow_uuid=workflow.uuid,
+        created_at_us=time.time_ns() // 1000,
+        spec_text=made.text,
+        spec_format=made.format,
+        tables=dict(made.tables),
+        jobs=len(made.plan.jobs),
+        options=options,
+        base_run_uuid=base.uuid if base is not None else None,
+        again=again,
+        user=current_user(),
+        host=os.uname().nodename,
+    )
+    store.apply([RunCreated(run)])
+    return store.find_run(run.uuid)
+
+
+def enabled_places(plan: Plan, options: RunOptions) -> frozenset[int] | None:
+    """None: all. Raises PlanError for words that stand for no job."""
+    if not (options.only or options.skip or options.until):
+        return None
+    from joblens.plan.selection import select
+
+    selection = select(plan, options.only, options.skip, options.until)
+    if selection.problems:
+        raise PlanError("\n  ".join(selection.problems), hint="joblens expand FILE lists the jobs")
+    return frozenset(selection.places)
+
+
+def check_plan(plan: Plan, options: RunOptions, again: tuple[int, ...] | None = None) -> None:
+    """Raises PlanError for what cannot work, before anything runs."""
+    enabled = enabled_places(plan, options)
+    places = set(range(len(plan.jobs))) if enabled is None else set(enabled)
+    if again is not None:
+        places &= set(again)
+    check_fit(plan, machine_offer(options), places)
+    _check_inputs(plan, options.cwd, places)
+
+
+def _check_inputs(plan: Plan, cwd: str, places: set[int]) -> None:
+    wanted: dict[int, int] = {}
+    for index in sorted(places):
+        for place in plan.jobs[index].input_files:
+            if plan.files[place].producer not in places:
+                wanted.setdefault(place, index)
+    missing = [
+        f"{plan.files[place].path}, which {plan.jobs[index].name} reads"
+        for place, index in wanted.items()
+        if not os.path.exists(os.path.join(cwd, plan.files[place].path))
+    ]
+    if missing:
+        more = [f"and {len(missing) - _SHOWN} more"] if len(missing) > _SHOWN else []
+        raise PlanError(
+            "input files are missing:\n  " + "\n  ".join([*missing[:_SHOWN], *more]),
+            hint=f"paths are looked for from {cwd or os.getcwd()}",
+        )
+
+
+# ---- driving them ---------------------------------------------------------------------------------------
+
+
+def drive(
+    run: Run, plan: Plan, settings: Settings, *, make_view: MakeView | None = None, log: OwnLog | None = None
+) -> Driven:
+    """From where it stands to its end. Raises RunIsDriven when another process is at it."""
+    lock = RunLock(spool_dir(store_path(settings)), run.uuid)
+    if not lock.take():
+        raise RunIsDriven(
+            f"run {run_label(run)} is being run by process {lock.holder()}",
+            hint=f"joblens watch {run_label(run)} shows it, joblens cancel {run_label(run)} ends it",
+        )
+    try:
+        return _Driving(run, plan, settings, log or OwnLog(settings.logs)).drive(make_view)
+    finally:
+        lock.release()
+
+
+class _Driving:
+    def __init__(self, run: Run, plan: Plan, settings: Settings, log: OwnLog) -> None:
+        self._run = run
+        self._plan = plan
+        self._settings = settings
+        self._log = log
+        self._offer = machine_offer(run.options)
+        self._driver: RunDriver | None = None
+
+    def drive(self, make_view: MakeView | None) -> Driven:
+        began_s = time.monotonic()
+        kit = open_kit(self._settings, self._take_sample, warn=self._log.warn)
+        try:
+            view = make_view(self._run, self._plan, self._offer) if make_view else NoView()
+            facts = RunFacts(kit, self._run.uuid, self._plan)
+            schedule = self._schedule(kit)
+            setup = self._setup()
+            driver = RunDriver(setup, kit, open_recovery(kit, self._settings), schedule, facts, view)
+            self._driver = driver
+            running = driver.adopt()
+            self._restore(kit, schedule, facts, running)
+            gpus = self._offer.gpus
+            facts.note_now(RunStarted(kit.owner, self._offer.cpus, self._offer.memory_bytes, gpus))
+            status = RunStatus.FAILED
+            try:
+                status = driver.run(running)
+                facts.note_now(RunEnded(status))
+            finally:
+                view.close(status)
+            driven = Driven(
+                run=structs.replace(self._run, status=status),
+                status=status,
+                states=tuple(schedule.state_of(index) for index in range(len(self._plan.jobs))),
+                whys=dict(schedule.whys),
+                wall_s=time.monotonic() - began_s,
+                was_interrupted=driver.was_interrupted,
+            )
+            self._after(kit, setup)
+            return driven
+        finally:
+            close_kit(kit)
+
+    def _take_sample(self, name: str) -> None:
+        if self._driver is not None:
+            self._driver.take_sample(name)
+
+    def _schedule(self, kit: Kit) -> Schedule:
+        choices = Choices(
+            enabled=enabled_places(self._plan, self._run.options),
+            enforce=self._run.options.enforce and self._settings.limits.enforce,
+            expected_s=kit.recorder.read(self._expected),
+            may_go_ahead=self._plan.execution.staggered_start_s <= 0,
+        )
+        return Schedule(self._plan, self._offer, choices)
+
+    def _expected(self, store: Store) -> dict[int, float]:
+        """How long jobs took before, for those that are looked at first to be the right ones."""
+        if len(self._plan.jobs) > MOST_ESTIMATED or (self._run.number or 1) == 1:
+            return {}
+        from joblens.app.run_views import earlier_durations
+
+        known = earlier_durations(store, self._run)
+        return {place: known[job.name] for place, job in enumerate(self._plan.jobs) if job.name in known}
+
+    def _restore(self, kit: Kit, schedule: Schedule, facts: RunFacts, running: list[Record]) -> None:
+        run = self._run
+        results = kit.recorder.read(lambda store: store.run_results(run.uuid))
+        kept = kit.recorder.read(lambda store: kept_results(store, run))
+        devices = {one.job.run.index: one.job.gpu_devices for one in running if one.job.run is not None}
+        if kept is None:
+            restore(schedule, results, facts.begin(), devices=devices)
+            return
+        earlier = kit.recorder.read(
+            lambda store: [
+                event for uuid in sorted(set(kept.run_of.values())) for _, event in store.run_events(uuid)
+            ]
+        )
+        facts.take_earlier(earlier)
+        restore(
+            schedule,
+            results,
+            facts.begin(),
+            kept.results,
+            again=run.again,
+            base_events=earlier,
+            devices=devices,
+        )
+
+    def _setup(self) -> RunSetup:
+        settings, run = self._settings, self._run
+        here = Surroundings.here()
+        cwd = run.options.cwd or here.cwd
+        return RunSetup(
+            run=run,
+            plan=self._plan,
+            environ=here.environ,
+            recorded_env=here.recorded_env,
+            user=here.user,
+            cwd=cwd,
+            store_url=os.path.abspath(store_path(settings)),
+            output_dir=os.path.normpath(os.path.join(cwd, run.options.output_dir)),
+            enforce=run.options.enforce and settings.limits.enforce,
+            monitor=run.options.monitor and settings.job_metrics.enabled,
+            accounting=settings.limits.accounting,
+            grace_s=settings.limits.grace,
+            output_max_bytes=settings.output.max_size,
+        )
+
+    def _after(self, kit: Kit, setup: RunSetup) -> None:
+        from joblens.app.after_run import after_run
+
+        kit.recorder.read(
+            lambda store: after_run(store, self._run, self._plan, setup, self._settings, self._log)
+        )
