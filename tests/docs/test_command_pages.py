@@ -16,7 +16,13 @@ from tests.conftest import REPOSITORY
 UPDATE = bool(os.environ.get("JOBLENS_UPDATE_DOCS"))
 DOCS = REPOSITORY / "docs"
 PAGES = DOCS / "commands"
-ALIASES = {"job-history": "history", "job-stats": "stats", "job-details": "show", "job": "metrics"}
+ALIASES = {
+    "job-history": "history",
+    "job-stats": "stats",
+    "job-details": "show",
+    "job": "metrics",
+    "reports": "check",
+}
 BLOCK = re.compile(r"<!-- options -->\n.*?<!-- end of options -->\n", re.DOTALL)
 
 

@@ -10,7 +10,7 @@ from msgspec import structs
 
 from joblens.cli.arguments import complete_job
 from joblens.cli.context import Session
-from joblens.cli.filters import job_filters
+from joblens.cli.filters import job_filters, with_run_found
 from joblens.cli.options import shared_options
 from joblens.cli.progress import ProgressBar
 from joblens.model.errors import InputError
@@ -81,7 +81,7 @@ class _Export:
         self._store = session.current_store
         self._session = session
         self._output = None if output in (None, "-") else output
-        self._query = query
+        self._query = with_run_found(self._store, query)
         self._named = [find(self._store, ident) for ident in idents]  # before anything is written
         self._bar = bar
         self._jobs = 0

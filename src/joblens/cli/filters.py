@@ -7,12 +7,14 @@ from typing import Any
 import click
 from msgspec import structs
 
+from joblens.cli.run_arguments import complete_run
 from joblens.model.errors import InputError
 from joblens.model.history import HistoryQuery, SortKey
 from joblens.model.job import Status
 from joblens.model.units import parse_instant
+from joblens.ports.store import Store
 
-_NAMES = ("tools", "statuses", "tags", "names", "since", "until", "user")
+_NAMES = ("tools", "statuses", "tags", "names", "since", "until", "user", "run")
 
 
 def job_filters(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -24,6 +26,12 @@ def job_filters(function: Callable[..., Any]) -> Callable[..., Any]:
         return function(*args, query=_query(given), **kwargs)
 
     for option in (
+        click.option(
+            "--run",
+            metavar="RUN",
+            shell_complete=complete_run,
+            help="Of this run: 3, 3.2, name or UUID.",
+        ),
         click.option("--user", metavar="USER", help="Jobs of this user."),
         click.option("--until", metavar="WHEN", help="Started before: a time, or an age such as 2h or 7d."),
         click.option(
@@ -57,7 +65,15 @@ def _query(given: dict[str, Any]) -> HistoryQuery:
         since_us=_instant("--since", given["since"], now_us),
         until_us=_instant("--until", given["until"], now_us),
         user=given["user"],
+        run_uuid=given["run"],
     )
+
+
+def with_run_found(store: Store, query: HistoryQuery) -> HistoryQuery:
+    """What was typed behind --run becomes the run's UUID. Raises UnknownRun or AmbiguousRun."""
+    if query.run_uuid is None:
+        return query
+    return structs.replace(query, run_uuid=store.find_run(query.run_uuid).uuid)
 
 
 def _instant(option: str, text: str | None, now_us: int) -> int | None:
@@ -105,5 +121,14 @@ def sort_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def is_narrowed(query: HistoryQuery) -> bool:
     return any(
-        (query.tools, query.statuses, query.tags, query.names, query.since_us, query.until_us, query.user)
+        (
+            query.tools,
+            query.statuses,
+            query.tags,
+            query.names,
+            query.since_us,
+            query.until_us,
+            query.user,
+            query.run_uuid,
+        )
     )

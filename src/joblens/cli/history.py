@@ -4,7 +4,7 @@ import click
 from msgspec import structs
 
 from joblens.cli.context import Session
-from joblens.cli.filters import is_narrowed, job_filters, sort_options
+from joblens.cli.filters import is_narrowed, job_filters, sort_options, with_run_found
 from joblens.cli.options import shared_options
 from joblens.model.history import HistoryQuery
 from joblens.model.job import Record
@@ -47,7 +47,8 @@ def job_history(session: Session, query: HistoryQuery) -> None:
 def _records(session: Session, query: HistoryQuery) -> list[Record]:
     from joblens.app.queries import history
 
-    return history(session.current_store, query)
+    store = session.current_store
+    return history(store, with_run_found(store, query))
 
 
 def _answer_without_table(session: Session, query: HistoryQuery, records: list[Record]) -> None:

@@ -30,11 +30,15 @@ SECTIONS: dict[str, dict[str, CommandEntry]] = {
         "logs": _entry("logs", "What a job printed."),
         "wait": _entry("wait", "Wait for jobs to end."),
         "cancel": _entry("cancel", "End a running job."),
+        "user-data": _entry("user_data", "JSON that jobs of a workflow hand to each other."),
     },
     "Look back": {
         "history": _entry("history", "Jobs, newest first."),
         "stats": _entry("stats", "Totals and percentiles, overall and by tool."),
         "show": _entry("show", "Everything about one job."),
+        "workflows": _entry("workflows", "Workflows and how their runs stand."),
+        "results": _entry("results", "The jobs of a run and what each used."),
+        "check": _entry("check", "Did the jobs of a run keep to what they asked for?"),
         "metrics": _entry("metrics", "Every sample of a job, then live."),
         "plot": _entry("plot", "Charts of runs and jobs: pages and pictures."),
     },
@@ -56,6 +60,7 @@ SECTIONS: dict[str, dict[str, CommandEntry]] = {
         "job-stats": _entry("stats", "As stats, in sentences.", "job_stats"),
         "job-details": _entry("show", "As show, the main fields.", "job_details"),
         "job": _entry("job", "'job metrics ID' is 'metrics ID'."),
+        "reports": _entry("check", "'reports check-resource-utilization ID' is 'check ID'.", "reports"),
     },
 }
 COMMANDS: dict[str, CommandEntry] = {

@@ -3,7 +3,7 @@
 import click
 
 from joblens.cli.context import Session
-from joblens.cli.filters import is_narrowed, job_filters
+from joblens.cli.filters import is_narrowed, job_filters, with_run_found
 from joblens.cli.options import shared_options
 from joblens.model.history import HistoryQuery, Statistics
 
@@ -38,7 +38,8 @@ def _statistics(session: Session, query: HistoryQuery) -> Statistics | None:
     """What there is to show as text; None when the answer has been given."""
     from joblens.app.queries import statistics
 
-    found = statistics(session.current_store, query)
+    store = session.current_store
+    found = statistics(store, with_run_found(store, query))
     if session.json:
         from joblens.analysis.statistics import summary_form
 

@@ -1,0 +1,84 @@
+"""What a table of a run's results shows of each job: its last attempt in numbers."""
+
+from typing import Any
+
+from msgspec import Struct
+
+from joblens.analysis.history_form import returncode_of
+from joblens.analysis.utilization import mean_cpu_percent, peak_cpu_percent
+from joblens.model.job import Record
+from joblens.model.run import JobState
+from joblens.model.units import GIB, format_instant
+
+FAILED_STATES = (JobState.FAILED, JobState.TERMINATED, JobState.CANCELED, JobState.PENDING_FAILED)
+
+
+class ResultRow(Struct, frozen=True, kw_only=True):
+    index: int
+    name: str
+    state: JobState
+    why: str = ""  # of jobs that did not succeed: how they ended, or what they wait for
+    attempts: int = 0
+    job_id: int | None = None  # number of the record; None: it has not run
+    job_uuid: str | None = None
+    return_code: int | None = None
+    duration_s: float | None = None
+    peak_cpu_percent: float | None = None
+    avg_cpu_percent: float | None = None
+    peak_memory_bytes: int | None = None
+    peak_memory_is_least: bool = False
+    avg_memory_bytes: int | None = None
+    ended_at_us: int | None = None
+    kept_from: str | None = None  # the earlier run whose outcome it keeps
+
+    @property
+    def has_failed(self) -> bool:
+        return self.state in FAILED_STATES
+
+
+def numbers_of(record: Record) -> dict[str, Any]:
+    """The fields of a ResultRow that come out of a record."""
+    outcome = record.outcome
+    fields: dict[str, Any] = {"job_id": record.number, "job_uuid": record.job.uuid}
+    if outcome is None:
+        return fields
+    usage = outcome.usage
+    return {
+        **fields,
+        "return_code": returncode_of(outcome),
+        "duration_s": outcome.duration_s,
+        "peak_cpu_percent": peak_cpu_percent(outcome),
+        "avg_cpu_percent": mean_cpu_percent(outcome),
+        "peak_memory_bytes": usage.memory_peak_bytes,
+        "peak_memory_is_least": "memory_peak_bytes" in usage.lower_bounds,
+        "avg_memory_bytes": usage.memory_mean_bytes,
+        "ended_at_us": outcome.ended_at_us,
+    }
+
+
+def row_form(row: ResultRow) -> dict[str, Any]:
+    """For --json."""
+    return {
+        "job_id": row.job_id,
+        "job_name": row.name,
+        "status": row.state.label,
+        "return_code": row.return_code,
+        "duration_seconds": row.duration_s,
+        "peak_cpu_percent": row.peak_cpu_percent,
+        "avg_cpu_percent": row.avg_cpu_percent,
+        "peak_mem_gb": _gib(row.peak_memory_bytes),
+        "avg_mem_gb": _gib(row.avg_memory_bytes),
+        "attempts": row.attempts,
+        "reason": row.why or None,
+        "completion_time": None if row.ended_at_us is None else format_instant(row.ended_at_us),
+        "peak_memory_bytes": row.peak_memory_bytes,
+        "peak_memory_is_lower_bound": row.peak_memory_is_least,
+        "avg_memory_bytes": row.avg_memory_bytes,
+        "index": row.index,
+        "job_uuid": row.job_uuid,
+        "kept_from_run": row.kept_from,
+    }
+
+
+def _gib(count: int | None) -> float | None:
+    return None if count is None else count / GIB

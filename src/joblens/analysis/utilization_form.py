@@ -1,0 +1,88 @@
+"""The words and the JSON form of a check of utilization, as Torc's users know them."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from joblens.analysis.utilization import LikelyCause, Resource, Utilization, UtilizationReport
+
+_GB, _MB = 1024**3, 1024**2
+
+
+def amount_text(resource: Resource, amount: float | None) -> str:
+    if amount is None:
+        return "-"
+    if resource is Resource.MEMORY:
+        return f"{amount / _GB:.2f} GB" if amount >= _GB else f"{amount / _MB:.1f} MB"
+    return f"{amount:.1f}%" if resource is Resource.CPU else runtime_text(amount)
+
+
+def specified_text(item: Utilization) -> str:
+    if item.resource is not Resource.CPU:
+        return amount_text(item.resource, item.specified)
+    cores = f"{item.specified / 100:g}"
+    return f"{item.specified:g}% ({cores} {'core' if cores == '1' else 'cores'})"
+
+
+def runtime_text(seconds: float) -> str:
+    """'2h 45m 0s'; below a minute with tenths where there are some."""
+    if seconds < 59.95:
+        return f"{seconds:.1f}".removesuffix(".0") + "s"
+    whole = round(seconds)
+    hours, minutes = whole // 3600, whole // 60 % 60
+    return f"{hours}h {minutes}m {whole % 60}s" if hours else f"{minutes}m {whole % 60}s"
+
+
+def over_text(item: Utilization) -> str:
+    return "-" if item.over_percent is None else f"{item.over_percent:+.1f}%"
+
+
+def report_form(
+    report: UtilizationReport, *, workflow_id: int | None, run_id: int | None, show_all: bool
+) -> dict[str, Any]:
+    form: dict[str, Any] = {
+        "workflow_id": workflow_id,
+        "run_id": run_id,
+        "total_results": report.total_results,
+        "over_utilization_count": len(report.violations),
+        "violations": _item_forms(report.violations),
+    }
+    if show_all:
+        form["within_limits"] = _item_forms(report.within)
+    form["likely_causes"] = [_cause_form(cause) for cause in report.failures]
+    form["gpu_memory"] = None  # nothing measures it yet
+    return form
+
+
+def _item_forms(items: Sequence[Utilization]) -> list[dict[str, Any]]:
+    return [
+        {
+            "job_id": item.record.number,
+            "job_name": item.record.job.name,
+            "resource_type": item.resource.value,
+            "specified": specified_text(item),
+            "peak_used": amount_text(item.resource, item.peak),
+            "over_utilization": over_text(item),
+            "specified_value": item.specified,
+            "peak_value": item.peak,
+            "peak_is_lower_bound": item.is_least,
+            "over_percent": item.over_percent,
+            "limit_hit": item.hit.value or None,
+            "status": item.record.status.value,
+            "attempt": 1 if item.record.job.run is None else item.record.job.run.attempt,
+            "job_uuid": item.record.job.uuid,
+        }
+        for item in items
+    ]
+
+
+def _cause_form(cause: LikelyCause) -> dict[str, Any]:
+    return {
+        "job_id": cause.record.number,
+        "job_name": cause.record.job.name,
+        "return_code": cause.return_code,
+        "likely_oom": cause.likely_oom,
+        "likely_timeout": cause.likely_timeout,
+        "memory_share": cause.memory_share,
+        "runtime_share": cause.runtime_share,
+        "job_uuid": cause.record.job.uuid,
+    }

@@ -1,0 +1,103 @@
+"""How the jobs of a run stand: its plan, its results and its events put together, without driving it."""
+
+from msgspec import Struct
+
+from joblens.app.runs import KeptResults, kept_results
+from joblens.engine.offer import Choices, Offer
+from joblens.engine.replay import restore
+from joblens.engine.run_events import StopMode
+from joblens.engine.schedule import Schedule
+from joblens.model.plan import Plan
+from joblens.model.run import JobResult, JobState, Run, RunStatus
+from joblens.ports.store import Store
+
+# Nothing is started here, so how much there is does not matter as long as every job would fit.
+_EVERYTHING = 2**62
+_GPUS = tuple(str(device) for device in range(64))
+
+
+class JobStanding(Struct, frozen=True, kw_only=True):
+    """`why`: what it waits for, or how it ended."""
+
+    index: int
+    name: str
+    state: JobState
+    why: str
+    results: tuple[JobResult, ...]  # its attempts
+    kept_from: str | None = None  # the earlier run whose outcome it keeps
+
+
+class RunState(Struct, frozen=True, kw_only=True):
+    run: Run
+    plan: Plan
+    jobs: tuple[JobStanding, ...]
+
+    def counts(self) -> dict[JobState, int]:
+        found: dict[JobState, int] = {}
+        for job in self.jobs:
+            found[job.state] = found.get(job.state, 0) + 1
+        return found
+
+
+def state_of_run(store: Store, run: Run) -> RunState:
+    """`run` as `find_run` gives it, with its spec."""
+    from joblens.app.specs import plan_of_run
+
+    plan = plan_of_run(run)
+    results = store.run_results(run.uuid)
+    kept = kept_results(store, run)
+    schedule = _schedule_of(store, run, plan, results, kept)
+    attempts: dict[int, list[JobResult]] = {}
+    for result in [*(kept.results if kept else ()), *results]:
+        attempts.setdefault(result.index, []).append(result)
+    own = {result.index for result in results}
+    return RunState(
+        run=run,
+        plan=plan,
+        jobs=tuple(
+            JobStanding(
+                index=index,
+                name=job.name,
+                state=schedule.state_of(index),
+                why=_why(schedule, index, run),
+                results=tuple(attempts.get(index, ())),
+                kept_from=None if kept is None or index in own else kept.run_of.get(index),
+            )
+            for index, job in enumerate(plan.jobs)
+        ),
+    )
+
+
+def _schedule_of(
+    store: Store, run: Run, plan: Plan, results: list[JobResult], kept: KeptResults | None
+) -> Schedule:
+    offer = Offer(cpus=float(_EVERYTHING), memory_bytes=_EVERYTHING, gpus=_GPUS)
+    schedule = Schedule(plan, offer, Choices(enabled=_enabled(run, plan), enforce=run.options.enforce))
+    events = [event for _, event in store.run_events(run.uuid)]
+    if kept is None:
+        restore(schedule, results, events)
+    else:
+        earlier = [event for uuid in sorted(set(kept.run_of.values())) for _, event in store.run_events(uuid)]
+        restore(schedule, results, events, kept.results, again=run.again, base_events=earlier)
+    schedule.stopping = StopMode.DRAIN
+    schedule.begin(0.0)
+    return schedule
+
+
+def _enabled(run: Run, plan: Plan) -> frozenset[int] | None:
+    options = run.options
+    if not (options.only or options.skip or options.until):
+        return None
+    from joblens.plan.selection import select
+
+    return frozenset(select(plan, options.only, options.skip, options.until).places)
+
+
+def _why(schedule: Schedule, index: int, run: Run) -> str:
+    if schedule.state_of(index) is not JobState.READY:
+        return schedule.why(index)
+    if run.status is RunStatus.RUNNING:
+        return "waits for its turn"
+    if run.status is RunStatus.CREATED:
+        return "the run has not begun"
+    return "was not started before the run ended; `joblens resume` goes on with it"

@@ -1,0 +1,76 @@
+"""The rows of `joblens results`."""
+
+import enum
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from joblens.analysis.run_table import ResultRow, numbers_of
+from joblens.app.run_state import JobStanding, RunState, state_of_run
+from joblens.app.runs import records_of_run
+from joblens.model.job import Record
+from joblens.model.run import JobState, Run
+from joblens.ports.store import Store
+from joblens.views.summary import ending
+
+
+class ResultSort(enum.StrEnum):
+    JOB = "job"  # as in the plan
+    NAME = "name"
+    STATUS = "status"
+    DURATION = "duration"
+    CPU = "cpu"
+    MEMORY = "memory"
+
+
+_KEYS: dict[ResultSort, Callable[[ResultRow], Any]] = {
+    ResultSort.JOB: lambda row: row.index,
+    ResultSort.NAME: lambda row: row.name,
+    ResultSort.STATUS: lambda row: (row.state.label, row.index),
+    ResultSort.DURATION: lambda row: row.duration_s,
+    ResultSort.CPU: lambda row: row.peak_cpu_percent,
+    ResultSort.MEMORY: lambda row: row.peak_memory_bytes,
+}
+_LARGEST_FIRST = (ResultSort.DURATION, ResultSort.CPU, ResultSort.MEMORY)
+
+
+def result_rows(store: Store, run: Run) -> list[ResultRow]:
+    """Every job of the plan, in its order."""
+    standing = state_of_run(store, run)
+    wanted = {job.results[-1].job_uuid for job in standing.jobs if job.results}
+    records = {
+        record.job.uuid: record
+        for uuid in _runs_of(standing)
+        for record in records_of_run(store, uuid)
+        if record.job.uuid in wanted
+    }
+    return [
+        _row(job, records.get(job.results[-1].job_uuid) if job.results else None) for job in standing.jobs
+    ]
+
+
+def _runs_of(standing: RunState) -> Iterable[str]:
+    return dict.fromkeys([standing.run.uuid, *(job.kept_from for job in standing.jobs if job.kept_from)])
+
+
+def _row(job: JobStanding, record: Record | None) -> ResultRow:
+    why = job.why
+    if record is not None and record.outcome is not None and job.state is not JobState.COMPLETED:
+        why = why or ending(record.outcome)
+    return ResultRow(
+        index=job.index,
+        name=job.name,
+        state=job.state,
+        why=why,
+        attempts=len(job.results),
+        kept_from=job.kept_from,
+        **({} if record is None else numbers_of(record)),
+    )
+
+
+def sorted_rows(rows: list[ResultRow], sort: ResultSort, *, reverse: bool) -> list[ResultRow]:
+    """Numbers from the largest, words from A to Z; what has no number comes last either way."""
+    key = _KEYS[sort]
+    known = [row for row in rows if key(row) is not None]
+    unknown = [row for row in rows if key(row) is None]
+    known.sort(key=key, reverse=(sort in _LARGEST_FIRST) != reverse)
+    return [*known, *unknown]

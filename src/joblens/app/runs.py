@@ -1,0 +1,103 @@
+"""Which run someone means, and what is known of its jobs."""
+
+from collections.abc import Iterator
+
+from msgspec import Struct
+
+from joblens.model.errors import AmbiguousJob, InputError, UnknownJob, UnknownRun
+from joblens.model.history import HistoryQuery, SortKey
+from joblens.model.job import Record
+from joblens.model.run import JobResult, Run
+from joblens.ports.store import Store
+
+_JOB, _WORKFLOW = "job:", "workflow:"
+
+
+def find_run(store: Store, ident: str, run_number: int | None = None) -> Run:
+    """`run_number`: of the workflow that `ident` names, instead of its newest."""
+    if run_number is None:
+        return store.find_run(ident)
+    workflow = store.find_workflow(ident)
+    return store.find_run(f"{workflow.number}.{run_number}")
+
+
+def find_job_or_run(store: Store, ident: str) -> Record | Run:
+    """For commands that take either. `job:3` and `workflow:3` say which where both fit."""
+    ident = ident.strip()
+    if ident.startswith(_JOB):
+        return store.find(ident.removeprefix(_JOB))
+    if ident.startswith(_WORKFLOW):
+        return store.find_run(ident)
+    job, run = _job_or_error(store, ident), _run_or_error(store, ident)
+    if isinstance(job, Record) and isinstance(run, Run):
+        raise InputError(
+            f"'{ident}' is a job and a workflow", hint=f"say which: {_JOB}{ident} or {_WORKFLOW}{ident}"
+        )
+    if isinstance(job, Record):
+        return job
+    if isinstance(run, Run):
+        return run
+    if isinstance(job, UnknownJob) and isinstance(run, UnknownRun):
+        raise UnknownRun(f"no job, workflow or run has the id '{ident}'", hint=f"{job.hint}; {run.hint}")
+    raise run if isinstance(job, UnknownJob) else job
+
+
+def _job_or_error(store: Store, ident: str) -> Record | InputError:
+    try:
+        return store.find(ident)
+    except (UnknownJob, AmbiguousJob) as error:
+        return error
+
+
+def _run_or_error(store: Store, ident: str) -> Run | InputError:
+    try:
+        return store.find_run(ident)
+    except InputError as error:
+        return error
+
+
+def records_of_run(store: Store, run_uuid: str) -> Iterator[Record]:
+    """Every attempt of its jobs, oldest first, without the commands of actions."""
+    query = HistoryQuery(run_uuid=run_uuid, sort=SortKey.STARTED, ascending=True)
+    for record in store.records(query):
+        if record.job.run is not None and record.job.run.index >= 0:
+            yield record
+
+
+class KeptResults(Struct, frozen=True):
+    """Of a run that repeats part of an earlier one: the results that still hold for the jobs it does not run
+    again, and the run in which each job's were made."""
+
+    results: tuple[JobResult, ...]
+    run_of: dict[int, str]
+
+
+def kept_results(store: Store, run: Run) -> KeptResults | None:
+    """None: the run stands by itself. The earlier run may itself have kept results of one before it."""
+    if run.base_run_uuid is None or run.again is None:
+        return None
+    base = _run_or_none(store, run.base_run_uuid)
+    again = frozenset(run.again)
+    earlier = None if base is None else kept_results(store, base)
+    found = {} if earlier is None else _by_index(earlier.results)
+    run_of = {} if earlier is None else dict(earlier.run_of)
+    for index, attempts in _by_index(store.run_results(run.base_run_uuid)).items():
+        found[index] = attempts
+        run_of[index] = run.base_run_uuid
+    kept = sorted(index for index in found if index not in again)
+    results = tuple(result for index in kept for result in found[index])
+    return KeptResults(results, {index: run_of[index] for index in kept})
+
+
+def _run_or_none(store: Store, uuid: str) -> Run | None:
+    try:
+        return store.find_run(uuid)
+    except UnknownRun:
+        return None
+
+
+def _by_index(results: tuple[JobResult, ...] | list[JobResult]) -> dict[int, list[JobResult]]:
+    found: dict[int, list[JobResult]] = {}
+    for result in results:
+        found.setdefault(result.index, []).append(result)
+    return found

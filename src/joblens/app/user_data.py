@@ -1,0 +1,93 @@
+"""Data that the jobs of a run hand to each other: what was set last, else what the workflow says."""
+
+import difflib
+import os
+import time
+from typing import Any
+
+from msgspec import Struct
+
+from joblens.model.errors import InputError, UnknownRun
+from joblens.model.ids import new_uuid
+from joblens.model.run import Run, RunEvent, UserDataSet
+from joblens.model.writes import RunNoted
+from joblens.ports.store import Store
+
+RUN_VARIABLE = "JOBLENS_RUN_ID"
+JOB_VARIABLE = "JOBLENS_JOB_UUID"
+# Above this, working out the plan takes longer than a job should wait for setting a value.
+_MOST_JOBS_CHECKED = 5_000
+
+
+class DataValue(Struct, frozen=True):
+    """`set_at_us` None: as written in the workflow."""
+
+    name: str
+    data: Any
+    set_at_us: int | None = None
+    job_uuid: str = ""
+
+
+def run_meant(store: Store, ident: str | None) -> Run:
+    """The run that was named, or that of the job which asks."""
+    wanted = ident or os.environ.get(RUN_VARIABLE)
+    if not wanted:
+        raise InputError(
+            "no run was named",
+            hint=f"inside a job of a workflow {RUN_VARIABLE} tells it; elsewhere give --run RUN",
+        )
+    return store.find_run(wanted)
+
+
+def set_user_data(store: Store, run: Run, name: str, data: Any) -> None:
+    if run.jobs <= _MOST_JOBS_CHECKED:
+        _check_name(run, name)
+    fact = UserDataSet(name, data, os.environ.get(JOB_VARIABLE, ""))
+    store.apply([RunNoted(RunEvent(new_uuid(), run.uuid, time.time_ns() // 1000, fact))])
+
+
+def _check_name(run: Run, name: str) -> None:
+    known = list(_written(run))
+    if name in known:
+        return
+    near = difflib.get_close_matches(name, known, n=1)
+    listed = f"it has {', '.join(sorted(known)[:10])}" if known else "it has none; name it under 'user_data'"
+    hint = f"did you mean '{near[0]}'? {listed}" if near else listed
+    raise InputError(f"the workflow has no user data '{name}'", hint=hint)
+
+
+def get_user_data(store: Store, run: Run, name: str) -> DataValue:
+    values = {value.name: value for value in all_user_data(store, run)}
+    if name not in values:
+        _check_name(run, name)
+        raise InputError(f"user data '{name}' has no value yet", hint="a job sets it: joblens user-data set")
+    return values[name]
+
+
+def all_user_data(store: Store, run: Run) -> list[DataValue]:
+    """What has a value, by name."""
+    values = {name: DataValue(name, data) for name, data in _written(run).items() if data is not None}
+    for uuid in reversed(_with_earlier_runs(store, run)):
+        for _, event in store.run_events(uuid):
+            fact = event.fact
+            if isinstance(fact, UserDataSet):
+                values[fact.name] = DataValue(fact.name, fact.data, event.at_us, fact.job_uuid)
+    return [values[name] for name in sorted(values)]
+
+
+def _with_earlier_runs(store: Store, run: Run) -> list[str]:
+    """Newest first: a run that repeats a part keeps what the others had handed on."""
+    uuids = [run.uuid]
+    while run.base_run_uuid is not None and run.again is not None:
+        uuids.append(run.base_run_uuid)
+        try:
+            run = store.find_run(run.base_run_uuid)
+        except UnknownRun:
+            break
+    return uuids
+
+
+def _written(run: Run) -> dict[str, Any]:
+    from joblens.app.specs import plan_of_run
+
+    return {data.name: data.data for data in plan_of_run(run).user_data}

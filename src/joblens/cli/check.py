@@ -1,0 +1,106 @@
+"""`joblens check` and `reports check-resource-utilization`: did jobs keep to what they had asked for?"""
+
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from joblens.cli.context import Session
+from joblens.cli.options import shared_options
+from joblens.cli.run_arguments import run_argument, run_number_option
+
+VIOLATIONS_EXIT_CODE = 3
+
+
+def _options(min_over: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    def add(function: Callable[..., Any]) -> Callable[..., Any]:
+        for option in (
+            click.option(
+                min_over,
+                "min_over",
+                type=click.FloatRange(min=0),
+                default=1.0,
+                show_default=True,
+                metavar="PERCENT",
+                help="Leave out what is over by less.",
+            ),
+            click.option(
+                "--include-failed", is_flag=True, help="Failed jobs too, not only the limits they hit."
+            ),
+            run_number_option,
+            click.option("--all", "show_all", is_flag=True, help="Jobs that stayed within limits too."),
+        ):
+            function = option(function)
+        return run_argument(function)
+
+    return add
+
+
+@click.command("check")
+@_options("--min-over")
+@shared_options
+def command(
+    session: Session,
+    ident: str,
+    show_all: bool,
+    run_number: int | None,
+    include_failed: bool,
+    min_over: float,
+) -> None:
+    """Compare what the jobs of a run used with what they had asked for.
+
+    RUN is a workflow's number or name (its newest run), 3.2 for run 2 of workflow 3, or a run's UUID. Ends
+    with exit code 3 when a job used more than it had asked for, or hit a limit."""
+    _check(session, ident, show_all, run_number, include_failed, min_over)
+
+
+@click.group("reports")
+def reports() -> None:
+    """Other names: 'reports check-resource-utilization ID' is 'check ID'."""
+
+
+@reports.command("check-resource-utilization")
+@_options("--min-over-utilization")
+@shared_options
+def check_resource_utilization(
+    session: Session,
+    ident: str,
+    show_all: bool,
+    run_number: int | None,
+    include_failed: bool,
+    min_over: float,
+) -> None:
+    """As 'check': compare what jobs used with what they had asked for."""
+    _check(session, ident, show_all, run_number, include_failed, min_over)
+
+
+def _check(
+    session: Session,
+    ident: str,
+    show_all: bool,
+    run_number: int | None,
+    include_failed: bool,
+    min_over: float,
+) -> None:
+    from joblens.analysis.utilization import check_utilization
+    from joblens.app.runs import find_run, records_of_run
+
+    store = session.current_store
+    run = find_run(store, ident, run_number)
+    report = check_utilization(
+        sorted(records_of_run(store, run.uuid), key=lambda record: record.number or 0),
+        include_failed=include_failed,
+        min_over_percent=min_over,
+    )
+    if session.json:
+        from joblens.analysis.utilization_form import report_form
+
+        session.write_json(
+            report_form(report, workflow_id=run.workflow_number, run_id=run.number, show_all=show_all)
+        )
+    else:
+        from joblens.views.utilization import render_utilization
+
+        session.write_lines(render_utilization(report, show_all=show_all, paint=session.palette))
+    if report.violations:
+        raise SystemExit(VIOLATIONS_EXIT_CODE)

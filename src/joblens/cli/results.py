@@ -1,0 +1,87 @@
+"""`joblens results` and `results list`: the jobs of a run, what each used, and why some did not succeed."""
+
+from typing import TYPE_CHECKING
+
+import click
+
+from joblens.cli.context import Session
+from joblens.cli.options import shared_options
+from joblens.cli.run_arguments import complete_run, run_number_option
+
+if TYPE_CHECKING:
+    from joblens.analysis.run_table import ResultRow
+    from joblens.model.run import Run
+
+_SORTS = ("job", "name", "status", "duration", "cpu", "memory")
+
+
+@click.command("results")
+@click.argument("words", metavar="[list] RUN", nargs=-1, required=True, shell_complete=complete_run)
+@run_number_option
+@click.option("--failed", "only_failed", is_flag=True, help="Only jobs that did not succeed.")
+@click.option(
+    "--sort",
+    type=click.Choice(_SORTS),
+    default="job",
+    show_default=True,
+    help="What to sort by; job is the order of the workflow, numbers have the largest first.",
+)
+@click.option("--reverse", is_flag=True, help="Turn the order round.")
+@shared_options
+def command(
+    session: Session,
+    words: tuple[str, ...],
+    run_number: int | None,
+    only_failed: bool,
+    sort: str,
+    reverse: bool,
+) -> None:
+    """The jobs of a run: state, return code, duration, CPU, memory, attempts, and why some did not succeed.
+
+    RUN is a workflow's number or name (its newest run), 3.2 for run 2 of workflow 3, or a run's UUID.
+    'results list RUN' is the same."""
+    from joblens.app.run_tables import ResultSort, result_rows, sorted_rows
+    from joblens.app.runs import find_run
+
+    store = session.current_store
+    run = find_run(store, _ident(words), run_number)
+    rows = sorted_rows(result_rows(store, run), ResultSort(sort), reverse=reverse)
+    if only_failed:
+        rows = [row for row in rows if row.has_failed]
+    if session.json:
+        _write_json(session, run, rows)
+    else:
+        _write_text(session, rows, only_failed=only_failed)
+
+
+def _ident(words: tuple[str, ...]) -> str:
+    """`list` may stand first, as other tools have it; alone it is the name of a workflow."""
+    given = words[1:] if len(words) == 2 and words[0] == "list" else words
+    if len(given) != 1:
+        raise click.UsageError(f"one RUN is expected, not {len(given)}: {' '.join(given)}")
+    return given[0]
+
+
+def _write_json(session: Session, run: "Run", rows: "list[ResultRow]") -> None:
+    from joblens.analysis.run_table import row_form
+
+    session.write_json(
+        {
+            "workflow_id": run.workflow_number,
+            "run_id": run.number,
+            "run_uuid": run.uuid,
+            "run_status": run.status.value,
+            "results": [row_form(row) for row in rows],
+        }
+    )
+
+
+def _write_text(session: Session, rows: "list[ResultRow]", *, only_failed: bool) -> None:
+    if not rows:
+        none = "No job of this run has failed." if only_failed else "The workflow has no jobs."
+        session.write(f"{none}\n")
+        return
+    from joblens.views.results import render_results
+
+    width = session.width if session.is_terminal else None
+    session.write_lines(render_results(rows, width=width, paint=session.palette))

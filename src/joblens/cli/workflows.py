@@ -1,0 +1,67 @@
+"""`joblens workflows`: what there is to run again, look at or compare."""
+
+from typing import Any
+
+import click
+
+from joblens.cli.context import Session
+from joblens.cli.options import global_options, remember_globals, shared_options
+from joblens.cli.run_arguments import complete_run
+
+
+@click.group("workflows", invoke_without_command=True)
+@global_options
+@click.pass_context
+def command(ctx: click.Context, /, **given: Any) -> None:
+    """Workflows and their runs; without a subcommand as 'workflows list'."""
+    remember_globals(ctx, given)
+    if ctx.invoked_subcommand is None:
+        ctx.invoke(list_)
+
+
+@command.command("list")
+@shared_options
+def list_(session: Session) -> None:
+    """Workflows, newest first, with how the last run of each stands."""
+    from joblens.app.workflow_tables import workflow_rows
+
+    rows = workflow_rows(session.current_store)
+    if session.json:
+        from joblens.app.workflow_tables import workflow_form
+
+        session.write_json([workflow_form(row) for row in rows])
+        return
+    if not rows:
+        session.write("No workflows yet. Run one: joblens run FILE\n")
+        return
+    from joblens.app.drivers import SystemClock
+    from joblens.views.workflows import render_workflows
+
+    now_us = SystemClock().now_us()
+    session.write_lines(render_workflows(rows, now_us=now_us, width=session.width, paint=session.palette))
+
+
+@command.command("show")
+@click.argument("ident", metavar="ID", shell_complete=complete_run)
+@shared_options
+def show(session: Session, ident: str) -> None:
+    """One workflow and all its runs."""
+    from joblens.app.workflow_tables import run_rows
+
+    store = session.current_store
+    workflow = store.find_workflow(ident)
+    rows = run_rows(store, workflow)
+    if session.json:
+        from msgspec import to_builtins
+
+        from joblens.app.workflow_tables import run_form
+
+        session.write_json({**to_builtins(workflow), "runs": [run_form(row) for row in rows]})
+        return
+    from joblens.app.drivers import SystemClock
+    from joblens.views.workflows import render_workflow
+
+    now_us = SystemClock().now_us()
+    session.write_lines(
+        render_workflow(workflow, rows, now_us=now_us, width=session.width, paint=session.palette)
+    )

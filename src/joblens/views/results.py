@@ -1,0 +1,96 @@
+"""The jobs of a run with how each one stands and what it used."""
+
+from collections.abc import Mapping, Sequence
+
+from joblens.analysis.run_table import ResultRow
+from joblens.model.run import JobState
+from joblens.model.units import GIB, format_duration
+from joblens.views.numbers import UNKNOWN, mark_bound
+from joblens.views.style import Palette, clean, visible_width
+from joblens.views.table import Column, render_table
+
+STATE_COLOURS = {
+    JobState.UNINITIALIZED: "dim",
+    JobState.BLOCKED: "dim",
+    JobState.READY: "blue",
+    JobState.PENDING: "blue",
+    JobState.RUNNING: "cyan",
+    JobState.COMPLETED: "green",
+    JobState.FAILED: "red",
+    JobState.CANCELED: "magenta",
+    JobState.TERMINATED: "yellow",
+    JobState.DISABLED: "dim",
+    JobState.PENDING_FAILED: "red",
+}
+_COLUMNS = (
+    Column("Job ID", is_right=True),
+    Column("Job Name", gives_way=True, least=12),
+    Column("Status"),
+    Column("Return Code", is_right=True),
+    Column("Duration", is_right=True),
+    Column("Peak CPU %", is_right=True),
+    Column("Avg CPU %", is_right=True),
+    Column("Peak Mem (GB)", is_right=True),
+    Column("Avg Mem (GB)", is_right=True),
+    Column("Attempts", is_right=True),
+    Column("Reason", gives_way=True, least=20),
+)
+# Left out one after the other where a terminal has not the room.
+_LEAST_WANTED = ("Avg Mem (GB)", "Avg CPU %", "Attempts", "Return Code", "Peak CPU %", "Duration")
+_GAP = 2
+
+
+def render_results(rows: Sequence[ResultRow], *, width: int | None, paint: Palette) -> list[str]:
+    """`width`: of the terminal; None in a pipe, whose readers count on every column, whole."""
+    cells = [_cells(row, paint) for row in rows]
+    columns = _columns_for(width, cells)
+    lines = [[row[column.title] for column in columns] for row in cells]
+    return render_table(columns, lines, 1_000_000 if width is None else width, paint)
+
+
+def _columns_for(width: int | None, cells: Sequence[Mapping[str, str]]) -> list[Column]:
+    """A column without anything in it is left out too, except what everyone looks for."""
+    has_reason = any(row["Reason"] for row in cells)
+    columns = [column for column in _COLUMNS if column.title != "Reason" or has_reason]
+    if width is None:
+        return columns
+    needs = {
+        column.title: min(column.least, longest) if column.gives_way else longest
+        for column in columns
+        for longest in [
+            max([visible_width(column.title), *(visible_width(row[column.title]) for row in cells)])
+        ]
+    }
+    for title in _LEAST_WANTED:
+        if sum(needs[column.title] + _GAP for column in columns) - _GAP <= width:
+            break
+        columns = [column for column in columns if column.title != title]
+    return columns
+
+
+def _cells(row: ResultRow, paint: Palette) -> dict[str, str]:
+    return {
+        "Job ID": UNKNOWN if row.job_id is None else str(row.job_id),
+        "Job Name": clean(row.name),
+        "Status": paint.paint(row.state.label, STATE_COLOURS[row.state]),
+        "Return Code": UNKNOWN if row.return_code is None else str(row.return_code),
+        "Duration": format_duration(row.duration_s),
+        "Peak CPU %": _percent(row.peak_cpu_percent),
+        "Avg CPU %": _percent(row.avg_cpu_percent),
+        "Peak Mem (GB)": mark_bound(
+            _gigabytes(row.peak_memory_bytes), is_lower_bound=row.peak_memory_is_least
+        ),
+        "Avg Mem (GB)": _gigabytes(row.avg_memory_bytes),
+        "Attempts": str(row.attempts),
+        "Reason": clean(row.why),
+    }
+
+
+def _percent(value: float | None) -> str:
+    return UNKNOWN if value is None else f"{value:.1f}"
+
+
+def _gigabytes(count: int | None) -> str:
+    if count is None:
+        return UNKNOWN
+    return f"{count / GIB:.2f}" if count >= GIB else f"{count / GIB:.3f}"
