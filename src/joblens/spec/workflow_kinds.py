@@ -87,16 +87,16 @@ EXPECTED: dict[Kind, str] = {
 # Patterns that the JSON Schema uses too, so they are plain enough for every dialect.
 NAME_PATTERN = r"^(?=.*\S)[^/\u0000-\u001f\u007f]+$"
 LONG_NAME_PATTERN = r"^(?=.*\S)[^\u0000-\u001f\u007f]+$"
-IDENTIFIER_PATTERN = r"^[A-Za-z_][A-Za-z0-9_]*$"
+PLACEHOLDER_NAME_PATTERN = r"^[A-Za-z_][A-Za-z0-9_-]*$"
 ENV_NAME_PATTERN = r"^[^=\u0000]+$"
 WALLTIME_PATTERN = r"^(\d+-)?\d+(:\d{1,2}){0,2}$"
 SLURM_MEMORY_PATTERN = r"^\d+[KMGTkmgt]?[Bb]?$"
 SIGNAL_PATTERN = r"^(SIG)?[A-Z][A-Z0-9]*$"
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
-_IDENTIFIER = re.compile(IDENTIFIER_PATTERN)
+_PLACEHOLDER_NAME = re.compile(PLACEHOLDER_NAME_PATTERN)
 _ENV_NAME = re.compile(ENV_NAME_PATTERN)
-_PLACEHOLDER = re.compile(r"\{[A-Za-z_]\w*(?::[^{}]*)?\}")
+_PLACEHOLDER = re.compile(r"\{[A-Za-z_][\w-]*(?::[^{}]*)?\}")
 # What certainly is a pattern: compiling one costs a hundred times as much, and there may be one a job.
 _PLAIN_PATTERN = re.compile(r"\^?(?:[\w /:=@%,-]|\\[.dws/-]|\\[dw]\+|\.[*+]?)*\$?")
 _MAX_EXIT_CODE = 255
@@ -335,9 +335,9 @@ def _matching(pattern: str, kind: Kind, raw: Any) -> str:
     return text
 
 
-def check_identifier(word: str) -> None:
-    if _IDENTIFIER.match(word) is None:
-        fail("is no name to use in {…}: letters, digits and _ only, no digit first")
+def check_placeholder_name(word: str) -> None:
+    if _PLACEHOLDER_NAME.match(word) is None:
+        fail("is no name for {…}; it takes letters, digits, _ and -, a letter or _ first")
 
 
 def check_env_name(word: str) -> None:

@@ -162,7 +162,7 @@ EXECUTION_CONFIG = section(
     key(
         "sigterm_lead_seconds",
         Kind.DURATION,
-        "Time between that signal and the kill.",
+        "How long before its time is up a job gets that signal.",
         default=30,
         field="sigterm_lead_s",
         least=0,

@@ -10,9 +10,9 @@ from joblens.spec.sbatch_options import DECIDED_ELSEWHERE, SBATCH_OPTIONS
 from joblens.spec.workflow_keys import SECTIONS
 from joblens.spec.workflow_kinds import (
     ENV_NAME_PATTERN,
-    IDENTIFIER_PATTERN,
     LONG_NAME_PATTERN,
     NAME_PATTERN,
+    PLACEHOLDER_NAME_PATTERN,
     SIGNAL_PATTERN,
     SLURM_MEMORY_PATTERN,
     WALLTIME_PATTERN,
@@ -58,12 +58,12 @@ _KIND_SCHEMAS: dict[Kind, Schema] = {
     },
     Kind.VARIABLES: {
         "type": "object",
-        "propertyNames": {"pattern": IDENTIFIER_PATTERN},
+        "propertyNames": {"pattern": PLACEHOLDER_NAME_PATTERN},
         "additionalProperties": {"type": _SCALAR},
     },
     Kind.PARAMETERS: {
         "type": "object",
-        "propertyNames": {"pattern": IDENTIFIER_PATTERN},
+        "propertyNames": {"pattern": PLACEHOLDER_NAME_PATTERN},
         "additionalProperties": {
             "anyOf": [{"type": _SCALAR}, {"type": "array", "items": {"type": _SCALAR}, "minItems": 1}]
         },

@@ -49,8 +49,8 @@ JOB_MISTAKES = [
         "item 2 of parameters.i in job 'a' must be text or a number, not a mapping",
     ),
     (
-        "parameters: {a-b: 1}",
-        "parameters.a-b in job 'a' is no name to use in {…}: letters, digits and _ only, no digit first",
+        "parameters: {1a: 1}",
+        "parameters.1a in job 'a' is no name for {…}; it takes letters, digits, _ and -, a letter or _ first",
     ),
     (
         "parameters_file: t.csv, parameters: {i: 1}",
