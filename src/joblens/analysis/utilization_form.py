@@ -1,5 +1,6 @@
 """The words and the JSON form of a check of utilization, as Torc's users know them."""
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -33,7 +34,11 @@ def runtime_text(seconds: float) -> str:
 
 
 def over_text(item: Utilization) -> str:
-    return "-" if item.over_percent is None else f"{item.over_percent:+.1f}%"
+    if item.over_percent is None:
+        return "-"
+    # Halves are rounded away from zero, as people do: 31.25 is 31.3.
+    tenths = math.floor(round(abs(item.over_percent) * 10, 6) + 0.5)
+    return f"{'-' if item.over_percent < 0 and tenths else '+'}{tenths / 10:.1f}%"
 
 
 def report_form(

@@ -2,12 +2,13 @@
 
 from collections.abc import Sequence
 
-from joblens.analysis.utilization import LikelyCause, LimitHit, Utilization, UtilizationReport
+from joblens.analysis.utilization import LikelyCause, LimitHit, Resource, Utilization, UtilizationReport
 from joblens.analysis.utilization_form import amount_text, over_text, specified_text
 from joblens.views.jobs import display_name
 from joblens.views.numbers import UNKNOWN, counted, mark_bound
 from joblens.views.style import PLAIN, Palette, pad, visible_width
 
+_ORDER = tuple(Resource)
 _TITLES = ("Job ID", "Job Name", "Resource", "Specified", "Peak Used", "Over-Utilization")
 
 
@@ -15,9 +16,7 @@ def render_utilization(report: UtilizationReport, *, show_all: bool, paint: Pale
     count = len(report.violations)
     lines: list[str] = []
     if show_all:
-        everything = sorted(
-            [*report.violations, *report.within], key=lambda item: item.record.number or 0
-        )  # stable: the resources of one job keep their order
+        everything = sorted([*report.violations, *report.within], key=_place)
         lines = _table(everything, paint) if everything else [_nothing(report)]
     elif count:
         noun = "violation" if count == 1 else "violations"
@@ -31,6 +30,10 @@ def render_utilization(report: UtilizationReport, *, show_all: bool, paint: Pale
     else:
         lines = [paint.paint(_nothing(report), "green") if report.within else _nothing(report)]
     return [*lines, *_likely_causes(report.failures)]
+
+
+def _place(item: Utilization) -> tuple[int, int]:
+    return item.record.number or 0, _ORDER.index(item.resource)
 
 
 def _nothing(report: UtilizationReport) -> str:
@@ -77,7 +80,7 @@ def _row(item: Utilization) -> tuple[str, ...]:
 def _likely_causes(failures: Sequence[LikelyCause]) -> list[str]:
     if not failures:
         return []
-    return ["", "Failed, and why it is likely:", *(f"  {_cause(failure)}" for failure in failures)]
+    return ["", "Failed jobs and their likely cause:", *(f"  {_cause(failure)}" for failure in failures)]
 
 
 def _cause(failure: LikelyCause) -> str:
