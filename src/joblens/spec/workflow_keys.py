@@ -124,12 +124,12 @@ WORKFLOW = section(
     choice(
         "jobs_sort_method",
         ("none", "gpus_runtime_memory", "gpus_memory_runtime"),
-        "Order in which ready jobs of one priority are taken.",
+        "Order in which ready jobs of one priority are taken; kept.",
     ),
     key("dynamic_jobs", Kind.SECTION, "Jobs that add jobs; kept.", section="dynamic_jobs"),
     flag("enable_ro_crate", "Write an RO-Crate description of the run; kept.", default=None),
-    key("$schema", Kind.TEXT, "Where editors find the JSON Schema; joblens does not look at it."),
     key("access_groups", Kind.NAMES, "Groups that may see the workflow; kept."),
+    key("$schema", Kind.TEXT, "Where editors find the JSON Schema; joblens does not look at it."),
     excludes=(("parameters_file", ("parameters",)),),
 )
 
@@ -169,8 +169,8 @@ JOB = section(
     key("output_user_data", Kind.NAMES, "User data it makes."),
     key("input_user_data_regexes", Kind.REGEXES, "User data it reads, by patterns of their names."),
     key("output_user_data_regexes", Kind.REGEXES, "User data it makes, by patterns of their names."),
-    key("input_datasets", Kind.NAMES, "Datasets it reads."),
-    key("output_datasets", Kind.NAMES, "Datasets it makes."),
+    key("input_datasets", Kind.NAMES, "Datasets it reads; kept."),
+    key("output_datasets", Kind.NAMES, "Datasets it makes; kept."),
     *_SWEEP,
     key("parameters_file", Kind.PATH, "CSV or JSON table: one job for each row."),
     flag("use_parameters_file", "One job for each row of the workflow's parameters_file."),
@@ -191,8 +191,8 @@ FILE = section(
     "an entry of `files`",
     required("name", Kind.LONG_NAME, "Name by which jobs mean it.", example="model_{i}"),
     required("path", Kind.PATH, "Where it is.", example="out/model_{i}.pt"),
-    key("st_mtime", Kind.NUMBER, "Time of its last change, in seconds since 1970.", least=0),
-    key("identifier", Kind.TEXT, "A name it has elsewhere, such as a DOI."),
+    key("st_mtime", Kind.NUMBER, "Time of its last change, in seconds since 1970; kept.", least=0),
+    key("identifier", Kind.TEXT, "A name it has elsewhere, such as a DOI; kept."),
     *_SWEEP,
 )
 

@@ -81,7 +81,7 @@ RESOURCE_MONITOR = section(
     key(
         "flush_interval_seconds",
         Kind.DURATION,
-        "Longest time samples wait in memory.",
+        "Longest time samples wait in memory; kept.",
         field="flush_interval_s",
         least=0,
     ),
