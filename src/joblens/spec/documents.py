@@ -19,7 +19,7 @@ def read_document(text: str, format: str) -> Document:  # noqa: A002
 
 
 def format_of(path: str, text: str) -> str:
-    """By the file's ending; else the first format that the text is a mapping in, and YAML where it is none."""
+    """By the file's ending; else the first format in which the text is a mapping, or YAML."""
     ending = os.path.splitext(path)[1].lower()
     if ending in _ENDINGS:
         return _ENDINGS[ending]

@@ -76,7 +76,9 @@ class _Growing:
         return self._bare(at)
 
     def _mapping(self, start: int, depth: int) -> Node:
-        text, entries, seen = self._text, [], {}
+        text = self._text
+        entries: list[Entry] = []
+        seen: dict[str, int] = {}
         at = self._blank(start + 1)
         while text[at : at + 1] != "}":
             key_at, (at, key) = at, self._key(at)

@@ -186,9 +186,9 @@ class _Shaping:
         return Node(node.start, node.end, LIST, items, [node])
 
     def _mapping(self, node: KdlNode, shape: Shape) -> Node:
-        entries: list[Entry] = []
-        for value in node.arguments[:1]:
-            entries.append(Entry("name", value.start, value.end, _scalar(value, NAME)))
+        entries = [
+            Entry("name", value.start, value.end, _scalar(value, NAME)) for value in node.arguments[:1]
+        ]
         for extra in node.arguments[1:]:
             self._note(extra.start, f"'{node.name}' takes one name before its properties and its block")
         for one in node.properties:

@@ -1,6 +1,6 @@
 """TOML into plain values by the standard library; `toml_tree` says where everything stands, when asked."""
 
-import datetime
+import datetime as dt
 import re
 from typing import Any
 
@@ -35,7 +35,7 @@ def _plain(value: Any) -> Any:
             return {key: _plain(inner) for key, inner in value.items()}
         case list():
             return [_plain(inner) for inner in value]
-        case datetime.date() | datetime.time():  # a datetime is a date
+        case dt.date() | dt.time():  # a datetime is a date
             return value.isoformat()
     return value
 
