@@ -46,7 +46,7 @@ def state_of_run(store: Store, run: Run) -> RunState:
     plan = plan_of_run(run)
     results = store.run_results(run.uuid)
     kept = kept_results(store, run)
-    schedule = _schedule_of(store, run, plan, results, kept)
+    schedule = schedule_of(store, run, plan, results, kept)
     attempts: dict[int, list[JobResult]] = {}
     for result in [*(kept.results if kept else ()), *results]:
         attempts.setdefault(result.index, []).append(result)
@@ -68,7 +68,7 @@ def state_of_run(store: Store, run: Run) -> RunState:
     )
 
 
-def _schedule_of(
+def schedule_of(
     store: Store, run: Run, plan: Plan, results: list[JobResult], kept: KeptResults | None
 ) -> Schedule:
     offer = Offer(cpus=float(_EVERYTHING), memory_bytes=_EVERYTHING, gpus=_GPUS)
