@@ -32,6 +32,11 @@ SECTIONS: dict[str, dict[str, CommandEntry]] = {
         "cancel": _entry("cancel", "End a running job."),
         "user-data": _entry("user_data", "JSON that jobs of a workflow hand to each other."),
     },
+    "Workflow files": {
+        "validate": _entry("validate", "Check workflow files without running them."),
+        "expand": _entry("expand", "A workflow file with every job by itself."),
+        "graph": _entry("graph", "Which job waits for which: text, SVG, Mermaid."),
+    },
     "Look back": {
         "history": _entry("history", "Jobs, newest first."),
         "stats": _entry("stats", "Totals and percentiles, overall and by tool."),

@@ -7,7 +7,14 @@ from msgspec import Struct, structs
 
 from joblens.model.job import Requirements
 from joblens.model.plan import Plan, PlannedAction, PlannedData, PlannedFile, PlannedJob
-from joblens.model.workflow_spec import FailureHandler, JobSpec, RequirementsSpec, UserDataSpec, WorkflowSpec
+from joblens.model.workflow_spec import (
+    FailureHandler,
+    FileSpec,
+    JobSpec,
+    RequirementsSpec,
+    UserDataSpec,
+    WorkflowSpec,
+)
 from joblens.plan.entries import Entries, Expanded
 from joblens.plan.graph import find_cycles
 from joblens.plan.linking import Linker, Links, Things, index_of
@@ -38,6 +45,16 @@ def make_plan(
     plan = _Planning(spec, entries, problems).plan()
     found = problems.all()
     return PlanReading(None if found else plan, found)
+
+
+def expand_files(
+    spec: WorkflowSpec, *, tables: Mapping[str, Any] = _NONE, parameters: Mapping[str, Any] = _NONE
+) -> list[FileSpec]:
+    """Only the files, with everything that was written about them."""
+    problems = Problems()
+    sweeps = Sweeps(spec, tables, parameters, problems)
+    entries = Entries(sweeps, variables_of(spec, parameters, problems), problems)
+    return [each.value for each in entries.expand("files", spec.files)]
 
 
 class _Planning:

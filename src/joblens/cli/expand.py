@@ -1,0 +1,30 @@
+"""`joblens expand`: a workflow with every job by itself."""
+
+import click
+
+from joblens.cli.context import Session
+from joblens.cli.options import shared_options
+from joblens.cli.spec_options import param_option, params_of
+
+
+@click.command("expand")
+@click.argument("file", metavar="FILE")
+@param_option
+@shared_options
+def command(session: Session, file: str, params: tuple[str, ...]) -> None:
+    """Write a workflow with every parameter, variable, regex and reference put in.
+
+    The result is a workflow file itself (YAML; with --json JSON) that stands for the same jobs.
+    """
+    from joblens.app.expanding import expanded_workflow
+    from joblens.app.specs import load_spec
+
+    values = params_of(params)
+    document = expanded_workflow(load_spec(file, values), values)
+    if session.json:
+        session.write_json(document)
+        return
+    from joblens.views.yaml_text import yaml_lines
+
+    for line in yaml_lines(document):
+        session.write(f"{line}\n")
