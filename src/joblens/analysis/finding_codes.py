@@ -26,6 +26,7 @@ class Code(enum.StrEnum):
     # time that went into starting
     SLOW_START = "slow-start"
     MANY_PROCESSES = "many-processes"
+    SHORT_JOBS = "short-jobs"
     # what it asked for and what it used
     MEMORY_NEAR_LIMIT = "memory-near-limit"
     MEMORY_UNUSED = "memory-unused"

@@ -64,6 +64,7 @@ class Group(Struct, frozen=True, kw_only=True):
     observations: tuple[Observation, ...]
     is_named: bool = True
     spec_job: int = -1  # entry of the file; -1: a named group
+    has_requirements: bool = True  # False: nothing is written for it
 
 
 class Advice(Struct, frozen=True, kw_only=True):

@@ -8,7 +8,8 @@ from collections.abc import Mapping
 
 from joblens.agent.run_screen import RunScreen
 from joblens.app.queries import SampleTails
-from joblens.engine.run_progress import JobFailure, Offered, ProgressTracker, RunProgress
+from joblens.engine.offer import Offer
+from joblens.engine.run_progress import JobFailure, ProgressTracker, RunProgress
 from joblens.model.errors import JoblensError
 from joblens.model.job import Record, Status
 from joblens.model.plan import Plan
@@ -31,11 +32,11 @@ _EARLIER_RUNS = 5
 Usage = Mapping[str, tuple[float | None, int | None]]
 
 
-def tracker_for(run: Run, plan: Plan, store: Store, offered: Offered) -> ProgressTracker:
+def tracker_for(run: Run, plan: Plan, store: Store, offer: Offer) -> ProgressTracker:
     return ProgressTracker(
         plan,
         Graph(plan).stages(),
-        offered,
+        offer,
         earlier_durations(store, run),
         run=f"{run.workflow_number}.{run.number}" if run.number else run.uuid[:8],
         began_at_us=run.started_at_us or time.time_ns() // 1000,
@@ -129,6 +130,9 @@ class _Following:
             self._tell(failure, JobState.FAILED)
             del self._untold[index]
 
+    def progress(self) -> RunProgress:
+        return self.tracker.progress(_now_us())
+
     def succeeded(self, index: int, attempt: int, record: Record) -> None:
         raise NotImplementedError
 
@@ -169,18 +173,25 @@ class LiveView(_Following):
         self._draw()
         self._drawn_at_s = now_s
 
+    def progress(self) -> RunProgress:
+        return self.tracker.progress(_now_us(), self._usage)
+
     def close(self, status: RunStatus) -> None:
         self._tell_rest()
         self.tracker.status = status
+        self._look()
         self._draw()
+        self._screen.leave()
+
+    def leave(self) -> None:
+        """The run goes on without being looked at."""
         self._screen.leave()
 
     def _draw(self) -> None:
         size = self._screen.size
-        progress = self.tracker.progress(_now_us(), self._usage)
         # the last line stays free: writing into it would make some terminals scroll
         lines = render_run_live(
-            progress, width=size.columns - 1, height=max(2, size.lines - 1), paint=self._paint
+            self.progress(), width=size.columns - 1, height=max(2, size.lines - 1), paint=self._paint
         )
         self._screen.draw(lines)
 
@@ -200,9 +211,9 @@ class LineView(_Following):
     """Where nothing can be drawn in place: a line for each end of a job as long as there are few, for every
     failure, and a summary every ten seconds or tenth of the way."""
 
-    def __init__(self, tracker: ProgressTracker, plan: Plan, descriptor: int) -> None:
+    def __init__(self, tracker: ProgressTracker, plan: Plan, descriptor: int | None) -> None:
         super().__init__(tracker, plan)
-        self._descriptor = descriptor
+        self._descriptor = descriptor  # None: it only keeps count
         self._ends = 0
         self._summed_at_s = time.monotonic()
         self._step = 0
@@ -210,8 +221,7 @@ class LineView(_Following):
     def succeeded(self, index: int, attempt: int, record: Record) -> None:
         self._ends += 1
         if self._ends <= _FIRST_ENDS and record.outcome is not None:
-            progress = self._elapsed_s()
-            self._write(end_line(self._names[index], progress, record.outcome.duration_s, attempt))
+            self._write(end_line(self._names[index], self._elapsed_s(), record.outcome.duration_s, attempt))
 
     def failed(self, failure: JobFailure) -> None:
         self._write(failure_line(failure, self._elapsed_s()))
@@ -226,21 +236,23 @@ class LineView(_Following):
         few = total <= _FIRST_ENDS  # every end is told: a summary at each tenth would be one a line
         if now_s - self._summed_at_s >= _SUMMARY_EVERY_S or (step > self._step and not few):
             self._summed_at_s = now_s
-            self._write(summary_line(self._progress()))
+            self._write(summary_line(self.progress()))
         self._step = max(step, self._step)
 
     def close(self, status: RunStatus) -> None:
         self._tell_rest()
         self.tracker.status = status
-        self._write(f"{summary_line(self._progress())}: run {status.value}")
+        self._write(f"{summary_line(self.progress())}: run {status.value}")
 
-    def _progress(self) -> RunProgress:
-        return self.tracker.progress(_now_us())
+    def leave(self) -> None:
+        pass
 
     def _elapsed_s(self) -> float:
         return self.tracker.elapsed_s(_now_us())
 
     def _write(self, line: str) -> None:
+        if self._descriptor is None:
+            return
         try:
             os.write(self._descriptor, f"{line}\n".encode(errors="replace"))
         except OSError:
@@ -248,10 +260,12 @@ class LineView(_Following):
 
 
 def view_for(
-    run: Run, plan: Plan, store: Store, offered: Offered, *, descriptor: int, color: bool
+    run: Run, plan: Plan, store: Store, offer: Offer, *, descriptor: int, color: bool, is_silent: bool = False
 ) -> LiveView | LineView:
-    """The view that fits what `descriptor` is."""
-    tracker = tracker_for(run, plan, store, offered)
+    """The view that fits what `descriptor` is. `is_silent`: it only keeps count."""
+    tracker = tracker_for(run, plan, store, offer)
+    if is_silent:
+        return LineView(tracker, plan, None)
     if os.isatty(descriptor) and os.environ.get("TERM", "dumb") != "dumb":
         return LiveView(tracker, plan, store, descriptor, Palette(is_on=color))
     return LineView(tracker, plan, descriptor)

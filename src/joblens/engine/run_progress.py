@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
+from joblens.engine.offer import Offer
 from joblens.engine.run_estimate import Capacity, Estimate, Estimator
 from joblens.model.job import Requirements
 from joblens.model.plan import Plan
@@ -74,15 +75,6 @@ class RunProgress(Struct, frozen=True, kw_only=True):
         return self.count("done") + self.count("failed") + self.count("cancelled")
 
 
-class Offered(Struct, frozen=True):
-    """What the run may use of its machine."""
-
-    cpus: float = 0.0
-    memory_bytes: int = 0
-    gpus: int = 0
-    most_jobs: int | None = None
-
-
 class _Stage:
     __slots__ = ("counts", "name")
 
@@ -115,7 +107,7 @@ class ProgressTracker:
         self,
         plan: Plan,
         stages: Sequence[Sequence[int]],
-        offered: Offered,
+        offer: Offer,
         known_s: Mapping[str, float],
         *,
         run: str,
@@ -125,8 +117,8 @@ class ProgressTracker:
         self._plan = plan
         self._run = run
         self._began_at_us = began_at_us
-        self.offered = offered
-        capacity = Capacity(offered.cpus or None, offered.memory_bytes or None, offered.most_jobs)
+        self._offer = offer
+        capacity = Capacity(offer.cpus or None, offer.memory_bytes or None, offer.most_jobs)
         self._estimator = Estimator(plan, known_s, capacity)
         self._stages = [_Stage(stage_name(plan, indexes)) for indexes in stages]
         self._stage_of = [0] * len(plan.jobs)
@@ -195,9 +187,9 @@ class ProgressTracker:
             running=tuple(self._running(index, now_us, usage or {}) for index in self._begun),
             failures=tuple(self.failures.values()),
             ready=sum(stage.counts[JobState.READY] for stage in self._stages),
-            cpus=(sum(asked.cpus or 1.0 for asked in requirements), self.offered.cpus),
-            memory_bytes=(_memory_of(requirements), self.offered.memory_bytes),
-            gpus=(sum(asked.gpus or 0 for asked in requirements), self.offered.gpus),
+            cpus=(sum(asked.cpus or 1.0 for asked in requirements), self._offer.cpus),
+            memory_bytes=(_memory_of(requirements), self._offer.memory_bytes),
+            gpus=(sum(asked.gpus or 0 for asked in requirements), len(self._offer.gpus)),
             estimate=self._estimator.estimate(now_us / 1e6),
             message=self.message,
         )

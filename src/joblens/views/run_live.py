@@ -1,6 +1,9 @@
 """A run while it goes on, as lines that fit a screen: a bar a stage, what runs, what failed, what is left."""
 
 from collections.abc import Sequence
+from typing import Any
+
+from msgspec import to_builtins
 
 from joblens.engine.run_progress import JobFailure, RunProgress, StageProgress
 from joblens.model.run import RunStatus
@@ -238,3 +241,17 @@ def end_line(name: str, elapsed_s: float, duration_s: float, attempt: int = 1) -
 
 def failure_line(failure: JobFailure, elapsed_s: float) -> str:
     return f"{clock(elapsed_s)}  {failure_text(failure)}"
+
+
+def progress_form(progress: RunProgress) -> dict[str, Any]:
+    """The same for programs."""
+    form: dict[str, Any] = to_builtins(progress)
+    form["jobs"] = {
+        "total": progress.total,
+        "ready": form.pop("ready"),
+        **{word: progress.count(word) for word in ("done", "failed", "cancelled", "running")},
+    }
+    for name in ("cpus", "memory_bytes", "gpus"):
+        reserved, offered = form.pop(name)
+        form[name] = {"reserved": reserved, "offered": offered}
+    return form

@@ -1,6 +1,7 @@
 """How far a run has come."""
 
-from joblens.engine.run_progress import JobFailure, Offered, ProgressTracker, StageProgress, stage_name
+from joblens.engine.offer import Offer
+from joblens.engine.run_progress import JobFailure, ProgressTracker, StageProgress, stage_name
 from joblens.model.job import Requirements
 from joblens.model.plan import Plan, PlannedJob
 from joblens.model.run import JobState
@@ -19,7 +20,9 @@ STAGES = [[0], [1, 2]]
 
 
 def tracker() -> ProgressTracker:
-    return ProgressTracker(PLAN, STAGES, Offered(4, 4096, 2), {}, run="3.2", began_at_us=START_US)
+    return ProgressTracker(
+        PLAN, STAGES, Offer(cpus=4, memory_bytes=4096, gpus=("0", "1")), {}, run="3.2", began_at_us=START_US
+    )
 
 
 def test_every_stage_counts_its_own_jobs() -> None:

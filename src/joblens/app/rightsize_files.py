@@ -1,0 +1,155 @@
+"""Writes advice into the user's file: only the amounts change, every other character stays."""
+
+import os
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from joblens.analysis.rightsizing import Advice, Group, GroupAdvice
+from joblens.app.specs import spec_error
+from joblens.model.errors import InputError, SpecError
+from joblens.model.run import Run, Workflow
+from joblens.model.workflow_spec import WorkflowSpec
+from joblens.spec.documents import Path, format_of
+from joblens.spec.workflow_file import SpecReading, read_workflow
+
+_KEYS = {"memory": ("memory",), "cpus": ("num_cpus", "cpus"), "runtime": ("runtime",)}  # the usual one first
+
+
+class SpecFile(Struct, frozen=True, kw_only=True):
+    """The file that is to be changed, as it is now."""
+
+    path: str
+    text: str
+    format: str
+    spec: WorkflowSpec
+    value: Any  # as the document has it
+    is_changed: bool  # since the run was created from it
+
+
+def open_spec(path: str | None, workflow: Workflow, run: Run) -> SpecFile:
+    """`path` None: where the workflow came from."""
+    place = path or workflow.source
+    if not place:
+        raise InputError(
+            f"workflow {workflow.number} did not come from a file", hint="name the file: --write FILE"
+        )
+    try:
+        with open(place, encoding="utf-8", newline="") as file:
+            text = file.read()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not text in UTF-8"
+        hint = "name the file: --write FILE" if path is None else ""
+        raise InputError(f"{place} cannot be read: {reason}", hint=hint) from error
+    kind = run.spec_format if place == workflow.source else format_of(place, text)
+    reading = read_workflow(text, kind, place)
+    if reading.spec is None:
+        raise spec_error(place, _problems(place, reading))
+    return SpecFile(
+        path=place,
+        text=text,
+        format=kind,
+        spec=reading.spec,
+        value=reading.document.value,
+        is_changed=text != run.spec_text,
+    )
+
+
+def _problems(path: str, reading: SpecReading) -> list[str]:
+    return [
+        f"{path}:{problem.mark.line}:{problem.mark.column}: {problem.message}" for problem in reading.problems
+    ]
+
+
+def edited(file: SpecFile, groups: Sequence[GroupAdvice], *, adds: bool) -> str:
+    """The text with the advice in it; read again, so that what comes out is a workflow for certain."""
+    from joblens.spec.edit import edit_values
+
+    changes: dict[Path, Any] = {}
+    for advice in groups:
+        changes.update(changes_for(file.value, advice, adds=adds))
+    if not changes:
+        return file.text
+    text: str = edit_values(file.text, file.format, changes)
+    reading = read_workflow(text, file.format, file.path)
+    if reading.spec is None:
+        raise SpecError(
+            f"{file.path} was left as it is: with the advice in it, it could not be read\n"
+            + "\n".join(_problems(file.path, reading))
+        )
+    return text
+
+
+def changes_for(value: Any, advice: GroupAdvice, *, adds: bool) -> dict[Path, Any]:
+    """`adds`: requirements that are not written yet too."""
+    place = place_of(value, advice.group)
+    if place is None:
+        return {}
+    path, written = place
+    changes: dict[Path, Any] = {}
+    for part in advice.advice:
+        key = next((key for key in _KEYS[part.resource] if key in written), None)
+        if key is None and not adds:
+            continue
+        if part.is_change:
+            changes[*path, key or _KEYS[part.resource][0]] = _value(part, written.get(key or ""))
+    return changes
+
+
+def place_of(value: Any, group: Group) -> tuple[Path, dict[str, Any]] | None:
+    """Where its amounts stand in the file and what stands there now; None: not there any more."""
+    if group.is_named:
+        for place, entry in _entries(value, "resource_requirements"):
+            if entry.get("name") == group.name:
+                return ("resource_requirements", place), entry
+        return None
+    for place, entry in _entries(value, "jobs"):
+        if entry.get("name") != group.name:
+            continue
+        inner = entry.get("resource_requirements")
+        if isinstance(inner, dict):
+            return ("jobs", place, "resource_requirements"), inner
+        return ("jobs", place), entry
+    return None
+
+
+def _entries(value: Any, key: str) -> Iterator[tuple[int, dict[str, Any]]]:
+    listed = value.get(key) if isinstance(value, dict) else None
+    for place, entry in enumerate(listed or ()):
+        if isinstance(entry, dict):
+            yield place, entry
+
+
+def _value(part: Advice, written: Any) -> Any:
+    """In the way it was written: seconds stay seconds."""
+    if part.resource == "cpus":
+        return int(part.recommended) if part.recommended == int(part.recommended) else part.recommended
+    if part.resource == "runtime" and isinstance(written, int | float):
+        return int(part.recommended)
+    return part.recommended_text
+
+
+def replace_file(file: SpecFile, text: str) -> None:
+    """At once or not at all. The mode stays; a link stays one and what it points to is written."""
+    place = os.path.realpath(file.path)
+    part = f"{place}.{os.urandom(8).hex()}.part"
+    try:
+        mode = os.stat(place).st_mode & 0o7777
+        with open(place, encoding="utf-8", newline="") as now:
+            if now.read() != file.text:
+                raise InputError(f"{file.path} was changed in the meantime; nothing was written")
+        with open(part, "x", encoding="utf-8", newline="", opener=_private) as new:
+            new.write(text)
+            new.flush()
+            os.fchmod(new.fileno(), mode)
+            os.fsync(new.fileno())
+        os.replace(part, place)
+    except OSError as error:
+        if os.path.lexists(part):
+            os.unlink(part)
+        raise InputError(f"{file.path} was not written: {error.strerror}") from error
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)

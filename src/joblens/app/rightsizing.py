@@ -1,0 +1,140 @@
+"""Right-sizing of a workflow: what was seen of its jobs in all its runs, put to the groups of its file."""
+
+from collections.abc import Iterator
+
+from msgspec import Struct
+
+from joblens.analysis.allocation import Strategy
+from joblens.analysis.finding_sweeps import sweep_findings
+from joblens.analysis.rightsizing import Group, GroupAdvice, Observation, advise, observation_of
+from joblens.app.runs import records_of_run
+from joblens.app.specs import loaded_run
+from joblens.model.finding import Finding
+from joblens.model.job import Requirements
+from joblens.model.run import Run, Workflow
+from joblens.model.workflow_spec import JobSpec, RequirementsSpec, WorkflowSpec
+from joblens.ports.store import Store
+
+_PARAMETER = "{"
+
+
+class Sizing(Struct, frozen=True, kw_only=True):
+    workflow: Workflow
+    run: Run  # the newest one that counts
+    runs: tuple[int, ...]  # numbers of those that were looked at
+    groups: tuple[GroupAdvice, ...]
+    unseen: tuple[str, ...] = ()  # groups of the file of which nothing was measured
+    findings: tuple[Finding, ...] = ()
+
+
+def size_workflow(
+    store: Store,
+    run: Run,
+    *,
+    strategy: Strategy = Strategy.MAX_SEEN,
+    most_runs: int | None = None,
+    spec: WorkflowSpec | None = None,
+) -> Sizing:
+    """`run` with its spec. `spec`: the file as it is now, where it is another than the run's."""
+    workflow = store.find_workflow(run.workflow_uuid)
+    runs = [one for one in store.runs(workflow.uuid) if one.created_at_us <= run.created_at_us]
+    chosen = runs[-most_runs:] if most_runs else runs
+    places = _Places(run, spec)
+    seen: dict[str, list[Observation]] = {}
+    for one in chosen:
+        for key, observation in _observations(store, one, places):
+            seen.setdefault(key, []).append(observation)
+    groups = [places.group(key, seen.get(key, ())) for key in places.in_order()]
+    return Sizing(
+        workflow=workflow,
+        run=run,
+        runs=tuple(one.number or 0 for one in chosen),
+        groups=tuple(advise(groups, strategy)),
+        unseen=tuple(group.name for group in groups if not group.observations),
+        findings=tuple(sweep_findings(groups)),
+    )
+
+
+def _observations(store: Store, run: Run, places: "_Places") -> Iterator[tuple[str, Observation]]:
+    entries: dict[int, str] | None = None
+    for record in records_of_run(store, run.uuid):
+        observation = observation_of(record, run.number or 0)
+        if observation is None:
+            continue
+        key = places.key_of_job(record.job.name)
+        if key is None and record.job.run is not None:
+            # a job that the newest run has not, such as one of a sweep that was larger then
+            entries = entries if entries is not None else places.keys_of_run(store.find_run(run.uuid))
+            key = entries.get(record.job.run.index)
+        if key is not None:
+            yield key, observation
+
+
+class _Places:
+    """Which group of the file a job belongs to. Jobs are known by name, groups by theirs or by the name of
+    the entry that has them inline."""
+
+    def __init__(self, run: Run, spec: WorkflowSpec | None) -> None:
+        loaded = loaded_run(run)
+        own = loaded.spec
+        self._spec = own if spec is None else spec
+        self._entries = {job.name: place for place, job in enumerate(self._spec.jobs)}
+        self._named = {one.name: one for one in self._spec.requirements}
+        self._keys = {
+            job.name: key
+            for job in loaded.plan.jobs
+            if (key := self._key(own.jobs[job.spec_job], job.requirements_name)) is not None
+        }
+
+    def in_order(self) -> list[str]:
+        """In the order of the file, those that some job of the newest run has."""
+        used = set(self._keys.values())
+        named = [f"@{one.name}" for one in self._spec.requirements]
+        return [key for key in [*named, *(job.name for job in self._spec.jobs)] if key in used]
+
+    def key_of_job(self, name: str) -> str | None:
+        return self._keys.get(name)
+
+    def keys_of_run(self, run: Run) -> dict[int, str]:
+        loaded = loaded_run(run)
+        found = {}
+        for index, job in enumerate(loaded.plan.jobs):
+            key = self._key(loaded.spec.jobs[job.spec_job], job.requirements_name)
+            if key is not None:
+                found[index] = key
+        return found
+
+    def _key(self, entry: JobSpec, requirements_name: str) -> str | None:
+        """'@name' for a named group, else the entry's name; None: the file has neither."""
+        place = self._entries.get(entry.name)
+        if place is None:
+            return None
+        written = self._spec.jobs[place].requirements
+        if not isinstance(written, str):
+            return entry.name
+        name = requirements_name if _PARAMETER in written else written
+        return f"@{name}" if name in self._named else None
+
+    def group(self, key: str, seen: "list[Observation] | tuple[()]") -> Group:
+        if key.startswith("@"):
+            named = self._named[key[1:]]
+            return Group(name=named.name, current=_amounts(named), observations=tuple(seen))
+        place = self._entries[key]
+        inline = self._spec.jobs[place].requirements
+        return Group(
+            name=key,
+            current=_amounts(inline) if isinstance(inline, RequirementsSpec) else Requirements(),
+            observations=tuple(seen),
+            is_named=False,
+            spec_job=place,
+            has_requirements=inline is not None,
+        )
+
+
+def _amounts(written: RequirementsSpec) -> Requirements:
+    return Requirements(
+        cpus=written.num_cpus,
+        memory_bytes=written.memory_bytes,
+        gpus=written.num_gpus,
+        timeout_s=written.runtime_s,
+    )

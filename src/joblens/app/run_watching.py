@@ -1,0 +1,156 @@
+"""Looks at a run that another process drives: what the store says, told to a view as its driver would."""
+
+import time
+from collections.abc import Callable
+
+from joblens.agent.owners import is_gone
+from joblens.app.run_state import schedule_of
+from joblens.app.run_views import LineView, LiveView
+from joblens.app.runs import kept_results
+from joblens.engine.offer import Offer
+from joblens.engine.schedule import Schedule
+from joblens.model.errors import UnknownJob
+from joblens.model.job import Owner, Status
+from joblens.model.plan import Plan
+from joblens.model.run import JobResult, JobState, Run, RunEnded, RunStarted, RunStatus, StopAskedFor
+from joblens.ports.store import Store
+from joblens.probes.host import read_host
+
+_LOOK_EVERY_S = 1.0
+_SHARE = 0.1  # of its time that looking may take: a run of 100,000 jobs is looked at less often
+_NAP_S = 0.1
+_RECORDS_READ = 100  # whole records read in one look; ends of jobs beyond are counted, not told one by one
+
+View = LiveView | LineView
+
+
+def offer_of(store: Store, run: Run) -> Offer:
+    """What it was started with; nothing is known before."""
+    for _, event in reversed(store.run_events(run.uuid)):
+        if isinstance(event.fact, RunStarted):
+            fact = event.fact
+            return Offer(
+                cpus=fact.cpus,
+                memory_bytes=fact.memory_bytes,
+                gpus=fact.gpus,
+                most_jobs=run.options.most_jobs,
+            )
+    return Offer(cpus=0.0, memory_bytes=0, most_jobs=run.options.most_jobs)
+
+
+class RunWatcher:
+    def __init__(self, store: Store, run: Run, plan: Plan, view: View) -> None:
+        self._store = store
+        self._run = run
+        self._plan = plan
+        self._view = view
+        self._kept = kept_results(store, run)
+        self._seen: dict[tuple[int, int], Status] = {}
+        self._sequence = 0
+        self._owner: Owner | None = run.owner
+        self._status = run.status
+        self._is_first = True
+
+    def watch(self, after_look: Callable[[], None], wait_s: float | None = None) -> RunStatus:
+        """Until the run ends, or nobody drives it any more, or the time is up. `after_look` is called after
+        each look at the store."""
+        deadline = None if wait_s is None else time.monotonic() + wait_s
+        while True:
+            began_s = time.monotonic()
+            self.look()
+            after_look()
+            took_s = time.monotonic() - began_s
+            if self._status not in (RunStatus.RUNNING, RunStatus.CREATED):
+                break
+            if self._is_deserted():
+                self.look()  # it may have ended in between
+                if self._status is RunStatus.RUNNING:
+                    self._view.note("nobody drives this run any more; joblens resume goes on with it")
+                    self._status = RunStatus.STOPPED
+                break
+            if deadline is not None and time.monotonic() >= deadline:
+                break
+            self._wait(max(_LOOK_EVERY_S, took_s / _SHARE))
+        self._view.close(self._status)
+        return self._status
+
+    def _wait(self, seconds: float) -> None:
+        until_s = time.monotonic() + seconds
+        while (left_s := until_s - time.monotonic()) > 0:
+            self._view.tick()
+            time.sleep(min(_NAP_S, left_s))
+
+    def look(self) -> None:
+        self._read_events()
+        results = self._store.run_results(self._run.uuid)
+        changed = [
+            result
+            for result in results
+            if result.index >= 0 and self._seen.get((result.index, result.attempt)) is not result.status
+        ]
+        if changed or self._is_first:
+            schedule = schedule_of(self._store, self._run, self._plan, results, self._kept)
+            self._tell_kept()
+            self._tell_results(changed, results)
+            self._tell_states(schedule, results)
+        self._is_first = False
+        self._view.tick()
+
+    def _read_events(self) -> None:
+        for sequence, event in self._store.run_events(self._run.uuid, self._sequence):
+            self._sequence = sequence
+            if isinstance(event.fact, RunStarted):
+                self._status, self._owner = RunStatus.RUNNING, event.fact.owner
+            elif isinstance(event.fact, RunEnded):
+                self._status = event.fact.status
+            elif isinstance(event.fact, StopAskedFor) and not self._is_first:
+                self._view.note(f"someone asked for its end ({event.fact.how})")
+
+    def _tell_kept(self) -> None:
+        if self._is_first and self._kept is not None:
+            for result in self._kept.results:
+                self._tell_quietly(result)
+
+    def _tell_results(self, changed: list[JobResult], results: list[JobResult]) -> None:
+        """Ends before the first look are history: they are counted, failures that still hold are told."""
+        last = {result.index: result.attempt for result in results}
+        told = 0
+        for result in changed:
+            self._seen[result.index, result.attempt] = result.status
+            if result.status is Status.RUNNING:
+                self._view.attempt_began(result.index, result.attempt, result.job_uuid, result.began_at_us)
+            elif result.status.is_final:
+                is_news = not self._is_first or (
+                    result.status is not Status.SUCCESS and last[result.index] == result.attempt
+                )
+                if is_news and told < _RECORDS_READ:
+                    told += 1
+                    self._tell_end(result)
+                else:
+                    self._tell_quietly(result)
+
+    def _tell_end(self, result: JobResult) -> None:
+        try:
+            record = self._store.find(result.job_uuid)
+        except UnknownJob:
+            return
+        self._view.attempt_ended(result.index, result.attempt, record)
+
+    def _tell_quietly(self, result: JobResult) -> None:
+        if result.status is Status.SUCCESS and result.duration_s is not None:
+            self._view.tracker.attempt_succeeded(result.index, result.duration_s)
+
+    def _tell_states(self, schedule: Schedule, results: list[JobResult]) -> None:
+        tracker = self._view.tracker
+        running = {result.index for result in results if result.status is Status.RUNNING}
+        for index in range(len(self._plan.jobs)):
+            state = JobState.RUNNING if index in running else schedule.state_of(index)
+            if state is not tracker.state_of(index):
+                self._view.state_changed(index, state, schedule.why(index))
+
+    def _is_deserted(self) -> bool:
+        return (
+            self._status is RunStatus.RUNNING
+            and self._owner is not None
+            and is_gone(self._owner, read_host())
+        )

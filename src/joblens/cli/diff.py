@@ -1,0 +1,48 @@
+"""`joblens diff`: what differs between two runs or two jobs."""
+
+import click
+
+from joblens.cli.context import Session
+from joblens.cli.options import shared_options
+from joblens.cli.run_arguments import complete_run
+from joblens.model.errors import InputError
+from joblens.model.job import Record
+
+
+@click.command("diff")
+@click.argument("before", metavar="RUN|JOB", shell_complete=complete_run)
+@click.argument("after", metavar="[RUN|JOB]", required=False, shell_complete=complete_run)
+@click.option("--all", "shows_all", is_flag=True, help="Also jobs that did as before.")
+@shared_options
+def command(session: Session, before: str, after: str | None, shows_all: bool) -> None:
+    """What differs between two runs of workflows, or between two jobs, and what it did to the numbers.
+
+    With one run: that run and the one before it. Jobs are matched by name; the largest changes come first."""
+    from joblens.app.run_diffs import diff_jobs, diff_runs, run_before
+    from joblens.app.runs import find_job_or_run
+
+    store = session.current_store
+    one = find_job_or_run(store, before)
+    if after is None:
+        if isinstance(one, Record):
+            raise InputError("a job is compared with another job: name two", hint="joblens diff 12 15")
+        found = diff_runs(store, run_before(store, one), one)
+    else:
+        other = find_job_or_run(store, after)
+        if isinstance(one, Record) and isinstance(other, Record):
+            found = diff_jobs(one, other)
+        elif isinstance(one, Record) or isinstance(other, Record):
+            raise InputError(
+                f"'{before}' and '{after}': a job and a run cannot be compared",
+                hint="job:3 names a job, workflow:3 the newest run of a workflow",
+            )
+        else:
+            found = diff_runs(store, one, other)
+    from joblens.views.run_diff import render_run_diff, run_diff_form
+
+    if session.json:
+        session.write_json(run_diff_form(found))
+    else:
+        session.write_lines(
+            render_run_diff(found, width=session.width, paint=session.palette, shows_all=shows_all)
+        )

@@ -1,0 +1,165 @@
+"""`joblens rightsize`: what a workflow's jobs should ask for, and the file with that in it."""
+
+from typing import TYPE_CHECKING
+
+import click
+
+from joblens.cli.context import Session
+from joblens.cli.options import shared_options
+from joblens.cli.run_arguments import run_argument
+from joblens.model.errors import InputError
+
+if TYPE_CHECKING:
+    from joblens.app.rightsize_files import SpecFile
+    from joblens.app.rightsizing import Sizing
+
+_THE_SAME = "\0"  # --write without a file: the one the workflow came from
+
+
+@click.command("rightsize")
+@run_argument
+@click.option(
+    "--write",
+    "write_to",
+    metavar="[SPEC]",
+    is_flag=False,
+    flag_value=_THE_SAME,
+    help="Write the advice into the workflow's file, or into SPEC. Comments and order stay.",
+)
+@click.option(
+    "--diff", is_flag=True, help="Print what --write would change as a unified diff; write nothing."
+)
+@click.option("--add", is_flag=True, help="Also add amounts that are not written yet.")
+@click.option(
+    "--strategy",
+    type=click.Choice(["max-seen", "min-waste", "max-throughput"]),
+    default="max-seen",
+    show_default=True,
+    help="How to choose memory. All but max-seen count on jobs being tried again with more.",
+)
+@click.option("--runs", type=click.IntRange(min=1), metavar="N", help="Look at the newest N runs only.")
+@shared_options
+def command(
+    session: Session,
+    ident: str,
+    write_to: str | None,
+    diff: bool,
+    add: bool,
+    strategy: str,
+    runs: int | None,
+) -> None:
+    """What the jobs of a workflow should ask for, from all its runs.
+
+    Memory is 10 to 20 % above the peak, runtime 15 to 30 % above the longest, CPUs the next whole one; more
+    after a job ran out of memory or time."""
+    from joblens.analysis.allocation import Strategy
+    from joblens.app.rightsize_files import edited, open_spec, replace_file
+    from joblens.app.rightsizing import size_workflow
+
+    store = session.current_store
+    run = store.find_run(ident)
+    wants_file = diff or write_to is not None
+    file = None
+    if wants_file:
+        path = None if write_to in (None, _THE_SAME) else write_to
+        file = open_spec(path, store.find_workflow(run.workflow_uuid), run)
+    elif add:
+        raise InputError("--add needs --write or --diff: it says what to write")
+    sizing = size_workflow(
+        store,
+        run,
+        strategy=Strategy(strategy),
+        most_runs=runs,
+        spec=file.spec if file is not None and file.is_changed else None,
+    )
+    text = "" if file is None else edited(file, sizing.groups, adds=add)
+    if file is not None and not diff and text != file.text:
+        replace_file(file, text)
+    if session.json:
+        session.write_json(_form(sizing, file, text, is_written=wants_file and not diff))
+    elif file is not None and diff:
+        _show_diff(session, file, text)
+    else:
+        _show(session, sizing)
+        if file is not None:
+            _tell_written(session, sizing, file, text, adds=add)
+
+
+def _show(session: Session, sizing: "Sizing") -> None:
+    from joblens.views.numbers import counted
+    from joblens.views.rightsize import render_group
+    from joblens.views.style import clean
+    from joblens.views.summary import finding_lines
+
+    looked_at = counted(len(sizing.runs), "run")
+    session.write(f"Workflow {clean(sizing.workflow.name)} ({sizing.workflow.number}), {looked_at}\n")
+    for group in sizing.groups:
+        lines = render_group(group, width=session.width, paint=session.palette)
+        session.write_lines(["", *lines])
+    if not sizing.groups:
+        session.write("\nNothing was measured yet: no job of it has ended.\n")
+    if sizing.groups and sizing.unseen:
+        session.write(f"\nNothing was seen of: {', '.join(map(clean, sizing.unseen))}\n")
+    for finding in sizing.findings:
+        session.write_lines(["", *finding_lines(finding, session.palette, session.width, indent="")])
+
+
+def _show_diff(session: Session, file: "SpecFile", text: str) -> None:
+    import difflib
+
+    lines = difflib.unified_diff(
+        file.text.splitlines(keepends=True), text.splitlines(keepends=True), file.path, file.path
+    )
+    colours = {"-": "red", "+": "green", "@": "cyan"}
+    for line in lines:
+        body, end = line.rstrip("\r\n"), "" if line.endswith("\n") else "\n\\ No newline at end of file"
+        colour = colours.get(line[:1])
+        session.write(f"{session.palette.paint(body, colour) if colour else body}{end}\n")
+    if text == file.text:
+        session.note(f"joblens: {file.path} has the advice in it already")
+
+
+def _tell_written(session: Session, sizing: "Sizing", file: "SpecFile", text: str, *, adds: bool) -> None:
+    session.write("\n")
+    if text == file.text:
+        session.write(f"{file.path}: nothing to change\n")
+    else:
+        session.write(f"{file.path}: written\n")
+    if file.is_changed:
+        session.note(
+            f"joblens: {file.path} is not as it was when run {sizing.run.number} was made; "
+            "groups and jobs were matched by their names"
+        )
+    bare = [
+        group.group.name
+        for group in sizing.groups
+        if any(part.current is None for part in group.advice) and not adds
+    ]
+    if bare:
+        session.note(
+            f"joblens: amounts that are not written were left out; --add adds them: {', '.join(bare)}"
+        )
+
+
+def _form(sizing: "Sizing", file: "SpecFile | None", text: str, *, is_written: bool) -> dict[str, object]:
+    from msgspec import to_builtins
+
+    from joblens.views.rightsize import group_form
+
+    form: dict[str, object] = {
+        "workflow_id": sizing.workflow.number,
+        "workflow": sizing.workflow.name,
+        "runs": list(sizing.runs),
+        "groups": [group_form(group) for group in sizing.groups],
+        "unseen": list(sizing.unseen),
+        "findings": to_builtins(sizing.findings),
+    }
+    if file is not None:
+        changed = text != file.text
+        form["file"] = {
+            "path": file.path,
+            "changed": changed,
+            "written": changed and is_written,
+            "text": text,
+        }
+    return form

@@ -1,0 +1,52 @@
+"""`joblens watch`: a run that another process drives, live."""
+
+import sys
+
+import click
+
+from joblens.cli.context import Session
+from joblens.cli.options import shared_options
+from joblens.cli.run_arguments import run_argument
+from joblens.model.run import RunStatus
+
+
+@click.command("watch")
+@run_argument
+@click.option("--once", is_flag=True, help="One picture, then end.")
+@shared_options
+def command(session: Session, ident: str, once: bool) -> int:
+    """A run while it goes on: a bar a stage, running jobs, failures, and how long it will still take.
+
+    It leaves when the run ends: with 0 when every job succeeded, else with 1. Ctrl-C leaves the run alone.
+    On a pipe it prints lines; with --json one object a look."""
+    from joblens.app.run_views import view_for
+    from joblens.app.run_watching import RunWatcher, offer_of
+    from joblens.app.specs import plan_of_run
+
+    store = session.current_store
+    run = store.find_run(ident)
+    plan = plan_of_run(run)
+    descriptor = sys.stdout.fileno()
+    view = view_for(
+        run,
+        plan,
+        store,
+        offer_of(store, run),
+        descriptor=descriptor,
+        color=session.color,
+        is_silent=session.json,
+    )
+
+    def after_look() -> None:
+        if session.json:
+            from joblens.views.run_live import progress_form
+
+            session.write_json_line(progress_form(view.progress()))
+
+    watcher = RunWatcher(store, run, plan, view)
+    try:
+        status = watcher.watch(after_look, wait_s=0.0 if once else None)
+    except KeyboardInterrupt:
+        view.leave()
+        raise
+    return 0 if status in (RunStatus.COMPLETED, RunStatus.RUNNING, RunStatus.CREATED) else 1

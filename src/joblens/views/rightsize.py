@@ -1,0 +1,115 @@
+"""What a workflow's jobs should ask for: a table a group, the reasons, and what other strategies cost."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from msgspec import to_builtins
+
+from joblens.analysis.allocation import Allocation, Strategy
+from joblens.analysis.amounts import memory_text
+from joblens.analysis.rightsizing import Advice, GroupAdvice
+from joblens.model.units import GIB, format_bytes, format_duration
+from joblens.views.numbers import UNKNOWN, counted
+from joblens.views.style import Palette, clean
+from joblens.views.table import Column, render_table
+
+_ADVICE_COLUMNS = (
+    Column("RESOURCE"),
+    Column("CURRENT", is_right=True),
+    Column("RECOMMENDED", is_right=True),
+    Column("HALF USED", is_right=True, goes=2),
+    Column("95 % USED", is_right=True, goes=1),
+    Column("MOST USED", is_right=True, goes=3),
+    Column("WHY", gives_way=True, least=20),
+)
+_STRATEGY_COLUMNS = (
+    Column("FIRST TRY"),
+    Column("MEMORY", is_right=True),
+    Column("TRIED TWICE", is_right=True),
+    Column("WASTE", is_right=True),
+    Column("WASTE A JOB", is_right=True),
+    Column("THROUGHPUT", is_right=True),
+)
+_NAMES = {
+    Strategy.MAX_SEEN: "max seen",
+    Strategy.MIN_WASTE: "min waste",
+    Strategy.MAX_THROUGHPUT: "max throughput",
+}
+_SHARES = {"memory": format_bytes, "runtime": format_duration}
+
+
+def render_group(found: GroupAdvice, *, width: int, paint: Palette) -> list[str]:
+    group = found.group
+    kind = "" if group.is_named else ", in the job itself" if group.has_requirements else ", nothing written"
+    seen = f"{counted(found.jobs, 'job')}, {counted(found.runs, 'run')}, confidence {found.confidence}"
+    head = f"{paint.paint(clean(group.name), 'bold')}  {paint.paint(seen + kind, 'dim')}"
+    rows = [_row(part, paint) for part in found.advice]
+    lines = [head, *render_table(_ADVICE_COLUMNS, rows, width, paint)]
+    if len({option.first_bytes for option in found.strategies}) > 1:
+        lines += ["", *_strategies(found.strategies, width, paint)]
+    return lines
+
+
+def _row(part: Advice, paint: Palette) -> list[str]:
+    colour = "yellow" if part.grows else "green" if part.is_change and part.current is not None else ""
+    recommended = part.recommended_text if part.is_change else "keep"
+    return [
+        part.resource,
+        part.current_text or UNKNOWN,
+        paint.paint(recommended, colour) if colour else recommended,
+        *(_amount(part, name) for name in ("p50", "p95", "max")),
+        part.reason,
+    ]
+
+
+def _amount(part: Advice, quantile: str) -> str:
+    value = part.quantiles.get(quantile)
+    if value is None:
+        return UNKNOWN
+    return f"{100 * value:.0f}%" if part.resource == "cpus" else _SHARES[part.resource](value)
+
+
+def _strategies(options: Sequence[Allocation], width: int, paint: Palette) -> list[str]:
+    rows = [
+        [
+            _NAMES[option.strategy],
+            memory_text(option.first_bytes),
+            f"{100 * option.retries:.0f}%",
+            f"{option.waste_percent:.0f}%",
+            _memory_time(option.waste_byte_s),
+            f"{option.throughput:.2f}x",
+        ]
+        for option in options
+    ]
+    return render_table(_STRATEGY_COLUMNS, rows, width, paint)
+
+
+def _memory_time(byte_s: float) -> str:
+    hours = byte_s / GIB / 3600
+    return f"{hours:.2f} GiB·h" if hours >= 0.01 else f"{byte_s / GIB:.2f} GiB·s"
+
+
+def group_form(found: GroupAdvice) -> dict[str, Any]:
+    """The same for programs."""
+    group = found.group
+    return {
+        "group": group.name,
+        "kind": "named" if group.is_named else "inline" if group.has_requirements else "none",
+        "jobs": found.jobs,
+        "runs": found.runs,
+        "confidence": found.confidence,
+        "advice": [
+            {
+                "resource": part.resource,
+                "current": part.current_text or None,
+                "recommended": part.recommended_text,
+                "change": part.is_change,
+                "reason": part.reason,
+                "current_value": part.current,
+                "recommended_value": part.recommended,
+                "quantiles": part.quantiles,
+            }
+            for part in found.advice
+        ],
+        "strategies": [to_builtins(option) for option in found.strategies],
+    }

@@ -1,0 +1,145 @@
+"""Two runs, or two jobs, side by side."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from msgspec import to_builtins
+
+from joblens.analysis.run_diff import Change, JobChange, RunDiff
+from joblens.model.units import format_bytes, format_duration
+from joblens.views.numbers import UNKNOWN
+from joblens.views.style import Palette, clean, fit
+from joblens.views.table import Column, render_table
+
+_SPEC_LINES_SHOWN = 20
+_NAMES_SHOWN = 10
+_TOTALS = (
+    ("wall_s", "wall time", format_duration),
+    ("duration_s", "time of all jobs", format_duration),
+    ("cpu_s", "CPU time", format_duration),
+    ("memory_bytes", "largest job", format_bytes),
+    ("completed", "jobs completed", lambda count: f"{count:g}"),
+    ("jobs", "jobs", lambda count: f"{count:g}"),
+)
+_JOB_COLUMNS = (
+    Column("JOB", gives_way=True),
+    Column("STATE"),
+    Column("TIME", is_right=True),
+    Column("CPU", is_right=True, goes=1),
+    Column("MEMORY", is_right=True),
+    Column("CHANGED", gives_way=True, goes=2),
+)
+
+
+def render_run_diff(found: RunDiff, *, width: int, paint: Palette, shows_all: bool) -> list[str]:
+    head = f"{found.before} → {found.after}"
+    lines = [paint.paint(head, "bold"), "", *_totals(found, width, paint)]
+    significant = [job for job in found.jobs if job.is_significant]
+    shown = found.jobs if shows_all else significant
+    if shown:
+        rows = [_job_row(job, paint) for job in shown]
+        lines += ["", *render_table(_JOB_COLUMNS, rows, width, paint)]
+    left_out = len(found.jobs) - len(shown)
+    if left_out:
+        lines += ["", f"{left_out:,} of {len(found.jobs):,} jobs as before; --all shows them"]
+    lines += _names("Added", found.added, width) + _names("Removed", found.removed, width)
+    if found.options:
+        lines += ["", paint.paint("Options", "bold")]
+        lines += [
+            fit(f"  {name}: {_plain(before)} → {_plain(after)}", width)
+            for name, (before, after) in found.options.items()
+        ]
+    if found.spec_lines:
+        lines += ["", paint.paint("Spec", "bold"), *_spec(found.spec_lines, width, paint)]
+    return lines
+
+
+def _totals(found: RunDiff, width: int, paint: Palette) -> list[str]:
+    columns = (
+        Column(""),
+        Column(found.before, is_right=True),
+        Column(found.after, is_right=True),
+        Column("CHANGE", is_right=True),
+    )
+    rows = []
+    for key, name, form in _TOTALS:
+        change = found.totals[key]
+        rows.append([name, *(_number(value, form) for value in (change.before, change.after)), _by(change)])
+    return render_table(columns, rows, width, paint)
+
+
+def _number(value: float | None, form: Any) -> str:
+    return UNKNOWN if value is None else str(form(value))
+
+
+def _by(change: Change) -> str:
+    percent = change.percent
+    if percent is None:
+        return ""
+    return "=" if round(percent) == 0 else f"{percent:+.0f}%"
+
+
+def _job_row(job: JobChange, paint: Palette) -> list[str]:
+    before, after = job.state
+    state = after if before == after else f"{before} → {after}"
+    if before != after:
+        state = paint.paint(state, "green" if after == "completed" else "red")
+    return [
+        clean(job.name),
+        state,
+        _both(job.duration_s, format_duration),
+        _both(job.cpu_s, format_duration),
+        _both(job.memory_bytes, format_bytes),
+        ", ".join(job.changed),
+    ]
+
+
+def _both(change: Change, form: Any) -> str:
+    if change.before is None and change.after is None:
+        return UNKNOWN
+    texts = [_number(value, form) for value in (change.before, change.after)]
+    by = _by(change)
+    if by == "=":
+        return texts[1]
+    return f"{texts[0]} → {texts[1]} {by}".rstrip()
+
+
+def _names(title: str, names: Sequence[str], width: int) -> list[str]:
+    if not names:
+        return []
+    more = f" and {len(names) - _NAMES_SHOWN:,} more" if len(names) > _NAMES_SHOWN else ""
+    return ["", fit(f"{title}: {', '.join(map(clean, names[:_NAMES_SHOWN]))}{more}", width)]
+
+
+def _plain(value: object) -> str:
+    return UNKNOWN if value is None else clean(str(value))
+
+
+def _spec(lines: Sequence[str], width: int, paint: Palette) -> list[str]:
+    colours = {"-": "red", "+": "green", "@": "cyan"}
+    shown = [line for line in lines if not line.startswith(("---", "+++"))]
+    body = []
+    for line in shown[:_SPEC_LINES_SHOWN]:
+        text = fit(clean(line), width - 2)
+        body.append("  " + (paint.paint(text, colours[line[0]]) if line[:1] in colours else text))
+    if len(shown) > _SPEC_LINES_SHOWN:
+        body.append(paint.paint(f"  … {len(shown) - _SPEC_LINES_SHOWN:,} more lines; --json has them", "dim"))
+    return body
+
+
+def run_diff_form(found: RunDiff) -> dict[str, Any]:
+    form: dict[str, Any] = to_builtins(found)
+    form["totals"] = {name: _change_form(change) for name, change in found.totals.items()}
+    form["jobs"] = [
+        {
+            **to_builtins(job),
+            "significant": job.is_significant,
+            **{field: _change_form(getattr(job, field)) for field in ("duration_s", "cpu_s", "memory_bytes")},
+        }
+        for job in found.jobs
+    ]
+    return form
+
+
+def _change_form(change: Change) -> dict[str, float | None]:
+    return {"before": change.before, "after": change.after, "percent": change.percent}
