@@ -12,11 +12,13 @@ import pytest
 from joblens.model.errors import StoreError
 from joblens.model.history import HistoryQuery
 from joblens.model.job import Status
+from joblens.model.run import UserDataSet
 from joblens.model.writes import Write
 from joblens.ports.store import Store
 from joblens.stores.journal import JournaledStore
 from joblens.stores.journal_file import JournalOwner, decode_lines, encode_line, file_name, owner_of
 from joblens.stores.sqlite import SqliteStore
+from tests.contract.run_builders import attempt, begun, noted, over, run, workflow
 from tests.contract.store_builders import ended, queued, samples, started, whole_job
 
 REPOSITORY = Path(__file__).resolve().parents[3]
@@ -55,6 +57,26 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("joblens.stores.journal._FIRST_PAUSE_S", 0.0)
     monkeypatch.setattr("joblens.stores.journal._LONGEST_PAUSE_S", 0.0)
+
+
+def test_workflows_and_runs_wait_in_the_journal_too(world: World, impatient: None) -> None:
+    world.is_there = False
+    store = world.journaled()
+    created = run("r1", "w1", spec_text="name: ü", tables={"t.csv": [{"a": 1}]}, jobs=1)
+    for write in (workflow("w1", "flow"), created, begun("r1"), noted("r1", UserDataSet("n", {"k": 1}))):
+        store.apply([write])
+    store.apply([*attempt("r1", 0), over("r1")])
+    world.is_there = True
+    found = store.find_run("flow")
+    assert (found.spec_text, found.tables, found.status) == ("name: ü", {"t.csv": [{"a": 1}]}, "completed")
+    assert len(store.run_results("r1")) == 1
+    assert [type(event.fact).__name__ for _, event in store.run_events("r1")] == [
+        "RunStarted",
+        "UserDataSet",
+        "RunEnded",
+    ]
+    store.close()
+    assert world.files() == []
 
 
 def test_a_working_store_needs_no_journal(world: World) -> None:
