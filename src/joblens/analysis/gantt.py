@@ -11,7 +11,7 @@ from joblens.model.job import Requirements
 from joblens.model.run import JobResult, JobState, OutputsMissing, RunEvent, RunStarted
 
 MOST_ROWS = 60  # with more attempts than that jobs share rows
-_AT_ONCE_US = 100_000  # a job that started within this time after it could was not kept waiting
+AT_ONCE_US = 100_000  # a job that started within this time after it could was not kept waiting
 
 
 class Cause(enum.StrEnum):
@@ -201,7 +201,7 @@ def _critical_path(bars: Sequence[Bar], jobs: Sequence[PlotJob]) -> tuple[Link, 
         assert place is not None
         seen.add(place)
         link = _cause_of(place, bars, jobs, last_of, attempts)
-        if link.cause is not Cause.RETRY and bars[place].waited_us > _AT_ONCE_US:
+        if link.cause is not Cause.RETRY and bars[place].waited_us > AT_ONCE_US:
             released = by_end[max(0, bisect.bisect_right(ends, bars[place].began_us) - 1)]
             if bars[place].ready_us < bars[released].ended_us <= bars[place].began_us:
                 link = Link(place, Cause.RESOURCES, released)
@@ -222,7 +222,7 @@ def _cause_of(
     if retried is not None:
         return Link(place, Cause.RETRY, retried)
     needed = [last_of[index] for index in jobs[bar.index].depends_on if index in last_of]
-    needed = [earlier for earlier in needed if bars[earlier].ended_us <= bar.began_us + _AT_ONCE_US]
+    needed = [earlier for earlier in needed if bars[earlier].ended_us <= bar.began_us + AT_ONCE_US]
     if not needed:
         return Link(place, Cause.RUN)
     return Link(place, Cause.DEPENDENCY, max(needed, key=lambda earlier: bars[earlier].ended_us))

@@ -2,11 +2,11 @@
 
 import bisect
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from msgspec import Struct
 
-from joblens.analysis.gantt import Bar, Gantt
+from joblens.analysis.gantt import AT_ONCE_US, Bar, Gantt
 from joblens.analysis.plot_series import JobSeries
 from joblens.model.job import Requirements
 from joblens.model.run import RunEvent, RunStarted
@@ -71,13 +71,13 @@ def use_of_run(gantt: Gantt, uses: Mapping[int, JobUse], events: Sequence[RunEve
     starts = [(event.at_us, event.fact) for event in events if isinstance(event.fact, RunStarted)]
     return MachineUse(
         cpus_offered=_offered([(at, fact.cpus) for at, fact in starts]),
-        cpus_reserved=highest(added_up(_held(gantt, lambda asked: asked.cpus, 1.0))),
+        cpus_reserved=_held(gantt, lambda asked: asked.cpus, 1.0),
         cpus_used=averaged(added_up(cpu)),
         memory_offered=_offered([(at, float(fact.memory_bytes)) for at, fact in starts]),
-        memory_reserved=highest(added_up(_held(gantt, lambda asked: asked.memory_bytes, float(MIB)))),
+        memory_reserved=_held(gantt, lambda asked: asked.memory_bytes, float(MIB)),
         memory_used=highest(added_up(memory)),
-        jobs_running=highest(added_up(Step(bar.began_us, bar.ended_us, 1.0) for bar in gantt.bars)),
-        jobs_waiting=highest(added_up(Step(bar.ready_us, bar.began_us, 1.0) for bar in gantt.bars)),
+        jobs_running=_held(gantt, lambda _: 1.0, 1.0),
+        jobs_waiting=_waiting(gantt),
     )
 
 
@@ -100,10 +100,23 @@ def _steps_of(curve: StepCurve) -> list[Step]:
     ]
 
 
-def _held(gantt: Gantt, asked: Callable[[Requirements], float | None], unasked: float) -> Iterator[Step]:
+def _held(gantt: Gantt, asked: Callable[[Requirements], float | None], unasked: float) -> StepCurve:
+    steps = []
     for bar in gantt.bars:
         amount = asked(bar.requirements)
-        yield Step(bar.began_us, bar.ended_us, unasked if amount is None else float(amount))
+        steps.append(Step(bar.began_us, bar.ended_us, unasked if amount is None else float(amount)))
+    return highest(without_moments(added_up(steps), _moment_us(gantt)))
+
+
+def _waiting(gantt: Gantt) -> StepCurve:
+    kept = [bar for bar in gantt.bars if bar.waited_us > AT_ONCE_US]
+    steps = added_up(Step(bar.ready_us, bar.began_us, 1.0) for bar in kept)
+    return highest(without_moments(steps, _moment_us(gantt)))
+
+
+def _moment_us(gantt: Gantt) -> int:
+    """What cannot be seen, and is no more than what passes between two jobs."""
+    return min(AT_ONCE_US, (gantt.end_us - gantt.begin_us) // MOST_STEPS)
 
 
 def _offered(starts: Sequence[tuple[int, float]]) -> StepCurve:
@@ -145,6 +158,16 @@ def rates(at_us: Sequence[int], values: Sequence[float | None]) -> list[Step]:
             steps.append(Step(since_us, at, float(value)))
             since_us = at
     return steps
+
+
+def without_moments(curve: StepCurve, shortest_us: int) -> StepCurve:
+    """Between the end of one job and the start of the next a moment passes. A step that short, above or below
+    both its neighbours, is no use to draw: it becomes as the nearer of them."""
+    values = list(curve.values)
+    for place in range(1, len(values) - 1):
+        if curve.at_us[place + 1] - curve.at_us[place] <= shortest_us:
+            values[place] = sorted((values[place - 1], values[place], values[place + 1]))[1]
+    return StepCurve(curve.at_us, values)
 
 
 def averaged(curve: StepCurve, most: int = MOST_STEPS) -> StepCurve:

@@ -31,6 +31,7 @@ class JobSeries(Struct, frozen=True, kw_only=True):
 
     job_id: int
     name: str
+    attempt: int = 1
     at_us: Sequence[int]
     cpu_percent: Sequence[float | None]
     memory_bytes: Sequence[int | None]
@@ -43,7 +44,8 @@ class JobSeries(Struct, frozen=True, kw_only=True):
 
     @property
     def label(self) -> str:
-        return f"{self.job_id} {self.name}" if self.name else f"job {self.job_id}"
+        again = f" (attempt {self.attempt})" if self.attempt > 1 else ""
+        return f"{self.job_id} {self.name}{again}" if self.name else f"job {self.job_id}{again}"
 
     @property
     def begin_us(self) -> int:
@@ -82,7 +84,8 @@ def series_of_samples(record: Record, samples: Sequence[Sample]) -> JobSeries:
     begin_us = attempt.started_at_us if attempt is not None else record.job.created_at_us
     return JobSeries(
         job_id=record.number or 0,
-        name=_name_of(record),
+        name=record.job.name or record.job.external_id or " ".join(record.job.argv)[:60],
+        attempt=1 if record.job.run is None else record.job.run.attempt,
         at_us=[begin_us + sample.elapsed_us for sample in samples],
         cpu_percent=_cpu_curve(samples),
         memory_bytes=[unreclaimable_bytes(sample) for sample in samples],
@@ -93,12 +96,6 @@ def series_of_samples(record: Record, samples: Sequence[Sample]) -> JobSeries:
         asked=record.job.requirements,
         extremes=_extremes_of_record(record, samples),
     )
-
-
-def _name_of(record: Record) -> str:
-    name = record.job.name or record.job.external_id or " ".join(record.job.argv)[:60]
-    link = record.job.run
-    return f"{name} (attempt {link.attempt})" if link is not None and link.attempt > 1 else name
 
 
 def extremes_of(

@@ -85,8 +85,8 @@ def command(
 ) -> None:
     """Draw what runs and jobs used over time.
 
-    Takes runs (3, 3.2, a workflow's name), jobs, and time-series files (.db) that joblens or Torc wrote. A number
-    that is both a workflow's and a job's is written workflow:3 or job:3."""
+    Takes runs (3, 3.2, a workflow's name), jobs, and time-series files (.db) that joblens or Torc wrote. A
+    number that is both a workflow's and a job's is written workflow:3 or job:3."""
     from joblens.app.plot_sources import sources_named
     from joblens.app.plotting import PlotChoice, plot_sources
 

@@ -11,6 +11,7 @@ class Axis(Struct, frozen=True):
     title: str
     color: str = ""  # '': that of all text
     is_whole: bool = False  # counts: no fractions on the axis
+    most: float | None = None  # where it ends; None: where the numbers do
 
 
 class Line(Struct, frozen=True, kw_only=True):

@@ -18,7 +18,7 @@ from joblens.views.plots import colors
 from joblens.views.plots.chart import DASHES, Axis, BarGroup, BarPanel, Chart, Line, LinePanel, shortened
 from joblens.views.plots.scales import Scale, memory_scale, time_scale
 
-MOST_CURVES = 40  # of their own colour or dash; the rest is drawn in grey
+MOST_CURVES = len(colors.CURVES) * len(DASHES)  # no two look the same; the rest is drawn in grey
 MOST_BARS = 100
 _LONGEST_NAME = 44
 
@@ -52,11 +52,16 @@ def job_chart(series: JobSeries, source: str, stem: str) -> Chart:
     )
     return Chart(
         stem=stem,
-        title=f"Job {series.job_id}" + (f": {shortened(series.name, 70)}" if series.name else ""),
+        title=_title_of(series),
         subtitle=_about_job(series, source),
         x_title=f"Time since its start ({clock.unit})",
         panels=(LinePanel(lines=tuple(lines), axes=axes, height=520),),
     )
+
+
+def _title_of(series: JobSeries) -> str:
+    name = f": {shortened(series.name, 70)}" if series.name else ""
+    return f"Job {series.job_id}{name}" + (f", attempt {series.attempt}" if series.attempt > 1 else "")
 
 
 def _asked_lines(series: JobSeries, ends: list[float], memory: Scale) -> list[Line]:
@@ -143,7 +148,7 @@ def cpu_chart(sources: Sequence[PlotSource]) -> Chart:
     host = any(value is not None for source in sources for value in source.host.cpu_percent)
     axes = [Axis("CPU (%; 100 is one core)")]
     if host:
-        axes.append(Axis("Whole machine (%; 100 is all cores)", colors.GREY))
+        axes.append(Axis("Whole machine (%; 100 is all cores)", colors.GREY, most=100.0))
     return _overview(sources, _CPU, Scale("%", 1.0), axes)
 
 
@@ -185,7 +190,8 @@ def _overview(sources: Sequence[PlotSource], subject: _Subject, scale: Scale, ax
     return Chart(
         stem=subject.stem,
         title=subject.title,
-        subtitle=_about_sources(sources, len(jobs), zeros),
+        subtitle=_about_sources(sources, len(jobs), zeros)
+        + (f" · the {MOST_CURVES} with the highest peaks have colours" if rest_x else ""),
         x_title=f"Time since the start ({clock.unit})",
         panels=(LinePanel(lines=tuple(lines), axes=tuple(axes), height=560),),
     )
@@ -231,14 +237,13 @@ def _about_sources(sources: Sequence[PlotSource], jobs: int, zeros: Sequence[int
     words = [" + ".join(shortened(source.label, 40) for source in sources[:3])]
     if len(sources) > 3:
         words[0] += f" + {len(sources) - 3} more"
-    words.append(counted(jobs, "job"))
+    tried = any(job.attempt > 1 for source in sources for job in source.jobs)
+    words.append(counted(jobs, "attempt" if tried else "job"))
     starts = sorted(set(zeros))
     if len(starts) == 1:
         words.append(f"started {_instant(starts[0])}")
     else:
         words.append("laid over each other: each begins at 0")
-    if jobs > MOST_CURVES:
-        words.append(f"the {MOST_CURVES} with the highest peaks have colours")
     return " · ".join(words)
 
 

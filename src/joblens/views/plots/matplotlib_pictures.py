@@ -15,7 +15,7 @@ _DPI = 110
 _WIDTH = 12.0  # inches
 _PIXELS = 100.0  # of a panel's height to the inch
 _DASHES = {"solid": "-", "dash": "--", "dot": ":", "dashdot": "-."}
-_LEGEND_ROWS = 22
+_COLUMNS = 4  # of a legend with many names
 _STYLE: dict[Any, Any] = {
     "font.family": "sans-serif",
     "font.sans-serif": ["DejaVu Sans"],
@@ -25,6 +25,7 @@ _STYLE: dict[Any, Any] = {
     "axes.labelcolor": colors.TEXT,
     "axes.edgecolor": colors.GREY,
     "axes.spines.top": False,
+    "axes.spines.right": False,
     "axes.grid": True,
     "axes.axisbelow": True,
     "grid.color": colors.GRID,
@@ -55,28 +56,41 @@ def picture(chart: Chart, form: str) -> bytes:
             _draw_bars(figure, chart)
         else:
             _draw_stacked(figure, chart)
-        lines = textwrap.wrap(chart.subtitle, 150)
-        figure.suptitle("\n".join([chart.title, *lines]), x=0.01, ha="left", fontsize=10, linespacing=1.5)
+        figure.suptitle(chart.title, x=0.01, ha="left", fontsize=12, fontweight="bold")
+        subtitle = "\n".join(textwrap.wrap(chart.subtitle, 140))
+        above = 24.0 if figure.axes[0].get_legend() is not None and _is_legend_above(chart) else 8.0
+        figure.axes[0].set_title(subtitle, loc="left", fontsize=9, color="#555555", pad=above)
         figure.savefig(made, format=form, metadata={"Date": None} if form == "svg" else None)
     return made.getvalue()
 
 
 def _height(chart: Chart) -> float:
-    bars = [panel for panel in chart.panels if isinstance(panel, BarPanel)]
-    if bars:
-        return max(2.8, 1.4 + 0.27 * len(bars[0].names))
-    return 1.1 + sum(panel.height for panel in chart.panels if not isinstance(panel, BarPanel)) / _PIXELS
+    first = chart.panels[0]
+    if isinstance(first, BarPanel):
+        return max(2.8, 1.6 + 0.27 * len(first.names))
+    below = (
+        0.0 if isinstance(first, SpanPanel) or _is_legend_above(chart) else len(first.lines) / _COLUMNS * 0.19
+    )
+    panels = [panel for panel in chart.panels if not isinstance(panel, BarPanel)]
+    return 1.2 + below + sum(panel.height for panel in panels) / _PIXELS
+
+
+def _is_legend_above(chart: Chart) -> bool:
+    """Few names stand in a line above the curves, many in columns below, those of a run beside them."""
+    first = chart.panels[0]
+    return isinstance(first, BarPanel) or (isinstance(first, LinePanel) and len(first.axes) > 2)
 
 
 def _draw_stacked(figure: Any, chart: Chart) -> None:
     panels = [panel for panel in chart.panels if not isinstance(panel, BarPanel)]
     heights = [panel.height for panel in panels]
     axes = figure.subplots(len(panels), 1, sharex=True, squeeze=False, height_ratios=heights)[:, 0]
+    legend = "above" if _is_legend_above(chart) else "below" if len(panels) == 1 else "beside"
     for panel, axis in zip(panels, axes, strict=True):
         if isinstance(panel, SpanPanel):
             _draw_spans(axis, panel)
         else:
-            _draw_lines(axis, panel)
+            _draw_lines(axis, panel, legend)
     axes[-1].set_xlabel(chart.x_title)
     axes[-1].set_xlim(left=0)
 
@@ -84,7 +98,7 @@ def _draw_stacked(figure: Any, chart: Chart) -> None:
 # ---- curves ---------------------------------------------------------------------------------------------
 
 
-def _draw_lines(axis: Any, panel: LinePanel) -> None:
+def _draw_lines(axis: Any, panel: LinePanel, legend: str) -> None:
     shown = [line for line in panel.lines if line.is_shown]
     used = sorted({line.axis for line in shown} | {0})
     axes = {place: axis if place == 0 else axis.twinx() for place in used}
@@ -96,17 +110,18 @@ def _draw_lines(axis: Any, panel: LinePanel) -> None:
             one.yaxis.get_major_locator().set_params(integer=True)
         if place:
             one.grid(visible=False)
+            one.spines["right"].set_visible(True)
         if place > 1:
             one.spines["right"].set_position(("outward", 52.0 * (place - 1)))
     drawn = [_draw_line(axes[line.axis], line) for line in shown]
     for one in axes.values():
         one.set_ylim(bottom=0)
-    _legend(axis, drawn, [line.name for line in shown])
+    _legend(axis, legend, drawn, [line.name for line in shown])
 
 
 def _draw_line(axis: Any, line: Line) -> Any:
     y = [float("nan") if value is None else value for value in line.y]
-    marker = "o" if len(line.x) <= 3 else ""
+    marker = "o" if len(line.x) <= 3 and line.dash == "solid" else ""
     style = {"color": line.color, "linewidth": line.width, "linestyle": _DASHES[line.dash], "marker": marker}
     if line.is_filled:
         axis.fill_between(
@@ -116,14 +131,15 @@ def _draw_line(axis: Any, line: Line) -> Any:
     return drawn
 
 
-def _legend(axis: Any, handles: Sequence[Any], names: Sequence[str]) -> None:
+def _legend(axis: Any, place: str, handles: Sequence[Any], names: Sequence[str]) -> None:
     if not handles:
         return
-    if len(handles) <= 5 and len(axis.figure.axes) <= 3:
+    if place == "above":
         axis.legend(handles, names, loc="lower left", bbox_to_anchor=(0, 1.0), ncols=5)
-        return
-    columns = 1 + (len(handles) - 1) // _LEGEND_ROWS
-    axis.legend(handles, names, loc="upper left", bbox_to_anchor=(1.01, 1.0), ncols=columns, borderaxespad=0)
+    elif place == "below":
+        axis.legend(handles, names, loc="upper left", bbox_to_anchor=(0, -0.09), ncols=_COLUMNS)
+    else:
+        axis.legend(handles, names, loc="upper left", bbox_to_anchor=(1.01, 1.0), borderaxespad=0)
 
 
 # ---- attempts along the time ----------------------------------------------------------------------------

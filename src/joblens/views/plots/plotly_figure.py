@@ -69,12 +69,13 @@ def _key(kind: str, number: int) -> str:
 def _stacked(chart: Chart) -> tuple[list[Part], Part]:
     panels = [panel for panel in chart.panels if not isinstance(panel, BarPanel)]
     inner = sum(panel.height for panel in panels) + _GAP * (len(panels) - 1)
-    many_axes = len(panels) == 1 and isinstance(panels[0], LinePanel) and len(panels[0].axes) > 1
+    axes = len(panels[0].axes) if len(panels) == 1 and isinstance(panels[0], LinePanel) else 1
     data: list[Part] = []
     layout: Part = {
         "height": inner + _TOP + _BOTTOM,
-        "margin": {"t": _TOP, "b": _BOTTOM, "l": 70, "r": 30},
-        "hovermode": "x unified" if many_axes and len(chart.panels[0].lines) <= 5 else "closest",  # type: ignore[union-attr]
+        "margin": {"t": _TOP, "b": _BOTTOM, "l": 70, "r": 40},
+        "barmode": "overlay",
+        "hovermode": "x unified" if axes > 2 else "closest",
     }
     top = 1.0
     y_number = 1
@@ -99,10 +100,12 @@ def _stacked(chart: Chart) -> tuple[list[Part], Part]:
     layout["xaxis"] = _axis(
         chart.x_title, anchor=f"y{y_number - 1}" if len(panels) > 1 else "y", rangemode="tozero"
     )
-    if many_axes:
+    if axes > 2:
         layout["legend"] = {"orientation": "h", "x": 0, "y": 1.0, "yanchor": "bottom", "font": {"size": 11}}
-        if len(panels[0].lines) > 8:  # type: ignore[union-attr]
-            layout["legend"] = {"x": 1.08, "xanchor": "left", "y": 1, "yanchor": "top", "font": {"size": 11}}
+        layout["margin"]["t"] += 26
+        layout["height"] += 26
+    elif axes == 2:
+        layout["legend"]["x"] = 1.08
     return data, layout
 
 
@@ -127,8 +130,13 @@ def _line_axes(panel: LinePanel, names: _Names, domain: list[float]) -> Part:
         if place:
             more = {"rangemode": "tozero", "overlaying": names.y(0), "side": "right", "showgrid": False}
             more |= {"anchor": "x"} if place == 1 else {"anchor": "free", "autoshift": True, "shift": 6}
+            # plotly.js cannot draw the line of an axis whose curves are all hidden
+            more["showline"] = False
         if axis.is_whole:
-            more |= {"tickformat": ",d", "minallowed": 0}
+            known = [y for line in panel.lines if line.axis == place for y in line.y if y is not None]
+            more |= {"tickformat": ",d"} | ({"dtick": 1} if max(known, default=0) <= 8 else {})
+        if axis.most is not None:
+            more |= {"range": [0, axis.most], "tickmode": "linear", "dtick": axis.most / 5}
         part = _axis(axis.title, **more)
         if axis.color:
             part["title"]["font"] = part["tickfont"] = {"color": axis.color}
@@ -140,7 +148,7 @@ def _line_trace(line: Line, names: _Names) -> Part:
     width = line.width
     trace: Part = {
         "type": "scatter",
-        "mode": "lines+markers" if len(line.x) <= 3 else "lines",
+        "mode": "lines+markers" if len(line.x) <= 3 and line.dash == "solid" else "lines",
         "name": escaped(line.name),
         "x": list(line.x),
         "y": list(line.y),
@@ -165,7 +173,9 @@ def _line_trace(line: Line, names: _Names) -> Part:
 def _row_axis(panel: SpanPanel, domain: list[float]) -> Part:
     reach = [panel.rows - 0.4, -0.6]
     if not panel.row_names:
-        return _axis("Jobs side by side", domain=domain, range=reach, showticklabels=False, ticks="")
+        return _axis(
+            "Jobs side by side", domain=domain, range=reach, showticklabels=False, ticks="", showgrid=False
+        )
     return _axis(
         "",
         domain=domain,

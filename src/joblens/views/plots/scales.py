@@ -27,7 +27,7 @@ class Scale(Struct, frozen=True):
 
 def time_scale(span_us: int) -> Scale:
     seconds = span_us / 1_000_000
-    if seconds <= 180:
+    if seconds <= 600:
         return Scale("s", 1e6)
     if seconds <= 3 * 3600:
         return Scale("min", 60e6)
