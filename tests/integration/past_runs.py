@@ -1,5 +1,5 @@
-"""A store with a workflow that was run: two jobs succeeded, one ran out of memory twice, one waits for it; and a
-second run that repeats the failed part."""
+"""A store with a workflow that was run: two jobs succeeded, one ran out of memory twice, one waits for it.
+And a second run that repeats the failed part."""
 
 from pathlib import Path
 from typing import Any
