@@ -118,7 +118,7 @@ def _allow_many_files() -> tuple[tuple[int, int, int], ...]:
     return ((resource.RLIMIT_NOFILE, soft, hard),)
 
 
-def _stand_on_its_own() -> Callable[[], None]:
+def stand_on_its_own() -> Callable[[], None]:
     """Goes on in a child of its own. The parent ends, well, when the child calls what is returned here,
     and with an error when the child ends before that."""
     reader, writer = os.pipe()
@@ -151,7 +151,7 @@ def main() -> None:
     try:
         loaded = load_settings(config=options.config, overrides={"store.url": options.store})
         _leave_directory()
-        when_there = _stand_on_its_own() if options.detach else lambda: None
+        when_there = stand_on_its_own() if options.detach else lambda: None
         supervise(loaded.settings, idle_s=loaded.settings.supervisor.idle, when_there=when_there)
     except (JoblensError, OSError) as error:
         log(f"ended: {error}")

@@ -58,21 +58,25 @@ class Driven(Struct, frozen=True, kw_only=True):
 
 def create_workflow(store: Store, made: LoadedSpec, source: str) -> Workflow:
     """The one that is there already, when the same user brought the same file in under the same name."""
-    user = made.plan.user or current_user()
-    known = store.workflow_of_source(source, made.plan.name, user) if source else None
+    known = known_workflow(store, made, source)
     if known is not None:
         return known
     workflow = Workflow(
         uuid=new_uuid(),
         name=made.plan.name,
         created_at_us=time.time_ns() // 1000,
-        user=user,
+        user=made.plan.user or current_user(),
         description=made.plan.description,
         source=source,
         format=made.format,
     )
     store.apply([WorkflowCreated(workflow)])
     return store.find_workflow(workflow.uuid)
+
+
+def known_workflow(store: Store, made: LoadedSpec, source: str) -> Workflow | None:
+    user = made.plan.user or current_user()
+    return store.workflow_of_source(source, made.plan.name, user) if source else None
 
 
 def create_run(
@@ -147,19 +151,32 @@ def _check_inputs(plan: Plan, cwd: str, places: set[int]) -> None:
 
 
 def drive(
-    run: Run, plan: Plan, settings: Settings, *, make_view: MakeView | None = None, log: OwnLog | None = None
+    run: Run,
+    plan: Plan,
+    settings: Settings,
+    *,
+    make_view: MakeView | None = None,
+    log: OwnLog | None = None,
+    lock: RunLock | None = None,
 ) -> Driven:
-    """From where it stands to its end. Raises RunIsDriven when another process is at it."""
-    lock = RunLock(spool_dir(store_path(settings)), run.uuid)
-    if not lock.take():
-        raise RunIsDriven(
-            f"run {run_label(run)} is being run by process {lock.holder()}",
-            hint=f"joblens watch {run_label(run)} shows it, joblens cancel {run_label(run)} ends it",
-        )
+    """From where it stands to its end. `lock`: of this run, taken already. Raises RunIsDriven when another
+    process is at it."""
+    if lock is None:
+        lock = RunLock(spool_dir(store_path(settings)), run.uuid)
+        if not lock.take():
+            raise driven_by_another(run, lock)
     try:
         return _Driving(run, plan, settings, log or OwnLog(settings.logs)).drive(make_view)
     finally:
         lock.release()
+
+
+def driven_by_another(run: Run, lock: RunLock) -> RunIsDriven:
+    label = run_label(run)
+    return RunIsDriven(
+        f"run {label} is being run by process {lock.holder()}",
+        hint=f"joblens watch {label} shows it, joblens cancel {label} ends it",
+    )
 
 
 class _Driving:

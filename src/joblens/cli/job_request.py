@@ -20,6 +20,14 @@ def request_from(given: dict[str, Any], *, background: bool) -> Request:
     return request
 
 
+def _gpus(text: str | None) -> int | None:
+    if text is None:
+        return None
+    if not (text.isascii() and text.isdecimal()):
+        raise InputError(f"--gpus {text}: expected a number")
+    return int(text)
+
+
 def _request(given: dict[str, Any], *, background: bool) -> Request:
     return Request(
         argv=given["command_line"],
@@ -35,7 +43,7 @@ def _request(given: dict[str, Any], *, background: bool) -> Request:
         requirements=Requirements(
             cpus=given["cpus"],
             memory_bytes=bytes_of("--memory", given["memory"]),
-            gpus=given["gpus"],
+            gpus=_gpus(given["gpus"]),
             pids=given["pids"],
             timeout_s=seconds_of("--timeout", given["timeout"]),
         ),

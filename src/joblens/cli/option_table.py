@@ -1,5 +1,5 @@
-"""The options of `run` and `submit`, as data. click's options are made from it (help, completion, errors),
-and `quick_run` reads plain command lines by it without importing click."""
+"""The options of `run` and `submit`, for a command and for a workflow file, as data. click's options are made
+from it (help, completion, errors), and `quick_run` reads plain command lines by it without click."""
 
 from msgspec import Struct
 
@@ -43,7 +43,7 @@ JOB_OPTIONS = (
     _row("--tag", name="tags", kind="many", metavar="TAG", help="Tag to find it by (again for more)."),
     _row("--cpus", kind="number", metavar="N", help="CPUs it may use; 0.5 is half a core."),
     _row("--memory", metavar="SIZE", help="Memory it may use: 512m, 2g."),
-    _row("--gpus", kind="count", metavar="N", help="GPUs it needs (recorded)."),
+    _row("--gpus", metavar="N", help="GPUs it needs (recorded)."),
     _row("--pids", kind="count", least=1, metavar="N", help="Processes and threads it may have."),
     _row("--timeout", metavar="TIME", help="End it after this long: 90, 30s, 1h30m."),
     _row(
@@ -81,6 +81,36 @@ RUN_OPTIONS = (
     _row("--no-capture", kind="flag", help="Do not keep what it prints; it inherits the streams."),
     _row("-q", "--quiet", kind="flag", help="No live line and no summary."),
     _row("-v", "--verbose", kind="flag", help="Print the summary even when not on a terminal."),
+)
+# For `run FILE` and `submit FILE`; what JOB_OPTIONS has as well is said there for one command.
+SPEC_OPTIONS = (
+    _row("-j", "--jobs", kind="count", least=1, metavar="N", help="FILE: at most so many jobs at once."),
+    _row(
+        "--time", metavar="TIME", help="FILE: end the run after this long; start nothing that would not fit."
+    ),
+    _row(
+        "--only",
+        kind="many",
+        metavar="JOB",
+        help="FILE: just these jobs: name, glob or label:X (again for more).",
+    ),
+    _row("--skip", kind="many", metavar="JOB", help="FILE: not these, nor what needs them."),
+    _row("--until", kind="many", metavar="JOB", help="FILE: these and what they need."),
+    _row(
+        "--rerun-changed",
+        kind="flag",
+        help="FILE: only what has changed since the last run, and what needs it.",
+    ),
+    _row("--dry-run", kind="flag", help="FILE: show what would run, and run nothing."),
+    _row("--detach", kind="flag", help="FILE: in the background; prints the run's id."),
+    _row("--no-resource-monitoring", kind="flag", help="FILE: take no samples."),
+    _row(
+        "--on-interrupt",
+        kind="choice",
+        choices=("drain", "kill"),
+        default="drain",
+        help="FILE: what the first Ctrl-C does: let running jobs end, or end them. Default: drain.",
+    ),
 )
 GLOBAL_OPTIONS = (
     _row("--store", name="global_store", metavar="PATH", help="Store to use (also: JOBLENS_STORE)."),

@@ -3,14 +3,36 @@ running a short job costs. Whatever is not plain (help, a mistake, completion) i
 
 from typing import Any
 
-from joblens.cli.option_table import GLOBAL_OPTIONS, JOB_OPTIONS, RUN_OPTIONS, OptionRow
+from joblens.cli.option_table import GLOBAL_OPTIONS, JOB_OPTIONS, RUN_OPTIONS, SPEC_OPTIONS, OptionRow
 
-_ROWS = {flag: row for row in (*JOB_OPTIONS, *RUN_OPTIONS, *GLOBAL_OPTIONS) for flag in row.flags}
+_ROWS = {
+    flag: row for row in (*JOB_OPTIONS, *RUN_OPTIONS, *SPEC_OPTIONS, *GLOBAL_OPTIONS) for flag in row.flags
+}
+_SPEC_ENDINGS = (".yaml", ".yml", ".json", ".json5", ".kdl", ".toml")
+
+
+def split_spec(arguments: list[str]) -> tuple[str | None, list[str]]:
+    """The workflow file among the arguments, and the others: the first word that is no option, where it ends
+    like one and does not stand behind `--`. Options may follow it."""
+    place = 0
+    while place < len(arguments):
+        word = arguments[place]
+        if word == "--":
+            break
+        if not word.startswith("-") or word == "-":
+            if word.endswith(_SPEC_ENDINGS):
+                return word, arguments[:place] + arguments[place + 1 :]
+            break
+        row = _ROWS.get(word)
+        place += 2 if row is not None and row.kind != "flag" else 1
+    return None, arguments
 
 
 def parse(arguments: list[str]) -> dict[str, Any] | None:
     """What click would make of the arguments behind `run`; None: ask click."""
+    spec, arguments = split_spec(arguments)
     given: dict[str, Any] = {row.name: _default(row) for row in _ROWS.values()}
+    given["spec"] = spec
     place = 0
     while place < len(arguments) and arguments[place].startswith("-") and arguments[place] != "-":
         word = arguments[place]
@@ -34,7 +56,13 @@ def parse(arguments: list[str]) -> dict[str, Any] | None:
         if not _take(given, row, value):
             return None
     given["command_line"] = tuple(arguments[place:])
+    if spec is not None and given["command_line"]:
+        return None  # click says what is wrong with it
     return given
+
+
+def is_default(given: dict[str, Any], row: OptionRow) -> bool:
+    return bool(given[row.name] == _default(row))
 
 
 def _default(row: OptionRow) -> Any:

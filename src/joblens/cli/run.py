@@ -12,6 +12,12 @@ from joblens.model.job import Record
 
 def run(session: Session, given: dict[str, Any]) -> None:
     """`given` has every option by its name in the option table. Ends with the job's exit code."""
+    if given["spec"] is not None:
+        from joblens.cli.run_spec import run_spec
+
+        run_spec(session, given)
+        return
+    refuse_spec_options(given)
     from msgspec.structs import replace
 
     from joblens.app.jobs import prepare
@@ -51,6 +57,18 @@ def run(session: Session, given: dict[str, Any]) -> None:
         sys.exit(-2)  # joblens dies of SIGINT too, for the shell script around it to see (__main__.entry)
     code = record.outcome.exit_code if record.outcome else None
     sys.exit(125 if code is None else code)
+
+
+def refuse_spec_options(given: dict[str, Any]) -> None:
+    """What only a workflow file has a use for."""
+    from joblens.cli.option_table import SPEC_OPTIONS
+
+    for row in SPEC_OPTIONS:
+        value = given[row.name]
+        if value and value != row.default:
+            raise InputError(
+                f"{row.flags[-1]} goes with a workflow file only", hint="joblens run FILE.yaml [OPTIONS]"
+            )
 
 
 def run_quickly(given: dict[str, Any]) -> None:

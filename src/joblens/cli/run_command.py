@@ -6,19 +6,23 @@ import click
 
 from joblens.cli.context import Session
 from joblens.cli.job_options import click_options, job_options
-from joblens.cli.option_table import RUN_OPTIONS
+from joblens.cli.option_table import RUN_OPTIONS, SPEC_OPTIONS
 from joblens.cli.options import shared_options
 from joblens.cli.run import run
+from joblens.cli.spec_command import SpecCommand, with_spec
 
 
-@click.command("run", context_settings={"allow_interspersed_args": False})
+@click.command("run", cls=SpecCommand, context_settings={"allow_interspersed_args": False})
 @job_options
 @click_options(RUN_OPTIONS)
+@click_options(SPEC_OPTIONS)
 @shared_options
 def command(session: Session, /, **given: Any) -> None:
-    """Run COMMAND, pass its streams through, and measure everything it starts.
+    """Run COMMAND, pass its streams through, and measure everything it starts; or run the jobs of a workflow
+    FILE (.yaml, .json, .json5, .kdl, .toml).
 
     The exit code is the job's own; 124 after a time-out, 128+N after signal N, 127 when the command does
-    not exist, 126 when it cannot be executed, 125 when joblens could not run it.
+    not exist, 126 when it cannot be executed, 125 when joblens could not run it. Of a workflow: 0 when all
+    jobs succeeded, 1 when some did not, 130 after an interrupt.
     """
-    run(session, given)
+    run(session, with_spec(given))

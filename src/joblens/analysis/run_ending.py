@@ -1,0 +1,26 @@
+"""How a run ended, as people are told."""
+
+from collections.abc import Mapping
+
+from msgspec import Struct
+
+from joblens.model.run import JobState, RunStatus
+
+
+class FailedJob(Struct, frozen=True):
+    name: str
+    state: JobState
+    why: str
+    logs_dir: str = ""
+
+
+class RunEnding(Struct, frozen=True, kw_only=True):
+    """`failures`: the first of them; `more_failures`: how many there are beyond."""
+
+    label: str  # 3.1
+    name: str
+    status: RunStatus
+    wall_s: float
+    counts: Mapping[JobState, int]
+    failures: tuple[FailedJob, ...] = ()
+    more_failures: int = 0

@@ -1,0 +1,99 @@
+"""Drives a run in a process of its own: `python -m joblens.app.detaching --store PATH RUN`.
+
+It is started as the supervisor is: the process that the caller waits for ends once its child, which drives
+the run, has begun. What that one has to say goes to a file beside the store's other work in progress."""
+
+import argparse
+import os
+import sys
+
+from joblens.agent.enclosing_job import is_inside_a_job
+from joblens.agent.locks import RunLock
+from joblens.agent.marked import JOB_ID_VARIABLE
+from joblens.app.drivers import open_store_directly, store_path
+from joblens.app.owning import OwnLog
+from joblens.app.places import spool_dir
+from joblens.app.settings import load_settings
+from joblens.app.supervising import log, stand_on_its_own
+from joblens.model.errors import JoblensError, SupervisorError
+from joblens.model.run import Run
+from joblens.model.settings import Settings
+from joblens.stores.private_files import make_private_folder
+
+_LOG_TAIL = 400
+
+
+def run_log(settings: Settings, run: Run) -> str:
+    return os.path.join(spool_dir(store_path(settings)), f"run-{run.uuid}.log")
+
+
+def detach_run(run: Run, settings: Settings, config: str | None) -> None:
+    """Returns when it is under way."""
+    if is_inside_a_job():
+        raise SupervisorError(
+            "this command runs inside a job, and a run in the background would end with that job",
+            hint="run it in front, or from outside of the job",
+        )
+    path = run_log(settings, run)
+    argv = [sys.executable, "-P", "-m", "joblens.app.detaching"]
+    argv += ["--store", os.path.abspath(store_path(settings))]
+    if config:
+        argv += ["--config", os.path.abspath(config)]
+    files = [
+        (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0),
+        (os.POSIX_SPAWN_OPEN, 1, path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600),
+        (os.POSIX_SPAWN_DUP2, 1, 2),
+    ]
+    env = {name: value for name, value in os.environ.items() if name != JOB_ID_VARIABLE}
+    try:
+        make_private_folder(os.path.dirname(path))
+        pid = os.posix_spawn(sys.executable, [*argv, run.uuid], env, file_actions=files, setsid=True)
+        _, status = os.waitpid(pid, 0)
+    except OSError as error:
+        raise SupervisorError(f"the run could not be started in the background: {error}") from error
+    if status:
+        raise SupervisorError(
+            f"the run could not be started in the background: {_last_words(path)}", hint=f"its log is {path}"
+        )
+
+
+def _last_words(path: str) -> str:
+    try:
+        with open(path, "rb") as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - _LOG_TAIL))
+            return file.read().decode(errors="replace").strip().rpartition("\n")[2]
+    except OSError:
+        return "it left no word"
+
+
+def main() -> None:
+    from joblens.app.specs import plan_of_run
+    from joblens.app.workflow_runs import drive, driven_by_another
+
+    parser = argparse.ArgumentParser(prog="joblens run --detach")
+    parser.add_argument("--store", required=True)
+    parser.add_argument("--config")
+    parser.add_argument("run")
+    options = parser.parse_args()
+    try:
+        settings = load_settings(config=options.config, overrides={"store.url": options.store}).settings
+        own_log = OwnLog(settings.logs, lambda text, level: log(f"{level}: {text}"))
+        store = open_store_directly(settings, own_log.warn)
+        run = store.find_run(options.run)
+        store.close()
+        plan = plan_of_run(run)
+        lock = RunLock(spool_dir(store_path(settings)), run.uuid)
+        is_there = stand_on_its_own()
+        # Taken here, not by the parent: a lock belongs to the process.
+        if not lock.take():
+            raise driven_by_another(run, lock)
+        is_there()
+        driven = drive(run, plan, settings, log=own_log, lock=lock)
+        log(f"run {run.uuid} {driven.status} in {driven.wall_s:.1f} s")
+    except (JoblensError, OSError) as error:
+        log(f"ended: {error}")
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

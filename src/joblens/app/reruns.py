@@ -1,0 +1,97 @@
+"""Runs that repeat part of an earlier one: which of its jobs run again, and why."""
+
+import os
+
+from msgspec import Struct
+
+from joblens.agent.file_stamps import digest_of
+from joblens.app.run_state import RunState, state_of_run
+from joblens.app.runs import records_of_run
+from joblens.app.specs import LoadedSpec
+from joblens.model.job import Record
+from joblens.model.plan import Plan
+from joblens.model.run import JobState, Run, Workflow
+from joblens.model.run_link import FileStamp
+from joblens.plan.changes import FilesNow, LastSuccess, jobs_to_run_again
+from joblens.plan.graph import Graph
+from joblens.ports.store import Store
+
+
+class Again(Struct, frozen=True):
+    """What a new run repeats of `base`; the others keep their outcome."""
+
+    base: Run
+    places: tuple[int, ...]
+    reasons: dict[int, str]
+
+
+def failed_of(store: Store, run: Run) -> Again:
+    """Jobs of the run that have not succeeded, and everything that needs them."""
+    state = state_of_run(store, run)
+    reasons = {
+        job.index: job.why or job.state.label
+        for job in state.jobs
+        if job.state not in (JobState.COMPLETED, JobState.DISABLED)
+    }
+    for place in sorted(Graph(state.plan).behind(sorted(reasons)) - reasons.keys()):
+        reasons[place] = "needs a job that runs again"
+    return Again(run, tuple(sorted(reasons)), reasons)
+
+
+def changed_of(store: Store, base: Run, plan: Plan, cwd: str) -> Again:
+    """Jobs whose command or inputs have changed since they succeeded in `base`, those that have not succeeded
+    there, and everything that needs them."""
+    state = state_of_run(store, base)
+    last = _last_successes(store, state)
+    # A job is known by its place: one that stands where another stood has not succeeded there.
+    before = state.plan.jobs
+    same = {
+        place: success
+        for place, success in last.items()
+        if place < len(plan.jobs) and plan.jobs[place].name == before[place].name
+    }
+    reasons = jobs_to_run_again(plan, same, _files_in(cwd))
+    return Again(base, tuple(sorted(reasons)), reasons)
+
+
+def changed_since_last(store: Store, workflow: Workflow | None, loaded: LoadedSpec, cwd: str) -> Again | None:
+    """None: there is no run yet to compare with."""
+    runs = store.runs(workflow.uuid) if workflow is not None else []
+    tried = [run for run in runs if run.started_at_us is not None]
+    return changed_of(store, store.find_run(tried[-1].uuid), loaded.plan, cwd) if tried else None
+
+
+def _last_successes(store: Store, state: RunState) -> dict[int, LastSuccess]:
+    done = {
+        job.results[-1].job_uuid: job for job in state.jobs if job.state is JobState.COMPLETED and job.results
+    }
+    uuids = dict.fromkeys([state.run.uuid, *(job.kept_from for job in done.values() if job.kept_from)])
+    found: dict[int, LastSuccess] = {}
+    for run_uuid in uuids:
+        for record in records_of_run(store, run_uuid):
+            job = done.get(record.job.uuid)
+            if job is not None:
+                found[job.index] = _success(record)
+    return found
+
+
+def _success(record: Record) -> LastSuccess:
+    return LastSuccess(record.job.command_digest, record.job.inputs)
+
+
+def _files_in(cwd: str) -> FilesNow:
+    def stamp_of(path: str) -> FileStamp:
+        try:
+            found = os.stat(os.path.join(cwd, path))
+        except OSError:
+            return FileStamp(path)
+        return FileStamp(path, found.st_size, found.st_mtime_ns)
+
+    def digest(path: str) -> str | None:
+        whole = os.path.join(cwd, path)
+        try:
+            return digest_of(whole, os.stat(whole).st_size)
+        except OSError:
+            return None
+
+    return FilesNow(stamp_of, digest)

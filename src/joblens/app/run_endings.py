@@ -1,0 +1,72 @@
+"""What is told at the end of a run, put together from the store."""
+
+from typing import Any
+
+from joblens.analysis.run_ending import FailedJob, RunEnding
+from joblens.analysis.run_table import FAILED_STATES, row_form
+from joblens.analysis.workflow_rows import run_label
+from joblens.app.run_tables import result_rows
+from joblens.app.workflow_runs import Driven
+from joblens.model.errors import JoblensError
+from joblens.model.plan import Plan
+from joblens.model.run import JobState
+from joblens.ports.store import Store
+
+_TOLD = 10
+
+
+def ending_of(store: Store, driven: Driven, plan: Plan) -> RunEnding:
+    failed = [index for index, state in enumerate(driven.states) if state in FAILED_STATES]
+    # Those that ran come first: they say why the others did not.
+    failed.sort(key=lambda index: driven.states[index] is JobState.CANCELED)
+    uuids = _last_attempts(store, driven) if failed else {}
+    return RunEnding(
+        label=run_label(driven.run),
+        name=plan.name,
+        status=driven.status,
+        wall_s=driven.wall_s,
+        counts=driven.counts(),
+        failures=tuple(
+            FailedJob(
+                plan.jobs[index].name,
+                driven.states[index],
+                driven.whys.get(index, ""),
+                _logs_dir(store, uuids.get(index)),
+            )
+            for index in failed[:_TOLD]
+        ),
+        more_failures=max(0, len(failed) - _TOLD),
+    )
+
+
+def _last_attempts(store: Store, driven: Driven) -> dict[int, str]:
+    try:
+        return {result.index: result.job_uuid for result in store.run_results(driven.run.uuid)}
+    except JoblensError:
+        return {}
+
+
+def _logs_dir(store: Store, uuid: str | None) -> str:
+    if uuid is None:
+        return ""
+    try:
+        record = store.find(uuid)
+    except JoblensError:
+        return ""
+    return record.attempt.logs_dir if record.attempt is not None else ""
+
+
+def ending_document(store: Store, driven: Driven, plan: Plan) -> dict[str, Any]:
+    """The one document of `run FILE --json`."""
+    run = store.find_run(driven.run.uuid)
+    return {
+        "workflow_id": run.workflow_number,
+        "workflow_name": plan.name,
+        "run_id": run.number,
+        "run_uuid": run.uuid,
+        "run": run_label(run),
+        "run_status": driven.status.value,
+        "duration_s": driven.wall_s,
+        "counts": {state.label: count for state, count in driven.counts().items()},
+        "results": [row_form(row) for row in result_rows(store, run)],
+    }

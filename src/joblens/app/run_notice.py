@@ -1,0 +1,37 @@
+"""`--notify` of a run: a command that gets the run's results as JSON on its standard input."""
+
+import os
+import shlex
+import subprocess
+from collections.abc import Callable
+
+import msgspec
+
+from joblens.app.jobs import parse_notify
+from joblens.app.run_endings import ending_document
+from joblens.app.workflow_runs import Driven
+from joblens.model.plan import Plan
+from joblens.ports.store import Store
+
+_PATIENCE_S = 60
+
+
+def notify_run(store: Store, driven: Driven, plan: Plan, line: str, warn: Callable[[str], None]) -> None:
+    """What fails here is a warning: the run has ended as it has."""
+    argv = parse_notify(line)
+    run = driven.run
+    env = {
+        **os.environ,
+        "JOBLENS_RUN_ID": run.uuid,
+        "JOBLENS_WORKFLOW_ID": str(run.workflow_number or ""),
+        "JOBLENS_RUN_NUMBER": str(run.number or ""),
+        "JOBLENS_STATUS": driven.status.value,
+    }
+    document = msgspec.json.encode(ending_document(store, driven, plan))
+    try:
+        done = subprocess.run(argv, input=document, env=env, timeout=_PATIENCE_S, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        warn(f"--notify {shlex.join(argv[:1])}: {error}")
+        return
+    if done.returncode != 0:
+        warn(f"--notify {shlex.join(argv[:1])} ended with exit code {done.returncode}")

@@ -1,0 +1,230 @@
+"""`joblens run FILE`: the jobs of a workflow file, as one run."""
+
+import os
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from joblens.cli.context import Session
+from joblens.cli.option_table import JOB_OPTIONS, RUN_OPTIONS, OptionRow
+from joblens.model.errors import InputError
+
+if TYPE_CHECKING:
+    from joblens.agent.run_view import RunView
+    from joblens.app.reruns import Again
+    from joblens.app.specs import LoadedSpec
+    from joblens.app.workflow_runs import Driven
+    from joblens.engine.offer import Offer
+    from joblens.model.plan import Plan
+    from joblens.model.run import Run, RunOptions
+
+# What of the options for one command means something for a whole run.
+_SHARED = frozenset(
+    (
+        "params",
+        "cpus",
+        "memory",
+        "gpus",
+        "no_enforce",
+        "output_dir",
+        "no_monitor",
+        "notify",
+        "quiet",
+        "verbose",
+    )
+)
+
+
+def run_spec(session: Session, given: dict[str, Any]) -> None:
+    """Ends with 0 when every job succeeded, 1 when some did not, 130 after an interrupt."""
+    _refuse_command_options(given)
+    options = options_from(given)
+    loaded = _load(given)
+    base = _base(session, given, loaded, options)
+    if given["dry_run"]:
+        _dry_run(session, given, loaded, options, base)
+        return
+    run = _create(session, loaded, options, base)
+    if given["detach"]:
+        detach(session, run)
+        return
+    drive_in_front(session, run, loaded.plan, quiet=given["quiet"], notify=given["notify"])
+
+
+def submit_spec(session: Session, given: dict[str, Any]) -> None:
+    """`submit FILE` is `run FILE --detach`."""
+    if given["wait"]:
+        raise InputError("--wait goes with a command", hint="joblens wait RUN waits for a run")
+    run_spec(session, {**given, **_no_run_options(), "detach": True})
+
+
+def _no_run_options() -> dict[str, Any]:
+    return {row.name: False if row.kind == "flag" else row.default for row in RUN_OPTIONS}
+
+
+def _refuse_command_options(given: dict[str, Any]) -> None:
+    for row in (*JOB_OPTIONS, *RUN_OPTIONS):
+        if row.name not in _SHARED and row.name in given and _is_given(given[row.name], row):
+            raise InputError(
+                f"{row.flags[-1]} is for a single command, not for a workflow file",
+                hint=f"say it in {given['spec']}; a command goes behind --: joblens run -- COMMAND",
+            )
+
+
+def _is_given(value: Any, row: OptionRow) -> bool:
+    return value not in (None, (), False, "", row.default)
+
+
+def options_from(given: dict[str, Any]) -> "RunOptions":
+    from joblens.app.jobs import parse_params
+    from joblens.app.machine_offer import parse_gpus
+    from joblens.app.requests import bytes_of, seconds_of
+    from joblens.model.run import RunOptions
+
+    if given["cpus"] is not None and not given["cpus"] > 0:
+        raise InputError(f"--cpus {given['cpus']:g}: must be more than 0")
+    return RunOptions(
+        output_dir=given["output_dir"] or "output",
+        cwd=os.getcwd(),
+        most_jobs=given["jobs"],
+        cpus=given["cpus"],
+        memory_bytes=bytes_of("--memory", given["memory"]),
+        gpus=parse_gpus(given["gpus"]) if given["gpus"] is not None else None,
+        time_s=seconds_of("--time", given["time"]),
+        only=given["only"],
+        skip=given["skip"],
+        until=given["until"],
+        parameters=parse_params(given["params"]),
+        enforce=not given["no_enforce"],
+        monitor=not (given["no_resource_monitoring"] or given["no_monitor"]),
+        interrupt=given["on_interrupt"],
+    )
+
+
+def _load(given: dict[str, Any]) -> "LoadedSpec":
+    from joblens.app.jobs import parse_params
+    from joblens.app.specs import load_spec
+
+    return load_spec(given["spec"], parse_params(given["params"]))
+
+
+def _base(
+    session: Session, given: dict[str, Any], loaded: "LoadedSpec", options: "RunOptions"
+) -> "Again | None":
+    """With --rerun-changed: the run before, which jobs run again and why. None: everything runs."""
+    if not given["rerun_changed"]:
+        return None
+    from joblens.app.reruns import changed_since_last
+    from joblens.app.workflow_runs import known_workflow
+
+    store = session.store_to_fill
+    workflow = known_workflow(store, loaded, os.path.abspath(given["spec"]))
+    return changed_since_last(store, workflow, loaded, options.cwd)
+
+
+def _create(
+    session: Session,
+    loaded: "LoadedSpec",
+    options: "RunOptions",
+    base: "Again | None",
+) -> "Run":
+    from joblens.app.drivers import open_store_directly
+    from joblens.app.workflow_runs import check_plan, create_run, create_workflow
+
+    before, again = (base.base, base.places) if base is not None else (None, None)
+    check_plan(loaded.plan, options, again)
+    store = open_store_directly(session.settings, session.warn)
+    try:
+        workflow = create_workflow(store, loaded, os.path.abspath(loaded.path))
+        return create_run(store, workflow, loaded, options, base=before, again=again)
+    finally:
+        store.close()
+
+
+def detach(session: Session, run: "Run") -> None:
+    from joblens.analysis.workflow_rows import run_label
+    from joblens.app.detaching import detach_run
+
+    detach_run(run, session.settings, session.options.config)
+    if session.json:
+        document = {"workflow_id": run.workflow_number, "run_id": run.number, "run_uuid": run.uuid}
+        session.write_json({**document, "run": run_label(run)})
+    elif session.is_terminal:
+        label = run_label(run)
+        session.write(f"Run {label} goes on in the background: joblens watch {label}, joblens wait {label}\n")
+    else:
+        session.write(f"{run_label(run)}\n")
+
+
+def drive_in_front(
+    session: Session, run: "Run", plan: "Plan", *, quiet: bool, notify: str | None = None
+) -> None:
+    """To its end, with a view on a terminal and lines anywhere else; ends with the exit code."""
+    from joblens.app.owning import OwnLog
+    from joblens.app.workflow_runs import drive
+
+    driven = drive(
+        run,
+        plan,
+        session.settings,
+        make_view=None if quiet else _view_maker(session),
+        log=OwnLog(session.settings.logs),
+    )
+    show_end(session, driven, plan, quiet=quiet)
+    if notify:
+        from joblens.app.run_notice import notify_run
+
+        notify_run(session.store, driven, plan, notify, session.warn)
+    sys.exit(exit_code_of(driven))
+
+
+def _view_maker(session: Session) -> "Callable[[Run, Plan, Offer], RunView]":
+    def make(run: "Run", plan: "Plan", offer: "Offer") -> "RunView":
+        from joblens.app.run_views import view_for
+
+        descriptor = 2 if session.json else 1  # the document alone goes to standard output
+        return view_for(run, plan, session.store, offer, descriptor=descriptor, color=session.color)
+
+    return make
+
+
+def exit_code_of(driven: "Driven") -> int:
+    from joblens.model.run import RunStatus
+
+    if driven.status is RunStatus.COMPLETED:
+        return 0
+    return 130 if driven.was_interrupted else 1
+
+
+def show_end(session: Session, driven: "Driven", plan: "Plan", *, quiet: bool = False) -> None:
+    from joblens.app.run_endings import ending_document, ending_of
+
+    if session.json:
+        session.write_json(ending_document(session.store, driven, plan))
+    elif not quiet:
+        from joblens.views.run_ending import render_ending
+
+        ending = ending_of(session.store, driven, plan)
+        session.write_lines(render_ending(ending, width=session.width, paint=session.palette))
+
+
+def _dry_run(
+    session: Session,
+    given: dict[str, Any],
+    loaded: "LoadedSpec",
+    options: "RunOptions",
+    base: "Again | None",
+) -> None:
+    from joblens.app.dry_runs import dry_run, dry_run_document
+    from joblens.app.workflow_runs import check_plan
+
+    again, reasons = (base.places, base.reasons) if base is not None else (None, {})
+    check_plan(loaded.plan, options, again)
+    rehearsal = dry_run(session.store_to_fill, loaded, os.path.abspath(given["spec"]), options, again)
+    if session.json:
+        session.write_json(dry_run_document(loaded.plan, rehearsal, reasons))
+        return
+    from joblens.views.dry_run import render_dry_run
+
+    width = session.width if session.is_terminal else 1 << 20
+    session.write_lines(render_dry_run(loaded.plan, rehearsal, reasons, width=width, paint=session.palette))

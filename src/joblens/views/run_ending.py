@@ -1,0 +1,40 @@
+"""The last words about a run."""
+
+from joblens.analysis.run_ending import FailedJob, RunEnding
+from joblens.model.run import JobState, RunStatus
+from joblens.model.units import format_duration
+from joblens.views.style import PLAIN, Palette, clean, fit
+
+_STYLES = {RunStatus.COMPLETED: "green", RunStatus.FAILED: "red", RunStatus.STOPPED: "yellow"}
+
+
+def render_ending(ending: RunEnding, *, width: int, paint: Palette = PLAIN) -> list[str]:
+    status = paint.paint(str(ending.status), _STYLES.get(ending.status, "bold"))
+    counts = ", ".join(f"{count:,} {state.label}" for state, count in ending.counts.items())
+    took = format_duration(ending.wall_s)
+    lines = [f"Run {ending.label} of {clean(ending.name)} {status} in {took}: {counts}"]
+    for failure in ending.failures:
+        lines += _failure(failure, width)
+    if ending.more_failures:
+        lines.append(f"  … and {ending.more_failures:,} more")
+    return [*lines, *_hints(ending)]
+
+
+def _failure(failure: FailedJob, width: int) -> list[str]:
+    why = f": {clean(failure.why)}" if failure.why else ""
+    lines = [fit(f"  {clean(failure.name)} {failure.state.label}{why}", max(40, width))]
+    if failure.logs_dir:
+        lines.append(f"    {clean(failure.logs_dir)}")
+    return lines
+
+
+def _hints(ending: RunEnding) -> list[str]:
+    label = ending.label
+    hints = [f"joblens results {label}", f"joblens check {label}"]
+    if ending.status is RunStatus.STOPPED:
+        hints.insert(0, f"joblens resume {label}")
+    elif ending.status is RunStatus.FAILED and JobState.BLOCKED not in ending.counts:
+        hints.insert(0, f"joblens rerun {label} --failed")
+    elif ending.status is RunStatus.FAILED:
+        hints.insert(0, f"joblens rerun {label} --failed (with the jobs that wait for them)")
+    return ["  " + " · ".join(hints)]
