@@ -84,6 +84,7 @@ def test_a_run_that_repeats_a_part_keeps_the_other_results(twice: Path, joblens:
     }
     states = [each["status"] for each in found.values()]
     assert states == ["completed", "completed", "ready", "completed"]
+    assert "2 jobs keep their outcomes of an earlier run." in joblens("results", "1", code=0).stdout
     first = _by_name(joblens("results", "1", "--run-id", "1", "--json", code=0).json)
     assert first["train"]["status"] == "failed"
 

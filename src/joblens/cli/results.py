@@ -85,3 +85,9 @@ def _write_text(session: Session, rows: "list[ResultRow]", *, only_failed: bool)
 
     width = session.width if session.is_terminal else None
     session.write_lines(render_results(rows, width=width, paint=session.palette))
+    kept = sum(row.kept_from is not None for row in rows)
+    if kept:
+        from joblens.views.numbers import counted
+
+        verb = "keeps its outcome" if kept == 1 else "keep their outcomes"
+        session.write(f"\n{counted(kept, 'job')} {verb} of an earlier run.\n")

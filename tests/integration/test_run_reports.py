@@ -1,0 +1,59 @@
+"""A real run, then what is told about it."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import RunJoblens
+
+SPEC = f"""\
+name: reports
+user_data:
+  - name: best
+jobs:
+  - name: late
+    command: sleep 30
+    resource_requirements: {{num_cpus: 1, memory: 64m, runtime: PT0.5S}}
+  - name: behind
+    command: "true"
+    depends_on: [late]
+  - name: giver
+    command: {sys.executable} -m joblens user-data set best 42
+    output_user_data: [best]
+  - name: taker
+    command: {sys.executable} -m joblens user-data get best
+    input_user_data: [best]
+    resource_requirements: {{num_cpus: 4, memory: 1g, runtime: PT10M}}
+"""
+
+
+@pytest.mark.usefixtures("store_path")
+def test_results_and_check_of_a_real_run(joblens: RunJoblens, tmp_path: Path) -> None:
+    (tmp_path / "flow.yaml").write_text(SPEC)
+    joblens("run", "flow.yaml", "--cpus", "4", "--memory", "4g", code=1)
+
+    results = {
+        each["job_name"]: each for each in joblens("results", "reports", "--json", code=0).json["results"]
+    }
+    assert {name: each["status"] for name, each in results.items()} == {
+        "late": "terminated",
+        "behind": "blocked",
+        "giver": "completed",
+        "taker": "completed",
+    }
+    assert results["late"]["return_code"] == 152
+    assert results["taker"]["avg_cpu_percent"] > 0
+    assert joblens("logs", str(results["taker"]["job_id"]), code=0).stdout == "42\n"
+
+    report = joblens("check", "reports", "--json", code=3).json
+    assert report["total_results"] == 3
+    (violation,) = report["violations"]
+    assert (violation["job_name"], violation["resource_type"]) == ("late", "Runtime")
+    assert (violation["specified"], violation["limit_hit"]) == ("0.5s", "timed out")
+    assert violation["job_id"] == results["late"]["job_id"]
+
+    (workflow,) = joblens("workflows", "--json", code=0).json
+    last = workflow["last_run"]
+    assert (last["status"], last["completed"], last["failed"], last["left"]) == ("failed", 2, 1, 1)
+    assert joblens("store", "check", "--json", code=0).json["problems"] == []
