@@ -141,7 +141,7 @@ _READERS: dict[Kind, Reader] = {
     Kind.REGEXES: list_reader(Kind.REGEXES, kinds.read_regex),
     Kind.COMMANDS: list_reader(Kind.COMMANDS, kinds.read_command),
     Kind.EXIT_CODES: list_reader(Kind.EXIT_CODES, kinds.read_exit_code),
-    Kind.ENV: _mapping_reader(Kind.ENV, kinds.read_env_value, kinds.check_env_name),
+    Kind.ENV: _mapping_reader(Kind.ENV, kinds.read_text, kinds.check_env_name),
     Kind.VARIABLES: _mapping_reader(Kind.VARIABLES, kinds.read_text, kinds.check_placeholder_name),
     Kind.PARAMETERS: _mapping_reader(Kind.PARAMETERS, kinds.read_parameter, kinds.check_placeholder_name),
     Kind.SBATCH: read_sbatch_options,

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 _LONGEST_SHOWN = 60
+_TOO_LONG = 10**_LONGEST_SHOWN  # Python itself refuses to write numbers of thousands of digits
 
 
 def nearest_word(word: str, known: Iterable[str]) -> str | None:
@@ -25,6 +26,8 @@ def shown(raw: Any) -> str:
             return "a mapping"
         case list():
             return "a list"
+    if isinstance(raw, int) and abs(raw) >= _TOO_LONG:
+        return "a number that long"
     return str(raw)
 
 

@@ -100,6 +100,7 @@ _PLACEHOLDER = re.compile(r"\{[A-Za-z_][\w-]*(?::[^{}]*)?\}")
 # What certainly is a pattern: compiling one costs a hundred times as much, and there may be one a job.
 _PLAIN_PATTERN = re.compile(r"\^?(?:[\w /:=@%,-]|\\[.dws/-]|\\[dw]\+|\.[*+]?)*\$?")
 _MAX_EXIT_CODE = 255
+_LARGEST = 2**63 - 1  # what a store can keep
 
 Note = tuple[Path, str]
 
@@ -124,25 +125,33 @@ def expected(kind: Kind, raw: Any) -> NoReturn:
 
 
 def read_text(raw: Any) -> str:
-    if type(raw) is str:
-        return raw
-    return _text_of_scalar(raw, Kind.TEXT)
-
-
-def _text_of_scalar(raw: Any, kind: Kind) -> str:
     """Numbers and truth values where text is natural mean the text they were written as."""
+    if type(raw) is str:
+        return _usable(raw)
     if isinstance(raw, bool):
         return "true" if raw else "false"
-    if isinstance(raw, int | float):
+    if isinstance(raw, float) or (isinstance(raw, int) and abs(raw) <= _LARGEST):
         return str(raw)
-    expected(kind, raw)
+    expected(Kind.TEXT, raw)
+
+
+def _usable(text: str) -> str:
+    """What can be handed to a program."""
+    if "\0" in text:
+        fail("must not have a NUL character")
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            fail(f"must be text; {shown(text)} has half a character")
+    return text
 
 
 def read_long_name(raw: Any) -> str:
     if type(raw) is not str:
         if type(raw) is not int and type(raw) is not float:
             expected(Kind.NAME, raw)
-        return str(raw)
+        return read_text(raw)
     if raw.isprintable() and raw and not raw.isspace():
         return raw
     if not raw.strip():
@@ -150,7 +159,7 @@ def read_long_name(raw: Any) -> str:
     control = _CONTROL.search(raw)
     if control:
         fail(f"must not have control characters; {raw!r} has {control[0]!r}")
-    return raw
+    return _usable(raw)
 
 
 def read_name(raw: Any) -> str:
@@ -176,9 +185,7 @@ def read_command(raw: Any) -> str:
         expected(Kind.COMMAND, raw)
     if not raw or raw.isspace():
         fail("must not be empty")
-    if "\0" in raw:
-        fail("must not have a NUL character")
-    return raw
+    return _usable(raw)
 
 
 def read_path(raw: Any) -> str:
@@ -186,9 +193,7 @@ def read_path(raw: Any) -> str:
         expected(Kind.PATH, raw)
     if not raw.strip():
         fail("must not be empty")
-    if "\0" in raw:
-        fail("must not have a NUL character")
-    return raw
+    return _usable(raw)
 
 
 def read_bool(raw: Any) -> bool:
@@ -202,11 +207,13 @@ def read_when_blocked_fails(raw: Any) -> WhenBlockedFails:
 
 
 def read_whole(raw: Any) -> int:
-    if type(raw) is int:
-        return raw
     if type(raw) is float and raw.is_integer():
-        return int(raw)
-    expected(Kind.INT, raw)
+        raw = int(raw)
+    if type(raw) is not int:
+        expected(Kind.INT, raw)
+    if not -_LARGEST <= raw <= _LARGEST:
+        fail(f"must be {EXPECTED[Kind.INT]} of at most 18 digits")
+    return raw
 
 
 def read_finite(raw: Any) -> float:
@@ -219,30 +226,19 @@ def read_finite(raw: Any) -> float:
 
 
 def read_size(raw: Any) -> int:
-    if type(raw) is str:
-        try:
-            size = _size_of(raw)
-        except InputError:
-            expected(Kind.SIZE, raw)
-    else:
-        try:
-            size = read_whole(raw)
-        except Wrong:
-            expected(Kind.SIZE, raw)
+    try:
+        size = read_whole(_size_of(raw) if type(raw) is str else raw)
+    except (InputError, OverflowError, Wrong):
+        expected(Kind.SIZE, raw)
     if size <= 0:
         fail(f"must be more than 0, not {shown(raw)}")
     return size
 
 
 def read_duration(raw: Any) -> float:
-    if type(raw) is str:
-        try:
-            return _duration_of(raw)
-        except InputError:
-            expected(Kind.DURATION, raw)
     try:
-        return read_finite(raw)
-    except Wrong:
+        return read_finite(_duration_of(raw) if type(raw) is str else raw)
+    except (InputError, OverflowError, Wrong):
         expected(Kind.DURATION, raw)
 
 
@@ -343,13 +339,6 @@ def check_placeholder_name(word: str) -> None:
 def check_env_name(word: str) -> None:
     if _ENV_NAME.match(word) is None:
         fail("is no name of an environment variable")
-
-
-def read_env_value(raw: Any) -> str:
-    text = read_text(raw)
-    if "\0" in text:
-        fail("must not have a NUL character")
-    return text
 
 
 def read_parameter(raw: Any) -> Any:

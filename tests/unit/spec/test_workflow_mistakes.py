@@ -1,8 +1,15 @@
 """What is wrong with a workflow file is told all at once, with places and what was expected."""
 
+from typing import Any
+
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from joblens.spec.workflow_file import read_workflow
+from joblens.spec.workflow_keys import SECTIONS
+from joblens.spec.workflow_kinds import Wrong
+from joblens.spec.workflow_values import section_reader
 from tests.unit.spec.workflow_mistakes import FILE_MISTAKES, JOB_MISTAKES, NAME_MISTAKES, SECTION_MISTAKES
 
 TOP = "name: w\njobs: [{name: a, command: ls}]\n"
@@ -48,6 +55,46 @@ slurm_config: {}
             "its allocations into slurm_schedulers"
         ),
     ]
+
+
+# What a file may have in it, numbers and texts of odd sizes included.
+ODD = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.sampled_from(
+        [10**400, -(10**400), 1e308, float("inf"), float("nan"), "9" * 400 + "g", "9" * 400 + "s"]
+    )
+    | st.text(st.characters(), max_size=8)
+    | st.sampled_from(["\ud800", "\0", "(", "[", "{", "1:2", "PT", "8g"]),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=4), inner, max_size=2),
+    max_leaves=4,
+)
+
+
+@pytest.mark.parametrize("name", SECTIONS)
+def test_whatever_a_section_has_in_it_is_read_or_refused(name: str) -> None:
+    @given(st.dictionaries(st.sampled_from([*SECTIONS[name].keys]), ODD, max_size=4))
+    @settings(max_examples=60, deadline=None)
+    def read(raw: dict[str, Any]) -> None:
+        assert all(text for _, text in notes_about(name, raw))
+
+    read()
+
+
+def notes_about(name: str, raw: dict[str, Any]) -> list[tuple[Any, str]]:
+    try:
+        section_reader(name)(raw)
+    except Wrong as wrong:
+        return wrong.finished
+    return []
+
+
+def test_a_number_too_long_for_python_to_write_is_refused() -> None:
+    (note,) = notes_about("rule", {"exit_codes": [10**5000]})
+    assert (
+        note[1] == "item 1 of exit_codes in a rule must be an exit code from 1 to 255, not a number that long"
+    )
 
 
 def test_problems_of_the_format_stand_among_the_others() -> None:

@@ -20,8 +20,16 @@ SPECS = sorted(
     path for path in (REPOSITORY / "tests" / "fixtures" / "specs").iterdir() if path.suffix != ".csv"
 )
 VALIDATOR = Draft202012Validator(workflow_schema())
-# A schema cannot compile a pattern, read JSON inside text, know all signals, or look from a job to the top.
-BEYOND_A_SCHEMA = ("regular expression", "metadata", "termination_signal", "needs a parameters_file")
+# A schema cannot compile a pattern, read JSON or an amount inside text, or look from a job to the top.
+BEYOND_A_SCHEMA = (
+    "regular expression",
+    "metadata",
+    "termination_signal",
+    "needs a parameters_file",
+    "18 digits",
+    "9999999999p",
+    "NUL",
+)
 
 MISTAKES = [
     *(text for text, _ in FILE_MISTAKES),
