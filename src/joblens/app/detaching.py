@@ -7,6 +7,8 @@ import argparse
 import os
 import sys
 
+import msgspec
+
 from joblens.agent.enclosing_job import is_inside_a_job
 from joblens.agent.locks import RunLock
 from joblens.agent.marked import JOB_ID_VARIABLE
@@ -16,7 +18,7 @@ from joblens.app.places import spool_dir
 from joblens.app.settings import load_settings
 from joblens.app.supervising import log, stand_on_its_own
 from joblens.model.errors import JoblensError, SupervisorError
-from joblens.model.run import Run
+from joblens.model.run import Run, RunOptions
 from joblens.model.settings import Settings
 from joblens.stores.private_files import make_private_folder
 
@@ -37,6 +39,7 @@ def detach_run(run: Run, settings: Settings, config: str | None) -> None:
     path = run_log(settings, run)
     argv = [sys.executable, "-P", "-m", "joblens.app.detaching"]
     argv += ["--store", os.path.abspath(store_path(settings))]
+    argv += ["--options", msgspec.json.encode(run.options).decode()]
     if config:
         argv += ["--config", os.path.abspath(config)]
     files = [
@@ -73,6 +76,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="joblens run --detach")
     parser.add_argument("--store", required=True)
     parser.add_argument("--config")
+    parser.add_argument("--options", required=True)
     parser.add_argument("run")
     options = parser.parse_args()
     try:
@@ -81,6 +85,8 @@ def main() -> None:
         store = open_store_directly(settings, own_log.warn)
         run = store.find_run(options.run)
         store.close()
+        asked = msgspec.json.decode(options.options, type=RunOptions)
+        run = msgspec.structs.replace(run, options=asked)
         plan = plan_of_run(run)
         lock = RunLock(spool_dir(store_path(settings)), run.uuid)
         is_there = stand_on_its_own()

@@ -23,14 +23,17 @@ def _entry(module: str, summary: str, attribute: str = "command") -> CommandEntr
 # Sections in the order `joblens --help` shows them. The summaries stand here so that help imports no command.
 SECTIONS: dict[str, dict[str, CommandEntry]] = {
     "Run": {
-        "run": _entry("run_command", "Run a command and measure it."),
-        "submit": _entry("submit", "Run a command in the background."),
+        "run": _entry("run_command", "Run a command, or the jobs of a workflow file."),
+        "submit": _entry("submit", "Run a command or a workflow file in the background."),
+        "resume": _entry("resume", "Go on with a run that was stopped or killed."),
+        "rerun": _entry("rerun", "Run part of a run again, or a job."),
+        "run-jobs": _entry("run_jobs", "Run the jobs of a workflow that was created."),
         "list": _entry("list_", "Jobs that are queued or running now."),
         "top": _entry("top", "Live table of the running jobs."),
         "logs": _entry("logs", "What a job printed."),
         "watch": _entry("watch", "A run while it goes on."),
-        "wait": _entry("wait", "Wait for jobs to end."),
-        "cancel": _entry("cancel", "End a running job."),
+        "wait": _entry("wait", "Wait for jobs or runs to end."),
+        "cancel": _entry("cancel", "End a running job, or a run."),
         "user-data": _entry("user_data", "JSON that jobs of a workflow hand to each other."),
     },
     "Workflow files": {

@@ -1,12 +1,17 @@
-"""`joblens wait`: until jobs have ended."""
+"""`joblens wait`: until jobs or runs have ended."""
 
 import time
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from joblens.cli.arguments import jobs_argument
 from joblens.cli.context import Session
 from joblens.cli.options import shared_options
+
+if TYPE_CHECKING:
+    from joblens.model.job import Record
+    from joblens.model.run import Run
 
 _TIMED_OUT = 124
 
@@ -16,27 +21,72 @@ _TIMED_OUT = 124
 @click.option("--timeout", metavar="TIME", help="Give up after this long (exit code 124); the jobs go on.")
 @shared_options
 def command(session: Session, idents: tuple[str, ...], timeout: str | None) -> int:
-    """Wait until the jobs have ended. The exit code is the job's; of several, the first that is not 0."""
-    from joblens.app.queries import exit_code_of, find, wait_for_end
+    """Wait until the jobs, or runs of workflows, have ended. The exit code is the job's; of a run 0 when all
+    its jobs succeeded, else 1; of several, the first that is not 0."""
     from joblens.app.requests import seconds_of
+    from joblens.app.runs import find_job_or_run
 
     timeout_s = seconds_of("--timeout", timeout)
     deadline = None if timeout_s is None else time.monotonic() + timeout_s
     store = session.current_store
     # an unknown id is told at once, not after the first job has ended
-    uuids = [find(store, ident).job.uuid for ident in idents]
+    found = [find_job_or_run(store, ident) for ident in idents]
     ended = []
-    for uuid in uuids:
+    for one in found:
         left_s = None if deadline is None else max(0.0, deadline - time.monotonic())
-        record = wait_for_end(store, uuid, left_s, session.care)
-        if not record.status.is_final:
+        now = _awaited(session, one, left_s)
+        if not _has_ended(now):
             passed = f"{timeout}s" if timeout and timeout[-1].isdigit() else timeout
-            session.note(f"joblens: job {uuid} is still {record.status.value} after {passed}")
+            session.note(f"joblens: {_called(now)} is still {now.status.value} after {passed}")
             return _TIMED_OUT
-        ended.append(record)
+        ended.append(now)
     if session.json:
-        from joblens.analysis.history_form import to_history_record
-
-        forms = [to_history_record(record) for record in ended]
+        forms = [_form(one) for one in ended]
         session.write_json(forms[0] if len(forms) == 1 else forms)
-    return next((code for code in map(exit_code_of, ended) if code), 0)
+    return next((code for code in map(_exit_code, ended) if code), 0)
+
+
+def _awaited(session: Session, one: "Record | Run", left_s: float | None) -> "Record | Run":
+    from joblens.app.queries import wait_for_end
+    from joblens.app.run_control import wait_for_run
+    from joblens.model.job import Record
+
+    if isinstance(one, Record):
+        return wait_for_end(session.store, one.job.uuid, left_s, session.care)
+    return wait_for_run(session.store, one.uuid, session.settings, left_s, session.care)
+
+
+def _has_ended(one: "Record | Run") -> bool:
+    from joblens.model.job import Record
+    from joblens.model.run import RunStatus
+
+    if isinstance(one, Record):
+        return one.status.is_final
+    return one.status not in (RunStatus.CREATED, RunStatus.RUNNING)
+
+
+def _called(one: "Record | Run") -> str:
+    from joblens.analysis.workflow_rows import run_label
+    from joblens.model.job import Record
+
+    return f"job {one.job.uuid}" if isinstance(one, Record) else f"run {run_label(one)}"
+
+
+def _exit_code(one: "Record | Run") -> int:
+    from joblens.app.queries import exit_code_of
+    from joblens.model.job import Record
+    from joblens.model.run import RunStatus
+
+    if isinstance(one, Record):
+        return exit_code_of(one)
+    return 0 if one.status is RunStatus.COMPLETED else 1
+
+
+def _form(one: "Record | Run") -> dict[str, Any]:
+    from joblens.analysis.history_form import to_history_record
+    from joblens.analysis.workflow_rows import run_label
+    from joblens.model.job import Record
+
+    if isinstance(one, Record):
+        return to_history_record(one)
+    return {"run": run_label(one), "run_uuid": one.uuid, "run_status": one.status.value}

@@ -41,6 +41,25 @@ def list_(session: Session) -> None:
     session.write_lines(render_workflows(rows, now_us=now_us, width=session.width, paint=session.palette))
 
 
+@command.command("create-from-spec")
+@click.argument("path", metavar="FILE", type=click.Path())
+@click.option("-p", "--param", "params", multiple=True, metavar="K=V", help="Parameter (again for more).")
+@click.option("--no-resource-monitoring", "unmonitored", is_flag=True, help="Its jobs are not sampled.")
+@shared_options
+def create_from_spec(session: Session, path: str, params: tuple[str, ...], unmonitored: bool) -> None:
+    """Bring in a workflow from FILE without running it; prints its id. run-jobs runs it."""
+    from joblens.app.creating import create_from_file
+
+    run = create_from_file(path, params, session.settings, session.warn, monitor=not unmonitored)
+    if session.json:
+        session.write_json({"workflow_id": run.workflow_number, "run_uuid": run.uuid, "jobs": run.jobs})
+    elif session.is_terminal:
+        number = run.workflow_number
+        session.write(f"Workflow {number} has {run.jobs:,} jobs: joblens run-jobs {number}\n")
+    else:
+        session.write(f"{run.workflow_number}\n")
+
+
 @command.command("show")
 @click.argument("ident", metavar="ID", shell_complete=complete_run)
 @shared_options

@@ -1,0 +1,26 @@
+"""Workflows that are brought in now and run later."""
+
+import os
+from collections.abc import Sequence
+
+from joblens.app.drivers import Warn, open_store_directly
+from joblens.app.jobs import parse_params
+from joblens.app.specs import load_spec
+from joblens.app.workflow_runs import create_run, create_workflow
+from joblens.model.run import Run, RunOptions
+from joblens.model.settings import Settings
+
+
+def create_from_file(
+    path: str, params: Sequence[str], settings: Settings, warn: Warn, *, monitor: bool
+) -> Run:
+    """The workflow with a run that has not begun."""
+    parameters = parse_params(params)
+    loaded = load_spec(path, parameters)
+    options = RunOptions(cwd=os.getcwd(), parameters=parameters, monitor=monitor)
+    store = open_store_directly(settings, warn)
+    try:
+        workflow = create_workflow(store, loaded, os.path.abspath(path))
+        return create_run(store, workflow, loaded, options)
+    finally:
+        store.close()

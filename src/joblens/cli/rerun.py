@@ -1,0 +1,128 @@
+"""`joblens rerun`: a new run that repeats part of an earlier one."""
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from joblens.cli.context import Session
+from joblens.cli.options import shared_options
+from joblens.cli.run_arguments import complete_run
+from joblens.cli.run_options import offer_options, with_offer
+from joblens.model.errors import InputError
+
+if TYPE_CHECKING:
+    from joblens.app.reruns import Again
+    from joblens.app.specs import LoadedSpec
+    from joblens.model.run import Run
+
+
+@click.command()
+@click.argument("ident", metavar="RUN|JOB", shell_complete=complete_run)
+@click.option("--failed", is_flag=True, help="What has not succeeded, and everything that needs it.")
+@click.option("--changed", is_flag=True, help="What has changed since: the file, commands, input files.")
+@click.option("--all", "everything", is_flag=True, help="Everything.")
+@offer_options
+@shared_options
+def command(
+    session: Session, /, ident: str, failed: bool, changed: bool, everything: bool, **given: Any
+) -> None:
+    """Make a new run of the same workflow that runs part of RUN again; the other jobs keep the outcome they
+    have there. --failed and --all use the file as it was then, --changed as it is now.
+
+    With a JOB, its command is run again in front, as joblens run would."""
+    from joblens.app.runs import find_job_or_run
+    from joblens.model.job import Record
+
+    found = find_job_or_run(session.current_store, ident)
+    if isinstance(found, Record):
+        if failed or changed or everything:
+            raise InputError("--failed, --changed and --all go with a run, not with a job")
+        _run_job_again(session, found, quiet=given["quiet"])
+        return
+    if failed + changed + everything != 1:
+        raise InputError("say what is to run again: one of --failed, --changed and --all")
+    _run_again(session, found, "failed" if failed else "changed" if changed else "all", given)
+
+
+def _run_again(session: Session, base: "Run", what: str, given: dict[str, Any]) -> None:
+    from joblens.app.drivers import open_store_directly
+    from joblens.app.workflow_runs import check_plan, create_run
+    from joblens.cli.run_spec import detach, drive_in_front
+
+    store = session.store
+    loaded, again = _choose(session, base, what)
+    if again is not None and not again.places:
+        session.write("Nothing has to run again\n")
+        return
+    options = with_offer(base.options, given)
+    places = again.places if again is not None else None
+    check_plan(loaded.plan, options, places)
+    direct = open_store_directly(session.settings, session.warn)
+    try:
+        workflow = store.find_workflow(base.workflow_uuid)
+        run = create_run(
+            direct, workflow, loaded, options, base=base if again is not None else None, again=places
+        )
+    finally:
+        direct.close()
+    if given["detach"]:
+        detach(session, run)
+    else:
+        drive_in_front(session, run, loaded.plan, quiet=given["quiet"])
+
+
+def _choose(session: Session, base: "Run", what: str) -> "tuple[LoadedSpec, Again | None]":
+    from joblens.app.reruns import changed_of, failed_of
+    from joblens.app.specs import load_spec, loaded_run
+
+    store = session.store
+    if what == "failed":
+        return loaded_run(base), failed_of(store, base)
+    if what == "all":
+        return loaded_run(base), None
+    workflow = store.find_workflow(base.workflow_uuid)
+    loaded = load_spec(workflow.source, base.options.parameters) if workflow.source else loaded_run(base)
+    return loaded, changed_of(store, base, loaded.plan, base.options.cwd)
+
+
+def _run_job_again(session: Session, record: Any, *, quiet: bool) -> None:
+    """As far as its record tells all of it: what was taken out of it as a secret cannot be put back."""
+    from joblens.cli.option_table import GLOBAL_OPTIONS, JOB_OPTIONS, RUN_OPTIONS, SPEC_OPTIONS
+    from joblens.cli.run import run
+    from joblens.model.secrets import REDACTED
+
+    job = record.job
+    if job.run is not None:
+        raise InputError(
+            f"job {record.number} belongs to a run of a workflow",
+            hint=f"joblens rerun {job.run.run_uuid[:8]} --failed runs what has failed there again",
+        )
+    if any(REDACTED in text for text in job.argv):
+        raise InputError(
+            f"job {record.number}: a secret was taken out of its recorded command",
+            hint="type the command again",
+        )
+    if not job.argv:
+        raise InputError(f"job {record.number} has no command: a program measured itself")
+    rows = (*JOB_OPTIONS, *RUN_OPTIONS, *SPEC_OPTIONS, *GLOBAL_OPTIONS)
+    given: dict[str, Any] = {
+        row.name: False if row.kind == "flag" else () if row.kind == "many" else row.default for row in rows
+    }
+    asked = job.requirements
+    given |= {
+        "spec": None,
+        "command_line": () if job.is_shell else job.argv,
+        "shell": job.argv[0] if job.is_shell else None,
+        "name": job.name,
+        "tool": job.tool,
+        "tags": job.tags,
+        "cwd": job.cwd,
+        "cpus": asked.cpus,
+        "memory": None if asked.memory_bytes is None else str(asked.memory_bytes),
+        "gpus": None if asked.gpus is None else str(asked.gpus),
+        "pids": asked.pids,
+        "timeout": None if asked.timeout_s is None else str(asked.timeout_s),
+        "no_enforce": not job.enforce,
+        "quiet": quiet,
+    }
+    run(session, given)
