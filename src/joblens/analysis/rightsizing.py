@@ -135,6 +135,7 @@ def _advise(group: Group, strategy: Strategy) -> GroupAdvice:
     seen = group.observations
     strategies = compare(_needs(seen))
     parts = (_memory(group, strategies, strategy), _cpus(group), _runtime(group))
+    has_ends = any(item.is_complete for item in seen)
     jobs = len({(item.run, item.job) for item in seen})
     runs = len({item.run for item in seen})
     return GroupAdvice(
@@ -142,7 +143,8 @@ def _advise(group: Group, strategy: Strategy) -> GroupAdvice:
         jobs=jobs,
         runs=runs,
         confidence=_confidence(jobs, runs),
-        advice=tuple(part for part in parts if part is not None),
+        # of jobs that never came to their end only that they need more can be known
+        advice=tuple(part for part in parts if part is not None and (has_ends or part.current is not None)),
         strategies=strategies,
     )
 
@@ -177,17 +179,17 @@ def _memory(group: Group, strategies: Sequence[Allocation], strategy: Strategy) 
         return None
     peak = max(known, default=0)
     wanted: float = memory_for(peak)
-    reason, fitting = f"peak {format_bytes(peak)}, and 10 to 20 % more", memory_range(peak)
+    reason, fitting = f"peak {format_bytes(peak)} + 10 to 20 %", memory_range(peak)
     chosen = next((option for option in strategies if option.strategy is strategy), None)
     if chosen is not None and strategy is not Strategy.MAX_SEEN and chosen.first_bytes < wanted:
         wanted = chosen.first_bytes
         fitting = (wanted, wanted)
-        share = f"{100 * chosen.retries:.0f} % of the jobs"
-        reason = f"{strategy}: {share} would be tried again with {memory_text(chosen.retry_bytes)}"
+        share = f"{100 * chosen.retries:.0f} % tried"
+        reason = f"{strategy}: {share} again with {memory_text(chosen.retry_bytes)}"
     if killed and max(killed) * OOM_GROWTH > wanted:
-        times = f"{len(killed)} killed" if len(killed) > 1 else "killed"
+        times = f"{len(killed)} out of memory" if len(killed) > 1 else "out of memory"
         wanted = rounded_memory(max(killed) * OOM_GROWTH)
-        reason = f"{times} at {format_bytes(max(killed))}, out of memory: half as much again"
+        reason = f"{times} at {format_bytes(max(killed))}: + 50 %"
         wanted, reason = _already_more(current, wanted, reason)
     elif current is not None:
         uncertain = any(item.memory_is_least for item in group.observations)
@@ -225,11 +227,11 @@ def _runtime(group: Group) -> Advice | None:
     ]
     longest = max(known)
     wanted: float = runtime_for(longest)
-    reason = f"longest {format_duration(longest)}, and 15 to 30 % more"
+    reason = f"longest {format_duration(longest)} + 15 to 30 %"
     if killed and max(killed) * TIMEOUT_GROWTH > wanted:
         times = f"{len(killed)} timed out" if len(killed) > 1 else "timed out"
         wanted = rounded_runtime(max(killed) * TIMEOUT_GROWTH)
-        reason = f"{times} after {format_duration(max(killed))}: 40 % more"
+        reason = f"{times} after {format_duration(max(killed))}: + 40 %"
         wanted, reason = _already_more(current, wanted, reason)
     elif current is not None:
         keep = _why_kept(group, current, wanted, runtime_range(longest), uncertain=False)
@@ -255,7 +257,7 @@ def _why_kept(
     if uncertain:
         return ", perhaps more: kept"
     if not any(item.is_complete for item in group.observations):
-        return ", but no job came to its end: kept"
+        return ", but none came to its end: kept"
     return ""
 
 

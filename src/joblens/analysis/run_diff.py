@@ -9,8 +9,8 @@ from joblens.model.units import MIB
 
 # A change counts when it is both: a tenth, and more than the noise of starting a process.
 _LEAST_RATIO = 0.1
-_LEAST_SECONDS = 0.1
-_LEAST_BYTES = 8 * MIB
+LEAST_SECONDS = 0.1
+LEAST_BYTES = 8 * MIB
 
 
 class JobSide(Struct, frozen=True, kw_only=True):
@@ -69,9 +69,9 @@ class JobChange(Struct, frozen=True, kw_only=True):
         return (
             self.state[0] != self.state[1]
             or bool(self.changed)
-            or self.duration_s.is_more_than(_LEAST_SECONDS)
-            or self.cpu_s.is_more_than(_LEAST_SECONDS)
-            or self.memory_bytes.is_more_than(_LEAST_BYTES)
+            or self.duration_s.is_more_than(LEAST_SECONDS)
+            or self.cpu_s.is_more_than(LEAST_SECONDS)
+            or self.memory_bytes.is_more_than(LEAST_BYTES)
         )
 
 

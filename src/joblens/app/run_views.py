@@ -6,6 +6,8 @@ import os
 import time
 from collections.abc import Mapping
 
+from msgspec.structs import replace
+
 from joblens.agent.run_screen import RunScreen
 from joblens.app.queries import SampleTails
 from joblens.engine.offer import Offer
@@ -119,8 +121,6 @@ class _Following:
             self._untold[index] = failure_of(index, attempt, record)
 
     def _tell(self, failure: JobFailure, state: JobState) -> None:
-        from msgspec.structs import replace
-
         told = replace(failure, is_tried_again=not state.is_final)
         self.tracker.attempt_failed(told)
         self.failed(told)
@@ -190,8 +190,9 @@ class LiveView(_Following):
     def _draw(self) -> None:
         size = self._screen.size
         # the last line stays free: writing into it would make some terminals scroll
+        progress = replace(self.progress(), failures=())  # they stand above already
         lines = render_run_live(
-            self.progress(), width=size.columns - 1, height=max(2, size.lines - 1), paint=self._paint
+            progress, width=size.columns - 1, height=max(2, size.lines - 1), paint=self._paint
         )
         self._screen.draw(lines)
 

@@ -10,18 +10,18 @@ from joblens.analysis.amounts import memory_text
 from joblens.analysis.rightsizing import Advice, GroupAdvice
 from joblens.model.units import GIB, format_bytes, format_duration
 from joblens.views.numbers import UNKNOWN, counted
-from joblens.views.style import Palette, clean
+from joblens.views.style import Palette, clean, visible_width
 from joblens.views.table import Column, render_table
 
 _ADVICE_COLUMNS = (
     Column("RESOURCE"),
     Column("CURRENT", is_right=True),
     Column("RECOMMENDED", is_right=True),
-    Column("HALF USED", is_right=True, goes=2),
-    Column("95 % USED", is_right=True, goes=1),
-    Column("MOST USED", is_right=True, goes=3),
+    Column("HALF USE", is_right=True),
+    Column("95 % USE", is_right=True),
     Column("WHY", gives_way=True, least=20),
 )
+_QUANTILES = ("p50", "p95")
 _STRATEGY_COLUMNS = (
     Column("FIRST TRY"),
     Column("MEMORY", is_right=True),
@@ -43,11 +43,30 @@ def render_group(found: GroupAdvice, *, width: int, paint: Palette) -> list[str]
     kind = "" if group.is_named else ", in the job itself" if group.has_requirements else ", nothing written"
     seen = f"{counted(found.jobs, 'job')}, {counted(found.runs, 'run')}, confidence {found.confidence}"
     head = f"{paint.paint(clean(group.name), 'bold')}  {paint.paint(seen + kind, 'dim')}"
-    rows = [_row(part, paint) for part in found.advice]
-    lines = [head, *render_table(_ADVICE_COLUMNS, rows, width, paint)]
+    lines = [head, *_advice(found.advice, width, paint)]
     if len({option.first_bytes for option in found.strategies}) > 1:
         lines += ["", *_strategies(found.strategies, width, paint)]
     return lines
+
+
+def _advice(advice: Sequence[Advice], width: int, paint: Palette) -> list[str]:
+    """The reason says more than how the use was spread: those columns go when it would be cut."""
+    columns, rows = list(_ADVICE_COLUMNS), [_row(part, paint) for part in advice]
+    if not rows:
+        return ["  no job came to its end: nothing can be said"]
+    while len(columns) > 4 and _width(columns, rows) > width:
+        del columns[-2]
+        for row in rows:
+            del row[-2]
+    return render_table(columns, rows, width, paint)
+
+
+def _width(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> int:
+    widths = [
+        max(len(column.title), *(visible_width(row[place]) for row in rows))
+        for place, column in enumerate(columns)
+    ]
+    return sum(widths) + 2 * (len(widths) - 1)
 
 
 def _row(part: Advice, paint: Palette) -> list[str]:
@@ -57,7 +76,7 @@ def _row(part: Advice, paint: Palette) -> list[str]:
         part.resource,
         part.current_text or UNKNOWN,
         paint.paint(recommended, colour) if colour else recommended,
-        *(_amount(part, name) for name in ("p50", "p95", "max")),
+        *(_amount(part, name) for name in _QUANTILES),
         part.reason,
     ]
 

@@ -5,10 +5,10 @@ from typing import Any
 
 from msgspec import to_builtins
 
-from joblens.analysis.run_diff import Change, JobChange, RunDiff
+from joblens.analysis.run_diff import LEAST_BYTES, LEAST_SECONDS, Change, JobChange, RunDiff
 from joblens.model.units import format_bytes, format_duration
 from joblens.views.numbers import UNKNOWN
-from joblens.views.style import Palette, clean, fit
+from joblens.views.style import Palette, clean, fit, visible_width
 from joblens.views.table import Column, render_table
 
 _SPEC_LINES_SHOWN = 20
@@ -45,13 +45,18 @@ def render_run_diff(found: RunDiff, *, width: int, paint: Palette, shows_all: bo
     lines += _names("Added", found.added, width) + _names("Removed", found.removed, width)
     if found.options:
         lines += ["", paint.paint("Options", "bold")]
-        lines += [
-            fit(f"  {name}: {_plain(before)} → {_plain(after)}", width)
-            for name, (before, after) in found.options.items()
-        ]
+        for name, (before, after) in found.options.items():
+            lines += _option(name, _plain(before), _plain(after), width)
     if found.spec_lines:
         lines += ["", paint.paint("Spec", "bold"), *_spec(found.spec_lines, width, paint)]
     return lines
+
+
+def _option(name: str, before: str, after: str, width: int) -> list[str]:
+    line = f"  {name}: {before} → {after}"
+    if visible_width(line) <= width:
+        return [line]
+    return [f"  {name}:", fit(f"    {before}", width), fit(f"  → {after}", width)]
 
 
 def _totals(found: RunDiff, width: int, paint: Palette) -> list[str]:
@@ -64,6 +69,8 @@ def _totals(found: RunDiff, width: int, paint: Palette) -> list[str]:
     rows = []
     for key, name, form in _TOTALS:
         change = found.totals[key]
+        if change.before == change.after == 1:  # two jobs, not two runs
+            continue
         rows.append([name, *(_number(value, form) for value in (change.before, change.after)), _by(change)])
     return render_table(columns, rows, width, paint)
 
@@ -87,21 +94,21 @@ def _job_row(job: JobChange, paint: Palette) -> list[str]:
     return [
         clean(job.name),
         state,
-        _both(job.duration_s, format_duration),
-        _both(job.cpu_s, format_duration),
-        _both(job.memory_bytes, format_bytes),
+        _both(job.duration_s, format_duration, LEAST_SECONDS),
+        _both(job.cpu_s, format_duration, LEAST_SECONDS),
+        _both(job.memory_bytes, format_bytes, LEAST_BYTES),
         ", ".join(job.changed),
     ]
 
 
-def _both(change: Change, form: Any) -> str:
-    if change.before is None and change.after is None:
+def _both(change: Change, form: Any, least: float) -> str:
+    """Both where they differ by more than noise, else the later one."""
+    if change.after is None:
         return UNKNOWN
-    texts = [_number(value, form) for value in (change.before, change.after)]
-    by = _by(change)
-    if by == "=":
-        return texts[1]
-    return f"{texts[0]} → {texts[1]} {by}".rstrip()
+    after = _number(change.after, form)
+    if change.before is None or not change.is_more_than(least):
+        return after
+    return f"{_number(change.before, form)} → {after} {_by(change)}".rstrip()
 
 
 def _names(title: str, names: Sequence[str], width: int) -> list[str]:
