@@ -1,5 +1,6 @@
 """Entries of a workflow repeated for their parameters: the same kind of value, with no placeholder left."""
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
@@ -7,7 +8,7 @@ from msgspec import Struct, structs
 
 from joblens.model.workflow_spec import FileSpec, JobSpec, UserDataSpec
 from joblens.plan.problems import Path, Problems, did_you_mean
-from joblens.plan.substitution import Slots, Variables, filler, with_variables
+from joblens.plan.substitution import Slots, Variables, filler, pattern_of, with_variables
 from joblens.plan.sweeps import Sweep, Sweeps
 
 E = TypeVar("E", JobSpec, FileSpec, UserDataSpec)
@@ -57,7 +58,8 @@ class Entries:
         self._known = variables
         self._variables = Variables(variables)
         self._problems = problems
-        self.incomplete: set[str] = set()  # sections of which an entry could not be expanded
+        # What the names of entries that could not be expanded look like, by section.
+        self.incomplete: dict[str, list[re.Pattern[str]]] = {}
 
     def expand(self, section: str, entries: Sequence[E]) -> list[Expanded]:
         expanded: list[Expanded] = []
@@ -65,7 +67,7 @@ class Entries:
             path: Path = (section, place)
             sweep = self._sweeps.of(entry, path)
             if sweep is None:
-                self.incomplete.add(section)
+                self.incomplete.setdefault(section, []).append(pattern_of(entry.name))
                 continue
             if self._known:
                 entry = self._with_variables(entry, path, sweep.names)  # noqa: PLW2901

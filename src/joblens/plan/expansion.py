@@ -106,7 +106,8 @@ class _Planning:
         )
 
     def _index(self, kind: str, section: str, entries: list[Expanded]) -> NameIndex:
-        return index_of(kind, section, entries, self._entries.incomplete, self._problems)
+        not_made = self._entries.incomplete.get(section, ())
+        return index_of(kind, section, entries, not_made, self._problems)
 
     def _job(self, expanded: Expanded, links: Links, depends_on: tuple[int, ...]) -> PlannedJob:
         job: JobSpec = expanded.value

@@ -2,7 +2,7 @@
 
 import re
 from bisect import bisect_left
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 from msgspec import Struct
 
@@ -183,7 +183,7 @@ class Linker:
         found = []
         for which, name in enumerate(names):
             place = index.places.get(name)
-            if place is None and not index.is_complete:
+            if place is None and index.might_have(name):
                 continue
             if place is None:
                 where = path if first is None else (*path, first + which)
@@ -216,10 +216,14 @@ class Linker:
 
 
 def index_of(
-    kind: str, section: str, entries: list[Expanded], incomplete: set[str], problems: Problems
+    kind: str,
+    section: str,
+    entries: list[Expanded],
+    not_made: Sequence[re.Pattern[str]],
+    problems: Problems,
 ) -> NameIndex:
     """Names that stand twice are noted."""
-    index = NameIndex([each.value.name for each in entries], is_complete=section not in incomplete)
+    index = NameIndex([each.value.name for each in entries], not_made)
     if len(index.places) < len(entries):
         _note_duplicates(kind, section, entries, index, problems)
     return index

@@ -6,7 +6,7 @@ by what any match must begin with, end with or contain."""
 import re
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 
@@ -83,9 +83,10 @@ def _class_width(body: str, place: int) -> int:
 class NameIndex:
     """Names by place. A name that stands twice keeps its first place."""
 
-    def __init__(self, names: list[str], *, is_complete: bool = True) -> None:
+    def __init__(self, names: list[str], not_made: Sequence[re.Pattern[str]] = ()) -> None:
+        """`not_made`: what names look like that would be here if their entries could have been expanded."""
         self.names = names
-        self.is_complete = is_complete  # False: a name that is not here may be one that could not be made
+        self._not_made = not_made
         self.places: dict[str, int] = {}
         for place, name in enumerate(names):
             self.places.setdefault(name, place)
@@ -94,6 +95,13 @@ class NameIndex:
         self._reversed: list[tuple[str, int]] | None = None
         self._grams: dict[str, list[int]] | None = None
         self._scans = 0
+
+    @property
+    def is_complete(self) -> bool:
+        return not self._not_made
+
+    def might_have(self, name: str) -> bool:
+        return any(pattern.fullmatch(name) for pattern in self._not_made)
 
     def matching(self, pattern: str) -> tuple[int, ...]:
         """Places of the names in which the regex is found, ascending. re.error: it is no regex."""

@@ -41,6 +41,12 @@ def _as_number(value: Value) -> int | float | None:
     return None
 
 
+def pattern_of(text: str) -> re.Pattern[str]:
+    """What a text may become: anything where a placeholder stands."""
+    pieces = _PLACEHOLDER.split(text)[:: _PLACEHOLDER.groups + 1]
+    return re.compile(".*".join(re.escape(piece) for piece in pieces), re.DOTALL)
+
+
 class Variables:
     """Puts variables into texts. `unknown` is told of names that are neither variable nor parameter."""
 
