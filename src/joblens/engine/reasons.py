@@ -95,25 +95,29 @@ def _ready(facts: Facts, index: int) -> str:
     return _no_room(facts, index)
 
 
+def _counted(count: float, what: str) -> str:
+    return f"{count:g} {what}" if count == 1 else f"{count:g} {what}s"
+
+
 def _no_room(facts: Facts, index: int) -> str:
     bucket, room = facts.buckets.of(index), facts.occupancy.room
     need, free, whole = bucket.shape, room.free, room.whole
     limit_s, offered_s = bucket.requirements.timeout_s, facts.offer.time_s
     lacking = []
     if need.cpu_thousandths > free.cpu_thousandths:
-        lacking.append(
-            f"{need.cpu_thousandths / 1000:g} CPUs ({free.cpu_thousandths / 1000:g} of "
-            f"{whole.cpu_thousandths / 1000:g} free)"
-        )
+        have = f"{free.cpu_thousandths / 1000:g} of {whole.cpu_thousandths / 1000:g}"
+        lacking.append(f"{_counted(need.cpu_thousandths / 1000, 'CPU')} ({have} free)")
     if need.memory_bytes > free.memory_bytes:
         have = f"{format_bytes(free.memory_bytes)} of {format_bytes(whole.memory_bytes)}"
         lacking.append(f"{format_bytes(need.memory_bytes)} of memory ({have} free)")
     if need.gpus > free.gpus:
-        lacking.append(f"{need.gpus} GPUs ({free.gpus} of {whole.gpus} free)")
+        lacking.append(f"{_counted(need.gpus, 'GPU')} ({free.gpus} of {whole.gpus} free)")
     if lacking:
         return "waits for " + ", ".join(lacking)
     if room.free_slots <= 0:
-        return f"waits for a place: {facts.offer.most_jobs} jobs run, which is the most at a time"
+        most = facts.offer.most_jobs or 0
+        run = "job runs" if most == 1 else "jobs run"
+        return f"waits for a place: {most} {run}, which is the most at a time"
     if facts.time_is_short_for(bucket):
         asked = f"it may take {format_duration(limit_s)}, " if limit_s is not None else ""
         return f"{asked}and too little is left of the {format_duration(offered_s)} offered".removeprefix(

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from heapq import heappop, heappush
 
 from joblens.engine.backfill import Backfill
+from joblens.engine.estimates import Estimates
 from joblens.engine.job_table import Consequences, JobTable
 from joblens.engine.occupancy import Occupancy
 from joblens.engine.offer import Choices, Offer
@@ -69,6 +70,7 @@ class Schedule:
         self.recovering: dict[int, Again] = {}  # what follows when the recovery script has succeeded
         self.began_s: float | None = None
         self._backfill = Backfill(self.occupancy)
+        self._estimates = Estimates(choices.expected_s)
         self._failures: dict[int, Failures] = {}
         self._due: list[tuple[float, int]] = []  # heap over `pauses`
         self._cancelled: set[int] = set()  # running, and someone asked for their end
@@ -77,7 +79,6 @@ class Schedule:
         self._now_s = 0.0  # of the last event
         self._commands: list[Command] = []
         self._handlers: dict[type, Callable[..., None]] = {
-            AttemptBegan: self._attempt_began,
             AttemptEnded: self._attempt_ended,
             DataChanged: self._data_changed,
             CommandEnded: self._command_ended,
@@ -164,6 +165,9 @@ class Schedule:
         return self._go_on(now_s)
 
     def handle(self, event: Event, now_s: float) -> list[Command]:
+        if isinstance(event, AttemptBegan):
+            self._attempt_began(event, now_s)
+            return []  # nothing became free, so there is nothing to look for
         handler = self._handlers.get(type(event))
         if handler is not None and not self.is_over:
             handler(event, now_s)
@@ -193,7 +197,7 @@ class Schedule:
             self._never_started(index)
             return
         if event.status is Status.SUCCESS:
-            self.buckets.of(index).observe(event.duration_s)
+            self._estimates.observe(self.buckets.of(index), event.duration_s)
         ending = Ending(event.status, event.exit_code, event.reason, event.outputs_missing)
         failures = self._failures.get(index, Failures())
         verdict = judge(
@@ -367,7 +371,7 @@ class Schedule:
         held = self.occupancy.take(index, bucket, now_s, self._expected_s(index))
         self._backfill.started(index)
         if first >= 0:
-            self._backfill.passed(first, held)
+            self._backfill.passed(first, held, now_s)
         self._hand_over(index, bucket, held.devices)
 
     def _run_ahead(self, bucket: Bucket, now_s: float) -> None:
@@ -394,12 +398,7 @@ class Schedule:
         return self.offer.time_s - (now_s - self.began_s)
 
     def _expected_s(self, index: int) -> float | None:
-        """From history, else as others of its kind took of late, else what was written."""
-        known = self.choices.expected_s.get(index)
-        if known is not None:
-            return known
-        bucket = self.buckets.of(index)
-        return bucket.mean_s if bucket.seen else bucket.requirements.timeout_s
+        return self._estimates.of(index, self.buckets.of(index))
 
     def _end_when_nothing_is_left(self) -> None:
         if self.occupancy.held or self.triggers.any_running or self.recovering:
