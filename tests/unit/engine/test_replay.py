@@ -1,0 +1,207 @@
+"""A run put together again from its facts."""
+
+from typing import Any
+
+import pytest
+
+from joblens.engine.offer import Choices
+from joblens.engine.replay import restore
+from joblens.engine.run_events import AttemptEnded, Command, RunActionCommand, RunRecovery, StartAttempt
+from joblens.engine.schedule import Schedule
+from joblens.model.job import Requirements, Status
+from joblens.model.plan import Plan, PlannedAction, PlannedData
+from joblens.model.run import (
+    ActionRan,
+    JobResult,
+    JobState,
+    OutputsMissing,
+    RecoveryRan,
+    RunEvent,
+    RunFact,
+    StopAskedFor,
+    UserDataSet,
+)
+from joblens.model.workflow_spec import ActionSpec, ActionType, TriggerType, WhenBlockedFails
+from tests.unit.engine.plans import GIB, OFFER, handler, job, plan_of, starts
+
+SECOND = 1_000_000
+
+
+def result(index: int, status: Status, attempt: int = 1, **how: Any) -> JobResult:
+    how.setdefault("began_at_us", 10 * SECOND)
+    how.setdefault("duration_s", 5.0)
+    return JobResult(index, attempt, index * 10 + attempt, f"{index}.{attempt}", status, **how)
+
+
+def facts(*said: RunFact, at_us: int = 12 * SECOND) -> list[RunEvent]:
+    return [RunEvent(f"event{place}", "run", at_us, fact) for place, fact in enumerate(said)]
+
+
+def resumed(
+    plan: Plan, results: list[JobResult], events: list[RunEvent] | None = None, **more: Any
+) -> tuple[Schedule, list[Command]]:
+    schedule = Schedule(plan, OFFER, more.pop("choices", Choices()))
+    restore(schedule, results, events or [], more.pop("base", None), **more)
+    return schedule, schedule.begin(0.0)
+
+
+def test_what_succeeded_is_done_and_what_follows_it_starts() -> None:
+    schedule, commands = resumed(plan_of(job("a"), job("b", 0)), [result(0, Status.SUCCESS, exit_code=0)])
+    assert schedule.state_of(0) is JobState.COMPLETED
+    assert starts(commands) == [1]
+
+
+def test_what_failed_stays_failed_and_those_behind_it_follow_their_rule() -> None:
+    plan = plan_of(job("a"), job("b", 0, when_blocked_fails=WhenBlockedFails.CANCEL), job("c", 1), job("d"))
+    schedule, commands = resumed(plan, [result(0, Status.FAILED, exit_code=3)])
+    assert [schedule.state_of(index).label for index in range(3)] == ["failed", "canceled", "blocked"]
+    assert schedule.why(0) == "it ended with exit code 3"
+    assert starts(commands) == [3]
+
+
+def test_a_lost_attempt_is_tried_again_under_the_next_number() -> None:
+    _, commands = resumed(plan_of(job("a")), [result(0, Status.LOST)])
+    assert [start.attempt for start in commands if isinstance(start, StartAttempt)] == [2]
+
+
+def test_losses_add_up_over_the_lives_of_a_run() -> None:
+    lost = [result(0, Status.LOST, attempt) for attempt in (1, 2, 3, 4)]
+    schedule, commands = resumed(plan_of(job("a")), lost)
+    assert starts(commands) == []
+    assert schedule.state_of(0) is JobState.FAILED
+
+
+@pytest.mark.parametrize(
+    "never", [result(0, Status.QUEUED), result(0, Status.CANCELLED, reason="not-started")]
+)
+def test_an_attempt_that_never_began_is_as_if_it_had_not_been(never: JobResult) -> None:
+    _, commands = resumed(plan_of(job("a")), [never])
+    assert [start.attempt for start in commands if isinstance(start, StartAttempt)] == [1]
+
+
+def test_an_attempt_that_still_runs_holds_its_place_and_devices() -> None:
+    plan = plan_of(job("a", cpus=3.0, gpus=1), job("b", cpus=2.0, gpus=1), job("c", 0))
+    schedule, commands = resumed(plan, [result(0, Status.RUNNING, 2)], devices={0: ("gpu1",)})
+    assert schedule.running() == [0]
+    assert schedule.devices_of(0) == ("gpu1",)
+    assert starts(commands) == []
+    said = schedule.handle(AttemptEnded(0, 2, Status.SUCCESS, 0, "exited", 5.0), 5.0)
+    assert starts(said) == [2, 1] or starts(said) == [1, 2]
+    assert schedule.devices_of(1) == ("gpu0",)
+
+
+def test_missing_outputs_are_remembered() -> None:
+    schedule, _ = resumed(
+        plan_of(job("a")), [result(0, Status.SUCCESS, exit_code=0)], facts(OutputsMissing(0, 1, ("x",)))
+    )
+    assert schedule.state_of(0) is JobState.FAILED
+
+
+def test_retries_go_on_where_they_were_with_what_had_grown() -> None:
+    rule = handler(exit_codes=(1,), max_retries=2, memory_factor=2.0)
+    plan = plan_of(job("a", memory_bytes=GIB, failure_handler=rule))
+    failed = [result(0, Status.FAILED, attempt, exit_code=1) for attempt in (1, 2, 3)]
+    _, commands = resumed(plan, failed[:2])
+    assert commands[-1] == StartAttempt(0, 3, Requirements(memory_bytes=4 * GIB))
+    schedule, commands = resumed(plan, failed)
+    assert schedule.state_of(0) is JobState.FAILED
+
+
+@pytest.mark.parametrize(
+    ("events", "state", "first"),
+    [
+        ([], JobState.READY, RunRecovery(0, 1, "fix")),
+        (facts(RecoveryRan(0, 1, "u", Status.SUCCESS)), JobState.PENDING, StartAttempt(0, 2, Requirements())),
+        (facts(RecoveryRan(0, 1, "u", Status.FAILED)), JobState.FAILED, None),
+    ],
+)
+def test_a_recovery_script_runs_once(events: list[RunEvent], state: JobState, first: Command | None) -> None:
+    plan = plan_of(job("a", failure_handler=handler(match_all_exit_codes=True, recovery_script="fix")))
+    schedule, commands = resumed(plan, [result(0, Status.FAILED, exit_code=1)], events)
+    assert schedule.state_of(0) is state
+    assert first is None or first in commands
+
+
+def test_what_was_ended_with_the_run_runs_again_and_what_was_cancelled_does_not() -> None:
+    plan = plan_of(job("a"))
+    ended = [result(0, Status.CANCELLED, exit_code=143, reason="cancelled")]
+    _, commands = resumed(plan, ended, facts(StopAskedFor("kill")))
+    assert starts(commands) == [0]
+    schedule, commands = resumed(plan, ended, facts(StopAskedFor("drain")))
+    assert starts(commands) == []
+    assert schedule.state_of(0) is JobState.TERMINATED
+    _, commands = resumed(plan, ended, facts(StopAskedFor("kill"), at_us=60 * SECOND))
+    assert starts(commands) == []
+
+
+def test_user_data_that_was_set_is_there() -> None:
+    plan = plan_of(job("a", input_user_data=(0,)), user_data=(PlannedData("given"),))
+    assert starts(resumed(plan, [])[1]) == []
+    assert starts(resumed(plan, [], facts(UserDataSet("given", 1)))[1]) == [0]
+
+
+@pytest.mark.parametrize(("persistent", "expected"), [(False, 1), (True, 0)])
+def test_commands_at_the_start_go_on_unless_they_are_for_every_start(persistent: bool, expected: int) -> None:
+    spec = ActionSpec(
+        trigger_type=TriggerType.ON_WORKFLOW_START,
+        action_type=ActionType.RUN_COMMANDS,
+        commands=("x", "y"),
+        persistent=persistent,
+    )
+    plan = plan_of(job("a"), actions=(PlannedAction(spec),))
+    _, commands = resumed(plan, [], facts(ActionRan(0, 0, "u", Status.SUCCESS)))
+    assert commands == [RunActionCommand(0, expected)]
+
+
+def test_actions_that_had_ended_do_not_run_again() -> None:
+    spec = ActionSpec(
+        trigger_type=TriggerType.ON_JOBS_COMPLETE, action_type=ActionType.RUN_COMMANDS, commands=("x",)
+    )
+    plan = plan_of(job("a"), job("b"), actions=(PlannedAction(spec, (0,)),))
+    done = [result(0, Status.SUCCESS, exit_code=0)]
+    assert RunActionCommand(0, 0) in resumed(plan, done)[1]
+    assert RunActionCommand(0, 0) not in resumed(plan, done, facts(ActionRan(0, 0, "u", Status.SUCCESS)))[1]
+
+
+def test_a_run_that_repeats_a_part_keeps_the_other_outcomes() -> None:
+    plan = plan_of(job("a"), job("b", 0), job("c", 1), job("d"))
+    base = [
+        result(0, Status.SUCCESS, exit_code=0),
+        result(1, Status.FAILED, exit_code=1),
+        result(3, Status.FAILED, exit_code=1),
+    ]
+    schedule, commands = resumed(plan, [], base=base, again={1})
+    assert [schedule.state_of(index).label for index in range(4)] == [
+        "completed", "pending", "blocked", "failed",
+    ]  # fmt: skip
+    assert [start.attempt for start in commands if isinstance(start, StartAttempt)] == [1]
+
+
+def test_outcomes_of_the_run_before_are_final_also_where_a_handler_knows_more() -> None:
+    plan = plan_of(job("a", failure_handler=handler(match_all_exit_codes=True)))
+    schedule, commands = resumed(plan, [], base=[result(0, Status.FAILED, exit_code=1)])
+    assert starts(commands) == []
+    assert schedule.state_of(0) is JobState.FAILED
+
+
+def test_own_results_come_before_those_of_the_run_before() -> None:
+    plan = plan_of(job("a"))
+    schedule, _ = resumed(
+        plan, [result(0, Status.SUCCESS, exit_code=0)], base=[result(0, Status.FAILED, exit_code=1)]
+    )
+    assert schedule.state_of(0) is JobState.COMPLETED
+
+
+def test_jobs_left_out_stay_left_out_but_a_success_counts() -> None:
+    plan = plan_of(job("a"), job("b"), job("c"))
+    results = [result(0, Status.SUCCESS, exit_code=0), result(1, Status.LOST)]
+    schedule, commands = resumed(plan, results, choices=Choices(enabled={2}))
+    assert [schedule.state_of(index).label for index in range(3)] == ["completed", "disabled", "pending"]
+    assert starts(commands) == [2]
+
+
+def test_a_success_counts_whatever_was_recorded_after_it() -> None:
+    schedule, _ = resumed(
+        plan_of(job("a")), [result(0, Status.SUCCESS, exit_code=0), result(0, Status.LOST, 2)]
+    )
+    assert schedule.state_of(0) is JobState.COMPLETED

@@ -1,0 +1,113 @@
+"""Commands that run when the workflow starts or ends, and when jobs are ready or complete."""
+
+from typing import Any
+
+from joblens.engine.run_events import CommandEnded, RunActionCommand, RunIsOver, StopMode, StopWanted
+from joblens.model.job import Status
+from joblens.model.plan import PlannedAction
+from joblens.model.workflow_spec import ActionSpec, ActionType, TriggerType
+from tests.unit.engine.plans import Talk, handler, job, plan_of, starts
+
+START, COMPLETE = TriggerType.ON_WORKFLOW_START, TriggerType.ON_WORKFLOW_COMPLETE
+JOBS_READY, JOBS_COMPLETE = TriggerType.ON_JOBS_READY, TriggerType.ON_JOBS_COMPLETE
+
+
+def action(trigger: TriggerType, *jobs: int, commands: int = 1, **settings: Any) -> PlannedAction:
+    kind = settings.pop("kind", ActionType.RUN_COMMANDS)
+    texts = tuple(f"command {number}" for number in range(commands))
+    return PlannedAction(ActionSpec(trigger_type=trigger, action_type=kind, commands=texts, **settings), jobs)
+
+
+def done(action: int, command: int = 0, status: Status = Status.SUCCESS) -> CommandEnded:
+    return CommandEnded(status, action=action, command=command)
+
+
+def test_jobs_wait_for_the_commands_at_the_start() -> None:
+    talk = Talk(plan_of(job("a"), actions=(action(START, commands=2),)))
+    assert talk.commands == [RunActionCommand(0, 0)]
+    assert talk.schedule.why(0) == "waits for the commands that run when the workflow starts"
+    assert talk.say(done(0)) == [RunActionCommand(0, 1)]
+    assert starts(talk.say(done(0, 1))) == [0]
+
+
+def test_a_command_that_fails_ends_its_action_and_not_the_run() -> None:
+    talk = Talk(plan_of(job("a"), actions=(action(START, commands=2),)))
+    assert starts(talk.say(done(0, status=Status.FAILED))) == [0]
+    assert talk.schedule.failed_actions() == {0}
+
+
+def test_commands_at_the_end_run_after_the_last_job_and_before_the_end() -> None:
+    talk = Talk(plan_of(job("a"), actions=(action(COMPLETE),)))
+    assert talk.ended(0) == [RunActionCommand(0, 0)]
+    assert talk.say(done(0)) == [RunIsOver()]
+
+
+def test_commands_at_the_end_run_also_when_jobs_failed() -> None:
+    talk = Talk(plan_of(job("a"), job("b", 0), actions=(action(COMPLETE),)))
+    assert RunActionCommand(0, 0) in talk.ended(0, 1)
+
+
+def test_a_run_that_is_stopped_is_not_complete() -> None:
+    talk = Talk(plan_of(job("a"), actions=(action(COMPLETE), action(JOBS_COMPLETE, 0))))
+    talk.say(StopWanted(StopMode.DRAIN))
+    assert talk.ended(0) == [RunIsOver()]
+
+
+def test_commands_for_ready_jobs_run_once_all_of_them_are() -> None:
+    plan = plan_of(job("a"), job("b", 0), job("c", 1), actions=(action(JOBS_READY, 0, 1),))
+    talk = Talk(plan)
+    assert RunActionCommand(0, 0) not in talk.commands
+    assert RunActionCommand(0, 0) in talk.ended(0)
+    assert RunActionCommand(0, 0) not in talk.ended(1)
+
+
+def test_commands_for_ready_jobs_that_persist_run_each_time_one_is_ready_again() -> None:
+    retried = handler(match_all_exit_codes=True)
+    for persistent, expected in ((False, 1), (True, 2)):
+        plan = plan_of(
+            job("a", failure_handler=retried), actions=(action(JOBS_READY, 0, persistent=persistent),)
+        )
+        talk = Talk(plan)
+        talk.say(done(0))
+        talk.ended(0, 1)
+        assert talk.commands.count(RunActionCommand(0, 0)) == expected
+
+
+def test_an_action_that_is_due_again_while_it_runs_runs_once_more_after() -> None:
+    plan = plan_of(
+        job("a", failure_handler=handler(match_all_exit_codes=True)),
+        actions=(action(JOBS_READY, 0, persistent=True),),
+    )
+    talk = Talk(plan)
+    assert RunActionCommand(0, 0) not in talk.ended(0, 1)
+    assert talk.say(done(0)) == [RunActionCommand(0, 0)]
+
+
+def test_commands_for_complete_jobs_run_whatever_became_of_them() -> None:
+    talk = Talk(plan_of(job("a"), job("b"), actions=(action(JOBS_COMPLETE, 0, 1),)))
+    talk.ended(0, 1)
+    assert talk.ended(1) == [RunActionCommand(0, 0)]
+    assert talk.say(done(0)) == [RunIsOver()]
+
+
+def test_jobs_left_out_count_as_ready_and_complete() -> None:
+    actions = (action(JOBS_READY, 0), action(JOBS_COMPLETE, 0))
+    talk = Talk(plan_of(job("a"), job("b"), actions=actions), enabled={1})
+    assert {RunActionCommand(0, 0), RunActionCommand(1, 0)} <= set(talk.commands)
+
+
+def test_actions_that_ask_for_nodes_are_for_another_engine() -> None:
+    talk = Talk(plan_of(job("a"), actions=(action(START, kind=ActionType.SCHEDULE_NODES),)))
+    assert starts(talk.commands) == [0]
+
+
+def test_stopping_during_the_start_commands_starts_no_further_ones() -> None:
+    talk = Talk(plan_of(job("a"), actions=(action(START, commands=2),)))
+    talk.say(StopWanted(StopMode.DRAIN))
+    assert talk.say(done(0)) == [RunIsOver()]
+
+
+def test_an_unexpected_end_of_a_command_is_ignored() -> None:
+    talk = Talk(plan_of(job("a"), actions=(action(COMPLETE),)))
+    assert talk.say(done(0)) == []
+    assert talk.ended(0) == [RunActionCommand(0, 0)]
