@@ -1,0 +1,115 @@
+"""`joblens map`: one command for many values, without a workflow file."""
+
+import os
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from joblens.cli.context import Session
+from joblens.cli.options import shared_options
+
+if TYPE_CHECKING:
+    from joblens.agent.run_view import RunView
+    from joblens.app.specs import LoadedSpec
+    from joblens.engine.offer import Offer
+    from joblens.model.plan import Plan
+    from joblens.model.run import Run
+
+
+@click.command("map", context_settings={"allow_interspersed_args": False})
+@click.option("-j", "--jobs", type=click.IntRange(min=1), metavar="N", help="At most N jobs at once.")
+@click.option("--cpus", type=float, metavar="N", help="CPUs each job needs; also its limit.")
+@click.option("--memory", metavar="SIZE", help="Memory each job needs; also its limit: 512m, 2g.")
+@click.option("--timeout", metavar="TIME", help="End a job after this long: 90, 30s, 1h30m.")
+@click.option(
+    "-p",
+    "--param",
+    "params",
+    multiple=True,
+    metavar="NAME=VALUES",
+    help="Values for {NAME}: x=1:10, x=a,b,c.",
+)
+@click.option("--name", metavar="TEXT", help="Name of the workflow; the same name again is its next run.")
+@click.option("-k", "--keep-order", is_flag=True, help="Print in the order of the values, not of the ends.")
+@click.option("-o", "--output-dir", metavar="DIR", help="For what jobs print. Default: beside the store.")
+@click.option("-n", "--dry-run", is_flag=True, help="Print the commands, run nothing.")
+@click.option("-q", "--quiet", is_flag=True, help="Only what the jobs print.")
+@click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="COMMAND ::: VALUES")
+@shared_options
+def command(
+    session: Session,
+    *,
+    words: tuple[str, ...],
+    jobs: int | None,
+    cpus: float | None,
+    memory: str | None,
+    timeout: str | None,
+    params: tuple[str, ...],
+    name: str | None,
+    keep_order: bool,
+    output_dir: str | None,
+    dry_run: bool,
+    quiet: bool,
+) -> int:
+    """Run COMMAND once for each value: joblens map 'gzip -k {}' ::: *.txt
+
+    ::: a b ::: c d makes all pairs, :::+ goes along with the values before, :::: FILE takes lines of a file.
+    {} stands for the values, {1} for those of the first :::, {name} for a --param. A COMMAND of one word is a
+    shell line and values are quoted into it; several words are run as they are."""
+    from joblens.app.mapping import (
+        EachJob,
+        create_map,
+        lines_of_file,
+        output_dir_of,
+        parameter_sources,
+        spec_of,
+    )
+    from joblens.model.run import RunOptions
+    from joblens.plan.map_lines import mapped_jobs, split_words
+
+    given, sources = split_words(words, lines_of_file)
+    mapped = mapped_jobs(given, [*parameter_sources(params), *sources])
+    if dry_run:
+        if session.json:
+            session.write_json([{"name": job.name, "command": job.command} for job in mapped])
+        else:
+            session.write_lines([job.command for job in mapped])
+        return 0
+    title = name or os.path.basename(given[0].split()[0] if given[0].split() else "map")
+    loaded = spec_of(title, mapped, EachJob(cpus=cpus, memory=memory, timeout=timeout))
+    options = RunOptions(
+        output_dir=output_dir_of(session.settings, output_dir),
+        cwd=os.getcwd(),
+        most_jobs=jobs,
+    )
+    run = create_map(session.settings, loaded, options, is_named=name is not None, warn=session.warn)
+    return _drive(session, run, loaded, keeps_order=keep_order, quiet=quiet)
+
+
+def _drive(session: Session, run: "Run", loaded: "LoadedSpec", *, keeps_order: bool, quiet: bool) -> int:
+    from joblens.agent.run_view import NoView
+    from joblens.analysis.workflow_rows import run_label
+    from joblens.app.mapping import MapView
+    from joblens.app.owning import OwnLog
+    from joblens.app.run_endings import ending_document
+    from joblens.app.workflow_runs import drive
+    from joblens.cli.run_spec import exit_code_of
+    from joblens.model.run import JobState
+
+    def say(text: str) -> None:
+        session.note(f"joblens: {text}")
+
+    def make_view(_run: "Run", plan: "Plan", _offer: "Offer") -> "RunView":
+        if session.json:
+            return NoView()
+        return MapView(keeps_order=keeps_order, count=len(plan.jobs), say=None if quiet else say)
+
+    driven = drive(run, loaded.plan, session.settings, make_view=make_view, log=OwnLog(session.settings.logs))
+    if session.json:
+        session.write_json(ending_document(session.store, driven, loaded.plan))
+    elif not quiet:
+        done = driven.counts().get(JobState.COMPLETED, 0)
+        if done < len(loaded.plan.jobs) or sys.stderr.isatty():
+            say(f"{done:,} of {len(loaded.plan.jobs):,} jobs done: joblens results {run_label(run)}")
+    return exit_code_of(driven)

@@ -1,0 +1,146 @@
+"""A sweep from a command line: `cmd {x}` and the values to put in, one job for each combination.
+
+`::: a b` gives values, a second `:::` makes all pairs, `:::+` goes along with the values before it, and
+`:::: file` takes the lines of a file. `{}` stands for all values, `{1}` for those of the first source,
+`{name}` for a parameter; names that nobody declared belong to the sources in turn."""
+
+import itertools
+import re
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+
+from msgspec import Struct
+
+from joblens.model.errors import InputError
+
+_SOURCES = (":::", ":::+", "::::", "::::+")
+_PLACE = re.compile(r"(?<!\$)\{(\d+|[A-Za-z_]\w*)?\}")
+_UNSAFE = re.compile(r"[^\w.+=,@-]+")
+_NAME_MOST = 48
+
+
+class Source(Struct, frozen=True):
+    values: tuple[str, ...]
+    is_linked: bool = False  # goes along with the one before it
+    name: str = ""  # of a parameter; '': by its place
+
+
+class MappedJob(Struct, frozen=True):
+    name: str
+    command: str
+
+
+def split_words(
+    words: Sequence[str], lines_of: Callable[[str], Sequence[str]]
+) -> tuple[tuple[str, ...], list[Source]]:
+    """-> the command, and the sources behind it. `lines_of` reads a file."""
+    place = next((at for at, word in enumerate(words) if word in _SOURCES), len(words))
+    command, rest = tuple(words[:place]), words[place:]
+    sources: list[Source] = []
+    for mark, values in _parts(rest):
+        if mark.startswith("::::"):
+            for position, path in enumerate(values):
+                sources.append(Source(tuple(lines_of(path)), is_linked=mark[-1] == "+" and position == 0))
+        else:
+            sources.append(Source(tuple(values), is_linked=mark[-1] == "+"))
+    if sources and sources[0].is_linked:
+        raise InputError("the first source has nothing to go along with", hint="write ::: or ::::")
+    if not command:
+        raise InputError("no command was given", hint="joblens map 'echo {}' ::: 1 2 3")
+    return command, sources
+
+
+def _parts(words: Sequence[str]) -> list[tuple[str, list[str]]]:
+    parts: list[tuple[str, list[str]]] = []
+    for word in words:
+        if word in _SOURCES:
+            parts.append((word, []))
+        else:
+            parts[-1][1].append(word)
+    for mark, values in parts:
+        if not values:
+            what = "a file" if mark.startswith("::::") else "values"
+            raise InputError(f"{mark} has nothing behind it", hint=f"write {what} there: {mark} a b")
+    return parts
+
+
+def combine(sources: Sequence[Source]) -> list[tuple[str, ...]]:
+    """One value of each source, every combination; linked ones go together. The last changes fastest."""
+    groups: list[list[Source]] = []
+    for source in sources:
+        if source.is_linked:
+            groups[-1].append(source)
+        else:
+            groups.append([source])
+    rows: list[list[tuple[str, ...]]] = []
+    for group in groups:
+        counts = {len(source.values) for source in group}
+        if len(counts) > 1:
+            told = " and ".join(str(len(source.values)) for source in group)
+            raise InputError(f"values that go together must be equally many, not {told}")
+        rows.append(list(zip(*(source.values for source in group), strict=True)))
+    return [tuple(itertools.chain.from_iterable(parts)) for parts in itertools.product(*rows)]
+
+
+def mapped_jobs(command: Sequence[str], sources: Sequence[Source]) -> list[MappedJob]:
+    """One word is a shell line: values are quoted into it. Several are a command as it is: values become
+    part of its words."""
+    if not sources:
+        raise InputError("there are no values", hint="::: a b c behind the command, or --param x=1:10")
+    is_line = len(command) == 1
+    words = list(command)
+    names = _bind(words, sources)
+    if not any(_is_used(word, names, len(sources)) for word in words):
+        words = [f"{words[0]} {{}}"] if is_line else [*words, "{}"]
+    rows = combine(sources)
+    if not rows:
+        raise InputError("there are no values: a source is empty")
+    digits = len(str(len(rows)))
+    jobs = []
+    for number, row in enumerate(rows, 1):
+        put = _Putting(row, names, quotes=is_line)
+        line = put.into(words[0]) if is_line else shlex.join(put.into(word) for word in words)
+        slug = _UNSAFE.sub("_", "_".join(row)).strip("_")[:_NAME_MOST]
+        jobs.append(MappedJob(f"{number:0{digits}d}_{slug}" if slug else f"{number:0{digits}d}", line))
+    return jobs
+
+
+def _bind(words: Sequence[str], sources: Sequence[Source]) -> dict[str, int]:
+    """Names to places of sources. Names nobody declared are taken only when there is one for each source that
+    has none, and no other way of writing is used: in `awk '{print}' {}` print is no name."""
+    names = {source.name: place for place, source in enumerate(sources) if source.name}
+    found = [match[1] for word in words for match in _PLACE.finditer(word)]
+    unnamed = [place for place, source in enumerate(sources) if not source.name]
+    unknown = list(dict.fromkeys(name for name in found if name and not name.isdigit() and name not in names))
+    by_place = any(not name or name.isdigit() for name in found)
+    if not by_place and len(unknown) == len(unnamed):
+        names |= dict(zip(unknown, unnamed, strict=True))
+    return names
+
+
+def _is_used(word: str, names: Mapping[str, int], count: int) -> bool:
+    return any(_stands_for_something(match[1], names, count) for match in _PLACE.finditer(word))
+
+
+def _stands_for_something(name: str | None, names: Mapping[str, int], count: int) -> bool:
+    if not name:
+        return True
+    return 1 <= int(name) <= count if name.isdigit() else name in names
+
+
+class _Putting:
+    def __init__(self, row: tuple[str, ...], names: Mapping[str, int], *, quotes: bool) -> None:
+        self._row = row
+        self._names = names
+        self._quote = shlex.quote if quotes else str
+
+    def into(self, word: str) -> str:
+        return _PLACE.sub(self._value, word)
+
+    def _value(self, match: re.Match[str]) -> str:
+        name = match[1]
+        if not _stands_for_something(name, self._names, len(self._row)):
+            return match[0]
+        if not name:
+            return " ".join(self._quote(value) for value in self._row)
+        return self._quote(self._row[int(name) - 1 if name.isdigit() else self._names[name]])
