@@ -1,9 +1,10 @@
 """Lets jobs past the first one that has to wait for room, as long as that one loses nothing by it.
 
-Where durations are known or can be guessed, it has a reservation: whoever passes must be gone by then, or need
-only what the reservation leaves. Guesses may be wrong: once the time it was first promised is over, and where
-there is nothing to guess from, whoever passes is counted, and after `PATIENCE` of them it and all who pass must
-fit the machine together. So it starts at the latest when the last of those has ended that ran before."""
+Where durations are known or can be guessed, it has a reservation: whoever passes must be gone by then, or
+need only what the reservation leaves. Guesses may be wrong: once the time it was first promised is over, and
+where there is nothing to guess from, whoever passes is counted, and after `PATIENCE` of them it and all who
+pass must fit the machine together. So it starts at the latest when the last of those has ended that ran
+before."""
 
 from msgspec import Struct
 

@@ -12,16 +12,11 @@ can start."""
 from collections.abc import Callable
 from heapq import heappop, heappush
 
-from joblens.engine.backfill import Backfill
-from joblens.engine.estimates import Estimates
 from joblens.engine.job_table import Consequences, JobTable
-from joblens.engine.occupancy import Occupancy
 from joblens.engine.offer import Choices, Offer
-from joblens.engine.order import order_of, upward_ranks, weights
 from joblens.engine.past import Past
 from joblens.engine.reasons import explain
 from joblens.engine.retries import NOT_STARTED, Again, Ending, Failures, Final, judge
-from joblens.engine.run_ahead import how_many_more
 from joblens.engine.run_events import (
     AttemptBegan,
     AttemptEnded,
@@ -33,20 +28,18 @@ from joblens.engine.run_events import (
     RunActionCommand,
     RunIsOver,
     RunRecovery,
-    StartAttempt,
     StateChanged,
     StopAttempt,
     StopMode,
     StopWanted,
 )
-from joblens.engine.shapes import Buckets
+from joblens.engine.starting import Starter
 from joblens.engine.triggers import Triggers
-from joblens.engine.waiting import Bucket, Waiting
+from joblens.engine.waiting import Bucket
 from joblens.model.job import Requirements, Status
 from joblens.model.plan import Plan
 from joblens.model.run import JobState
 
-DEPTH = 256  # kinds of jobs that are looked at for one event, however many there are
 NO_CHOICES = Choices()
 
 
@@ -58,19 +51,16 @@ class Schedule:
         self.offer = offer
         self.choices = choices
         self.table = JobTable(plan)
-        self.buckets = Buckets(plan, offer, choices)
-        ranks = upward_ranks(plan, self.table.dependents, weights(plan, choices.expected_s))
-        self.waiting = Waiting(order_of(plan, ranks, self.buckets.size_of))
-        self.occupancy = Occupancy(offer)
+        self._starter = Starter(self.table, offer, choices)
+        self.buckets = self._starter.buckets
+        self.occupancy = self._starter.occupancy
         self.triggers = Triggers(plan)
         self.stopping: StopMode | None = None
         self.is_over = False
         self.whys: dict[int, str] = {}  # of jobs that did not succeed
         self.pauses: dict[int, float] = {}  # until when a job waits for its next attempt
         self.recovering: dict[int, Again] = {}  # what follows when the recovery script has succeeded
-        self.began_s: float | None = None
-        self._backfill = Backfill(self.occupancy)
-        self._estimates = Estimates(choices.expected_s)
+        self._has_begun = False
         self._failures: dict[int, Failures] = {}
         self._due: list[tuple[float, int]] = []  # heap over `pauses`
         self._cancelled: set[int] = set()  # running, and someone asked for their end
@@ -127,7 +117,7 @@ class Schedule:
 
     def time_is_short_for(self, bucket: Bucket) -> bool:
         """As far as the last event told the time."""
-        return not self._has_time(bucket, self._now_s)
+        return not self._starter.has_time(bucket, self._now_s)
 
     # ---- events ------------------------------------------------------------------------------------------
 
@@ -142,16 +132,15 @@ class Schedule:
             self._past[index] = past.again
             self.table.set_state(index, JobState.READY)
         elif past.state is JobState.RUNNING:
-            self.occupancy.take(index, self.buckets.of(index), 0.0, self._expected_s(index), past.devices)
+            self._starter.adopt(index, past.devices)
             self.table.set_state(index, JobState.RUNNING)
         elif past.state is not None:
             self.table.set_state(index, past.state)
 
     def begin(self, now_s: float) -> list[Command]:
-        assert self.began_s is None, "a schedule begins once"
-        self.began_s = now_s
-        for index in self.occupancy.held:
-            self.occupancy.began(index, now_s)
+        assert not self._has_begun, "a schedule begins once"
+        self._has_begun = True
+        self._starter.begin(now_s)
         self._leave_out()
         known = [index for index, state in enumerate(self.table.states) if state >= JobState.READY]
         self._commands += self.triggers.on_start()
@@ -197,7 +186,7 @@ class Schedule:
             self._never_started(index)
             return
         if event.status is Status.SUCCESS:
-            self._estimates.observe(self.buckets.of(index), event.duration_s)
+            self._starter.observe(index, event.duration_s)
         ending = Ending(event.status, event.exit_code, event.reason, event.outputs_missing)
         failures = self._failures.get(index, Failures())
         verdict = judge(
@@ -223,7 +212,7 @@ class Schedule:
             self._settle(index, JobState.CANCELED, "someone asked for its end before it began")
             return
         self.table.set_state(index, JobState.READY)
-        self._enqueue(index)
+        self._starter.add(index)
 
     def _data_changed(self, event: DataChanged, now_s: float) -> None:
         self._follow(Consequences(ready=self.table.set_value(event.place)))
@@ -265,7 +254,7 @@ class Schedule:
             self._cancelled.add(index)
         elif not state.is_final:
             if state is JobState.READY and index not in self.pauses and index not in self.recovering:
-                self.waiting.remove(index, self.buckets.of(index))
+                self._starter.remove(index)
             self.pauses.pop(index, None)
             was_tried = self.table.attempts[index] > 0
             self._settle(
@@ -284,18 +273,12 @@ class Schedule:
 
     def _follow(self, found: Consequences) -> None:
         for index in found.ready:
-            self._enqueue(index)
+            self._starter.add(index)
             self._note_progress(index)
         for index, because in found.canceled:
             self.whys[index] = f"{self.plan.jobs[because].name}, which it depends on, did not succeed"
             self._commands.append(StateChanged(index, self.whys[index]))
             self._note_progress(index)
-
-    def _enqueue(self, index: int) -> None:
-        bucket = self.buckets.of(index)
-        self.waiting.add(index, bucket)
-        if not bucket.can_fit:
-            self.waiting.shelve(bucket)
 
     def _note_progress(self, index: int) -> None:
         self._run_actions(self.triggers.on_job_ready(index))
@@ -318,12 +301,12 @@ class Schedule:
 
     def _pause(self, index: int, again: Again, now_s: float) -> None:
         if again.pause_s <= 0:
-            self._enqueue(index)
+            self._starter.add(index)
             return
         self.pauses[index] = now_s + again.pause_s
         heappush(self._due, (self.pauses[index], index))
 
-    # ---- starting ----------------------------------------------------------------------------------------
+    # ---- going on ----------------------------------------------------------------------------------------
 
     def _go_on(self, now_s: float) -> list[Command]:
         self._now_s = now_s
@@ -332,73 +315,13 @@ class Schedule:
             while due_s is not None and due_s <= now_s:
                 index = heappop(self._due)[1]
                 del self.pauses[index]
-                self._enqueue(index)
+                self._starter.add(index)
                 due_s = self.next_wake_s()
             if self.stopping is None and self.triggers.start_is_over:
-                self._fill(now_s)
+                self._commands += self._starter.fill(now_s)
             self._end_when_nothing_is_left()
         commands, self._commands = self._commands, []
         return commands
-
-    def _fill(self, now_s: float) -> None:
-        """Starts what fits, in order; `first` is the first that does not."""
-        heads, place, looked, first = self.waiting.heads, 0, 0, -1
-        room = self.occupancy.room
-        self._backfill.look_again()
-        while place < len(heads) and looked < DEPTH:
-            index = self.waiting.index_at(heads[place])
-            bucket = self.buckets.of(index)
-            looked += 1
-            if not self._has_time(bucket, now_s):
-                self.waiting.shelve(bucket)
-            elif room.fits(bucket.shape) and (first < 0 or self._may_pass(first, index, now_s)):
-                self._start(bucket, first, now_s)
-            else:
-                if first < 0:
-                    first = index
-                if room.free_slots <= 0 or not self.buckets.least.within(room.free):
-                    break
-                place += 1
-        if first >= 0 and self.choices.may_go_ahead:
-            self._run_ahead(self.buckets.of(first), now_s)
-
-    def _may_pass(self, first: int, index: int, now_s: float) -> bool:
-        need, first_need = self.buckets.of(index).shape, self.buckets.of(first).shape
-        return self._backfill.allows(first, first_need, need, self._expected_s(index), now_s)
-
-    def _start(self, bucket: Bucket, first: int, now_s: float) -> None:
-        index = self.waiting.pop(bucket)
-        held = self.occupancy.take(index, bucket, now_s, self._expected_s(index))
-        self._backfill.started(index)
-        if first >= 0:
-            self._backfill.passed(first, held, now_s)
-        self._hand_over(index, bucket, held.devices)
-
-    def _run_ahead(self, bucket: Bucket, now_s: float) -> None:
-        for _ in range(how_many_more(bucket)):
-            index = self.waiting.pop(bucket)
-            self.occupancy.line_up(index, bucket, now_s, self._expected_s(index))
-            self._hand_over(index, bucket, (), behind=True)
-
-    def _hand_over(
-        self, index: int, bucket: Bucket, devices: tuple[str, ...], *, behind: bool = False
-    ) -> None:
-        self.table.set_state(index, JobState.PENDING)
-        self.table.attempts[index] += 1
-        attempt = self.table.attempts[index]
-        self._commands.append(StartAttempt(index, attempt, bucket.requirements, devices, behind))
-
-    def _has_time(self, bucket: Bucket, now_s: float) -> bool:
-        left_s = self.time_left_s(now_s)
-        return left_s is None or (left_s > 0 and (bucket.requirements.timeout_s or 0.0) <= left_s)
-
-    def time_left_s(self, now_s: float) -> float | None:
-        if self.offer.time_s is None or self.began_s is None:
-            return None
-        return self.offer.time_s - (now_s - self.began_s)
-
-    def _expected_s(self, index: int) -> float | None:
-        return self._estimates.of(index, self.buckets.of(index))
 
     def _end_when_nothing_is_left(self) -> None:
         if self.occupancy.held or self.triggers.any_running or self.recovering:

@@ -239,13 +239,13 @@ def heads_looked_at(count: int) -> int:
     schedule = Schedule(plan, OFFER)
     started = [command for command in schedule.begin(0.0) if isinstance(command, StartAttempt)]
     looked: list[int] = []
-    original = schedule.waiting.index_at
+    original = schedule._starter._waiting.index_at
 
     def counting(position: int) -> int:
         looked.append(position)
         return original(position)
 
-    schedule.waiting.index_at = counting  # type: ignore[method-assign]
+    schedule._starter._waiting.index_at = counting  # type: ignore[method-assign]
     schedule.handle(AttemptEnded(started[0].index, 1, Status.SUCCESS, 0, "exited", 5.0), 5.0)
     return len(looked)
 

@@ -1,0 +1,109 @@
+"""Which of the ready jobs start now."""
+
+from joblens.engine.backfill import Backfill
+from joblens.engine.estimates import Estimates
+from joblens.engine.job_table import JobTable
+from joblens.engine.occupancy import Occupancy
+from joblens.engine.offer import Choices, Offer
+from joblens.engine.order import order_of, upward_ranks, weights
+from joblens.engine.run_ahead import how_many_more
+from joblens.engine.run_events import StartAttempt
+from joblens.engine.shapes import Buckets
+from joblens.engine.waiting import Bucket, Waiting
+from joblens.model.run import JobState
+
+DEPTH = 256  # kinds of jobs that are looked at for one event, however many there are
+
+
+class Starter:
+    def __init__(self, table: JobTable, offer: Offer, choices: Choices) -> None:
+        plan = table.plan
+        self.buckets = Buckets(plan, offer, choices)
+        self.occupancy = Occupancy(offer)
+        self._table = table
+        ranks = upward_ranks(plan, table.dependents, weights(plan, choices.expected_s))
+        self._waiting = Waiting(order_of(plan, ranks, self.buckets.size_of))
+        self._backfill = Backfill(self.occupancy)
+        self._estimates = Estimates(choices.expected_s)
+        self._may_go_ahead = choices.may_go_ahead
+        self._time_s = offer.time_s
+        self._until_s: float | None = None
+
+    def begin(self, now_s: float) -> None:
+        if self._time_s is not None:
+            self._until_s = now_s + self._time_s
+        for index in self.occupancy.held:
+            self.occupancy.began(index, now_s)
+
+    def add(self, index: int) -> None:
+        """It is ready."""
+        bucket = self.buckets.of(index)
+        self._waiting.add(index, bucket)
+        if not bucket.can_fit:
+            self._waiting.shelve(bucket)
+
+    def remove(self, index: int) -> None:
+        self._waiting.remove(index, self.buckets.of(index))
+
+    def adopt(self, index: int, devices: tuple[str, ...]) -> None:
+        """It was found running."""
+        self.occupancy.take(index, self.buckets.of(index), 0.0, self._expected_s(index), devices)
+
+    def observe(self, index: int, duration_s: float) -> None:
+        self._estimates.observe(self.buckets.of(index), duration_s)
+
+    def has_time(self, bucket: Bucket, now_s: float) -> bool:
+        if self._until_s is None:
+            return True
+        left_s = self._until_s - now_s
+        return left_s > 0 and (bucket.requirements.timeout_s or 0.0) <= left_s
+
+    def fill(self, now_s: float) -> list[StartAttempt]:
+        """Starts what fits, in order; `first` is the first that does not."""
+        heads, place, first = self._waiting.heads, 0, -1
+        room = self.occupancy.room
+        starts: list[StartAttempt] = []
+        self._backfill.look_again()
+        while place < min(len(heads), DEPTH):
+            index = self._waiting.index_at(heads[place])
+            bucket = self.buckets.of(index)
+            if not self.has_time(bucket, now_s):
+                self._waiting.shelve(bucket)
+            elif room.fits(bucket.shape) and (first < 0 or self._may_pass(first, index, now_s)):
+                starts.append(self._start(bucket, first, now_s))
+            else:
+                first = index if first < 0 else first
+                if room.free_slots <= 0 or not self.buckets.least.within(room.free):
+                    break
+                place += 1
+        if first >= 0 and self._may_go_ahead:
+            starts += self._run_ahead(self.buckets.of(first), now_s)
+        return starts
+
+    def _may_pass(self, first: int, index: int, now_s: float) -> bool:
+        need, first_need = self.buckets.of(index).shape, self.buckets.of(first).shape
+        return self._backfill.allows(first, first_need, need, self._expected_s(index), now_s)
+
+    def _start(self, bucket: Bucket, first: int, now_s: float) -> StartAttempt:
+        index = self._waiting.pop(bucket)
+        held = self.occupancy.take(index, bucket, now_s, self._expected_s(index))
+        self._backfill.started(index)
+        if first >= 0:
+            self._backfill.passed(first, held, now_s)
+        return StartAttempt(index, self._count_attempt(index), bucket.requirements, held.devices)
+
+    def _run_ahead(self, bucket: Bucket, now_s: float) -> list[StartAttempt]:
+        starts = []
+        for _ in range(how_many_more(bucket)):
+            index = self._waiting.pop(bucket)
+            self.occupancy.line_up(index, bucket, now_s, self._expected_s(index))
+            starts.append(StartAttempt(index, self._count_attempt(index), bucket.requirements, behind=True))
+        return starts
+
+    def _count_attempt(self, index: int) -> int:
+        self._table.set_state(index, JobState.PENDING)
+        self._table.attempts[index] += 1
+        return self._table.attempts[index]
+
+    def _expected_s(self, index: int) -> float | None:
+        return self._estimates.of(index, self.buckets.of(index))
