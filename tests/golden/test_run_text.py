@@ -8,10 +8,15 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from joblens.analysis.rightsizing import Group, Observation, advise
+from joblens.analysis.run_diff import JobSide, RunSide, compare_runs
 from joblens.engine.run_estimate import Estimate
 from joblens.engine.run_progress import JobFailure, RunningJob, RunProgress, StageProgress
+from joblens.model.job import Requirements, Status
 from joblens.model.run import RunStatus
 from joblens.model.units import GIB, MIB
+from joblens.views.rightsize import render_group
+from joblens.views.run_diff import render_run_diff
 from joblens.views.run_live import end_line, failure_line, render_run_live, summary_line
 from joblens.views.style import PLAIN, Palette, visible_width
 
@@ -112,11 +117,85 @@ def test_no_picture_is_larger_than_the_screen(width: int, height: int) -> None:
 def test_a_bar_is_full_only_when_nothing_is_left() -> None:
     stages = (StageProgress("almost", 10_000, done=9_999), StageProgress("all", 10_000, done=10_000))
     lines = render_run_live(replace(PROGRESS, stages=stages), width=80, height=24, paint=PLAIN)
-    assert "░" in lines[1]
-    assert "░" not in lines[2]
+    assert "·" in lines[1]
+    assert "·" not in lines[2]
 
 
 def test_what_a_job_said_cannot_move_the_cursor() -> None:
     nasty = JobFailure(index=0, name="a\x1b[2J", attempt=1, reason="exit code 1", last_line="\x1b]0;x\x07\r")
     lines = render_run_live(replace(PROGRESS, failures=(nasty,)), width=80, height=24, paint=PLAIN)
     assert not any("\x1b" in line or "\r" in line for line in lines)
+
+
+def observed(job: str, gigabytes: float, **more: float) -> Observation:
+    return Observation(
+        job=job,
+        run=1,
+        attempt=1,
+        status=Status.SUCCESS,
+        duration_s=more.get("seconds", 600.0),
+        memory_bytes=int(gigabytes * GIB),
+        peak_cores=more.get("cores", 1.9),
+    )
+
+
+def test_advice_for_a_group_whose_jobs_differ() -> None:
+    jobs = [observed(f"small_{at}", 1 + at / 10) for at in range(9)] + [observed("large", 16, cores=3.7)]
+    group = Group(
+        name="work",
+        current=Requirements(cpus=8, memory_bytes=8 * GIB, timeout_s=600),
+        observations=tuple(jobs),
+    )
+    [found] = advise([group])
+    same_as_golden("rightsize", render_group(found, width=80, paint=PLAIN))
+
+
+def test_advice_for_a_job_with_nothing_written() -> None:
+    group = Group(
+        name="report",
+        current=Requirements(),
+        observations=(observed("report", 0.1),),
+        is_named=False,
+        has_requirements=False,
+    )
+    [found] = advise([group])
+    same_as_golden("rightsize-bare", render_group(found, width=80, paint=PLAIN))
+
+
+def side(label: str, spec: str, **jobs: JobSide) -> RunSide:
+    return RunSide(
+        label=label, jobs=jobs, wall_s=120.0, spec_text=spec, options={"cpus": 2 if label == "3.1" else 4}
+    )
+
+
+def ran(seconds: float, gigabytes: float, state: str = "completed", **more: int) -> JobSide:
+    return JobSide(
+        state=state,
+        command="train",
+        requirements=Requirements(memory_bytes=more.get("asked")),
+        duration_s=seconds,
+        cpu_s=0.9 * seconds,
+        memory_bytes=int(gigabytes * GIB),
+    )
+
+
+def test_two_runs_side_by_side() -> None:
+    found = compare_runs(
+        side(
+            "3.1",
+            "name: ml\nmemory: 2g\n",
+            train=ran(120, 2),
+            same=ran(9, 1),
+            broken=ran(5, 0.1, "failed"),
+            old=ran(1, 1),
+        ),
+        side(
+            "3.2",
+            "name: ml\nmemory: 4g\n",
+            train=ran(70, 3, asked=4 * GIB),
+            same=ran(9, 1),
+            broken=ran(10, 0.1),
+            new=ran(1, 1),
+        ),
+    )
+    same_as_golden("run-diff", render_run_diff(found, width=90, paint=PLAIN, shows_all=False))

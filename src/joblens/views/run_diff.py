@@ -37,8 +37,7 @@ def render_run_diff(found: RunDiff, *, width: int, paint: Palette, shows_all: bo
     significant = [job for job in found.jobs if job.is_significant]
     shown = found.jobs if shows_all else significant
     if shown:
-        rows = [_job_row(job, paint) for job in shown]
-        lines += ["", *render_table(_JOB_COLUMNS, rows, width, paint)]
+        lines += ["", *_jobs(shown, width, paint)]
     left_out = len(found.jobs) - len(shown)
     if left_out:
         lines += ["", f"{left_out:,} of {len(found.jobs):,} jobs as before; --all shows them"]
@@ -49,6 +48,19 @@ def render_run_diff(found: RunDiff, *, width: int, paint: Palette, shows_all: bo
             lines += _option(name, _plain(before), _plain(after), width)
     if found.spec_lines:
         lines += ["", paint.paint("Spec", "bold"), *_spec(found.spec_lines, width, paint)]
+    return lines
+
+
+def _jobs(shown: Sequence[JobChange], width: int, paint: Palette) -> list[str]:
+    """CPU time goes first where there is no room for all: it mostly follows the time."""
+    rows = [_job_row(job, paint) for job in shown]
+    lines: list[str] = []
+    for left_out in ((), ("CPU",), ("CPU", "CHANGED")):
+        places = [place for place, column in enumerate(_JOB_COLUMNS) if column.title not in left_out]
+        columns = [_JOB_COLUMNS[place] for place in places]
+        lines = render_table(columns, [[row[place] for place in places] for row in rows], width, paint)
+        if max(map(visible_width, lines)) <= width:
+            break
     return lines
 
 

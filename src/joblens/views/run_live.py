@@ -12,7 +12,7 @@ from joblens.views.numbers import UNKNOWN, clock, compact_bytes, counted, percen
 from joblens.views.style import Palette, clean, fit, pad, visible_width
 from joblens.views.table import Column, render_table
 
-_DONE, _FAILED, _RUNNING, _LEFT = "█", "▚", "▒", "░"  # told apart without colours too
+_DONE, _FAILED, _RUNNING, _LEFT = "━", "x", "─", "·"  # told apart without colours too
 _NAME_MOST = 28
 _BAR_LEAST, _BAR_MOST = 8, 40
 _FAILURES_SHOWN = 5
