@@ -1,6 +1,7 @@
 """Something to plot: runs as a scheduler would have run them, and files as Torc writes them."""
 
 import heapq
+import json
 import random
 import sqlite3
 from collections.abc import Sequence
@@ -61,7 +62,13 @@ def fill_run(store: Store, plan: Plan, *, cpus: int = 8, seed: int = 1, interval
     """The plan as `cpus` cores would have run it, in the store; every seventh job failed once."""
     workflow = Workflow(uuid=new_uuid(), name=plan.name, created_at_us=NOON_US)
     run = Run(
-        uuid=new_uuid(), workflow_uuid=workflow.uuid, created_at_us=NOON_US, jobs=len(plan.jobs), host="node7"
+        uuid=new_uuid(),
+        workflow_uuid=workflow.uuid,
+        created_at_us=NOON_US,
+        spec_text=spec_text(plan),
+        spec_format="json",
+        jobs=len(plan.jobs),
+        host="node7",
     )
     writes: list[Write] = [WorkflowCreated(workflow), RunCreated(run)]
     started = RunStarted(OWNER, float(cpus), 32 * GIB)
@@ -74,6 +81,21 @@ def fill_run(store: Store, plan: Plan, *, cpus: int = 8, seed: int = 1, interval
     writes.append(RunNoted(RunEvent(new_uuid(), run.uuid, end_us, RunEnded(RunStatus.COMPLETED))))
     store.apply(writes)
     return store.find_run(run.uuid)
+
+
+def spec_text(plan: Plan) -> str:
+    """The plan as someone would have written it."""
+    jobs = [
+        {
+            "name": job.name,
+            "command": job.command,
+            "depends_on": [plan.jobs[index].name for index in job.depends_on],
+            "cpus": job.requirements.cpus,
+            "memory": job.requirements.memory_bytes,
+        }
+        for job in plan.jobs
+    ]
+    return json.dumps({"name": plan.name, "jobs": jobs})
 
 
 def _as_scheduled(plan: Plan, cpus: int, rng: random.Random) -> list[tuple[int, int, int, float]]:
@@ -208,7 +230,8 @@ def torc_file(
             """CREATE TABLE system_resource_samples (timestamp INTEGER PRIMARY KEY, cpu_percent REAL NOT NULL,
                 memory_bytes INTEGER NOT NULL, total_memory_bytes INTEGER NOT NULL);
             CREATE TABLE system_resource_summary (sample_count INTEGER NOT NULL,
-                peak_cpu_percent REAL NOT NULL, avg_cpu_percent REAL NOT NULL, peak_memory_bytes INTEGER NOT NULL,
+                peak_cpu_percent REAL NOT NULL, avg_cpu_percent REAL NOT NULL,
+                peak_memory_bytes INTEGER NOT NULL,
                 avg_memory_bytes INTEGER NOT NULL);"""
         )
         machine = [(at_s + tick * 5, 30.0 + tick, (8 + tick % 3) * GIB, 64 * GIB) for tick in range(16)]

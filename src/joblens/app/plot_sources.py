@@ -209,4 +209,6 @@ def source_of_file(path: str) -> Source:
         memory_bytes=[row.memory_bytes for row in machine],
     )
     stem = os.path.splitext(os.path.basename(path))[0]
-    return Source(PlotSource(label=stem, file_label=stem, jobs=jobs, host=host))
+    return Source(
+        PlotSource(label=stem.removeprefix("resource_metrics_"), file_label=stem, jobs=jobs, host=host)
+    )

@@ -15,7 +15,7 @@ _DPI = 110
 _WIDTH = 12.0  # inches
 _PIXELS = 100.0  # of a panel's height to the inch
 _DASHES = {"solid": "-", "dash": "--", "dot": ":", "dashdot": "-."}
-_COLUMNS = 4  # of a legend with many names
+_COLUMNS = 3  # of a legend with many names
 _STYLE: dict[Any, Any] = {
     "font.family": "sans-serif",
     "font.sans-serif": ["DejaVu Sans"],

@@ -1,0 +1,220 @@
+"""Charts as pages and pictures. What plotly.js takes is checked by plotly's own validators."""
+
+import json
+import re
+import warnings
+from xml.etree import ElementTree as ET
+
+import plotly.graph_objects as go
+import pytest
+from msgspec import structs
+
+from joblens.analysis.gantt import PlotJob, gantt_of
+from joblens.analysis.machine_use import use_of_run
+from joblens.analysis.plot_series import HostSeries, JobSeries, PlotSource, extremes_of
+from joblens.model.job import Requirements, Status
+from joblens.model.run import JobResult, RunStarted
+from joblens.model.units import GIB, MIB
+from joblens.views.plots.chart import BarPanel, Chart, LinePanel, SpanPanel, shortened
+from joblens.views.plots.gantt_chart import gantt_chart
+from joblens.views.plots.gantt_svg import gantt_svg, ticks
+from joblens.views.plots.job_charts import MOST_CURVES, cpu_chart, job_chart, memory_chart, summary_chart
+from joblens.views.plots.matplotlib_pictures import picture
+from joblens.views.plots.plotly_figure import plotly_figure
+from joblens.views.plots.plotly_page import plotly_page
+from joblens.views.plots.scales import memory_scale, time_scale
+from tests.unit.analysis.test_gantt import OWNER, SECOND, T0, event
+
+NASTY = '</script><b>$x$ & "y" 日本\x1b[31m\ud800'
+
+
+def a_series(job_id: int = 1, name: str = "train", count: int = 20, memory: int = 2 * GIB) -> JobSeries:
+    cpu: list[float | None] = [None, *(50.0 + place for place in range(count - 1))]
+    sizes: list[int | None] = [memory * (place + 1) // count for place in range(count)]
+    processes: list[int | None] = [1 + place % 3 for place in range(count)]
+    return JobSeries(
+        job_id=job_id,
+        name=name,
+        at_us=[T0 + place * SECOND for place in range(count)],
+        cpu_percent=cpu,
+        memory_bytes=sizes,
+        processes=processes,
+        started_at_us=T0,
+        status=Status.SUCCESS,
+        asked=Requirements(cpus=1.0, memory_bytes=4 * GIB),
+        extremes=extremes_of(cpu, sizes, processes),
+    )
+
+
+def a_source(*jobs: JobSeries) -> PlotSource:
+    host = HostSeries(at_us=[T0, T0 + SECOND], cpu_percent=[None, 30.0], memory_bytes=[GIB, GIB])
+    return PlotSource(label="run 1.1", file_label="run", jobs=jobs or (a_series(),), host=host)
+
+
+def a_gantt(jobs: int = 3, name: str = "train") -> Chart:
+    planned = [PlotJob(f"{name}{place}", (place - 1,) if place else ()) for place in range(jobs)]
+    results = [
+        JobResult(place, 1, place + 1, "u", Status.SUCCESS, 0, "", T0 + place * SECOND, 1.0, SECOND, MIB)
+        for place in range(jobs)
+    ]
+    events = [event(0, RunStarted(OWNER, 4.0, GIB))]
+    gantt = gantt_of(planned, results, events, T0)
+    assert gantt is not None
+    return gantt_chart(gantt, use_of_run(gantt, {}, events), f"Run 1: {shortened(name, 40)}")
+
+
+def all_charts(name: str = "train") -> list[Chart]:
+    source = a_source(a_series(1, name), a_series(2, name))
+    return [
+        job_chart(a_series(1, name), "run 1.1", "job_1"),
+        cpu_chart([source]),
+        memory_chart([source]),
+        summary_chart([source]),
+        a_gantt(3, name),
+        a_gantt(200, name),
+    ]
+
+
+CHARTS = [*all_charts(), *all_charts(NASTY)]
+IDS = [f"{chart.stem}-{place}" for place, chart in enumerate(CHARTS)]
+
+
+@pytest.mark.parametrize("chart", CHARTS, ids=IDS)
+def test_every_figure_is_one_that_plotly_takes(chart: Chart) -> None:
+    go.Figure(plotly_figure(chart))
+
+
+@pytest.mark.parametrize("chart", CHARTS, ids=IDS)
+def test_nothing_in_a_name_ends_the_script_or_makes_markup(chart: Chart) -> None:
+    page = plotly_page(chart, "/* script */", "name")
+    assert page.count("</script>") == page.count("<script>") == 2
+    assert "<b>$x$" not in page
+    figure = json.loads(re.findall(r"const figure = (.*);\n", page)[0])
+    assert figure["layout"]["title"]["text"].count("<") == 2  # the bold of joblens itself
+
+
+@pytest.mark.parametrize("chart", all_charts(), ids=lambda chart: str(chart.stem))
+def test_every_chart_becomes_a_png_with_content(chart: Chart) -> None:
+    made = picture(chart, "png")
+    assert made.startswith(b"\x89PNG")
+    assert len(made) > 10_000
+
+
+@pytest.mark.parametrize("chart", all_charts(NASTY), ids=lambda chart: str(chart.stem))
+def test_every_chart_becomes_an_svg_without_a_warning_whatever_the_names(chart: Chart) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        made = picture(chart, "svg")
+    assert chart.title in "".join(ET.fromstring(made).itertext())
+
+
+def test_the_same_chart_makes_the_same_picture() -> None:
+    assert picture(CHARTS[0], "svg") == picture(CHARTS[0], "svg")
+
+
+def test_a_job_has_three_curves_each_with_its_own_axis_in_units_that_fit() -> None:
+    chart = job_chart(a_series(memory=2 * GIB), "run 1.1", "job_1")
+    (panel,) = chart.panels
+    assert isinstance(panel, LinePanel)
+    assert [axis.title for axis in panel.axes] == ["CPU (%; 100 is one core)", "Memory (GB)", "Processes"]
+    assert [(line.name, line.axis) for line in panel.lines[:3]] == [
+        ("CPU", 0),
+        ("Memory", 1),
+        ("Processes", 2),
+    ]
+    assert max(y for y in panel.lines[1].y if y is not None) == 2.0
+    small = job_chart(a_series(memory=3 * MIB), "", "job_1").panels[0]
+    assert isinstance(small, LinePanel)
+    assert small.axes[1].title == "Memory (MB)"
+
+
+def test_what_was_asked_for_is_hidden_where_it_would_squeeze_the_curve() -> None:
+    near = job_chart(a_series(memory=2 * GIB), "", "x").panels[0]
+    far = job_chart(a_series(memory=2 * MIB), "", "x").panels[0]
+    assert isinstance(near, LinePanel)
+    assert isinstance(far, LinePanel)
+    assert near.lines[-1].is_shown
+    assert not far.lines[-1].is_shown
+
+
+def test_of_many_jobs_those_with_the_highest_peaks_have_pens_of_their_own() -> None:
+    jobs = [a_series(place, memory=place * GIB) for place in range(1, 101)]
+    (panel,) = memory_chart([a_source(*jobs)]).panels
+    assert isinstance(panel, LinePanel)
+    own = [line for line in panel.lines if line.name[0].isdigit() and "other" not in line.name]
+    assert len(own) == len({(line.color, line.dash) for line in own}) == MOST_CURVES
+    assert panel.lines[0].name == f"{100 - MOST_CURVES} other jobs"
+    assert {line.name.split()[0] for line in own} == {str(n) for n in range(101 - MOST_CURVES, 101)}
+
+
+def test_the_summary_sets_peak_and_average_beside_what_was_asked_for() -> None:
+    chart = summary_chart([a_source(a_series(1), a_series(2, memory=GIB))])
+    _, memory = chart.panels
+    assert isinstance(memory, BarPanel)
+    assert memory.names == ("1 train", "2 train")
+    assert [group.name for group in memory.groups] == ["Peak", "Average"]
+    assert memory.groups[0].values == (2.0, 1.0)
+    assert memory.groups[1].values == pytest.approx((1.05, 0.525))
+    assert memory.marks is not None
+    assert memory.marks.values == (4.0, 4.0)
+
+
+def test_a_summary_of_very_many_jobs_says_that_it_has_only_some() -> None:
+    jobs = [a_series(place, memory=place * MIB) for place in range(1, 301)]
+    chart = summary_chart([a_source(*jobs)])
+    assert chart.subtitle == "100 of 300 jobs: those with the highest peaks"
+
+
+def test_two_sources_apart_in_time_are_laid_over_each_other() -> None:
+    later = structs.replace(
+        a_series(),
+        at_us=[T0 + (10_000 + place) * SECOND for place in range(20)],
+        started_at_us=T0 + 10_000 * SECOND,
+    )
+    chart = cpu_chart([a_source(), a_source(later)])
+    (panel,) = chart.panels
+    assert isinstance(panel, LinePanel)
+    assert "each begins at 0" in chart.subtitle
+    assert panel.lines[0].x == panel.lines[1].x
+
+
+def test_the_gantt_chart_names_its_rows_until_they_are_too_many() -> None:
+    few, many = a_gantt(3).panels[0], a_gantt(200).panels[0]
+    assert isinstance(few, SpanPanel)
+    assert isinstance(many, SpanPanel)
+    assert few.row_names == ("train0", "train1", "train2")
+    assert all(span.is_critical for span in few.spans)
+    assert len(few.connections) == 2
+    assert many.row_names == ()
+
+
+def test_the_own_svg_has_every_attempt_with_what_is_known_of_it() -> None:
+    drawn = ET.fromstring(gantt_svg(a_gantt(3, NASTY)))
+    titles = [node.text or "" for node in drawn.iter("{http://www.w3.org/2000/svg}title")]
+    assert sum("completed, ran 1.0s" in title for title in titles) == 3
+    assert any("on which it depends, ended" in title for title in titles)
+    words = "".join(drawn.itertext())
+    for word in ("CPUs offered", "memory used", "critical path", "Time since the run's start (s)"):
+        assert word in words
+
+
+def test_ticks_are_round_and_reach_the_end() -> None:
+    assert ticks(114.6, 10) == [0, 20, 40, 60, 80, 100]
+    assert ticks(8.4, 4) == [0, 5]
+    assert ticks(0, 4) == [0]
+
+
+def test_units_fit_what_is_drawn() -> None:
+    assert [time_scale(s * SECOND).unit for s in (5, 600, 3600, 90_000, 10**6)] == [
+        "s",
+        "s",
+        "min",
+        "h",
+        "days",
+    ]
+    assert [memory_scale(size).unit for size in (None, MIB, GIB)] == ["MB", "MB", "GB"]
+
+
+def test_a_long_name_loses_its_middle_and_what_cannot_be_shown() -> None:
+    assert shortened("train_lr_0.001_seed_17", 15) == "train_l…seed_17"
+    assert shortened("a\x1b[31m\nb", 20) == "a [31m b"
