@@ -58,7 +58,7 @@ $(VENV)/.base: pyproject.toml | $(BIN)/python
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml | $(BIN)/python
-	@scripts/system-packages
+	@scripts/system-packages --tests
 	@echo "Installing joblens with all extras and the development tools into $(VENV)"
 	@scripts/install $(VENV) -e '.[all,dev]'
 	@$(BIN)/python -m compileall -q src
