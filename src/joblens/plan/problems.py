@@ -8,6 +8,7 @@ Path = tuple[str | int, ...]
 
 # Comparing a word with very many names takes longer than the help is worth.
 _MOST_COMPARED = 2000
+_FEW = 6
 
 
 class PlanProblem(Struct, frozen=True):
@@ -59,7 +60,9 @@ def did_you_mean(name: str, known: Collection[str]) -> str:
         return f"; did you mean '{nearest}'?"
     if not known:
         return "; the workflow has none"
-    return f"; there are {', '.join(known)}" if len(known) <= 6 else ""
+    if len(known) == 1:
+        return f"; there is only '{next(iter(known))}'"
+    return f"; there are {', '.join(repr(one) for one in known)}" if len(known) <= _FEW else ""
 
 
 def nearest_name(name: str, known: Iterable[str]) -> str | None:

@@ -12,7 +12,8 @@ from msgspec import json
 _PLAIN = re.compile(r"[A-Za-z_/.][A-Za-z0-9_/.{}+=@%-]*(?: [A-Za-z0-9_/.{}+=@%$-]+)*")
 _NOT_PLAIN = re.compile(r"(?i)true|false|yes|no|on|off|null|y|n|\.?inf|\.?nan|\.{1,3}")
 _NUMBER_LIKE = re.compile(r"[.][0-9]")
-_BLOCK = re.compile(r"[^\s#-][^\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ufeff\ud800-\udfff\r]*")
+_UNPRINTABLE = re.compile(r"[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
+_BLOCK = re.compile(r"[^\s#-][^\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ufeff\ud800-\udfff\ufffe\uffff\r]*")
 
 
 def yaml_lines(document: dict[str, Any]) -> Iterator[str]:
@@ -66,7 +67,7 @@ def _scalar(value: Any, *, in_list: bool = False) -> str:
         is_plain = _PLAIN.fullmatch(value) and not _NOT_PLAIN.fullmatch(value)
         if is_plain and not _NUMBER_LIKE.match(value) and not (in_list and ("{" in value or "}" in value)):
             return value
-        return json.encode(value).decode()
+        return _UNPRINTABLE.sub(lambda found: f"\\U{ord(found[0]):08x}", json.encode(value).decode())
     if value is None:
         return "null"
     if isinstance(value, float) and not math.isfinite(value):

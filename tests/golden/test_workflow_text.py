@@ -1,0 +1,73 @@
+"""What workflow commands show, pinned: compared with the files of their names in this folder.
+
+After a wanted change: JOBLENS_UPDATE_GOLDEN=1 pytest tests/golden, then read the difference."""
+
+import os
+from pathlib import Path
+
+from joblens.app.expanding import expanded_workflow
+from joblens.app.spec_check import check_spec
+from joblens.app.specs import load_spec
+from joblens.model.run import JobState
+from joblens.probes.host import HostFacts
+from joblens.views.graph_drawing import Drawing, drawing_of
+from joblens.views.graph_svg import render_svg
+from joblens.views.graph_text import render_graph, render_mermaid
+from joblens.views.spec_check import render_check
+from joblens.views.yaml_text import yaml_lines
+from tests.conftest import REPOSITORY
+
+# read at import: the fixture that gives every test its own environment takes JOBLENS_* away
+UPDATE = bool(os.environ.get("JOBLENS_UPDATE_GOLDEN"))
+RAIN = str(REPOSITORY / "tests" / "fixtures" / "specs" / "rain.yaml")
+SMALL_HOST = HostFacts(hostname="h", kernel="k", boot_id="b", cpu_count=1, memory_total_bytes=256 << 20)
+
+
+def same_as_golden(name: str, text: str) -> None:
+    path = Path(__file__).with_name(name)
+    if UPDATE:
+        path.write_text(text)
+    assert text == path.read_text()
+
+
+def rain(*, in_a_run: bool = False, months: str = "1:12", one_box_a_job: bool = False) -> Drawing:
+    loaded = load_spec(RAIN, {"month": months})
+    states = None
+    if in_a_run:
+        states = dict.fromkeys(range(len(loaded.plan.jobs)), JobState.BLOCKED)
+        states |= {0: JobState.COMPLETED, 1: JobState.COMPLETED, 2: JobState.FAILED, 3: JobState.RUNNING}
+    entries = [job.name for job in loaded.spec.jobs]
+    return drawing_of(loaded.plan, entries, one_box_a_job=one_box_a_job, states=states)
+
+
+def test_graph() -> None:
+    same_as_golden("graph.txt", "\n".join([*render_graph(rain(), width=80), ""]))
+
+
+def test_graph_of_a_run() -> None:
+    same_as_golden("graph-run.txt", "\n".join([*render_graph(rain(in_a_run=True), width=100), ""]))
+
+
+def test_graph_as_mermaid() -> None:
+    same_as_golden("graph.mmd", "\n".join([*render_mermaid(rain(in_a_run=True)), ""]))
+
+
+def test_graph_as_svg() -> None:
+    drawing = rain(in_a_run=True, months="10:11", one_box_a_job=True)
+    same_as_golden("graph.svg", render_svg(drawing))
+
+
+def test_graph_with_sweeps_as_svg() -> None:
+    same_as_golden("graph-sweeps.svg", render_svg(rain(in_a_run=True)))
+
+
+def test_validate() -> None:
+    check = check_spec(load_spec(RAIN), SMALL_HOST)
+    lines = render_check("rain.yaml", check.jobs, check.stages, check.largest, check.warnings)
+    same_as_golden("validate.txt", "\n".join([*lines, ""]))
+
+
+def test_expand() -> None:
+    values = {"month": "9:10", "model": "[gfs]"}
+    document = expanded_workflow(load_spec(RAIN, values), values)
+    same_as_golden("expand.yaml", "\n".join([*yaml_lines(document), ""]))
