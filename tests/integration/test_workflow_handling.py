@@ -1,0 +1,186 @@
+"""Failures that are handled, time-outs, user data and actions, in real runs."""
+
+import itertools
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import RunJoblens
+from tests.integration.workflow_desk import WorkflowDesk, states
+
+
+@pytest.fixture
+def desk(tmp_path: Path, joblens: RunJoblens, store_path: Path) -> Iterator[WorkflowDesk]:
+    desk = WorkflowDesk(tmp_path, joblens, store_path)
+    yield desk
+    desk.close()
+
+
+@pytest.mark.cgroup
+def test_a_job_that_ran_out_of_memory_gets_more_of_it(desk: WorkflowDesk) -> None:
+    document = desk.run(
+        """
+name: oom
+failure_handlers:
+  - {name: more, rules: [{exit_codes: [137], max_retries: 3, memory_factor: 3}]}
+jobs:
+  - name: hungry
+    command: "python3 -c 'x = bytearray(90 << 20)'"
+    failure_handler: more
+    resource_requirements: {num_cpus: 1, memory: 50m}
+"""
+    )
+    assert states(document) == {"hungry": "completed"}
+    first, second = desk.results()
+    assert (first.reason, first.attempt, second.attempt) == ("out-of-memory", 1, 2)
+    store = desk.store()
+    asked = [store.find(one.job_uuid).job.requirements.memory_bytes for one in (first, second)]
+    store.close()
+    assert asked == [50 << 20, 150 << 20]
+
+
+def test_a_job_whose_time_is_up_is_terminated_with_the_code_of_the_workflow(desk: WorkflowDesk) -> None:
+    document = desk.run(
+        """
+name: late
+jobs:
+  - {name: slow, command: "sleep 60", resource_requirements: {runtime: 0.5s}}
+""",
+        code=1,
+    )
+    (row,) = document["results"]
+    assert (row["status"], row["return_code"]) == ("terminated", 152)
+
+
+def test_a_job_that_can_be_told_is_told_before_its_time_is_up(desk: WorkflowDesk) -> None:
+    desk.run(
+        """
+name: told
+execution_config: {mode: direct, termination_signal: SIGUSR1, sigterm_lead_seconds: 30}
+jobs:
+  - name: polite
+    command: "trap 'echo told >> said; exit 0' USR1; while true; do sleep 0.05; done"
+    supports_termination: true
+    resource_requirements: {runtime: 2s}
+"""
+    )
+    assert desk.lines("said") == ["told"]
+
+
+def test_without_enforcing_nothing_is_ended(desk: WorkflowDesk) -> None:
+    text = (
+        'name: free\njobs:\n  - {name: slow, command: "sleep 0.6", resource_requirements: {runtime: 0.2s}}\n'
+    )
+    assert states(desk.run(text, "--no-enforce")) == {"slow": "completed"}
+
+
+RECOVERY = """
+name: recovering
+failure_handlers:
+  - name: repair
+    rules: [{{exit_codes: [9], recovery_script: "{script}", max_retries: 2, backoff: 0.3}}]
+jobs:
+  - {{name: fragile, command: "echo tried >> order; test -f repaired || exit 9", failure_handler: repair}}
+  - {{name: after, command: "echo after >> order", depends_on: [fragile]}}
+"""
+
+
+def test_a_recovery_script_repairs_what_the_next_attempt_needs(desk: WorkflowDesk) -> None:
+    script = "echo $JOBLENS_JOB_NAME:$JOBLENS_EXIT_CODE >> order; touch repaired"
+    document = desk.run(RECOVERY.format(script=script))
+    assert desk.lines("order") == ["tried", "fragile:9", "tried", "after"]
+    first, second, _ = desk.results()[-3:]
+    assert second.began_at_us - (first.began_at_us + (first.duration_s or 0) * 1e6) >= 290_000
+    assert {row["job_name"]: row["attempts"] for row in document["results"]} == {"fragile": 2, "after": 1}
+
+
+def test_a_recovery_script_that_fails_ends_the_job(desk: WorkflowDesk) -> None:
+    document = desk.run(RECOVERY.format(script="exit 1"), code=1)
+    assert states(document) == {"fragile": "failed", "after": "blocked"}
+    assert desk.lines("order") == ["tried"]
+
+
+def test_retries_come_to_an_end(desk: WorkflowDesk) -> None:
+    document = desk.run(
+        """
+name: hopeless
+failure_handlers:
+  - {name: again, rules: [{match_all_exit_codes: true, max_retries: 2}]}
+jobs:
+  - {name: no, command: "echo tried >> order; exit 4", failure_handler: again}
+""",
+        code=1,
+    )
+    assert desk.lines("order") == ["tried"] * 3
+    assert document["results"][0]["attempts"] == 3
+
+
+def test_user_data_is_handed_on(desk: WorkflowDesk) -> None:
+    set_data = f"{sys.executable} -m joblens user-data set"
+    desk.run(
+        """
+name: data
+user_data:
+  - {name: given, data: {a: [1, 2], text: "it's"}}
+  - {name: found}
+jobs:
+  - {name: make, command: "SET found '{\\"best\\": 7}'", output_user_data: [found]}
+  - {name: use, command: "echo ${user_data.input.found} > said"}
+  - {name: plain, command: "printf %s '${user_data.input.given}' > given"}
+""".replace("SET", set_data)
+    )
+    assert (desk.folder / "said").read_text() == '{"best":7}\n'
+    assert (desk.folder / "given").read_text() == '{"a":[1,2],"text":"it\'s"}'
+
+
+def test_actions_run_when_their_trigger_comes(desk: WorkflowDesk) -> None:
+    desk.run(
+        """
+name: acting
+actions:
+  - {trigger_type: on_workflow_start, action_type: run_commands, commands: ["echo start >> order"]}
+  - trigger_type: on_jobs_complete
+    action_type: run_commands
+    jobs: [one]
+    commands: ["echo one-done >> order"]
+  - trigger_type: on_workflow_complete
+    action_type: run_commands
+    commands: ["echo end >> order", "echo last >> order"]
+jobs:
+  - {name: one, command: "echo one >> order"}
+  - {name: two, command: "sleep 0.3; echo two >> order", depends_on: [one]}
+"""
+    )
+    order = desk.lines("order")
+    assert order[:2] == ["start", "one"]
+    assert order[-2:] == ["end", "last"]
+    assert "one-done" in order[2:-2]
+    commands = [result for result in desk.results() if result.index < 0]
+    assert len(commands) in (0, 4)  # whether they are listed is the store's choice
+
+
+def test_starts_are_as_far_apart_as_asked(desk: WorkflowDesk) -> None:
+    desk.run(
+        """
+name: staggered
+execution_config: {staggered_start: 0.2}
+jobs:
+  - {name: "j_{i}", command: "true", parameters: {i: "1:3"}}
+"""
+    )
+    began = sorted(result.began_at_us for result in desk.results())
+    assert all(later - earlier >= 100_000 for earlier, later in itertools.pairwise(began))
+
+
+def test_the_time_for_a_run_ends_it(desk: WorkflowDesk) -> None:
+    text = """
+name: long
+jobs:
+  - {name: one, command: "sleep 60"}
+  - {name: two, command: "true", depends_on: [one]}
+"""
+    document = desk.run(text, "--time", "1s", code=1)
+    assert states(document)["one"] in ("terminated", "ready")
+    assert document["run_status"] == "stopped"

@@ -1,0 +1,101 @@
+"""Workflows for the tests: files written, run by the real command line, and looked at afterwards."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from joblens.model.run import JobResult, Run
+from joblens.stores.sqlite import SqliteStore
+from tests.conftest import Finished, RunJoblens, wait_until
+
+JOBLENS = [sys.executable, "-m", "joblens"]
+
+
+class WorkflowDesk:
+    """One folder with workflow files, one store."""
+
+    def __init__(self, folder: Path, joblens: RunJoblens, store_path: Path) -> None:
+        self.folder = folder
+        self.store_path = store_path
+        self._joblens = joblens
+        self._started: list[subprocess.Popen[str]] = []
+
+    def write(self, text: str, name: str = "flow.yaml") -> Path:
+        path = self.folder / name
+        path.write_text(text)
+        return path
+
+    def call(self, *arguments: str | Path, code: int | None = None, timeout: float = 60.0) -> Finished:
+        return self._joblens(*arguments, cwd=self.folder, code=code, timeout=timeout)
+
+    def run(self, text: str, *arguments: str, code: int = 0, timeout: float = 60.0) -> dict[str, Any]:
+        """Runs the workflow to its end. -> the final document"""
+        path = self.write(text)
+        document = self.call("run", path, "--json", *arguments, code=code, timeout=timeout).json
+        assert isinstance(document, dict)
+        return document
+
+    def start(self, *arguments: str | Path) -> "subprocess.Popen[str]":
+        """In the background of the test, alone in its process group."""
+        process = subprocess.Popen(
+            [*JOBLENS, *map(str, arguments)],
+            cwd=self.folder,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env=dict(os.environ),
+            start_new_session=True,
+        )
+        self._started.append(process)
+        return process
+
+    def close(self) -> None:
+        """Ends what a test that failed has left running."""
+        for process in self._started:
+            if process.poll() is None:
+                process.terminate()
+                process.communicate(timeout=30)
+
+    def store(self) -> SqliteStore:
+        return SqliteStore(str(self.store_path))
+
+    def newest_run(self) -> Run:
+        store = self.store()
+        try:
+            workflow = store.workflows()[0]
+            return store.find_run(store.runs(workflow.uuid)[-1].uuid)
+        finally:
+            store.close()
+
+    def results(self, run_uuid: str | None = None) -> list[JobResult]:
+        uuid = run_uuid or self.newest_run().uuid
+        store = self.store()
+        try:
+            return store.run_results(uuid)
+        finally:
+            store.close()
+
+    def lines(self, name: str) -> list[str]:
+        """Of a file that jobs append to."""
+        path = self.folder / name
+        return path.read_text().split() if path.exists() else []
+
+    def wait_for_line(self, name: str, line: str) -> None:
+        wait_until(lambda: line in self.lines(name))
+
+
+def states(document: dict[str, Any]) -> dict[str, str]:
+    return {row["job_name"]: row["status"] for row in document["results"]}
+
+
+def counted(document: dict[str, Any]) -> Counter[str]:
+    return Counter(row["status"] for row in document["results"])
+
+
+def interrupt(process: "subprocess.Popen[str]") -> None:
+    process.send_signal(signal.SIGINT)
