@@ -411,17 +411,13 @@ class JobSession:
         )
         outcome = outcome_of(self.record, ending, self._summary, self._meter, self._output)
         self.record = replace(self.record, status=outcome.status, outcome=outcome)
+        if self._on_outcome is not None:
+            # Before it is on disk: should this process be killed now, the launcher still tells how it ended.
+            self._on_outcome(self)
         assert self.record.attempt is not None
         started = JobStarted(self.job.uuid, self.record.attempt)
         # All of it: the store may have been made anew since the start.
-        writes: list[Write] = [JobQueued(self.job), started, JobEnded(self.job.uuid, outcome)]
-        if self._on_outcome is not None:
-            # On its way first: what is begun because of this end must not be known before it.
-            self._kit.recorder.put(writes)
-            self._on_outcome(self)
-            self._kit.recorder.wait_until_applied()
-        else:
-            self._kit.recorder.write(writes)
+        self._kit.recorder.write([JobQueued(self.job), started, JobEnded(self.job.uuid, outcome)])
         self._meter.close()
         if self._groups is not None:
             self._groups.remove()
