@@ -10,7 +10,7 @@ from joblens.app.spec_check import check_spec
 from joblens.app.specs import load_spec
 from joblens.model.run import JobState
 from joblens.probes.host import HostFacts
-from joblens.views.graph_drawing import Drawing, drawing_of
+from joblens.views.graph_drawing import Drawing, Grouping, drawing_of
 from joblens.views.graph_svg import render_svg
 from joblens.views.graph_text import render_graph, render_mermaid
 from joblens.views.spec_check import render_check
@@ -30,14 +30,14 @@ def same_as_golden(name: str, text: str) -> None:
     assert text == path.read_text()
 
 
-def rain(*, in_a_run: bool = False, months: str = "1:12", one_box_a_job: bool = False) -> Drawing:
+def rain(*, in_a_run: bool = False, months: str = "1:12", grouping: Grouping = Grouping.ENTRY) -> Drawing:
     loaded = load_spec(RAIN, {"month": months})
     states = None
     if in_a_run:
         states = dict.fromkeys(range(len(loaded.plan.jobs)), JobState.BLOCKED)
         states |= {0: JobState.COMPLETED, 1: JobState.COMPLETED, 2: JobState.FAILED, 3: JobState.RUNNING}
     entries = [job.name for job in loaded.spec.jobs]
-    return drawing_of(loaded.plan, entries, one_box_a_job=one_box_a_job, states=states)
+    return drawing_of(loaded.plan, entries, grouping, states)
 
 
 def test_graph() -> None:
@@ -53,7 +53,7 @@ def test_graph_as_mermaid() -> None:
 
 
 def test_graph_as_svg() -> None:
-    drawing = rain(in_a_run=True, months="10:11", one_box_a_job=True)
+    drawing = rain(in_a_run=True, months="10:11", grouping=Grouping.JOB)
     same_as_golden("graph.svg", render_svg(drawing))
 
 

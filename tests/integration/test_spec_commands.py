@@ -179,3 +179,14 @@ def test_graph_draws_what_the_format_or_the_ending_asks_for(joblens: RunJoblens,
     boxes = ET.parse(tmp_path / "g.svg").getroot().iter("{http://www.w3.org/2000/svg}rect")
     assert sum(box.get("class") == "box" for box in boxes) == 39
     assert "tells no format" in joblens("graph", RAIN, "-o", "g.png", code=2).stderr
+
+
+def test_graph_of_a_run_tells_how_far_each_job_is(joblens: RunJoblens, tmp_path: Path) -> None:
+    (tmp_path / "s.yaml").write_text(
+        "name: s\njobs:\n  - {name: a, command: 'false'}\n  - {name: b, command: 'true', depends_on: [a]}\n"
+    )
+    joblens("run", "s.yaml", code=1)
+    nodes = joblens("graph", "s", "--json", code=0).json["nodes"]
+    assert [node["states"] for node in nodes] == [{"failed": 1}, {"blocked": 1}]
+    assert "has no meaning for a run" in joblens("graph", "s", "--param", "x=1", code=2).stderr
+    assert "there is no file" in joblens("graph", "t.yaml", code=2).stderr

@@ -7,6 +7,7 @@ import click
 
 from joblens.cli.context import Session
 from joblens.cli.options import shared_options
+from joblens.cli.run_arguments import complete_run
 from joblens.cli.spec_options import param_option, params_of
 from joblens.model.errors import InputError
 
@@ -19,25 +20,21 @@ _ENDINGS = {".svg": "svg", ".mmd": "mermaid", ".mermaid": "mermaid", ".json": "j
 
 
 @click.command("graph")
-@click.argument("file", metavar="FILE")
+@click.argument("target", metavar="FILE|RUN", shell_complete=complete_run)
 @click.option("-o", "--output", metavar="PATH", help="File to write; its ending tells the format.")
-@click.option("--all", "all_jobs", is_flag=True, help="One line or box a job, also where a sweep has many.")
+@click.option("--all", "all_jobs", is_flag=True, help="One line or box a job, however many there are.")
 @param_option
 @shared_options
-def command(session: Session, file: str, output: str | None, all_jobs: bool, params: tuple[str, ...]) -> None:
-    """Show which job waits for which, stage by stage.
+def command(
+    session: Session, target: str, output: str | None, all_jobs: bool, params: tuple[str, ...]
+) -> None:
+    """Show which job waits for which, stage by stage; of a run also how far each is.
 
     --format takes svg and mermaid too. Jobs of one sweep are one line of text; a picture has a box for each
     job unless there are too many to see.
     """
     form = _format(session, output)
-    from joblens.app.specs import load_spec
-    from joblens.views.graph_drawing import MOST_BOXES, drawing_of
-
-    loaded = load_spec(file, params_of(params))
-    few = len(loaded.plan.jobs) <= MOST_BOXES and form in ("svg", "mermaid")
-    entries = [job.name for job in loaded.spec.jobs]
-    drawing = drawing_of(loaded.plan, entries, one_box_a_job=all_jobs or few)
+    drawing = _drawing(session, target, params_of(params), form, all_jobs=all_jobs)
     if form == "json" and output is None:
         from joblens.views.graph_drawing import drawing_form
 
@@ -52,6 +49,40 @@ def command(session: Session, file: str, output: str | None, all_jobs: bool, par
         session.write_json({"file": output, "jobs": drawing.jobs, "stages": drawing.stages})
     else:
         session.note(f"graph of {drawing.jobs:,} jobs written to {output}")
+
+
+def _drawing(
+    session: Session, target: str, params: dict[str, str], form: str, *, all_jobs: bool
+) -> "Drawing":
+    from joblens.app.specs import load_spec, loaded_run
+    from joblens.views.graph_drawing import Grouping, drawing_of, fitting_drawing
+
+    states = None
+    if _is_file(target):
+        loaded = load_spec(target, params)
+    else:
+        from joblens.app.run_state import state_of_run
+        from joblens.app.runs import find_run
+
+        if params:
+            raise InputError("--param has no meaning for a run, whose parameters are given")
+        store = session.current_store
+        run = find_run(store, target, None)
+        loaded = loaded_run(run)
+        states = {job.index: job.state for job in state_of_run(store, run).jobs}
+    entries = [job.name for job in loaded.spec.jobs]
+    if all_jobs:
+        return drawing_of(loaded.plan, entries, Grouping.JOB, states)
+    finest = Grouping.JOB if form in ("svg", "mermaid") else Grouping.ENTRY
+    return fitting_drawing(loaded.plan, entries, finest, states)
+
+
+def _is_file(target: str) -> bool:
+    """What is there, or is written as a file would be: a missing one is told as such."""
+    from joblens.spec.documents import FORMATS
+
+    endings = tuple(f".{form}" for form in (*FORMATS, "yml"))
+    return os.path.exists(target) or "/" in target or target.lower().endswith(endings)
 
 
 def _format(session: Session, output: str | None) -> str:

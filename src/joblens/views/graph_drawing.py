@@ -1,7 +1,9 @@
 """A workflow's graph as boxes and arrows, before it becomes text or a picture.
 
-Sweeps are drawn as one box: jobs of one entry of the file that stand in the same stage."""
+A box is one job, or the jobs of a stage that are one entry of the file or differ only in numbers."""
 
+import enum
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
@@ -13,6 +15,15 @@ from joblens.plan.graph import Graph
 
 # Beyond this many boxes a picture is not readable any more.
 MOST_BOXES = 300
+_NUMBERS = re.compile(r"\d+")
+
+
+class Grouping(enum.IntEnum):
+    """What a box stands for, from the finest on."""
+
+    JOB = 0
+    ENTRY = 1  # a sweep
+    PATTERN = 2  # jobs written one by one and numbered in their names
 
 
 class Box(Struct, frozen=True):
@@ -40,23 +51,36 @@ class Drawing(Struct, frozen=True):
     arrows: tuple[Arrow, ...]
 
 
+def fitting_drawing(
+    plan: Plan,
+    entries: Sequence[str],
+    finest: Grouping,
+    states: Mapping[int, JobState] | None = None,
+) -> Drawing:
+    """The finest grouping that still can be looked at."""
+    for grouping in list(Grouping)[finest:-1]:
+        drawing = drawing_of(plan, entries, grouping, states)
+        if len(drawing.boxes) <= MOST_BOXES:
+            return drawing
+    return drawing_of(plan, entries, Grouping.PATTERN, states)
+
+
 def drawing_of(
     plan: Plan,
     entries: Sequence[str],
-    *,
-    one_box_a_job: bool,
+    grouping: Grouping,
     states: Mapping[int, JobState] | None = None,
 ) -> Drawing:
     """`entries`: the names of the file's jobs as written. `states`: of a run's jobs, by place."""
     stages = Graph(plan).stages()
+    keys = _keys(plan, grouping)
     box_of = [0] * len(plan.jobs)
     members: list[list[int]] = []
     stage_of: list[int] = []
     for stage, places in enumerate(stages):
-        boxes: dict[int, int] = {}
+        boxes: dict[int | str, int] = {}
         for place in places:
-            key = place if one_box_a_job else plan.jobs[place].spec_job
-            box = boxes.setdefault(key, len(members))
+            box = boxes.setdefault(keys[place], len(members))
             if box == len(members):
                 members.append([])
                 stage_of.append(stage)
@@ -66,19 +90,35 @@ def drawing_of(
         plan.name,
         len(plan.jobs),
         len(stages),
-        tuple(_box(plan, entries, places, stage_of[box], states) for box, places in enumerate(members)),
+        tuple(
+            Box(
+                _title(plan, entries, places, grouping),
+                len(places),
+                stage_of[box],
+                dict(sorted(Counter(states[place] for place in places).items())) if states else {},
+            )
+            for box, places in enumerate(members)
+        ),
         _arrows(plan, box_of),
     )
 
 
-def _box(
-    plan: Plan, entries: Sequence[str], places: list[int], stage: int, states: Mapping[int, JobState] | None
-) -> Box:
+def _keys(plan: Plan, grouping: Grouping) -> Sequence[int | str]:
+    match grouping:
+        case Grouping.JOB:
+            return range(len(plan.jobs))
+        case Grouping.ENTRY:
+            return [job.spec_job for job in plan.jobs]
+    return [_NUMBERS.sub("*", job.name) for job in plan.jobs]
+
+
+def _title(plan: Plan, entries: Sequence[str], places: list[int], grouping: Grouping) -> str:
     first = plan.jobs[places[0]]
-    is_one = len(places) == 1
-    title = first.name if is_one or first.spec_job >= len(entries) else entries[first.spec_job]
-    counted = Counter(states[place] for place in places if place in states) if states else {}
-    return Box(title, len(places), stage, dict(sorted(counted.items())))
+    if len(places) == 1:
+        return first.name
+    if grouping is Grouping.ENTRY and first.spec_job < len(entries):
+        return entries[first.spec_job]
+    return _NUMBERS.sub("*", first.name)
 
 
 def _arrows(plan: Plan, box_of: list[int]) -> tuple[Arrow, ...]:

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from joblens.model.plan import Plan, PlannedJob
-from joblens.views.graph_drawing import drawing_of
+from joblens.views.graph_drawing import MOST_BOXES, Grouping, drawing_of, fitting_drawing
 from joblens.views.graph_layout import BOX_HEIGHT, lay_out
 from joblens.views.graph_svg import render_svg
 from joblens.views.graph_text import render_graph, render_mermaid
@@ -40,9 +40,7 @@ def test_boxes_keep_apart_and_stay_inside(
 
 def test_names_cannot_break_out_of_a_picture_or_a_line() -> None:
     nasty = '</text><script>alert(1)</script>"]\x1b[2J'
-    drawing = drawing_of(
-        Plan(name=nasty, jobs=(PlannedJob(name=nasty, command="x"),)), [], one_box_a_job=True
-    )
+    drawing = drawing_of(Plan(name=nasty, jobs=(PlannedJob(name=nasty, command="x"),)), [], Grouping.JOB)
     assert "<script" not in render_svg(drawing)
     assert all("\x1b" not in line for line in [*render_graph(drawing, 80), *render_mermaid(drawing)])
     assert '"]' not in render_mermaid(drawing)[1][6:-2]
@@ -50,8 +48,20 @@ def test_names_cannot_break_out_of_a_picture_or_a_line() -> None:
 
 def test_a_workflow_of_one_job_is_drawn() -> None:
     plan = Plan(name="w", jobs=(PlannedJob(name="a", command="x"),))
-    assert render_graph(drawing_of(plan, ["a"], one_box_a_job=False), 80) == [
+    assert render_graph(drawing_of(plan, ["a"], Grouping.ENTRY), 80) == [
         "w: 1 job in 1 stage",
         "",
         "1  a",
     ]
+
+
+def test_many_jobs_written_one_by_one_are_drawn_by_the_pattern_of_their_names() -> None:
+    many = MOST_BOXES + 1
+    jobs = (
+        PlannedJob(name="first", command="x"),
+        *(PlannedJob(name=f"j_{n}", command="x", depends_on=(0,), spec_job=n + 1) for n in range(many)),
+    )
+    drawing = fitting_drawing(Plan(name="w", jobs=jobs), [job.name for job in jobs], Grouping.ENTRY)
+    assert [(box.title, box.jobs) for box in drawing.boxes] == [("first", 1), ("j_*", many)]
+    every = drawing_of(Plan(name="w", jobs=jobs), [], Grouping.JOB)
+    assert len(every.boxes) == many + 1
