@@ -1,0 +1,87 @@
+"""A command for many values."""
+
+import itertools
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import RunJoblens
+
+
+def test_values_are_put_in_and_output_is_passed_on(joblens: RunJoblens) -> None:
+    done = joblens("map", "--keep-order", "echo $(( {x} * {x} ))", ":::", "2", "3", "4", code=0)
+    assert done.stdout == "4\n9\n16\n"
+    assert done.stderr == ""
+
+
+def test_lines_of_two_jobs_never_mix(joblens: RunJoblens) -> None:
+    line = "for i in 1 2 3 4 5; do echo {}; sleep 0.02; done"
+    done = joblens("map", "-j", "4", line, ":::", "a", "b", "c", "d", code=0)
+    found = done.stdout.split()
+    assert sorted(found) == sorted("abcd" * 5)
+    assert sum(one != other for one, other in itertools.pairwise(found)) == 3
+
+
+def test_keep_order_is_the_order_of_the_values(joblens: RunJoblens) -> None:
+    done = joblens("map", "-k", "-j", "3", "sleep {}; echo {}", ":::", "0.5", "0.2", "0", code=0)
+    assert done.stdout.split() == ["0.5", "0.2", "0"]
+
+
+def test_values_stay_in_their_quotes(joblens: RunJoblens, tmp_path: Path) -> None:
+    nasty = "a; touch broken; echo 'b"
+    assert joblens("map", "echo {}", ":::", nasty, code=0).stdout == f"{nasty}\n"
+    assert joblens("map", "--", "echo", "x={}", ":::", nasty, code=0).stdout == f"x={nasty}\n"
+    assert not (tmp_path / "broken").exists()
+
+
+def test_a_failure_is_told_and_the_others_run(joblens: RunJoblens) -> None:
+    done = joblens("map", "-k", "[ {} != 2 ] && echo {}", ":::", "1", "2", "3", code=1)
+    assert done.stdout.split() == ["1", "3"]
+    assert "✗ 2_2: exit code 1" in done.stderr
+    assert "2 of 3 jobs done: joblens results 1.1" in done.stderr
+
+
+def test_it_is_a_workflow_like_any_other(joblens: RunJoblens, tmp_path: Path) -> None:
+    for _ in range(2):
+        joblens("map", "--name", "squares", "--memory", "64m", "echo {}", ":::", "1", "2", code=0)
+    assert len(joblens("results", "squares", "--json", code=0).json["results"]) == 2
+    advice = joblens("rightsize", "squares", "--json", code=0).json
+    assert advice["runs"] == [1, 2]
+    assert [(group["group"], group["jobs"]) for group in advice["groups"]] == [("each", 4)]
+    assert not (tmp_path / "output").exists()
+
+
+def test_an_unnamed_one_is_a_workflow_of_its_own(joblens: RunJoblens) -> None:
+    for _ in range(2):
+        joblens("map", "echo {}", ":::", "1", code=0)
+    assert len(joblens("results", "2.1", "--json", code=0).json["results"]) == 1
+
+
+def test_parameters_and_files(joblens: RunJoblens, tmp_path: Path) -> None:
+    (tmp_path / "names.txt").write_text("ann\n\nbob lee\n")
+    done = joblens("map", "-n", "--param", "n=1:2", "f {n} {who}", "::::", "names.txt", code=0)
+    assert done.stdout.splitlines() == ["f 1 ann", "f 1 'bob lee'", "f 2 ann", "f 2 'bob lee'"]
+    assert joblens("map", "-n", "f {}", "::::", "-", stdin="x\ny\n", code=0).stdout.split() == list("fxfy")
+
+
+def test_a_time_out_holds_for_each_job(joblens: RunJoblens) -> None:
+    done = joblens("map", "-k", "--timeout", "0.3", "sleep {}; echo {}", ":::", "0", "20", code=1)
+    assert done.stdout == "0\n"
+    assert "its time was up" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["echo {}"], "there are no values"),
+        (["echo {}", ":::"], "nothing behind it"),
+        (["echo {}", "::::", "missing.txt"], "missing.txt: cannot be read"),
+        (["--param", "x", "echo {x}"], "expected NAME=VALUES"),
+        (["--param", "x=5:1", "echo {x}"], "--param x=5:1"),
+        (["--memory", "lots", "echo {}", ":::", "1"], "lots"),
+    ],
+)
+def test_bad_input_is_told_before_anything_runs(joblens: RunJoblens, arguments: list[str], told: str) -> None:
+    done = joblens("map", *arguments, code=2)
+    assert told in done.stderr
+    assert "Traceback" not in done.stderr

@@ -1,0 +1,228 @@
+"""Advice from real runs, and files with it in them."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import RunJoblens
+from tests.integration.workflow_desk import WorkflowDesk
+
+AMOUNT = re.compile(r"\b\d+[gm]\b|\bPT\w+|(?<=cpus)([\": =]+)\d+")
+FILES = {
+    "yaml": """\
+# what we do at night
+name: night
+resource_requirements:
+  - name: large   # a guess
+    num_cpus: 4
+    memory: "4g"  # surely enough
+    runtime: PT2H
+jobs:
+  - name: work_{i}
+    command: echo {i}
+    resource_requirements: large
+    parameters: {i: "1:2"}
+  - name: inner
+    command: echo inner
+    resource_requirements: {cpus: 2, memory: 512m}  # inline
+  - name: bare
+    command: echo bare
+""",
+    "json": """\
+{
+  "name": "night",
+  "resource_requirements": [{"name": "large", "num_cpus": 4, "memory": "4g", "runtime": "PT2H"}],
+  "jobs": [
+    {"name": "work_{i}", "command": "echo {i}", "resource_requirements": "large", "parameters": {"i": "1:2"}},
+    {"name": "inner", "command": "echo inner", "resource_requirements": {"cpus": 2, "memory": "512m"}},
+    {"name": "bare", "command": "echo bare"}
+  ]
+}
+""",
+    "json5": """\
+{ // what we do at night
+  name: 'night',
+  resource_requirements: [{name: 'large', num_cpus: 4, memory: '4g', runtime: 'PT2H'}],
+  jobs: [
+    {name: 'work_{i}', command: 'echo {i}', resource_requirements: 'large', parameters: {i: '1:2'}},
+    {name: 'inner', command: 'echo inner', resource_requirements: {cpus: 2, memory: '512m'}}, // inline
+    {name: 'bare', command: 'echo bare'},
+  ],
+}
+""",
+    "toml": """\
+# what we do at night
+name = "night"
+
+[[resource_requirements]]
+name = "large"   # a guess
+num_cpus = 4
+memory = "4g"
+runtime = "PT2H"
+
+[[jobs]]
+name = "work_{i}"
+command = "echo {i}"
+resource_requirements = "large"
+parameters = {i = "1:2"}
+
+[[jobs]]
+name = "inner"
+command = "echo inner"
+resource_requirements = {cpus = 2, memory = "512m"}  # inline
+
+[[jobs]]
+name = "bare"
+command = "echo bare"
+""",
+    "kdl": """\
+// what we do at night
+name "night"
+resource_requirements "large" {
+    num_cpus 4
+    memory "4g"   // surely enough
+    runtime "PT2H"
+}
+job "work_{i}" {
+    command "echo {i}"
+    resource_requirements "large"
+    parameters {
+        i "1:2"
+    }
+}
+job "inner" {
+    command "echo inner"
+    num_cpus 2
+    memory "512m"
+}
+job "bare" {
+    command "echo bare"
+}
+""",
+}
+
+
+@pytest.fixture
+def desk(tmp_path: Path, joblens: RunJoblens, store_path: Path) -> Iterator[WorkflowDesk]:
+    one = WorkflowDesk(tmp_path, joblens, store_path)
+    yield one
+    one.close()
+
+
+def run_file(desk: WorkflowDesk, kind: str) -> Path:
+    path = desk.write(FILES[kind], f"night.{kind}")
+    desk.call("run", path, "--cpus", "8", "--memory", "8g", "-q", code=0)
+    return path
+
+
+def without_amounts(text: str) -> str:
+    return AMOUNT.sub("#", text)
+
+
+@pytest.mark.parametrize("kind", list(FILES))
+def test_every_format_is_written_with_nothing_else_changed(desk: WorkflowDesk, kind: str) -> None:
+    path = run_file(desk, kind)
+    path.chmod(0o640)
+    assert desk.call("rightsize", "night", "--write", "--json", code=0).json["file"]["written"]
+    text = path.read_text()
+    assert path.stat().st_mode & 0o777 == 0o640
+    assert text != FILES[kind]
+    assert without_amounts(text) == without_amounts(FILES[kind])
+    assert [amount for amount in ("16m", "PT20S") if amount not in text] == []
+    desk.call("rightsize", "night", "--write", "--add", code=0)
+    desk.call("validate", path, code=0)
+    assert path.read_text().count("PT20S") == 3
+    again = desk.call("rightsize", "night", "--write", "--add", "--json", code=0).json
+    assert not again["file"]["changed"], "advice that was followed is no advice any more"
+
+
+def test_a_diff_writes_nothing(desk: WorkflowDesk) -> None:
+    path = run_file(desk, "yaml")
+    shown = desk.call("rightsize", "night", "--diff", code=0).stdout
+    assert '-    memory: "4g"  # surely enough' in shown
+    assert '+    memory: "16m"  # surely enough' in shown
+    assert path.read_text() == FILES["yaml"]
+
+
+def test_what_is_not_written_is_left_out_without_add(desk: WorkflowDesk) -> None:
+    path = run_file(desk, "yaml")
+    done = desk.call("rightsize", "night", "--write", code=0)
+    assert "--add adds them: inner, bare" in done.stderr
+    assert path.read_text().endswith("  - name: bare\n    command: echo bare\n")
+    assert "runtime: PT20S\njobs:" in path.read_text()
+
+
+def test_a_file_that_was_edited_since_is_changed_by_names(desk: WorkflowDesk) -> None:
+    path = run_file(desk, "yaml")
+    moved = FILES["yaml"].replace("jobs:\n", "jobs:\n  - name: new\n    command: 'true'\n    memory: 7g\n")
+    path.write_text(moved.replace("# a guess", "# still a guess"))
+    done = desk.call("rightsize", "night", "--write", code=0)
+    assert "matched by their names" in done.stderr
+    text = path.read_text()
+    assert "memory: 7g" in text
+    assert 'memory: "16m"' in text
+    assert "{cpus: 1, memory: 16m}  # inline" in text
+
+
+def test_a_file_that_cannot_be_read_any_more_stays_as_it_is(desk: WorkflowDesk) -> None:
+    path = run_file(desk, "yaml")
+    path.write_text("name: night\njbos: []\n")
+    done = desk.call("rightsize", "night", "--write", code=2)
+    assert "night.yaml:2:1" in done.stderr
+    assert path.read_text() == "name: night\njbos: []\n"
+
+
+def test_a_file_that_is_gone_is_told(desk: WorkflowDesk) -> None:
+    run_file(desk, "yaml").unlink()
+    assert "cannot be read" in desk.call("rightsize", "night", "--write", code=2).stderr
+    assert desk.call("rightsize", "night", code=0).stdout.startswith("Workflow night (1), 1 run")
+
+
+def test_another_file_can_be_named(desk: WorkflowDesk) -> None:
+    path = run_file(desk, "yaml")
+    copy = desk.write(FILES["toml"], "copy.toml")
+    desk.call("rightsize", "night", "--write", copy, code=0)
+    assert path.read_text() == FILES["yaml"]
+    assert 'memory = "16m"' in copy.read_text()
+
+
+def test_all_runs_count_and_runs_chooses(desk: WorkflowDesk) -> None:
+    text = "name: w\njobs:\n  - name: a\n    command: sleep {t}\n    runtime: PT1H\nvariables: {t: '%s'}\n"
+    for seconds in ("1.2", "0.1"):
+        desk.call("run", desk.write(text % seconds), "-q", code=0)
+
+    def longest(*more: str) -> float:
+        [group] = desk.call("rightsize", "w", "--json", *more, code=0).json["groups"]
+        [runtime] = [part for part in group["advice"] if part["resource"] == "runtime"]
+        return float(runtime["quantiles"]["max"])
+
+    assert longest() > 1.0
+    assert longest("--runs", "1") < 1.0
+
+
+@pytest.mark.cgroup
+def test_a_job_that_ran_out_of_memory_is_given_half_as_much_again(desk: WorkflowDesk) -> None:
+    text = "name: w\njobs:\n  - name: eat\n    command: python3 -c 'bytearray(200 << 20)'\n    memory: 64m\n"
+    path = desk.write(text)
+    desk.call("run", path, "-q", code=1)
+    desk.call("rightsize", "w", "--write", code=0)
+    assert "memory: 96m\n" in path.read_text()
+
+
+def test_a_workflow_that_never_ran_has_no_advice(desk: WorkflowDesk) -> None:
+    desk.call("workflows", "create-from-spec", desk.write(FILES["yaml"]), code=0)
+    answer = desk.call("rightsize", "night")
+    assert (answer.code, answer.stdout) == (
+        0,
+        "Workflow night (1), 1 run\n\nNothing was measured yet: no job of it has ended.\n",
+    )
+
+
+def test_short_jobs_by_the_dozen_are_told(desk: WorkflowDesk) -> None:
+    text = "name: w\njobs:\n  - name: j_{i}\n    command: sleep 0.05\n    parameters: {i: '1:60'}\n"
+    desk.call("run", desk.write(text), "-q", code=0)
+    assert [one["code"] for one in desk.call("rightsize", "w", "--json", code=0).json["findings"]] == [
+        "short-jobs"
+    ]
