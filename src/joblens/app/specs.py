@@ -99,8 +99,9 @@ def _plan(
     if reading.plan is not None and not missing:
         return reading.plan
     # why a table could not be read says more than that it was not
-    problems = {one.path: one.message for one in reading.problems} | dict(missing)
-    raise spec_error(path, _placed(path, document, problems.items()))
+    unread = {where for where, _ in missing}
+    problems = [(one.path, one.message) for one in reading.problems if one.path not in unread]
+    raise spec_error(path, _placed(path, document, [*problems, *missing]))
 
 
 def _placed(path: str, document: Document, found: Iterable[tuple[Path, str]]) -> list[str]:

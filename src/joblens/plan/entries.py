@@ -94,7 +94,7 @@ class Entries:
         def tell(name: str) -> None:
             known = [*self._known, *names]
             message = f"'{{{name}}}' is neither a variable nor a parameter here{did_you_mean(name, known)}"
-            self._problems.note(path, message)
+            self._problems.note(path, message, name)
 
         return tell
 

@@ -96,9 +96,9 @@ class Linker:
         for key, text in (("command", job.command), ("invocation_script", job.invocation_script or "")):
             found = resolve_files(text, self._path_of)
             texts.append(found.text)
-            for inside in found.unclear:
+            for which, inside in enumerate(found.unclear):
                 message = f"'${{{inside}}}' is no reference; write ${{files.input.NAME}} or the like"
-                self._problems.note((*path, key), message)
+                self._problems.note((*path, key), message, f"unclear {which}")
             kinds = (self._files, self._files, self._user_data, self._user_data)
             for which, names in enumerate(found.names()):
                 if names:
@@ -116,16 +116,16 @@ class Linker:
             (self._user_data, links.input_user_data, links.output_user_data, "output_user_data"),
         ):
             read = {things.identities[one] for one in inputs}
-            for one in outputs:
+            for which, one in enumerate(outputs):
                 identity, name = things.identities[one], things.index.names[one]
                 maker = things.makers.setdefault(identity, place)
                 this = self._name(place)
                 if maker != place:
                     message = f"{things.kind} '{name}' is made by both '{self._name(maker)}' and '{this}'"
-                    self._problems.note((*path, self._key_with(place, key, name)), message)
+                    self._problems.note((*path, self._key_with(place, key, name)), message, which)
                 if identity in read:
                     message = f"job '{this}' would need {things.kind} '{name}', which it makes itself"
-                    self._problems.note((*path, self._key_with(place, key, name)), message)
+                    self._problems.note((*path, self._key_with(place, key, name)), message, f"itself {which}")
 
     def _key_with(self, place: int, key: str, name: str) -> str:
         """Where in the job a name comes from: its list, a regex, or its command."""
@@ -187,7 +187,7 @@ class Linker:
                 continue
             if place is None:
                 where = path if first is None else (*path, first + which)
-                self._problems.unknown(where, kind, name, index.places)
+                self._problems.unknown(where, kind, name, index.places, part=f"{kind} {which}")
             else:
                 found.append(place)
         return found

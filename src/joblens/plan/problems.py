@@ -19,38 +19,37 @@ class PlanProblem(Struct, frozen=True):
 
 
 class Problems:
-    """A sweep repeats the same mistake in each of its jobs: told once, with how often."""
+    """A sweep repeats the same mistake in each of its jobs: told once, with how often. `part` tells several
+    mistakes at one place apart."""
 
     def __init__(self) -> None:
-        self._first: dict[Path, str] = {}
-        self._more: dict[Path, int] = {}
+        self._first: dict[tuple[Path, str | int], str] = {}
+        self._more: dict[tuple[Path, str | int], int] = {}
 
-    def __len__(self) -> int:
-        return len(self._first)
+    def note(self, path: Path, message: str, part: str | int = "") -> None:
+        if self._is_new(path, part):
+            self._first[path, part] = message
 
-    def is_new(self, path: Path) -> bool:
-        """Whether a message for this place is still wanted; counts what is not."""
-        if path not in self._first:
-            return True
-        self._more[path] = self._more.get(path, 0) + 1
-        return False
-
-    def note(self, path: Path, message: str) -> None:
-        if self.is_new(path):
-            self._first[path] = message
-
-    def unknown(self, path: Path, kind: str, name: str, known: Collection[str]) -> None:
+    def unknown(self, path: Path, kind: str, name: str, known: Collection[str], part: str | int = "") -> None:
         """A name that stands for nothing, with the one that was probably meant."""
-        if self.is_new(path):
-            self._first[path] = f"there is no {kind} '{name}'{did_you_mean(name, known)}"
+        if self._is_new(path, part):
+            self._first[path, part] = f"there is no {kind} '{name}'{did_you_mean(name, known)}"
 
     def all(self) -> tuple[PlanProblem, ...]:
         return tuple(
-            PlanProblem(path, message + self._how_many_more(path)) for path, message in self._first.items()
+            PlanProblem(key[0], message + self._how_many_more(key)) for key, message in self._first.items()
         )
 
-    def _how_many_more(self, path: Path) -> str:
-        more = self._more.get(path, 0)
+    def _is_new(self, path: Path, part: str | int) -> bool:
+        """Whether a message is still wanted; counts what is not. Finding the nearest name takes a while."""
+        key = (path, part)
+        if key not in self._first:
+            return True
+        self._more[key] = self._more.get(key, 0) + 1
+        return False
+
+    def _how_many_more(self, key: tuple[Path, str | int]) -> str:
+        more = self._more.get(key, 0)
         return f" (and {more:,} more like it from this entry)" if more else ""
 
 

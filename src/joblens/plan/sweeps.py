@@ -136,5 +136,5 @@ def variables_of(spec: WorkflowSpec, overrides: Mapping[str, Any], problems: Pro
         nested = [other for other in variables if f"{{{other}}}" in text]
         if nested:
             message = f"variable '{name}' contains '{{{nested[0]}}}'; a variable is literal text"
-            problems.note(("variables", name), message)
+            problems.note(("variables", name), message, "nested")
     return variables

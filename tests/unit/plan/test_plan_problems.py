@@ -13,6 +13,7 @@ from joblens.model.workflow_spec import (
     UserDataSpec,
     WorkflowSpec,
 )
+from joblens.plan.expansion import make_plan
 from tests.unit.plan.workflows import job, problems, workflow
 
 FILES = (FileSpec(name="raw", path="raw"), FileSpec(name="clean", path="clean"))
@@ -211,3 +212,19 @@ def test_a_long_ring_is_shortened() -> None:
     (message,) = problems(spec).values()
     assert message.startswith("jobs wait for each other: 'j0' needs 'j1'")
     assert message.endswith("needs … needs 'j47' needs 'j48' needs 'j49' needs 'j0'")
+
+
+def test_several_mistakes_at_one_place_are_all_told() -> None:
+    spec = workflow(
+        job("a", "x ${files.input.rw} ${files.input.cln} ${files.raw} {tol} {rot}"),
+        files=FILES,
+        variables={"root": "1", "tool": "2"},
+    )
+    reading = make_plan(spec)
+    assert [problem.message.partition(";")[0] for problem in reading.problems] == [
+        "'{tol}' is neither a variable nor a parameter here",
+        "'{rot}' is neither a variable nor a parameter here",
+        "'${files.raw}' is no reference",
+        "there is no file 'rw'",
+        "there is no file 'cln'",
+    ]
