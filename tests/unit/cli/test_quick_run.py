@@ -8,15 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from joblens.cli.option_table import GLOBAL_OPTIONS, JOB_OPTIONS, RUN_OPTIONS, OptionRow
-from joblens.cli.quick_run import parse
+from joblens.cli.option_table import GLOBAL_OPTIONS, JOB_OPTIONS, RUN_OPTIONS, SPEC_OPTIONS, OptionRow
+from joblens.cli.quick_run import parse, split_spec
 from joblens.cli.run_command import command
 
-ROWS = (*JOB_OPTIONS, *RUN_OPTIONS, *GLOBAL_OPTIONS)
+ROWS = (*JOB_OPTIONS, *RUN_OPTIONS, *SPEC_OPTIONS, *GLOBAL_OPTIONS)
 
 
 def by_click(arguments: list[str]) -> dict[str, object]:
-    return dict(command.make_context("run", list(arguments)).params)
+    context = command.make_context("run", list(arguments))
+    return {**context.params, "spec": context.meta["joblens.spec"]}
 
 
 def _values(row: OptionRow) -> st.SearchStrategy[list[str]]:
@@ -55,6 +56,11 @@ def test_whatever_is_read_quickly_is_what_click_reads(
         ["--name", "n", "-p", "a=1", "--param=b=2", "--cpus", "1.5", "--json", "-v", "--", "make", "-j4"],
         ["--shell", "a | b"],
         ["--store=/x", "--accounting", "cgroup", "true", "--json"],
+        ["flow.yaml"],
+        ["--jobs", "2", "flow.kdl", "-o", "out", "--only", "a", "--only=b", "--json"],
+        ["--", "flow.yaml"],
+        ["--name", "flow.yaml", "true"],
+        ["true", "flow.yaml"],
     ],
 )
 def test_plain_command_lines_are_read_quickly(arguments: list[str]) -> None:
@@ -74,6 +80,25 @@ def test_plain_command_lines_are_read_quickly(arguments: list[str]) -> None:
 )
 def test_what_is_not_plain_is_left_to_click(arguments: list[str]) -> None:
     assert parse(arguments) is None
+
+
+@pytest.mark.parametrize(
+    ("arguments", "spec", "others"),
+    [
+        (["flow.yaml", "--dry-run"], "flow.yaml", ["--dry-run"]),
+        (["-j", "4", "a/b.toml", "-q"], "a/b.toml", ["-j", "4", "-q"]),
+        (["--", "flow.yaml"], None, ["--", "flow.yaml"]),
+        (["--cwd", "x.json", "cat", "y.json"], None, ["--cwd", "x.json", "cat", "y.json"]),
+    ],
+)
+def test_a_workflow_file_is_told_from_a_command(
+    arguments: list[str], spec: str | None, others: list[str]
+) -> None:
+    assert split_spec(arguments) == (spec, others)
+
+
+def test_words_behind_a_workflow_file_are_left_to_click() -> None:
+    assert parse(["flow.yaml", "word"]) is None
 
 
 def test_every_option_of_the_command_is_in_the_table() -> None:
