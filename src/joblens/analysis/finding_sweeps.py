@@ -9,6 +9,7 @@ from joblens.model.units import format_duration
 
 _MANY = 50
 _SHORT_S = 1.0
+_MOST_TOGETHER = 100
 _ALIKE = 0.6  # the shortest against the usual one: what every start costs is most of it
 
 
@@ -28,5 +29,6 @@ def sweep_findings(groups: Sequence[Group]) -> Iterator[Finding]:
                 f"{len(took):,} jobs of '{group.name}' took about {format_duration(usual_s)} each, none much "
                 "less: what every start costs is a large part of that"
             )
-            advice = f"let one job do the work of {max(2, round(10 * _SHORT_S / max(usual_s, 0.01)))}"
+            several = min(_MOST_TOGETHER, max(2, round(10 * _SHORT_S / max(usual_s, 0.01))))
+            advice = f"let one job do the work of {several}"
             yield Finding(Code.SHORT_JOBS, Severity.INFO, text, advice)

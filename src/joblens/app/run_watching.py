@@ -94,15 +94,18 @@ class RunWatcher:
             self._tell_results(changed, results)
             self._tell_states(schedule, results)
         self._is_first = False
-        self._view.tick()
+        if self._status is RunStatus.RUNNING:
+            self._view.tick()
 
     def _read_events(self) -> None:
         for sequence, event in self._store.run_events(self._run.uuid, self._sequence):
             self._sequence = sequence
             if isinstance(event.fact, RunStarted):
                 self._status, self._owner = RunStatus.RUNNING, event.fact.owner
+                self._view.tracker.ended_at_us = None
             elif isinstance(event.fact, RunEnded):
                 self._status = event.fact.status
+                self._view.tracker.ended_at_us = event.at_us
             elif isinstance(event.fact, StopAskedFor) and not self._is_first:
                 self._view.note(f"someone asked for its end ({event.fact.how})")
 

@@ -117,6 +117,7 @@ class ProgressTracker:
         self._plan = plan
         self._run = run
         self._began_at_us = began_at_us
+        self.ended_at_us: int | None = None
         self._offer = offer
         capacity = Capacity(offer.cpus or None, offer.memory_bytes or None, offer.most_jobs)
         self._estimator = Estimator(plan, known_s, capacity)
@@ -167,7 +168,8 @@ class ProgressTracker:
         return settled, sum(stage.total for stage in stages)
 
     def elapsed_s(self, now_us: int) -> float:
-        return max(0.0, (now_us - self._began_at_us) / 1e6)
+        last_us = now_us if self.ended_at_us is None else self.ended_at_us
+        return max(0.0, (last_us - self._began_at_us) / 1e6)
 
     def running_jobs(self) -> list[tuple[int, str]]:
         """(place, uuid), the longest running first."""
@@ -225,9 +227,16 @@ def stage_name(plan: Plan, indexes: Sequence[int]) -> str:
     common = _common_start(names)
     if len(common) >= 3:
         return f"{common}…"
-    labels = list(dict.fromkeys(_common_start(part) or part[0] for part in _by_entry(plan, indexes)))
+    labels = list(dict.fromkeys(map(_label, _by_entry(plan, indexes))))
     shown = ", ".join(labels[:_NAMES_SHOWN])
     return f"{shown}, …" if len(labels) > _NAMES_SHOWN else shown
+
+
+def _label(names: Sequence[str]) -> str:
+    if len(names) == 1:
+        return names[0]
+    common = _common_start(names)
+    return f"{common}…" if common else names[0]
 
 
 def _by_entry(plan: Plan, indexes: Sequence[int]) -> list[list[str]]:

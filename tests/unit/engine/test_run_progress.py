@@ -75,6 +75,13 @@ def test_a_stage_is_named_by_what_its_jobs_share() -> None:
     jobs = tuple(PlannedJob(name=name, command="x", spec_job=ord(name[0])) for name in names)
     plan = Plan(name="w", jobs=jobs)
     assert stage_name(plan, [0, 1]) == "align_…"
-    assert stage_name(plan, [0, 1, 2, 3]) == "align_, count_"
-    assert stage_name(plan, [0, 1, 4, 5, 6]) == "align_, x, y, …"
+    assert stage_name(plan, [0, 1, 2, 3]) == "align_…, count_…"
+    assert stage_name(plan, [0, 1, 4, 5, 6]) == "align_…, x, y, …"
     assert stage_name(plan, [4]) == "x"
+
+
+def test_the_time_stands_still_once_the_run_has_ended() -> None:
+    run = tracker()
+    assert run.elapsed_s(START_US + 9_000_000) == 9.0
+    run.ended_at_us = START_US + 2_000_000
+    assert run.progress(START_US + 9_000_000).elapsed_s == 2.0
