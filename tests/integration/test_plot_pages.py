@@ -33,7 +33,7 @@ def opened(page: Path, profile: Path) -> tuple[str, str]:
             "--enable-logging=stderr",
             "--host-resolver-rules=MAP * ~NOTFOUND",
             "--window-size=1300,900",
-            "--virtual-time-budget=4000",
+            "--virtual-time-budget=2000",
             "--dump-dom",
             page.as_uri(),
         ],
@@ -61,6 +61,7 @@ def test_every_kind_of_page_draws_itself_without_a_complaint(store_path: Path, t
         assert 'class="main-svg"' in drawn, path
         assert len(re.findall(r'<g class="(?:trace|points|point)\b', drawn)) >= 3, path
         assert "Download as SVG" in drawn
+        assert "Share" not in drawn  # plotly.js would offer to upload it
         assert "train_000" in drawn or "CPU" in drawn
 
 

@@ -116,7 +116,7 @@ def _waiting(gantt: Gantt) -> StepCurve:
 
 def _moment_us(gantt: Gantt) -> int:
     """What cannot be seen, and is no more than what passes between two jobs."""
-    return min(AT_ONCE_US, (gantt.end_us - gantt.begin_us) // MOST_STEPS)
+    return min(AT_ONCE_US, max(AT_ONCE_US // 4, (gantt.end_us - gantt.begin_us) // MOST_STEPS))
 
 
 def _offered(starts: Sequence[tuple[int, float]]) -> StepCurve:

@@ -43,7 +43,7 @@ def test_thinning_keeps_every_peak_the_order_and_both_ends(
     rows: list[tuple[int | None, int | None, int | None]], most: int
 ) -> None:
     cpu, memory, processes = (list(column) for column in zip(*rows, strict=True))
-    whole = curves(cpu, memory, processes)  # type: ignore[arg-type]
+    whole = curves(cpu, memory, processes)
     thin = thinned(whole, most)
     assert list(thin.at_us) == sorted(set(thin.at_us))
     assert (thin.at_us[0], thin.at_us[-1]) == (whole.at_us[0], whole.at_us[-1])

@@ -218,3 +218,17 @@ def test_units_fit_what_is_drawn() -> None:
 def test_a_long_name_loses_its_middle_and_what_cannot_be_shown() -> None:
     assert shortened("train_lr_0.001_seed_17", 15) == "train_l…seed_17"
     assert shortened("a\x1b[31m\nb", 20) == "a [31m b"
+
+
+def test_an_offer_far_above_the_rest_is_told_and_not_drawn() -> None:
+    _, _, cpus, memory = a_gantt(3).panels
+    assert isinstance(cpus, LinePanel)
+    assert isinstance(memory, LinePanel)
+    assert next((line.name, line.is_shown) for line in cpus.lines) == ("CPUs offered (4)", True)
+    assert next((line.name, line.is_shown) for line in memory.lines) == ("memory offered (1024 MB)", False)
+
+
+def test_the_first_rate_of_a_job_holds_from_its_start() -> None:
+    panel = job_chart(a_series(), "", "job_1").panels[0]
+    assert isinstance(panel, LinePanel)
+    assert (panel.lines[0].x[0], panel.lines[0].y[:2]) == (0.0, [50.0, 50.0])

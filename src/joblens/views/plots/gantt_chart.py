@@ -12,16 +12,13 @@ from joblens.views.plots.chart import Axis, Chart, Connection, Line, LinePanel, 
 from joblens.views.plots.scales import Scale, memory_scale, time_scale
 
 _LONGEST_NAME = 36
+_OFFER = "offered"
+_FAR_ABOVE = 5
 
 
 def gantt_chart(gantt: Gantt, use: MachineUse, title: str) -> Chart:
     clock = time_scale(gantt.end_us - gantt.begin_us)
-    memory = memory_scale(
-        max(
-            (v for curve in (use.memory_offered, use.memory_reserved, use.memory_used) for v in curve.values),
-            default=None,
-        )
-    )
+    memory = memory_scale(max([*use.memory_reserved.values, *use.memory_used.values], default=None))
     plain = Scale("", 1.0)
     panels = (
         _span_panel(gantt, clock),
@@ -116,9 +113,9 @@ def _about_bar(bar: Bar, gantt: Gantt, link: Link | None) -> Iterable[str]:
         yield f"ready, waited {format_duration(bar.waited_us / 1e6)}"
     asked = bar.requirements
     if asked.cpus is not None or asked.memory_bytes is not None:
-        cpus = "" if asked.cpus is None else f"{asked.cpus:g} CPUs "
+        cpus = "" if asked.cpus is None else f"{asked.cpus:g} CPU{'' if asked.cpus == 1 else 's'}"
         memory = "" if asked.memory_bytes is None else format_bytes(asked.memory_bytes)
-        yield f"asked for {cpus}{memory}".rstrip()
+        yield f"asked for {', '.join(filter(None, (cpus, memory)))}"
     if bar.memory_bytes is not None:
         yield f"peak memory {format_bytes(bar.memory_bytes)}"
     if link is not None:
@@ -149,26 +146,29 @@ def _connections(gantt: Gantt, clock: Scale) -> Iterable[Connection]:
 def _strip(
     gantt: Gantt, clock: Scale, scale: Scale, axis: Axis, curves: Sequence[tuple[str, StepCurve, str]]
 ) -> LinePanel:
-    lines = tuple(
-        _step_line(name, curve, color, gantt, clock, scale) for name, curve, color in curves if curve.at_us
-    )
+    known = [(name, curve, color) for name, curve, color in curves if curve.at_us]
+    most = max((max(curve.values) for name, curve, _ in known if not name.endswith(_OFFER)), default=0.0)
+    lines = tuple(_step_line(*entry, gantt, clock, scale, most) for entry in known)
     return LinePanel(lines=lines, axes=(axis,), height=120)
 
 
-def _step_line(name: str, curve: StepCurve, color: str, gantt: Gantt, clock: Scale, scale: Scale) -> Line:
-    """From the run's start to its end, whatever happened outside."""
-    x = [
-        min(max(0.0, at), clock.of(gantt.end_us - gantt.begin_us))
-        for at in clock.times(curve.at_us, gantt.begin_us)
-    ]
-    is_offer = name.endswith("offered")
+def _step_line(
+    name: str, curve: StepCurve, color: str, gantt: Gantt, clock: Scale, scale: Scale, most: float
+) -> Line:
+    """From the run's start to its end, whatever happened outside. An offer far above everything else is told
+    in the legend only: drawn, it would squeeze the rest to the bottom."""
+    end = clock.of(gantt.end_us - gantt.begin_us)
+    x = [min(max(0.0, at), end) for at in clock.times(curve.at_us, gantt.begin_us)]
+    is_offer = name.endswith(_OFFER)
+    told = f"{name} ({scale.of(curve.values[-1]):.4g}{scale.unit and ' '}{scale.unit})" if is_offer else name
     return Line(
-        name=name,
-        x=[*x, clock.of(gantt.end_us - gantt.begin_us)],
+        name=told,
+        x=[*x, end],
         y=[*scale.all_of(curve.values), scale.of(curve.values[-1])],
         color=color,
         is_step=True,
         is_filled=not is_offer and "reserved" not in name,
+        is_shown=not is_offer or curve.values[-1] <= _FAR_ABOVE * most,
         dash="dash" if is_offer else "solid",
         width=1.4,
         decimals=2 if scale.unit in ("GB", "MB") else 1,

@@ -8,7 +8,7 @@ from joblens.views.plots import colors
 from joblens.views.plots.chart import Chart, Line, LinePanel, SpanPanel
 
 _WIDTH = 1240
-_LEFT_NAMES, _LEFT_PLAIN, _RIGHT = 250, 70, 170
+_LEFT_NAMES, _LEFT_PLAIN, _RIGHT = 250, 70, 210
 _TOP, _BOTTOM, _GAP = 64, 48, 24
 _DASHES = {"solid": "", "dash": "6 4", "dot": "2 3", "dashdot": "6 3 2 3"}
 
@@ -147,7 +147,7 @@ def _span_legend(panel: SpanPanel, frame: _Frame) -> Iterator[str]:
 
 
 def _highest(panel: LinePanel) -> float:
-    values = [value for line in panel.lines for value in line.y if value is not None]
+    values = [value for line in panel.lines if line.is_shown for value in line.y if value is not None]
     return max(values, default=1.0) * 1.05 or 1.0
 
 
@@ -161,7 +161,8 @@ def _lines(panel: LinePanel, frame: _Frame) -> Iterator[str]:
         yield _text(frame.left - 8, at + 4, f"{value:g}", anchor="end")
     yield _sideways(frame, panel.axes[0].title)
     for place, line in enumerate(panel.lines):
-        yield from _line(line, frame)
+        if line.is_shown:
+            yield from _line(line, frame)
         middle = frame.top + 10 + place * 17
         dash = _dash(line)
         yield (

@@ -30,7 +30,7 @@ def job_chart(series: JobSeries, source: str, stem: str) -> Chart:
     x = clock.times(drawn.at_us, series.begin_us)
     memory = memory_scale(_known_max(drawn.memory_bytes))
     lines = [
-        _line("CPU", x, drawn.cpu_percent, colors.CPU, unit="%"),
+        _line("CPU", x, _since_start(drawn.cpu_percent), colors.CPU, unit="%"),
         _line(
             "Memory",
             x,
@@ -57,6 +57,12 @@ def job_chart(series: JobSeries, source: str, stem: str) -> Chart:
         x_title=f"Time since its start ({clock.unit})",
         panels=(LinePanel(lines=tuple(lines), axes=axes, height=520),),
     )
+
+
+def _since_start(rates: Sequence[float | None]) -> list[float | None]:
+    """A rate is that of the time before its point, so the first one holds from the start."""
+    known = next((place for place, rate in enumerate(rates) if rate is not None), 0)
+    return [*[rates[known]] * known, *rates[known:]] if rates else []
 
 
 def _title_of(series: JobSeries) -> str:
@@ -136,7 +142,10 @@ class _Subject(Struct, frozen=True):
 
 
 _CPU = _Subject(
-    "cpu_all_jobs", "CPU of all jobs", lambda job: job.cpu_percent, lambda top: top.cpu_peak_percent
+    "cpu_all_jobs",
+    "CPU of all jobs",
+    lambda job: _since_start(job.cpu_percent),
+    lambda top: top.cpu_peak_percent,
 )
 _MEMORY = _Subject(
     "memory_all_jobs", "Memory of all jobs", lambda job: job.memory_bytes, lambda top: top.memory_peak_bytes

@@ -7,6 +7,8 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
+from msgspec import structs
+
 from joblens.model.errors import MissingExtra
 from joblens.views.plots import colors
 from joblens.views.plots.chart import BarPanel, Chart, Line, LinePanel, SpanPanel
@@ -99,7 +101,8 @@ def _draw_stacked(figure: Any, chart: Chart) -> None:
 
 
 def _draw_lines(axis: Any, panel: LinePanel, legend: str) -> None:
-    shown = [line for line in panel.lines if line.is_shown]
+    # beside the panels of a run what is not drawn is still told
+    shown = [line for line in panel.lines if line.is_shown or legend == "beside"]
     used = sorted({line.axis for line in shown} | {0})
     axes = {place: axis if place == 0 else axis.twinx() for place in used}
     for place, one in axes.items():
@@ -120,9 +123,12 @@ def _draw_lines(axis: Any, panel: LinePanel, legend: str) -> None:
 
 
 def _draw_line(axis: Any, line: Line) -> Any:
+    if not line.is_shown:
+        line = structs.replace(line, x=(), y=(), is_filled=False)
     y = [float("nan") if value is None else value for value in line.y]
     marker = "o" if len(line.x) <= 3 and line.dash == "solid" else ""
     style = {"color": line.color, "linewidth": line.width, "linestyle": _DASHES[line.dash], "marker": marker}
+    style["markersize"] = 3.5
     if line.is_filled:
         axis.fill_between(
             line.x, y, step="post" if line.is_step else None, color=line.color, alpha=0.25, linewidth=0
@@ -172,7 +178,7 @@ def _draw_spans(axis: Any, panel: SpanPanel) -> None:
             height=0.66 if panel.row_names else 0.8,
             color=spans[0].color,
             edgecolor=[colors.BLACK if span.is_critical else span.color for span in spans],
-            linewidth=[1.4 if span.is_critical else 0.4 for span in spans],
+            linewidth=[1.4 if span.is_critical else 0.8 for span in spans],
         )
     for connection in panel.connections:
         (handles["critical path"],) = axis.plot(

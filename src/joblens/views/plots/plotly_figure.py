@@ -40,7 +40,7 @@ def _common(chart: Chart) -> Part:
         "font": {"family": _FONT, "size": 12, "color": colors.TEXT},
         "paper_bgcolor": "white",
         "plot_bgcolor": "white",
-        "hoverlabel": {"align": "left", "namelength": -1},
+        "hoverlabel": {"align": "left", "namelength": -1, "bgcolor": "white", "font": {"color": colors.TEXT}},
         "dragmode": "zoom",
     }
 
@@ -86,7 +86,7 @@ def _stacked(chart: Chart) -> tuple[list[Part], Part]:
             data += _span_traces(panel, names)
             layout[names.y_key(0)] = _row_axis(panel, [bottom, top])
         else:
-            data += [_line_trace(line, names) for line in panel.lines]
+            data += [_line_trace(line, names, is_alone=axes <= 2) for line in panel.lines]
             layout.update(_line_axes(panel, names, [bottom, top]))
         layout[names.legend] = {
             "x": 1.01,
@@ -144,8 +144,9 @@ def _line_axes(panel: LinePanel, names: _Names, domain: list[float]) -> Part:
     return axes
 
 
-def _line_trace(line: Line, names: _Names) -> Part:
-    width = line.width
+def _line_trace(line: Line, names: _Names, *, is_alone: bool) -> Part:
+    """`is_alone`: the pointer shows one curve at a time, so the time has to be told with it."""
+    at = f"{escaped(line.unit)}<br>at %{{x}}" if is_alone else escaped(line.unit)
     trace: Part = {
         "type": "scatter",
         "mode": "lines+markers" if len(line.x) <= 3 and line.dash == "solid" else "lines",
@@ -156,11 +157,12 @@ def _line_trace(line: Line, names: _Names) -> Part:
         "legend": names.legend,
         "line": {
             "color": line.color,
-            "width": width,
+            "width": line.width,
             "dash": line.dash,
             "shape": "hv" if line.is_step else "linear",
         },
-        "hovertemplate": f"%{{y:,.{line.decimals}f}} {escaped(line.unit)}<extra>{escaped(line.name)}</extra>",
+        "hovertemplate": f"%{{y:,.{line.decimals}f}} {at}<extra>{escaped(line.name)}</extra>",
+        "marker": {"size": 5},
         "connectgaps": False,
     }
     if line.is_filled:

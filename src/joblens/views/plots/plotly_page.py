@@ -1,4 +1,5 @@
-"""A figure as one HTML file that needs nothing else: the script of plotly.js is inside."""
+"""A figure as one HTML file that needs nothing else: the script of plotly.js is inside. Its button that would
+upload the figure is taken away: what is in a page stays with whoever has the file."""
 
 import html
 from typing import Any
@@ -32,6 +33,8 @@ const saved = (format) => ({{
 Plotly.newPlot("plot", figure.data, figure.layout, {{
   responsive: true,
   displaylogo: false,
+  showSendToCloud: false,
+  plotlyServerURL: "",
   scrollZoom: true,
   modeBarButtonsToRemove: ["toImage", "select2d", "lasso2d"],
   modeBarButtonsToAdd: [saved("png"), saved("svg")],
