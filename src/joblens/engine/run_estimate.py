@@ -10,8 +10,11 @@ from msgspec import Struct
 
 from joblens.model.plan import Plan, PlannedJob
 from joblens.model.run import JobState
+from joblens.model.workflow_spec import WhenBlockedFails
+from joblens.plan.graph import dependents_of
 
 _CHAIN_AGAIN_S = 10.0  # what is learnt changes the chains; looking at all of them costs
+_FAILURES = (JobState.FAILED, JobState.TERMINATED, JobState.CANCELED, JobState.PENDING_FAILED)
 FROM_HISTORY, FROM_THIS_RUN, FROM_SPEC = "earlier runs", "the jobs so far", "written runtimes"
 
 
@@ -58,6 +61,8 @@ class Estimator:
         self._entries: dict[int, _Entry] = {}
         self._states = [JobState.BLOCKED] * len(plan.jobs)
         self._running: dict[int, float] = {}
+        self._dependents: list[tuple[int, ...]] | None = None  # worked out when something fails
+        self._stuck: set[int] = set()  # waits for something that failed: it will not run
         self._known_left = [0.0, 0.0, 0.0, 0]  # seconds, CPU seconds, byte seconds, jobs
         self._chains: list[float] = []
         self._by_chain: list[int] = []
@@ -73,10 +78,24 @@ class Estimator:
             self._running[index] = now_s
         else:
             self._running.pop(index, None)
-        if state.is_final != before.is_final:
+        if state.is_final != before.is_final and index not in self._stuck:
             self._count(index, -1 if state.is_final else 1)
             if not state.is_final:
                 self._chained_at_s = None
+        if state in _FAILURES:
+            self._leave_out_behind(index)
+
+    def _leave_out_behind(self, index: int) -> None:
+        if self._dependents is None:
+            self._dependents = dependents_of([job.depends_on for job in self._jobs])
+        reached = [index]
+        while reached:
+            for other in self._dependents[reached.pop()]:
+                runs_anyway = self._jobs[other].when_blocked_fails is WhenBlockedFails.RUN
+                if other not in self._stuck and not self._states[other].is_final and not runs_anyway:
+                    self._stuck.add(other)
+                    self._count(other, -1)
+                    reached.append(other)
 
     def succeeded(self, index: int, duration_s: float) -> None:
         entry = self._entry(self._jobs[index])
@@ -151,7 +170,8 @@ class Estimator:
         longest = 0.0
         while self._next_chain < len(self._by_chain):
             index = self._by_chain[self._next_chain]
-            if not self._states[index].is_final and index not in self._running:
+            is_to_come = not self._states[index].is_final and index not in self._stuck
+            if is_to_come and index not in self._running:
                 longest = self._chains[index]
                 break
             self._next_chain += 1

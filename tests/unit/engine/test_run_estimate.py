@@ -12,6 +12,7 @@ from joblens.engine.run_estimate import (
 from joblens.model.job import Requirements
 from joblens.model.plan import Plan, PlannedJob
 from joblens.model.run import JobState
+from joblens.model.workflow_spec import WhenBlockedFails
 
 
 def sweep(count: int, **more: object) -> Plan:
@@ -80,6 +81,21 @@ def test_a_job_that_has_to_run_again_counts_again() -> None:
     assert estimator.estimate(1.0).left_s == 0.0
     estimator.changed(0, JobState.READY, 2.0)
     assert estimator.estimate(2.0).left_s == 10.0
+
+
+def test_jobs_behind_a_failure_take_no_time_any_more() -> None:
+    jobs = (
+        PlannedJob(name="a", command="x"),
+        PlannedJob(name="b", command="x", depends_on=(0,)),
+        PlannedJob(name="c", command="x", depends_on=(1,)),
+        PlannedJob(name="d", command="x", depends_on=(0,), when_blocked_fails=WhenBlockedFails.RUN),
+    )
+    estimator = Estimator(Plan(name="w", jobs=jobs), dict.fromkeys("abcd", 10.0), Capacity(1))
+    estimator.changed(0, JobState.FAILED, 5.0)
+    assert estimator.estimate(5.0).left_s == 10.0
+    estimator.changed(1, JobState.CANCELED, 6.0)
+    estimator.changed(3, JobState.COMPLETED, 6.0)
+    assert estimator.estimate(6.0).left_s == 0.0
 
 
 def test_chains_go_through_the_slower_branch() -> None:
