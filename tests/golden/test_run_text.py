@@ -114,6 +114,15 @@ def test_no_picture_is_larger_than_the_screen(width: int, height: int) -> None:
     assert max(visible_width(line) for line in lines) <= width
 
 
+@pytest.mark.parametrize(
+    ("unknown", "told"), [(0, "about 05:10 left, from earlier runs"), (2, "at least 05:10 left")]
+)
+def test_what_is_left_says_how_sure_it_is(unknown: int, told: str) -> None:
+    estimate = Estimate(310.0, ("earlier runs",), unknown)
+    [head, *_] = render_run_live(replace(PROGRESS, estimate=estimate), width=120, height=24, paint=PLAIN)
+    assert told in head
+
+
 def test_a_bar_is_full_only_when_nothing_is_left() -> None:
     stages = (StageProgress("almost", 10_000, done=9_999), StageProgress("all", 10_000, done=10_000))
     lines = render_run_live(replace(PROGRESS, stages=stages), width=80, height=24, paint=PLAIN)

@@ -27,8 +27,9 @@ class Capacity(Struct, frozen=True):
 
 
 class Estimate(Struct, frozen=True):
-    left_s: float | None = None  # None: of some jobs nothing is known
+    left_s: float | None = None  # None: nothing is known of any job that is to come
     sources: tuple[str, ...] = ()
+    unknown: int = 0  # jobs to come of which nothing is known: it takes at least `left_s`
 
 
 class _Entry:
@@ -109,16 +110,20 @@ class Estimator:
     def estimate(self, now_s: float) -> Estimate:
         seconds, cpu_s, byte_s, jobs = self._known_left
         sources = {FROM_HISTORY} if jobs else set()
+        unknown = 0
         for entry in self._entries.values():
             if not entry.jobs:
                 continue
             expected, source = entry.expected()
             if expected is None:
-                return Estimate()
+                unknown += entry.jobs
+                continue
             sources.add(source)
             seconds += entry.jobs * expected
             cpu_s += entry.cpus * expected
             byte_s += entry.memory * expected
+        if unknown and not sources:
+            return Estimate(unknown=unknown)
         done = self._done_by_running(now_s)
         there = self._capacity
         left = [
@@ -128,7 +133,7 @@ class Estimator:
             self._longest_chain(now_s),
         ]
         order = (FROM_HISTORY, FROM_THIS_RUN, FROM_SPEC)
-        return Estimate(max(0.0, *left), tuple(source for source in order if source in sources))
+        return Estimate(max(0.0, *left), tuple(source for source in order if source in sources), unknown)
 
     def _done_by_running(self, now_s: float) -> tuple[float, float, float]:
         seconds = cpu_s = byte_s = 0.0

@@ -72,7 +72,7 @@ def _left(progress: RunProgress) -> str:
     estimate = progress.estimate
     if progress.status is not RunStatus.RUNNING or estimate.left_s is None or not estimate.sources:
         return ""
-    return f"about {clock(estimate.left_s)} left"
+    return f"{'at least' if estimate.unknown else 'about'} {clock(estimate.left_s)} left"
 
 
 # ---- bars -----------------------------------------------------------------------------------------------

@@ -20,7 +20,13 @@ def sweep(count: int, **more: object) -> Plan:
 
 
 def test_nothing_is_promised_where_nothing_is_known() -> None:
-    assert Estimator(sweep(3), {}, Capacity(1)).estimate(0.0) == Estimate()
+    assert Estimator(sweep(3), {}, Capacity(1)).estimate(0.0) == Estimate(unknown=3)
+
+
+def test_jobs_nobody_knows_make_it_a_least() -> None:
+    jobs = (PlannedJob(name="a", command="x"), PlannedJob(name="b", command="x", spec_job=1))
+    found = Estimator(Plan(name="w", jobs=jobs), {"a": 4.0}, Capacity(1)).estimate(0.0)
+    assert found == Estimate(4.0, (FROM_HISTORY,), unknown=1)
 
 
 def test_earlier_runs_say_how_long_jobs_take() -> None:
