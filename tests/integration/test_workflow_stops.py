@@ -227,3 +227,40 @@ def test_a_single_job_runs_again(desk: WorkflowDesk) -> None:
     desk.call("run", "--", "sh", "-c", "echo single >> ran", code=0)
     desk.call("rerun", "1", code=0)
     assert desk.lines("ran") == ["single", "single"]
+
+
+def test_a_job_that_outlived_its_driver_is_waited_for_whoever_looks_after_it(desk: WorkflowDesk) -> None:
+    text = """
+name: outlive
+jobs:
+  - {name: slot, command: "echo slot >> ran; sleep 2"}
+  - {name: held, command: "echo held >> ran; sleep 2", resource_requirements: {cpus: 0.5, memory: 200m}}
+  - {name: after, command: "echo after >> ran", depends_on: [slot, held]}
+"""
+    for command in ([], ["list"]):  # 'list' has a supervisor adopt them
+        (desk.folder / "ran").unlink(missing_ok=True)
+        process = desk.start("run", desk.write(text))
+        desk.wait_for_line("ran", "slot")
+        desk.wait_for_line("ran", "held")
+        wait_until(lambda: len(desk.results()) == 2)
+        process.kill()
+        process.communicate()
+        if command:
+            desk.call(*command, code=0)
+        desk.call("resume", "outlive", code=0)
+        assert sorted(desk.lines("ran")) == ["after", "held", "slot"]
+        assert {(result.attempt, result.status) for result in desk.results()} == {(1, Status.SUCCESS)}
+
+
+def test_jobs_have_as_many_open_files_as_without_joblens(desk: WorkflowDesk) -> None:
+    import resource
+
+    text = """
+name: files
+jobs:
+  - {name: slot, command: "ulimit -n > slot"}
+  - {name: held, command: "ulimit -n > held", resource_requirements: {cpus: 1}}
+"""
+    desk.run(text)
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    assert desk.lines("slot") == desk.lines("held") == [str(soft)]

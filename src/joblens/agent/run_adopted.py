@@ -8,6 +8,7 @@ from joblens.agent.run_attempts import BESIDE
 from joblens.agent.run_reports import RunReports
 from joblens.agent.session import Kit, watch_name
 from joblens.agent.settling import Circumstances
+from joblens.agent.slot_marks import end_unknown
 from joblens.engine.job_life import EndCause
 from joblens.model.errors import JoblensError
 from joblens.model.job import Record
@@ -26,7 +27,7 @@ class RunAdopted:
         self._elsewhere: dict[str, Record] = {}
         self._news: dict[str, Record] = {}  # found ended by `look`
 
-    def settle(self, run_uuid: str) -> list[Record]:
+    def settle(self, run_uuid: str, logs_dir: str) -> list[Record]:
         """Brings to their end the run's jobs of which nothing is left. -> those that still run"""
         with alone(self._kit.spool_dir, "recovery", _PATIENCE_S):
             unfinished = self._unfinished(run_uuid)
@@ -39,6 +40,10 @@ class RunAdopted:
             for record in found.adoptable:
                 self._adopted[record.job.uuid] = AdoptedJob(record, self._kit, self._recovery, self._ended)
             left = self._unfinished(run_uuid)
+            launchers = [one.attempt.launcher_pid for one in left if one.attempt is not None]
+            end_unknown(
+                self._kit.spool_dir, logs_dir, self._kit.host, [pid for pid in launchers if pid is not None]
+            )
             for adopted in self._adopted.values():
                 adopted.start()
         self._elsewhere = {one.job.uuid: one for one in left if one.job.uuid not in self._adopted}

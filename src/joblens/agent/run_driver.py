@@ -122,7 +122,7 @@ class RunDriver:
 
     def adopt(self) -> list[Record]:
         """Settles what an earlier driver left. -> what still runs; before the schedule is restored."""
-        return self._adopted.settle(self._setup.run.uuid)
+        return self._adopted.settle(self._setup.run.uuid, self._setup.logs_dir)
 
     def run(self, running: Sequence[Record] = ()) -> RunStatus:
         """`running`: what `adopt` told. Takes the process's signals for as long as this lasts."""

@@ -34,7 +34,7 @@ class SlotHome:
             undo.callback(self._remove_groups)
             write_mark(self._spool_dir, self._name, mark)
             attach = self.groups.attach_files() if self.groups else ()
-            self.launcher = SlotProcess(files, kit.spool_dir, logs_dir, attach)
+            self.launcher = SlotProcess(files, kit.spool_dir, logs_dir, attach, kit.job_rlimits)
             undo.callback(self.launcher.close)
             launcher = (self.launcher.pid, self.launcher.start_ticks)
             write_mark(

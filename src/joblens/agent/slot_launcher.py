@@ -343,8 +343,19 @@ def _found(program: bytes, path: bytes) -> bytes:
     raise FileNotFoundError(2, "not found", program)
 
 
+def _set_limits(limits: str) -> None:
+    """The owner has more for itself than its jobs are to have."""
+    import resource
+
+    for limit in limits.split(","):
+        which, soft, hard = map(int, limit.split(":"))
+        resource.setrlimit(which, (soft, hard))
+
+
 def main() -> None:
-    socket, permits, files, outcomes, logs, *attach = sys.argv[1:]
+    socket, permits, files, outcomes, logs, limits, *attach = sys.argv[1:]
+    if limits:
+        _set_limits(limits)
     launcher.become_subreaper()
     for path in attach:
         descriptor = os.open(path, os.O_WRONLY)

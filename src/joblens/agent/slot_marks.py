@@ -3,6 +3,8 @@ and a program that is killed then would leave them standing for ever."""
 
 import contextlib
 import os
+import signal
+from collections.abc import Collection
 
 import msgspec
 from msgspec import Struct
@@ -12,6 +14,7 @@ from joblens.agent.owners import is_gone, is_running
 from joblens.model.errors import JoblensError
 from joblens.model.job import Owner
 from joblens.probes.host import HostFacts
+from joblens.probes.process_tree import ProcessTreeProbe
 
 _SUFFIX = ".slot"
 
@@ -41,14 +44,46 @@ def remove_mark(spool_dir: str, name: str) -> None:
 
 def sweep_slots(spool_dir: str, host: HostFacts) -> None:
     """Takes away the groups of slots whose owner is gone, once nothing runs in them any more."""
+    for name, mark in _marks(spool_dir).items():
+        if is_gone(mark.owner, host) and _is_cleared(mark):
+            remove_mark(spool_dir, name)
+
+
+def end_unknown(spool_dir: str, logs_dir: str, host: HostFacts, known: Collection[int]) -> None:
+    """Of slots that print into `logs_dir` and whose owner is gone: ends what runs there in a launcher that is
+    not `known` from any record. Its owner was killed before it could say what it had begun, so whoever
+    goes on will begin it again."""
+    for mark in _marks(spool_dir).values():
+        if os.path.dirname(mark.files) != logs_dir or mark.launcher_pid in known:
+            continue
+        if is_gone(mark.owner, host) and is_running(mark.launcher_pid, mark.launcher_start_ticks):
+            _end(mark)
+
+
+def _end(mark: SlotMark) -> None:
+    standing = {key: path for key, path in mark.paths.items() if os.path.isdir(path)}
+    if standing:
+        with contextlib.suppress(JoblensError):
+            JobGroups.open(mark.kind, standing).kill()
+        return
+    assert mark.launcher_pid is not None
+    tree = ProcessTreeProbe(mark.launcher_pid, include_root=True)
+    try:
+        for pid in tree.descendants():
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+    finally:
+        tree.close()
+
+
+def _marks(spool_dir: str) -> dict[str, SlotMark]:
+    """By the names of their slots."""
     try:
         names = [name.removesuffix(_SUFFIX) for name in os.listdir(spool_dir) if name.endswith(_SUFFIX)]
     except OSError:
-        return
-    for name in names:
-        mark = _read(spool_dir, name)
-        if mark is not None and is_gone(mark.owner, host) and _is_cleared(mark):
-            remove_mark(spool_dir, name)
+        return {}
+    found = {name: _read(spool_dir, name) for name in names}
+    return {name: mark for name, mark in found.items() if mark is not None}
 
 
 def _is_cleared(mark: SlotMark) -> bool:

@@ -24,8 +24,16 @@ Order = tuple[
 
 
 class SlotProcess:
-    def __init__(self, files: str, spool_dir: str, logs_dir: str, attach: Sequence[str]) -> None:
-        """`files` is the path prefix of what jobs print to, in `logs_dir` so that it can be moved there."""
+    def __init__(
+        self,
+        files: str,
+        spool_dir: str,
+        logs_dir: str,
+        attach: Sequence[str],
+        rlimits: Sequence[tuple[int, int, int]] = (),
+    ) -> None:
+        """`files` is the path prefix of what jobs print to, in `logs_dir` so that it can be moved there.
+        `rlimits`: what jobs get where the owner changed its own."""
         ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
         self.socket = ours.detach()
         self._poll = select.poll()
@@ -34,7 +42,9 @@ class SlotProcess:
         their_end = theirs.detach()
         self._permits, self._permit_end = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         ends = (their_end, self._permits)
-        argv = [*launcher.start_argv("slot_launcher"), *map(str, ends), files, spool_dir, logs_dir, *attach]
+        limits = ",".join(":".join(map(str, limit)) for limit in rlimits)
+        argv = [*launcher.start_argv("slot_launcher"), *map(str, ends), files, spool_dir, logs_dir]
+        argv += [limits, *attach]
         # dup2 onto itself is how posix_spawn says "do not close this one".
         actions = [(os.POSIX_SPAWN_DUP2, end, end) for end in ends]
         try:

@@ -29,7 +29,7 @@ def run_log(settings: Settings, run: Run) -> str:
     return os.path.join(spool_dir(store_path(settings)), f"run-{run.uuid}.log")
 
 
-def detach_run(run: Run, settings: Settings, config: str | None) -> None:
+def detach_run(run: Run, settings: Settings, config: str | None, notify: str | None = None) -> None:
     """Returns when it is under way."""
     if is_inside_a_job():
         raise SupervisorError(
@@ -42,6 +42,8 @@ def detach_run(run: Run, settings: Settings, config: str | None) -> None:
     argv += ["--options", msgspec.json.encode(run.options).decode()]
     if config:
         argv += ["--config", os.path.abspath(config)]
+    if notify:
+        argv += ["--notify", notify]
     files = [
         (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0),
         (os.POSIX_SPAWN_OPEN, 1, path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600),
@@ -70,6 +72,7 @@ def _last_words(path: str) -> str:
 
 
 def main() -> None:
+    from joblens.app.run_notice import notify_run
     from joblens.app.specs import plan_of_run
     from joblens.app.workflow_runs import drive, driven_by_another
 
@@ -77,6 +80,7 @@ def main() -> None:
     parser.add_argument("--store", required=True)
     parser.add_argument("--config")
     parser.add_argument("--options", required=True)
+    parser.add_argument("--notify")
     parser.add_argument("run")
     options = parser.parse_args()
     try:
@@ -96,6 +100,10 @@ def main() -> None:
         is_there()
         driven = drive(run, plan, settings, log=own_log, lock=lock)
         log(f"run {run.uuid} {driven.status} in {driven.wall_s:.1f} s")
+        if options.notify:
+            store = open_store_directly(settings, own_log.warn)
+            notify_run(store, driven, plan, options.notify, own_log.warn)
+            store.close()
     except (JoblensError, OSError) as error:
         log(f"ended: {error}")
         sys.exit(1)

@@ -72,7 +72,7 @@ def _supervise(settings: Settings, lock: SupervisorLock, idle_s: float | None) -
         else:
             hosted.take_sample()
 
-    limits = _allow_many_files()
+    limits = allow_many_files()
     own_log = _open_log(settings)
     kit = open_kit(settings, take_sample, limits, own_log.warn)
     after_jobs = AfterJobs(settings, own_log)
@@ -109,7 +109,7 @@ def _open_log(settings: Settings) -> OwnLog:
         return OwnLog(LogSettings(), show)
 
 
-def _allow_many_files() -> tuple[tuple[int, int, int], ...]:
+def allow_many_files() -> tuple[tuple[int, int, int], ...]:
     """Each job keeps a dozen descriptors open here. -> the limit this process was given, for the jobs."""
     import resource
 

@@ -20,6 +20,7 @@ from joblens.app.owning import OwnLog, close_kit, current_user, open_kit, open_r
 from joblens.app.places import spool_dir
 from joblens.app.runs import kept_results
 from joblens.app.specs import LoadedSpec
+from joblens.app.supervising import allow_many_files
 from joblens.engine.offer import Choices, Offer
 from joblens.engine.replay import restore
 from joblens.engine.schedule import Schedule
@@ -190,7 +191,7 @@ class _Driving:
 
     def drive(self, make_view: MakeView | None) -> Driven:
         began_s = time.monotonic()
-        kit = open_kit(self._settings, self._take_sample, warn=self._log.warn)
+        kit = open_kit(self._settings, self._take_sample, allow_many_files(), self._log.warn)
         try:
             view = make_view(self._run, self._plan, self._offer) if make_view else NoView()
             facts = RunFacts(kit, self._run.uuid, self._plan)

@@ -46,7 +46,7 @@ def run_spec(session: Session, given: dict[str, Any]) -> None:
         return
     run = _create(session, loaded, options, base)
     if given["detach"]:
-        detach(session, run)
+        detach(session, run, given["notify"])
         return
     drive_in_front(session, run, loaded.plan, quiet=given["quiet"], notify=given["notify"])
 
@@ -141,11 +141,11 @@ def _create(
         store.close()
 
 
-def detach(session: Session, run: "Run") -> None:
+def detach(session: Session, run: "Run", notify: str | None = None) -> None:
     from joblens.analysis.workflow_rows import run_label
     from joblens.app.detaching import detach_run
 
-    detach_run(run, session.settings, session.options.config)
+    detach_run(run, session.settings, session.options.config, notify)
     if session.json:
         document = {"workflow_id": run.workflow_number, "run_id": run.number, "run_uuid": run.uuid}
         session.write_json({**document, "run": run_label(run)})
