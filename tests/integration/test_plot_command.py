@@ -1,8 +1,12 @@
 """`joblens plot` as a real process, on a store and on files as Torc writes them."""
 
 import json
+import os
 import re
 import sqlite3
+import subprocess
+import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -198,3 +202,24 @@ def test_the_time_series_of_a_run_is_read_by_plain_sqlite_and_by_plot(
     assert names[1] == "prepare"
     assert len(names) == len(plan.jobs) + 1  # one was tried twice
     joblens("plot", path, "--job-ids", "1", code=0)
+
+
+@pytest.mark.root
+def test_a_file_of_someone_else_with_a_write_ahead_log_can_be_read() -> None:
+    """The folder is not ours to write in, so SQLite cannot make the files it would like to have beside it."""
+    if os.geteuid() != 0:
+        pytest.skip("needs root to become someone else")
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        path = torc_file(Path(folder) / "resource metrics #1.db")
+        path.chmod(0o644)
+        code = """
+import os, sys
+from joblens.stores.time_series import read_host_series, read_time_series
+os.setgroups([]); os.setgid(65534); os.setuid(65534)
+print(len(list(read_time_series(sys.argv[1]))), len(read_host_series(sys.argv[1])))
+"""
+        done = subprocess.run(
+            [sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=True
+        )
+    assert done.stdout == "3 16\n"

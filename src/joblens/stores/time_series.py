@@ -88,28 +88,41 @@ def read_time_series(path: str) -> Iterator[Series]:
     """Every job of the file. Raises FormatError when it is no such file."""
     if not os.path.isfile(path):
         raise FormatError(f"{path}: no such file")
-    try:
-        connection = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READONLY)
-    except apsw.Error as error:
-        raise FormatError(f"{path}: {error}") from error
-    try:
+    with _opened(path) as connection:
         yield from _series(connection, path)
-    except apsw.Error as error:
-        raise FormatError(f"{path}: not a readable time-series file: {error}") from error
-    finally:
-        connection.close()
 
 
 def read_host_series(path: str) -> list[SeriesRow]:
     """The machine's own numbers; none where the file has no such table. CPU: 100 is all cores."""
-    try:
-        connection = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READONLY)
+    with _opened(path) as connection:
         columns = {row[0] for row in connection.execute(_QUERIES["host_columns"])}
         found = list(connection.execute(_QUERIES["host_samples"])) if columns >= _NEEDED_OF_HOST else []
-        connection.close()
+    return [_row((*values, None), path, "of the machine") for values in found]
+
+
+@contextmanager
+def _opened(path: str) -> Iterator[apsw.Connection]:
+    """For reading. A file with a write-ahead log in a folder that is not ours to write in can only be read
+    when SQLite is told that nobody writes to it; without a log that holds anything that is so."""
+    connection = None
+    try:
+        connection = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READONLY)
+        try:
+            connection.execute(_QUERIES["columns"]).fetchall()
+        except (apsw.ReadOnlyError, apsw.CantOpenError):
+            if os.path.exists(f"{path}-wal") and os.path.getsize(f"{path}-wal"):
+                raise
+            from urllib.parse import quote
+
+            connection.close()
+            flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
+            connection = apsw.Connection(f"file:{quote(os.path.abspath(path))}?immutable=1", flags=flags)
+        yield connection
     except apsw.Error as error:
         raise FormatError(f"{path}: not a readable time-series file: {error}") from error
-    return [_row((*values, None), path, "of the machine") for values in found]
+    finally:
+        if connection is not None:
+            connection.close()
 
 
 def _series(connection: apsw.Connection, path: str) -> Iterator[Series]:
