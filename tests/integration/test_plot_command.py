@@ -214,7 +214,7 @@ def test_a_file_of_someone_else_with_a_write_ahead_log_can_be_read() -> None:
         path = torc_file(Path(folder) / "resource metrics #1.db")
         path.chmod(0o644)
         code = """
-import os, sys
+import os, sys, urllib.parse  # while its files may still be read
 from joblens.stores.time_series import read_host_series, read_time_series
 os.setgroups([]); os.setgid(65534); os.setuid(65534)
 print(len(list(read_time_series(sys.argv[1]))), len(read_host_series(sys.argv[1])))
