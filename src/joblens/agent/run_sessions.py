@@ -12,14 +12,14 @@ from joblens.agent.outcome import not_started
 from joblens.agent.output import OutputFiles
 from joblens.agent.run_attempts import PreparedAttempt
 from joblens.agent.run_reports import RunReports
-from joblens.agent.session import JobSession, Kit, watch_name
+from joblens.agent.session import JobSession, Kit, Place, watch_name
 from joblens.agent.standby import Standby
 from joblens.engine.job_life import EndCause
 from joblens.model.errors import JoblensError, LaunchError
-from joblens.model.job import Accounting, Record, Status
+from joblens.model.job import Accounting, Job, Record, Status
 from joblens.model.writes import JobEnded, JobQueued
 
-_MOST_STANDBY = 8
+_MOST_STANDBY, _MORE_STANDBY = 12, 2
 
 
 class RunSessions:
@@ -41,6 +41,8 @@ class RunSessions:
         self._sessions: dict[str, JobSession] = {}
         self._standby = Standby(kit, accounting)
         self._to_come = 0
+        self._spare = 1  # launchers beyond one for each job that runs
+        self._has_begun = False
 
     def expect(self, count: int) -> None:
         """So many more will be started, as far as is known: launchers stand by for the next few."""
@@ -53,7 +55,7 @@ class RunSessions:
         except OSError as error:
             self._cannot_start(attempt, LaunchError(f"its output files cannot be made: {error}"))
             return
-        place = None if self._kit.accountant.scope_prefix(job) else self._standby.take()
+        place = self._take_place(job)
         session = JobSession(
             job,
             LaunchPlan(
@@ -79,7 +81,16 @@ class RunSessions:
         assert session.record.attempt is not None
         self._reports.began(job.uuid, session.record.attempt.started_at_us)
         if not self._kit.accountant.scope_prefix(job):
-            self._standby.want(min(_MOST_STANDBY, self._to_come, 1 + len(self._sessions)))
+            self._standby.want(min(_MOST_STANDBY, self._to_come, len(self._sessions) + self._spare))
+
+    def _take_place(self, job: Job) -> Place | None:
+        if self._kit.accountant.scope_prefix(job):
+            return None  # a scope is made for each job by itself
+        place = self._standby.take()
+        if place is None and self._has_begun:
+            self._spare += _MORE_STANDBY  # jobs come faster than launchers
+        self._has_begun = True
+        return place
 
     def _cannot_start(self, attempt: PreparedAttempt, error: JoblensError) -> None:
         job = attempt.job
