@@ -29,13 +29,12 @@ def edit_values(text: str, format: str, changes: Mapping[Path, Any]) -> str:  # 
     if document.problems:
         first = document.problems[0]
         raise InputError(f"line {first.mark.line}, column {first.mark.column}: {first.message}")
-    wanted = document.value
+    wanted = _copied(document.value)
     pending: dict[Path, Any] = {}
     for path, value in changes.items():
         _refuse_odd(path, value)
-        changed = _with_change(wanted, path, value, path)
-        if changed is not wanted:
-            wanted, pending[path] = changed, value
+        if _change(wanted, path, value):
+            pending[path] = value
     for round_ in _rounds(document.value, pending):
         text = _apply(text, format, round_)
     if pending and not same_value(read_document(text, format).value, wanted):
@@ -71,31 +70,41 @@ def _refuse_odd(path: Path, value: Any) -> None:
         raise InputError(f"only single values can be edited; {path_text(path)} was to become {value!r}")
 
 
-def _with_change(value: Any, path: Path, new: Any, whole: Path) -> Any:
-    """The value with one change; the very same object where there is nothing to change."""
-    key: Any = path[0]
-    is_item = isinstance(value, list) and isinstance(key, int) and 0 <= key < len(value)
+def _copied(value: Any) -> Any:
+    """Without what aliases share: a change in one place must not show in another."""
+    if isinstance(value, dict):
+        return {key: _copied(inner) for key, inner in value.items()}
+    return [_copied(inner) for inner in value] if isinstance(value, list) else value
+
+
+def _change(value: Any, path: Path, new: Any) -> bool:
+    """Makes one change in the value. False: there is nothing to change."""
+    for depth, key in enumerate(path[:-1]):
+        if not _holds(value, key):
+            raise InputError(f"there is no {path_text(path[: depth + 1])} in the file")
+        value = value[key]
+    key = path[-1]
+    is_there = _holds(value, key)
+    is_item = isinstance(value, list) and is_there
     if not is_item and not (isinstance(value, dict) and isinstance(key, str)):
-        raise InputError(f"there is no {path_text(whole)} in the file")
-    is_there = is_item or key in value
-    if len(path) > 1:
-        if not is_there:
-            raise InputError(f"there is no {path_text(whole[: len(whole) - len(path) + 1])} in the file")
-        inner = _with_change(value[key], path[1:], new, whole)
-        return value if inner is value[key] else _with_item(value, key, inner)
-    if new is not None:
-        if is_there:
-            _refuse_collection(value[key], whole)
-        return value if is_there and same_value(value[key], new) else _with_item(value, key, new)
-    if is_item:
-        raise InputError(f"{path_text(whole)} is an item of a list: only keys can be removed")
-    return {name: inner for name, inner in value.items() if name != key} if is_there else value
+        raise InputError(f"there is no {path_text(path)} in the file")
+    if new is None:
+        if is_item:
+            raise InputError(f"{path_text(path)} is an item of a list: only keys can be removed")
+        value.pop(key, None)
+        return is_there
+    if is_there:
+        _refuse_collection(value[key], path)
+        if same_value(value[key], new):
+            return False
+    value[key] = new
+    return True
 
 
-def _with_item(value: Any, key: Any, new: Any) -> Any:
-    changed = value.copy()
-    changed[key] = new
-    return changed
+def _holds(value: Any, key: str | int) -> bool:
+    if isinstance(value, list):
+        return isinstance(key, int) and 0 <= key < len(value)
+    return isinstance(value, dict) and key in value
 
 
 def _refuse_collection(value: Any, path: Path) -> None:

@@ -52,7 +52,7 @@ class TomlEdits:
 def _has_header(node: Node) -> bool:
     if node.style == LIST:
         return any(item.node.style == TABLE for item in node.entries or ())
-    return node.style in (TABLE, IMPLIED)
+    return node.style in (TABLE, IMPLIED, DOTTED)
 
 
 def _line_of(mapping: Node) -> int:

@@ -5,6 +5,7 @@ import random
 from typing import Any
 
 Content = dict[str, Any]
+_MEANT = ("true", "false", "null")  # words that mean something without quotes
 
 
 def spell(content: Content, format_: str, chance: random.Random) -> str:
@@ -83,7 +84,7 @@ class _Yaml(_Speller):
             return "{" + gap + ", ".join(pairs) + gap + "}"
         if isinstance(value, list):
             return "[" + gap + ", ".join(map(self.flow, value)) + gap + "]"
-        if isinstance(value, str) and value.isascii() and value.isalpha() and value not in ("true", "null"):
+        if isinstance(value, str) and value.isascii() and value.isalpha() and value.lower() not in _MEANT:
             return self.chance.choice([value, f"'{value}'", f'"{value}"'])
         return quoted(value) if isinstance(value, str) else json.dumps(value)
 
