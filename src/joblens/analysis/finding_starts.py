@@ -16,12 +16,12 @@ _START_SHARE = 0.25
 _QUIET = 0.2  # of what it uses later
 _AT_WORK = 0.5
 _MOSTLY = 0.8
-_LEAST_LATER_PERCENT = 50.0
+_LEAST_LATER_PERCENT = 30.0
 _LEAST_SPANS = 8  # rates between samples, to see a curve at all
 
 # Each process that is started costs the kernel some hundred page faults and its parent a wait or two, and
 # little work is done in between. Large allocations fault as often but never wait; threads only wait.
-_LEAST_CPU_S = 2.0
+_LEAST_CPU_S = 1.0
 _SYSTEM_SHARE = 0.35
 _FAULTS_PER_CPU_S = 30_000
 _WAITS_PER_CPU_S = 200
