@@ -9,8 +9,9 @@ from functools import cache
 from typing import Any
 
 from joblens.spec.places import MOST_DEPTH, Document, Mark, Path, Places, Problem
+from joblens.spec.yaml_tree import event_source, yaml_tree
 
-__all__ = ["Document", "Mark", "Path", "Problem", "event_source", "parse_yaml", "plain_value"]
+__all__ = ["Document", "Mark", "Path", "Problem", "parse_yaml", "plain_value"]
 
 # Aliases can make a small file stand for an endless document: this many nodes may come from them.
 MOST_NODES = 1_000_000
@@ -34,13 +35,7 @@ def parse_yaml(text: str) -> Document:
     if building.found_double_key:  # rare: read once more, noting where each key stood first
         building = _Building(text, first_lines={})
         value = building.document()
-    return Document(value, tuple(building.problems), lambda: _places(text))
-
-
-def _places(text: str) -> Places:
-    from joblens.spec.yaml_tree import yaml_tree
-
-    return Places(text, yaml_tree(text))
+    return Document(value, tuple(building.problems), lambda: Places(text, yaml_tree(text)))
 
 
 def plain_value(text: str) -> Any:
@@ -54,13 +49,6 @@ def plain_value(text: str) -> Any:
         if is_float(text):
             return _float(text)
     return text
-
-
-def event_source(text: str) -> Any:
-    """PyYAML's parser on a text: `get_event()` gives the next event."""
-    import yaml
-
-    return getattr(yaml, "CSafeLoader", yaml.SafeLoader)(text)
 
 
 @cache

@@ -9,11 +9,16 @@ PLAIN, SINGLE, DOUBLE, LITERAL, FOLDED = "", "'", '"', "|", ">"
 BLOCK, FLOW, ALIAS = "block", "flow", "alias"
 
 
+def event_source(text: str) -> Any:
+    """PyYAML's parser on a text: `get_event()` gives the next event."""
+    import yaml
+
+    return getattr(yaml, "CSafeLoader", yaml.SafeLoader)(text)
+
+
 def yaml_tree(text: str) -> Node | None:
     """None: the text is empty or cannot be read."""
     import yaml
-
-    from joblens.spec.yaml_lines import event_source
 
     try:
         source = event_source(text)
