@@ -6,6 +6,8 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from joblens.analysis.rightsizing import Group, Observation, advise
@@ -128,6 +130,61 @@ def test_a_bar_is_full_only_when_nothing_is_left() -> None:
     lines = render_run_live(replace(PROGRESS, stages=stages), width=80, height=24, paint=PLAIN)
     assert "·" in lines[1]
     assert "·" not in lines[2]
+
+
+counts = st.integers(0, 10**6)
+stages_seen = st.builds(
+    lambda name, parts: StageProgress(name, sum(parts), *parts[:4]), st.text(), st.tuples(*[counts] * 5)
+)
+running_jobs = st.builds(
+    RunningJob,
+    index=counts,
+    name=st.text(),
+    job_uuid=st.text(),
+    attempt=st.integers(1, 99),
+    elapsed_s=st.floats(0, 1e9),
+    expected_s=st.none() | st.floats(0, 1e9),
+    cpu_percent=st.none() | st.floats(0, 1e6),
+    memory_bytes=st.none() | st.integers(0, 2**60),
+)
+failed_jobs = st.builds(
+    JobFailure, index=counts, name=st.text(), attempt=counts, reason=st.text(), last_line=st.text()
+)
+
+
+@given(
+    name=st.text(),
+    stages=st.lists(stages_seen, max_size=30),
+    running=st.lists(running_jobs, max_size=30),
+    failures=st.lists(failed_jobs, max_size=9),
+    status=st.sampled_from(RunStatus),
+    message=st.text(),
+    width=st.integers(20, 200),
+    height=st.integers(2, 60),
+)
+def test_whatever_runs_there_are_a_picture_fits(
+    name: str,
+    stages: list[StageProgress],
+    running: list[RunningJob],
+    failures: list[JobFailure],
+    status: RunStatus,
+    message: str,
+    width: int,
+    height: int,
+) -> None:
+    progress = replace(
+        PROGRESS,
+        name=name,
+        stages=tuple(stages),
+        running=tuple(running),
+        failures=tuple(failures),
+        status=status,
+        message=message,
+    )
+    lines = render_run_live(progress, width=width, height=height, paint=Palette(is_on=True))
+    assert len(lines) <= height
+    assert max(map(visible_width, lines)) <= width
+    assert not any("\n" in line or "\r" in line for line in lines)
 
 
 def test_what_a_job_said_cannot_move_the_cursor() -> None:

@@ -25,6 +25,7 @@ from joblens.views.summary import ending
 
 _DRAW_EVERY_S = 0.25
 _LOOK_EVERY_S = 1.0
+_SHARE = 0.02  # of its driver's time that drawing may take: pictures of very large runs come less often
 _JOBS_LOOKED_AT = 40  # reading the samples of all of a thousand running jobs would cost more than it shows
 _SUMMARY_EVERY_S = 10.0
 _SUMMARY_STEPS = 10
@@ -165,7 +166,7 @@ class LiveView(_Following):
         self._paint = paint
         self._tails = SampleTails(store, 3)
         self._usage: dict[str, tuple[float | None, int | None]] = {}
-        self._looked_at_s = self._drawn_at_s = float("-inf")
+        self._looked_at_s = self._draw_at_s = float("-inf")
 
     def succeeded(self, index: int, attempt: int, record: Record) -> None:
         pass  # the bars say so
@@ -179,13 +180,14 @@ class LiveView(_Following):
 
     def tick(self) -> None:
         now_s = time.monotonic()
-        if now_s - self._drawn_at_s < _DRAW_EVERY_S:
+        if now_s < self._draw_at_s:
             return
         if now_s - self._looked_at_s >= _LOOK_EVERY_S:
             self._looked_at_s = now_s
             self._look()
         self._draw()
-        self._drawn_at_s = now_s
+        took_s = time.monotonic() - now_s
+        self._draw_at_s = now_s + max(_DRAW_EVERY_S, took_s / _SHARE)
 
     def progress(self) -> RunProgress:
         return self.tracker.progress(_now_us(), self._usage)

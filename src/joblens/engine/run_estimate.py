@@ -7,13 +7,17 @@ longest chain, and as what it needs of CPUs, memory and places over what there i
 from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from joblens.model.plan import Plan, PlannedJob
 from joblens.model.run import JobState
 from joblens.model.workflow_spec import WhenBlockedFails
 from joblens.plan.graph import dependents_of
 
-_CHAIN_AGAIN_S = 10.0  # what is learnt changes the chains; looking at all of them costs
+# What is learnt changes the estimate. Looking at all jobs again costs, so with many it is done less often.
+_CHAIN_AGAIN_S = 10.0
+_JOBS_A_SECOND = 1_000
+_ENTRIES_A_SECOND = 10_000
 _FAILURES = (JobState.FAILED, JobState.TERMINATED, JobState.CANCELED, JobState.PENDING_FAILED)
 FROM_HISTORY, FROM_THIS_RUN, FROM_SPEC = "earlier runs", "the jobs so far", "written runtimes"
 
@@ -69,6 +73,7 @@ class Estimator:
         self._by_chain: list[int] = []
         self._next_chain = 0
         self._chained_at_s: float | None = None
+        self._last: tuple[float, Estimate | None] = (0.0, None)
         for index in range(len(plan.jobs)):
             self._count(index, 1)
 
@@ -108,6 +113,15 @@ class Estimator:
         return known if known is not None else self._entry(self._jobs[index]).expected()[0]
 
     def estimate(self, now_s: float) -> Estimate:
+        at_s, last = self._last
+        passed_s = now_s - at_s
+        if last is None or passed_s * _ENTRIES_A_SECOND >= len(self._entries):
+            last = self._estimate(now_s)
+            self._last = (now_s, last)
+            return last
+        return last if last.left_s is None else replace(last, left_s=max(0.0, last.left_s - passed_s))
+
+    def _estimate(self, now_s: float) -> Estimate:
         seconds, cpu_s, byte_s, jobs = self._known_left
         sources = {FROM_HISTORY} if jobs else set()
         unknown = 0
@@ -167,7 +181,8 @@ class Estimator:
 
     def _longest_chain(self, now_s: float) -> float:
         """Of jobs that wait for each other: the longest that begins with one that is not done."""
-        if self._chained_at_s is None or now_s - self._chained_at_s >= _CHAIN_AGAIN_S:
+        again_s = max(_CHAIN_AGAIN_S, len(self._jobs) / _JOBS_A_SECOND)
+        if self._chained_at_s is None or now_s - self._chained_at_s >= again_s:
             self._chains = chains(self._jobs, [self.expected_s(index) for index in range(len(self._jobs))])
             self._by_chain = sorted(range(len(self._jobs)), key=self._chains.__getitem__, reverse=True)
             self._next_chain = 0

@@ -126,6 +126,8 @@ class ProgressTracker:
         for place, indexes in enumerate(stages):
             for index in indexes:
                 self._stage_of[index] = place
+        self._all = _Stage("")
+        self._all.counts[JobState.BLOCKED] = len(plan.jobs)
         self._states = [JobState.BLOCKED] * len(plan.jobs)
         for place in self._stage_of:
             self._stages[place].counts[JobState.BLOCKED] += 1
@@ -141,9 +143,9 @@ class ProgressTracker:
         before = self._states[index]
         if state is before:
             return
-        counts = self._stages[self._stage_of[index]].counts
-        counts[before] -= 1
-        counts[state] += 1
+        for counts in (self._stages[self._stage_of[index]].counts, self._all.counts):
+            counts[before] -= 1
+            counts[state] += 1
         self._states[index] = state
         self._estimator.changed(index, state, now_us / 1e6)
         if state is JobState.COMPLETED:
@@ -163,9 +165,8 @@ class ProgressTracker:
 
     def settled(self) -> tuple[int, int]:
         """(jobs about which nothing more will happen, all jobs)."""
-        stages = [stage.progress() for stage in self._stages]
-        settled = sum(stage.done + stage.failed + stage.cancelled for stage in stages)
-        return settled, sum(stage.total for stage in stages)
+        all_jobs = self._all.progress()
+        return all_jobs.done + all_jobs.failed + all_jobs.cancelled, all_jobs.total
 
     def elapsed_s(self, now_us: int) -> float:
         last_us = now_us if self.ended_at_us is None else self.ended_at_us
@@ -188,7 +189,7 @@ class ProgressTracker:
             stages=tuple(stage.progress() for stage in self._stages),
             running=tuple(self._running(index, now_us, usage or {}) for index in self._begun),
             failures=tuple(self.failures.values()),
-            ready=sum(stage.counts[JobState.READY] for stage in self._stages),
+            ready=self._all.counts[JobState.READY],
             cpus=(sum(asked.cpus or 1.0 for asked in requirements), self._offer.cpus),
             memory_bytes=(_memory_of(requirements), self._offer.memory_bytes),
             gpus=(sum(asked.gpus or 0 for asked in requirements), len(self._offer.gpus)),

@@ -104,6 +104,18 @@ def test_jobs_behind_a_failure_take_no_time_any_more() -> None:
     assert estimator.estimate(6.0).left_s == 0.0
 
 
+def test_with_very_many_entries_the_clock_counts_down_in_between() -> None:
+    jobs = tuple(PlannedJob(name=f"j{at}", command="x", spec_job=at) for at in range(50_000))
+    plan = Plan(name="w", jobs=jobs)
+    written = {job.name: 1.0 for job in jobs[:10]}
+    estimator = Estimator(plan, written, Capacity(1))
+    assert estimator.estimate(100.0).left_s == 10.0
+    for index in range(10):
+        estimator.changed(index, JobState.COMPLETED, 101.0)
+    assert estimator.estimate(101.0).left_s == 9.0
+    assert estimator.estimate(106.0).left_s is None
+
+
 def test_chains_go_through_the_slower_branch() -> None:
     jobs = [
         PlannedJob(name="a", command="x"),
