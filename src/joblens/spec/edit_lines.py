@@ -32,7 +32,9 @@ def apply_splices(text: str, splices: list[Splice]) -> str:
 
 
 def newline_of(text: str) -> str:
-    return "\r\n" if "\r\n" in text else "\n"
+    """As the first line ends, so do new ones."""
+    first = text.find("\n")
+    return "\r\n" if first > 0 and text[first - 1] == "\r" else "\n"
 
 
 def line_start(text: str, at: int) -> int:
