@@ -17,7 +17,7 @@ from joblens.model.job import Accounting, EarlySignal, Granularity, Job, Require
 from joblens.model.plan import Plan, PlannedJob
 from joblens.model.run import Run
 from joblens.model.run_link import FileStamp, RunLink
-from joblens.model.secrets import redact_argv, redact_env
+from joblens.model.secrets import redact_argv, redact_env, redact_params
 from joblens.model.workflow_spec import Stdio, StdioMode
 from joblens.plan.changes import command_digest
 
@@ -153,7 +153,10 @@ class AttemptMaker:
             created_at_us=self._kit.clock.now_us(),
             name=name,
             tool=os.path.basename(argv[0]) if not is_shell else "sh",
-            tags=self._tags,
+            params=redact_params(planned.parameters) if planned is not None and planned.parameters else {},
+            tags=self._tags
+            if planned is None or not planned.label
+            else (*self._tags, f"label={planned.label}"),
             cwd=setup.cwd,
             env={**recorded, **redact_env(env)} if env else recorded,
             requirements=asked,

@@ -1,7 +1,7 @@
 """The last words about a run."""
 
 from joblens.analysis.run_ending import FailedJob, RunEnding
-from joblens.model.run import JobState, RunStatus
+from joblens.model.run import RunStatus
 from joblens.model.units import format_duration
 from joblens.views.style import PLAIN, Palette, clean, fit
 
@@ -33,8 +33,6 @@ def _hints(ending: RunEnding) -> list[str]:
     hints = [f"joblens results {label}", f"joblens check {label}"]
     if ending.status is RunStatus.STOPPED:
         hints.insert(0, f"joblens resume {label}")
-    elif ending.status is RunStatus.FAILED and JobState.BLOCKED not in ending.counts:
-        hints.insert(0, f"joblens rerun {label} --failed")
     elif ending.status is RunStatus.FAILED:
-        hints.insert(0, f"joblens rerun {label} --failed (with the jobs that wait for them)")
+        hints.insert(0, f"joblens rerun {label} --failed")
     return ["  " + " · ".join(hints)]

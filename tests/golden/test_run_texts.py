@@ -1,0 +1,63 @@
+"""The last words about a run and what a dry run tells, pinned as in test_text.py."""
+
+from joblens.analysis.run_ending import FailedJob, RunEnding
+from joblens.engine.rehearsal import Rehearsal, RehearsedStart
+from joblens.model.job import Requirements
+from joblens.model.plan import Plan, PlannedJob
+from joblens.model.run import JobState, RunStatus
+from joblens.views.dry_run import render_dry_run
+from joblens.views.run_ending import render_ending
+from tests.golden.test_text import same_as_golden
+
+FAILED = RunEnding(
+    label="3.1",
+    name="pipeline",
+    status=RunStatus.FAILED,
+    wall_s=75.2,
+    counts={JobState.BLOCKED: 1, JobState.COMPLETED: 1200, JobState.FAILED: 12},
+    failures=(
+        FailedJob("train_2", JobState.FAILED, "it ended with exit code 1", "/out/job_output/3_1/train_2"),
+        FailedJob("late\x1b[31m", JobState.TERMINATED, "its time was up"),
+    ),
+    more_failures=10,
+)
+PLAN = Plan(
+    name="pipeline",
+    jobs=(
+        PlannedJob(name="prepare", command="python3 prepare.py"),
+        PlannedJob(
+            name="train",
+            command="python3 train.py --data data.csv",
+            depends_on=(0,),
+            requirements=Requirements(cpus=4, memory_bytes=8 << 30, gpus=2, timeout_s=7200),
+        ),
+    ),
+)
+
+
+def test_the_end_of_a_run_that_failed() -> None:
+    same_as_golden("run-ending-failed", render_ending(FAILED, width=100))
+
+
+def test_the_end_of_a_run_that_was_stopped() -> None:
+    stopped = RunEnding(
+        label="3.2",
+        name="pipeline",
+        status=RunStatus.STOPPED,
+        wall_s=0.4,
+        counts={JobState.READY: 3, JobState.COMPLETED: 1},
+    )
+    same_as_golden("run-ending-stopped", render_ending(stopped, width=100))
+
+
+def test_a_dry_run_of_which_all_is_known() -> None:
+    rehearsal = Rehearsal(
+        (RehearsedStart(0, 0.0, 12.5), RehearsedStart(1, 12.5, 3600.0, ("0", "3"))), makespan_s=3612.5
+    )
+    same_as_golden("dry-run", render_dry_run(PLAN, rehearsal, {}, width=110))
+
+
+def test_a_dry_run_of_what_has_changed() -> None:
+    rehearsal = Rehearsal((RehearsedStart(1, 0.0, None),), makespan_s=None)
+    reasons = {1: "input 'data.csv' has changed"}
+    same_as_golden("dry-run-changed", render_dry_run(PLAN, rehearsal, reasons, width=150))
