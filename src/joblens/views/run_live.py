@@ -82,11 +82,10 @@ def _stages(stages: Sequence[StageProgress], width: int, paint: Palette, room: i
     shown = [stage for stage in stages if stage.total]
     summary = []
     if len(shown) > room:
-        over = [stage for stage in shown if _settled(stage) == stage.total]
-        begun = [stage for stage in shown if stage not in over]
-        kept = begun[: max(0, room - 1)]
-        gone = len(shown) - len(kept)
-        text = f"{len(over)} of {len(shown)} stages done, {gone - len(over)} more to come"
+        open_ones = [stage for stage in shown if _settled(stage) < stage.total]
+        over = len(shown) - len(open_ones)
+        kept = open_ones[: max(0, room - 1)]
+        text = f"{over:,} of {len(shown):,} stages done, {len(open_ones) - len(kept):,} more to come"
         summary = [paint.paint(fit(text, width), "dim")]
         shown = kept
     names = [fit(clean(stage.name), _NAME_MOST) for stage in shown]
