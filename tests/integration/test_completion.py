@@ -53,6 +53,10 @@ def completions(*words: str) -> list[str]:
         (("joblens", "store", "b"), ["backup"]),
         (("joblens", "job", ""), ["metrics"]),
         (("joblens", "export", "time"), ["time-series"]),
+        (("joblens", "vali"), ["validate"]),
+        (("joblens", "workflows", "cr"), ["create-from-spec"]),
+        (("joblens", "rightsize", "--strategy", "min"), ["min-waste"]),
+        (("joblens", "run", "pipeline.yaml", "--rerun"), ["--rerun-changed"]),
     ],
 )
 def test_commands_options_and_values_are_completed(
@@ -64,6 +68,50 @@ def test_commands_options_and_values_are_completed(
 def test_ids_of_jobs_are_completed(joblens: RunJoblens, on_path: None) -> None:
     uuid = joblens("run", "--json", "--", "true", code=0).json["job_uuid"]
     assert completions("joblens", "show", uuid[:3]) == [uuid[:8]]
+
+
+@pytest.fixture
+def pipeline(joblens: RunJoblens, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A file that has been run twice, in the directory that everything happens in."""
+    spec = tmp_path / "pipeline.yaml"
+    spec.write_text("name: nightly\njobs: [{name: a, command: 'true'}]\n")
+    monkeypatch.chdir(tmp_path)
+    for _ in range(2):
+        joblens("run", spec, cwd=tmp_path, code=0)
+    return spec
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "results",
+        "check",
+        "rightsize",
+        "watch",
+        "resume",
+        "rerun",
+        "run-jobs",
+        "diff",
+        "plot",
+        "graph",
+        "wait",
+    ],
+)
+def test_names_of_workflows_are_completed(pipeline: Path, on_path: None, command: str) -> None:
+    assert completions("joblens", command, "nigh") == ["nightly"]
+
+
+def test_the_runs_of_a_workflow_are_completed(pipeline: Path, on_path: None) -> None:
+    assert completions("joblens", "results", "nightly.") == ["nightly.2", "nightly.1"]
+    assert completions("joblens", "cancel", "1.") == ["1.2", "1.1"]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("run",), ("submit",), ("validate",), ("expand",), ("graph",), ("workflows", "create-from-spec")],
+)
+def test_workflow_files_are_completed(pipeline: Path, on_path: None, words: tuple[str, ...]) -> None:
+    assert completions("joblens", *words, "pipe") == ["pipeline.yaml"]
 
 
 def test_behind_two_dashes_the_shells_own_commands_are_completed(store_path: Path, on_path: None) -> None:

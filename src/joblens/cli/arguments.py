@@ -36,9 +36,3 @@ def complete_job(ctx: click.Context, _parameter: click.Parameter, incomplete: st
 
 def job_argument(function: F) -> F:
     return click.argument("ident", metavar="ID", shell_complete=complete_job)(function)
-
-
-def jobs_argument(function: F) -> F:
-    return click.argument("idents", metavar="ID...", nargs=-1, required=True, shell_complete=complete_job)(
-        function
-    )

@@ -6,6 +6,7 @@ import click
 
 from joblens.cli.context import Session
 from joblens.cli.options import shared_options
+from joblens.cli.run_arguments import jobs_or_runs_argument
 from joblens.model.ids import short
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ _PATIENCE_S = 60.0
 
 
 @click.command()
-@click.argument("idents", nargs=-1, required=True, metavar="ID...")
+@jobs_or_runs_argument
 @click.option("--no-wait", is_flag=True, help="Ask, and do not wait until it has ended.")
 @shared_options
 def command(session: Session, /, idents: tuple[str, ...], no_wait: bool) -> None:

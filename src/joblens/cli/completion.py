@@ -20,7 +20,10 @@ _joblens_completion() {
         fi
     done
     while IFS=, read -r kind value; do
-        [[ $kind == plain ]] && COMPREPLY+=("$value")
+        case $kind in
+            plain) COMPREPLY+=("$value") ;;
+            file) COMPREPLY+=($(compgen -f -- "$value")) && compopt -o filenames 2>/dev/null ;;
+        esac
     done < <(
         COMP_WORDS="${COMP_WORDS[*]}" COMP_CWORD=$COMP_CWORD _JOBLENS_COMPLETE=bash_complete "$1" 2>/dev/null
     )

@@ -4,11 +4,12 @@ import click
 
 from joblens.cli.context import Session
 from joblens.cli.options import shared_options
+from joblens.cli.run_arguments import complete_file
 from joblens.cli.spec_options import param_option, params_of
 
 
 @click.command("expand")
-@click.argument("file", metavar="FILE")
+@click.argument("file", metavar="FILE", shell_complete=complete_file)
 @param_option
 @shared_options
 def command(session: Session, file: str, params: tuple[str, ...]) -> None:

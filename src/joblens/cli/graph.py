@@ -7,7 +7,7 @@ import click
 
 from joblens.cli.context import Session
 from joblens.cli.options import shared_options
-from joblens.cli.run_arguments import complete_run
+from joblens.cli.run_arguments import complete_file_or_run
 from joblens.cli.spec_options import param_option, params_of
 from joblens.model.errors import InputError
 
@@ -20,7 +20,7 @@ _ENDINGS = {".svg": "svg", ".mmd": "mermaid", ".mermaid": "mermaid", ".json": "j
 
 
 @click.command("graph")
-@click.argument("target", metavar="FILE|RUN", shell_complete=complete_run)
+@click.argument("target", metavar="FILE|RUN", shell_complete=complete_file_or_run)
 @click.option("-o", "--output", metavar="PATH", help="File to write; its ending tells the format.")
 @click.option("--all", "all_jobs", is_flag=True, help="One line or box a job, however many there are.")
 @param_option

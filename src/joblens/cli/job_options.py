@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 import click
 
 from joblens.cli.option_table import JOB_OPTIONS, OptionRow
+from joblens.cli.run_arguments import complete_file
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -43,6 +44,10 @@ def click_options(rows: Sequence[OptionRow]) -> Callable[[F], F]:
 def job_options(function: F) -> F:
     """What describes a job, and the command itself."""
     command_line = click.argument(
-        "command_line", nargs=-1, type=click.UNPROCESSED, metavar="[--] [COMMAND [ARGUMENTS]...]"
+        "command_line",
+        nargs=-1,
+        type=click.UNPROCESSED,
+        metavar="[--] [COMMAND [ARGUMENTS]...]",
+        shell_complete=complete_file,
     )
     return click_options(JOB_OPTIONS)(command_line(function))

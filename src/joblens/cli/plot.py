@@ -9,6 +9,7 @@ from msgspec import structs
 from joblens.cli.context import Globals, Session
 from joblens.cli.options import shared_options
 from joblens.cli.progress import ProgressBar
+from joblens.cli.run_arguments import complete_file_or_run
 from joblens.model.errors import InputError
 from joblens.views.numbers import counted
 
@@ -49,7 +50,9 @@ def _with_own_format(function: F) -> F:
 
 
 @click.command("plot")
-@click.argument("idents", metavar="RUN|JOB|DB...", nargs=-1, required=True)
+@click.argument(
+    "idents", metavar="RUN|JOB|DB...", nargs=-1, required=True, shell_complete=complete_file_or_run
+)
 @click.option(
     "-o", "--output", default="plots", metavar="DIR", show_default=True, help="Folder for the plots."
 )

@@ -6,6 +6,7 @@ import click
 
 from joblens.cli.context import Session
 from joblens.cli.options import shared_options
+from joblens.cli.run_arguments import complete_file
 from joblens.cli.spec_options import param_option, params_of
 from joblens.model.errors import SpecError
 
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @click.command("validate")
-@click.argument("files", metavar="FILE...", nargs=-1, required=True)
+@click.argument("files", metavar="FILE...", nargs=-1, required=True, shell_complete=complete_file)
 @param_option
 @shared_options
 def command(session: Session, files: tuple[str, ...], params: tuple[str, ...]) -> None:

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from joblens.cli.arguments import jobs_argument
 from joblens.cli.context import Session
 from joblens.cli.options import shared_options
+from joblens.cli.run_arguments import jobs_or_runs_argument
 
 if TYPE_CHECKING:
     from joblens.model.job import Record
@@ -17,7 +17,7 @@ _TIMED_OUT = 124
 
 
 @click.command("wait")
-@jobs_argument
+@jobs_or_runs_argument
 @click.option("--timeout", metavar="TIME", help="Give up after this long (exit code 124); the jobs go on.")
 @shared_options
 def command(session: Session, idents: tuple[str, ...], timeout: str | None) -> int:
