@@ -13,8 +13,9 @@ from joblens.model.run import Run
 from joblens.model.workflow_spec import WorkflowSpec
 from joblens.plan.expansion import make_plan
 from joblens.plan.problems import Path
+from joblens.plan.unread import Unread
 from joblens.spec.documents import Document, Mark, Problem, format_of
-from joblens.spec.workflow_file import read_workflow
+from joblens.spec.workflow_file import SpecReading, read_workflow
 
 _NONE: dict[str, Any] = {}
 # Older words for the same key: a place is asked for under the newer one.
@@ -39,9 +40,9 @@ def load_spec(path: str, parameters: Mapping[str, Any] = _NONE) -> LoadedSpec:
     text = _read(path)
     form = format_of(path, text)
     reading = read_workflow(text, form, path)
-    if reading.spec is None:
-        raise spec_error(path, _told(path, reading.problems))
     folder = os.path.dirname(os.path.abspath(path))
+    if reading.spec is None:
+        raise spec_error(path, _all_that_is_wrong(path, reading, parameters, folder))
     tables, missing = read_tables(reading.spec, parameters.values(), folder)
     plan = _plan(path, reading.spec, reading.document, tables, parameters, missing)
     return LoadedSpec(
@@ -104,16 +105,35 @@ def _plan(
     raise spec_error(path, _placed(path, document, [*problems, *missing]))
 
 
-def _placed(path: str, document: Document, found: Iterable[tuple[Path, str]]) -> list[str]:
+def _all_that_is_wrong(
+    path: str, reading: SpecReading, parameters: Mapping[str, Any], folder: str
+) -> list[str]:
+    """With what can be said about the names of a file in which something else is wrong too."""
+    draft = reading.draft
+    if draft is None:
+        return _told(path, reading.problems)
+    unread = Unread(draft.unread)
+    tables, missing = read_tables(draft.spec, parameters.values(), folder)
+    planned = make_plan(draft.spec, tables=tables, parameters=parameters, unread=unread).problems
+    without_table = {where for where, _ in missing}
+    found = [(one.path, one.message) for one in planned if one.path not in without_table]
+    found += [one for one in missing if not unread.hides(one[0])]
+    placed = [(draft.path_in_file(where), message) for where, message in found]
+    return _placed(path, reading.document, placed, reading.problems)
+
+
+def _placed(
+    path: str, document: Document, found: Iterable[tuple[Path, str]], others: Sequence[Problem] = ()
+) -> list[str]:
     """In the order of the file; what is wrong with the command line comes first and has no place in it."""
-    typed, written = [], []
+    typed, written = [], [*others]
     for where, message in found:
         if where[:1] == ("--param",):
             typed.append(message)
         else:
             written.append(Problem(mark_of(document, where), message))
     written.sort(key=lambda problem: (problem.mark.line, problem.mark.column))
-    return typed + _told(path, written)
+    return typed + list(dict.fromkeys(_told(path, written)))
 
 
 def mark_of(document: Document, path: Path) -> Mark:

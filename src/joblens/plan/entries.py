@@ -10,6 +10,7 @@ from joblens.model.workflow_spec import FileSpec, JobSpec, UserDataSpec
 from joblens.plan.problems import Path, Problems, did_you_mean
 from joblens.plan.substitution import Slots, Variables, filler, pattern_of, with_variables
 from joblens.plan.sweeps import Sweep, Sweeps
+from joblens.plan.unread import NOTHING_UNREAD, Unread
 
 E = TypeVar("E", JobSpec, FileSpec, UserDataSpec)
 
@@ -53,8 +54,11 @@ class Expanded(Struct, frozen=True, gc=False):
 
 
 class Entries:
-    def __init__(self, sweeps: Sweeps, variables: dict[str, str], problems: Problems) -> None:
+    def __init__(
+        self, sweeps: Sweeps, variables: dict[str, str], problems: Problems, unread: Unread = NOTHING_UNREAD
+    ) -> None:
         self._sweeps = sweeps
+        self._unread = unread
         self._known = variables
         self._variables = Variables(variables)
         self._problems = problems
@@ -63,11 +67,15 @@ class Entries:
 
     def expand(self, section: str, entries: Sequence[E]) -> list[Expanded]:
         expanded: list[Expanded] = []
+        if names := self._unread.names_in(section):
+            self.incomplete.setdefault(section, []).extend(names)
         for place, entry in enumerate(entries):
             path: Path = (section, place)
-            sweep = self._sweeps.of(entry, path)
+            sweep = None if self._unread.makes_unclear(entry, path) else self._sweeps.of(entry, path)
             if sweep is None:
                 self.incomplete.setdefault(section, []).append(pattern_of(entry.name))
+                if isinstance(entry, JobSpec):
+                    expanded.append(Expanded(_certain(entry), place))
                 continue
             if self._known:
                 entry = self._with_variables(entry, path, sweep.names)  # noqa: PLW2901
@@ -92,11 +100,31 @@ class Entries:
 
     def _unknown(self, path: Path, names: tuple[str, ...]) -> Callable[[str], None]:
         def tell(name: str) -> None:
+            if self._unread.has_variables:
+                return
             known = [*self._known, *names]
             message = f"'{{{name}}}' is neither a variable nor a parameter here{did_you_mean(name, known)}"
             self._problems.note(path, message, name)
 
         return tell
+
+
+def _certain(job: JobSpec) -> JobSpec:
+    """A job that could not be expanded, with what does not depend on its parameters: that can be checked."""
+    changed: dict[str, Any] = {}
+    for field in _JOB_KEYS:
+        value = getattr(job, field)
+        if isinstance(value, tuple):
+            # not one that comes after: it would be told at the wrong place
+            changed[field] = _until_placeholder(value)
+        elif isinstance(value, str) and field in ("requirements", "failure_handler", "scheduler"):
+            changed[field] = None if "{" in value else value
+    return structs.replace(job, **changed)
+
+
+def _until_placeholder(names: tuple[str, ...]) -> tuple[str, ...]:
+    first = next((place for place, name in enumerate(names) if "{" in name), len(names))
+    return names[:first]
 
 
 def _repeated(entry: E, place: int, sweep: Sweep) -> Iterator[Expanded]:

@@ -21,6 +21,7 @@ from joblens.plan.linking import Linker, Links, Things, index_of
 from joblens.plan.names import NameIndex
 from joblens.plan.problems import Path, PlanProblem, Problems
 from joblens.plan.sweeps import Sweeps, variables_of
+from joblens.plan.unread import NOTHING_UNREAD, Unread
 
 _NONE: dict[str, Any] = {}
 _NO_REQUIREMENTS = Requirements()
@@ -34,16 +35,21 @@ class PlanReading(Struct, frozen=True):
 
 
 def make_plan(
-    spec: WorkflowSpec, *, tables: Mapping[str, Any] = _NONE, parameters: Mapping[str, Any] = _NONE
+    spec: WorkflowSpec,
+    *,
+    tables: Mapping[str, Any] = _NONE,
+    parameters: Mapping[str, Any] = _NONE,
+    unread: Unread = NOTHING_UNREAD,
 ) -> PlanReading:
     """`tables`: the rows of each parameters_file by its path as written, and the values of each `@file`.
-    `parameters`: values that replace those of parameters and variables of the same name."""
+    `parameters`: values that replace those of parameters and variables of the same name.
+    `unread`: what the spec should have and has not; problems that may come from that are not told."""
     problems = Problems()
     sweeps = Sweeps(spec, tables, parameters, problems)
-    sweeps.check_overrides()
-    entries = Entries(sweeps, variables_of(spec, parameters, problems), problems)
-    plan = _Planning(spec, entries, problems).plan()
-    found = problems.all()
+    sweeps.check_overrides(unread)
+    entries = Entries(sweeps, variables_of(spec, parameters, problems), problems, unread)
+    plan = _Planning(spec, entries, problems, unread).plan()
+    found = tuple(one for one in problems.all() if not unread.hides(one.path))
     return PlanReading(None if found else plan, found)
 
 
@@ -58,8 +64,9 @@ def expand_files(
 
 
 class _Planning:
-    def __init__(self, spec: WorkflowSpec, entries: Entries, problems: Problems) -> None:
+    def __init__(self, spec: WorkflowSpec, entries: Entries, problems: Problems, unread: Unread) -> None:
         self._spec = spec
+        self._unread = unread
         self._entries = entries
         self._problems = problems
         self._requirements = {each.name: requirements_of(each) for each in spec.requirements}
@@ -115,12 +122,12 @@ class _Planning:
         requirements, requirements_name = self._needs(job, expanded.entry, path)
         if job.input_datasets or job.output_datasets:
             self._check_datasets(job, path)
-        if job.scheduler and job.scheduler not in self._schedulers:
-            self._problems.unknown((*path, "scheduler"), "scheduler", job.scheduler, sorted(self._schedulers))
+        if job.scheduler:
+            self._check_scheduler(job.scheduler, path)
         handler = None
         if job.failure_handler is not None:
             handler = self._handlers.get(job.failure_handler)
-            if handler is None:
+            if handler is None and not self._unread.may_have("failure_handlers", job.failure_handler):
                 where = (*path, "failure_handler")
                 self._problems.unknown(where, "failure handler", job.failure_handler, self._handlers)
         return PlannedJob(
@@ -158,6 +165,8 @@ class _Planning:
         found = self._requirements.get(written)
         if found is None:
             where = (*path, "resource_requirements")
+            if self._unread.may_have("resource_requirements", written):
+                return _NO_REQUIREMENTS, written
             self._problems.unknown(where, "resource requirement", written, self._requirements)
             return _NO_REQUIREMENTS, written
         return found, written
@@ -175,8 +184,12 @@ class _Planning:
     def _check_datasets(self, job: JobSpec, path: Path) -> None:
         for key, names in (("input_datasets", job.input_datasets), ("output_datasets", job.output_datasets)):
             for which, name in enumerate(names):
-                if name not in self._datasets:
+                if name not in self._datasets and not self._unread.may_have("datasets", name):
                     self._problems.unknown((*path, key, which), "dataset", name, sorted(self._datasets))
+
+    def _check_scheduler(self, name: str, path: Path) -> None:
+        if name not in self._schedulers and not self._unread.may_have("slurm_schedulers", name):
+            self._problems.unknown((*path, "scheduler"), "scheduler", name, sorted(self._schedulers))
 
     def _handler(self, handler: FailureHandler, place: int) -> FailureHandler:
         path: Path = ("failure_handlers", place)
@@ -199,13 +212,8 @@ class _Planning:
                     for key in ("jobs", "job_name_regexes", "commands", "scheduler")
                 },
             )
-            if (
-                action.scheduler
-                and action.scheduler_type != "local"
-                and action.scheduler not in self._schedulers
-            ):
-                known = sorted(self._schedulers)
-                self._problems.unknown((*path, "scheduler"), "scheduler", action.scheduler, known)
+            if action.scheduler and action.scheduler_type != "local":
+                self._check_scheduler(action.scheduler, path)
             planned.append(
                 PlannedAction(action, linker.jobs_named(action.jobs, action.job_name_regexes, path))
             )

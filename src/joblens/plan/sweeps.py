@@ -8,6 +8,7 @@ from msgspec import Struct
 from joblens.model.workflow_spec import FileSpec, JobSpec, ParameterMode, UserDataSpec, WorkflowSpec
 from joblens.plan.parameters import PARAMETER_NAME, BadParameter, Value, combinations, rows_of, values_of
 from joblens.plan.problems import Path, Problems, did_you_mean
+from joblens.plan.unread import Unread
 
 Entry = JobSpec | FileSpec | UserDataSpec
 
@@ -103,8 +104,10 @@ class Sweeps:
             return None
         return Sweep(*self._rows[file])
 
-    def check_overrides(self) -> None:
+    def check_overrides(self, unread: Unread) -> None:
         """Values given for this run must be of something the workflow has."""
+        if unread.has_parameters:
+            return
         entries: list[Entry] = [*self._spec.jobs, *self._spec.files, *self._spec.user_data]
         known = set(self._spec.parameters) | set(self._spec.variables)
         known.update(name for entry in entries for name in entry.parameters)

@@ -5,7 +5,16 @@ from collections.abc import Callable
 from typing import Any
 
 from joblens.spec.json_tree import json_tree
-from joblens.spec.places import Document, LineTable, Node, Places, Problem, ReadingError, value_of
+from joblens.spec.places import (
+    Document,
+    LineTable,
+    Node,
+    Places,
+    Problem,
+    ReadingError,
+    is_too_deep,
+    value_of,
+)
 
 
 def parse_json(text: str) -> Document:
@@ -26,16 +35,19 @@ def _parse(text: str, *, is_json5: bool) -> Document:
     except (ValueError, RecursionError):
         root, errors = read_tree()
         lines = LineTable(text)
-        problems = tuple(Problem(lines.mark(error.offset), error.message) for error in errors)
+        problems = tuple(Problem(lines.mark(each.offset), each.message, each.key) for each in errors)
         return Document(value_of(root), problems, lambda: Places(text, root))
     return Document(value, (), lambda: Places(text, read_tree()[0]))
 
 
 def _strict(text: str) -> Any:
-    """ValueError: not plain JSON, or a key stands twice."""
+    """ValueError: not plain JSON, a key stands twice, or it is nested too deep."""
     import json
 
-    return json.loads(text, object_pairs_hook=_without_doubles, parse_constant=_refuse)
+    value = json.loads(text, object_pairs_hook=_without_doubles, parse_constant=_refuse)
+    if is_too_deep(value):
+        raise ValueError
+    return value
 
 
 def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 import re
 from typing import Any
 
-from joblens.spec.places import LIST, MOST_DEPTH, Entry, Node, ReadingError
+from joblens.spec.places import LIST, MOST_DEPTH, TOO_DEEP, Entry, Node, ReadingError
 
 # How a node is written: mapping, list, a word (true, null, a number), or a text by its quote.
 MAPPING, WORD = "mapping", "word"
@@ -34,7 +34,8 @@ def json_tree(text: str, *, is_json5: bool) -> tuple[Node | None, list[ReadingEr
     try:
         return growing.document(), growing.errors
     except ReadingError as error:
-        error.message = f"not valid {'JSON5' if is_json5 else 'JSON'}: {error.message}"
+        if error.message != TOO_DEEP:
+            error.message = f"not valid {'JSON5' if is_json5 else 'JSON'}: {error.message}"
         return None, [*growing.errors, error]
 
 
@@ -61,13 +62,11 @@ class _Growing:
         return end
 
     def _value(self, at: int, depth: int) -> Node:
-        if depth > MOST_DEPTH:
-            raise ReadingError(at, f"more than {MOST_DEPTH} lists and mappings inside each other")
         match self._text[at : at + 1]:
-            case "{":
-                return self._mapping(at, depth)
-            case "[":
-                return self._list(at, depth)
+            case "{" | "[" as bracket:
+                if depth >= MOST_DEPTH:
+                    raise ReadingError(at, TOO_DEEP)
+                return self._mapping(at, depth) if bracket == "{" else self._list(at, depth)
             case '"' | "'" as quote:
                 end, value = self._quoted(at)
                 return Node(at, end, quote, None, value)
@@ -89,7 +88,7 @@ class _Growing:
             if key in seen:
                 line = text.count("\n", 0, seen[key]) + 1
                 message = f"key '{key}' stands twice; it was first given on line {line}"
-                self.errors.append(ReadingError(key_at, message))
+                self.errors.append(ReadingError(key_at, message, key))
             else:
                 seen[key] = key_at
                 entries.append(Entry(key, key_at, node.end, node))

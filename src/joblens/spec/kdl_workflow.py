@@ -211,10 +211,10 @@ class _Shaping:
 
     def _note_double(self, key: str, first: int, second: int) -> None:
         line = self._lines.mark(first).line
-        self._note(second, f"key '{key}' stands twice; it was first given on line {line}")
+        self._note(second, f"key '{key}' stands twice; it was first given on line {line}", key)
 
-    def _note(self, offset: int, message: str) -> None:
-        self.problems.append(Problem(self._lines.mark(offset), message))
+    def _note(self, offset: int, message: str, key: str = "") -> None:
+        self.problems.append(Problem(self._lines.mark(offset), message, key))
 
 
 def _scalar(value: KdlValue, style: str = ARGUMENT) -> Node:

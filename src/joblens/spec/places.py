@@ -14,6 +14,8 @@ Path = tuple[str | int, ...]
 # Deeper nesting is an attack or an accident, and would end in Python's own recursion limit.
 MOST_DEPTH = 100
 
+TOO_DEEP = f"more than {MOST_DEPTH} lists and mappings inside each other"
+
 LIST = "list"  # the style of a list in trees that `value_of` reads
 
 
@@ -27,15 +29,17 @@ class Mark(Struct, frozen=True):
 class Problem(Struct, frozen=True):
     mark: Mark
     message: str
+    key: str = ""  # that stands twice
 
 
 class ReadingError(Exception):
     """Something is wrong at an offset of the text being read."""
 
-    def __init__(self, offset: int, message: str) -> None:
+    def __init__(self, offset: int, message: str, key: str = "") -> None:
         super().__init__(message)
         self.offset = offset
         self.message = message
+        self.key = key  # that stands twice
 
 
 class Node(Struct):
@@ -77,6 +81,10 @@ class Places:
             offset, node = entry.start, entry.node
         return self._lines.mark(offset)
 
+    def path_around(self, mark: Mark) -> Path:
+        """Of the innermost mapping or list that a place is inside of."""
+        return _path_around(self.root, self._lines.offset(mark)) if self.root is not None else ()
+
     def all_marks(self) -> dict[Path, Mark]:
         if self.root is None:
             return {}
@@ -95,6 +103,9 @@ class LineTable:
     def mark(self, offset: int) -> Mark:
         line = bisect_right(self._starts, offset)
         return Mark(line, offset - self._starts[line - 1] + 1)
+
+    def offset(self, mark: Mark) -> int:
+        return self._starts[mark.line - 1] + mark.column - 1
 
 
 class Document:
@@ -124,6 +135,21 @@ class Document:
         return self._places
 
 
+def is_too_deep(value: Any) -> bool:
+    """Level by level: it may be deeper than Python can call itself."""
+    level = [value] if type(value) in (dict, list) else []
+    for _ in range(MOST_DEPTH):
+        level = [
+            inner
+            for each in level
+            for inner in (each.values() if type(each) is dict else each)
+            if type(inner) in (dict, list)
+        ]
+        if not level:
+            return False
+    return bool(level)
+
+
 def value_of(node: Node | None) -> Any:
     """The plain value of a tree whose scalars know theirs."""
     if node is None:
@@ -142,6 +168,17 @@ def find_entry(node: Node, key: str | int) -> Entry | None:
         inside = 0 <= key < len(node.entries) and node.entries[key].key == key
         return node.entries[key] if inside else None
     return next((entry for entry in node.entries if entry.key == key), None)
+
+
+def _path_around(node: Node, offset: int) -> Path:
+    paths = [
+        (entry.key, *_path_around(entry.node, offset))
+        for entry in node.entries or ()
+        if entry.node.entries is not None
+        and entry.start < offset < entry.node.end
+        and entry.node.start <= offset
+    ]
+    return max(paths, key=len, default=())
 
 
 def _offsets(node: Node, path: Path) -> Iterator[tuple[Path, int]]:

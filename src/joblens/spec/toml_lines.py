@@ -4,7 +4,7 @@ import datetime as dt
 import re
 from typing import Any
 
-from joblens.spec.places import Document, LineTable, Mark, Places, Problem
+from joblens.spec.places import MOST_DEPTH, TOO_DEEP, Document, LineTable, Mark, Places, Problem, is_too_deep
 
 
 def parse_toml(text: str) -> Document:
@@ -16,10 +16,30 @@ def parse_toml(text: str) -> Document:
         value = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         return Document(None, (_syntax_problem(str(error), text),))
-    except (RecursionError, ValueError) as error:
-        reason = "too many lists inside each other" if isinstance(error, RecursionError) else str(error)
-        return Document(None, (Problem(Mark(1, 1), f"not valid TOML: {reason}"),))
+    except RecursionError:
+        return Document(None, (_depth_problem(text),))
+    except ValueError as error:
+        return Document(None, (Problem(Mark(1, 1), f"not valid TOML: {error}"),))
+    if is_too_deep(value):
+        return Document(None, (_depth_problem(text),))
     return Document(_plain(value), (), lambda: _places(text))
+
+
+# Texts and comments, in which brackets mean nothing, and brackets.
+_TOKEN = re.compile(
+    r'''"""(?:[^"\\]|\\[\s\S]|"(?!""))*"""|\'{3}(?:[^']|'(?!''))*\'{3}|"(?:[^"\\\n]|\\.)*"|'[^'\n]*'|#[^\n]*'''
+    r"|([\[{])|([\]}])"
+)
+
+
+def _depth_problem(text: str) -> Problem:
+    """Where the brackets are too many; the beginning, where it is dotted keys that are."""
+    depth = 0
+    for found in _TOKEN.finditer(text):
+        depth += bool(found[1]) - bool(found[2])
+        if depth >= MOST_DEPTH:  # the top is one more
+            return Problem(LineTable(text).mark(found.start()), TOO_DEEP)
+    return Problem(Mark(1, 1), TOO_DEEP)
 
 
 def _places(text: str) -> Places:

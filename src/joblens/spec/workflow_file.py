@@ -6,17 +6,23 @@ from msgspec import Struct
 
 from joblens.model.workflow_spec import WorkflowSpec
 from joblens.spec.documents import read_document
-from joblens.spec.places import Document, Problem
+from joblens.spec.drafts import Draft, draft_of
+from joblens.spec.places import Document, Path, Problem
 from joblens.spec.workflow_kinds import Note, Wrong
 from joblens.spec.workflow_values import section_reader
 
+# Finding what a mistake of the format is about takes a while in a large file.
+_MOST_DOUBLED = 200
+
 
 class SpecReading(Struct, frozen=True):
-    """What a file says. `spec` is None when there are problems; they are sorted by their places."""
+    """What a file says. `spec` is None when there are problems; they are sorted by their places. `draft` is
+    then as much of it as can be understood, if any."""
 
     spec: WorkflowSpec | None
     problems: tuple[Problem, ...]
     document: Document
+    draft: Draft | None = None
 
 
 def read_workflow(text: str, format: str, source: str) -> SpecReading:  # noqa: A002
@@ -24,6 +30,7 @@ def read_workflow(text: str, format: str, source: str) -> SpecReading:  # noqa: 
     document = read_document(text, format)
     problems = list(document.problems)
     spec: WorkflowSpec | None = None
+    notes: list[Note] = []
     if document.value is None:
         if not problems:
             problems.append(Problem(document.mark(()), f"{source} is empty; a workflow has a name and jobs"))
@@ -31,9 +38,30 @@ def read_workflow(text: str, format: str, source: str) -> SpecReading:  # noqa: 
         try:
             spec = _spec_of(document.value)
         except Wrong as wrong:
-            problems += [Problem(document.mark(path), message) for path, message in wrong.finished]
+            notes = wrong.finished
+    if not problems and not notes:
+        return SpecReading(spec, (), document)
+    draft = _draft_of(document, notes)
+    problems += [Problem(document.mark(path), message) for path, message in notes]
+    if draft is not None:
+        problems += [Problem(document.mark(draft.path_in_file(path)), text) for path, text in draft.late]
     problems.sort(key=lambda problem: (problem.mark.line, problem.mark.column))
-    return SpecReading(None if problems else spec, tuple(problems), document)
+    return SpecReading(None, tuple(dict.fromkeys(problems)), document, draft)
+
+
+def _draft_of(document: Document, notes: list[Note]) -> Draft | None:
+    if type(document.value) is not dict or len(document.problems) > _MOST_DOUBLED:
+        return None
+    doubled: list[Path] = []
+    for problem in document.problems:
+        around = document.places.path_around(problem.mark)
+        if problem.key:
+            doubled.append((*around, problem.key))
+        elif around:
+            doubled.append(around)
+        else:
+            return None  # it may be about everything
+    return draft_of(document.value, notes, doubled)
 
 
 def _spec_of(value: Any) -> WorkflowSpec:

@@ -299,6 +299,8 @@ def read_metadata(raw: Any) -> Any:
         return raw
     try:
         return json.loads(raw)
+    except RecursionError:
+        fail("must be JSON text or values; this is too deep")
     except ValueError as error:
         fail(f"must be JSON text or values, not {shown(raw)}: {error}")
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-from joblens.spec.places import MOST_DEPTH, Document, Mark, Path, Places, Problem
+from joblens.spec.places import MOST_DEPTH, TOO_DEEP, Document, Mark, Path, Places, Problem
 from joblens.spec.yaml_tree import event_source, yaml_tree
 
 __all__ = ["Document", "Mark", "Path", "Problem", "parse_yaml", "plain_value"]
@@ -138,7 +138,7 @@ class _Building:
             return self._aliased(event)
         self._depth += 1
         if self._depth > MOST_DEPTH:
-            raise _Stop(event.start_mark, f"more than {MOST_DEPTH} lists and mappings inside each other")
+            raise _Stop(event.start_mark, TOO_DEEP)
         nodes_before = self._nodes
         if event.anchor:
             self._open.add(event.anchor)
@@ -185,7 +185,7 @@ class _Building:
         self.found_double_key = True
         if self._first_lines is not None:
             line = self._first_lines[id(inside), key]
-            self._note(event, f"key '{key}' stands twice; it was first given on line {line}")
+            self._note(event, f"key '{key}' stands twice; it was first given on line {line}", key)
 
     def _aliased(self, event: Any) -> Any:
         if event.anchor in self._open:
@@ -213,8 +213,8 @@ class _Building:
             self._note(event, f"'{text[:40]}' is not a {kind}")
         return None
 
-    def _note(self, event: Any, message: str) -> None:
-        self.problems.append(Problem(_mark(event.start_mark), message))
+    def _note(self, event: Any, message: str, key: str = "") -> None:
+        self.problems.append(Problem(_mark(event.start_mark), message, key))
 
 
 def _tagged_value(kind: str, text: str) -> Any:

@@ -65,7 +65,7 @@ class _Growing:
     def _grow_mapping(self, node: Node, start: Any, depth: int) -> int:
         entries = node.entries
         assert entries is not None
-        seen = set()
+        seen, last = set(), node.end
         while type(event := self._source.get_event()) is not self._yaml.MappingEndEvent:
             key = getattr(event, "value", None)
             self.node(event, depth + 1)
@@ -73,7 +73,8 @@ class _Growing:
             if key is not None and key not in seen:
                 seen.add(key)
                 entries.append(Entry(key, event.start_mark.index, value.end, value))
-        return _end(node, start, event)
+            last = value.end
+        return _end(start, event, last)
 
     def _grow_list(self, node: Node, start: Any, depth: int) -> int:
         entries = node.entries
@@ -81,11 +82,9 @@ class _Growing:
         while type(event := self._source.get_event()) is not self._yaml.SequenceEndEvent:
             value = self.node(event, depth + 1)
             entries.append(Entry(len(entries), value.start, value.end, value))
-        return _end(node, start, event)
+        return _end(start, event, entries[-1].end if entries else node.end)
 
 
-def _end(node: Node, start: Any, end: Any) -> int:
+def _end(start: Any, end: Any, last: int) -> int:
     """The parser ends a block where the next thing begins; here it ends with its last value."""
-    if start.flow_style:
-        return int(end.end_mark.index)
-    return node.entries[-1].end if node.entries else int(start.end_mark.index)
+    return int(end.end_mark.index) if start.flow_style else last
