@@ -1,0 +1,78 @@
+"""The files in examples/ do what their comments say, in a copy of the folder."""
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import REPOSITORY, RunJoblens
+
+EXAMPLES = REPOSITORY / "examples"
+FILES = sorted(path for path in EXAMPLES.iterdir() if path.suffix in (".yaml", ".toml", ".kdl"))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return Path(shutil.copytree(EXAMPLES, tmp_path / "examples"))
+
+
+def results_of(joblens: RunJoblens, run: str) -> dict[str, Any]:
+    rows = joblens("results", run, "--json", code=0).json["results"]
+    return {row["job_name"]: row for row in rows}
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
+def test_an_example_is_valid_and_named_in_the_guide(joblens: RunJoblens, file: Path) -> None:
+    joblens("validate", file, code=0)
+    for page in (EXAMPLES / "README.md", REPOSITORY / "docs" / "workflows.md"):
+        assert file.name in page.read_text(encoding="utf-8")
+
+
+def test_the_readme_shows_the_example_as_it_is() -> None:
+    text = (EXAMPLES / "ml_pipeline.yaml").read_text(encoding="utf-8")
+    without_its_comment = text.partition("\n")[2]
+    assert without_its_comment in (REPOSITORY / "README.md").read_text(encoding="utf-8")
+
+
+def test_the_pipeline_trains_models_and_names_the_best(joblens: RunJoblens, folder: Path) -> None:
+    spec = folder / "ml_pipeline.yaml"
+    spec.write_text(spec.read_text().replace("100000", "3000"))  # fits, and is quick
+    joblens("run", spec, cwd=folder, code=0)
+    assert joblens("logs", results_of(joblens, "1")["report"]["job_uuid"], code=0).stdout.count("right") == 3
+    changed = joblens("rightsize", "1", "--diff", code=0).stdout
+    assert "-  - {name: large, num_cpus: 1, memory: 1g}   # a guess, to be on the safe side" in changed
+
+
+def test_the_sweep_has_a_job_for_every_pair(joblens: RunJoblens, folder: Path) -> None:
+    joblens("run", "sweep.toml", "--param", "seed=1:2", cwd=folder, code=0)
+    results = results_of(joblens, "darts")
+    assert len(results) == 7
+    assert {row["status"] for row in results.values()} == {"completed"}
+    summary = joblens("logs", results["summary"]["job_uuid"], code=0).stdout
+    assert summary.count("darts/") == 6
+
+
+def test_of_the_word_count_only_what_changed_runs_again(joblens: RunJoblens, folder: Path) -> None:
+    joblens("run", "word_count.yaml", cwd=folder, code=0)
+    assert (folder / "report.txt").read_text().split() == ["6", "is", "4", "a", "3", "what", "8", "workflow"]
+    with (folder / "word_count" / "text.txt").open("a") as text:
+        text.write("One more line.\n")
+    joblens("run", "word_count.yaml", "--rerun-changed", cwd=folder, code=0)
+    assert {row["kept_from_run"] for row in results_of(joblens, "word_count").values()} == {None}
+    (folder / "longest.txt").unlink()
+    joblens("run", "word_count.yaml", "--rerun-changed", cwd=folder, code=0)
+    kept = [name for name, row in results_of(joblens, "word_count").items() if row["kept_from_run"]]
+    assert sorted(kept) == ["count", "words"]
+
+
+def test_retries_end_as_the_comments_say(joblens: RunJoblens, folder: Path) -> None:
+    joblens("run", "retries.kdl", cwd=folder, code=1)
+    results = results_of(joblens, "retries")
+    assert {name: (row["status"], row["attempts"]) for name, row in results.items()} == {
+        "hungry": ("completed", 2),
+        "slow": ("completed", 2),
+        "flaky": ("completed", 3),
+        "broken": ("failed", 1),
+        "after": ("canceled", 0),
+    }
