@@ -16,4 +16,6 @@ def how_many_more(bucket: Bucket) -> int:
     if bucket.mean_s * MOST_EACH_LANE > AHEAD_S:
         each = max(1, round(AHEAD_S / bucket.mean_s))
     spare = len(bucket.positions) - bucket.lanes
-    return max(0, min(each * bucket.lanes - bucket.behind, spare))
+    more = min(each * bucket.lanes - bucket.behind, spare)
+    # Half empty before it is filled again: handing over several together costs hardly more than one.
+    return more if more > 0 and (more == spare or 2 * more >= each * bucket.lanes) else 0
