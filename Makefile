@@ -15,7 +15,7 @@ unexport PYTHONPATH
 help: ## list what can be done
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-demo: $(VENV)/.base ## set up (base install) and run a measured job
+demo: $(VENV)/.base ## set up (base install), run a measured job and a workflow
 	@scripts/demo
 
 # Tests that watch real processes run side by side on few cores. One that failed only because the machine

@@ -37,7 +37,7 @@ def test_the_readme_shows_the_example_as_it_is() -> None:
 
 def test_the_pipeline_trains_models_and_names_the_best(joblens: RunJoblens, folder: Path) -> None:
     spec = folder / "ml_pipeline.yaml"
-    spec.write_text(spec.read_text().replace("100000", "3000"))  # fits, and is quick
+    spec.write_text(spec.read_text().replace("60000", "3000"))  # fits, and is quick
     joblens("run", spec, cwd=folder, code=0)
     assert joblens("logs", results_of(joblens, "1")["report"]["job_uuid"], code=0).stdout.count("right") == 3
     changed = joblens("rightsize", "1", "--diff", code=0).stdout
