@@ -12,7 +12,7 @@ from msgspec import Struct
 from joblens.agent.run_commands import command_line
 from joblens.agent.session import Kit
 from joblens.engine.run_events import RunActionCommand, RunRecovery, StartAttempt
-from joblens.model.ids import new_uuid
+from joblens.model.ids import uuid_of
 from joblens.model.job import Accounting, EarlySignal, Granularity, Job, Requirements
 from joblens.model.plan import Plan, PlannedJob
 from joblens.model.run import Run
@@ -24,6 +24,7 @@ from joblens.plan.changes import command_digest
 BESIDE = -1  # the index of commands that are no job of the plan
 _UNSAFE = re.compile(r"[^\w.,+@=~-]")
 _LONGEST_NAME = 180
+_UUIDS_AT_ONCE = 64
 _NO_REQUIREMENTS = Requirements()
 _STREAMS = {
     StdioMode.SEPARATE: "",
@@ -58,7 +59,7 @@ class RunSetup(Struct, frozen=True, kw_only=True):
 
 
 class PreparedAttempt(Struct, frozen=True):
-    """`env`: changes to the owner's environment. `streams`: as slots take it."""
+    """`env`: changes to the environment all attempts have in common. `streams`: as slots take it."""
 
     job: Job
     argv: tuple[str, ...]
@@ -78,9 +79,10 @@ class AttemptMaker:
         self._granularity = monitor.granularity if monitor.enabled else Granularity.SUMMARY
         self._monitors = setup.monitor and monitor.enabled
         self._tags = (f"workflow={self._plan.name}",)
-        self._env = self._common_env()
+        self.common_env = self._common_env()  # the owner gives it to all slots, and to each session
         self._signal = signal_number(self._plan.execution.termination_signal)
         self._all_folders: frozenset[str] | None = None
+        self._random = b""
 
     def _common_env(self) -> dict[str, str]:
         run, output_dir = self._setup.run, self._setup.output_dir
@@ -103,7 +105,6 @@ class AttemptMaker:
         """`data`: user data as it stands now. Raises InputError for a command no program can be given."""
         planned = self._plan.jobs[start.index]
         env = {
-            **self._env,
             **planned.env,
             "JOBLENS_JOB_NAME": planned.name,
             "JOBLENS_ATTEMPT": str(start.attempt),
@@ -147,7 +148,7 @@ class AttemptMaker:
         asked = start.requirements if start is not None else _NO_REQUIREMENTS
         recorded = setup.recorded_env
         return Job(
-            uuid=new_uuid(),
+            uuid=self._new_uuid(),
             argv=redact_argv((command,) if is_shell else argv),
             is_shell=is_shell,
             created_at_us=self._kit.clock.now_us(),
@@ -178,6 +179,12 @@ class AttemptMaker:
             timeout_exit_code=execution.timeout_exit_code,
             oom_exit_code=execution.oom_exit_code,
         )
+
+    def _new_uuid(self) -> str:
+        if not self._random:
+            self._random = os.urandom(16 * _UUIDS_AT_ONCE)
+        first, self._random = self._random[:16], self._random[16:]
+        return uuid_of(first)
 
     def _early_signal(self, planned: PlannedJob | None, asked: Requirements) -> EarlySignal | None:
         """A job that can be told to come to its end is told some time before it has to."""
@@ -212,7 +219,7 @@ class AttemptMaker:
         link = RunLink(self._setup.run.uuid, BESIDE)
         job = self._job(line, argv, name, link, is_shell=True, env={})
         folder = os.path.join(self._setup.logs_dir, safe_name(name))
-        return PreparedAttempt(job, argv, {**self._env, **env}, folder, "")
+        return PreparedAttempt(job, argv, env, folder, "")
 
     # ---- where it prints -----------------------------------------------------------------------------
 

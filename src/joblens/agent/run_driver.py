@@ -93,11 +93,12 @@ class RunDriver:
             logs_dir=setup.logs_dir,
             output_max_bytes=setup.output_max_bytes,
             accounting=setup.accounting,
+            env=self._maker.common_env,
         )
         self._slots = RunSlots(kit, slots, self, end_signal)
         self._sessions = RunSessions(
             kit,
-            setup.environ,
+            {**setup.environ, **self._maker.common_env},
             self,
             accounting=setup.accounting,
             output_max_bytes=setup.output_max_bytes,

@@ -14,7 +14,7 @@ import signal
 import threading
 import time
 from collections import deque
-from collections.abc import Container
+from collections.abc import Container, Mapping
 from typing import Any
 
 from msgspec import Struct
@@ -42,6 +42,7 @@ _ENDING_S = 0.02  # a process that is just ending is not a leftover
 # last one took: enough for some milliseconds, since they start the later the longer those before them take.
 _AHEAD_BY_DURATION = ((0.003, 8), (0.02, 2))
 _LEAST_AHEAD = 1
+_NOTHING_MORE: dict[str, str] = {}
 
 
 class SlotJob(Struct, frozen=True):
@@ -79,11 +80,18 @@ class Finished(Struct, kw_only=True):
 class Slot:
     """One launcher in its groups. Busy while `current` is set."""
 
-    def __init__(self, kit: Kit, accounting: Accounting, logs_dir: str, output_max_bytes: int) -> None:
-        """Raises LaunchError."""
+    def __init__(
+        self,
+        kit: Kit,
+        accounting: Accounting,
+        logs_dir: str,
+        output_max_bytes: int,
+        env: Mapping[str, str] = _NOTHING_MORE,
+    ) -> None:
+        """`env`: what its jobs have beside the owner's environment. Raises LaunchError."""
         self._kit = kit
         self._output_max_bytes = output_max_bytes
-        self._home = SlotHome(kit, accounting, logs_dir)
+        self._home = SlotHome(kit, accounting, logs_dir, env)
         self.socket = self._home.launcher.socket
         self._probe = self._home.probe
         self._numbers = SlotNumbers(self._home.first_reading, can_reset_peak=self._home.can_reset_peak)

@@ -5,6 +5,7 @@ import contextlib
 import os
 import signal
 import time
+from collections.abc import Mapping
 from typing import Any
 
 from joblens.agent.accounting import PROCESS_TREE
@@ -20,7 +21,7 @@ _KILL_TRIES = 20  # a fork may slip between listing and killing
 
 
 class SlotHome:
-    def __init__(self, kit: Kit, accounting: Accounting, logs_dir: str) -> None:
+    def __init__(self, kit: Kit, accounting: Accounting, logs_dir: str, env: Mapping[str, str]) -> None:
         """Raises LaunchError or AccountingUnavailable; nothing is left behind then."""
         self._spool_dir = kit.spool_dir
         # Never used again: whoever comes to clear up after this process must not meet another's groups.
@@ -34,7 +35,7 @@ class SlotHome:
             undo.callback(self._remove_groups)
             write_mark(self._spool_dir, self._name, mark)
             attach = self.groups.attach_files() if self.groups else ()
-            self.launcher = SlotProcess(files, kit.spool_dir, logs_dir, attach, kit.job_rlimits)
+            self.launcher = SlotProcess(files, kit.spool_dir, logs_dir, attach, kit.job_rlimits, env)
             undo.callback(self.launcher.close)
             launcher = (self.launcher.pid, self.launcher.start_ticks)
             write_mark(

@@ -37,6 +37,7 @@ class SlotPlan(Struct, frozen=True, kw_only=True):
     logs_dir: str  # each job's output goes to a folder in it, when it prints something
     output_max_bytes: int
     accounting: Accounting = Accounting.AUTO
+    env: dict[str, str] = {}  # what jobs have beside the owner's environment
 
 
 class SlotListener(Protocol):
@@ -236,7 +237,7 @@ class SlotLoop:
 
     def _add_slot(self) -> Slot:
         plan = self._plan
-        slot = Slot(self._kit, plan.accounting, plan.logs_dir, plan.output_max_bytes)
+        slot = Slot(self._kit, plan.accounting, plan.logs_dir, plan.output_max_bytes, plan.env)
         self._slots[slot.socket] = slot
         self._poll.register(slot.socket, select.POLLIN)
         return slot

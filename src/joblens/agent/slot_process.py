@@ -6,7 +6,7 @@ import marshal
 import os
 import select
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from joblens.agent import launcher
@@ -31,9 +31,10 @@ class SlotProcess:
         logs_dir: str,
         attach: Sequence[str],
         rlimits: Sequence[tuple[int, int, int]] = (),
+        env: Mapping[str, str] | None = None,
     ) -> None:
         """`files` is the path prefix of what jobs print to, in `logs_dir` so that it can be moved there.
-        `rlimits`: what jobs get where the owner changed its own."""
+        `rlimits`: what jobs get where the owner changed its own. `env`: what they have beside its own."""
         ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
         self.socket = ours.detach()
         self._poll = select.poll()
@@ -49,7 +50,9 @@ class SlotProcess:
         actions = [(os.POSIX_SPAWN_DUP2, end, end) for end in ends]
         try:
             make_private_folder(logs_dir)
-            self.pid = os.posix_spawn(sys.executable, argv, os.environ, file_actions=actions)
+            self.pid = os.posix_spawn(
+                sys.executable, argv, {**os.environ, **(env or {})}, file_actions=actions
+            )
         except OSError as error:
             self._close_ends()
             raise LaunchError(f"a launcher could not be started: {error}") from error
