@@ -9,7 +9,6 @@ import sys
 import time
 from collections import deque
 from collections.abc import Sequence
-from types import FrameType
 from typing import Any
 
 from msgspec import Struct
@@ -20,6 +19,7 @@ from joblens.agent.run_adopted import RunAdopted
 from joblens.agent.run_attempts import AttemptMaker, PreparedAttempt, RunSetup, signal_number
 from joblens.agent.run_facts import RunFacts
 from joblens.agent.run_sessions import RunSessions
+from joblens.agent.run_signals import RunSignals
 from joblens.agent.run_slots import RunSlots
 from joblens.agent.run_view import RunView
 from joblens.agent.run_view_feed import ViewFeed
@@ -133,10 +133,18 @@ class RunDriver:
             start = StartAttempt(link.index, link.attempt, record.job.requirements, record.job.gpu_devices)
             self._flights[record.job.uuid] = Flight(start, record.job.uuid)
             self._uuids[link.index] = record.job.uuid
-        kit = self._kit
-        before = self._take_signals()
         switch_s = sys.getswitchinterval()
         sys.setswitchinterval(_SWITCH_S)
+        try:
+            with RunSignals(self._kit.loop, self._handle_signal):
+                self._run_to_its_end()
+        finally:
+            sys.setswitchinterval(switch_s)
+        self._feed.flush()
+        return self._status()
+
+    def _run_to_its_end(self) -> None:
+        kit = self._kit
         try:
             self._tell_states()
             kit.loop.add_timed(self)
@@ -147,11 +155,7 @@ class RunDriver:
             kit.loop.run_until(lambda: self._is_over and self._sessions.is_idle)
             self._slots.close()
         finally:
-            sys.setswitchinterval(switch_s)
             self._close()
-            self._give_signals_back(before)
-        self._feed.flush()
-        return self._status()
 
     def _begin(self) -> None:
         now_s = time.monotonic()
@@ -458,23 +462,6 @@ class RunDriver:
                 self._feed.state(index, state, self._schedule.whys.get(index, ""))
 
     # ---- signals -------------------------------------------------------------------------------------
-
-    def _take_signals(self) -> dict[int, Any]:
-        before: dict[int, Any] = {}
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            if signal.getsignal(number) is not signal.SIG_IGN:
-                before[number] = signal.signal(number, self._on_signal)
-        before[signal.SIGUSR1] = signal.signal(signal.SIGUSR1, self._on_signal)
-        self._wakeup_before = signal.set_wakeup_fd(self._kit.loop.wake_fd, warn_on_full_buffer=False)
-        return before
-
-    def _give_signals_back(self, handlers: dict[int, Any]) -> None:
-        signal.set_wakeup_fd(self._wakeup_before)
-        for number, handler in handlers.items():
-            signal.signal(number, handler)
-
-    def _on_signal(self, number: int, frame: FrameType | None) -> None:
-        self._kit.loop.call(lambda: self._handle_signal(number))
 
     def _handle_signal(self, number: int) -> None:
         if number == signal.SIGUSR1:
