@@ -86,7 +86,9 @@ def test_jobs_that_were_sent_together_can_be_taken_back_but_the_first(
     launcher: SlotProcess, tmp_path: Path
 ) -> None:
     wait = f"while [ ! -e {tmp_path}/go ]; do sleep 0.01; done"
-    launcher.give_jobs([(uuid, [b"sh", b"-c", wait.encode()], {}, "/", "", "") for uuid in "abc"], has_one=False)
+    launcher.give_jobs(
+        [(uuid, [b"sh", b"-c", wait.encode()], {}, "/", "", "") for uuid in "abc"], has_one=False
+    )
     assert [launcher.take_permit_back() for _ in range(3)] == [True, True, False]
     (tmp_path / "go").touch()
     assert [launcher.receive()[:2] for _ in range(3)] == [("done", 0), ("skipped", "b"), ("skipped", "c")]
