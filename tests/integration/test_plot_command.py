@@ -11,9 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from joblens.app.plotting import MOST_JOB_PLOTS, plot_run, write_run_time_series
 from joblens.model.run import Run
+from joblens.model.workflow_spec import MonitorSpec
 from joblens.stores.sqlite import SqliteStore
 from tests.conftest import RunJoblens
 from tests.integration import past_jobs
@@ -175,6 +177,31 @@ def test_of_many_jobs_only_some_get_a_page_of_their_own(store_path: Path, tmp_pa
     (note,) = done.notes
     assert "--all-jobs" in note
     store.close()
+
+
+@pytest.mark.parametrize(
+    ("monitor", "rows", "cpus", "memories"),
+    [
+        (MonitorSpec(), True, True, True),
+        (MonitorSpec(host_enabled=False), False, False, False),
+        (MonitorSpec(host_cpu=False), True, False, True),
+        (MonitorSpec(host_memory=False), True, True, False),
+    ],
+)
+def test_the_time_series_has_of_the_machine_what_the_workflow_wants(
+    monitor: MonitorSpec, rows: bool, cpus: bool, memories: bool, store_path: Path, tmp_path: Path
+) -> None:
+    store = SqliteStore(str(store_path))
+    plan = structs.replace(fan_plan(2), monitor=monitor)
+    path = write_run_time_series(store, fill_run(store, plan), plan, str(tmp_path))
+    store.close()
+    connection = sqlite3.connect(path)
+    query = "SELECT count(*), count(cpu_percent), count(memory_bytes) FROM system_resource_samples"
+    (counts,) = connection.execute(query).fetchall()
+    (jobs,) = connection.execute("SELECT count(*) FROM job_resource_samples").fetchone()
+    connection.close()
+    assert tuple(map(bool, counts)) == (rows, cpus, memories)
+    assert jobs > 0
 
 
 def test_the_time_series_of_a_run_is_read_by_plain_sqlite_and_by_plot(

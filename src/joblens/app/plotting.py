@@ -16,6 +16,7 @@ from joblens.model.job import Record, Status
 from joblens.model.plan import Plan
 from joblens.model.run import Run
 from joblens.model.sample import Sample
+from joblens.model.workflow_spec import MonitorSpec
 from joblens.ports.store import Store
 from joblens.views.plots.chart import Chart
 
@@ -203,5 +204,17 @@ def _attempts_with_samples(store: Store, run: Run, plan: Plan) -> Iterator[tuple
         link = record.job.run
         if link is not None and 0 <= link.index < len(plan.jobs) and record.number is not None:
             named = structs.replace(record.job, name=plan.jobs[link.index].name)
-            samples = [sample for _, sample in store.samples(record.job.uuid)]
+            samples = [_of_machine(sample, plan.monitor) for _, sample in store.samples(record.job.uuid)]
             yield structs.replace(record, job=named), samples
+
+
+def _of_machine(sample: Sample, monitor: MonitorSpec) -> Sample:
+    """Without the machine's numbers that the workflow does not want (`compute_node`)."""
+    if monitor.host_enabled and monitor.host_cpu and monitor.host_memory:
+        return sample
+    without: dict[str, None] = {}
+    if not (monitor.host_enabled and monitor.host_cpu):
+        without |= dict.fromkeys(("host_cpu_busy_usec", "host_cpu_total_usec"))
+    if not (monitor.host_enabled and monitor.host_memory):
+        without |= dict.fromkeys(("host_memory_used_bytes", "host_memory_total_bytes"))
+    return structs.replace(sample, **without)

@@ -89,7 +89,12 @@ RESOURCE_MONITOR = section(
     key(
         "jobs", Kind.SECTION, "The same for jobs only; wins over the keys beside it.", section="monitor_jobs"
     ),
-    key("compute_node", Kind.SECTION, "The same for the machine.", section="monitor_compute_node"),
+    key(
+        "compute_node",
+        Kind.SECTION,
+        "What of the machine is written beside them.",
+        section="monitor_compute_node",
+    ),
 )
 
 MONITOR_JOBS = section(
@@ -104,12 +109,21 @@ MONITOR_COMPUTE_NODE = section(
     "monitor_compute_node",
     "resource_monitor.compute_node",
     "`compute_node` of `resource_monitor`",
-    flag("enabled", "Measure the machine beside the jobs.", default=True, field="host_enabled"),
-    choice(
-        "granularity", Granularity, "summary or time_series.", default="summary", field="host_granularity"
+    flag(
+        "enabled",
+        "Put the machine's numbers beside the jobs' into the database of time_series.",
+        default=True,
+        field="host_enabled",
     ),
-    flag("cpu", "Its CPU.", default=True, field="host_cpu"),
-    flag("memory", "Its memory.", default=True, field="host_memory"),
+    choice(
+        "granularity",
+        Granularity,
+        "summary or time_series; kept.",
+        default="summary",
+        field="host_granularity",
+    ),
+    flag("cpu", "Its CPU there.", default=True, field="host_cpu"),
+    flag("memory", "Its memory there.", default=True, field="host_memory"),
 )
 
 EXECUTION_CONFIG = section(
