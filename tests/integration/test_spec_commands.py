@@ -9,6 +9,7 @@ import pytest
 from msgspec import structs
 
 from joblens.app.expanding import expanded_workflow
+from joblens.app.spec_check import check_spec
 from joblens.app.specs import load_spec, plan_of_run
 from joblens.model.errors import SpecError
 from joblens.model.plan import Plan
@@ -94,6 +95,17 @@ def test_a_run_is_planned_from_what_it_kept_whatever_became_of_the_files(
     assert plan_of_run(run) == loaded.plan
 
 
+def test_a_job_of_several_nodes_is_planned_as_one_and_warned_of(tmp_path: Path) -> None:
+    spec = tmp_path / "s.yaml"
+    spec.write_text(
+        "name: s\njobs:\n- {name: a, command: x, num_nodes: 2}\n- {name: b, command: x, nodes: 1}\n"
+    )
+    loaded = load_spec(str(spec))
+    assert [job.requirements.nodes for job in loaded.plan.jobs] == [2, 1]
+    warnings = check_spec(loaded).warnings
+    assert "more than one node: 'a'; here each runs on this one" in warnings
+
+
 def test_problems_are_told_in_the_order_of_the_file_with_their_places(tmp_path: Path) -> None:
     spec = tmp_path / "s.yaml"
     spec.write_text(
@@ -137,8 +149,8 @@ def test_a_table_that_cannot_be_used_says_why(tmp_path: Path, content: str, told
 def test_files_that_are_no_workflow_are_told_plainly(tmp_path: Path) -> None:
     (tmp_path / "empty.yaml").write_text("\n \n")
     (tmp_path / "latin.yaml").write_bytes(b"name: a\nx: \xe9\n")
-    assert said(tmp_path / "empty.yaml") == [f"{tmp_path}/empty.yaml is empty"]
-    assert said(tmp_path / "latin.yaml") == [f"{tmp_path}/latin.yaml:2: not UTF-8 text"]
+    assert said(tmp_path / "empty.yaml") == [f"{tmp_path}/empty.yaml:1:1: the file is empty"]
+    assert said(tmp_path / "latin.yaml") == [f"{tmp_path}/latin.yaml:2:4: not UTF-8 text"]
     assert said(tmp_path) == [f"'{tmp_path}' is a directory, not a workflow file"]
     with pytest.raises(SpecError) as caught:
         load_spec(str(tmp_path / "emty.yaml"))

@@ -35,6 +35,7 @@ def check_spec(loaded: LoadedSpec, host: HostFacts | None = None) -> SpecCheck:
         warnings=(
             *_without_requirements(plan),
             *_too_large(plan, host or read_host()),
+            *_of_several_nodes(plan),
             *_left_over(loaded),
             *_missing_inputs(plan),
         ),
@@ -79,6 +80,11 @@ def _too_large(plan: Plan, host: HostFacts) -> list[str]:
         if names:
             warnings.append(f"more memory than the {format_bytes(memory)} of this machine: {_named(names)}")
     return warnings
+
+
+def _of_several_nodes(plan: Plan) -> list[str]:
+    names = [job.name for job in plan.jobs if (job.requirements.nodes or 1) > 1]
+    return [f"more than one node: {_named(names)}; here each runs on this one"] if names else []
 
 
 def _left_over(loaded: LoadedSpec) -> list[str]:

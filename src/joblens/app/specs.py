@@ -173,9 +173,11 @@ def _read(path: str) -> str:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
-        raise SpecError(f"{path}:{line}: not UTF-8 text", hint="save the file as UTF-8") from None
+        column = error.start - content.rfind(b"\n", 0, error.start)
+        raise SpecError(f"{path}:{line}:{column}: not UTF-8 text", hint="save the file as UTF-8") from None
     if not text.strip():
-        raise SpecError(f"{path} is empty", hint="a workflow has a name and jobs: name: x, jobs: [...]")
+        hint = "a workflow has a name and jobs: name: x, jobs: [...]"
+        raise SpecError(f"{path}:1:1: the file is empty", hint=hint)
     return text
 
 

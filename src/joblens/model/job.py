@@ -46,6 +46,7 @@ class Requirements(Struct, frozen=True, kw_only=True, omit_defaults=True):
     gpus: int | None = None
     pids: int | None = None
     timeout_s: float | None = None
+    nodes: int | None = None  # it spans, where there are several; here it has this one
 
 
 class EarlySignal(Struct, frozen=True, omit_defaults=True):

@@ -45,8 +45,8 @@ def make_plan(
     `parameters`: values that replace those of parameters and variables of the same name.
     `unread`: what the spec should have and has not; problems that may come from that are not told."""
     problems = Problems()
-    sweeps = Sweeps(spec, tables, parameters, problems)
-    sweeps.check_overrides(unread)
+    sweeps = Sweeps(spec, tables, parameters, problems, unread)
+    sweeps.check_overrides()
     entries = Entries(sweeps, variables_of(spec, parameters, problems), problems, unread)
     plan = _Planning(spec, entries, problems, unread).plan()
     found = tuple(one for one in problems.all() if not unread.hides(one.path))
@@ -237,4 +237,5 @@ def requirements_of(written: RequirementsSpec) -> Requirements:
         memory_bytes=written.memory_bytes,
         gpus=written.num_gpus,
         timeout_s=written.runtime_s,
+        nodes=written.num_nodes,
     )

@@ -236,6 +236,8 @@ def _note_duplicates(
         first = index.places[each.value.name]
         if first == place or not each.value.name:
             continue
+        if not index.is_complete and not each.names and "{" in each.value.name:
+            continue  # one that could not be expanded: its names may well be others
         message = f"there are two {_plural(kind)} named '{each.value.name}'"
         if entries[first].entry == each.entry:
             message += f"; put every parameter into the name: {{{'}, {'.join(each.names)}}}"

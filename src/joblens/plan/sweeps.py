@@ -8,7 +8,7 @@ from msgspec import Struct
 from joblens.model.workflow_spec import FileSpec, JobSpec, ParameterMode, UserDataSpec, WorkflowSpec
 from joblens.plan.parameters import PARAMETER_NAME, BadParameter, Value, combinations, rows_of, values_of
 from joblens.plan.problems import Path, Problems, did_you_mean
-from joblens.plan.unread import Unread
+from joblens.plan.unread import NOTHING_UNREAD, Unread
 
 Entry = JobSpec | FileSpec | UserDataSpec
 
@@ -25,9 +25,15 @@ ONCE = Sweep((), ((),))
 
 class Sweeps:
     def __init__(
-        self, spec: WorkflowSpec, tables: Mapping[str, Any], overrides: Mapping[str, Any], problems: Problems
+        self,
+        spec: WorkflowSpec,
+        tables: Mapping[str, Any],
+        overrides: Mapping[str, Any],
+        problems: Problems,
+        unread: Unread = NOTHING_UNREAD,
     ) -> None:
         self._spec = spec
+        self._unread = unread
         self._tables = tables
         self._overrides = overrides
         self._problems = problems
@@ -59,7 +65,7 @@ class Sweeps:
             elif name in self._spec.parameters:
                 found[name] = self._shared_values(name)
             else:
-                known = [*self._spec.parameters, *entry.parameters]
+                known = [*self._spec.parameters, *self._unread.shared_parameters, *entry.parameters]
                 where = (*path, "use_parameters", place)
                 self._problems.note(where, f"there is no parameter '{name}'{did_you_mean(name, known)}")
                 found[name] = None
@@ -104,9 +110,9 @@ class Sweeps:
             return None
         return Sweep(*self._rows[file])
 
-    def check_overrides(self, unread: Unread) -> None:
+    def check_overrides(self) -> None:
         """Values given for this run must be of something the workflow has."""
-        if unread.has_parameters:
+        if self._unread.has_parameters:
             return
         entries: list[Entry] = [*self._spec.jobs, *self._spec.files, *self._spec.user_data]
         known = set(self._spec.parameters) | set(self._spec.variables)

@@ -60,6 +60,11 @@ class Unread:
         ]
 
     @cached_property
+    def shared_parameters(self) -> list[str]:
+        """Names of those whose values are not known."""
+        return [str(path[1]) for path in self._paths if len(path) == 2 and path[0] == "parameters"]
+
+    @cached_property
     def has_variables(self) -> bool:
         return any(path[0] == "variables" for path in self._paths)
 

@@ -6,7 +6,7 @@ is to be told. A misspelt key counts as the key that was meant."""
 
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from joblens.model.workflow_spec import WorkflowSpec
 from joblens.spec.key_table import Key, Section
@@ -41,10 +41,10 @@ class Draft(Struct, frozen=True):
 def draft_of(value: dict[str, Any], notes: list[Note], doubled: list[Path]) -> Draft | None:
     """`notes`: what reading it said. `doubled`: keys that stand twice. None: it is beyond that."""
     mending = _Mending(value)
-    mending.unread.update(dict.fromkeys(doubled))
+    mending.unread.update((_doubtful(path), None) for path in doubled)
     late: list[Note] = []
     for _ in range(_MOST_ROUNDS):
-        for path, _text in notes:
+        for path in dict.fromkeys(path for path, _ in notes):
             mending.mend(path)
         try:
             spec = section_reader("workflow")(mending.value)
@@ -52,8 +52,31 @@ def draft_of(value: dict[str, Any], notes: list[Note], doubled: list[Path]) -> D
             notes = wrong.finished
             late += [note for note in notes if mending.is_inside_renamed(note[0])]
             continue
-        return Draft(spec, mending.unread, mending.renamed, tuple(dict.fromkeys(late)))
+        return Draft(
+            _with_written_names(spec, mending.unread),
+            mending.unread,
+            mending.renamed,
+            tuple(dict.fromkeys(late)),
+        )
     return None
+
+
+def _doubtful(path: Path) -> Path:
+    """Where a whole list of entries stands twice, those of the first are good."""
+    key = SECTIONS["workflow"].keys.get(str(path[0]))
+    is_list = len(path) == 1 and key is not None and key.kind is Kind.SECTIONS
+    return (*path, ELSEWHERE) if is_list else path
+
+
+def _with_written_names(spec: WorkflowSpec, unread: dict[Path, Any]) -> WorkflowSpec:
+    """Messages call a job by its name, even if it cannot have that one."""
+    jobs = list(spec.jobs)
+    for path, raw in unread.items():
+        is_name = len(path) == 3 and path[0] == "jobs" and path[2] == "name"
+        if is_name and isinstance(raw, str) and raw.strip() and raw.isprintable():
+            place = int(path[1])
+            jobs[place : place + 1] = [structs.replace(job, name=raw) for job in jobs[place : place + 1]]
+    return structs.replace(spec, jobs=tuple(jobs))
 
 
 def written_path(renamed: dict[Path, str], path: Path) -> Path:
