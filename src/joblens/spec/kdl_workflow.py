@@ -97,6 +97,14 @@ _WORKFLOW = Shape(
 )
 
 
+_NODE_NAMES = {key: name for name, (key, _) in _WORKFLOW.blocks.items()}
+
+
+def node_name(key: str) -> str:
+    """What a key of the workflow is called in KDL."""
+    return _NODE_NAMES.get(key, key)
+
+
 def parse_kdl_workflow(text: str) -> Document:
     """Never raises for what the text says: whatever is wrong stands in `problems`."""
     lines = LineTable(text)

@@ -67,5 +67,26 @@ def _syntax_problem(message: str, text: str) -> Problem:
     mark = Mark(int(found[2]), int(found[3])) if found[2] else LineTable(text).mark(len(text))
     reason = found[1]
     if "overwrite" in reason or "Cannot declare" in reason or "Duplicate" in reason:
-        reason += " (a key or table stands twice)"
-    return Problem(mark, f"not valid TOML: {reason}")
+        column, message = _double(text, mark.line)
+        return Problem(Mark(mark.line, column), f"not valid TOML: {message}")
+    return Problem(mark, f"not valid TOML: {reason[:1].lower()}{reason[1:]}")
+
+
+_GIVEN = re.compile(r"\s*(?:\[+\s*([^]]*?)\s*\]|([^=#]+?)\s*=)")
+
+
+def _double(text: str, line: int) -> tuple[int, str]:
+    """The column of what stands twice, and what is said about it."""
+    lines = text.split("\n")
+    given = _GIVEN.match(lines[line - 1])
+    if given is None:
+        return 1, "a key stands twice"
+    column = len(lines[line - 1]) - len(lines[line - 1].lstrip()) + 1
+    message = f"table '{given[1]}' stands twice" if given[1] else f"key '{given[2]}' stands twice"
+    for earlier in range(line - 1, 0, -1):
+        other = _GIVEN.match(lines[earlier - 1])
+        if other is not None and other.groups() == given.groups():
+            return column, f"{message}; it was first given on line {earlier}"
+        if other is not None and other[1] and given[2]:
+            break  # another table: its keys are others
+    return column, message

@@ -7,6 +7,7 @@ from msgspec import Struct
 from joblens.model.workflow_spec import WorkflowSpec
 from joblens.spec.documents import read_document
 from joblens.spec.drafts import Draft, draft_of
+from joblens.spec.format_words import in_words_of
 from joblens.spec.places import Document, Path, Problem
 from joblens.spec.workflow_kinds import Note, Wrong
 from joblens.spec.workflow_values import section_reader
@@ -42,9 +43,8 @@ def read_workflow(text: str, format: str, source: str) -> SpecReading:  # noqa: 
     if not problems and not notes:
         return SpecReading(spec, (), document)
     draft = _draft_of(document, notes)
-    problems += [Problem(document.mark(path), message) for path, message in notes]
-    if draft is not None:
-        problems += [Problem(document.mark(draft.path_in_file(path)), text) for path, text in draft.late]
+    said = [*notes, *((draft.path_in_file(path), text) for path, text in draft.late)] if draft else notes
+    problems += [Problem(document.mark(path), in_words_of(format, text)) for path, text in said]
     problems.sort(key=lambda problem: (problem.mark.line, problem.mark.column))
     return SpecReading(None, tuple(dict.fromkeys(problems)), document, draft)
 

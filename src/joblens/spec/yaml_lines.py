@@ -10,6 +10,7 @@ from typing import Any
 
 from joblens.spec.places import MOST_DEPTH, TOO_DEEP, Document, Mark, Path, Places, Problem
 from joblens.spec.yaml_tree import event_source, yaml_tree
+from joblens.spec.yaml_words import syntax_problem, yaml_mark
 
 __all__ = ["Document", "Mark", "Path", "Problem", "parse_yaml", "plain_value"]
 
@@ -71,7 +72,7 @@ class _Stop(Exception):
 
     def __init__(self, mark: Any, message: str) -> None:
         super().__init__(message)
-        self.problem = Problem(_mark(mark), message)
+        self.problem = Problem(yaml_mark(mark), message)
 
 
 class _Building:
@@ -97,12 +98,12 @@ class _Building:
             self.problems.append(Problem(Mark(1, 1), "not valid YAML: half of a character pair"))
             return None
         except yaml.YAMLError as error:
-            self.problems.append(_syntax_problem(error))
+            self.problems.append(syntax_problem(error, self._text))
             return None
         try:
             return self._single_document(source.get_event)
         except yaml.YAMLError as error:
-            self.problems.append(_syntax_problem(error))
+            self.problems.append(syntax_problem(error, self._text))
         except _Stop as stop:
             self.problems.append(stop.problem)
         finally:
@@ -214,7 +215,7 @@ class _Building:
         return None
 
     def _note(self, event: Any, message: str, key: str = "") -> None:
-        self.problems.append(Problem(_mark(event.start_mark), message, key))
+        self.problems.append(Problem(yaml_mark(event.start_mark), message, key))
 
 
 def _tagged_value(kind: str, text: str) -> Any:
@@ -233,15 +234,3 @@ def _tagged_value(kind: str, text: str) -> Any:
         case "float":
             return _float(text)
     raise KeyError(kind)
-
-
-def _mark(mark: Any) -> Mark:
-    return Mark(mark.line + 1, mark.column + 1)
-
-
-def _syntax_problem(error: Any) -> Problem:
-    mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
-    message = getattr(error, "problem", None) or getattr(error, "reason", None) or str(error)
-    context = getattr(error, "context", None)
-    place = _mark(mark) if mark is not None else Mark(1, 1)
-    return Problem(place, f"not valid YAML: {message}" + (f" ({context})" if context else ""))

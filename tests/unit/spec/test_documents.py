@@ -89,6 +89,30 @@ def test_nesting_without_end_is_a_problem_not_a_crash(format_: str) -> None:
     assert read_document(text, format_).problems
 
 
+@pytest.mark.parametrize(
+    ("format_", "begin", "end", "column"),
+    [
+        ("json", '{"a": ', "}", 106),
+        ("json5", "{a: ", "}", 104),
+        ("yaml", "a: ", "", 103),
+        ("toml", "a = ", "", 104),
+    ],
+)
+def test_a_hundred_levels_are_read_and_one_more_is_refused_at_its_place(
+    format_: str, begin: str, end: str, column: int
+) -> None:
+    hundred, one_more = (f"{begin}{'[' * levels}{']' * levels}{end}" for levels in (99, 100))
+    assert read_document(hundred, format_).problems == ()
+    (problem,) = read_document(one_more, format_).problems
+    assert problem.message == "more than 100 lists and mappings inside each other"
+    assert problem.mark == Mark(1, column)
+
+
+def test_dotted_keys_of_toml_are_levels_too() -> None:
+    (problem,) = read_document(f"{'a.' * 5000}a = 1", "toml").problems
+    assert problem.message == "more than 100 lists and mappings inside each other"
+
+
 @pytest.mark.parametrize("format_", FORMATS)
 def test_a_byte_order_mark_is_no_content(format_: str) -> None:
     text = "\ufeff" + spec_text("cluster", format_)

@@ -64,9 +64,9 @@ def test_dates_are_text_as_in_the_other_formats() -> None:
 @pytest.mark.parametrize(
     ("text", "mark", "words"),
     [
-        ("a = 1\nb = \n", Mark(2, 5), "Invalid value"),
-        ("[t]\na = 1\n[t]\n", Mark(3, 3), "stands twice"),
-        ("a = 1\na.b = 2\n", Mark(2, 8), "stands twice"),
+        ("a = 1\nb = \n", Mark(2, 5), "invalid value"),
+        ("[t]\na = 1\n[t]\n", Mark(3, 1), "table 't' stands twice"),
+        ("a = 1\na.b = 2\n", Mark(2, 1), "key 'a.b' stands twice"),
         ("a = 'x", Mark(1, 7), "not valid TOML"),
         ("a = 1 b = 2", Mark(1, 7), "not valid TOML"),
         ("a = [1,\n", Mark(2, 1), "not valid TOML"),

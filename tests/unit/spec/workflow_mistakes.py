@@ -173,7 +173,10 @@ FILE_MISTAKES = [
     ("name: w", "1:1: the workflow has no 'jobs'"),
     ("name: w\njobs: []", "2:1: jobs must have at least one entry"),
     ("name: w\njobs: null", "2:1: jobs must be a list of mappings, not nothing"),
-    ("name: w\njobs: {a: 1}", "2:1: jobs must be a list of mappings, not a mapping"),
+    (
+        "name: w\njobs: {a: 1}",
+        "2:1: jobs must be a list of mappings, not a mapping; begin each entry with '- '",
+    ),
     ("name: w\njobs: [{command: ls}]", "2:8: a job has no 'name'"),
     ("name: w\njobs: [{name: a}]", "2:8: job 'a' has no 'command'"),
     ("name: w\njobs: [ls]", "2:8: item 1 of jobs must be a mapping, not 'ls'"),
