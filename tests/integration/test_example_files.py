@@ -40,6 +40,9 @@ def test_the_pipeline_trains_models_and_names_the_best(joblens: RunJoblens, fold
     spec.write_text(spec.read_text().replace("60000", "3000"))  # fits, and is quick
     joblens("run", spec, cwd=folder, code=0)
     assert joblens("logs", results_of(joblens, "1")["report"]["job_uuid"], code=0).stdout.count("right") == 3
+    # there is a folder of that name too
+    drawn = joblens("plot", "ml_pipeline", "--format", "svg", "--json", cwd=folder, code=0).json
+    assert any("gantt" in path for path in drawn["files"])
     changed = joblens("rightsize", "1", "--diff", code=0).stdout
     assert "-  - {name: large, num_cpus: 1, memory: 1g}   # a guess, to be on the safe side" in changed
 

@@ -63,9 +63,7 @@ def sources_named(idents: Sequence[str], store: Callable[[], Store], advance: Ad
 def _files_of(ident: str) -> list[str]:
     """None when it names no file. A pattern the shell has left alone is looked up here."""
     if os.path.isdir(ident):
-        inside = sorted(glob.glob(os.path.join(glob.escape(ident), "**", "*.db"), recursive=True))
-        hint = f"name the files: {' '.join(inside[:3])}" if inside else "name a file"
-        raise InputError(f"{ident} is a directory", hint=hint)
+        return []  # a workflow may have the name of a folder
     if os.path.exists(ident):
         return [ident]
     if any(letter in ident for letter in "*?["):
@@ -95,15 +93,23 @@ def _find(store: Store, ident: str) -> Run | Record:
         record = store.find(ident.strip())
     except UnknownJob:
         if run is None:
-            raise InputError(
-                f"'{ident}' is no run, workflow or job of this store, and no file",
-                hint="`joblens history` lists the jobs, `joblens workflows list` the workflows",
-            ) from None
+            raise _nothing_named(ident) from None
     if run is not None and record is not None:
         raise InputError(f"'{ident}' is a workflow and a job", hint=f"write workflow:{ident} or job:{ident}")
     found = run if run is not None else record
     assert found is not None
     return found
+
+
+def _nothing_named(ident: str) -> InputError:
+    if os.path.isdir(ident):
+        inside = sorted(glob.glob(os.path.join(glob.escape(ident), "**", "*.db"), recursive=True))
+        hint = f"name the files: {' '.join(inside[:3])}" if inside else "name a file"
+        return InputError(f"{ident} is a directory", hint=hint)
+    return InputError(
+        f"'{ident}' is no run, workflow or job of this store, and no file",
+        hint="`joblens history` lists the jobs, `joblens workflows list` the workflows",
+    )
 
 
 # ---- out of the store -----------------------------------------------------------------------------------
