@@ -8,6 +8,7 @@ Path = tuple[str | int, ...]
 
 # Comparing a word with very many names takes longer than the help is worth.
 _MOST_COMPARED = 2000
+_MOST_HINTS = 500
 _FEW = 6
 
 
@@ -33,7 +34,8 @@ class Problems:
     def unknown(self, path: Path, kind: str, name: str, known: Collection[str], part: str | int = "") -> None:
         """A name that stands for nothing, with the one that was probably meant."""
         if self._is_new(path, part):
-            self._first[path, part] = f"there is no {kind} '{name}'{did_you_mean(name, known)}"
+            hint = did_you_mean(name, known) if len(self._first) < _MOST_HINTS else ""
+            self._first[path, part] = f"there is no {kind} '{name}'{hint}"
 
     def all(self) -> tuple[PlanProblem, ...]:
         return tuple(

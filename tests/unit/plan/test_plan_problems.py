@@ -228,3 +228,9 @@ def test_several_mistakes_at_one_place_are_all_told() -> None:
         "there is no file 'rw'",
         "there is no file 'cln'",
     ]
+
+
+def test_of_very_many_unknown_names_only_the_first_are_compared_with_all_others() -> None:
+    found = problems(workflow(*(job(f"name_{n}", depends_on=(f"nam_{n}",)) for n in range(600))))
+    assert found["jobs", 0, "depends_on", 0] == "there is no job 'nam_0'; did you mean 'name_0'?"
+    assert found["jobs", 599, "depends_on", 0] == "there is no job 'nam_599'"
