@@ -41,6 +41,7 @@ def test_the_pipeline_trains_models_and_names_the_best(joblens: RunJoblens, fold
     joblens("run", spec, cwd=folder, code=0)
     assert joblens("logs", results_of(joblens, "1")["report"]["job_uuid"], code=0).stdout.count("right") == 3
     # there is a folder of that name too
+    joblens("graph", "ml_pipeline", cwd=folder, code=0)
     drawn = joblens("plot", "ml_pipeline", "--format", "svg", "--json", cwd=folder, code=0).json
     assert any("gantt" in path for path in drawn["files"])
     changed = joblens("rightsize", "1", "--diff", code=0).stdout

@@ -82,7 +82,7 @@ def _is_file(target: str) -> bool:
     from joblens.spec.documents import FORMATS
 
     endings = tuple(f".{form}" for form in (*FORMATS, "yml"))
-    return os.path.exists(target) or "/" in target or target.lower().endswith(endings)
+    return os.path.isfile(target) or "/" in target or target.lower().endswith(endings)
 
 
 def _format(session: Session, output: str | None) -> str:
