@@ -1,0 +1,91 @@
+"""Every form in the grammar table of docs/cli.md is one that the real command line takes."""
+
+import re
+from itertools import product
+
+import click
+import pytest
+
+from joblens.cli.main import cli
+from tests.conftest import REPOSITORY
+
+TEXT = (REPOSITORY / "docs" / "cli.md").read_text(encoding="utf-8")
+TABLE = TEXT.partition("## Commands")[2].partition("## Naming a job")[0]
+FORMS = [form.replace("\\|", "|") for form in re.findall(r"\[`([^`]+)`\]\(commands/", TABLE)]
+
+STAND_INS = {
+    "CMD…": "true",
+    "VALUES": "1",
+    "FILE": "pipeline.yaml",
+    "FILE…": "pipeline.yaml",
+    "FORMAT": "history",
+    "SHELL": "bash",
+    "TOOL": "python3",
+    "SCRIPT": "train.py",
+    "N": "2",
+    "DB…": "metrics.db",
+}
+NAMES = {"ID", "RUN", "JOB", "WORKFLOW", "ID…", "RUN…", "JOB…"}
+MORE_WORDS = {"backup": ["copy.db"], "set": ["best", "1"], "get": ["best"]}
+
+
+def alternatives(form: str) -> list[list[str]]:
+    """`check FILE|RUN` is two command lines; a quoted shell line is one word."""
+    choices = []
+    for word in re.findall(r"'[^']*'|\S+", form):
+        parts = [word.strip("'")] if word.startswith("'") else word.split("|")
+        choices.append(["1" if part in NAMES else STAND_INS.get(part, part) for part in parts])
+    lines = []
+    for words in product(*choices):
+        more = [] if words[0] == "config" else [MORE_WORDS.get(word, []) for word in words]
+        lines.append([*words, *(each for some in more for each in some)])
+    return lines
+
+
+LINES = [words for form in FORMS for words in alternatives(form)]
+
+
+def parse(words: list[str]) -> None:
+    context = cli.make_context("joblens", list(words))
+    command: click.Command = cli
+    while isinstance(command, click.Group):
+        rest = [*context._protected_args, *context.args]
+        if not rest:
+            return
+        name, found, rest = command.resolve_command(context, rest)
+        assert found is not None
+        assert name is not None
+        command, context = found, found.make_context(name, rest, parent=context)
+
+
+@pytest.mark.parametrize("words", LINES, ids=" ".join)
+def test_a_form_of_the_grammar_is_taken(words: list[str]) -> None:
+    parse(words)
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        "run -- CMD…",
+        "run FILE",
+        "submit -- CMD…",
+        "submit TOOL SCRIPT",
+        "submit FILE",
+        "results RUN",
+        "results WORKFLOW --run-id N",
+        "results list RUN",
+        "rerun JOB",
+        "rerun RUN --failed|--changed|--all",
+        "import FORMAT FILE…",
+        "export FORMAT",
+        "map 'CMD {x}' ::: VALUES",
+    ],
+)
+def test_the_grammar_has_the_form(form: str) -> None:
+    assert form in FORMS
+
+
+@pytest.mark.parametrize("option", [["--json"], ["--format", "json"], ["--store", "x.db"]])
+def test_options_of_every_command_may_stand_before_it_and_behind_it(option: list[str]) -> None:
+    parse([*option, "results", "1"])
+    parse(["results", "1", *option])
