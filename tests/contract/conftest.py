@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from joblens.ports.store import Store
+from joblens.stores.journal import JournaledStore
 from joblens.stores.sqlite import SqliteStore
 
 
@@ -14,7 +15,13 @@ def open_sqlite(folder: Path) -> Store:
     return SqliteStore(str(folder / "store" / "joblens.db"))
 
 
-STORES: dict[str, Callable[[Path], Store]] = {"sqlite": open_sqlite}
+def open_journaled(folder: Path) -> Store:
+    """The same behind a journal of its own."""
+    journal = folder / f"journal-{len(list(folder.iterdir()))}"
+    return JournaledStore(lambda: open_sqlite(folder), str(journal))
+
+
+STORES: dict[str, Callable[[Path], Store]] = {"sqlite": open_sqlite, "journaled": open_journaled}
 
 
 @pytest.fixture(params=sorted(STORES))

@@ -1,8 +1,7 @@
 """What every store must do about workflows and runs; a store behind its journal too."""
 
 import random
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 
 import msgspec
 import pytest
@@ -14,23 +13,11 @@ from joblens.model.run import Run, RunEvent, RunFact, RunOptions, RunStatus, Sto
 from joblens.model.run_link import RunLink
 from joblens.model.writes import Write
 from joblens.ports.store import Store
-from joblens.stores.journal import JournaledStore
-from tests.contract.conftest import STORES
 from tests.contract.run_builders import OWNER, attempt, begun, noted, over, run, workflow
 from tests.contract.store_builders import NOON_US, SECOND, ended, queued, started, whole_job
 
 A, B = "aaaa1111-0000-4000-8000-000000000000", "bbbb2222-0000-4000-8000-000000000000"
 R1, R2 = "cccc3333-0000-4000-8000-000000000000", "dddd4444-0000-4000-8000-000000000000"
-
-
-@pytest.fixture(params=[*sorted(STORES), "journaled"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
-    if request.param == "journaled":
-        opened: Store = JournaledStore(lambda: STORES["sqlite"](tmp_path), str(tmp_path / "journal"))
-    else:
-        opened = STORES[request.param](tmp_path)
-    yield opened
-    opened.close()
 
 
 # -- workflows
@@ -185,6 +172,23 @@ def test_a_prefix_of_several_runs_is_ambiguous(store: Store) -> None:
     store.apply([workflow(A), run("ef01", A), run("ef02", A)])
     with pytest.raises(AmbiguousRun, match="ef02"):
         store.find_run("ef")
+
+
+def test_digits_are_a_number_and_never_the_beginning_of_an_id(store: Store) -> None:
+    store.apply([workflow("24d6aaaa"), run("31c7bbbb", "24d6aaaa")])
+    for digits in ("2", "24", "3", "31"):
+        with pytest.raises(UnknownWorkflow):
+            store.find_workflow(digits)
+        with pytest.raises(UnknownRun):
+            store.find_run(digits)
+    assert store.find_run("31c").uuid == "31c7bbbb"
+    assert store.find_workflow("24d").uuid == "24d6aaaa"
+
+
+def test_the_eight_characters_that_lists_show_of_an_id_may_all_be_digits(store: Store) -> None:
+    uuid = "12345678-0000-4000-8000-000000000000"
+    store.apply([workflow(A), run(uuid, A)])
+    assert store.find_run("12345678").uuid == uuid
 
 
 # -- what happened to a run

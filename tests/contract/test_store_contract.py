@@ -187,6 +187,15 @@ def test_a_job_is_found_by_uuid_prefix_own_id_and_number(store: Store) -> None:
         assert store.find(ident).job.uuid == uuid
 
 
+def test_digits_are_a_jobs_number_and_never_the_beginning_of_its_id(store: Store) -> None:
+    uuid = "24681357-58cc-4372-a567-0e02b2c3d479"
+    store.apply(whole_job(uuid))
+    for digits in ("2", "24", "2468135"):
+        with pytest.raises(UnknownJob):
+            store.find(digits)
+    assert store.find("24681357").job.uuid == uuid  # as lists show it
+
+
 def test_of_several_jobs_with_one_own_id_the_newest_is_found(store: Store) -> None:
     store.apply([*whole_job("a1", external_id="x"), *whole_job("b1", external_id="x")])
     assert store.find("x").job.uuid == "b1"

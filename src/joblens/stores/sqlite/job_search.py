@@ -8,6 +8,7 @@ from joblens.model.units import format_instant
 from joblens.stores.sqlite.sql import QUERIES
 
 _CANDIDATES_SHOWN = 10
+_SHOWN_OF_ID = 8
 _HIGHEST = "\U0010ffff"
 
 
@@ -20,8 +21,9 @@ def matching_numbers(connection: apsw.Connection, ident: str) -> list[int]:
     tries: list[list[tuple[str, tuple[str | int, ...]]]] = [
         [("number_of_uuid", (lower,))],
         [("number_of_external_id", (ident,))],
-        [("numbers_of_prefix", (lower, lower + _HIGHEST, _CANDIDATES_SHOWN + 1))],
     ]
+    if may_be_prefix(ident):
+        tries.append([("numbers_of_prefix", (lower, lower + _HIGHEST, _CANDIDATES_SHOWN + 1))])
     if ident.isascii() and ident.isdigit() and len(ident) < 19:
         tries[1].append(("number_exists", (int(ident),)))
     for equals in tries:
@@ -29,6 +31,12 @@ def matching_numbers(connection: apsw.Connection, ident: str) -> list[int]:
         if found:
             return list(dict.fromkeys(found))
     return []
+
+
+def may_be_prefix(ident: str) -> bool:
+    """A word of digits is a number: ids are random, and one that happens to begin with 2 is not what someone
+    meant who typed 2. From eight on it is what lists show of an id."""
+    return len(ident) >= _SHOWN_OF_ID or bool(ident and not (ident.isascii() and ident.isdigit()))
 
 
 def newest_named(connection: apsw.Connection, ident: str) -> list[int]:

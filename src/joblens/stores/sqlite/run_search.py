@@ -9,6 +9,7 @@ import apsw
 from joblens.model.errors import AmbiguousRun, UnknownRun, UnknownWorkflow
 from joblens.model.run import Run, Workflow
 from joblens.model.units import format_instant
+from joblens.stores.sqlite.job_search import may_be_prefix
 from joblens.stores.sqlite.run_rows import read_run, read_workflows
 from joblens.stores.sqlite.sql import QUERIES
 
@@ -32,7 +33,7 @@ def find_run(connection: apsw.Connection, ident: str) -> Run:
     exact = _run_ids(connection, "run_of_uuid", (ident.lower(),))
     workflows = [] if exact else _exact_workflows(connection, ident)
     numbered, missing = ([], "") if exact else _numbered_runs(connection, ident)
-    if not exact and not workflows and not numbered and not missing and ident:
+    if not exact and not workflows and not numbered and not missing and may_be_prefix(ident):
         exact = _run_ids(connection, "runs_of_prefix", _prefix(ident))
         workflows = read_workflows(connection, "workflows_of_prefix", _prefix(ident))
     newest = [run for each in workflows for run in _newest_run(connection, each)]
@@ -71,7 +72,9 @@ def _workflows_of(connection: apsw.Connection, ident: str) -> list[Workflow]:
     if not ident:
         return []
     exact = _exact_workflows(connection, ident)
-    return exact or read_workflows(connection, "workflows_of_prefix", _prefix(ident))
+    if exact or not may_be_prefix(ident):
+        return exact
+    return read_workflows(connection, "workflows_of_prefix", _prefix(ident))
 
 
 def _numbered_runs(connection: apsw.Connection, ident: str) -> tuple[list[int], str]:
