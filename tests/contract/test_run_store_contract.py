@@ -78,7 +78,7 @@ def test_a_prefix_of_several_workflows_is_ambiguous(store: Store) -> None:
         store.find_workflow("ab")
 
 
-def test_the_newest_workflow_of_a_file_is_known_by_file_name_and_user(store: Store) -> None:
+def test_the_workflow_of_a_file_is_known_by_file_name_and_user(store: Store) -> None:
     store.apply(
         [
             workflow("w1", "n", source="/f.yaml", user="ann"),
@@ -90,7 +90,7 @@ def test_the_newest_workflow_of_a_file_is_known_by_file_name_and_user(store: Sto
     )
     found = store.workflow_of_source("/f.yaml", "n", "ann")
     assert found is not None
-    assert found.uuid == "w2"
+    assert found.uuid == "w1"
     assert store.workflow_of_source("/h.yaml", "n", "ann") is None
 
 

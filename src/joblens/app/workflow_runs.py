@@ -72,7 +72,8 @@ def create_workflow(store: Store, made: LoadedSpec, source: str) -> Workflow:
         format=made.format,
     )
     store.apply([WorkflowCreated(workflow)])
-    return store.find_workflow(workflow.uuid)
+    # Another process may have made it of the same file in the meantime: that one stays.
+    return known_workflow(store, made, source) or store.find_workflow(workflow.uuid)
 
 
 def known_workflow(store: Store, made: LoadedSpec, source: str) -> Workflow | None:

@@ -313,7 +313,15 @@ INSERT OR IGNORE INTO run (uuid) VALUES (?)
 SELECT uuid, id FROM run WHERE uuid IN (SELECT value FROM json_each(?))
 
 -- name: insert_workflow
-INSERT OR IGNORE INTO workflow (uuid, name, user, source, detail) VALUES (?, ?, ?, ?, ?)
+-- One file of one user under one name is one workflow: the one that is there stays.
+INSERT OR IGNORE INTO workflow (uuid, name, user, source, detail) SELECT ?1, ?2, ?3, ?4, ?5
+WHERE ?4 = '' OR NOT EXISTS (SELECT 1 FROM workflow WHERE source = ?4 AND name = ?2 AND user = ?3)
+
+-- name: workflow_instead_of
+-- The one that was there already when this one was to be made.
+SELECT uuid FROM workflow
+WHERE source = ?2 AND name = ?3 AND user = ?4 AND ?2 <> ''
+  AND NOT EXISTS (SELECT 1 FROM workflow WHERE uuid = ?1) ORDER BY id DESC LIMIT 1
 
 -- name: describe_run
 -- The first description stands. Numbers count within the workflow.

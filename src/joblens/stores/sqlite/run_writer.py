@@ -24,7 +24,8 @@ class RunFacts:
         self.has_facts = bool(writes)
         self._heard_of = set(runs_of_jobs)
         self._workflows: list[tuple[str | bytes, ...]] = []
-        self._runs: list[tuple[str | bytes, ...]] = []
+        self._runs: list[Run] = []
+        self._run_rows: list[tuple[str | bytes, ...]] = []
         self._events: list[tuple[str, str, int, str, bytes]] = []
         for write in writes:
             if isinstance(write, WorkflowCreated):
@@ -32,7 +33,8 @@ class RunFacts:
                 self._workflows.append((it.uuid, it.name, it.user, it.source, _json.encode(it)))
             elif isinstance(write, RunCreated):
                 self._heard_of.add(write.run.uuid)
-                self._runs.append((write.run.uuid, write.run.workflow_uuid, *_run_in_bytes(write.run)))
+                self._runs.append(write.run)
+                self._run_rows.append(_run_row(write.run))
             else:
                 event = write.event
                 self._heard_of.add(event.run_uuid)
@@ -46,23 +48,39 @@ class RunFacts:
         if not self._heard_of and not self._workflows:
             return {}
         connection.executemany(QUERIES["insert_workflow"], self._workflows)
+        self._join_known_workflows(connection)
         ids = self._ids(connection)
         missing = [(uuid,) for uuid in self._heard_of if uuid not in ids]
         if missing:
             connection.executemany(QUERIES["hear_of_run"], missing)
             ids = self._ids(connection)
-        connection.executemany(QUERIES["describe_run"], self._runs)
+        connection.executemany(QUERIES["describe_run"], self._run_rows)
         connection.executemany(
             QUERIES["insert_run_event"], [(uuid, ids[run], *rest) for uuid, run, *rest in self._events]
         )
         return ids
+
+    def _join_known_workflows(self, connection: apsw.Connection) -> None:
+        """Runs of a workflow that somebody else has made of the same file meanwhile are runs of that one."""
+        instead: dict[object, str] = {}
+        for uuid, name, user, source, _ in self._workflows:
+            for (known,) in connection.execute(
+                QUERIES["workflow_instead_of"], (uuid, source, name, user)
+            ).fetchall():
+                instead[uuid] = str(known)
+        if instead:
+            moved = [
+                replace(run, workflow_uuid=instead.get(run.workflow_uuid, run.workflow_uuid))
+                for run in self._runs
+            ]
+            self._run_rows = [_run_row(run) for run in moved]
 
     def _ids(self, connection: apsw.Connection) -> dict[str, int]:
         wanted = _json.encode(list(self._heard_of)).decode()
         return dict(connection.execute(QUERIES["ids_of_runs"], (wanted,)))
 
 
-def _run_in_bytes(run: Run) -> tuple[bytes, bytes]:
+def _run_row(run: Run) -> tuple[str | bytes, ...]:
     """Without what the store gives it, or its events tell."""
     from joblens.stores.sqlite.run_rows import packed_spec
 
@@ -77,4 +95,5 @@ def _run_in_bytes(run: Run) -> tuple[bytes, bytes]:
         ended_at_us=None,
         owner=None,
     )
-    return _json.encode(plain), packed_spec(run.spec_text, run.tables)
+    packed = packed_spec(run.spec_text, run.tables)
+    return run.uuid, run.workflow_uuid, _json.encode(plain), packed
