@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from joblens.analysis.advice import MEMORY_HEADROOM, cpus_option, memory_option
 from joblens.analysis.finding_codes import Code
+from joblens.analysis.outcome_numbers import LEAST_THROTTLED_S, is_out_of_memory, is_throttled, peak_of
 from joblens.analysis.profile import rates_over
 from joblens.analysis.rates import cpu_percent
 from joblens.model.finding import Finding, Severity
@@ -15,11 +16,10 @@ from joblens.model.sample import Sample
 from joblens.model.units import MIB, format_bytes, format_duration
 
 # Shares of the job's time, in percent, from which waiting is worth a word.
-_THROTTLED = 5
 _CPU_PRESSURE = 25
 _IO_PRESSURE = 25
 _MEMORY_PRESSURE = 5
-_MIN_WAIT_S = 0.5
+_MIN_WAIT_S = LEAST_THROTTLED_S
 # Advice about sizes is for jobs long enough to show how they behave.
 _MIN_DURATION_S = 5.0
 _MIN_MEMORY_SAVED = 128 * MIB
@@ -28,12 +28,12 @@ _MIN_MEMORY_SAVED = 128 * MIB
 def waiting_findings(record: Record, outcome: Outcome, samples: Sequence[Sample]) -> Iterator[Finding]:
     usage = outcome.usage
     cpus = record.job.requirements.cpus
-    throttled = _share(usage.cpu_throttled_usec, outcome)
-    if throttled is not None and throttled >= _THROTTLED:
+    if is_throttled(outcome):
+        throttled = _share(usage.cpu_throttled_usec, outcome) or 0.0
         text = f"it was held back by its CPU limit for {_spent(usage.cpu_throttled_usec, throttled)}"
         yield Finding(Code.CPU_THROTTLED, Severity.WARNING, text, _more_cpus(cpus or 1, usage))
     pressure = _share(usage.cpu_pressure_usec, outcome)
-    if pressure is not None and pressure >= _CPU_PRESSURE and not (throttled and throttled >= _THROTTLED):
+    if pressure is not None and pressure >= _CPU_PRESSURE and not is_throttled(outcome):
         text = f"it waited for a free core for {_spent(usage.cpu_pressure_usec, pressure)}"
         advice = "start fewer threads or processes, or run fewer jobs at once on this machine"
         yield Finding(Code.CPU_PRESSURE, Severity.WARNING, text, advice)
@@ -114,7 +114,7 @@ def _more_than_there_is(record: Record) -> Iterator[Finding]:
 def _memory_size(record: Record, outcome: Outcome) -> Iterator[Finding]:
     asked = record.job.requirements.memory_bytes
     peak = outcome.usage.memory_peak_bytes
-    if asked is None or peak is None or outcome.reason == "out-of-memory":
+    if asked is None or peak is None or is_out_of_memory(outcome):
         return
     share = 100 * peak / asked
     if share >= 90:
@@ -134,7 +134,7 @@ def _cpu_size(
     record: Record, outcome: Outcome, samples: Sequence[Sample], cpu_usec: int
 ) -> Iterator[Finding]:
     mean = cpu_usec / outcome.duration_s / 1_000_000  # cores
-    most = max([mean * 100, *rates_over(samples, cpu_percent)]) / 100
+    most = (peak_of(rates_over(samples, cpu_percent), mean * 100) or 0.0) / 100
     asked = record.job.requirements.cpus
     can_shrink = _is_complete(outcome)
     if can_shrink and asked is not None and asked >= 2 and mean >= 0.8 and most <= 1.1:

@@ -5,6 +5,7 @@ from typing import Any
 
 from msgspec import Struct, structs
 
+from joblens.analysis.outcome_numbers import mean_cpu_percent, peak_cpu_percent, peak_of
 from joblens.analysis.profile import real_spacing_s
 from joblens.analysis.rates import cpu_percent, elapsed_usec, unreclaimable_bytes
 from joblens.model.job import Record, Requirements, Status
@@ -194,13 +195,11 @@ def _extremes_of_record(record: Record, samples: Sequence[Sample]) -> Extremes:
     if outcome is None:
         return seen
     usage = outcome.usage
-    profile = (outcome.profile or {}).get("process_cpu", {})
-    mean = profile.get("mean_percent")
-    if mean is None and usage.cpu_total_usec is not None and outcome.duration_s > 0:
-        mean = usage.cpu_total_usec / outcome.duration_s / 10_000
+    # without a profile what the record has for a peak is the average
+    shown = () if outcome.profile or seen.cpu_peak_percent is None else (seen.cpu_peak_percent,)
     return Extremes(
-        _first_known(profile.get("max_percent"), seen.cpu_peak_percent, mean),
-        _first_known(mean, seen.cpu_mean_percent),
+        peak_of(shown, peak_cpu_percent(outcome)),
+        _first_known(mean_cpu_percent(outcome), seen.cpu_mean_percent),
         _first_known(usage.memory_peak_bytes, seen.memory_peak_bytes),
         _first_known(usage.memory_mean_bytes, seen.memory_mean_bytes, usage.memory_peak_bytes),
         usage.processes_peak if usage.processes_peak is not None else seen.processes_peak,

@@ -6,6 +6,7 @@ be known is null; `gpu_stats` and `container_stats` are empty where nothing of t
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from joblens.analysis.outcome_numbers import peak_of
 from joblens.analysis.rates import (
     cpu_percent,
     elapsed_usec,
@@ -111,7 +112,7 @@ def _process_cpu(samples: Sequence[Sample], usage: Usage, duration_s: float) -> 
     return {
         "mean_percent": _rounded(mean),
         # The mean is from exact totals, so it may lie above every rate between coarse samples.
-        "max_percent": _rounded(max([*rates, mean]) if mean is not None else max(rates, default=None)),
+        "max_percent": _rounded(peak_of(rates, mean)),
         "min_percent": _rounded(min([*rates, mean]) if mean is not None else min(rates, default=None)),
     }
 

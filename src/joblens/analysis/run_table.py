@@ -5,7 +5,7 @@ from typing import Any
 from msgspec import Struct
 
 from joblens.analysis.history_form import returncode_of
-from joblens.analysis.utilization import mean_cpu_percent, peak_cpu_percent
+from joblens.analysis.outcome_numbers import mean_cpu_percent, peak_cpu_percent
 from joblens.model.job import Record
 from joblens.model.run import JobState
 from joblens.model.units import GIB, format_instant

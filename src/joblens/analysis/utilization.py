@@ -1,8 +1,8 @@
 """What jobs used against what was written that they need.
 
-Memory is the peak of what cannot be reclaimed, CPU the highest rate between two samples (for a job too
-short for that the exact average), runtime the job's own time. A limit that was hit is a violation even where
-the number stays just below it: under enforcement it cannot rise further."""
+Memory is the peak of what cannot be reclaimed, CPU the highest rate between two samples (the exact average
+where that is higher, or all there is), runtime the job's own time. A limit that was hit is a violation even
+where the number stays just below it: under enforcement it cannot rise further."""
 
 import enum
 from collections.abc import Iterable, Iterator
@@ -10,10 +10,9 @@ from collections.abc import Iterable, Iterator
 from msgspec import Struct
 
 from joblens.analysis.history_form import returncode_of
+from joblens.analysis.outcome_numbers import is_out_of_memory, is_throttled, peak_cpu_percent
 from joblens.model.job import Outcome, Record, Status
 
-_THROTTLED_SHARE = 0.05
-_LEAST_THROTTLED_S = 0.5
 _KILLED = 137
 _EARLY, _LATE = 0.8, 0.9  # shares of the time limit
 TIMEOUT_CODES = (124, 152)
@@ -107,7 +106,7 @@ def utilizations(record: Record, outcome: Outcome) -> Iterator[Utilization]:
             Resource.MEMORY,
             needs.memory_bytes,
             usage.memory_peak_bytes,
-            LimitHit.OUT_OF_MEMORY if _is_out_of_memory(outcome) else LimitHit.NONE,
+            LimitHit.OUT_OF_MEMORY if is_out_of_memory(outcome) else LimitHit.NONE,
             is_least="memory_peak_bytes" in usage.lower_bounds,
         )
     if needs.cpus:
@@ -133,34 +132,9 @@ def _known(
         )
 
 
-def peak_cpu_percent(outcome: Outcome) -> float | None:
-    """The highest rate between two samples; where there were too few, the exact average."""
-    measured = ((outcome.profile or {}).get("process_cpu") or {}).get("max_percent")
-    if isinstance(measured, (int, float)):
-        return float(measured)
-    return mean_cpu_percent(outcome)
-
-
-def mean_cpu_percent(outcome: Outcome) -> float | None:
-    total_usec = outcome.usage.cpu_total_usec
-    if total_usec is None or outcome.duration_s <= 0:
-        return None
-    return total_usec / outcome.duration_s / 10_000
-
-
-def is_throttled(outcome: Outcome) -> bool:
-    """Held back by its CPU limit for long enough to matter."""
-    held_back_s = (outcome.usage.cpu_throttled_usec or 0) / 1_000_000
-    return held_back_s >= max(_LEAST_THROTTLED_S, _THROTTLED_SHARE * outcome.duration_s)
-
-
-def _is_out_of_memory(outcome: Outcome) -> bool:
-    return outcome.reason == "out-of-memory" or bool(outcome.usage.oom_kills)
-
-
 def likely_causes(record: Record, outcome: Outcome) -> Iterator[LikelyCause]:
     """For a failure that no limit of ours explains: killed early points at memory, late at time."""
-    if _is_out_of_memory(outcome) or outcome.status in (Status.TIMEOUT, Status.CANCELLED):
+    if is_out_of_memory(outcome) or outcome.status in (Status.TIMEOUT, Status.CANCELLED):
         return
     needs, code = record.job.requirements, returncode_of(outcome)
     peak = outcome.usage.memory_peak_bytes

@@ -2,14 +2,13 @@ from typing import Any
 
 import pytest
 
+from joblens.analysis.outcome_numbers import is_throttled, peak_cpu_percent
 from joblens.analysis.utilization import (
     LimitHit,
     Resource,
     UtilizationReport,
     check_utilization,
-    is_throttled,
     likely_causes,
-    peak_cpu_percent,
 )
 from joblens.analysis.utilization_form import over_text, report_form, runtime_text, specified_text
 from joblens.model.job import Job, Outcome, Record, Requirements, Status, Usage
