@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from joblens.analysis.rightsizing import Group, Observation, advise
+from joblens.analysis.observations import Observation
+from joblens.analysis.rightsizing import Group, advise
 from joblens.analysis.run_diff import JobSide, RunSide, compare_runs
 from joblens.engine.run_estimate import Estimate
 from joblens.engine.run_progress import JobFailure, RunningJob, RunProgress, StageProgress

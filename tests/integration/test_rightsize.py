@@ -226,3 +226,130 @@ def test_short_jobs_by_the_dozen_are_told(desk: WorkflowDesk) -> None:
     assert [one["code"] for one in desk.call("rightsize", "w", "--json", code=0).json["findings"]] == [
         "short-jobs"
     ]
+
+
+MIXED = {
+    "yaml": """\
+name: mixed
+resource_requirements:
+  - {name: all, memory: 400m}
+jobs:
+  - name: small_{i}
+    command: python3 -c "pass"
+    resource_requirements: all
+    parameters: {i: "1:9"}
+  - name: big
+    command: python3 -c "b = bytearray(b'x') * (250 << 20)"  # the one that is large
+    resource_requirements: all
+""",
+    "json": """\
+{"name": "mixed",
+ "resource_requirements": [{"name": "all", "memory": "400m"}],
+ "jobs": [
+   {"name": "small_{i}", "command": "python3 -c 'pass'", "resource_requirements": "all",
+    "parameters": {"i": "1:9"}},
+   {"name": "big", "command": "python3 -c 'b = bytearray(250 << 20)'", "resource_requirements": "all"}
+ ]}
+""",
+    "json5": """\
+{name: 'mixed',
+ resource_requirements: [{name: 'all', memory: '400m'}],
+ jobs: [
+   {name: 'small_{i}', command: 'python3 -c "pass"', resource_requirements: 'all',
+    parameters: {i: '1:9'}},
+   {name: 'big', command: 'python3 -c "b = bytearray(250 << 20)"', resource_requirements: 'all'}, // large
+ ],
+}
+""",
+    "toml": """\
+name = "mixed"
+[[resource_requirements]]
+name = "all"
+memory = "400m"
+[[jobs]]
+name = "small_{i}"
+command = "python3 -c 'pass'"
+resource_requirements = "all"
+parameters = {i = "1:9"}
+[[jobs]]
+name = "big"
+command = "python3 -c 'b = bytearray(250 << 20)'"
+resource_requirements = "all"
+""",
+    "kdl": """\
+name "mixed"
+resource_requirements "all" {
+    memory "400m"
+}
+job "small_{i}" {
+    command "python3 -c 'pass'"
+    resource_requirements "all"
+    parameters {
+        i "1:9"
+    }
+}
+job "big" {
+    command "python3 -c 'b = bytearray(250 << 20)'"
+    resource_requirements "all"
+}
+""",
+}
+
+
+@pytest.mark.cgroup
+@pytest.mark.parametrize("kind", list(MIXED))
+def test_a_smaller_first_try_is_written_with_the_handler_it_counts_on(desk: WorkflowDesk, kind: str) -> None:
+    path = desk.write(MIXED[kind], f"mixed.{kind}")
+    desk.call("run", path, "-q", code=0)
+    answer = desk.call("rightsize", "mixed", "--strategy", "min-waste", "--write", code=0)
+    assert "tried again with more memory by 'more_memory'" in answer.stdout
+    text = path.read_text()
+    assert "400m" not in text
+    assert text.count("more_memory") == 3  # the handler, and both entries that name it
+    desk.call("run", path, "-q", code=0)
+    rows = desk.call("results", "mixed", "--json", code=0).json["results"]
+    assert {row["job_name"]: row["attempts"] for row in rows}["big"] == 2
+    again = desk.call("rightsize", "mixed", "--strategy", "min-waste", "--write", code=0)
+    assert "another try with" in again.stdout
+    assert path.read_text() == text
+
+
+HANDLED = """\
+name: mixed
+failure_handlers:
+  - name: again
+    rules:
+      - exit_codes: [%s]
+        max_retries: 1
+resource_requirements:
+  - {name: all, memory: 400m}
+jobs:
+  - name: small_{i}
+    command: python3 -c "pass"
+    resource_requirements: all
+    parameters: {i: "1:9"}
+  - name: big
+    command: python3 -c "b = bytearray(250 << 20)"
+    resource_requirements: all
+    failure_handler: again
+"""
+
+
+@pytest.mark.cgroup
+def test_a_handler_that_is_there_is_made_to_reach_what_is_needed(desk: WorkflowDesk) -> None:
+    path = desk.write(HANDLED % "1, 137")
+    desk.call("run", path, "-q", code=0)
+    desk.call("rightsize", "mixed", "--strategy", "min-waste", "--write", code=0)
+    assert re.search(r"max_retries: 1\n        memory_factor: [\d.]+\n", path.read_text())
+    assert path.read_text().count("more_memory") == 2  # beside it, for the job that had none
+    desk.call("run", path, "-q", code=0)
+
+
+@pytest.mark.cgroup
+def test_a_handler_that_knows_no_lack_of_memory_keeps_the_file_as_it_is(desk: WorkflowDesk) -> None:
+    path = desk.write(HANDLED % "1")
+    desk.call("run", path, "-q", code=0)
+    answer = desk.call("rightsize", "mixed", "--strategy", "min-waste", "--write")
+    assert answer.code == 2
+    assert "'again' has no rule for jobs that ran out of memory (exit code 137)" in answer.stderr
+    assert path.read_text() == HANDLED % "1"

@@ -7,9 +7,12 @@ Three strategies of the field, compared on jobs that were really observed:
 - *max throughput*: the first try that lets a machine finish the most jobs an hour: more small jobs side by
   side, against the time lost with those that are tried twice.
 
+Only sizes that would be written are compared: buffer and rounding can turn the order of two peaks round.
 A try that fails is taken to fail at its very end, so what it costs is never told too low."""
 
+import bisect
 import enum
+import itertools
 from collections.abc import Sequence
 
 from msgspec import Struct
@@ -46,54 +49,47 @@ def compare(needs: Sequence[Need]) -> tuple[Allocation, ...]:
     """One for each strategy, with the sizes that would be written; () without observations."""
     if not needs:
         return ()
-    most = max(need.memory_bytes for need in needs)
-    ordered = sorted(needs, key=lambda need: need.memory_bytes)
-    best = {Strategy.MAX_SEEN: most, **_best_firsts(ordered, most)}
-    retry = memory_for(most)
-    return tuple(evaluate(strategy, needs, memory_for(best[strategy]), retry) for strategy in Strategy)
+    jobs = _Jobs(needs)
+    retry = memory_for(jobs.most_bytes)
+    # The largest first: of two that are equally good the one with fewer retries is taken.
+    sizes = sorted({memory_for(size) for size in jobs.sizes}, reverse=True)
+    tried = [jobs.evaluate(Strategy.MIN_WASTE, size, retry) for size in sizes]
+    best = {
+        Strategy.MAX_SEEN: retry,
+        Strategy.MIN_WASTE: min(tried, key=lambda one: one.waste_byte_s).first_bytes,
+        Strategy.MAX_THROUGHPUT: max(tried, key=lambda one: one.throughput).first_bytes,
+    }
+    return tuple(jobs.evaluate(strategy, best[strategy], retry) for strategy in Strategy)
 
 
 def evaluate(strategy: Strategy, needs: Sequence[Need], first_bytes: int, retry_bytes: int) -> Allocation:
     """What a pair of sizes would have cost the jobs observed."""
-    allocated = used = total_s = retried_s = 0.0
-    retried = 0
-    for need in needs:
-        fits = need.memory_bytes <= first_bytes
-        retried += not fits
-        retried_s += 0.0 if fits else need.duration_s
-        total_s += need.duration_s
-        allocated += (first_bytes if fits else first_bytes + retry_bytes) * need.duration_s
-        used += need.memory_bytes * need.duration_s
-    share = retried / len(needs)
-    side_by_side = (1 - share) * retry_bytes / first_bytes + share
-    return Allocation(
-        strategy=strategy,
-        first_bytes=first_bytes,
-        retry_bytes=retry_bytes,
-        retries=share,
-        waste_byte_s=(allocated - used) / len(needs),
-        waste_percent=100 * (allocated - used) / allocated if allocated else 0.0,
-        throughput=side_by_side * total_s / (total_s + retried_s) if total_s else side_by_side,
-    )
+    return _Jobs(needs).evaluate(strategy, first_bytes, retry_bytes)
 
 
-def _best_firsts(ordered: Sequence[Need], most: int) -> dict[Strategy, int]:
-    """Only sizes that were seen can be best: between two of them a larger one only wastes more."""
-    count = len(ordered)
-    mean_s = sum(need.duration_s for need in ordered) / count
-    retried_s = sum(need.duration_s for need in ordered)  # of all jobs above the candidate
-    least_area = best_rate = None
-    best = {Strategy.MIN_WASTE: most, Strategy.MAX_THROUGHPUT: most}
-    for place, need in enumerate(ordered):
-        retried_s -= need.duration_s
-        first = need.memory_bytes
-        if first <= 0 or (place + 1 < count and ordered[place + 1].memory_bytes == first):
-            continue
-        area = first * mean_s + most * retried_s / count
-        if least_area is None or area < least_area:
-            least_area, best[Strategy.MIN_WASTE] = area, first
-        fitting = (place + 1) / count
-        rate = (fitting * most / first + 1 - fitting) / ((mean_s + retried_s / count) or 1.0)
-        if best_rate is None or rate > best_rate:
-            best_rate, best[Strategy.MAX_THROUGHPUT] = rate, first
-    return best
+class _Jobs:
+    """Jobs by size, summed up once, so that any number of sizes can be tried on any number of jobs."""
+
+    def __init__(self, needs: Sequence[Need]) -> None:
+        ordered = sorted(needs, key=lambda need: need.memory_bytes)
+        self.sizes = [need.memory_bytes for need in ordered]
+        self.most_bytes = self.sizes[-1]
+        self._used = sum(need.memory_bytes * need.duration_s for need in ordered)
+        self._took_s = [0.0, *itertools.accumulate(need.duration_s for need in ordered)]
+
+    def evaluate(self, strategy: Strategy, first_bytes: int, retry_bytes: int) -> Allocation:
+        count, total_s = len(self.sizes), self._took_s[-1]
+        fitting = bisect.bisect_right(self.sizes, first_bytes)
+        retried_s = total_s - self._took_s[fitting] if fitting < count else 0.0
+        allocated = first_bytes * total_s + retry_bytes * retried_s
+        share = (count - fitting) / count
+        side_by_side = (1 - share) * retry_bytes / first_bytes + share
+        return Allocation(
+            strategy=strategy,
+            first_bytes=first_bytes,
+            retry_bytes=retry_bytes,
+            retries=share,
+            waste_byte_s=(allocated - self._used) / count,
+            waste_percent=100 * (allocated - self._used) / allocated if allocated else 0.0,
+            throughput=side_by_side * total_s / (total_s + retried_s) if total_s else side_by_side,
+        )

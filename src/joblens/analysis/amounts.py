@@ -4,7 +4,8 @@ import math
 
 from joblens.model.units import GIB, MIB
 
-_MEMORY_BUFFER = (1.10, 1.20)
+LEAST_MEMORY_BUFFER = 1.10
+_MEMORY_BUFFER = (LEAST_MEMORY_BUFFER, 1.20)
 _MEMORY_SPARE = (8 * MIB, 16 * MIB)  # at least; a percentage of a little is nothing
 _RUNTIME_BUFFER = (1.15, 1.30)
 _RUNTIME_SPARE_S = (10, 20)
@@ -27,6 +28,11 @@ def runtime_range(longest_s: float) -> tuple[float, float]:
         max(longest_s * _RUNTIME_BUFFER[0], longest_s + _RUNTIME_SPARE_S[0]),
         max(longest_s * _RUNTIME_BUFFER[1], longest_s + _RUNTIME_SPARE_S[1]),
     )
+
+
+def is_least_spare(longest_s: float) -> bool:
+    """A percentage of so short a time would be next to nothing."""
+    return longest_s * _RUNTIME_BUFFER[1] < longest_s + _RUNTIME_SPARE_S[1]
 
 
 def memory_for(peak_bytes: float) -> int:

@@ -1,17 +1,17 @@
 """What the jobs of a workflow should ask for, from everything that was seen of them in all its runs.
 
-Jobs that share their requirements get one advice. A job that was killed at a limit tells only that it needs
-more than that; one that failed for another reason tells what it needs at least."""
+Jobs that share their requirements get one advice."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from msgspec import Struct, field
 
-from joblens.analysis.allocation import Allocation, Need, Strategy, compare
+from joblens.analysis.allocation import Allocation, Strategy, compare
 from joblens.analysis.amounts import (
     cpus_for,
     cpus_text,
+    is_least_spare,
     memory_for,
     memory_range,
     memory_text,
@@ -21,39 +21,18 @@ from joblens.analysis.amounts import (
     runtime_range,
     runtime_text,
 )
-from joblens.analysis.statistics import nearest_rank
-from joblens.model.job import Record, Requirements, Status
+from joblens.analysis.observations import (
+    OOM_GROWTH,
+    TIMEOUT_GROWTH,
+    Observation,
+    Spread,
+    memory_limits_hit,
+    memory_needs,
+    spread,
+    time_limits_hit,
+)
+from joblens.model.job import Requirements
 from joblens.model.units import format_bytes, format_duration
-
-OOM_GROWTH = 1.5
-TIMEOUT_GROWTH = 1.4
-_THROTTLED = 0.05  # share of its time from which a job is taken to have wanted more CPUs
-_QUANTILES = (0.5, 0.9, 0.95, 1.0)
-
-
-class Observation(Struct, frozen=True, kw_only=True):
-    """One attempt of one job of one run."""
-
-    job: str
-    run: int
-    attempt: int
-    status: Status
-    duration_s: float
-    memory_bytes: int | None = None
-    memory_is_least: bool = False  # may have been more
-    peak_cores: float | None = None
-    mean_cores: float | None = None
-    limits: Requirements = Requirements()  # that it had
-    is_out_of_memory: bool = False
-    is_throttled: bool = False
-
-    @property
-    def is_complete(self) -> bool:
-        return self.status is Status.SUCCESS
-
-    @property
-    def is_timed_out(self) -> bool:
-        return self.status is Status.TIMEOUT
 
 
 class Group(Struct, frozen=True, kw_only=True):
@@ -76,7 +55,9 @@ class Advice(Struct, frozen=True, kw_only=True):
     current_text: str
     recommended_text: str
     reason: str
-    quantiles: dict[str, float] = field(default_factory=dict)  # p50, p90, p95, max
+    quantiles: dict[str, float] = field(default_factory=dict)  # p50, p90, p95, max, of jobs that completed
+    at_least: tuple[str, ...] = ()  # those of them that may be more: jobs were killed at a limit
+    retry_at: int | None = None  # bytes; set where jobs that do not fit have to be tried again with that
 
     @property
     def is_change(self) -> bool:
@@ -96,36 +77,6 @@ class GroupAdvice(Struct, frozen=True, kw_only=True):
     strategies: tuple[Allocation, ...] = ()
 
 
-def observation_of(record: Record, run: int) -> Observation | None:
-    """None: it has not ended, or nothing of it was measured."""
-    outcome = record.outcome
-    if outcome is None or outcome.status in (Status.ERROR, Status.LOST):
-        return None
-    usage = outcome.usage
-    duration_s = outcome.duration_s
-    mean = None
-    if usage.cpu_total_usec is not None and duration_s > 0:
-        mean = usage.cpu_total_usec / 1e6 / duration_s
-    profile = (outcome.profile or {}).get("process_cpu") or {}
-    peak_percent = profile.get("max_percent")
-    peak = mean if peak_percent is None else max(peak_percent / 100, mean or 0.0)
-    throttled = (usage.cpu_throttled_usec or 0) / 1e6
-    return Observation(
-        job=record.job.name,
-        run=run,
-        attempt=1 if record.job.run is None else record.job.run.attempt,
-        status=outcome.status,
-        duration_s=duration_s,
-        memory_bytes=usage.memory_peak_bytes,
-        memory_is_least="memory_peak_bytes" in usage.lower_bounds,
-        peak_cores=peak,
-        mean_cores=mean,
-        limits=record.job.requirements if record.job.enforce else Requirements(),
-        is_out_of_memory=outcome.reason == "out-of-memory",
-        is_throttled=duration_s > 0 and throttled >= max(0.5, _THROTTLED * duration_s),
-    )
-
-
 def advise(groups: Iterable[Group], strategy: Strategy = Strategy.MAX_SEEN) -> list[GroupAdvice]:
     """Groups of which nothing was seen are left out."""
     return [_advise(group, strategy) for group in groups if group.observations]
@@ -133,7 +84,7 @@ def advise(groups: Iterable[Group], strategy: Strategy = Strategy.MAX_SEEN) -> l
 
 def _advise(group: Group, strategy: Strategy) -> GroupAdvice:
     seen = group.observations
-    strategies = compare(_needs(seen))
+    strategies = compare(memory_needs(seen))
     parts = (_memory(group, strategies, strategy), _cpus(group), _runtime(group))
     has_ends = any(item.is_complete for item in seen)
     jobs = len({(item.run, item.job) for item in seen})
@@ -155,88 +106,96 @@ def _confidence(jobs: int, runs: int) -> str:
     return "medium" if runs == 2 or jobs >= 5 else "low"
 
 
-def _needs(seen: Sequence[Observation]) -> list[Need]:
-    return [
-        Need(item.memory_bytes, item.duration_s)
-        for item in seen
-        if item.is_complete and item.memory_bytes is not None
-    ]
-
-
 # ---- one resource each ----------------------------------------------------------------------------------
 
 
 def _memory(group: Group, strategies: Sequence[Allocation], strategy: Strategy) -> Advice | None:
     current = group.current.memory_bytes
-    known = [item.memory_bytes for item in group.observations if item.memory_bytes is not None]
-    killed = [
-        limit
-        for item in group.observations
-        if item.is_out_of_memory and (limit := item.limits.memory_bytes) is not None
-        if not _is_resolved(item, group.observations, "memory_bytes")
-    ]
-    if not known and not killed:
+    seen = group.observations
+    peak = max((item.memory_bytes for item in seen if item.memory_bytes is not None), default=None)
+    killed = memory_limits_hit(seen)
+    if peak is None and not killed:
         return None
-    peak = max(known, default=0)
+    use = spread(
+        [float(item.memory_bytes) for item in seen if item.has_all_memory and item.memory_bytes], killed
+    )
+    wanted, reason = _memory_of_largest(group, peak or 0, killed)
+    smaller = next((one for one in strategies if one.strategy is strategy and one.retries), None)
+    if smaller is not None and smaller.first_bytes < wanted:
+        wanted, reason = _smaller_first_try(group, smaller)
+        retry = smaller.retry_bytes if wanted == smaller.first_bytes else None
+        return _of("memory", current, wanted, memory_text, reason, use, retry_at=retry)
+    return _of("memory", current, wanted, memory_text, reason, use)
+
+
+def _memory_of_largest(group: Group, peak: int, killed: Sequence[int]) -> tuple[float, str]:
+    current = group.current.memory_bytes
     wanted: float = memory_for(peak)
-    reason, fitting = f"peak {format_bytes(peak)} + 10 to 20 %", memory_range(peak)
-    chosen = next((option for option in strategies if option.strategy is strategy), None)
-    if chosen is not None and strategy is not Strategy.MAX_SEEN and chosen.first_bytes < wanted:
-        wanted = chosen.first_bytes
-        fitting = (wanted, wanted)
-        share = f"{100 * chosen.retries:.0f} % tried"
-        reason = f"{strategy}: {share} again with {memory_text(chosen.retry_bytes)}"
     if killed and max(killed) * OOM_GROWTH > wanted:
         times = f"{len(killed)} out of memory" if len(killed) > 1 else "out of memory"
-        wanted = rounded_memory(max(killed) * OOM_GROWTH)
         reason = f"{times} at {format_bytes(max(killed))}: + 50 %"
-        wanted, reason = _already_more(current, wanted, reason)
-    elif current is not None:
+        return _already_more(current, rounded_memory(max(killed) * OOM_GROWTH), reason)
+    if current is not None:
         uncertain = any(item.memory_is_least for item in group.observations)
-        keep = _why_kept(group, current, wanted, fitting, uncertain=uncertain)
-        wanted, reason = (current, f"peak {format_bytes(peak)}{keep}") if keep else (wanted, reason)
-    return _of("memory", current, wanted, memory_text, reason, [float(size) for size in known])
+        keep = _why_kept(group, current, wanted, memory_range(peak), uncertain=uncertain)
+        if keep:
+            return current, f"peak {format_bytes(peak)}{keep}"
+    return wanted, f"peak {format_bytes(peak)} + 10 to 20 %"
+
+
+def _smaller_first_try(group: Group, chosen: Allocation) -> tuple[float, str]:
+    """Where jobs that do not fit are tried again, a job that was killed is no reason for more."""
+    share = f"{100 * chosen.retries:.0f} % need another try with {memory_text(chosen.retry_bytes)}"
+    current = group.current.memory_bytes
+    if current is not None and chosen.first_bytes < current:
+        if any(item.memory_is_least for item in group.observations):
+            return current, "peaks may have been higher: kept"
+        if not any(item.is_complete for item in group.observations):
+            return current, "none came to its end: kept"
+    return chosen.first_bytes, f"{chosen.strategy}: {share}"
 
 
 def _cpus(group: Group) -> Advice | None:
     current = group.current.cpus
-    known = [item.peak_cores for item in group.observations if item.peak_cores is not None]
+    seen = group.observations
+    known = [item.peak_cores for item in seen if item.peak_cores is not None]
     if not known:
         return None
     peak = max(known)
     wanted: float = cpus_for(peak)
     reason = f"peak {100 * peak:.0f} % CPU, up to the next core"
-    held_back = [item.limits.cpus for item in group.observations if item.is_throttled and item.limits.cpus]
+    held_back = [item.limits.cpus for item in seen if item.is_throttled and item.limits.cpus]
     if held_back and max(held_back) >= wanted and (current is None or current <= max(held_back)):
         wanted = cpus_for(max(held_back) + 1)
         reason = f"held back at {max(held_back):g}: one more"
     elif current is not None:
         keep = _why_kept(group, current, wanted, (wanted, wanted), uncertain=False)
         wanted, reason = (current, f"peak {100 * peak:.0f} % CPU{keep}") if keep else (wanted, reason)
-    return _of("cpus", current, wanted, cpus_text, reason, known)
+    use = spread([item.peak_cores for item in seen if item.is_complete and item.peak_cores is not None])
+    return _of("cpus", current, wanted, cpus_text, reason, use)
 
 
 def _runtime(group: Group) -> Advice | None:
     current = group.current.timeout_s
-    known = [item.duration_s for item in group.observations]
-    killed = [
-        limit
-        for item in group.observations
-        if item.is_timed_out and (limit := item.limits.timeout_s) is not None
-        if not _is_resolved(item, group.observations, "timeout_s")
-    ]
-    longest = max(known)
+    killed = time_limits_hit(group.observations)
+    longest = max(item.duration_s for item in group.observations)
+    use = spread([item.duration_s for item in group.observations if item.is_complete], killed)
     wanted: float = runtime_for(longest)
-    reason = f"longest {format_duration(longest)} + 15 to 30 %"
+    times = f"{len(killed)} timed out" if len(killed) > 1 else "timed out"
     if killed and max(killed) * TIMEOUT_GROWTH > wanted:
-        times = f"{len(killed)} timed out" if len(killed) > 1 else "timed out"
         wanted = rounded_runtime(max(killed) * TIMEOUT_GROWTH)
         reason = f"{times} after {format_duration(max(killed))}: + 40 %"
         wanted, reason = _already_more(current, wanted, reason)
-    elif current is not None:
+        return _of("runtime", current, wanted, runtime_text, reason, use)
+    more = " + 10 to 20 s" if is_least_spare(longest) else " + 15 to 30 %"
+    seen = (
+        f"{times} after {format_duration(max(killed))}" if killed else f"longest {format_duration(longest)}"
+    )
+    reason = seen + more
+    if current is not None:
         keep = _why_kept(group, current, wanted, runtime_range(longest), uncertain=False)
-        wanted, reason = (current, f"longest {format_duration(longest)}{keep}") if keep else (wanted, reason)
-    return _of("runtime", current, wanted, runtime_text, reason, known)
+        wanted, reason = (current, f"{seen}{keep}") if keep else (wanted, reason)
+    return _of("runtime", current, wanted, runtime_text, reason, use)
 
 
 def _already_more(current: float | None, wanted: float, reason: str) -> tuple[float, str]:
@@ -261,24 +220,15 @@ def _why_kept(
     return ""
 
 
-def _is_resolved(cut: Observation, seen: Sequence[Observation], limit: str) -> bool:
-    """The same job came to its end with more (or without a limit), so what it needs is known."""
-    had = getattr(cut.limits, limit)
-    return any(
-        item.job == cut.job
-        and item.is_complete
-        and ((other := getattr(item.limits, limit)) is None or other > had)
-        for item in seen
-    )
-
-
 def _of(
     resource: str,
     current: float | None,
     wanted: float,
     text: Callable[[Any], str],
     reason: str,
-    known: Sequence[float],
+    use: Spread,
+    *,
+    retry_at: int | None = None,
 ) -> Advice:
     return Advice(
         resource=resource,
@@ -287,13 +237,7 @@ def _of(
         current_text="" if current is None else text(current),
         recommended_text=text(wanted),
         reason=reason,
-        quantiles=_quantiles(known),
+        quantiles=use.quantiles,
+        at_least=use.at_least,
+        retry_at=retry_at,
     )
-
-
-def _quantiles(values: Sequence[float]) -> dict[str, float]:
-    ordered = sorted(values)
-    if not ordered:
-        return {}
-    names = ("p50", "p90", "p95", "max")
-    return {name: ordered[nearest_rank(q, len(ordered))] for name, q in zip(names, _QUANTILES, strict=True)}

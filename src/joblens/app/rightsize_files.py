@@ -62,23 +62,39 @@ def _problems(path: str, reading: SpecReading) -> list[str]:
     ]
 
 
-def edited(file: SpecFile, groups: Sequence[GroupAdvice], *, adds: bool) -> str:
+class EditedSpec(Struct, frozen=True):
+    text: str
+    notes: tuple[str, ...] = ()  # what changed besides the amounts
+
+
+def edited(file: SpecFile, groups: Sequence[GroupAdvice], *, adds: bool) -> EditedSpec:
     """The text with the advice in it; read again, so that what comes out is a workflow for certain."""
+    from joblens.app.rightsize_retries import retries_for, with_handler
     from joblens.spec.edit import edit_values
 
     changes: dict[Path, Any] = {}
     for advice in groups:
         changes.update(changes_for(file.value, advice, adds=adds))
+    retries = retries_for(file.spec, file.value, [one for one in groups if _has_memory(file, one, adds=adds)])
+    changes.update(retries.changes)
     if not changes:
-        return file.text
+        return EditedSpec(file.text)
     text: str = edit_values(file.text, file.format, changes)
+    for handler in retries.handlers:
+        text = with_handler(text, file.format, handler)
     reading = read_workflow(text, file.format, file.path)
     if reading.spec is None:
         raise SpecError(
             f"{file.path} was left as it is: with the advice in it, it could not be read\n"
             + "\n".join(_problems(file.path, reading))
         )
-    return text
+    return EditedSpec(text, retries.notes)
+
+
+def _has_memory(file: SpecFile, advice: GroupAdvice, *, adds: bool) -> bool:
+    """Whether its jobs will be limited at all."""
+    place = place_of(file.value, advice.group)
+    return place is not None and (adds or any(key in place[1] for key in _KEYS["memory"]))
 
 
 def changes_for(value: Any, advice: GroupAdvice, *, adds: bool) -> dict[Path, Any]:

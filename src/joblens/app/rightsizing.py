@@ -6,7 +6,8 @@ from msgspec import Struct
 
 from joblens.analysis.allocation import Strategy
 from joblens.analysis.finding_sweeps import sweep_findings
-from joblens.analysis.rightsizing import Group, GroupAdvice, Observation, advise, observation_of
+from joblens.analysis.observations import Observation, observation_of
+from joblens.analysis.rightsizing import Group, GroupAdvice, advise
 from joblens.app.runs import records_of_run
 from joblens.app.specs import loaded_run
 from joblens.model.finding import Finding

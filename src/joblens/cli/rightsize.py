@@ -10,7 +10,7 @@ from joblens.cli.run_arguments import run_argument
 from joblens.model.errors import InputError
 
 if TYPE_CHECKING:
-    from joblens.app.rightsize_files import SpecFile
+    from joblens.app.rightsize_files import EditedSpec, SpecFile
     from joblens.app.rightsizing import Sizing
 
 _THE_SAME = "\0"  # --write without a file: the one the workflow came from
@@ -35,7 +35,7 @@ _THE_SAME = "\0"  # --write without a file: the one the workflow came from
     type=click.Choice(["max-seen", "min-waste", "max-throughput"]),
     default="max-seen",
     show_default=True,
-    help="How to choose memory. All but max-seen count on jobs being tried again with more.",
+    help="How to choose memory. All but max-seen have jobs that do not fit tried again with more.",
 )
 @click.option("--runs", type=click.IntRange(min=1), metavar="N", help="Look at the newest N runs only.")
 @shared_options
@@ -72,17 +72,17 @@ def command(
         most_runs=runs,
         spec=file.spec if file is not None and file.is_changed else None,
     )
-    text = "" if file is None else edited(file, sizing.groups, adds=add)
-    if file is not None and not diff and text != file.text:
-        replace_file(file, text)
+    change = None if file is None else edited(file, sizing.groups, adds=add)
+    if file is not None and change is not None and not diff and change.text != file.text:
+        replace_file(file, change.text)
     if session.json:
-        session.write_json(_form(sizing, file, text, is_written=wants_file and not diff))
-    elif file is not None and diff:
-        _show_diff(session, file, text)
+        session.write_json(_form(sizing, file, change, is_written=wants_file and not diff))
+    elif file is not None and change is not None and diff:
+        _show_diff(session, file, change.text)
     else:
         _show(session, sizing)
-        if file is not None:
-            _tell_written(session, sizing, file, text, adds=add)
+        if file is not None and change is not None:
+            _tell_written(session, sizing, file, change, adds=add)
 
 
 def _show(session: Session, sizing: "Sizing") -> None:
@@ -119,12 +119,16 @@ def _show_diff(session: Session, file: "SpecFile", text: str) -> None:
         session.note(f"joblens: {file.path} has the advice in it already")
 
 
-def _tell_written(session: Session, sizing: "Sizing", file: "SpecFile", text: str, *, adds: bool) -> None:
+def _tell_written(
+    session: Session, sizing: "Sizing", file: "SpecFile", change: "EditedSpec", *, adds: bool
+) -> None:
     session.write("\n")
-    if text == file.text:
+    if change.text == file.text:
         session.write(f"{file.path}: nothing to change\n")
     else:
         session.write(f"{file.path}: written\n")
+    for note in change.notes:
+        session.write(f"  {note}\n")
     if file.is_changed:
         session.note(
             f"joblens: {file.path} is not as it was when run {sizing.run.number} was made; "
@@ -141,7 +145,9 @@ def _tell_written(session: Session, sizing: "Sizing", file: "SpecFile", text: st
         )
 
 
-def _form(sizing: "Sizing", file: "SpecFile | None", text: str, *, is_written: bool) -> dict[str, object]:
+def _form(
+    sizing: "Sizing", file: "SpecFile | None", change: "EditedSpec | None", *, is_written: bool
+) -> dict[str, object]:
     from msgspec import to_builtins
 
     from joblens.views.rightsize import group_form
@@ -154,12 +160,13 @@ def _form(sizing: "Sizing", file: "SpecFile | None", text: str, *, is_written: b
         "unseen": list(sizing.unseen),
         "findings": to_builtins(sizing.findings),
     }
-    if file is not None:
-        changed = text != file.text
+    if file is not None and change is not None:
+        changed = change.text != file.text
         form["file"] = {
             "path": file.path,
             "changed": changed,
             "written": changed and is_written,
-            "text": text,
+            "retries": list(change.notes),
+            "text": change.text,
         }
     return form

@@ -85,7 +85,8 @@ def _amount(part: Advice, quantile: str) -> str:
     value = part.quantiles.get(quantile)
     if value is None:
         return UNKNOWN
-    return f"{100 * value:.0f}%" if part.resource == "cpus" else _SHARES[part.resource](value)
+    text = f"{100 * value:.0f}%" if part.resource == "cpus" else _SHARES[part.resource](value)
+    return f"≥{text}" if quantile in part.at_least else text
 
 
 def _strategies(options: Sequence[Allocation], width: int, paint: Palette) -> list[str]:
@@ -127,6 +128,8 @@ def group_form(found: GroupAdvice) -> dict[str, Any]:
                 "current_value": part.current,
                 "recommended_value": part.recommended,
                 "quantiles": part.quantiles,
+                "quantiles_at_least": list(part.at_least),
+                "retry_value": part.retry_at,
             }
             for part in found.advice
         ],

@@ -1,7 +1,8 @@
 """What many jobs of one kind show together."""
 
 from joblens.analysis.finding_sweeps import sweep_findings
-from joblens.analysis.rightsizing import Group, Observation
+from joblens.analysis.observations import Observation
+from joblens.analysis.rightsizing import Group
 from joblens.model.job import Requirements, Status
 
 

@@ -3,9 +3,11 @@
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from joblens.analysis.allocation import Strategy
-from joblens.analysis.rightsizing import Advice, Group, GroupAdvice, Observation, advise, observation_of
+from joblens.analysis.observations import Observation, observation_of
+from joblens.analysis.rightsizing import Advice, Group, GroupAdvice, advise
 from joblens.model.job import Requirements, Status, Usage
 from joblens.model.run_link import RunLink
 from joblens.model.units import GIB, MIB
@@ -131,7 +133,7 @@ def test_another_strategy_asks_for_less_at_first() -> None:
     jobs = [seen(job=f"j{place}", memory_bytes=GIB, duration_s=100) for place in range(99)]
     found = advice_for(*jobs, seen(memory_bytes=64 * GIB, duration_s=100), strategy=Strategy.MIN_WASTE)
     assert part(found, "memory").recommended_text == "1152m"
-    assert "1 % tried again with 72g" in part(found, "memory").reason
+    assert "1 % need another try with 72g" in part(found, "memory").reason
 
 
 def test_a_group_nobody_saw_is_left_out() -> None:
@@ -161,3 +163,96 @@ def test_a_job_that_was_not_held_to_its_limits_had_none() -> None:
 @pytest.mark.parametrize("status", [Status.ERROR, Status.LOST])
 def test_a_job_that_never_ran_or_was_lost_tells_nothing(status: Status) -> None:
     assert observation_of(a_record(status=status), 1) is None
+
+
+def out_of_memory(limit: int, **changes: Any) -> Observation:
+    return seen(
+        **{
+            "status": Status.FAILED,
+            "is_out_of_memory": True,
+            "memory_bytes": limit,
+            "limits": asked(memory=limit),
+            **changes,
+        }
+    )
+
+
+def test_a_small_success_before_does_not_explain_a_lack_of_memory_now() -> None:
+    before = seen(run=1, memory_bytes=107 * MIB, limits=asked(memory=600 * MIB))
+    found = part(
+        advice_for(before, out_of_memory(200 * MIB, run=2), current=asked(memory=200 * MIB)), "memory"
+    )
+    assert found.recommended >= 300 * MIB
+    assert "out of memory" in found.reason
+
+
+def test_a_success_before_that_used_more_than_the_limit_tells_what_is_needed() -> None:
+    before = seen(run=1, memory_bytes=250 * MIB, limits=asked(memory=600 * MIB))
+    found = part(
+        advice_for(before, out_of_memory(200 * MIB, run=2), current=asked(memory=200 * MIB)), "memory"
+    )
+    assert found.reason.startswith("peak 250.0 MiB")
+
+
+def test_a_short_success_before_does_not_explain_a_time_out_now() -> None:
+    before = seen(run=1, duration_s=100.0, limits=asked(runtime_s=1000))
+    late = seen(run=2, status=Status.TIMEOUT, duration_s=400.0, limits=asked(runtime_s=400))
+    found = part(advice_for(before, late, current=asked(runtime_s=400)), "runtime")
+    assert found.recommended >= 1.4 * 400
+    assert "timed out" in found.reason
+
+
+def test_a_success_with_a_process_killed_inside_wanted_more() -> None:
+    killed = a_record(
+        job={"requirements": asked(memory=64 * MIB)},
+        usage=Usage(memory_peak_bytes=64 * MIB, oom_kills=1),
+    )
+    observation = observation_of(killed, 1)
+    assert observation is not None
+    found = part(advice_for(observation, current=asked(memory=64 * MIB)), "memory")
+    assert (found.recommended, found.reason) == (96 * MIB, "out of memory at 64.0 MiB: + 50 %")
+
+
+def test_how_use_was_spread_comes_from_jobs_that_completed() -> None:
+    crashed = [seen(job=f"c{i}", status=Status.FAILED, duration_s=1.0, memory_bytes=MIB) for i in range(3)]
+    found = advice_for(*crashed, seen(duration_s=500.0, memory_bytes=3 * GIB))
+    assert part(found, "runtime").quantiles["p50"] == 500.0
+    assert part(found, "memory").quantiles["p50"] == 3 * GIB
+    assert part(found, "memory").at_least == ()
+
+
+def test_a_job_killed_at_its_limit_counts_as_more_than_that() -> None:
+    ended = [seen(job=f"j{i}", memory_bytes=GIB) for i in range(8)]
+    killed = [out_of_memory(2 * GIB, job=f"k{i}") for i in range(2)]
+    found = part(advice_for(*ended, *killed, current=asked(memory=2 * GIB)), "memory")
+    assert found.quantiles == {"p50": GIB, "p90": 2 * GIB, "p95": 2 * GIB, "max": 2 * GIB}
+    assert found.at_least == ("p90", "p95", "max")
+
+
+def mixed(first_run: int = 1) -> list[Observation]:
+    small = [seen(job=f"s{i}", memory_bytes=27 * MIB, run=first_run, duration_s=5.0) for i in range(9)]
+    return [*small, seen(job="big", memory_bytes=257 * MIB, run=first_run, duration_s=5.0)]
+
+
+def test_after_a_first_try_that_was_too_small_for_one_the_advice_is_the_same() -> None:
+    again = [structs.replace(one, run=2) for one in mixed()[:9]]
+    killed = out_of_memory(40 * MIB, job="big", run=2, duration_s=5.0)
+    found = advice_for(*mixed(), *again, killed, current=asked(memory=40 * MIB), strategy=Strategy.MIN_WASTE)
+    [least] = [one for one in found.strategies if one.strategy is Strategy.MIN_WASTE]
+    assert least.retries == 0.1
+    memory = part(found, "memory")
+    assert (memory.recommended, memory.retry_at) == (40 * MIB, 288 * MIB)
+    assert memory.reason == "min-waste: 10 % need another try with 288m"
+
+
+def test_a_killed_job_that_never_came_through_is_tried_again_with_half_as_much_again() -> None:
+    killed = out_of_memory(GIB, job="big", duration_s=5.0)
+    found = advice_for(*mixed()[:9], killed, current=asked(memory=GIB), strategy=Strategy.MIN_WASTE)
+    assert part(found, "memory").retry_at == 1536 * MIB
+
+
+def test_the_reason_for_a_short_time_tells_of_the_time_out_and_the_least_spare() -> None:
+    late = seen(status=Status.TIMEOUT, duration_s=1.0, limits=asked(runtime_s=1))
+    done = seen(job="other", duration_s=0.5)
+    found = part(advice_for(late, done, current=asked(runtime_s=1)), "runtime")
+    assert (found.recommended_text, found.reason) == ("PT20S", "timed out after 1.0s + 10 to 20 s")
