@@ -17,3 +17,4 @@ class Past(Struct, frozen=True, kw_only=True):
     again: Again | None = None
     devices: tuple[str, ...] = ()
     why: str = ""
+    is_unwanted: bool = False  # it runs, and someone asked for its end

@@ -5,6 +5,7 @@ from typing import Protocol
 from joblens.engine.job_table import JobTable
 from joblens.engine.occupancy import Occupancy
 from joblens.engine.offer import Offer
+from joblens.engine.pauses import Pauses
 from joblens.engine.retries import Again
 from joblens.engine.run_events import StopMode
 from joblens.engine.shapes import Buckets
@@ -29,7 +30,7 @@ class Facts(Protocol):
     triggers: Triggers
     stopping: StopMode | None
     whys: dict[int, str]
-    pauses: dict[int, float]
+    pauses: Pauses
     recovering: dict[int, Again]
 
     def time_is_short_for(self, bucket: Bucket) -> bool: ...
@@ -112,6 +113,8 @@ def _no_room(facts: Facts, index: int) -> str:
         lacking.append(f"{format_bytes(need.memory_bytes)} of memory ({have} free)")
     if need.gpus > free.gpus:
         lacking.append(f"{_counted(need.gpus, 'GPU')} ({free.gpus} of {whole.gpus} free)")
+    if lacking and not bucket.can_fit:
+        return f"needs {', '.join(lacking)}: more than is offered"
     if lacking:
         return "waits for " + ", ".join(lacking)
     if room.free_slots <= 0:

@@ -8,11 +8,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from joblens.engine.past import Past
-from joblens.engine.retries import NOT_STARTED, Again, Ending, Failures, Final, judge
+from joblens.engine.retries import CUT_OFF, NOT_STARTED, UNWANTED, Again, Ending, Failures, Final, judge
 from joblens.engine.schedule import Schedule
 from joblens.model.job import Status
 from joblens.model.run import (
     ActionRan,
+    JobCancelled,
     JobResult,
     JobState,
     OutputsMissing,
@@ -30,7 +31,8 @@ class Notes(Struct, frozen=True):
 
     outputs_missing: frozenset[tuple[int, int]]
     recoveries: dict[tuple[int, int], Status]
-    killed_at_us: tuple[int, ...]
+    ended: frozenset[tuple[int, int]]  # together with the run
+    unwanted: frozenset[int]  # jobs that someone asked to end
 
 
 def restore(
@@ -54,6 +56,7 @@ def restore(
     for index, attempts in own.items():
         past = past_of(schedule, index, attempts, notes)
         schedule.recall(index, replace(past, devices=devices.get(index, ())))
+    _leave_unwanted(schedule, notes.unwanted - own.keys())
     _recall_events(schedule, [*base_events, *events] if base is not None else events, own_events=events)
 
 
@@ -70,11 +73,16 @@ def _by_job(results: Iterable[JobResult]) -> dict[int, list[JobResult]]:
 
 
 def notes_of(events: Sequence[RunEvent]) -> Notes:
-    facts = [(event.at_us, event.fact) for event in events]
+    facts = [event.fact for event in events]
     return Notes(
-        frozenset((fact.index, fact.attempt) for _, fact in facts if isinstance(fact, OutputsMissing)),
-        {(fact.index, fact.attempt): fact.status for _, fact in facts if isinstance(fact, RecoveryRan)},
-        tuple(at_us for at_us, fact in facts if isinstance(fact, StopAskedFor) and fact.how == "kill"),
+        frozenset((fact.index, fact.attempt) for fact in facts if isinstance(fact, OutputsMissing)),
+        {
+            (fact.index, fact.attempt): fact.status
+            for fact in facts
+            if isinstance(fact, RecoveryRan) and fact.status not in CUT_OFF
+        },
+        frozenset(attempt for fact in facts if isinstance(fact, StopAskedFor) for attempt in fact.ended),
+        frozenset(fact.index for fact in facts if isinstance(fact, JobCancelled)),
     )
 
 
@@ -86,12 +94,18 @@ def past_of(schedule: Schedule, index: int, attempts: Sequence[JobResult], notes
     past = Past(attempt=0, requirements=asked)
     for result in attempts:
         if result.status is Status.RUNNING:
-            past = Past(attempt=result.attempt, requirements=asked, failures=failures, state=JobState.RUNNING)
+            past = Past(
+                attempt=result.attempt,
+                requirements=asked,
+                failures=failures,
+                state=JobState.RUNNING,
+                is_unwanted=index in notes.unwanted,
+            )
             continue
         missing = (index, result.attempt) in notes.outputs_missing
         ending = Ending(result.status, result.exit_code, result.reason, missing)
         verdict = judge(schedule.plan, job, ending, failures, asked, schedule.offer)
-        if isinstance(verdict, Final) and _ended_with_the_run(result, notes):
+        if _ended_with_the_run(result, notes):
             verdict = Again(failures, asked, why="ended when the run was stopped")
         if isinstance(verdict, Again):
             verdict = _after_recovery(verdict, notes.recoveries.get((index, result.attempt)))
@@ -108,6 +122,8 @@ def past_of(schedule: Schedule, index: int, attempts: Sequence[JobResult], notes
             )
             if verdict.state is JobState.COMPLETED:
                 return past
+    if past.again is not None and index in notes.unwanted:
+        return replace(past, state=JobState.TERMINATED, again=None, why=UNWANTED)
     return past
 
 
@@ -120,11 +136,18 @@ def _after_recovery(again: Again, ran: Status | None) -> Again | Final:
 
 
 def _ended_with_the_run(result: JobResult, notes: Notes) -> bool:
-    """Not by itself and not because someone wanted this job gone: it has to run again."""
-    if result.status is not Status.CANCELLED:
-        return False
-    ended_at_us = result.began_at_us + int((result.duration_s or 0.0) * 1e6)
-    return any(result.began_at_us <= at_us <= ended_at_us + 1_000_000 for at_us in notes.killed_at_us)
+    """Not by itself and not because someone wanted this job gone: it has to run again, and no retry is used
+    up. A program that is told to end may do so with an exit code of its own."""
+    by_us = result.status in (Status.CANCELLED, Status.FAILED)
+    return by_us and (result.index, result.attempt) in notes.ended
+
+
+def _leave_unwanted(schedule: Schedule, unwanted: Iterable[int]) -> None:
+    """Jobs that were never tried and are not to be."""
+    for index in unwanted:
+        if index < len(schedule.plan.jobs) and schedule.state_of(index) is JobState.UNINITIALIZED:
+            asked = schedule.plan.jobs[index].requirements
+            schedule.recall(index, Past(attempt=0, requirements=asked, state=JobState.CANCELED, why=UNWANTED))
 
 
 def _recall_base(

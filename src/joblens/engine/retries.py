@@ -13,6 +13,8 @@ from joblens.model.workflow_spec import ExecutionSpec, RetryRule
 
 MOST_LOSSES = 3
 NOT_STARTED = "not-started"
+CUT_OFF = (Status.CANCELLED, Status.LOST)  # not ended by itself: as if a command beside the jobs had not run
+UNWANTED = "someone asked for its end"
 
 
 class Ending(Struct, frozen=True):
@@ -53,7 +55,7 @@ def judge(
     if ending.status is Status.SUCCESS and not ending.outputs_missing:
         return Final(JobState.COMPLETED)
     if ending.status is Status.CANCELLED:
-        return Final(JobState.TERMINATED, "someone asked for its end")
+        return Final(JobState.TERMINATED, UNWANTED)
     if ending.status is Status.LOST:
         return _after_loss(failures, asked)
     what = _what_happened(ending)
@@ -125,16 +127,14 @@ def pause_s(rule: RetryRule, retry: int) -> float:
 
 
 def grown(asked: Requirements, rule: RetryRule, offer: Offer) -> Requirements:
-    """What was written, by the factors of the rule; never more than is offered."""
+    """What was written, by the factors of the rule; never more than is offered, and never less than before:
+    less may be offered now than when the attempt that ended was started."""
     memory, timeout_s = asked.memory_bytes, asked.timeout_s
     if memory is not None and rule.memory_factor != 1.0:
-        memory = max(
-            min(memory, offer.memory_bytes), min(int(memory * rule.memory_factor), offer.memory_bytes)
-        )
+        memory = max(memory, min(int(memory * rule.memory_factor), offer.memory_bytes))
     if timeout_s is not None and rule.runtime_factor != 1.0:
-        timeout_s = timeout_s * rule.runtime_factor
-        if offer.time_s is not None:
-            timeout_s = min(timeout_s, offer.time_s)
+        wanted_s = timeout_s * rule.runtime_factor
+        timeout_s = max(timeout_s, wanted_s if offer.time_s is None else min(wanted_s, offer.time_s))
     if memory == asked.memory_bytes and timeout_s == asked.timeout_s:
         return asked
     return replace(asked, memory_bytes=memory, timeout_s=timeout_s)

@@ -10,13 +10,13 @@ first, `backfill` for who may pass, `run_ahead` for tiny jobs. The run is over w
 can start."""
 
 from collections.abc import Callable
-from heapq import heappop, heappush
 
 from joblens.engine.job_table import Consequences, JobTable
 from joblens.engine.offer import Choices, Offer
 from joblens.engine.past import Past
+from joblens.engine.pauses import Pauses
 from joblens.engine.reasons import explain
-from joblens.engine.retries import NOT_STARTED, Again, Ending, Failures, Final, judge
+from joblens.engine.retries import CUT_OFF, NOT_STARTED, UNWANTED, Again, Ending, Failures, Final, judge
 from joblens.engine.run_events import (
     AttemptBegan,
     AttemptEnded,
@@ -58,14 +58,14 @@ class Schedule:
         self.stopping: StopMode | None = None
         self.is_over = False
         self.whys: dict[int, str] = {}  # of jobs that did not succeed
-        self.pauses: dict[int, float] = {}  # until when a job waits for its next attempt
+        self.pauses = Pauses()  # before the next attempt
         self.recovering: dict[int, Again] = {}  # what follows when the recovery script has succeeded
         self._has_begun = False
         self._failures: dict[int, Failures] = {}
-        self._due: list[tuple[float, int]] = []  # heap over `pauses`
         self._cancelled: set[int] = set()  # running, and someone asked for their end
         self._past: dict[int, Again] = {}  # recalled jobs that are to be tried again
         self._wrapped_up = False
+        self._became_ready: list[int] = []
         self._now_s = 0.0  # of the last event
         self._commands: list[Command] = []
         self._handlers: dict[type, Callable[..., None]] = {
@@ -102,11 +102,7 @@ class Schedule:
 
     def next_wake_s(self) -> float | None:
         """When a Tick is due at the latest; None: only events matter."""
-        if self.stopping or self.is_over:
-            return None
-        while self._due and self.pauses.get(self._due[0][1]) != self._due[0][0]:
-            heappop(self._due)
-        return self._due[0][0] if self._due else None
+        return None if self.stopping or self.is_over else self.pauses.next_s()
 
     def failed_actions(self) -> frozenset[int]:
         return frozenset(self.triggers.failed)
@@ -132,6 +128,8 @@ class Schedule:
             self._past[index] = past.again
             self.table.set_state(index, JobState.READY)
         elif past.state is JobState.RUNNING:
+            if past.is_unwanted:
+                self._cancelled.add(index)
             self._starter.adopt(index, past.devices)
             self.table.set_state(index, JobState.RUNNING)
         elif past.state is not None:
@@ -209,7 +207,7 @@ class Schedule:
         self.table.attempts[index] -= 1
         if index in self._cancelled or self.stopping is StopMode.KILL:
             self._cancelled.discard(index)
-            self._settle(index, JobState.CANCELED, "someone asked for its end before it began")
+            self._settle(index, JobState.CANCELED, f"{UNWANTED} before it began")
             return
         self.table.set_state(index, JobState.READY)
         self._starter.add(index)
@@ -219,7 +217,7 @@ class Schedule:
 
     def _command_ended(self, event: CommandEnded, now_s: float) -> None:
         if event.index < 0:
-            self._run_actions(self.triggers.on_command_ended(event.action, event.command, event.status))
+            self._action_ended(event)
             return
         again = self.recovering.pop(event.index, None)
         if again is None or self.table.state(event.index) is not JobState.READY:
@@ -228,6 +226,12 @@ class Schedule:
             self._pause(event.index, again, now_s)
         else:
             self._settle(event.index, JobState.FAILED, f"{again.why}, but the recovery script failed")
+
+    def _action_ended(self, event: CommandEnded) -> None:
+        if self.stopping is not None and event.status in CUT_OFF:
+            self.triggers.forget([RunActionCommand(event.action, event.command)])
+        else:
+            self._run_actions(self.triggers.on_command_ended(event.action, event.command, event.status))
 
     def _stop_wanted(self, event: StopWanted, now_s: float) -> None:
         if event.mode is StopMode.DRAIN:
@@ -253,13 +257,11 @@ class Schedule:
             self._commands.append(StopAttempt(index, at_once=index in self._cancelled))
             self._cancelled.add(index)
         elif not state.is_final:
-            if state is JobState.READY and index not in self.pauses and index not in self.recovering:
+            was_paused = self.pauses.remove(index)
+            if state is JobState.READY and not was_paused and index not in self.recovering:
                 self._starter.remove(index)
-            self.pauses.pop(index, None)
             was_tried = self.table.attempts[index] > 0
-            self._settle(
-                index, JobState.TERMINATED if was_tried else JobState.CANCELED, "someone asked for its end"
-            )
+            self._settle(index, JobState.TERMINATED if was_tried else JobState.CANCELED, UNWANTED)
 
     # ---- transitions -------------------------------------------------------------------------------------
 
@@ -272,6 +274,7 @@ class Schedule:
         self._follow(found)
 
     def _follow(self, found: Consequences) -> None:
+        self._became_ready += found.ready
         for index in found.ready:
             self._starter.add(index)
             self._note_progress(index)
@@ -281,8 +284,9 @@ class Schedule:
             self._note_progress(index)
 
     def _note_progress(self, index: int) -> None:
-        self._run_actions(self.triggers.on_job_ready(index))
-        if self.table.states[index] >= JobState.COMPLETED:
+        is_final = self.table.states[index] >= JobState.COMPLETED
+        self._run_actions(self.triggers.on_job_ready(index, is_final=is_final))
+        if is_final:
             self._run_actions(self.triggers.on_job_complete(index))
 
     def _run_actions(self, due: list[RunActionCommand]) -> None:
@@ -302,26 +306,30 @@ class Schedule:
     def _pause(self, index: int, again: Again, now_s: float) -> None:
         if again.pause_s <= 0:
             self._starter.add(index)
-            return
-        self.pauses[index] = now_s + again.pause_s
-        heappush(self._due, (self.pauses[index], index))
+        else:
+            self.pauses.add(index, now_s + again.pause_s)
 
     # ---- going on ----------------------------------------------------------------------------------------
 
     def _go_on(self, now_s: float) -> list[Command]:
         self._now_s = now_s
         if not self.is_over:
-            due_s = self.next_wake_s()
-            while due_s is not None and due_s <= now_s:
-                index = heappop(self._due)[1]
-                del self.pauses[index]
-                self._starter.add(index)
-                due_s = self.next_wake_s()
+            if self.stopping is None:
+                for index in self.pauses.over(now_s):
+                    self._starter.add(index)
             if self.stopping is None and self.triggers.start_is_over:
                 self._commands += self._starter.fill(now_s)
+            self._tell_who_is_ready()
             self._end_when_nothing_is_left()
         commands, self._commands = self._commands, []
         return commands
+
+    def _tell_who_is_ready(self) -> None:
+        """And has to wait; of those that start, their start says enough."""
+        if self._became_ready:
+            ready, self._became_ready = self._became_ready, []
+            states = self.table.states
+            self._commands += [StateChanged(index) for index in ready if states[index] == JobState.READY]
 
     def _end_when_nothing_is_left(self) -> None:
         if self.occupancy.held or self.triggers.any_running or self.recovering:

@@ -1,5 +1,9 @@
-"""Which of the ready jobs start now."""
+"""Which of the ready jobs start now.
 
+Those that begin the longest chains come first, so a job that needs much room could wait for all of the
+others: after a while each kind of job has its turn, see `ageing`."""
+
+from joblens.engine.ageing import Ageing
 from joblens.engine.backfill import Backfill
 from joblens.engine.estimates import Estimates
 from joblens.engine.job_table import JobTable
@@ -24,6 +28,7 @@ class Starter:
         ranks = upward_ranks(plan, table.dependents, weights(plan, choices.expected_s))
         self._waiting = Waiting(order_of(plan, ranks, self.buckets.size_of))
         self._backfill = Backfill(self.occupancy)
+        self._ageing = Ageing(plan, self.buckets, self._waiting)
         self._estimates = Estimates(choices.expected_s)
         self._may_go_ahead = choices.may_go_ahead
         self._time_s = offer.time_s
@@ -38,6 +43,8 @@ class Starter:
     def add(self, index: int) -> None:
         """It is ready."""
         bucket = self.buckets.of(index)
+        if not bucket.positions:
+            self._ageing.begins_to_wait(bucket)
         self._waiting.add(index, bucket)
         if not bucket.can_fit:
             self._waiting.shelve(bucket)
@@ -59,11 +66,17 @@ class Starter:
         return left_s > 0 and (bucket.requirements.timeout_s or 0.0) <= left_s
 
     def fill(self, now_s: float) -> list[StartAttempt]:
-        """Starts what fits, in order; `first` is the first that does not."""
+        """Starts what fits, in order; `first` is the first that does not, or whose turn it is."""
         heads, place, first = self._waiting.heads, 0, -1
         room = self.occupancy.room
         starts: list[StartAttempt] = []
         self._backfill.look_again()
+        due = self._ageing.due(len(self.occupancy.held))
+        if due is not None and self.has_time(due, now_s):
+            if room.fits(due.shape):
+                starts.append(self._start(due, -1, now_s))
+            else:
+                first = self._waiting.index_at(due.positions[0])
         while place < min(len(heads), DEPTH):
             index = self._waiting.index_at(heads[place])
             bucket = self.buckets.of(index)
@@ -86,6 +99,7 @@ class Starter:
 
     def _start(self, bucket: Bucket, first: int, now_s: float) -> StartAttempt:
         index = self._waiting.pop(bucket)
+        self._ageing.had_its_turn(bucket)
         held = self.occupancy.take(index, bucket, now_s, self._expected_s(index))
         self._backfill.started(index)
         if first >= 0:
@@ -96,6 +110,7 @@ class Starter:
         starts = []
         for _ in range(how_many_more(bucket)):
             index = self._waiting.pop(bucket)
+            self._ageing.had_its_turn(bucket)
             self.occupancy.line_up(index, bucket, now_s, self._expected_s(index))
             starts.append(StartAttempt(index, self._count_attempt(index), bucket.requirements, behind=True))
         return starts

@@ -1,9 +1,11 @@
 """Which commands of actions are due. The commands of one action run one after the other; when one fails,
-those after it are left out, and the run goes on. Actions that ask for nodes are for another engine."""
+those after it are left out, and the run goes on. A run that is resumed takes up an action at the command that
+failed or did not come to its end. Actions that ask for nodes are for another engine."""
 
 from collections.abc import Iterable
 from itertools import chain
 
+from joblens.engine.retries import CUT_OFF
 from joblens.engine.run_events import RunActionCommand
 from joblens.model.job import Status
 from joblens.model.plan import Plan
@@ -26,7 +28,7 @@ class Triggers:
         }
         self._running: dict[int, int] = {}  # action -> command
         self._again: dict[int, int] = {}  # fired while it was still running: how often
-        self._done: dict[int, set[int]] = {}  # commands that ended in an earlier life of the run
+        self._next: dict[int, int] = {}  # command with which an action of an earlier life of the run goes on
         self._fired: set[int] = set()
         self.failed: set[int] = set()  # actions with a command that failed
 
@@ -49,11 +51,8 @@ class Triggers:
 
     def recall(self, action: int, command: int, status: Status) -> None:
         """A command that ended before this process took over. Persistent actions at the start run again."""
-        if action not in self._actions or self._begins_each_time(action):
-            return
-        self._done.setdefault(action, set()).add(command)
-        if status is not Status.SUCCESS:
-            self.failed.add(action)
+        if action in self._actions and not self._begins_each_time(action) and status not in CUT_OFF:
+            self._next[action] = command + 1 if status is Status.SUCCESS else command
 
     def _begins_each_time(self, place: int) -> bool:
         return self._trigger(place) is TriggerType.ON_WORKFLOW_START and self._actions[place].spec.persistent
@@ -64,13 +63,15 @@ class Triggers:
     def on_complete(self) -> list[RunActionCommand]:
         return self._fire_all(TriggerType.ON_WORKFLOW_COMPLETE)
 
-    def on_job_ready(self, index: int) -> list[RunActionCommand]:
-        """It is ready or beyond: running, ended, or left out of the run."""
-        return self._seen(index, self._on_ready)
+    def on_job_ready(self, index: int, *, is_final: bool) -> list[RunActionCommand]:
+        """It is ready or beyond: running, ended, or left out of the run. That one which was ready has ended
+        makes nothing ready again."""
+        places = self._on_ready.get(index, ())
+        return self._seen(index, [one for one in places if not is_final or index in self._missing[one]])
 
     def on_job_complete(self, index: int) -> list[RunActionCommand]:
         """It is in a final state, whichever."""
-        return self._seen(index, self._on_complete)
+        return self._seen(index, self._on_complete.get(index, ()))
 
     def on_command_ended(self, action: int, command: int, status: Status) -> list[RunActionCommand]:
         if self._running.get(action) != command:
@@ -96,9 +97,9 @@ class Triggers:
     def _fire_all(self, trigger: TriggerType) -> list[RunActionCommand]:
         return self._fire(place for place in self._actions if self._trigger(place) is trigger)
 
-    def _seen(self, index: int, watchers: dict[int, list[int]]) -> list[RunActionCommand]:
+    def _seen(self, index: int, places: Iterable[int]) -> list[RunActionCommand]:
         met = []
-        for place in watchers.get(index, ()):
+        for place in places:
             self._missing[place].discard(index)
             if not self._missing[place]:
                 met.append(place)
@@ -117,11 +118,8 @@ class Triggers:
         return due
 
     def _resume(self, place: int) -> list[RunActionCommand]:
-        """From the first command that has not ended in an earlier life of the run."""
-        done = self._done.pop(place, set())
-        command = len(done)
-        if place in self.failed and done:
-            return []
+        """From the first command that has not succeeded in an earlier life of the run."""
+        command = self._next.pop(place, 0)
         return self._run(place, command) if command < len(self._actions[place].spec.commands) else []
 
     def _run(self, place: int, command: int) -> list[RunActionCommand]:

@@ -16,7 +16,7 @@ class Bucket:
 
     __slots__ = (
         "behind", "can_fit", "is_limited", "lanes", "mean_s", "number",
-        "positions", "requirements", "seen", "shape",
+        "positions", "requirements", "seen", "shape", "waits_since",
     )  # fmt: skip
 
     def __init__(self, number: int, requirements: Requirements, *, is_limited: bool) -> None:
@@ -26,6 +26,7 @@ class Bucket:
         self.is_limited = is_limited
         self.can_fit = True
         self.positions: list[int] = []  # heap
+        self.waits_since = 0  # how many jobs had been started in all when it last had its turn
         self.lanes = 0  # places taken in the room
         self.behind = 0  # handed over, for the place of one that runs
         self.mean_s = 0.0

@@ -108,10 +108,20 @@ class RunStarted(Struct, frozen=True, tag="started", omit_defaults=True):
     gpus: tuple[str, ...] = ()
 
 
-class StopAskedFor(Struct, frozen=True, tag="stop"):
+class StopAskedFor(Struct, frozen=True, tag="stop", omit_defaults=True):
     """`how`: drain (start nothing more) or kill."""
 
     how: str
+    by: str = ""
+    ended: tuple[
+        tuple[int, int], ...
+    ] = ()  # (index, attempt) of what was under way and is ended with the run
+
+
+class JobCancelled(Struct, frozen=True, tag="job-cancelled", omit_defaults=True):
+    """Someone wants this job gone, whether it runs or waits: it is not started any more in this run."""
+
+    index: int
     by: str = ""
 
 
@@ -149,7 +159,16 @@ class RunEnded(Struct, frozen=True, tag="ended"):
     status: RunStatus
 
 
-RunFact = RunStarted | StopAskedFor | OutputsMissing | UserDataSet | ActionRan | RecoveryRan | RunEnded
+RunFact = (
+    RunStarted
+    | StopAskedFor
+    | JobCancelled
+    | OutputsMissing
+    | UserDataSet
+    | ActionRan
+    | RecoveryRan
+    | RunEnded
+)
 
 
 class RunEvent(Struct, frozen=True):

@@ -5,8 +5,10 @@ import pytest
 from joblens.engine import backfill
 from joblens.engine.offer import Offer, Shape, Unfit, unfit
 from joblens.engine.packing import Room, reserve
-from joblens.engine.run_events import StartAttempt
+from joblens.engine.run_events import StartAttempt, StateChanged
+from joblens.engine.schedule import Schedule
 from tests.unit.engine.plans import GIB, OFFER, Talk, job, plan_of, starts
+from tests.unit.engine.simulated_machine import SimulatedMachine
 
 ONE_BIG = Offer(cpus=4, memory_bytes=8 * GIB)
 
@@ -128,3 +130,32 @@ def test_a_big_job_is_not_passed_for_ever_even_when_all_durations_are_wrong(runt
         passed += len(starts(talk.ended(ended, after_s=20.0, duration_s=20.0)))
         assert passed < backfill.PATIENCE + 10
     assert passed <= backfill.PATIENCE + 4
+
+
+def test_a_large_job_is_not_put_off_for_ever_by_longer_chains() -> None:
+    """Ready at once, and behind all the others in the order."""
+    chains, length = 8, 100
+    jobs = [job("big", cpus=4.0)]
+    for _ in range(chains):
+        for step in range(length):
+            jobs.append(job(f"small{len(jobs)}", *((len(jobs) - 1,) if step else ()), cpus=1.0))
+    machine = SimulatedMachine(plan_of(*jobs), OFFER, lambda index: 10.0 + index % 3)
+    machine.play(Schedule(plan_of(*jobs), OFFER))
+    order = [start.index for _, start in machine.starts]
+    assert order.index(0) <= 2 * backfill.PATIENCE
+    bound_s = sum(10.0 + index % 3 for index in range(1, len(jobs))) / 4 + 10
+    assert machine.now_s <= 1.05 * bound_s
+
+
+def test_turns_are_for_jobs_of_the_same_priority() -> None:
+    jobs = [job("big", cpus=4.0), *(job(f"small{i}", cpus=1.0, priority=1) for i in range(300))]
+    machine = SimulatedMachine(plan_of(*jobs), OFFER, lambda index: 1.0)
+    machine.play(Schedule(plan_of(*jobs), OFFER))
+    assert machine.starts[-1][1].index == 0
+
+
+def test_jobs_that_become_ready_and_have_to_wait_are_told() -> None:
+    talk = Talk(plan_of(job("a"), job("b", 0), job("c", 0, cpus=4.0)))
+    said = talk.ended(0)
+    assert starts(said) == [2]
+    assert StateChanged(1) in said

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from joblens.engine.offer import Choices
+from joblens.engine.offer import Choices, Offer
 from joblens.engine.replay import restore
 from joblens.engine.run_events import AttemptEnded, Command, RunActionCommand, RunRecovery, StartAttempt
 from joblens.engine.schedule import Schedule
@@ -12,6 +12,7 @@ from joblens.model.job import Requirements, Status
 from joblens.model.plan import Plan, PlannedAction, PlannedData
 from joblens.model.run import (
     ActionRan,
+    JobCancelled,
     JobResult,
     JobState,
     OutputsMissing,
@@ -125,13 +126,80 @@ def test_a_recovery_script_runs_once(events: list[RunEvent], state: JobState, fi
 def test_what_was_ended_with_the_run_runs_again_and_what_was_cancelled_does_not() -> None:
     plan = plan_of(job("a"))
     ended = [result(0, Status.CANCELLED, exit_code=143, reason="cancelled")]
-    _, commands = resumed(plan, ended, facts(StopAskedFor("kill")))
+    _, commands = resumed(plan, ended, facts(StopAskedFor("kill", ended=((0, 1),))))
     assert starts(commands) == [0]
-    schedule, commands = resumed(plan, ended, facts(StopAskedFor("drain")))
+    # however near the two are in time
+    schedule, commands = resumed(plan, ended, facts(JobCancelled(0), StopAskedFor("kill")))
     assert starts(commands) == []
     assert schedule.state_of(0) is JobState.TERMINATED
-    _, commands = resumed(plan, ended, facts(StopAskedFor("kill"), at_us=60 * SECOND))
+    _, commands = resumed(plan, ended, facts(JobCancelled(0), StopAskedFor("kill", ended=((0, 1),))))
     assert starts(commands) == []
+
+
+def test_a_program_ended_with_the_run_by_a_code_of_its_own_runs_again_and_loses_no_retry() -> None:
+    plan = plan_of(job("a", failure_handler=handler(match_all_exit_codes=True, max_retries=1)), job("b"))
+    results = [result(0, Status.FAILED, exit_code=3), result(1, Status.FAILED, exit_code=3)]
+    schedule, commands = resumed(plan, results, facts(StopAskedFor("kill", ended=((0, 1), (1, 1)))))
+    assert starts(commands) == [0, 1]
+    schedule.handle(AttemptEnded(0, 2, Status.FAILED, 1, "exited", 1.0), 1.0)
+    assert schedule.attempt_of(0) == 3, "its one retry was still there"
+
+
+def test_a_job_that_was_cancelled_while_it_waited_stays_so() -> None:
+    plan = plan_of(
+        job("tried", failure_handler=handler(match_all_exit_codes=True, backoff_s=9.0)),
+        job("never"),
+        job("done"),
+        job("behind", 1, when_blocked_fails=WhenBlockedFails.CANCEL),
+        job("runs", failure_handler=handler(match_all_exit_codes=True)),
+    )
+    results = [
+        result(0, Status.FAILED, exit_code=1),
+        result(2, Status.SUCCESS, exit_code=0),
+        result(4, Status.RUNNING),
+    ]
+    schedule, commands = resumed(plan, results, facts(*map(JobCancelled, (0, 1, 2, 4))))
+    assert [schedule.state_of(index).label for index in range(5)] == [
+        "terminated", "canceled", "completed", "canceled", "running",
+    ]  # fmt: skip
+    assert starts(commands) == []
+    schedule.handle(AttemptEnded(4, 1, Status.FAILED, 143, "signalled", 1.0), 1.0)
+    assert schedule.state_of(4) is JobState.TERMINATED
+    assert schedule.why(0) == schedule.why(1) == "someone asked for its end"
+
+
+@pytest.mark.parametrize("status", [Status.CANCELLED, Status.LOST])
+def test_a_recovery_script_that_was_cut_off_runs_again(status: Status) -> None:
+    plan = plan_of(job("a", failure_handler=handler(match_all_exit_codes=True, recovery_script="fix")))
+    schedule, commands = resumed(
+        plan, [result(0, Status.FAILED, exit_code=1)], facts(RecoveryRan(0, 1, "u", status))
+    )
+    assert RunRecovery(0, 1, "fix") in commands
+    assert schedule.state_of(0) is JobState.READY
+
+
+@pytest.mark.parametrize("status", [Status.CANCELLED, Status.LOST, Status.FAILED])
+@pytest.mark.parametrize("trigger", list(TriggerType)[:4])
+def test_a_command_of_an_action_that_failed_or_was_cut_off_runs_again(
+    status: Status, trigger: TriggerType
+) -> None:
+    spec = ActionSpec(trigger_type=trigger, action_type=ActionType.RUN_COMMANDS, commands=("x", "y", "z"))
+    plan = plan_of(job("a"), actions=(PlannedAction(spec, (0,)),))
+    ran = facts(ActionRan(0, 0, "u", Status.SUCCESS), ActionRan(0, 1, "u", status))
+    schedule, commands = resumed(plan, [result(0, Status.SUCCESS, exit_code=0)], ran)
+    assert commands == [RunActionCommand(0, 1)]
+    assert not schedule.failed_actions(), "what is tried again has not failed"
+
+
+def test_less_offered_on_a_resume_never_gives_an_attempt_less_than_the_one_before_had() -> None:
+    rule = handler(match_all_exit_codes=True, max_retries=3, memory_factor=2.0, runtime_factor=2.0)
+    plan = plan_of(job("a", memory_bytes=4 * GIB, timeout_s=100.0, failure_handler=rule))
+    offer = Offer(cpus=4, memory_bytes=2 * GIB, time_s=1000.0)
+    schedule = Schedule(plan, offer)
+    restore(schedule, [result(0, Status.FAILED, exit_code=1)], [])
+    assert starts(schedule.begin(0.0)) == []
+    assert schedule.requirements_of(0) == Requirements(memory_bytes=4 * GIB, timeout_s=200.0)
+    assert schedule.why(0) == "needs 4.0 GiB of memory (2.0 GiB of 2.0 GiB free): more than is offered"
 
 
 def test_user_data_that_was_set_is_there() -> None:
@@ -150,7 +218,8 @@ def test_commands_at_the_start_go_on_unless_they_are_for_every_start(persistent:
     )
     plan = plan_of(job("a"), actions=(PlannedAction(spec),))
     _, commands = resumed(plan, [], facts(ActionRan(0, 0, "u", Status.SUCCESS)))
-    assert commands == [RunActionCommand(0, expected)]
+    assert commands[0] == RunActionCommand(0, expected)
+    assert starts(commands) == []
 
 
 def test_actions_that_had_ended_do_not_run_again() -> None:

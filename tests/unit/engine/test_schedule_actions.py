@@ -2,7 +2,14 @@
 
 from typing import Any
 
-from joblens.engine.run_events import CommandEnded, RunActionCommand, RunIsOver, StopMode, StopWanted
+from joblens.engine.run_events import (
+    CommandEnded,
+    RunActionCommand,
+    RunIsOver,
+    StateChanged,
+    StopMode,
+    StopWanted,
+)
 from joblens.model.job import Status
 from joblens.model.plan import PlannedAction
 from joblens.model.workflow_spec import ActionSpec, ActionType, TriggerType
@@ -24,7 +31,7 @@ def done(action: int, command: int = 0, status: Status = Status.SUCCESS) -> Comm
 
 def test_jobs_wait_for_the_commands_at_the_start() -> None:
     talk = Talk(plan_of(job("a"), actions=(action(START, commands=2),)))
-    assert talk.commands == [RunActionCommand(0, 0)]
+    assert talk.commands == [RunActionCommand(0, 0), StateChanged(0)]
     assert talk.schedule.why(0) == "waits for the commands that run when the workflow starts"
     assert talk.say(done(0)) == [RunActionCommand(0, 1)]
     assert starts(talk.say(done(0, 1))) == [0]
@@ -71,6 +78,24 @@ def test_commands_for_ready_jobs_that_persist_run_each_time_one_is_ready_again()
         talk.say(done(0))
         talk.ended(0, 1)
         assert talk.commands.count(RunActionCommand(0, 0)) == expected
+
+
+def test_that_jobs_end_makes_them_not_ready_again() -> None:
+    plan = plan_of(job("a"), job("b"), job("c"), actions=(action(JOBS_READY, 0, 1, persistent=True),))
+    talk = Talk(plan)
+    talk.say(done(0))
+    for index in range(3):
+        talk.ended(index, 1 if index == 1 else 0)
+    assert talk.commands.count(RunActionCommand(0, 0)) == 1
+
+
+def test_an_action_that_was_ended_with_the_run_has_not_failed() -> None:
+    for mode, failed in ((StopMode.KILL, set[int]()), (None, {0})):
+        talk = Talk(plan_of(job("a"), actions=(action(START, commands=2),)))
+        if mode is not None:
+            talk.say(StopWanted(mode))
+        talk.say(done(0, status=Status.CANCELLED))
+        assert talk.schedule.failed_actions() == failed
 
 
 def test_an_action_that_is_due_again_while_it_runs_runs_once_more_after() -> None:

@@ -178,7 +178,7 @@ def test_data_of_a_maker_that_is_left_out_must_have_a_value() -> None:
 def test_draining_starts_nothing_more_and_ends_with_the_last_job() -> None:
     talk = Talk(plan_of(job("a"), job("b", 0), job("c")))
     assert talk.say(StopWanted(StopMode.DRAIN)) == []
-    assert talk.ended(0) == []
+    assert talk.ended(0) == [StateChanged(1)]
     assert talk.ended(2) == [RunIsOver()]
     assert "asked to stop" in talk.schedule.why(1)
 
@@ -186,7 +186,7 @@ def test_draining_starts_nothing_more_and_ends_with_the_last_job() -> None:
 def test_draining_with_nothing_running_is_the_end() -> None:
     talk = Talk(plan_of(job("a"), job("b", 0)))
     talk.say(StopWanted(StopMode.DRAIN))
-    assert talk.ended(0) == [RunIsOver()]
+    assert talk.ended(0) == [StateChanged(1), RunIsOver()]
     assert talk.states == [JobState.COMPLETED, JobState.READY]
 
 
@@ -266,7 +266,7 @@ def test_a_job_that_can_never_fit_holds_nobody_up() -> None:
     assert starts(talk.commands) == [1]
     talk.ended(1)
     assert talk.is_over
-    assert talk.schedule.why(0) == "waits for 99 CPUs (4 of 4 free)"
+    assert talk.schedule.why(0) == "needs 99 CPUs (4 of 4 free): more than is offered"
 
 
 # why
