@@ -117,8 +117,8 @@ def unknown_command(name: str, ctx: click.Context) -> click.UsageError:
 @click.group(
     cls=LazyGroup,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="'joblens COMMAND --help' tells more. Your own command goes behind --, a workflow file stands by itself: "
-    "joblens run -- make, joblens run pipeline.yaml",
+    epilog="'joblens COMMAND --help' tells more. Your own command goes behind --, a workflow file stands by "
+    "itself: joblens run -- make, joblens run pipeline.yaml",
 )
 @click.version_option(
     joblens.__version__, "-V", "--version", prog_name="joblens", message="%(prog)s %(version)s"
