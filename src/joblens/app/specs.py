@@ -13,6 +13,7 @@ from joblens.model.run import Run
 from joblens.model.workflow_spec import WorkflowSpec
 from joblens.plan.expansion import make_plan
 from joblens.plan.problems import Path
+from joblens.plan.settling import WORTH_PACKING, PackedPlan, pack_plan, unpack_plan
 from joblens.plan.unread import Unread
 from joblens.spec.documents import Document, Mark, Problem, format_of
 from joblens.spec.workflow_file import SpecReading, read_workflow
@@ -23,37 +24,41 @@ _OLDER_KEYS = {"depends_on": "blocked_by"}
 _MOST_SHOWN = 50
 
 
-class LoadedSpec(Struct, frozen=True, kw_only=True):
-    """`tables`: the files it names for its parameters, as they were; they go into the run (`Run.tables`)."""
+class LoadedSpec:
+    """`tables`: the files it names for its parameters, as they were; they go into the run (`Run.tables`).
 
-    spec: WorkflowSpec
-    plan: Plan
-    text: str
-    format: str
-    document: Document
-    tables: dict[str, Any]
-    path: str
+    What was written takes several times the memory of its plan: it is kept only for who says so when loading,
+    and read once more for others that ask."""
+
+    def __init__(self, made: "_Made", text: str, form: str, path: str) -> None:
+        self.plan = unpack_plan(made.plan) if isinstance(made.plan, PackedPlan) else made.plan
+        self.text = text
+        self.format = form
+        self.tables = made.tables
+        self.path = path
+        self._reading = made.reading
+
+    @property
+    def spec(self) -> WorkflowSpec:
+        spec = self._written().spec
+        assert spec is not None  # there is a plan of it
+        return spec
+
+    @property
+    def document(self) -> Document:
+        return self._written().document
+
+    def _written(self) -> SpecReading:
+        if self._reading is None:
+            self._reading = read_workflow(self.text, self.format, self.path)
+        return self._reading
 
 
-def load_spec(path: str, parameters: Mapping[str, Any] = _NONE) -> LoadedSpec:
-    """SpecError lists every problem as `file:line:column: message`."""
+def load_spec(path: str, parameters: Mapping[str, Any] = _NONE, *, keeps_spec: bool = False) -> LoadedSpec:
+    """SpecError lists every problem as `file:line:column: message`. `keeps_spec`: it is asked for too."""
     text = _read(path)
     form = format_of(path, text)
-    reading = read_workflow(text, form, path)
-    folder = os.path.dirname(os.path.abspath(path))
-    if reading.spec is None:
-        raise spec_error(path, _all_that_is_wrong(path, reading, parameters, folder))
-    tables, missing = read_tables(reading.spec, parameters.values(), folder)
-    plan = _plan(path, reading.spec, reading.document, tables, parameters, missing)
-    return LoadedSpec(
-        spec=reading.spec,
-        plan=plan,
-        text=text,
-        format=form,
-        document=reading.document,
-        tables=tables,
-        path=path,
-    )
+    return LoadedSpec(_made_from_file(path, text, form, parameters, keeps_spec=keeps_spec), text, form, path)
 
 
 def plan_of_run(run: Run) -> Plan:
@@ -61,21 +66,45 @@ def plan_of_run(run: Run) -> Plan:
     return loaded_run(run).plan
 
 
-def loaded_run(run: Run) -> LoadedSpec:
+def loaded_run(run: Run, *, keeps_spec: bool = False) -> LoadedSpec:
     source = f"run {run.uuid[:8]}"
+    return LoadedSpec(
+        _made_from_run(run, source, keeps_spec=keeps_spec), run.spec_text, run.spec_format, source
+    )
+
+
+class _Made(Struct, frozen=True):
+    """Small enough to wait for everything else to be let go: only then a packed plan is unpacked."""
+
+    plan: Plan | PackedPlan
+    tables: dict[str, Any]
+    reading: SpecReading | None
+
+
+def _made_from_file(
+    path: str, text: str, form: str, parameters: Mapping[str, Any], *, keeps_spec: bool
+) -> _Made:
+    reading = read_workflow(text, form, path)
+    folder = os.path.dirname(os.path.abspath(path))
+    if reading.spec is None:
+        raise spec_error(path, _all_that_is_wrong(path, reading, parameters, folder))
+    tables, missing = read_tables(reading.spec, parameters.values(), folder)
+    plan = _plan(path, reading.spec, reading.document, tables, parameters, missing)
+    return _made(plan, tables, reading, keeps_spec=keeps_spec)
+
+
+def _made_from_run(run: Run, source: str, *, keeps_spec: bool) -> _Made:
     reading = read_workflow(run.spec_text, run.spec_format, source)
     if reading.spec is None:
         raise spec_error(source, _told(source, reading.problems))
     plan = _plan(source, reading.spec, reading.document, run.tables, run.options.parameters)
-    return LoadedSpec(
-        spec=reading.spec,
-        plan=plan,
-        text=run.spec_text,
-        format=run.spec_format,
-        document=reading.document,
-        tables=run.tables,
-        path=source,
-    )
+    return _made(plan, run.tables, reading, keeps_spec=keeps_spec)
+
+
+def _made(plan: Plan, tables: dict[str, Any], reading: SpecReading, *, keeps_spec: bool) -> _Made:
+    if keeps_spec:
+        return _Made(plan, tables, reading)
+    return _Made(pack_plan(plan) if len(plan.jobs) >= WORTH_PACKING else plan, tables, None)
 
 
 def spec_error(path: str, problems: Sequence[str]) -> SpecError:

@@ -21,7 +21,7 @@ def command(session: Session, file: str, params: tuple[str, ...]) -> None:
     from joblens.app.specs import load_spec
 
     values = params_of(params)
-    document = expanded_workflow(load_spec(file, values), values)
+    document = expanded_workflow(load_spec(file, values, keeps_spec=True), values)
     if session.json:
         session.write_json(document)
         return

@@ -59,7 +59,7 @@ def _drawing(
 
     states = None
     if _is_file(target):
-        loaded = load_spec(target, params)
+        loaded = load_spec(target, params, keeps_spec=True)
     else:
         from joblens.app.run_state import state_of_run
         from joblens.app.runs import find_run
@@ -68,7 +68,7 @@ def _drawing(
             raise InputError("--param has no meaning for a run, whose parameters are given")
         store = session.current_store
         run = find_run(store, target, None)
-        loaded = loaded_run(run)
+        loaded = loaded_run(run, keeps_spec=True)
         states = {job.index: job.state for job in state_of_run(store, run).jobs}
     entries = [job.name for job in loaded.spec.jobs]
     if all_jobs:

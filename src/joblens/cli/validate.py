@@ -32,7 +32,7 @@ def command(session: Session, files: tuple[str, ...], params: tuple[str, ...]) -
     bad: list[SpecError] = []
     for file in files:
         try:
-            check = check_spec(load_spec(file, values))
+            check = check_spec(load_spec(file, values, keeps_spec=True))
         except SpecError as error:
             bad.append(error)
             answers.append({"file": file, "valid": False, "problems": list(error.problems)})

@@ -33,7 +33,7 @@ class PlannedData(Struct, frozen=True):
     producer: int = -1
 
 
-class PlannedJob(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class PlannedJob(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """`depends_on` has everything that must succeed first, whether named, matched by a regex, or the maker of
     a file or of user data: places in `Plan.jobs`, ascending, each once."""
 
@@ -55,8 +55,13 @@ class PlannedJob(Struct, frozen=True, kw_only=True, omit_defaults=True):
     stdio: Stdio | None = None  # None: as the workflow's execution_config says
     label: str = ""
     spec_job: int = 0  # which entry of the file it came from
-    parameters: dict[str, Any] = field(default_factory=dict)  # the values it was expanded with
+    parameter_names: tuple[str, ...] = ()
+    parameter_values: tuple[Any, ...] = ()  # it was expanded with; a dictionary for each job would be large
     scheduler: str = ""
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        return dict(zip(self.parameter_names, self.parameter_values, strict=True))
 
 
 class PlannedAction(Struct, frozen=True):

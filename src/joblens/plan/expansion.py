@@ -71,6 +71,7 @@ class _Planning:
         self._problems = problems
         self._requirements = {each.name: requirements_of(each) for each in spec.requirements}
         self._inline: dict[int, Requirements] = {}  # by the entry, whose jobs share them
+        self._equal: dict[Requirements, Requirements] = {}  # as do entries that say the same
         self._handlers = {each.name: self._handler(each, at) for at, each in enumerate(spec.failure_handlers)}
         self._schedulers = {str(each["name"]) for each in spec.slurm_schedulers if each.get("name")}
         self._datasets = {str(each["name"]) for each in spec.datasets if each.get("name")}
@@ -149,7 +150,8 @@ class _Planning:
             stdio=job.stdio,
             label=job.label or "",
             spec_job=expanded.entry,
-            parameters=dict(zip(expanded.names, expanded.values, strict=True)) if expanded.names else _NONE,
+            parameter_names=expanded.names,
+            parameter_values=expanded.values,
             scheduler=job.scheduler or "",
         )
 
@@ -160,7 +162,8 @@ class _Planning:
         if isinstance(written, RequirementsSpec):
             shared = self._inline.get(entry)
             if shared is None:
-                shared = self._inline[entry] = requirements_of(written)
+                shared = requirements_of(written)
+                shared = self._inline[entry] = self._equal.setdefault(shared, shared)
             return shared, ""
         found = self._requirements.get(written)
         if found is None:

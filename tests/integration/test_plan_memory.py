@@ -1,0 +1,57 @@
+"""What a waiting job costs, measured in a process of its own."""
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+JOBS = 20_000
+MOST_BYTES = 1024
+
+_SIZE = """
+import ctypes, gc, os, sys
+from joblens.app.specs import load_spec
+from joblens.engine.offer import Offer
+from joblens.engine.schedule import Schedule
+
+def resident() -> int:
+    gc.collect()
+    ctypes.CDLL(None).malloc_trim(0)
+    return int(open("/proc/self/statm").read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+load_spec(sys.argv[2])
+before = resident()
+loaded = load_spec(sys.argv[1])
+schedule = Schedule(loaded.plan, Offer(cpus=2, memory_bytes=1 << 34))
+schedule.begin(0.0)
+text = len(loaded.text) + sum(len(job.name) + len(job.command) for job in loaded.plan.jobs)
+print((resident() - before - text) / len(loaded.plan.jobs))
+"""
+
+
+def written_out(count: int) -> str:
+    entries = (
+        f"  - name: job_{place}\n    command: python work.py --part {place}\n    num_cpus: 1\n"
+        + (f"    depends_on: [job_{place - 100}]\n" if place >= 100 else "")
+        for place in range(count)
+    )
+    return "name: many\njobs:\n" + "".join(entries)
+
+
+def sweep(count: int) -> str:
+    return (
+        f"name: many\njobs:\n  - {{name: 'j{{i}}', command: 'echo {{i}}', parameters: {{i: '1:{count}'}}}}\n"
+    )
+
+
+@pytest.mark.parametrize("text_of", [written_out, sweep])
+def test_a_waiting_job_takes_less_than_a_kilobyte(text_of: Callable[[int], str], tmp_path: Path) -> None:
+    files = []
+    for count in (JOBS, 10):
+        file = tmp_path / f"{count}.yaml"
+        file.write_text(text_of(count), encoding="utf-8")
+        files.append(str(file))
+    done = subprocess.run([sys.executable, "-c", _SIZE, *files], check=True, capture_output=True, text=True)
+    assert 100 < float(done.stdout) < MOST_BYTES
