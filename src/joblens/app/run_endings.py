@@ -2,20 +2,24 @@
 
 from typing import Any
 
+from msgspec import structs
+
 from joblens.analysis.run_ending import FailedJob, RunEnding
 from joblens.analysis.run_table import FAILED_STATES, row_form
 from joblens.analysis.workflow_rows import run_label
+from joblens.app.run_state import state_of_run
 from joblens.app.run_tables import result_rows
 from joblens.app.workflow_runs import Driven
 from joblens.model.errors import JoblensError
 from joblens.model.plan import Plan
-from joblens.model.run import JobState
+from joblens.model.run import JobState, RunStatus
 from joblens.ports.store import Store
 
 _TOLD = 10
 
 
 def ending_of(store: Store, driven: Driven, plan: Plan) -> RunEnding:
+    driven = as_kept(store, driven)
     failed = [index for index, state in enumerate(driven.states) if state in FAILED_STATES]
     # Those that ran come first: they say why the others did not.
     failed.sort(key=lambda index: driven.states[index] is JobState.CANCELED)
@@ -39,6 +43,22 @@ def ending_of(store: Store, driven: Driven, plan: Plan) -> RunEnding:
     )
 
 
+def as_kept(store: Store, driven: Driven) -> Driven:
+    """Of a run that was stopped: its jobs as `joblens results` will show them, with what a resume will do."""
+    if driven.status is not RunStatus.STOPPED:
+        return driven
+    try:
+        run = store.find_run(driven.run.uuid)
+        jobs = state_of_run(store, run).jobs if run.status is driven.status else ()
+    except JoblensError:
+        return driven  # the store cannot be asked now
+    if len(jobs) != len(driven.states):
+        return driven
+    return structs.replace(
+        driven, states=tuple(job.state for job in jobs), whys={job.index: job.why for job in jobs}
+    )
+
+
 def _last_attempts(store: Store, driven: Driven) -> dict[int, str]:
     try:
         return {result.index: result.job_uuid for result in store.run_results(driven.run.uuid)}
@@ -59,6 +79,7 @@ def _logs_dir(store: Store, uuid: str | None) -> str:
 def ending_document(store: Store, driven: Driven, plan: Plan) -> dict[str, Any]:
     """The one document of `run FILE --json`."""
     run = store.find_run(driven.run.uuid)
+    driven = as_kept(store, driven)
     return {
         "workflow_id": run.workflow_number,
         "workflow_name": plan.name,

@@ -2,14 +2,17 @@
 
 from msgspec import Struct
 
+from joblens.agent.owners import is_gone
 from joblens.app.runs import KeptResults, kept_results
 from joblens.engine.offer import Choices, Offer
 from joblens.engine.replay import restore
 from joblens.engine.run_events import StopMode
+from joblens.engine.run_standing import last_stop, standing
 from joblens.engine.schedule import Schedule
 from joblens.model.plan import Plan
 from joblens.model.run import JobResult, JobState, Run, RunStatus
 from joblens.ports.store import Store
+from joblens.probes.host import read_host
 
 # Nothing is started here, so how much there is does not matter as long as every job would fit.
 _EVERYTHING = 2**62
@@ -25,6 +28,7 @@ class JobStanding(Struct, frozen=True, kw_only=True):
     why: str
     results: tuple[JobResult, ...]  # its attempts
     kept_from: str | None = None  # the earlier run whose outcome it keeps
+    is_left: bool = False  # `joblens resume` has something to do with it
 
 
 class RunState(Struct, frozen=True, kw_only=True):
@@ -51,21 +55,31 @@ def state_of_run(store: Store, run: Run) -> RunState:
     for result in [*(kept.results if kept else ()), *results]:
         attempts.setdefault(result.index, []).append(result)
     own = {result.index for result in results}
-    return RunState(
-        run=run,
-        plan=plan,
-        jobs=tuple(
+    status, stop = _status_now(run), last_stop(event for _, event in store.run_events(run.uuid))
+    jobs = []
+    for index, job in enumerate(plan.jobs):
+        tried = tuple(attempts.get(index, ()))
+        state, why = standing(schedule, index, status, stop, tried[-1] if tried else None)
+        jobs.append(
             JobStanding(
                 index=index,
                 name=job.name,
-                state=schedule.state_of(index),
-                why=_why(schedule, index, run),
-                results=tuple(attempts.get(index, ())),
+                state=state,
+                why=why,
+                results=tried,
                 kept_from=None if kept is None or index in own else kept.run_of.get(index),
+                is_left=not schedule.state_of(index).is_final,
             )
-            for index, job in enumerate(plan.jobs)
-        ),
+        )
+    return RunState(run=run, plan=plan, jobs=tuple(jobs))
+
+
+def _status_now(run: Run) -> RunStatus:
+    """A run whose driver is gone is stopped, though nobody noted so."""
+    is_deserted = (
+        run.status is RunStatus.RUNNING and run.owner is not None and is_gone(run.owner, read_host())
     )
+    return RunStatus.STOPPED if is_deserted else run.status
 
 
 def schedule_of(
@@ -91,13 +105,3 @@ def _enabled(run: Run, plan: Plan) -> frozenset[int] | None:
     from joblens.plan.selection import select
 
     return frozenset(select(plan, options.only, options.skip, options.until).places)
-
-
-def _why(schedule: Schedule, index: int, run: Run) -> str:
-    if schedule.state_of(index) is not JobState.READY:
-        return schedule.why(index)
-    if run.status is RunStatus.RUNNING:
-        return "waits for its turn"
-    if run.status is RunStatus.CREATED:
-        return "the run has not begun"
-    return "was not started before the run ended; `joblens resume` goes on with it"

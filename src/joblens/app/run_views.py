@@ -93,6 +93,8 @@ def failure_of(index: int, attempt: int, record: Record) -> JobFailure:
         reason = how or outcome.status.value
         if outcome.status is Status.TIMEOUT:
             reason = "its time was up"
+        elif outcome.status is Status.CANCELLED and outcome.reason != "not-started":
+            reason = "was ended"
         elif outcome.reason == "not-started" and outcome.error:
             reason = outcome.error
         written = [line for line in clean_lines(outcome.stderr_tail) if line.strip()]

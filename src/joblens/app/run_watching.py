@@ -8,11 +8,21 @@ from joblens.app.run_state import schedule_of
 from joblens.app.run_views import LineView, LiveView
 from joblens.app.runs import kept_results
 from joblens.engine.offer import Offer
+from joblens.engine.run_standing import TIME, last_stop, standing
 from joblens.engine.schedule import Schedule
 from joblens.model.errors import UnknownJob
 from joblens.model.job import Owner, Status
 from joblens.model.plan import Plan
-from joblens.model.run import JobResult, JobState, Run, RunEnded, RunStarted, RunStatus, StopAskedFor
+from joblens.model.run import (
+    JobResult,
+    JobState,
+    Run,
+    RunEnded,
+    RunEvent,
+    RunStarted,
+    RunStatus,
+    StopAskedFor,
+)
 from joblens.ports.store import Store
 from joblens.probes.host import read_host
 
@@ -49,6 +59,8 @@ class RunWatcher:
         self._sequence = 0
         self._owner: Owner | None = run.owner
         self._status = run.status
+        self._stops: list[RunEvent] = []  # ends that were asked for since it was last started
+        self._told_status: RunStatus | None = None  # with which the states of its jobs were told
         self._is_first = True
 
     def watch(self, after_look: Callable[[], None], wait_s: float | None = None) -> RunStatus:
@@ -58,6 +70,7 @@ class RunWatcher:
         while True:
             began_s = time.monotonic()
             self.look()
+            self._view.tracker.status = self._status
             after_look()
             took_s = time.monotonic() - began_s
             if self._status not in (RunStatus.RUNNING, RunStatus.CREATED):
@@ -66,7 +79,9 @@ class RunWatcher:
                 self.look()  # it may have ended in between
                 if self._status is RunStatus.RUNNING:
                     self._view.note("nobody drives this run any more; joblens resume goes on with it")
-                    self._status = RunStatus.STOPPED
+                    self._status = self._view.tracker.status = RunStatus.STOPPED
+                    self.look()
+                after_look()
                 break
             if deadline is not None and time.monotonic() >= deadline:
                 break
@@ -88,7 +103,8 @@ class RunWatcher:
             for result in results
             if result.index >= 0 and self._seen.get((result.index, result.attempt)) is not result.status
         ]
-        if changed or self._is_first:
+        if changed or self._status is not self._told_status:
+            self._told_status = self._status
             schedule = schedule_of(self._store, self._run, self._plan, results, self._kept)
             self._tell_kept()
             self._tell_results(changed, results)
@@ -102,12 +118,22 @@ class RunWatcher:
             self._sequence = sequence
             if isinstance(event.fact, RunStarted):
                 self._status, self._owner = RunStatus.RUNNING, event.fact.owner
+                self._stops = []
                 self._view.tracker.ended_at_us = None
             elif isinstance(event.fact, RunEnded):
                 self._status = event.fact.status
                 self._view.tracker.ended_at_us = event.at_us
-            elif isinstance(event.fact, StopAskedFor) and not self._is_first:
-                self._view.note(f"someone asked for its end ({event.fact.how})")
+            elif isinstance(event.fact, StopAskedFor):
+                self._take_stop(event)
+
+    def _take_stop(self, event: RunEvent) -> None:
+        """Whoever drives the run notes the wish of somebody else once more."""
+        before = last_stop(self._stops)
+        self._stops.append(event)
+        now = last_stop(self._stops)
+        if now is not None and now is not before and not self._is_first:
+            who = "its time is up" if now.by == TIME else "someone asked for its end"
+            self._view.note(f"{who} ({now.how})")
 
     def _tell_kept(self) -> None:
         if self._is_first and self._kept is not None:
@@ -146,10 +172,14 @@ class RunWatcher:
     def _tell_states(self, schedule: Schedule, results: list[JobResult]) -> None:
         tracker = self._view.tracker
         running = {result.index for result in results if result.status is Status.RUNNING}
+        last = {result.index: result for result in results}
+        stop = last_stop(self._stops)
         for index in range(len(self._plan.jobs)):
-            state = JobState.RUNNING if index in running else schedule.state_of(index)
+            state, why = standing(schedule, index, self._status, stop, last.get(index))
+            if index in running:
+                state = JobState.RUNNING
             if state is not tracker.state_of(index):
-                self._view.state_changed(index, state, schedule.why(index))
+                self._view.state_changed(index, state, why)
 
     def _is_deserted(self) -> bool:
         return (

@@ -21,6 +21,7 @@ def command(session: Session, /, ident: str, **given: Any) -> None:
 
     The exit code is that of run FILE: 0 when all jobs have succeeded, 1 when some have not."""
     from joblens.analysis.workflow_rows import run_label
+    from joblens.app.run_checks import prepare_place, refuse_driven
     from joblens.app.specs import plan_of_run
     from joblens.app.workflow_runs import check_plan
     from joblens.cli.run_spec import detach, drive_in_front
@@ -30,10 +31,12 @@ def command(session: Session, /, ident: str, **given: Any) -> None:
     if run.status is RunStatus.COMPLETED and not session.json:
         session.write(f"Run {run_label(run)} is completed: there is nothing left to do\n")
         return
+    refuse_driven(run, session.settings)
     run = replace(run, options=with_offer(run.options, given))
     plan = plan_of_run(run)
     left = _left(session, run)
     check_plan(plan, run.options, left)
+    prepare_place(run.options, detach=given["detach"])
     if given["detach"]:
         detach(session, run)
     else:
@@ -43,4 +46,4 @@ def command(session: Session, /, ident: str, **given: Any) -> None:
 def _left(session: Session, run: Any) -> tuple[int, ...]:
     from joblens.app.run_state import state_of_run
 
-    return tuple(job.index for job in state_of_run(session.store, run).jobs if not job.state.is_final)
+    return tuple(job.index for job in state_of_run(session.store, run).jobs if job.is_left)

@@ -3,7 +3,7 @@
 from joblens.analysis.run_ending import FailedJob, RunEnding
 from joblens.model.run import RunStatus
 from joblens.model.units import format_duration
-from joblens.views.style import PLAIN, Palette, clean, fit
+from joblens.views.style import PLAIN, Palette, clean, wrap
 
 _STYLES = {RunStatus.COMPLETED: "green", RunStatus.FAILED: "red", RunStatus.STOPPED: "yellow"}
 
@@ -22,7 +22,8 @@ def render_ending(ending: RunEnding, *, width: int, paint: Palette = PLAIN) -> l
 
 def _failure(failure: FailedJob, width: int) -> list[str]:
     why = f": {clean(failure.why)}" if failure.why else ""
-    lines = [fit(f"  {clean(failure.name)} {failure.state.label}{why}", max(40, width))]
+    first, *rest = wrap(f"{clean(failure.name)} {failure.state.label}{why}", max(40, width), "    ")
+    lines = [first[2:], *rest]  # whole: a pipe has no width, and the end of a reason may be what to do
     if failure.logs_dir:
         lines.append(f"    {clean(failure.logs_dir)}")
     return lines

@@ -1,0 +1,76 @@
+"""A run that was ended before all was done: everyone who is asked tells the same about its jobs."""
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import RunJoblens
+from tests.integration.workflow_desk import WorkflowDesk, interrupt
+
+MIXED = """
+name: mixed
+jobs:
+  - {name: done, command: "echo done >> order"}
+  - {name: long, command: "echo long >> order; sleep 60"}
+  - {name: held, command: "echo held >> order; sleep 60", resource_requirements: {cpus: 0.5, memory: 200m}}
+  - {name: after, command: "echo after >> order", depends_on: [long]}
+"""
+STATES = {"done": "completed", "long": "terminated", "held": "terminated", "after": "canceled"}
+
+
+@pytest.fixture
+def desk(tmp_path: Path, joblens: RunJoblens, store_path: Path) -> Iterator[WorkflowDesk]:
+    desk = WorkflowDesk(tmp_path, joblens, store_path)
+    yield desk
+    desk.close()
+
+
+def _stop(desk: WorkflowDesk, how: str) -> str:
+    options = ["--time", "3s"] if how == "time" else ["--on-interrupt", "kill"]
+    process = desk.start("run", desk.write(MIXED), "--jobs", "3", *options)
+    for line in ("done", "long", "held"):
+        desk.wait_for_line("order", line)
+    if how == "interrupt":
+        interrupt(process)
+    elif how == "terminate":
+        process.terminate()
+    elif how == "cancel":
+        desk.call("cancel", "mixed", code=0)
+    output, _ = process.communicate(timeout=30)
+    return output
+
+
+@pytest.mark.parametrize("how", ["interrupt", "terminate", "cancel", "time"])
+def test_everyone_tells_the_same_of_a_run_that_was_ended(desk: WorkflowDesk, how: str) -> None:
+    summary = _stop(desk, how)
+    counts = Counter(STATES.values())
+    for state, count in counts.items():
+        assert f"{count} {state}" in summary
+    rows = desk.call("results", "mixed", "--json", code=0).json["results"]
+    assert {row["job_name"]: row["status"] for row in rows} == STATES
+    for row in rows:
+        if row["status"] in ("terminated", "canceled"):
+            told = re.sub(r"\s+", " ", summary)
+            assert f"{row['job_name']} {row['status']}: {row['reason']}" in told
+    watched = desk.call("watch", "mixed", code=1).stdout
+    assert "1 of 4 done, 2 failed, 1 cancelled: run stopped" in watched
+    assert "tried again" not in watched
+    shown = desk.call("workflows", "show", "mixed", "--json", code=0).json["runs"][-1]
+    assert (shown["completed"], shown["failed"], shown["left"]) == (1, 2, 1)
+
+
+def test_the_state_of_a_run_that_was_ended_says_what_a_resume_does(desk: WorkflowDesk) -> None:
+    _stop(desk, "time")
+    why = {row["job_name"]: row["reason"] for row in desk.call("results", "mixed", "--json").json["results"]}
+    assert why["long"] == "the run's time was up; `joblens resume` starts it again"
+    assert why["after"] == "the run's time was up before it began; `joblens resume` goes on with it"
+
+
+def test_watch_tells_programs_how_an_ended_run_ended(desk: WorkflowDesk) -> None:
+    desk.run("{name: fine, jobs: [{name: a, command: 'true'}]}")
+    desk.run("{name: bad, jobs: [{name: a, command: 'false'}]}", code=1)
+    assert desk.call("watch", "fine", "--json", code=0).json_lines[-1]["status"] == "completed"
+    assert desk.call("watch", "bad", "--json", code=1).json_lines[-1]["status"] == "failed"
