@@ -109,7 +109,7 @@ def test_a_run_is_driven_by_one_process(desk: WorkflowDesk) -> None:
     desk.write(LONG)
     label = desk.call("run", "--detach", "flow.yaml", code=0).stdout.strip()
     done = desk.call("resume", label)
-    assert done.code == 125
+    assert done.code == 2
     assert "is being run by process" in done.stderr
     desk.call("cancel", label, code=0)
 

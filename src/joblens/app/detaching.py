@@ -9,12 +9,12 @@ import sys
 
 import msgspec
 
-from joblens.agent.enclosing_job import is_inside_a_job
 from joblens.agent.locks import RunLock
 from joblens.agent.marked import JOB_ID_VARIABLE
 from joblens.app.drivers import open_store_directly, store_path
 from joblens.app.owning import OwnLog
 from joblens.app.places import spool_dir
+from joblens.app.run_checks import driven_by_another, refuse_inside_a_job
 from joblens.app.settings import load_settings
 from joblens.app.supervising import log, stand_on_its_own
 from joblens.model.errors import JoblensError, SupervisorError
@@ -31,11 +31,7 @@ def run_log(settings: Settings, run: Run) -> str:
 
 def detach_run(run: Run, settings: Settings, config: str | None, notify: str | None = None) -> None:
     """Returns when it is under way."""
-    if is_inside_a_job():
-        raise SupervisorError(
-            "this command runs inside a job, and a run in the background would end with that job",
-            hint="run it in front, or from outside of the job",
-        )
+    refuse_inside_a_job()
     path = run_log(settings, run)
     argv = [sys.executable, "-P", "-m", "joblens.app.detaching"]
     argv += ["--store", os.path.abspath(store_path(settings))]
@@ -74,7 +70,7 @@ def _last_words(path: str) -> str:
 def main() -> None:
     from joblens.app.run_notice import notify_run
     from joblens.app.specs import plan_of_run
-    from joblens.app.workflow_runs import drive, driven_by_another
+    from joblens.app.workflow_runs import drive
 
     parser = argparse.ArgumentParser(prog="joblens run --detach")
     parser.add_argument("--store", required=True)

@@ -133,6 +133,8 @@ def parse_params(pairs: Sequence[str]) -> dict[str, Any]:
         key, separator, text = as_text(pair).partition("=")
         if not separator or not key:
             raise InputError(f"--param {as_text(pair)}: expected NAME=VALUE")
+        if key in params:
+            raise InputError(f"--param {key}: given twice")
         try:
             params[key] = msgspec.json.decode(text)
         except msgspec.DecodeError:

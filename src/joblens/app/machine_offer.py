@@ -42,7 +42,8 @@ def parse_gpus(text: str) -> tuple[str, ...]:
         count = int(words[0])
         known = usable_gpus()
         return known[:count] if count <= len(known) else tuple(map(str, range(count)))
-    if not all(words) or len(set(words)) != len(words):
+    is_below_zero = any(word.startswith("-") for word in words)
+    if not all(words) or is_below_zero or len(set(words)) != len(words):
         raise InputError(f"--gpus {text}: expected a number, or devices such as 0,2")
     return tuple(words)
 

@@ -12,6 +12,7 @@ from msgspec import Struct, json
 from joblens.app.drivers import open_store_directly, store_path
 from joblens.app.job_logs import read_log
 from joblens.app.places import logs_dir
+from joblens.app.run_checks import prepare_place
 from joblens.app.run_views import failure_of
 from joblens.app.specs import LoadedSpec, loaded_run
 from joblens.app.workflow_runs import check_plan, create_run, create_workflow
@@ -91,6 +92,7 @@ def create_map(
 ) -> Run:
     """A run of a new workflow; of the one of that name where it was named and came from no file either."""
     check_plan(loaded.plan, options)
+    prepare_place(options)
     store = open_store_directly(settings, warn)
     try:
         workflow = _known(store, loaded.plan.name) if is_named else None

@@ -12,19 +12,19 @@ from joblens.agent.run_driver import RunDriver
 from joblens.agent.run_facts import RunFacts
 from joblens.agent.run_view import NoView, RunView
 from joblens.agent.session import Kit
-from joblens.analysis.workflow_rows import run_label
 from joblens.app.drivers import store_path
 from joblens.app.jobs import Surroundings
 from joblens.app.machine_offer import check_fit, machine_offer
 from joblens.app.owning import OwnLog, close_kit, current_user, open_kit, open_recovery
 from joblens.app.places import spool_dir
+from joblens.app.run_checks import driven_by_another
 from joblens.app.runs import kept_results
 from joblens.app.specs import LoadedSpec
 from joblens.app.supervising import allow_many_files
 from joblens.engine.offer import Choices, Offer
 from joblens.engine.replay import restore
 from joblens.engine.schedule import Schedule
-from joblens.model.errors import PlanError, RunIsDriven
+from joblens.model.errors import JoblensError, PlanError
 from joblens.model.ids import new_uuid
 from joblens.model.job import Record
 from joblens.model.plan import Plan
@@ -173,14 +173,6 @@ def drive(
         lock.release()
 
 
-def driven_by_another(run: Run, lock: RunLock) -> RunIsDriven:
-    label = run_label(run)
-    return RunIsDriven(
-        f"run {label} is being run by process {lock.holder()}",
-        hint=f"joblens watch {label} shows it, joblens cancel {label} ends it",
-    )
-
-
 class _Driving:
     def __init__(self, run: Run, plan: Plan, settings: Settings, log: OwnLog) -> None:
         self._run = run
@@ -208,6 +200,9 @@ class _Driving:
             try:
                 status = driver.run(running)
                 facts.note_now(RunEnded(status))
+            except JoblensError:
+                facts.note_now(RunEnded(RunStatus.STOPPED))  # it can be gone on with when the reason is gone
+                raise
             finally:
                 view.close(status)
             driven = Driven(

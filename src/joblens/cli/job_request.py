@@ -54,7 +54,7 @@ def _request(given: dict[str, Any], *, background: bool) -> Request:
         interval_s=seconds_of("--interval", given["interval"]),
         grace_s=seconds_of("--grace", given["grace"]),
         early_signal=parse_early_signal(given["early_signal"]) if given["early_signal"] else None,
-        output_dir=given["output_dir"],
+        output_dir=given["output_dir"] or "",
         notify=parse_notify(given["notify"]),
         background=background,
     )

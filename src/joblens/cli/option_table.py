@@ -64,7 +64,7 @@ JOB_OPTIONS = (
         shows_default=True,
         help="time_series also writes <output dir>/resource_utilization/*.db.",
     ),
-    _row("-o", "--output-dir", metavar="DIR", default="", help="For the time-series file. Default: output."),
+    _row("-o", "--output-dir", metavar="DIR", help="For the time-series file. Default: output."),
     _row(
         "--accounting",
         kind="choice",

@@ -46,10 +46,12 @@ def command(
 
 def _run_again(session: Session, base: "Run", what: str, given: dict[str, Any]) -> None:
     from joblens.app.drivers import open_store_directly
+    from joblens.app.run_checks import prepare_place, refuse_unfinished_base
     from joblens.app.workflow_runs import check_plan, create_run
     from joblens.cli.run_spec import detach, drive_in_front
 
     store = session.store
+    refuse_unfinished_base(base, store, session.settings)
     loaded, again = _choose(session, base, what)
     if again is not None and not again.places:
         session.write("Nothing has to run again\n")
@@ -57,6 +59,7 @@ def _run_again(session: Session, base: "Run", what: str, given: dict[str, Any]) 
     options = with_offer(base.options, given)
     places = again.places if again is not None else None
     check_plan(loaded.plan, options, places)
+    prepare_place(options, detach=given["detach"])
     direct = open_store_directly(session.settings, session.warn)
     try:
         workflow = store.find_workflow(base.workflow_uuid)

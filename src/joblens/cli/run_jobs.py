@@ -14,12 +14,12 @@ from joblens.cli.run_options import offer_options, with_offer
 
 @click.command("run-jobs")
 @click.argument("ident", metavar="WORKFLOW", shell_complete=complete_run)
-@click.option("-o", "--output-dir", metavar="DIR", help="For what jobs print and for plots. Default: output.")
 @offer_options
 @shared_options
-def command(session: Session, /, ident: str, output_dir: str | None, **given: Any) -> None:
+def command(session: Session, /, ident: str, **given: Any) -> None:
     """Run all jobs of WORKFLOW, a number or a name, in a new run. workflows create-from-spec makes one."""
     from joblens.app.drivers import open_store_directly
+    from joblens.app.run_checks import prepare_place, refuse_driven
     from joblens.app.specs import loaded_run
     from joblens.app.workflow_runs import check_plan, create_run
     from joblens.cli.run_spec import detach, drive_in_front
@@ -32,11 +32,11 @@ def command(session: Session, /, ident: str, output_dir: str | None, **given: An
     if not runs:
         raise UnknownRun(f"workflow {workflow.number} has no jobs yet", hint="joblens run FILE")
     newest = store.find_run(runs[-1].uuid)
+    refuse_driven(newest, session.settings)
     options = replace(with_offer(newest.options, given), cwd=os.getcwd())
-    if output_dir is not None:
-        options = replace(options, output_dir=output_dir)
     loaded = loaded_run(newest)
     check_plan(loaded.plan, options)
+    prepare_place(options, detach=given["detach"])
     run = replace(newest, options=options)
     is_other_place = (newest.options.cwd, newest.options.output_dir) != (options.cwd, options.output_dir)
     if newest.status is not RunStatus.CREATED or is_other_place:

@@ -1,5 +1,6 @@
 """Options of commands that drive a run of a workflow that is known already."""
 
+import os
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -23,6 +24,12 @@ OFFER_OPTIONS = (
         flags=("--gpus",), name="gpus", metavar="N|LIST", help="GPUs to offer: how many, or which: 0,2."
     ),
     OptionRow(flags=("--time",), name="time", metavar="TIME", help="End the run after this long."),
+    OptionRow(
+        flags=("-o", "--output-dir"),
+        name="output_dir",
+        metavar="DIR",
+        help="For what jobs print and for plots. Default: as when the run was made.",
+    ),
 )
 DRIVE_OPTIONS = (
     OptionRow(
@@ -36,21 +43,37 @@ def offer_options(function: F) -> F:
     return click_options((*OFFER_OPTIONS, *DRIVE_OPTIONS))(function)
 
 
+def check_offer(given: dict[str, Any]) -> None:
+    """Raises InputError for an offer of nothing: no job could ever start."""
+    from joblens.app.requests import bytes_of, seconds_of
+    from joblens.model.errors import InputError
+
+    for name, value in (
+        ("--cpus", given["cpus"]),
+        ("--memory", bytes_of("--memory", given["memory"])),
+        ("--time", seconds_of("--time", given["time"])),
+    ):
+        if value is not None and not value > 0:
+            raise InputError(f"{name} {value:g}: must be more than 0")
+    if given["output_dir"] is not None and not given["output_dir"].strip():
+        raise InputError("-o: the name of the folder is empty", hint="leave it out, or name one")
+
+
 def with_offer(options: Any, given: dict[str, Any]) -> Any:
     """RunOptions with what was said here instead."""
     from msgspec.structs import replace
 
     from joblens.app.machine_offer import parse_gpus
     from joblens.app.requests import bytes_of, seconds_of
-    from joblens.model.errors import InputError
 
-    if given["cpus"] is not None and not given["cpus"] > 0:
-        raise InputError(f"--cpus {given['cpus']:g}: must be more than 0")
+    check_offer(given)
     changes = {
         "most_jobs": given["jobs"],
         "cpus": given["cpus"],
         "memory_bytes": bytes_of("--memory", given["memory"]),
         "gpus": parse_gpus(given["gpus"]) if given["gpus"] is not None else None,
         "time_s": seconds_of("--time", given["time"]),
+        # From here, wherever the run is at home.
+        "output_dir": os.path.abspath(given["output_dir"]) if given["output_dir"] is not None else None,
     }
     return replace(options, **{name: value for name, value in changes.items() if value is not None})

@@ -44,6 +44,7 @@ def run_spec(session: Session, given: dict[str, Any]) -> None:
     if given["dry_run"]:
         _dry_run(session, given, loaded, options, base)
         return
+    _check_place(session, options, base, detach=given["detach"])
     run = _create(session, loaded, options, base)
     if given["detach"]:
         detach(session, run, given["notify"])
@@ -79,10 +80,10 @@ def options_from(given: dict[str, Any]) -> "RunOptions":
     from joblens.app.jobs import parse_params
     from joblens.app.machine_offer import parse_gpus
     from joblens.app.requests import bytes_of, seconds_of
+    from joblens.cli.run_options import check_offer
     from joblens.model.run import RunOptions
 
-    if given["cpus"] is not None and not given["cpus"] > 0:
-        raise InputError(f"--cpus {given['cpus']:g}: must be more than 0")
+    check_offer(given)
     return RunOptions(
         output_dir=given["output_dir"] or "output",
         cwd=os.getcwd(),
@@ -120,6 +121,14 @@ def _base(
     store = session.store_to_fill
     workflow = known_workflow(store, loaded, os.path.abspath(given["spec"]))
     return changed_since_last(store, workflow, loaded, options.cwd)
+
+
+def _check_place(session: Session, options: "RunOptions", base: "Again | None", *, detach: bool) -> None:
+    from joblens.app.run_checks import prepare_place, refuse_unfinished_base
+
+    if base is not None:
+        refuse_unfinished_base(base.base, session.store_to_fill, session.settings)
+    prepare_place(options, detach=detach)
 
 
 def _create(

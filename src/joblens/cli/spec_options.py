@@ -28,5 +28,7 @@ def params_of(given: tuple[str, ...]) -> dict[str, str]:
             raise InputError(
                 f"--param {text}: not NAME=VALUE", hint="write for example --param lr=0.1:0.5:0.1"
             )
+        if name.strip() in params:
+            raise InputError(f"--param {name.strip()}: given twice")
         params[name.strip()] = value
     return params

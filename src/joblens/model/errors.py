@@ -56,7 +56,7 @@ class PlanError(InputError):
     """A workflow cannot be run as asked: a job that can never fit, a file that is missing, a wrong choice."""
 
 
-class RunIsDriven(JoblensError):
+class RunIsDriven(InputError):
     """Another process is running that run."""
 
 
