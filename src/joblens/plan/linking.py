@@ -3,6 +3,7 @@
 import re
 from bisect import bisect_left
 from collections.abc import Collection, Sequence
+from posixpath import normpath
 
 from msgspec import Struct
 
@@ -30,11 +31,12 @@ class Links(Struct, frozen=True, gc=False):
 class Things:
     """Files or user data of a workflow: their names, and which job makes each."""
 
-    def __init__(self, kind: str, index: NameIndex, identities: list[str] | None = None) -> None:
+    def __init__(self, kind: str, index: NameIndex, paths: list[str] | None = None) -> None:
         self.kind = kind  # as said to people
         self.index = index
+        self.paths = paths or []  # of files, as written
         # Two names of one path are one file: who makes it under one name makes it under the other.
-        self.identities = identities if identities is not None else index.names
+        self.identities = index.names if paths is None else [normpath(path) for path in paths]
         self.makers: dict[str, int] = {}
 
     def maker_of(self, place: int) -> int:
@@ -108,7 +110,7 @@ class Linker:
 
     def _path_of(self, name: str) -> str | None:
         place = self._files.index.places.get(name)
-        return None if place is None else self._files.identities[place]
+        return None if place is None else self._files.paths[place]
 
     def _note_makers(self, place: int, path: Path, links: Links) -> None:
         for things, inputs, outputs, key in (

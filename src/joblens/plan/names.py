@@ -10,6 +10,8 @@ from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 
+from joblens.plan.alternations import branches_of
+
 _LITERAL = re.compile(r"[\w /:@#%&~,;<>='\"!-]")
 _GRAM = 3
 # Below this many regexes the index of fragments costs more than it saves.
@@ -29,11 +31,13 @@ class Literals(Struct, frozen=True):
 
 def literals_of(pattern: str) -> Literals:
     """Only what is certain; a regex too clever for this has none, and is tried on every name."""
-    if "|" in pattern or "(?" in pattern:
+    if "(?" in pattern.replace("(?:", ""):
         return Literals(())
     at_start, at_end = pattern.startswith("^"), pattern.endswith("$") and not pattern.endswith("\\$")
     body = pattern[int(at_start) : len(pattern) - int(at_end)]
     runs, is_plain = _runs(body)
+    if not runs:
+        return Literals(())
     is_all = is_plain and len(runs) == 1
     return Literals(
         tuple(run for run in runs if run),
@@ -44,7 +48,8 @@ def literals_of(pattern: str) -> Literals:
 
 
 def _runs(body: str) -> tuple[list[str], bool]:
-    """Literal texts in order ('' where something else stands at an end); whether there is nothing else."""
+    """Literal texts in order ('' where something else stands at an end); whether there is nothing else. None
+    at all: it has alternatives, of which no text is certain."""
     runs, place, depth, is_plain = [""], 0, 0, True
     while place < len(body):
         character = body[place]
@@ -58,6 +63,8 @@ def _runs(body: str) -> tuple[list[str], bool]:
             width = 2
         elif character in "()":
             depth += 1 if character == "(" else -1
+        elif character == "|" and not depth:
+            return [], False
         elif _LITERAL.match(character):
             literal = character
         after = body[place + width : place + width + 1]
@@ -111,6 +118,16 @@ class NameIndex:
         return found
 
     def _search(self, pattern: str) -> tuple[int, ...]:
+        branches = branches_of(pattern)
+        if branches == [pattern]:
+            return self._search_one(pattern)
+        try:
+            found = [self._search_one(branch) for branch in dict.fromkeys(branches)]
+        except re.error:
+            return self._search_one(pattern)  # what is wrong with it is told of the whole
+        return found[0] if len(found) == 1 else tuple(sorted(set().union(*found)))
+
+    def _search_one(self, pattern: str) -> tuple[int, ...]:
         literals = literals_of(pattern)
         if literals.is_all and literals.at_start and literals.at_end:
             place = self.places.get(literals.runs[0])

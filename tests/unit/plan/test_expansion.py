@@ -262,3 +262,13 @@ def test_a_waiting_job_takes_less_than_a_kilobyte_beyond_its_text(spec: Any) -> 
     text = sum(len(each.name) + len(each.command) for each in plan.jobs)
     assert len(graph.dependents) == len(plan.jobs)
     assert (used - text) / len(plan.jobs) < 1024
+
+
+@pytest.mark.parametrize("other", ["./out/a.txt", "out//a.txt", "out/./a.txt", "out/b/../a.txt"])
+def test_a_path_written_in_two_ways_is_one_file(other: str) -> None:
+    files = (FileSpec(name="made", path="out/a.txt"), FileSpec(name="read", path=other))
+    maker, reader = job("m", output_files=("made",)), job("r", "cat ${files.input.read}")
+    plan = planned(workflow(reader, maker, files=files))
+    assert plan.jobs[0].depends_on == (1,)
+    assert [file.producer for file in plan.files] == [1, 1]
+    assert plan.jobs[0].command == f"cat {other}"  # as it was written

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from joblens.plan import names as names_module
-from joblens.plan.names import NameIndex, literals_of
+from joblens.plan.alternations import branches_of
+from joblens.plan.names import Literals, NameIndex, literals_of
 
 NAMES = st.lists(st.text(alphabet="ab_1.-", min_size=1, max_size=6), max_size=20)
 PIECES = st.sampled_from(
@@ -28,6 +29,16 @@ PIECES = st.sampled_from(
         "[^a]",
         "(ab)",
         "(a|b)",
+        "(?:a|_1|)",
+        "(a|b)?",
+        "(^a|1$)",
+        "(a(b|_)|1)",
+        "|",
+        "[(|]",
+        "(b|[a|])",
+        r"(\||a)",
+        "(?=a)",
+        "(a{2}|b)",
         "a{2}",
         "-",
     ]
@@ -75,6 +86,58 @@ def test_many_regexes_are_narrowed_by_fragments_and_find_the_same(monkeypatch: p
 )
 def test_only_what_every_match_has_counts_as_literal(pattern: str, runs: tuple[str, ...]) -> None:
     assert literals_of(pattern).runs == runs
+
+
+@pytest.mark.parametrize(
+    ("pattern", "branches"),
+    [
+        ("(pre|x)_7$", ["pre_7$", "x_7$"]),
+        ("^a|b$", ["^a", "b$"]),
+        ("(?:a|b)(c|d)", ["ac", "ad", "bc", "bd"]),
+        ("(a(b|)|c)", ["ab", "a", "c"]),
+        (r"[(|]\|\(", [r"[(|]\|\("]),
+        ("(a|b)+c", ["(a|b)+c"]),
+        ("(a|b){2}", ["(a|b){2}"]),
+        (r"(a|b)\1", [r"(a|b)\1"]),
+        ("(?i:a|b)", ["(?i:a|b)"]),
+        ("x(a|*b)", ["x(a|*b)"]),
+        ("x{(1|2)}", ["x{(1|2)}"]),
+        ("(a|b", ["(a|b"]),
+        ("a|b)", ["a|b)"]),
+        ("(a|b)" * 5, ["(a|b)" * 5]),
+    ],
+)
+def test_alternatives_become_regexes_of_their_own_where_that_is_the_same(
+    pattern: str, branches: list[str]
+) -> None:
+    assert branches_of(pattern) == branches
+
+
+@pytest.mark.parametrize("pattern", ["(pre|x)_{}$", "^(?:pre|x)_{}$", "^pre_{}$|^x_{}$", "(pre|x)?_{}$"])
+def test_regexes_with_groups_do_not_look_at_every_name(pattern: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = [f"{kind}_{number}" for kind in ("pre", "x") for number in range(1000)]
+    index = NameIndex(names)
+    looked_at = 0
+    candidates_of = NameIndex._candidates
+
+    def counted(self: NameIndex, literals: Literals) -> list[int] | None:
+        nonlocal looked_at
+        found = candidates_of(self, literals)
+        looked_at += len(names) if found is None else len(found)
+        return found
+
+    monkeypatch.setattr(NameIndex, "_candidates", counted)
+    for number in range(1000):
+        places = {number, 1000 + number}
+        assert places <= set(index.matching(pattern.replace("{}", str(number))))
+    assert looked_at < 20 * len(names)
+
+
+@pytest.mark.parametrize("pattern", ["(a|*b)", "x(a|*b)", "(a|b", "a|b)", "(a|b**)", "a|["])
+def test_alternatives_that_are_no_regex_are_told_as_they_are_written(pattern: str) -> None:
+    with pytest.raises(re.error) as caught:
+        NameIndex(["a"]).matching(pattern)
+    assert caught.value.pattern == pattern
 
 
 def test_what_is_no_regex_is_told() -> None:
