@@ -36,7 +36,8 @@ def runtime_text(seconds: float) -> str:
 def over_text(item: Utilization) -> str:
     if item.over_percent is None:
         return "-"
-    # Halves are rounded away from zero, as people do: 31.25 is 31.3.
+    # To the nearest tenth, halves away from zero, as people do: 31.25 is 31.3 and -4.95 is -5.0. An example of
+    # Torc shows -9.9 for 720.3 of 800 (-9.96); no rule gives that and its -5.0 for 380.2 of 400 as well.
     tenths = math.floor(round(abs(item.over_percent) * 10, 6) + 0.5)
     return f"{'-' if item.over_percent < 0 and tenths else '+'}{tenths / 10:.1f}%"
 
@@ -54,7 +55,7 @@ def report_form(
     if show_all:
         form["within_limits"] = _item_forms(report.within)
     form["likely_causes"] = [_cause_form(cause) for cause in report.failures]
-    form["gpu_memory"] = None  # nothing measures it yet
+    form["gpu_memory"] = None  # nothing measures it yet, and a spec has no key for what is asked of it
     return form
 
 

@@ -2,10 +2,13 @@ from typing import Any
 
 import pytest
 
+from joblens.analysis.observations import observation_of
 from joblens.analysis.outcome_numbers import is_throttled, peak_cpu_percent
+from joblens.analysis.run_table import numbers_of
 from joblens.analysis.utilization import (
     LimitHit,
     Resource,
+    Utilization,
     UtilizationReport,
     check_utilization,
     likely_causes,
@@ -14,6 +17,7 @@ from joblens.analysis.utilization_form import over_text, report_form, runtime_te
 from joblens.model.job import Job, Outcome, Record, Requirements, Status, Usage
 
 GB = 1024**3
+NONE = Requirements()
 
 
 def record(
@@ -58,6 +62,24 @@ def test_memory_cpu_and_runtime_are_compared_with_what_was_written() -> None:
     assert told == [(Resource.MEMORY, "8.00 GB", "+31.3%"), (Resource.RUNTIME, "2h 0m 0s", "+37.5%")]
     within = [(item.resource, specified_text(item), over_text(item)) for item in report.within]
     assert within == [(Resource.CPU, "800% (8 cores)", "-10.0%")]
+
+
+@pytest.mark.parametrize(
+    ("specified", "peak", "text"),
+    [
+        (8, 10.5, "+31.3%"),
+        (7200, 9900, "+37.5%"),
+        (800, 950.5, "+18.8%"),
+        (800, 720.3, "-10.0%"),
+        (4, 2.1, "-47.5%"),
+        (400, 380.2, "-5.0%"),
+        (600, 450, "-25.0%"),
+        (100, 99.99, "+0.0%"),
+    ],
+)
+def test_percentages_are_those_of_the_nearest_tenth(specified: float, peak: float, text: str) -> None:
+    item = Utilization(record=record(NONE), resource=Resource.CPU, specified=specified, peak=peak)
+    assert over_text(item) == text
 
 
 def test_what_was_not_written_is_not_checked() -> None:
@@ -182,6 +204,20 @@ def test_the_peak_of_a_job_too_short_for_samples_is_its_exact_average() -> None:
     short = record(Requirements(), duration_s=2.0, cpu_total_usec=3_000_000)
     assert short.outcome is not None
     assert peak_cpu_percent(short.outcome) == 150.0
+
+
+def test_a_peak_is_never_below_the_average_whoever_tells_it() -> None:
+    """What a job does before its first and after its last sample is in no rate."""
+    burst = record(
+        Requirements(cpus=1),
+        duration_s=1.0,
+        cpu_total_usec=1_900_000,
+        profile={"process_cpu": {"max_percent": 10.0}},
+    )
+    observation = observation_of(burst, 1)
+    assert observation is not None
+    [item] = check(burst).violations
+    assert (item.peak, numbers_of(burst)["peak_cpu_percent"], observation.peak_cores) == (190.0, 190.0, 1.9)
 
 
 @pytest.mark.parametrize(
