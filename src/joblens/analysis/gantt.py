@@ -24,7 +24,8 @@ class Cause(enum.StrEnum):
 
 
 class Bar(Struct, frozen=True, kw_only=True):
-    """One attempt. `ready_us`: when it could have started, had there been room."""
+    """One attempt. `ready_us`: when it could have started, had there been room; a pause that was asked for
+    before another attempt is over by then. `requirements`: its own, which may have grown since the first."""
 
     index: int
     attempt: int
@@ -75,8 +76,19 @@ class PlotJob(Struct, frozen=True):
     requirements: Requirements = Requirements()
 
 
+class AttemptFacts(Struct, frozen=True, kw_only=True):
+    """What the plan alone does not tell of attempts."""
+
+    asked: Mapping[str, Requirements] = {}  # by the UUID of the attempt's record
+    not_before_us: Mapping[tuple[int, int], int] = {}  # by (index, attempt): until then it was to wait
+
+
 def gantt_of(
-    jobs: Sequence[PlotJob], results: Sequence[JobResult], events: Sequence[RunEvent], now_us: int
+    jobs: Sequence[PlotJob],
+    results: Sequence[JobResult],
+    events: Sequence[RunEvent],
+    now_us: int,
+    facts: AttemptFacts = AttemptFacts(),  # noqa: B008 - frozen
 ) -> Gantt | None:
     """None when nothing has run yet. `now_us`: where the bars of running jobs end."""
     begun = [result for result in results if result.began_at_us and 0 <= result.index < len(jobs)]
@@ -84,7 +96,7 @@ def gantt_of(
         return None
     starts = sorted(event.at_us for event in events if isinstance(event.fact, RunStarted))
     begin_us = min([*starts[:1], *(result.began_at_us for result in begun)])
-    bars = _bars(jobs, begun, events, [begin_us, *starts], now_us)
+    bars = _bars(jobs, begun, events, [begin_us, *starts], now_us, facts)
     rows, names = _rows_of_jobs(bars) if len(bars) <= MOST_ROWS else (_shared_rows(bars), ())
     placed = tuple(structs.replace(bar, row=row) for bar, row in zip(bars, rows, strict=True))
     return Gantt(
@@ -103,6 +115,7 @@ def _bars(
     events: Sequence[RunEvent],
     starts: Sequence[int],
     now_us: int,
+    facts: AttemptFacts,
 ) -> list[Bar]:
     unmade = {
         (event.fact.index, event.fact.attempt) for event in events if isinstance(event.fact, OutputsMissing)
@@ -120,10 +133,10 @@ def _bars(
                 number=result.number,
                 name=job.name,
                 state=_state_of(result, unmade),
-                ready_us=_ready_us(result, job, ends, starts),
+                ready_us=_ready_us(result, job, ends, starts, facts),
                 began_us=result.began_at_us,
                 ended_us=_ended_us(result, now_us),
-                requirements=job.requirements,
+                requirements=facts.asked.get(result.job_uuid, job.requirements),
                 cpu_usec=result.cpu_usec,
                 memory_bytes=result.memory_bytes,
             )
@@ -138,14 +151,20 @@ def _ended_us(result: JobResult, now_us: int) -> int:
 
 
 def _ready_us(
-    result: JobResult, job: PlotJob, ends: Mapping[int, Sequence[int]], starts: Sequence[int]
+    result: JobResult,
+    job: PlotJob,
+    ends: Mapping[int, Sequence[int]],
+    starts: Sequence[int],
+    facts: AttemptFacts,
 ) -> int:
-    """The run's (last) start, the end of what it depends on, the end of its attempt before: the latest."""
+    """The run's (last) start, the end of what it depends on, of its attempt before and of the pause after
+    that: the latest."""
     before = [at for at in starts if at <= result.began_at_us]
     needed = [ends[index][-1] for index in job.depends_on if index in ends]
     earlier = [at for at in ends[result.index] if at <= result.began_at_us]
-    latest = max([*before, *needed, *earlier], default=result.began_at_us)
-    return min(latest, result.began_at_us)
+    paused = facts.not_before_us.get((result.index, result.attempt), 0)
+    latest = max([*before, *needed, *earlier, paused])
+    return min(latest or result.began_at_us, result.began_at_us)
 
 
 def _state_of(result: JobResult, unmade: set[tuple[int, int]]) -> JobState:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from msgspec import Struct
 
-from joblens.analysis.gantt import PlotJob, gantt_of
+from joblens.analysis.gantt import AttemptFacts, PlotJob, gantt_of
 from joblens.analysis.machine_use import JobUse, use_of_job, use_of_run
 from joblens.analysis.plot_series import (
     HostSeries,
@@ -19,9 +19,9 @@ from joblens.analysis.plot_series import (
 )
 from joblens.model.errors import FormatError, InputError, UnknownJob, UnknownRun, UnknownWorkflow
 from joblens.model.history import HistoryQuery, SortKey
-from joblens.model.job import Record
+from joblens.model.job import Record, Status
 from joblens.model.plan import Plan
-from joblens.model.run import Run
+from joblens.model.run import JobResult, OutputsMissing, RecoveryRan, Run, RunEvent
 from joblens.ports.store import Store
 from joblens.stores.time_series_db import host_rows
 from joblens.views.plots.chart import Chart
@@ -162,19 +162,50 @@ def source_of_run(
 
         plan = plan_of_run(run)
     reading = _Reading(store)
+    asked = {}
     for record in store.records(HistoryQuery(run_uuid=run.uuid, sort=SortKey.STARTED, ascending=True)):
         if record.attempt is not None and record.job.run is not None and record.job.run.index >= 0:
             reading.add(record)
+            asked[record.job.uuid] = record.job.requirements
         advance(1)
     name = f"{run.workflow_number}.{run.number}"
     events = [event for _, event in store.run_events(run.uuid)]
     jobs = [PlotJob(job.name, job.depends_on, job.requirements) for job in plan.jobs]
-    gantt = gantt_of(jobs, store.run_results(run.uuid), events, time.time_ns() // 1000)
+    results = store.run_results(run.uuid)
+    facts = AttemptFacts(asked=asked, not_before_us=ends_of_pauses(plan, results, events))
+    gantt = gantt_of(jobs, results, events, time.time_ns() // 1000, facts)
     chart = None
     if gantt is not None:
         use = use_of_run(gantt, reading.uses, events)
         chart = gantt_chart(gantt, use, f"Run {run.number} of workflow {run.workflow_number}: {plan.name}")
     return Source(reading.source(f"{plan.name}, run {name}", f"run_{name}"), chart)
+
+
+def ends_of_pauses(
+    plan: Plan, results: Iterable[JobResult], events: Iterable[RunEvent]
+) -> dict[tuple[int, int], int]:
+    """Until when the handler of a job that had failed let its next attempt wait, by (index, attempt)."""
+    from joblens.engine.retries import Ending, matching_rule, pause_s
+
+    facts = [(event.at_us, event.fact) for event in events]
+    recovered = {(fact.index, fact.attempt): at for at, fact in facts if isinstance(fact, RecoveryRan)}
+    unmade = {(fact.index, fact.attempt) for _, fact in facts if isinstance(fact, OutputsMissing)}
+    failures: dict[int, int] = {}
+    ends = {}
+    for result in sorted(results, key=lambda result: (result.index, result.attempt)):
+        has_failed = result.status is not Status.SUCCESS or (result.index, result.attempt) in unmade
+        is_job = 0 <= result.index < len(plan.jobs)
+        if not is_job or result.duration_s is None or not has_failed or result.status is Status.LOST:
+            continue
+        failures[result.index] = failures.get(result.index, 0) + 1
+        place = result.index, result.attempt
+        ending = Ending(result.status, result.exit_code, result.reason, place in unmade)
+        rule = matching_rule(plan.jobs[result.index], ending, plan.execution)
+        if rule is not None:
+            ended_us = result.began_at_us + round(result.duration_s * 1_000_000)
+            pause_us = round(pause_s(rule, failures[result.index]) * 1_000_000)
+            ends[result.index, result.attempt + 1] = max(ended_us, recovered.get(place, 0)) + pause_us
+    return ends
 
 
 # ---- out of files ---------------------------------------------------------------------------------------

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from joblens.analysis.gantt import PlotJob, gantt_of
+from joblens.analysis.gantt import AttemptFacts, PlotJob, gantt_of
 from joblens.analysis.machine_use import (
     Step,
     StepCurve,
@@ -76,3 +76,21 @@ def test_reserved_is_what_was_asked_for_and_used_what_was_measured() -> None:
     assert max(use.memory_used.values) == GIB
     assert list(use.jobs_running.values) == [1.0, 2.0, 1.0, 0.0]
     assert list(use.jobs_waiting.values) == [1.0, 0.0]
+
+
+def test_an_attempt_reserves_what_it_had_itself_and_its_pause_is_no_waiting() -> None:
+    jobs = [PlotJob("a", (), Requirements(memory_bytes=GIB))]
+    results = [
+        JobResult(0, 1, 1, "first", Status.FAILED, 137, "out-of-memory", T0, 5.0),
+        JobResult(0, 2, 2, "second", Status.SUCCESS, 0, "exited", T0 + 65 * SECOND, 5.0),
+    ]
+    facts = AttemptFacts(
+        asked={"first": Requirements(memory_bytes=GIB), "second": Requirements(memory_bytes=2 * GIB)},
+        not_before_us={(0, 2): T0 + 65 * SECOND},
+    )
+    events = [event(0, RunStarted(OWNER, 2.0, 8 * GIB))]
+    gantt = gantt_of(jobs, results, events, T0 + 100 * SECOND, facts)
+    assert gantt is not None
+    use = use_of_run(gantt, {}, events)
+    assert list(use.memory_reserved.values) == [GIB, 0.0, 2 * GIB, 0.0]
+    assert max(use.jobs_waiting.values, default=0.0) == 0.0
