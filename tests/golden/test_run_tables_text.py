@@ -177,9 +177,12 @@ RUNS = [
         status="failed",
         done=2,
         failed=1,
+        took_s=90.0,
     ),
     RunRow(run=_run(2, started_at_us=NOON_US + 100 * SECOND), status=INTERRUPTED, done=1, failed=0),
-    RunRow(run=_run(3, started_at_us=NOON_US + 200 * SECOND), status="running", done=0, failed=0),
+    RunRow(
+        run=_run(3, started_at_us=NOON_US + 200 * SECOND), status="running", done=0, failed=0, took_s=100.0
+    ),
 ]
 NOW_US = NOON_US + 300 * SECOND
 

@@ -68,6 +68,8 @@ class JobChange(Struct, frozen=True, kw_only=True):
     def is_significant(self) -> bool:
         return (
             self.state[0] != self.state[1]
+            or self.exit_code[0] != self.exit_code[1]
+            or self.attempts[0] != self.attempts[1]
             or bool(self.changed)
             or self.duration_s.is_more_than(LEAST_SECONDS)
             or self.cpu_s.is_more_than(LEAST_SECONDS)

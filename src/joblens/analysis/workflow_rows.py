@@ -12,6 +12,7 @@ class RunRow(Struct, frozen=True, kw_only=True):
     status: str  # as RunStatus, or INTERRUPTED
     done: int
     failed: int
+    took_s: float | None = None  # time it was driven, without what lay between a stop and a resume
 
     @property
     def left(self) -> int:

@@ -5,11 +5,12 @@ from typing import Any
 from msgspec import to_builtins
 
 from joblens.analysis.run_diff import JobSide, RunDiff, RunSide, compare_runs
+from joblens.analysis.run_time import driven_s
 from joblens.analysis.workflow_rows import run_label
 from joblens.app.run_state import state_of_run
 from joblens.model.errors import InputError
 from joblens.model.job import Record
-from joblens.model.run import Run
+from joblens.model.run import Run, RunStatus
 from joblens.ports.store import Store
 
 
@@ -45,16 +46,17 @@ def side_of_run(store: Store, run: Run) -> RunSide:
     return RunSide(
         label=run_label(run),
         jobs=jobs,
-        wall_s=_wall_s(run),
+        wall_s=_wall_s(store, run),
         spec_text=run.spec_text,
         options={**options, **({"host": run.host} if run.host else {})},
     )
 
 
-def _wall_s(run: Run) -> float | None:
-    if run.started_at_us is None or run.ended_at_us is None:
+def _wall_s(store: Store, run: Run) -> float | None:
+    """None while it runs: it would be compared with something whole."""
+    if run.status is RunStatus.RUNNING:
         return None
-    return (run.ended_at_us - run.started_at_us) / 1e6
+    return driven_s([event for _, event in store.run_events(run.uuid)], store.run_results(run.uuid))
 
 
 def side_of_job(record: Record) -> RunSide:

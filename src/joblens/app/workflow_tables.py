@@ -1,12 +1,15 @@
 """The rows of `joblens workflows`, counted from results: no run is put together again for it."""
 
+import time
 from typing import Any
 
 from msgspec import to_builtins
 
 from joblens.agent.owners import is_gone
+from joblens.analysis.run_time import driven_s
 from joblens.analysis.workflow_rows import INTERRUPTED, RunRow, WorkflowRow, run_label
 from joblens.app.runs import kept_results
+from joblens.engine.retries import NOT_STARTED
 from joblens.model.job import Status
 from joblens.model.run import JobResult, OutputsMissing, Run, RunStatus, Workflow
 from joblens.model.units import format_instant
@@ -31,14 +34,16 @@ def run_rows(store: Store, workflow: Workflow) -> list[RunRow]:
 
 def _run_row(store: Store, run: Run, host: HostFacts) -> RunRow:
     kept = kept_results(store, run)
-    results = [*(kept.results if kept else ()), *store.run_results(run.uuid)]
+    own = store.run_results(run.uuid)
+    results = [*(kept.results if kept else ()), *own]
+    events = [event for _, event in store.run_events(run.uuid)]
     without_output = {
-        (event.fact.index, event.fact.attempt)
-        for _, event in store.run_events(run.uuid)
-        if isinstance(event.fact, OutputsMissing)
+        (event.fact.index, event.fact.attempt) for event in events if isinstance(event.fact, OutputsMissing)
     }
     done, failed = _counted(results, without_output)
-    return RunRow(run=run, status=status_of(run, host), done=done, failed=failed)
+    status = status_of(run, host)
+    now_us = time.time_ns() // 1000 if status == RunStatus.RUNNING else None
+    return RunRow(run=run, status=status, done=done, failed=failed, took_s=driven_s(events, own, now_us))
 
 
 def _counted(results: list[JobResult], without_output: set[tuple[int, int]]) -> tuple[int, int]:
@@ -46,6 +51,8 @@ def _counted(results: list[JobResult], without_output: set[tuple[int, int]]) -> 
     succeeded: set[int] = set()
     last: dict[int, Status] = {}
     for result in results:
+        if result.status is Status.CANCELLED and result.reason == NOT_STARTED:
+            continue  # it never began
         last[result.index] = result.status
         if result.status is Status.SUCCESS:
             if (result.index, result.attempt) in without_output:
@@ -88,6 +95,7 @@ def run_form(row: RunRow) -> dict[str, Any]:
         "created_time": format_instant(run.created_at_us),
         "start_time": _instant(run.started_at_us),
         "end_time": _instant(run.ended_at_us),
+        "duration_seconds": row.took_s,
         "output_dir": run.options.output_dir,
         "base_run_uuid": run.base_run_uuid,
         "user": run.user,

@@ -99,18 +99,24 @@ def _by(change: Change) -> str:
 
 
 def _job_row(job: JobChange, paint: Palette) -> list[str]:
-    before, after = job.state
-    state = after if before == after else f"{before} → {after}"
-    if before != after:
-        state = paint.paint(state, "green" if after == "completed" else "red")
     return [
         clean(job.name),
-        state,
+        _state(job, paint),
         _both(job.duration_s, format_duration, LEAST_SECONDS),
         _both(job.cpu_s, format_duration, LEAST_SECONDS),
         _both(job.memory_bytes, format_bytes, LEAST_BYTES),
         ", ".join(job.changed),
     ]
+
+
+def _state(job: JobChange, paint: Palette) -> str:
+    before, after = job.state
+    if before != after:
+        return paint.paint(f"{before} → {after}", "green" if after == "completed" else "red")
+    codes = ("-" if code is None else str(code) for code in job.exit_code)
+    exit_ = f", exit {' → '.join(codes)}" if job.exit_code[0] != job.exit_code[1] else ""
+    tries = f", {job.attempts[0]} → {job.attempts[1]} attempts" if job.attempts[0] != job.attempts[1] else ""
+    return f"{after}{exit_}{tries}"
 
 
 def _both(change: Change, form: Any, least: float) -> str:

@@ -82,20 +82,10 @@ def _run_cells(row: RunRow, now_us: int, paint: Palette) -> list[str]:
         run_label(run),
         _status(row, paint),
         *_counts(row),
-        _took(row, now_us),
+        UNKNOWN if row.took_s is None else format_duration(row.took_s),
         ago(began_at_us, now_us),
         clean(run.options.output_dir),
     ]
-
-
-def _took(row: RunRow, now_us: int) -> str:
-    run = row.run
-    if run.started_at_us is None:
-        return UNKNOWN
-    if run.ended_at_us is None and row.status != RunStatus.RUNNING:
-        return UNKNOWN
-    ended_at_us = now_us if run.ended_at_us is None else run.ended_at_us
-    return format_duration(max(0, ended_at_us - run.started_at_us) / 1e6)
 
 
 def _status(row: RunRow, paint: Palette) -> str:

@@ -2,9 +2,13 @@
 
 from typing import Any
 
+import pytest
+
 from joblens.analysis.run_diff import Change, JobSide, RunSide, compare_runs
 from joblens.model.job import Requirements
 from joblens.model.units import GIB, MIB
+from joblens.views.run_diff import render_run_diff
+from joblens.views.style import PLAIN
 
 
 def job(**changes: Any) -> JobSide:
@@ -35,6 +39,19 @@ def test_what_stayed_the_same_is_not_significant() -> None:
         run("1", {"a": job()}), run("2", {"a": job(duration_s=103.0, memory_bytes=GIB + MIB)})
     )
     assert not found.jobs[0].is_significant
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "shown"),
+    [
+        (job(state="failed", exit_code=1), job(state="failed", exit_code=137), "failed, exit 1 → 137"),
+        (job(), job(attempts=4), "completed, 1 → 4 attempts"),
+    ],
+)
+def test_another_exit_code_or_number_of_attempts_is_told(before: JobSide, after: JobSide, shown: str) -> None:
+    found = compare_runs(run("1", {"a": before}), run("2", {"a": after}))
+    assert found.jobs[0].is_significant
+    assert shown in "\n".join(render_run_diff(found, width=120, paint=PLAIN, shows_all=False))
 
 
 def test_a_change_of_state_comes_before_every_number() -> None:
