@@ -186,6 +186,7 @@ def write_outcome(
     ended_at_us = (time.time_ns() - (time.monotonic_ns() - ended_ns)) // 1000
     facts = (status, totals, ended_at_us, ended_ns, logs_dir)
     temporary = path + ".part"
+    os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)  # taken away when it seemed idle
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     os.write(descriptor, ascii(facts).encode())
     os.fsync(descriptor)

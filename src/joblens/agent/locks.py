@@ -2,6 +2,7 @@
 recovering."""
 
 import contextlib
+import errno
 import fcntl
 import os
 import signal
@@ -13,6 +14,8 @@ from joblens.stores.private_files import make_private_folder
 
 _FLOCK = "hhqqi4x"  # struct flock: type, whence, start, length, pid
 _POLL_S = 0.01
+_OPEN_TRIES = 10
+_held: set[str] = set()  # by this process: the kernel does not tell a process of its own locks
 
 
 class SupervisorLock:
@@ -20,33 +23,47 @@ class SupervisorLock:
     never gets in the way of taking it."""
 
     def __init__(self, spool_dir: str, name: str = "supervisor") -> None:
-        make_private_folder(spool_dir)
         self._path = os.path.join(spool_dir, f"{name}.lock")
         self._descriptor: int | None = None
 
     def take(self) -> bool:
-        descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            os.close(descriptor)
-            return False
-        self._descriptor = descriptor
-        return True
+        while True:
+            descriptor = _open_lock(self._path)
+            try:
+                fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                os.close(descriptor)
+                return False
+            if self._keep(descriptor):
+                return True
 
     def wait(self) -> None:
         """Until it is free, and takes it."""
-        descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        fcntl.lockf(descriptor, fcntl.LOCK_EX)
+        while True:
+            descriptor = _open_lock(self._path)
+            fcntl.lockf(descriptor, fcntl.LOCK_EX)
+            if self._keep(descriptor):
+                return
+
+    def _keep(self, descriptor: int) -> bool:
+        """False: the file was taken away before it was locked, and another may have a new one."""
+        if not _is_at(descriptor, self._path):
+            os.close(descriptor)
+            return False
         self._descriptor = descriptor
+        _held.add(self._path)
+        return True
 
     def release(self) -> None:
         if self._descriptor is not None:
+            _held.discard(self._path)
             os.close(self._descriptor)
             self._descriptor = None
 
     def holder(self) -> int | None:
         """The pid of the process that holds it, or None when there is none."""
+        if self._path in _held:
+            return os.getpid()  # not to be asked: closing the file again would let go of it
         try:
             descriptor = os.open(self._path, os.O_RDWR | os.O_CLOEXEC)
         except OSError:
@@ -96,15 +113,15 @@ class RunLock(SupervisorLock):
 @contextlib.contextmanager
 def alone(spool_dir: str, what: str, patience_s: float) -> Iterator[bool]:
     """Whether this process is the only one at `what` while this is entered; it waits so long to be."""
-    descriptor = -1
-    try:
-        make_private_folder(spool_dir)
-        descriptor = os.open(
-            os.path.join(spool_dir, f"{what}.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600
-        )
-        is_alone = _take(descriptor, time.monotonic() + patience_s)
-    except OSError:
-        is_alone = False
+    descriptor, is_alone = -1, False
+    path, deadline_s = os.path.join(spool_dir, f"{what}.lock"), time.monotonic() + patience_s
+    with contextlib.suppress(OSError):
+        descriptor = _open_lock(path)
+        is_alone = _take(descriptor, deadline_s)
+        while is_alone and not _is_at(descriptor, path):
+            os.close(descriptor)
+            descriptor = _open_lock(path)
+            is_alone = _take(descriptor, deadline_s)
     try:
         yield is_alone
     finally:
@@ -121,3 +138,54 @@ def _take(descriptor: int, deadline_s: float) -> bool:
             if time.monotonic() >= deadline_s:
                 return False
             time.sleep(_POLL_S)
+
+
+def _open_lock(path: str) -> int:
+    for _ in range(_OPEN_TRIES):
+        make_private_folder(os.path.dirname(path))
+        with contextlib.suppress(FileNotFoundError):  # somebody took the folder away, which was idle
+            return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+
+
+def _is_at(descriptor: int, path: str) -> bool:
+    try:
+        return os.path.samestat(os.fstat(descriptor), os.stat(path))
+    except OSError:
+        return False
+
+
+def remove_idle_folders(spool_dir: str) -> None:
+    """This one and those of other stores beside it: stores come and go, their folders would stay for ever."""
+    root = os.path.dirname(spool_dir)
+    with contextlib.suppress(OSError):
+        for name in os.listdir(root):
+            remove_idle_folder(os.path.join(root, name))
+
+
+def remove_idle_folder(spool_dir: str) -> bool:
+    """Takes a folder away that holds nothing but locks that nobody has. Whoever needs it makes it anew."""
+    try:
+        names = os.listdir(spool_dir)
+        paths = [os.path.join(spool_dir, name) for name in names]
+        if any(not path.endswith(".lock") or path in _held for path in paths):
+            return False
+        if not all(_remove_free_lock(path) for path in paths):
+            return False
+        os.rmdir(spool_dir)
+    except OSError:
+        return False
+    return True
+
+
+def _remove_free_lock(path: str) -> bool:
+    descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if not _is_at(descriptor, path):
+            return False
+        os.unlink(path)  # with the lock held: who gets it next sees that it is no longer there
+    finally:
+        os.close(descriptor)
+    return True

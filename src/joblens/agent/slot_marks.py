@@ -15,6 +15,7 @@ from joblens.model.errors import JoblensError
 from joblens.model.job import Owner
 from joblens.probes.host import HostFacts
 from joblens.probes.process_tree import ProcessTreeProbe
+from joblens.stores.private_files import make_private_folder
 
 _SUFFIX = ".slot"
 
@@ -30,11 +31,10 @@ class SlotMark(Struct, frozen=True):
 
 def write_mark(spool_dir: str, name: str, mark: SlotMark) -> None:
     """A slot works without, should there be no place for it."""
-    with (
-        contextlib.suppress(OSError),
-        open(os.path.join(spool_dir, name + _SUFFIX), "wb", opener=_private) as file,
-    ):
-        file.write(msgspec.json.encode(mark))
+    with contextlib.suppress(OSError):
+        make_private_folder(spool_dir)  # it was taken away when it seemed idle
+        with open(os.path.join(spool_dir, name + _SUFFIX), "wb", opener=_private) as file:
+            file.write(msgspec.json.encode(mark))
 
 
 def remove_mark(spool_dir: str, name: str) -> None:

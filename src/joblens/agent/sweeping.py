@@ -1,6 +1,7 @@
 """Clears away what processes that were killed in the wrong moment left in the spool directory."""
 
 import contextlib
+import glob
 import os
 
 from joblens.agent.left_outcome import left_outcomes, outcome_path
@@ -18,6 +19,8 @@ _FORGOTTEN_US = 86_400_000_000  # nobody asks any more for what belongs to a job
 def sweep(spool_dir: str, store: Store, now_us: int, host: HostFacts) -> None:
     """Cheap when there is nothing: a few listings of a directory."""
     sweep_slots(spool_dir, host)
+    for path in glob.glob(os.path.join(glob.escape(spool_dir), "run-*.log")):
+        _remove_when_old(path, now_us)
     for uuid in left_outcomes(spool_dir):
         _sweep_outcome(outcome_path(spool_dir, uuid), _find(store, uuid), now_us)
     for uuid in payloads(spool_dir):

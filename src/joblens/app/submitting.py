@@ -65,8 +65,9 @@ def _queue(prepared: PreparedJob, settings: Settings, spool: str, warn: Warn) ->
 def wake_supervisor(settings: Settings, config: str | None = None) -> None:
     """Tells the running supervisor to look now, or starts one."""
     spool = spool_dir(store_path(settings))
+    lock = SupervisorLock(spool)
     try:
-        lock = SupervisorLock(spool)
+        make_private_folder(spool)
     except OSError as error:
         raise SupervisorError(f"the supervisor needs {spool}: {error.strerror}") from error
     if lock.signal_holder(signal.SIGUSR1):

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from msgspec.structs import replace
 
-from joblens.agent.locks import SupervisorLock
+from joblens.agent.locks import SupervisorLock, remove_idle_folders
 from joblens.agent.session import watch_name
 from joblens.agent.supervisor import Supervisor, SupervisorPlan
 from joblens.agent.systemd_scope import own_group
@@ -95,6 +95,8 @@ def _supervise(settings: Settings, lock: SupervisorLock, idle_s: float | None) -
     finally:
         after_jobs.close()
         close_kit(kit)
+        lock.release()
+        remove_idle_folders(kit.spool_dir)
         own_log.info("the supervisor ends")
 
 

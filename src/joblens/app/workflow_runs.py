@@ -6,12 +6,13 @@ from collections.abc import Callable, Mapping
 
 from msgspec import Struct, structs
 
-from joblens.agent.locks import RunLock
+from joblens.agent.locks import RunLock, remove_idle_folders
 from joblens.agent.run_attempts import RunSetup
 from joblens.agent.run_driver import RunDriver
 from joblens.agent.run_facts import RunFacts
 from joblens.agent.run_view import NoView, RunView
 from joblens.agent.session import Kit
+from joblens.agent.slot_marks import sweep_slots
 from joblens.app.drivers import store_path
 from joblens.app.jobs import Surroundings
 from joblens.app.machine_offer import check_fit, machine_offer
@@ -29,6 +30,7 @@ from joblens.model.ids import new_uuid
 from joblens.model.job import Record
 from joblens.model.plan import Plan
 from joblens.model.run import JobState, Run, RunEnded, RunOptions, RunStarted, RunStatus, Workflow
+from joblens.model.secrets import redact_text
 from joblens.model.settings import Settings
 from joblens.model.writes import RunCreated, WorkflowCreated
 from joblens.ports.store import Store
@@ -67,7 +69,7 @@ def create_workflow(store: Store, made: LoadedSpec, source: str) -> Workflow:
         name=made.plan.name,
         created_at_us=time.time_ns() // 1000,
         user=made.plan.user or current_user(),
-        description=made.plan.description,
+        description=redact_text(made.plan.description),
         source=source,
         format=made.format,
     )
@@ -86,10 +88,14 @@ def create_run(
     workflow: Workflow,
     made: LoadedSpec,
     options: RunOptions,
+    settings: Settings,
     *,
     base: Run | None = None,
     again: tuple[int, ...] | None = None,
 ) -> Run:
+    """As it was written, which is what is to be driven; the store has it without secrets."""
+    from joblens.app.kept_specs import keep_spec, without_secrets
+
     run = Run(
         uuid=new_uuid(),
         workflow_uuid=workflow.uuid,
@@ -104,8 +110,12 @@ def create_run(
         user=current_user(),
         host=os.uname().nodename,
     )
-    store.apply([RunCreated(run)])
-    return store.find_run(run.uuid)
+    stored = without_secrets(run, made.plan)
+    if stored.is_redacted:
+        keep_spec(run, settings)
+    store.apply([RunCreated(stored)])
+    found = store.find_run(run.uuid)
+    return structs.replace(found, options=run.options) if stored.is_redacted else found
 
 
 def enabled_places(plan: Plan, options: RunOptions) -> frozenset[int] | None:
@@ -171,6 +181,7 @@ def drive(
         return _Driving(run, plan, settings, log or OwnLog(settings.logs)).drive(make_view)
     finally:
         lock.release()
+        remove_idle_folders(spool_dir(store_path(settings)))
 
 
 class _Driving:
@@ -216,6 +227,7 @@ class _Driving:
             self._after(kit, setup)
             return driven
         finally:
+            sweep_slots(kit.spool_dir, kit.host)  # of an earlier driver that was killed
             close_kit(kit)
 
     def _take_sample(self, name: str) -> None:
