@@ -36,8 +36,8 @@ def runtime_text(seconds: float) -> str:
 def over_text(item: Utilization) -> str:
     if item.over_percent is None:
         return "-"
-    # To the nearest tenth, halves away from zero, as people do: 31.25 is 31.3 and -4.95 is -5.0. An example of
-    # Torc shows -9.9 for 720.3 of 800 (-9.96); no rule gives that and its -5.0 for 380.2 of 400 as well.
+    # To the nearest tenth, halves away from zero, as people do: 31.25 is 31.3 and -4.95 is -5.0. An example
+    # of Torc shows -9.9 for 720.3 of 800 (-9.96); no rule gives that and its -5.0 for 380.2 of 400 as well.
     tenths = math.floor(round(abs(item.over_percent) * 10, 6) + 0.5)
     return f"{'-' if item.over_percent < 0 and tenths else '+'}{tenths / 10:.1f}%"
 
