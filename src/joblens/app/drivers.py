@@ -61,6 +61,13 @@ def is_own_store(settings: Settings) -> bool:
         return False
 
 
+def may_write_store(settings: Settings) -> bool:
+    """A file that may be written is of no use in a folder that may not: its log goes beside it."""
+    path = store_path(settings)
+    folder = os.path.dirname(os.path.abspath(path))
+    return os.access(folder, os.W_OK) and (os.access(path, os.W_OK) or not os.path.exists(path))
+
+
 def warn_in_python(message: str) -> None:
     """For programs that use joblens as a library; commands say it in a line of their own."""
     import warnings
@@ -103,6 +110,10 @@ def open_store_to_read(settings: Settings, warn: Warn) -> Store:
             raise InputError(
                 f"there is no store at {path}", hint="run a job first, or name another with --store"
             )
+    if os.path.exists(path) and not may_write_store(settings):
+        from joblens.stores.sqlite import SqliteStore
+
+        return SqliteStore(path, read_only=True, warn=warn)
     return open_store(settings, warn, must_open=True)
 
 

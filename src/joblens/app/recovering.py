@@ -3,7 +3,7 @@
 import os
 from typing import TYPE_CHECKING
 
-from joblens.app.drivers import SystemClock, Warn, is_own_store, store_path, warn_in_python
+from joblens.app.drivers import SystemClock, Warn, is_own_store, may_write_store, store_path, warn_in_python
 from joblens.app.places import spool_dir
 from joblens.model.errors import JoblensError
 from joblens.model.job import Record, Status
@@ -26,7 +26,7 @@ def recover_dead_owners(
     spool = spool_dir(store_path(settings))
     if not unfinished and not _holds_anything(spool):
         return
-    if not is_own_store(settings):
+    if not is_own_store(settings) or not may_write_store(settings):
         return
     from joblens.agent.sweeping import sweep
     from joblens.probes.host import read_host
@@ -93,7 +93,7 @@ def _has_waiting(unfinished: list[Record]) -> bool:
 
 def _holds_anything(spool: str) -> bool:
     try:
-        return any(not name.endswith(".lock") for name in os.listdir(spool))
+        return any(not name.endswith((".lock", ".spec")) for name in os.listdir(spool))
     except OSError:
         return False
 

@@ -104,6 +104,14 @@ class Session:
         return self._store
 
     @property
+    def store_to_consult(self) -> Store:
+        """For what may be known already: read as it is, also where it may not be written; made only when it
+        is not there."""
+        from joblens.app.drivers import store_path
+
+        return self.store if os.path.exists(store_path(self.settings)) else self.store_to_fill
+
+    @property
     def current_store(self) -> Store:
         """The store after jobs whose owner has died were brought to their end."""
         self.care()

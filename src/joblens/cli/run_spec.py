@@ -118,7 +118,7 @@ def _base(
     from joblens.app.reruns import changed_since_last
     from joblens.app.workflow_runs import known_workflow
 
-    store = session.store_to_fill
+    store = session.store_to_consult
     workflow = known_workflow(store, loaded, os.path.abspath(given["spec"]))
     return changed_since_last(store, workflow, loaded, options.cwd)
 
@@ -145,7 +145,7 @@ def _create(
     store = open_store_directly(session.settings, session.warn)
     try:
         workflow = create_workflow(store, loaded, os.path.abspath(loaded.path))
-        return create_run(store, workflow, loaded, options, base=before, again=again)
+        return create_run(store, workflow, loaded, options, session.settings, base=before, again=again)
     finally:
         store.close()
 
@@ -229,7 +229,7 @@ def _dry_run(
 
     again, reasons = (base.places, base.reasons) if base is not None else (None, {})
     check_plan(loaded.plan, options, again)
-    rehearsal = dry_run(session.store_to_fill, loaded, os.path.abspath(given["spec"]), options, again)
+    rehearsal = dry_run(session.store_to_consult, loaded, os.path.abspath(given["spec"]), options, again)
     if session.json:
         session.write_json(dry_run_document(loaded.plan, rehearsal, reasons))
         return

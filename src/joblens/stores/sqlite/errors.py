@@ -1,5 +1,6 @@
 """SQLite's errors in joblens' words."""
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -7,6 +8,7 @@ import apsw
 
 from joblens.model.errors import StoreCorrupt, StoreError
 
+_LEAST_FREE_BYTES = 1 << 16  # the index of a write-ahead log takes 32 KiB
 _REASONS: list[tuple[type[apsw.Error], str, str]] = [
     (apsw.FullError, "cannot be written: the disk is full", "free some space, or run `joblens prune`"),
     (apsw.ReadOnlyError, "cannot be written: it is read-only", "check who owns it and how it is mounted"),
@@ -31,9 +33,20 @@ def translated_error(error: apsw.Error, path: str) -> StoreError:
             hint="run `joblens store check`; restore a backup, or move the file away to start afresh",
         )
     for kind, what, hint in _REASONS:
-        if isinstance(error, kind):
+        if isinstance(error, kind) or (kind is apsw.FullError and _is_for_want_of_space(error, path)):
             return StoreError(f"the store {path} {what} ({error})", hint=hint)
     return StoreError(f"the store {path} failed ({type(error).__name__}: {error})")
+
+
+def _is_for_want_of_space(error: apsw.Error, path: str) -> bool:
+    """A log that cannot grow is an input/output error to SQLite."""
+    if not isinstance(error, apsw.IOError):
+        return False
+    try:
+        found = os.statvfs(os.path.dirname(os.path.abspath(path)))
+    except OSError:
+        return False
+    return found.f_bavail * found.f_frsize < _LEAST_FREE_BYTES
 
 
 @contextmanager

@@ -1,5 +1,6 @@
 """Opens a store file: makes it, brings an old schema up to date, refuses a newer one."""
 
+import contextlib
 import os
 from collections.abc import Callable
 
@@ -10,6 +11,7 @@ from joblens.stores.file_system import MOUNTINFO, network_type
 from joblens.stores.private_files import make_private_folder
 from joblens.stores.sqlite import rollup
 from joblens.stores.sqlite.sql import QUERIES, migration_files, read_text
+from joblens.stores.sqlite.transactions import writing
 
 APPLICATION_ID = 0x6A6C6E73  # 'jlns'
 SCHEMA_VERSION = 3
@@ -61,11 +63,19 @@ def _open_read_only(path: str) -> apsw.Connection:
         connection.execute(QUERIES["identity"]).fetchall()
     except (apsw.CantOpenError, apsw.ReadOnlyError):
         connection.close()
-        if os.path.exists(f"{path}-wal"):
+        if _has_log(path):
             raise
         # Nobody writes and nothing may be created beside it: the file is all there is.
         return apsw.Connection(f"file:{_quoted(path)}?immutable=1", flags=_READ | apsw.SQLITE_OPEN_URI)
     return connection
+
+
+def _has_log(path: str) -> bool:
+    """Something was written that is not in the file itself yet."""
+    try:
+        return os.path.getsize(f"{path}-wal") > 0
+    except OSError:
+        return False
 
 
 def _quoted(path: str) -> str:
@@ -92,7 +102,7 @@ def _create(path: str, journal_mode: str) -> None:
         try:
             connection.execute(QUERIES["give_pages_back_in_steps"])
             connection.execute(QUERIES["set_journal_mode"].format(mode=journal_mode))
-            with connection:
+            with writing(connection):
                 connection.execute(read_text("schema.sql"))
                 connection.execute(QUERIES["set_application_id"].format(application_id=APPLICATION_ID))
                 connection.execute(QUERIES["set_user_version"].format(version=SCHEMA_VERSION))
@@ -100,8 +110,9 @@ def _create(path: str, journal_mode: str) -> None:
             connection.close()
         _put_in_place(aside, path)
     finally:
-        if os.path.exists(aside):
-            os.unlink(aside)
+        for ending in ("", "-wal", "-shm", "-journal"):
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(aside + ending)
 
 
 def _put_in_place(aside: str, path: str) -> None:
