@@ -73,9 +73,9 @@ def test_a_name_that_is_another_workflows_number_is_ambiguous(store: Store) -> N
 
 
 def test_a_prefix_of_several_workflows_is_ambiguous(store: Store) -> None:
-    store.apply([workflow("abc1"), workflow("abc2")])
-    with pytest.raises(AmbiguousRun, match="abc2"):
-        store.find_workflow("ab")
+    store.apply([workflow("abcd1"), workflow("abcd2")])
+    with pytest.raises(AmbiguousRun, match="abcd2"):
+        store.find_workflow("abcd")
 
 
 def test_the_workflow_of_a_file_is_known_by_file_name_and_user(store: Store) -> None:
@@ -169,9 +169,9 @@ def test_what_could_be_a_workflow_or_a_run_of_another_is_ambiguous(store: Store)
 
 
 def test_a_prefix_of_several_runs_is_ambiguous(store: Store) -> None:
-    store.apply([workflow(A), run("ef01", A), run("ef02", A)])
-    with pytest.raises(AmbiguousRun, match="ef02"):
-        store.find_run("ef")
+    store.apply([workflow(A), run("ef0001", A), run("ef0002", A)])
+    with pytest.raises(AmbiguousRun, match="ef0002"):
+        store.find_run("ef00")
 
 
 def test_digits_are_a_number_and_never_the_beginning_of_an_id(store: Store) -> None:
@@ -181,8 +181,17 @@ def test_digits_are_a_number_and_never_the_beginning_of_an_id(store: Store) -> N
             store.find_workflow(digits)
         with pytest.raises(UnknownRun):
             store.find_run(digits)
-    assert store.find_run("31c").uuid == "31c7bbbb"
-    assert store.find_workflow("24d").uuid == "24d6aaaa"
+    assert store.find_run("31c7").uuid == "31c7bbbb"
+    assert store.find_workflow("24d6").uuid == "24d6aaaa"
+
+
+def test_less_than_four_characters_are_never_the_beginning_of_an_id(store: Store) -> None:
+    store.apply([workflow("abcdaaaa"), run("bcdebbbb", "abcdaaaa")])
+    for few in ("a", "b", "abc", "bcd"):
+        with pytest.raises(UnknownWorkflow):
+            store.find_workflow(few)
+        with pytest.raises(UnknownRun):
+            store.find_run(few)
 
 
 def test_the_eight_characters_that_lists_show_of_an_id_may_all_be_digits(store: Store) -> None:

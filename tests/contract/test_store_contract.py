@@ -208,11 +208,19 @@ def test_an_unknown_id_is_said_to_be_unknown(store: Store, ident: str) -> None:
         store.find(ident)
 
 
+def test_a_name_is_not_taken_for_the_beginning_of_an_id(store: Store) -> None:
+    store.apply([*whole_job("a2e19d35", name="b"), *whole_job("ffff0000", name="a")])
+    for few in ("a", "a2", "a2e"):
+        with pytest.raises(UnknownJob):
+            store.find(few)
+    assert store.find("a2e1").job.name == "b"
+
+
 def test_an_ambiguous_prefix_lists_the_candidates(store: Store) -> None:
-    store.apply([*whole_job("abc1", name="first"), *whole_job("abc2", Status.FAILED, name="second")])
+    store.apply([*whole_job("abcd1", name="first"), *whole_job("abcd2", Status.FAILED, name="second")])
     with pytest.raises(AmbiguousJob) as caught:
-        store.find("ab")
-    for part in ("abc1", "first", "success", "abc2", "second", "failed", "2025-11-15T12:00:00"):
+        store.find("abcd")
+    for part in ("abcd1", "first", "success", "abcd2", "second", "failed", "2025-11-15T12:00:00"):
         assert part in str(caught.value)
 
 

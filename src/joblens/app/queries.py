@@ -29,7 +29,8 @@ def history(store: Store, query: HistoryQuery) -> list[Record]:
 
 
 def find(store: Store, ident: str) -> Record:
-    return store.find(ident.strip())
+    """`job:7` is how to say 7 where it could also be a workflow; commands that take jobs only know it too."""
+    return store.find(ident.strip().removeprefix("job:"))
 
 
 def running(store: Store) -> list[Record]:

@@ -50,9 +50,9 @@ def test_what_is_only_one_of_them_needs_no_word_before_it(store: SqliteStore) ->
 
 
 def test_what_fits_several_jobs_and_no_run_is_told_as_such(store: SqliteStore) -> None:
-    store.apply([*whole_job("ee11"), *whole_job("ee22")])
+    store.apply([*whole_job("eeee11"), *whole_job("eeee22")])
     with pytest.raises(InputError, match="several job ids"):
-        find_job_or_run(store, "ee")
+        find_job_or_run(store, "eeee")
 
 
 def test_a_run_number_is_one_of_the_workflow_that_was_named(store: SqliteStore) -> None:

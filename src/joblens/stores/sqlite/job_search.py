@@ -9,6 +9,7 @@ from joblens.stores.sqlite.sql import QUERIES
 
 _CANDIDATES_SHOWN = 10
 _SHOWN_OF_ID = 8
+_LEAST_OF_ID = 4  # a shorter word is a name or a slip, and would fit some id by chance
 _HIGHEST = "\U0010ffff"
 
 
@@ -36,7 +37,8 @@ def matching_numbers(connection: apsw.Connection, ident: str) -> list[int]:
 def may_be_prefix(ident: str) -> bool:
     """A word of digits is a number: ids are random, and one that happens to begin with 2 is not what someone
     meant who typed 2. From eight on it is what lists show of an id."""
-    return len(ident) >= _SHOWN_OF_ID or bool(ident and not (ident.isascii() and ident.isdigit()))
+    least = _SHOWN_OF_ID if ident.isascii() and ident.isdigit() else _LEAST_OF_ID
+    return len(ident) >= least
 
 
 def newest_named(connection: apsw.Connection, ident: str) -> list[int]:
