@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from joblens.model.errors import InputError
 from joblens.spec.documents import read_document
 from joblens.spec.edit_lines import Splice, apply_splices
-from joblens.spec.places import Entry, Node, Path, find_entry
+from joblens.spec.places import Entry, Node, Path, find_entry, find_merged
 
 
 class _Edits(Protocol):
@@ -153,7 +153,7 @@ def _apply(text: str, format: str, changes: Mapping[Path, Any]) -> str:  # noqa:
         entry = find_entry(parent, path[-1]) if parent else None
         try:
             if parent is None or (entry is None and value is None):
-                raise InputError("it is inside a value that is written as one text")
+                raise InputError(_why_not(root, path))
             if value is None:
                 assert entry is not None  # looked at just above
                 splices += edits.remove(text, parent, entry, path)
@@ -172,6 +172,16 @@ def _node_at(root: Node | None, path: Path) -> Node | None:
         entry = find_entry(node, key) if node else None
         node = entry.node if entry else None
     return node if node and node.entries is not None else None
+
+
+def _why_not(root: Node | None, path: Path) -> str:
+    node = root
+    for key in path:
+        if node is not None and find_merged(node, key):
+            return "it is merged from a mapping that is written elsewhere"
+        entry = find_entry(node, key) if node else None
+        node = entry.node if entry else None
+    return "it is inside a value that is written as one text"
 
 
 def _edits_of(format: str) -> _Edits:  # noqa: A002

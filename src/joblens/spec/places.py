@@ -50,6 +50,7 @@ class Node(Struct):
     style: str  # each format has its own words for how a value can be written
     entries: "list[Entry] | None" = None  # None: a scalar
     value: Any = None  # of a scalar, where the format's reader knows it
+    merged: "list[Entry] | None" = None  # what a mapping has beside its own, written elsewhere
 
 
 class Entry(Struct):
@@ -75,7 +76,7 @@ class Places:
             return Mark(1, 1)
         offset = node.start
         for key in path:
-            entry = find_entry(node, key)
+            entry = find_entry(node, key) or find_merged(node, key)
             if entry is None:
                 break
             offset, node = entry.start, entry.node
@@ -170,6 +171,10 @@ def find_entry(node: Node, key: str | int) -> Entry | None:
     return next((entry for entry in node.entries if entry.key == key), None)
 
 
+def find_merged(node: Node, key: str | int) -> Entry | None:
+    return next((entry for entry in node.merged or () if entry.key == key), None)
+
+
 def _path_around(node: Node, offset: int) -> Path:
     paths = [
         (entry.key, *_path_around(entry.node, offset))
@@ -182,7 +187,7 @@ def _path_around(node: Node, offset: int) -> Path:
 
 
 def _offsets(node: Node, path: Path) -> Iterator[tuple[Path, int]]:
-    for entry in node.entries or ():
+    for entry in [*(node.entries or ()), *(node.merged or ())]:
         inner = (*path, entry.key)
         yield inner, entry.start
         yield from _offsets(entry.node, inner)

@@ -2,14 +2,15 @@
 
 Stock PyYAML speaks YAML 1.1: there `on` is true, `1:30` is 90, `012` is 10, and a key may stand twice. Only
 its parser is used here, event by event: what a scalar means is decided below, and no tree of nodes is built
-before somebody asks for places. That is several times faster than loading with PyYAML itself."""
+before somebody asks for places. That is several times faster than loading with PyYAML itself. Of YAML 1.1 the
+merge key `<<` is kept: many files have it."""
 
 from collections.abc import Callable
 from functools import cache
 from typing import Any
 
 from joblens.spec.places import MOST_DEPTH, TOO_DEEP, Document, Mark, Path, Places, Problem
-from joblens.spec.yaml_tree import event_source, yaml_tree
+from joblens.spec.yaml_tree import MERGE, event_source, yaml_tree
 from joblens.spec.yaml_words import syntax_problem, yaml_mark
 
 __all__ = ["Document", "Mark", "Path", "Problem", "parse_yaml", "plain_value"]
@@ -163,6 +164,7 @@ class _Building:
     def _mapping(self) -> dict[str, Any]:
         get_event, end, scalar = self._get_event, self._map_end, self._scalar
         result: dict[str, Any] = {}
+        merge = None
         while type(event := get_event()) is not end:
             if type(event) is scalar and not event.anchor:
                 key: Any = event.value
@@ -178,9 +180,23 @@ class _Building:
             else:
                 if self._first_lines is not None:
                     self._first_lines[id(result), key] = event.start_mark.line + 1
+                if key == MERGE and event.implicit[0]:
+                    merge = event
                 result[key] = None  # a key that holds itself by an alias stands twice as well
                 result[key] = self._value(get_event())
+        if merge is not None:
+            self._merge(merge, result)
         return result
+
+    def _merge(self, event: Any, result: dict[str, Any]) -> None:
+        """What the mapping has of its own stays, wherever it stands; of several merged the first has it."""
+        given = result.pop(MERGE)
+        for each in given if type(given) is list else [given]:
+            if type(each) is dict:
+                for key, value in each.items():
+                    result.setdefault(key, value)
+            else:
+                self._note(event, f"'{MERGE}' merges a mapping or a list of mappings, such as *NAME")
 
     def _double_key(self, event: Any, inside: dict[str, Any], key: str) -> None:
         self.found_double_key = True

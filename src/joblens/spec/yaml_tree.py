@@ -7,6 +7,7 @@ from joblens.spec.places import MOST_DEPTH, Entry, Node
 # How a node is written.
 PLAIN, SINGLE, DOUBLE, LITERAL, FOLDED = "", "'", '"', "|", ">"
 BLOCK, FLOW, ALIAS = "block", "flow", "alias"
+MERGE = "<<"  # a key that brings in those of other mappings
 
 
 def event_source(text: str) -> Any:
@@ -49,7 +50,9 @@ class _Growing:
         start, end = event.start_mark.index, event.end_mark.index
         if type(event) is self._yaml.AliasEvent:
             target = self._anchors.get(str(event.anchor))
-            return Node(start, end, ALIAS, target.entries if target else None)
+            if target is None:
+                return Node(start, end, ALIAS)
+            return Node(start, end, ALIAS, target.entries, merged=target.merged)
         if type(event) is self._yaml.ScalarEvent:
             node = Node(start, end, event.style or PLAIN)
         elif type(event) is self._yaml.MappingStartEvent:
@@ -65,7 +68,9 @@ class _Growing:
     def _grow_mapping(self, node: Node, start: Any, depth: int) -> int:
         entries = node.entries
         assert entries is not None
-        seen, last = set(), node.end
+        seen: set[str] = set()
+        last = node.end
+        sources: list[Node] = []
         while type(event := self._source.get_event()) is not self._yaml.MappingEndEvent:
             key = getattr(event, "value", None)
             self.node(event, depth + 1)
@@ -73,7 +78,11 @@ class _Growing:
             if key is not None and key not in seen:
                 seen.add(key)
                 entries.append(Entry(key, event.start_mark.index, value.end, value))
+                if key == MERGE and event.implicit[0]:
+                    sources = _mappings_in(value)
             last = value.end
+        if sources:
+            node.merged = _merged(sources, seen)
         return _end(start, event, last)
 
     def _grow_list(self, node: Node, start: Any, depth: int) -> int:
@@ -83,6 +92,21 @@ class _Growing:
             value = self.node(event, depth + 1)
             entries.append(Entry(len(entries), value.start, value.end, value))
         return _end(start, event, entries[-1].end if entries else node.end)
+
+
+def _mappings_in(value: Node) -> list[Node]:
+    """A mapping, or those of a list."""
+    inside = value.entries or []
+    return [entry.node for entry in inside] if inside and inside[0].key == 0 else [value]
+
+
+def _merged(sources: list[Node], own: set[str]) -> list[Entry]:
+    found: dict[str | int, Entry] = {}
+    for source in sources:
+        for entry in [*(source.entries or ()), *(source.merged or ())]:
+            if entry.key not in own and entry.key != MERGE:
+                found.setdefault(entry.key, entry)
+    return list(found.values())
 
 
 def _end(start: Any, end: Any, last: int) -> int:

@@ -223,6 +223,8 @@ def test_an_edit_looks_as_a_person_would_make_it(
         ("yaml", "a: 1\n", ("a",), [1], "only single values"),
         ("yaml", "a: &x {m: 1}\nb: *x\n", ("b", "m"), 2, "cannot change b.m without changing more"),
         ("yaml", "a: &x {m: 1}\nb: *x\n", ("b", "n"), 2, "alias"),
+        ("yaml", "a: &x {m: 1}\nb: {<<: *x}\n", ("b", "m"), None, "merged from a mapping"),
+        ("yaml", "a: &x {m: {n: 1}}\nb: {<<: *x}\n", ("b", "m", "n"), 2, "merged from a mapping"),
         ("json", '{"a": 1}', ("a",), float("inf"), "cannot be written in JSON"),
         ("toml", "[t]\na = 1\n", ("t",), None, "a table of its own"),
         ("kdl", 'user_data { data "{}"; }', ("user_data", 0, "data", "x"), 1, "written as one text"),
@@ -245,3 +247,10 @@ def test_many_changes_in_many_mappings_go_in_at_once() -> None:
         changes["jobs", n, "cpus"], changes["jobs", n, "runtime"] = 2, 60
     jobs = read_document(edit_values(text, "yaml", changes), "yaml").value["jobs"]
     assert jobs == [{"name": f"j{n}", "memory": "2g", "cpus": 2, "runtime": 60} for n in range(300)]
+
+
+def test_a_merged_value_is_changed_where_it_is_merged() -> None:
+    text = "a: &x\n  m: 1  # one\n  n: 1\nb:\n  <<: *x\n  o: 3\nc: {<<: *x}\n"
+    changes: dict[Path, Any] = {("b", "m"): 2, ("b", "n"): 4, ("c", "m"): 5, ("c", "n"): 6}
+    expected = "a: &x\n  m: 1  # one\n  n: 1\nb:\n  <<: *x\n  o: 3\n  m: 2\n  n: 4\nc: {<<: *x, m: 5, n: 6}\n"
+    assert edit_values(text, "yaml", changes) == expected

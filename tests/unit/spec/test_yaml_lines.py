@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from joblens.spec import yaml_lines
-from joblens.spec.yaml_lines import Mark, parse_yaml
+from joblens.spec.yaml_lines import Mark, Path, parse_yaml
 
 
 @pytest.mark.parametrize(
@@ -122,3 +122,57 @@ def test_what_is_written_with_quotes_and_tags_comes_back_equal(value: Any) -> No
 @given(st.text(max_size=60))
 def test_no_text_whatever_makes_it_raise(text: str) -> None:
     parse_yaml(text)
+
+
+MERGING = """jobs:
+  - &base
+    name: a
+    num_cpus: 2
+    env: {A: "1"}
+  - <<: *base
+    name: b
+  - name: c
+    <<: [{memory: 1g, num_cpus: 3}, *base]
+"""
+
+
+def test_a_merge_key_brings_in_what_a_mapping_does_not_have_itself() -> None:
+    document = parse_yaml(MERGING)
+    assert document.problems == ()
+    assert document.value["jobs"] == [
+        {"name": "a", "num_cpus": 2, "env": {"A": "1"}},
+        {"name": "b", "num_cpus": 2, "env": {"A": "1"}},
+        {"name": "c", "num_cpus": 3, "env": {"A": "1"}, "memory": "1g"},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("path", "line", "column"),
+    [
+        (("jobs", 1, "name"), 7, 5),
+        (("jobs", 1, "num_cpus"), 4, 5),
+        (("jobs", 1, "env", "A"), 5, 11),
+        (("jobs", 2, "num_cpus"), 9, 23),
+        (("jobs", 2, "env"), 5, 5),
+    ],
+)
+def test_what_is_merged_has_its_place_where_it_is_written(path: Path, line: int, column: int) -> None:
+    document = parse_yaml(MERGING)
+    assert document.mark(path) == document.marks[path] == Mark(line, column)
+
+
+def test_what_was_merged_can_be_merged_again() -> None:
+    text = "a: &a {x: 1}\nb: &b {<<: *a, y: 2}\nc: {<<: *b}\nd: *b\n"
+    document = parse_yaml(text)
+    assert document.value["c"] == document.value["d"] == {"x": 1, "y": 2}
+    assert document.mark(("c", "x")) == document.mark(("d", "x")) == Mark(1, 8)
+
+
+def test_a_merge_key_in_quotes_is_a_key() -> None:
+    assert parse_yaml('a: {"<<": {b: 1}}\n').value == {"a": {"<<": {"b": 1}}}
+
+
+@pytest.mark.parametrize("value", ["3", "[1]", "~"])
+def test_only_mappings_can_be_merged(value: str) -> None:
+    problems = parse_yaml(f"a:\n  <<: {value}\n").problems
+    assert [(one.mark, "mapping" in one.message) for one in problems] == [(Mark(2, 3), True)]

@@ -1,0 +1,95 @@
+"""A workflow file as it may be remembered: without what is secret in it, and else as it was written.
+
+Values are taken out one by one, so that comments, order and places stay. A text that does not allow it is
+written anew as JSON, which loses only comments."""
+
+import enum
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from msgspec import json
+
+from joblens.model.errors import InputError
+from joblens.model.secrets import redact_params, redact_text
+from joblens.spec.documents import Path, read_document
+from joblens.spec.edit import edit_values, same_value
+
+_LIKE_JSON = ("json", "json5", "yaml")  # formats in which a JSON text is one too
+
+
+class Depth(enum.IntEnum):
+    """How much is looked at. Names of jobs may be made from parameters: taking those out could make two jobs
+    one, and then less has to do."""
+
+    EVERYTHING = 1  # what parameters, variables and data are called says whether they are secret
+    NAMES_KEPT = 2  # parameters and variables are known by the form of their values alone
+    COMMANDS = 3  # only what programs are given
+
+
+_CHOSEN_NAMES = {
+    Depth.EVERYTHING: ("env", "parameters", "variables"),
+    Depth.NAMES_KEPT: ("env",),
+    Depth.COMMANDS: ("env",),
+}
+_COMMANDS = ("command", "commands", "invocation_script", "recovery_script", "description")
+
+
+def redact_spec(text: str, format: str, depth: Depth = Depth.EVERYTHING) -> tuple[str, str]:  # noqa: A002
+    """-> the text and its format."""
+    before = read_document(text, format).value
+    after = _redacted(before, depth)
+    changes = dict(_changes(before, after, ()))
+    try:
+        edited = edit_values(text, format, changes) if changes else text
+    except InputError:
+        return _as_json(after, format)
+    if depth is Depth.COMMANDS:
+        return edited, format
+    # What is left stands in comments; line by line, for a name and what follows it stand in one.
+    lines = [redact_text(line) for line in edited.splitlines(keepends=True)]
+    without = "".join(lines)
+    if without == edited:
+        return edited, format
+    document = read_document(without, format)
+    if document.problems or not same_value(document.value, after):
+        return _as_json(after, format)
+    return without, format
+
+
+def redact_table(table: Any) -> Any:
+    """Of values for parameters: rows, or a list."""
+    return redact_params({"": table})[""]
+
+
+def _as_json(value: Any, format: str) -> tuple[str, str]:  # noqa: A002
+    text = json.format(json.encode(value), indent=2).decode()
+    return text, format if format in _LIKE_JSON else "json"
+
+
+def _redacted(value: Any, depth: Depth, key: str = "") -> Any:
+    if isinstance(value, dict):
+        return {name: _entry(value, name, inner, depth) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [_redacted(inner, depth, key) for inner in value]
+    if isinstance(value, str) and (depth is not Depth.COMMANDS or key in _COMMANDS):
+        return redact_text(value)
+    return value
+
+
+def _entry(entry: Mapping[str, Any], key: str, value: Any, depth: Depth) -> Any:
+    if key in _CHOSEN_NAMES[depth] and isinstance(value, dict):
+        return redact_params(value)
+    if key == "data" and isinstance(entry.get("name"), str) and depth is not Depth.COMMANDS:
+        return redact_params({entry["name"]: value})[entry["name"]]
+    return _redacted(value, depth, key)
+
+
+def _changes(before: Any, after: Any, path: Path) -> Iterator[tuple[Path, Any]]:
+    if isinstance(before, dict) and isinstance(after, dict):
+        for key, inner in before.items():
+            yield from _changes(inner, after[key], (*path, key))
+    elif isinstance(before, list) and isinstance(after, list):
+        for place, inner in enumerate(before):
+            yield from _changes(inner, after[place], (*path, place))
+    elif not same_value(before, after):
+        yield path, after
