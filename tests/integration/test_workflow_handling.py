@@ -69,6 +69,44 @@ jobs:
     assert desk.lines("said") == ["told"]
 
 
+def test_a_job_that_was_told_and_goes_on_is_killed_when_its_time_is_up(desk: WorkflowDesk) -> None:
+    document = desk.run(
+        """
+name: deaf
+execution_config: {mode: direct, sigterm_lead_seconds: 1}
+jobs:
+  - name: deaf
+    command: "trap '' TERM; while true; do sleep 0.05; done"
+    supports_termination: true
+    resource_requirements: {runtime: 2s}
+""",
+        code=1,
+    )
+    assert states(document) == {"deaf": "terminated"}
+    (result,) = desk.results()
+    assert result.duration_s is not None
+    assert 1.9 < result.duration_s < 8  # not another ten seconds of grace
+
+
+def test_what_joblens_tells_jobs_wins_over_the_file(desk: WorkflowDesk) -> None:
+    desk.run(
+        """
+name: liar
+env: {JOBLENS_RUN_ID: nope, JOBLENS_JOB_NAME: evil, MINE: kept}
+jobs:
+  - {name: free, command: "echo $JOBLENS_JOB_NAME:$JOBLENS_RUN_ID:$MINE >> said"}
+  - {name: held, command: "echo $JOBLENS_JOB_NAME:$JOBLENS_RUN_ID:$MINE >> said",
+     resource_requirements: {cpus: 0.5, memory: 200m}}
+"""
+    )
+    run = desk.newest_run().uuid
+    assert sorted(desk.lines("said")) == [f"free:{run}:kept", f"held:{run}:kept"]
+    store = desk.store()
+    records = [store.find(result.job_uuid) for result in desk.results()]
+    store.close()
+    assert all(record.job.env.get("JOBLENS_JOB_NAME") != "evil" for record in records)
+
+
 def test_without_enforcing_nothing_is_ended(desk: WorkflowDesk) -> None:
     text = (
         'name: free\njobs:\n  - {name: slow, command: "sleep 0.6", resource_requirements: {runtime: 0.2s}}\n'

@@ -66,6 +66,7 @@ class AdoptedJob:
             timeout_s=self._time_left_s(),
             early_signal=early.signal if early else None,
             early_lead_s=early.lead_s if early else 0.0,
+            lead_is_grace=self._lead_is_grace(),
             grace_s=self.job.grace_s,
         )
         self._launcher_fd = self._main_fd = -1
@@ -240,6 +241,11 @@ class AdoptedJob:
             return None
         seen_s = last.elapsed_us / 1e6 if last is not None else 0.0
         return early if seen_s < timeout_s - early.lead_s else None
+
+    def _lead_is_grace(self) -> bool:
+        """Not when its time ran out while nobody looked after it: it may never have been told."""
+        early = self.job.early_signal
+        return early is not None and early.is_grace and bool(self._time_left_s())
 
     def _time_left_s(self) -> float | None:
         timeout_s, started_ns = self.job.requirements.timeout_s, self._attempt.started_mono_ns

@@ -9,6 +9,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from joblens.agent.marked import JOB_ID_VARIABLE
 from joblens.agent.run_commands import command_line
 from joblens.agent.session import Kit
 from joblens.engine.run_events import RunActionCommand, RunRecovery, StartAttempt
@@ -33,6 +34,21 @@ _STREAMS = {
     StdioMode.NO_STDERR: "e",
     StdioMode.NONE: "oe",
 }
+
+
+_OWN_VARIABLES = frozenset(
+    (
+        JOB_ID_VARIABLE,
+        "JOBLENS_JOB_NAME",
+        "JOBLENS_ATTEMPT",
+        "JOBLENS_GPUS",
+        "JOBLENS_EXIT_CODE",
+        "TORC_JOB_ID",
+        "TORC_JOB_NAME",
+        "TORC_ATTEMPT_ID",
+        "TORC_RETURN_CODE",
+    )
+)
 
 
 class RunSetup(Struct, frozen=True, kw_only=True):
@@ -97,6 +113,13 @@ class AttemptMaker:
             "TORC_OUTPUT_DIR": output_dir,
         }
 
+    def _written_env(self, planned: PlannedJob) -> dict[str, str]:
+        """What the file says, but for what joblens says itself: jobs ask joblens by these."""
+        if not planned.env:
+            return planned.env
+        own = self.common_env.keys() | _OWN_VARIABLES
+        return {name: value for name, value in planned.env.items() if name not in own}
+
     # ---- jobs of the plan ----------------------------------------------------------------------------
 
     def make(
@@ -104,8 +127,9 @@ class AttemptMaker:
     ) -> PreparedAttempt:
         """`data`: user data as it stands now. Raises InputError for a command no program can be given."""
         planned = self._plan.jobs[start.index]
+        written = self._written_env(planned)
         env = {
-            **planned.env,
+            **written,
             "JOBLENS_JOB_NAME": planned.name,
             "JOBLENS_ATTEMPT": str(start.attempt),
             "TORC_JOB_ID": str(start.index + 1),
@@ -121,7 +145,7 @@ class AttemptMaker:
             planned.name,
             RunLink(self._setup.run.uuid, start.index, start.attempt),
             is_shell=is_shell,
-            env=planned.env,
+            env=written,
             planned=planned,
             start=start,
             inputs=inputs,
@@ -187,10 +211,12 @@ class AttemptMaker:
         return uuid_of(first)
 
     def _early_signal(self, planned: PlannedJob | None, asked: Requirements) -> EarlySignal | None:
-        """A job that can be told to come to its end is told some time before it has to."""
+        """A job that can be told to come to its end is told some time before it has to. It takes no longer
+        than what was set aside for it: what it holds is meant for others then."""
         if planned is None or not planned.supports_termination or asked.timeout_s is None:
             return None
-        return EarlySignal(self._signal, min(self._plan.execution.sigterm_lead_s, asked.timeout_s / 2))
+        lead_s = min(self._plan.execution.sigterm_lead_s, asked.timeout_s / 2)
+        return EarlySignal(self._signal, lead_s, is_grace=lead_s > 0)
 
     # ---- commands beside them ------------------------------------------------------------------------
 
@@ -203,7 +229,7 @@ class AttemptMaker:
         planned = self._plan.jobs[recovery.index]
         code = "" if exit_code is None else str(exit_code)
         env = {
-            **planned.env,
+            **self._written_env(planned),
             "JOBLENS_JOB_NAME": planned.name,
             "JOBLENS_ATTEMPT": str(recovery.attempt),
             "JOBLENS_EXIT_CODE": code,

@@ -109,6 +109,7 @@ class JobSession:
             timeout_s=job.requirements.timeout_s if job.enforce else None,
             early_signal=early.signal if early else None,
             early_lead_s=early.lead_s if early else 0.0,
+            lead_is_grace=early is not None and early.is_grace,
             grace_s=job.grace_s,
         )
         self._groups: JobGroups | None = None

@@ -36,6 +36,7 @@ class JobLife(Struct, frozen=True, kw_only=True):
     timeout_s: float | None = None
     early_signal: int | None = None
     early_lead_s: float = 0.0
+    lead_is_grace: bool = False  # at the time-out it has been asked already
     grace_s: float = 10.0
     deadline_s: float | None = None  # monotonic
     early_at_s: float | None = None
@@ -189,7 +190,8 @@ def _tick(life: JobLife, now_s: float) -> tuple[JobLife, list[Command]]:
     if life.phase is not Phase.RUNNING or life.cause is not EndCause.NONE:
         return life, []
     if life.deadline_s is not None and now_s >= life.deadline_s:
-        return _stop(life, StopAsked(EndCause.TIMEOUT), now_s)
+        number = signal.SIGKILL if life.lead_is_grace else signal.SIGTERM
+        return _stop(life, StopAsked(EndCause.TIMEOUT, number), now_s)
     if life.early_signal is not None and life.early_at_s is not None and now_s >= life.early_at_s:
         return replace(life, early_at_s=None), [Send(life.early_signal)]
     return life, []

@@ -54,6 +54,7 @@ class EarlySignal(Struct, frozen=True, omit_defaults=True):
 
     signal: int
     lead_s: float
+    is_grace: bool = False  # the lead is all the time it gets: at the time-out it is killed
 
 
 class Owner(Struct, frozen=True):

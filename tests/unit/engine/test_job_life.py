@@ -83,6 +83,13 @@ def test_an_early_signal_comes_before_the_timeout_and_once() -> None:
     assert done == [(140.0, Send(USR1)), (160.0, Send(TERM))]
 
 
+def test_a_job_whose_lead_was_its_grace_is_killed_at_the_timeout() -> None:
+    life = running(timeout_s=60.0, early_signal=USR1, early_lead_s=20.0, lead_is_grace=True)
+    life, done = play(life, (140.0, Tick()), (160.0, Tick()))
+    assert done == [(140.0, Send(USR1)), (160.0, KillAll())]
+    assert life.cause is EndCause.TIMEOUT
+
+
 def test_an_early_signal_longer_before_than_the_whole_time_comes_at_once() -> None:
     life = running(timeout_s=5.0, early_signal=USR1, early_lead_s=60.0)
     assert next_wake_s(life) == 100.0
