@@ -95,7 +95,7 @@ def run_form(row: RunRow) -> dict[str, Any]:
         "created_time": format_instant(run.created_at_us),
         "start_time": _instant(run.started_at_us),
         "end_time": _instant(run.ended_at_us),
-        "duration_seconds": row.took_s,
+        "duration_seconds": None if row.status == RunStatus.RUNNING else row.took_s,
         "output_dir": run.options.output_dir,
         "base_run_uuid": run.base_run_uuid,
         "user": run.user,
