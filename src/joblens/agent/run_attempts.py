@@ -18,7 +18,7 @@ from joblens.model.job import Accounting, EarlySignal, Granularity, Job, Require
 from joblens.model.plan import Plan, PlannedJob
 from joblens.model.run import Run
 from joblens.model.run_link import FileStamp, RunLink
-from joblens.model.secrets import redact_argv, redact_env, redact_params
+from joblens.model.secrets import REDACTED, redact_argv, redact_env, redact_params
 from joblens.model.workflow_spec import Stdio, StdioMode
 from joblens.plan.changes import command_digest
 
@@ -67,6 +67,7 @@ class RunSetup(Struct, frozen=True, kw_only=True):
     accounting: Accounting
     grace_s: float
     output_max_bytes: int
+    hidden: tuple[str, ...] = ()  # values that are secret wherever they stand, the longest first
 
     @property
     def logs_dir(self) -> str:
@@ -173,7 +174,7 @@ class AttemptMaker:
         recorded = setup.recorded_env
         return Job(
             uuid=self._new_uuid(),
-            argv=redact_argv((command,) if is_shell else argv),
+            argv=self._without_hidden(redact_argv((command,) if is_shell else argv)),
             is_shell=is_shell,
             created_at_us=self._kit.clock.now_us(),
             name=name,
@@ -203,6 +204,11 @@ class AttemptMaker:
             timeout_exit_code=execution.timeout_exit_code,
             oom_exit_code=execution.oom_exit_code,
         )
+
+    def _without_hidden(self, argv: tuple[str, ...]) -> tuple[str, ...]:
+        for value in self._setup.hidden:
+            argv = tuple(word.replace(value, REDACTED) for word in argv)
+        return argv
 
     def _new_uuid(self) -> str:
         if not self._random:

@@ -21,6 +21,6 @@ def create_from_file(
     store = open_store_directly(settings, warn)
     try:
         workflow = create_workflow(store, loaded, os.path.abspath(path))
-        return create_run(store, workflow, loaded, options)
+        return create_run(store, workflow, loaded, options, settings)
     finally:
         store.close()

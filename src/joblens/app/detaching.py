@@ -35,7 +35,8 @@ def detach_run(run: Run, settings: Settings, config: str | None, notify: str | N
     path = run_log(settings, run)
     argv = [sys.executable, "-P", "-m", "joblens.app.detaching"]
     argv += ["--store", os.path.abspath(store_path(settings))]
-    argv += ["--options", msgspec.json.encode(run.options).decode()]
+    # Without parameters: what a process was started with is for all to read, and they may be secret.
+    argv += ["--options", msgspec.json.encode(msgspec.structs.replace(run.options, parameters={})).decode()]
     if config:
         argv += ["--config", os.path.abspath(config)]
     if notify:
@@ -68,6 +69,7 @@ def _last_words(path: str) -> str:
 
 
 def main() -> None:
+    from joblens.app.kept_specs import whole_run
     from joblens.app.run_notice import notify_run
     from joblens.app.specs import plan_of_run
     from joblens.app.workflow_runs import drive
@@ -83,9 +85,10 @@ def main() -> None:
         settings = load_settings(config=options.config, overrides={"store.url": options.store}).settings
         own_log = OwnLog(settings.logs, lambda text, level: log(f"{level}: {text}"))
         store = open_store_directly(settings, own_log.warn)
-        run = store.find_run(options.run)
+        run = whole_run(store.find_run(options.run), store, settings)
         store.close()
         asked = msgspec.json.decode(options.options, type=RunOptions)
+        asked = msgspec.structs.replace(asked, parameters=run.options.parameters)
         run = msgspec.structs.replace(run, options=asked)
         plan = plan_of_run(run)
         lock = RunLock(spool_dir(store_path(settings)), run.uuid)

@@ -96,7 +96,7 @@ def create_map(
     store = open_store_directly(settings, warn)
     try:
         workflow = _known(store, loaded.plan.name) if is_named else None
-        return create_run(store, workflow or create_workflow(store, loaded, ""), loaded, options)
+        return create_run(store, workflow or create_workflow(store, loaded, ""), loaded, options, settings)
     finally:
         store.close()
 

@@ -115,7 +115,9 @@ def create_run(
         keep_spec(run, settings)
     store.apply([RunCreated(stored)])
     found = store.find_run(run.uuid)
-    return structs.replace(found, options=run.options) if stored.is_redacted else found
+    if stored.is_redacted:
+        return structs.replace(found, options=run.options)
+    return structs.replace(found, spec_text=run.spec_text)  # equal, and in memory already
 
 
 def enabled_places(plan: Plan, options: RunOptions) -> frozenset[int] | None:
@@ -277,6 +279,8 @@ class _Driving:
         )
 
     def _setup(self) -> RunSetup:
+        from joblens.app.kept_specs import values_to_hide
+
         settings, run = self._settings, self._run
         here = Surroundings.here()
         cwd = run.options.cwd or here.cwd
@@ -294,6 +298,7 @@ class _Driving:
             accounting=settings.limits.accounting,
             grace_s=settings.limits.grace,
             output_max_bytes=settings.output.max_size,
+            hidden=values_to_hide(run, settings),
         )
 
     def _after(self, kit: Kit, setup: RunSetup) -> None:

@@ -52,9 +52,13 @@ def _run_again(session: Session, base: "Run", what: str, given: dict[str, Any]) 
 
     store = session.store
     refuse_unfinished_base(base, store, session.settings)
+    base = _whole(session, base, what)
     loaded, again = _choose(session, base, what)
-    if again is not None and not again.places:
-        session.write("Nothing has to run again\n")
+    if again is not None and again.is_empty:
+        if session.json:
+            session.write_json({"run": None, "base_run_uuid": base.uuid, "again": []})
+        else:
+            session.write("Nothing has to run again\n")
         return
     options = with_offer(base.options, given)
     places = again.places if again is not None else None
@@ -64,7 +68,13 @@ def _run_again(session: Session, base: "Run", what: str, given: dict[str, Any]) 
     try:
         workflow = store.find_workflow(base.workflow_uuid)
         run = create_run(
-            direct, workflow, loaded, options, base=base if again is not None else None, again=places
+            direct,
+            workflow,
+            loaded,
+            options,
+            session.settings,
+            base=base if again is not None else None,
+            again=places,
         )
     finally:
         direct.close()
@@ -72,6 +82,16 @@ def _run_again(session: Session, base: "Run", what: str, given: dict[str, Any]) 
         detach(session, run)
     else:
         drive_in_front(session, run, loaded.plan, quiet=given["quiet"])
+
+
+def _whole(session: Session, base: "Run", what: str) -> "Run":
+    """With what the store does not have of it: of a file as it is now nothing of the base is needed."""
+    from joblens.app.kept_specs import whole_run
+
+    has_file = what == "changed" and bool(session.store.find_workflow(base.workflow_uuid).source)
+    return (
+        base if has_file and not base.options.parameters else whole_run(base, session.store, session.settings)
+    )
 
 
 def _choose(session: Session, base: "Run", what: str) -> "tuple[LoadedSpec, Again | None]":

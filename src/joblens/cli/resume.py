@@ -21,6 +21,7 @@ def command(session: Session, /, ident: str, **given: Any) -> None:
 
     The exit code is that of run FILE: 0 when all jobs have succeeded, 1 when some have not."""
     from joblens.analysis.workflow_rows import run_label
+    from joblens.app.kept_specs import whole_run
     from joblens.app.run_checks import prepare_place, refuse_driven
     from joblens.app.specs import plan_of_run
     from joblens.app.workflow_runs import check_plan
@@ -32,6 +33,7 @@ def command(session: Session, /, ident: str, **given: Any) -> None:
         session.write(f"Run {run_label(run)} is completed: there is nothing left to do\n")
         return
     refuse_driven(run, session.settings)
+    run = whole_run(run, session.store, session.settings)
     run = replace(run, options=with_offer(run.options, given))
     plan = plan_of_run(run)
     left = _left(session, run)

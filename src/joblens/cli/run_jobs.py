@@ -19,6 +19,7 @@ from joblens.cli.run_options import offer_options, with_offer
 def command(session: Session, /, ident: str, **given: Any) -> None:
     """Run all jobs of WORKFLOW, a number or a name, in a new run. workflows create-from-spec makes one."""
     from joblens.app.drivers import open_store_directly
+    from joblens.app.kept_specs import whole_run
     from joblens.app.run_checks import prepare_place, refuse_driven
     from joblens.app.specs import loaded_run
     from joblens.app.workflow_runs import check_plan, create_run
@@ -31,7 +32,7 @@ def command(session: Session, /, ident: str, **given: Any) -> None:
     runs = store.runs(workflow.uuid)
     if not runs:
         raise UnknownRun(f"workflow {workflow.number} has no jobs yet", hint="joblens run FILE")
-    newest = store.find_run(runs[-1].uuid)
+    newest = whole_run(store.find_run(runs[-1].uuid), store, session.settings)
     refuse_driven(newest, session.settings)
     options = replace(with_offer(newest.options, given), cwd=os.getcwd())
     loaded = loaded_run(newest)
@@ -41,7 +42,7 @@ def command(session: Session, /, ident: str, **given: Any) -> None:
     is_other_place = (newest.options.cwd, newest.options.output_dir) != (options.cwd, options.output_dir)
     if newest.status is not RunStatus.CREATED or is_other_place:
         direct = open_store_directly(session.settings, session.warn)
-        run = create_run(direct, workflow, loaded, options)
+        run = create_run(direct, workflow, loaded, options, session.settings)
         direct.close()
     if given["detach"]:
         detach(session, run)

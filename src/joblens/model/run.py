@@ -81,7 +81,8 @@ class Run(Struct, frozen=True, kw_only=True, omit_defaults=True):
     created_at_us: int
     number: int | None = None  # 1, 2, … within its workflow, given by the store
     workflow_number: int | None = None  # filled when read
-    spec_text: str = ""  # the file as it was
+    spec_text: str = ""  # the file as it was, without what is secret in it
+    is_redacted: bool = False  # something was taken out of it, its tables or its parameters
     spec_format: str = "yaml"
     tables: dict[str, Any] = field(default_factory=dict)  # files the spec names for parameters, as they were
     jobs: int = 0  # how many the plan has
@@ -109,13 +110,12 @@ class RunStarted(Struct, frozen=True, tag="started", omit_defaults=True):
 
 
 class StopAskedFor(Struct, frozen=True, tag="stop", omit_defaults=True):
-    """`how`: drain (start nothing more) or kill."""
+    """`how`: drain (start nothing more) or kill. `ended`: (index, attempt) of what was under way and is ended
+    with the run: it has to run again when the run goes on."""
 
     how: str
     by: str = ""
-    ended: tuple[
-        tuple[int, int], ...
-    ] = ()  # (index, attempt) of what was under way and is ended with the run
+    ended: tuple[tuple[int, int], ...] = ()
 
 
 class JobCancelled(Struct, frozen=True, tag="job-cancelled", omit_defaults=True):

@@ -18,6 +18,7 @@ __all__ = [
     "REDACTED",
     "is_allowed_env",
     "is_secret_name",
+    "may_hold_secret",
     "redact_argv",
     "redact_env",
     "redact_job",
@@ -87,7 +88,7 @@ def redact_job(job: Job) -> Job:
 
 
 def redact_argv(argv: Sequence[str]) -> tuple[str, ...]:
-    if not _is_suspicious("\0".join(argv)):
+    if not may_hold_secret("\0".join(argv)):
         return tuple(argv)
     redacted: list[str] = []
     tool = ""
@@ -136,7 +137,7 @@ def redact_env(env: Mapping[str, str]) -> dict[str, str]:
 
 def redact_text(text: str) -> str:
     """Secrets inside a longer text: a shell line, a URL, a header, JSON."""
-    if not _is_suspicious(text):
+    if not may_hold_secret(text):
         return text
     if " " in text and any(tool in text for tool in _TOOL_OPTIONS):
         text = _redact_shell_line(text)
@@ -165,7 +166,7 @@ def _redact_value(name: str, value: Any) -> Any:
         return {key: _redact_value(str(key), inner) for key, inner in value.items()}
     if isinstance(value, bool) or value is None:
         return value
-    if _is_suspicious(name) and is_secret_name(name):
+    if may_hold_secret(name) and is_secret_name(name):
         return REDACTED if _hides(name, str(value)) else value
     if isinstance(value, str):
         return redact_text(value)
@@ -179,7 +180,8 @@ def _hides(name: str, value: str) -> bool:
     return bool(value) and not is_harmless and is_secret_name(name)
 
 
-def _is_suspicious(text: str) -> bool:
+def may_hold_secret(text: str) -> bool:
+    """Cheap; where not, none of the rules finds anything."""
     lower = text.lower()
     return any(hint in lower for hint in _HINTS)
 

@@ -10,7 +10,7 @@ from typing import Any
 from msgspec import json
 
 from joblens.model.errors import InputError
-from joblens.model.secrets import redact_params, redact_text
+from joblens.model.secrets import REDACTED, redact_params, redact_text
 from joblens.spec.documents import Path, read_document
 from joblens.spec.edit import edit_values, same_value
 
@@ -31,6 +31,7 @@ _CHOSEN_NAMES = {
     Depth.NAMES_KEPT: ("env",),
     Depth.COMMANDS: ("env",),
 }
+_LEAST_LENGTH = 4  # shorter ones stand in too many words by chance
 _COMMANDS = ("command", "commands", "invocation_script", "recovery_script", "description")
 
 
@@ -38,7 +39,7 @@ def redact_spec(text: str, format: str, depth: Depth = Depth.EVERYTHING) -> tupl
     """-> the text and its format."""
     before = read_document(text, format).value
     after = _redacted(before, depth)
-    changes = dict(_changes(before, after, ()))
+    changes = {path: new for path, _, new in _changes(before, after, ())}
     try:
         edited = edit_values(text, format, changes) if changes else text
     except InputError:
@@ -59,6 +60,16 @@ def redact_spec(text: str, format: str, depth: Depth = Depth.EVERYTHING) -> tupl
 def redact_table(table: Any) -> Any:
     """Of values for parameters: rows, or a list."""
     return redact_params({"": table})[""]
+
+
+def hidden_values(*whole: Any) -> set[str]:
+    """Values that are secret by their name, wherever else they stand: {name} puts them into commands."""
+    found = set()
+    for value in whole:
+        for _, before, after in _changes(value, _redacted(value, Depth.EVERYTHING), ()):
+            if after == REDACTED and len(str(before)) >= _LEAST_LENGTH:
+                found.add(str(before))
+    return found
 
 
 def _as_json(value: Any, format: str) -> tuple[str, str]:  # noqa: A002
@@ -84,7 +95,7 @@ def _entry(entry: Mapping[str, Any], key: str, value: Any, depth: Depth) -> Any:
     return _redacted(value, depth, key)
 
 
-def _changes(before: Any, after: Any, path: Path) -> Iterator[tuple[Path, Any]]:
+def _changes(before: Any, after: Any, path: Path) -> Iterator[tuple[Path, Any, Any]]:
     if isinstance(before, dict) and isinstance(after, dict):
         for key, inner in before.items():
             yield from _changes(inner, after[key], (*path, key))
@@ -92,4 +103,4 @@ def _changes(before: Any, after: Any, path: Path) -> Iterator[tuple[Path, Any]]:
         for place, inner in enumerate(before):
             yield from _changes(inner, after[place], (*path, place))
     elif not same_value(before, after):
-        yield path, after
+        yield path, before, after
