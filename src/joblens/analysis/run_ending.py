@@ -14,6 +14,16 @@ class FailedJob(Struct, frozen=True):
     logs_dir: str = ""
 
 
+class FailedAction(Struct, frozen=True):
+    """One command of an action that did not succeed; `name` is that of its record."""
+
+    name: str  # action-1.2: the second command of the first action
+    command: str
+    why: str
+    number: int | None = None
+    logs_dir: str = ""
+
+
 class RunEnding(Struct, frozen=True, kw_only=True):
     """`failures`: the first of them; `more_failures`: how many there are beyond."""
 
@@ -24,3 +34,4 @@ class RunEnding(Struct, frozen=True, kw_only=True):
     counts: Mapping[JobState, int]
     failures: tuple[FailedJob, ...] = ()
     more_failures: int = 0
+    actions: tuple[FailedAction, ...] = ()  # those that failed

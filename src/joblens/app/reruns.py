@@ -5,6 +5,7 @@ import os
 from msgspec import Struct
 
 from joblens.agent.file_stamps import digest_of
+from joblens.app.run_actions import failed_actions
 from joblens.app.run_state import RunState, state_of_run
 from joblens.app.runs import records_of_run
 from joblens.app.specs import LoadedSpec
@@ -18,15 +19,21 @@ from joblens.ports.store import Store
 
 
 class Again(Struct, frozen=True):
-    """What a new run repeats of `base`; the others keep their outcome."""
+    """What a new run repeats of `base`; the others keep their outcome. Actions are those of the new run: all
+    of them run. `has_failed_actions`: there is a reason for it also where no job has to run again."""
 
     base: Run
     places: tuple[int, ...]
     reasons: dict[int, str]
+    has_failed_actions: bool = False
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.places and not self.has_failed_actions
 
 
 def failed_of(store: Store, run: Run) -> Again:
-    """Jobs of the run that have not succeeded, and everything that needs them."""
+    """Jobs of the run that have not succeeded, and everything that needs them; actions, when one failed."""
     state = state_of_run(store, run)
     reasons = {
         job.index: job.why or job.state.label
@@ -35,7 +42,7 @@ def failed_of(store: Store, run: Run) -> Again:
     }
     for place in sorted(Graph(state.plan).behind(sorted(reasons)) - reasons.keys()):
         reasons[place] = "needs a job that runs again"
-    return Again(run, tuple(sorted(reasons)), reasons)
+    return Again(run, tuple(sorted(reasons)), reasons, bool(failed_actions(store, run.uuid)))
 
 
 def changed_of(store: Store, base: Run, plan: Plan, cwd: str) -> Again:

@@ -7,6 +7,7 @@ from msgspec import structs
 from joblens.analysis.run_ending import FailedJob, RunEnding
 from joblens.analysis.run_table import FAILED_STATES, row_form
 from joblens.analysis.workflow_rows import run_label
+from joblens.app.run_actions import actions_form, failed_actions
 from joblens.app.run_state import state_of_run
 from joblens.app.run_tables import result_rows
 from joblens.app.workflow_runs import Driven
@@ -40,6 +41,7 @@ def ending_of(store: Store, driven: Driven, plan: Plan) -> RunEnding:
             for index in failed[:_TOLD]
         ),
         more_failures=max(0, len(failed) - _TOLD),
+        actions=failed_actions(store, driven.run.uuid),
     )
 
 
@@ -90,4 +92,5 @@ def ending_document(store: Store, driven: Driven, plan: Plan) -> dict[str, Any]:
         "duration_s": driven.wall_s,
         "counts": {state.label: count for state, count in driven.counts().items()},
         "results": [row_form(row) for row in result_rows(store, run)],
+        "failed_actions": actions_form(failed_actions(store, run.uuid)),
     }

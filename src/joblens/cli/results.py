@@ -52,6 +52,7 @@ def command(
         _write_json(session, run, rows)
     else:
         _write_text(session, rows, only_failed=only_failed)
+        _write_actions(session, run)
 
 
 def _ident(words: tuple[str, ...]) -> str:
@@ -64,6 +65,7 @@ def _ident(words: tuple[str, ...]) -> str:
 
 def _write_json(session: Session, run: "Run", rows: "list[ResultRow]") -> None:
     from joblens.analysis.run_table import row_form
+    from joblens.app.run_actions import actions_form, failed_actions
 
     session.write_json(
         {
@@ -72,8 +74,18 @@ def _write_json(session: Session, run: "Run", rows: "list[ResultRow]") -> None:
             "run_uuid": run.uuid,
             "run_status": run.status.value,
             "results": [row_form(row) for row in rows],
+            "failed_actions": actions_form(failed_actions(session.current_store, run.uuid)),
         }
     )
+
+
+def _write_actions(session: Session, run: "Run") -> None:
+    from joblens.app.run_actions import failed_actions
+    from joblens.views.run_ending import render_actions
+
+    actions = failed_actions(session.current_store, run.uuid)
+    if actions:
+        session.write_lines(["", "Commands beside the jobs:", *render_actions(actions, width=session.width)])
 
 
 def _write_text(session: Session, rows: "list[ResultRow]", *, only_failed: bool) -> None:

@@ -65,6 +65,7 @@ def create_from_spec(session: Session, path: str, params: tuple[str, ...], unmon
 @shared_options
 def show(session: Session, ident: str) -> None:
     """One workflow and all its runs."""
+    from joblens.app.run_actions import actions_form, failed_actions
     from joblens.app.workflow_tables import run_rows
 
     store = session.current_store
@@ -75,7 +76,11 @@ def show(session: Session, ident: str) -> None:
 
         from joblens.app.workflow_tables import run_form
 
-        session.write_json({**to_builtins(workflow), "runs": [run_form(row) for row in rows]})
+        runs = [
+            run_form(row) | {"failed_actions": actions_form(failed_actions(store, row.run.uuid))}
+            for row in rows
+        ]
+        session.write_json({**to_builtins(workflow), "runs": runs})
         return
     from joblens.app.drivers import SystemClock
     from joblens.views.workflows import render_workflow
@@ -84,3 +89,8 @@ def show(session: Session, ident: str) -> None:
     session.write_lines(
         render_workflow(workflow, rows, now_us=now_us, width=session.width, paint=session.palette)
     )
+    actions = failed_actions(store, rows[-1].run.uuid) if rows else ()
+    if actions:
+        from joblens.views.run_ending import render_actions
+
+        session.write_lines(["", "In the last run:", *render_actions(actions, width=session.width)])

@@ -1,6 +1,8 @@
 """The last words about a run."""
 
-from joblens.analysis.run_ending import FailedJob, RunEnding
+from collections.abc import Iterable
+
+from joblens.analysis.run_ending import FailedAction, FailedJob, RunEnding
 from joblens.model.run import RunStatus
 from joblens.model.units import format_duration
 from joblens.views.style import PLAIN, Palette, clean, wrap
@@ -17,7 +19,21 @@ def render_ending(ending: RunEnding, *, width: int, paint: Palette = PLAIN) -> l
         lines += _failure(failure, width)
     if ending.more_failures:
         lines.append(f"  … and {ending.more_failures:,} more")
+    lines += render_actions(ending.actions, width=width)
     return [*lines, *_hints(ending)]
+
+
+def render_actions(actions: Iterable[FailedAction], *, width: int) -> list[str]:
+    """Commands beside the jobs that failed, each with where it printed."""
+    lines = []
+    for action in actions:
+        command = f": {clean(action.command)}" if action.command else ""
+        text = f"{clean(action.name)} failed ({clean(action.why)}){command}"
+        first, *rest = wrap(text, max(40, width), "    ")
+        lines += [first[2:], *rest]
+        if action.logs_dir:
+            lines.append(f"    {clean(action.logs_dir)}")
+    return lines
 
 
 def _failure(failure: FailedJob, width: int) -> list[str]:
