@@ -11,13 +11,12 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
-from msgspec import Struct
-
 from joblens.agent.file_stamps import FileStamps
 from joblens.agent.recovery import Recovery
 from joblens.agent.run_adopted import RunAdopted
 from joblens.agent.run_attempts import AttemptMaker, PreparedAttempt, RunSetup, signal_number
 from joblens.agent.run_facts import RunFacts
+from joblens.agent.run_flights import Flights
 from joblens.agent.run_sessions import RunSessions
 from joblens.agent.run_signals import RunSignals
 from joblens.agent.run_slots import RunSlots
@@ -46,7 +45,15 @@ from joblens.engine.run_events import (
 )
 from joblens.engine.schedule import Schedule
 from joblens.model.job import Outcome, Record, Status
-from joblens.model.run import ActionRan, JobState, OutputsMissing, RecoveryRan, RunStatus, StopAskedFor
+from joblens.model.run import (
+    ActionRan,
+    JobCancelled,
+    JobState,
+    OutputsMissing,
+    RecoveryRan,
+    RunStatus,
+    StopAskedFor,
+)
 from joblens.model.run_link import FileStamp
 
 _LOOK = "run:look"
@@ -57,13 +64,6 @@ _HEADROOM_SHARE = 0.1  # of the time offered, kept for ending what still runs, a
 _SWITCH_S = (
     0.0005  # two threads pass jobs to each other; five milliseconds would be most of the pause between two
 )
-
-
-class Flight(Struct):
-    """Something that was handed over and has not ended."""
-
-    what: StartAttempt | RunActionCommand | RunRecovery
-    uuid: str
 
 
 class RunDriver:
@@ -108,7 +108,7 @@ class RunDriver:
         self._stamps = FileStamps(kit.loop, setup.cwd)
         self._events: deque[Event] = deque()
         self._is_pumping = False
-        self._flights: dict[str, Flight] = {}
+        self._flights = Flights()
         self._uuids: dict[int, str] = {}  # of jobs of the plan that are under way, by index
         self._preparing: dict[int, StartAttempt] = {}  # their input files are being read
         self._staggered: deque[StartAttempt] = deque()
@@ -131,7 +131,7 @@ class RunDriver:
             assert record.job.run is not None
             link = record.job.run
             start = StartAttempt(link.index, link.attempt, record.job.requirements, record.job.gpu_devices)
-            self._flights[record.job.uuid] = Flight(start, record.job.uuid)
+            self._flights.add(start, record.job.uuid)
             self._uuids[link.index] = record.job.uuid
         switch_s = sys.getswitchinterval()
         sys.setswitchinterval(_SWITCH_S)
@@ -264,7 +264,7 @@ class RunDriver:
     def _hand_over(self, start: StartAttempt, stamps: tuple[FileStamp, ...]) -> None:
         attempt = self._maker.make(start, self._facts.data, stamps)
         uuid = attempt.job.uuid
-        self._flights[uuid] = Flight(start, uuid)
+        self._flights.add(start, uuid)
         self._uuids[start.index] = uuid
         if self._schedule.buckets.of(start.index).is_limited:
             self._sessions.start(attempt)
@@ -276,7 +276,7 @@ class RunDriver:
             attempt: PreparedAttempt = self._maker.make_action(command)
         else:
             attempt = self._maker.make_recovery(command, self._exit_codes.pop(command.index, None))
-        self._flights[attempt.job.uuid] = Flight(command, attempt.job.uuid)
+        self._flights.add(command, attempt.job.uuid)
         self._slots.start(attempt, None, behind=False)
 
     # ---- stopping ------------------------------------------------------------------------------------
@@ -304,16 +304,17 @@ class RunDriver:
 
     def stop(self, mode: StopMode, by: str) -> None:
         """From here on nothing is started; with KILL what runs is ended."""
-        self._facts.note(StopAskedFor(mode.value, by))
+        self._facts.note(
+            StopAskedFor(mode.value, by, self._flights.attempts() if mode is StopMode.KILL else ())
+        )
         if mode is StopMode.DRAIN:
             self._post(StopWanted(mode))
             for index in self._schedule.running():  # those that were only handed over need not begin any more
                 if self._schedule.state_of(index) is JobState.PENDING:
                     self._stop(StopAttempt(index))
         else:
-            for uuid, flight in list(self._flights.items()):
-                if not isinstance(flight.what, StartAttempt):
-                    self._end(uuid, at_once=False)
+            for uuid in self._flights.beside():
+                self._end(uuid, at_once=False)
             self._post(StopWanted(mode))
         running = len(self._flights)
         if mode is StopMode.KILL:
@@ -399,6 +400,8 @@ class RunDriver:
     def _take_fact(self, fact: Any) -> None:
         if isinstance(fact, StopAskedFor):
             self.stop(StopMode(fact.how), fact.by)
+        elif isinstance(fact, JobCancelled):
+            self._cancel_job(fact.index)
         else:
             place = self._facts.take_data(fact)
             if place is not None:
@@ -428,9 +431,20 @@ class RunDriver:
             flight = self._flights.get(uuid)
             if flight is not None and self._facts.is_first_wish(uuid):
                 if isinstance(flight.what, StartAttempt):
+                    self._facts.note(JobCancelled(flight.what.index))
                     self._post(CancelWanted(flight.what.index))
                 else:
                     self._end(uuid, at_once=False)
+
+    def _cancel_job(self, index: int) -> None:
+        """Whether it runs or waits; a recovery script that runs for it is not needed any more."""
+        if not 0 <= index < len(self._plan.jobs):
+            return
+        for uuid in self._flights.recovery_of(index):
+            self._end(uuid, at_once=False)
+        running = self._uuids.get(index)
+        if running is None or self._facts.is_first_wish(running):
+            self._post(CancelWanted(index))
 
     # ---- time ----------------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ from joblens.agent.session import Kit
 from joblens.model.errors import JoblensError
 from joblens.model.ids import new_uuid
 from joblens.model.plan import Plan
-from joblens.model.run import RunEvent, RunFact, StopAskedFor, UserDataSet
+from joblens.model.run import JobCancelled, RunEvent, RunFact, StopAskedFor, UserDataSet
 from joblens.model.writes import RunNoted
 
 
@@ -48,18 +48,18 @@ class RunFacts:
         self._own.add(event.uuid)
         return RunNoted(event)
 
-    def read_new(self) -> list[UserDataSet | StopAskedFor]:
+    def read_new(self) -> list[UserDataSet | StopAskedFor | JobCancelled]:
         """What others have noted since the last time."""
         try:
             events = self._kit.recorder.read(lambda store: store.run_events(self._run_uuid, self._seen))
         except JoblensError:
             return []  # the store cannot be asked now
-        news: list[UserDataSet | StopAskedFor] = []
+        news: list[UserDataSet | StopAskedFor | JobCancelled] = []
         for number, event in events:
             self._seen = max(self._seen, number)
             is_own = event.uuid in self._own
             self._own.discard(event.uuid)
-            if not is_own and isinstance(event.fact, UserDataSet | StopAskedFor):
+            if not is_own and isinstance(event.fact, UserDataSet | StopAskedFor | JobCancelled):
                 news.append(event.fact)
         return news
 

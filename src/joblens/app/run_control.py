@@ -1,4 +1,4 @@
-"""Runs from outside of the process that drives them: ended, waited for."""
+"""Runs and their jobs from outside of the process that drives them: ended, waited for."""
 
 import signal
 import time
@@ -11,7 +11,17 @@ from joblens.app.places import spool_dir
 from joblens.app.submitting import ask_to_cancel
 from joblens.model.errors import JoblensError
 from joblens.model.ids import new_uuid
-from joblens.model.run import Run, RunEnded, RunEvent, RunFact, RunStatus, StopAskedFor
+from joblens.model.job import Record
+from joblens.model.run import (
+    JobCancelled,
+    JobState,
+    Run,
+    RunEnded,
+    RunEvent,
+    RunFact,
+    RunStatus,
+    StopAskedFor,
+)
 from joblens.model.settings import Settings
 from joblens.model.writes import RunNoted
 from joblens.ports.store import Store
@@ -33,13 +43,49 @@ def ask_run_to_end(run: Run, store: Store, settings: Settings, by: str) -> None:
     """Whoever drives it ends its jobs. Where nobody does any more, its jobs are ended one by one."""
     if run.status not in _UNFINISHED:
         return
-    store.apply([_noted(run, StopAskedFor("kill", by))])
-    if RunLock(spool_dir(store_path(settings)), run.uuid).signal_holder(signal.SIGUSR1):
+    running = _running(store, run)
+    ended = tuple((one.job.run.index, one.job.run.attempt) for one in running if one.job.run is not None)
+    store.apply([_noted(run, StopAskedFor("kill", by, ended))])
+    if _wake_driver(run, settings):
         return
-    for record in store.running():
-        if record.job.run is not None and record.job.run.run_uuid == run.uuid:
-            ask_to_cancel(record, store, settings, by)
+    for record in running:
+        ask_to_cancel(record, store, settings, by)
     store.apply([_noted(run, RunEnded(RunStatus.STOPPED))])
+
+
+def ask_job_to_end(run: Run, index: int, store: Store, settings: Settings, by: str) -> None:
+    """A job of a run, whether it runs, waits for its next attempt, or has not begun: it is not started any
+    more, also when the run is gone on with."""
+    store.apply([_noted(run, JobCancelled(index, by))])
+    if _wake_driver(run, settings):
+        return
+    for record in _running(store, run):
+        if record.job.run is not None and record.job.run.index == index:
+            ask_to_cancel(record, store, settings, by)
+
+
+def _running(store: Store, run: Run) -> list[Record]:
+    return [one for one in store.running() if one.job.run is not None and one.job.run.run_uuid == run.uuid]
+
+
+def _wake_driver(run: Run, settings: Settings) -> bool:
+    """Whether there is one, to look at what was noted."""
+    return RunLock(spool_dir(store_path(settings)), run.uuid).signal_holder(signal.SIGUSR1)
+
+
+def wait_for_job_of_run(store: Store, run: Run, index: int, settings: Settings, timeout_s: float) -> JobState:
+    """Its state once that is final, or as it is when the time is up or nobody drives the run."""
+    from joblens.app.run_state import state_of_run
+
+    deadline_s, poll_s = time.monotonic() + timeout_s, _FIRST_POLL_S
+    while True:
+        alone = not is_driven(run, settings)
+        state = state_of_run(store, store.find_run(run.uuid)).jobs[index].state
+        is_running = state in (JobState.PENDING, JobState.RUNNING)
+        if state.is_final or time.monotonic() >= deadline_s or (alone and not is_running):
+            return state
+        time.sleep(poll_s)
+        poll_s = min(_LONGEST_POLL_S, poll_s * 1.3)
 
 
 def _noted(run: Run, fact: RunFact) -> RunNoted:

@@ -1,4 +1,4 @@
-"""`joblens cancel`: end a running job, or all jobs of a run."""
+"""`joblens cancel`: end a running job, a job of a run that waits, or all jobs of a run."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -7,9 +7,11 @@ import click
 from joblens.cli.context import Session
 from joblens.cli.options import shared_options
 from joblens.cli.run_arguments import jobs_or_runs_argument
+from joblens.model.errors import InputError
 from joblens.model.ids import short
 
 if TYPE_CHECKING:
+    from joblens.app.run_jobs import RunJob
     from joblens.model.job import Record
     from joblens.model.run import Run
 
@@ -18,24 +20,17 @@ _PATIENCE_S = 60.0
 
 @click.command()
 @jobs_or_runs_argument
+@click.option("--job", "names", multiple=True, metavar="NAME", help="Only this job of the run.")
 @click.option("--no-wait", is_flag=True, help="Ask, and do not wait until it has ended.")
 @shared_options
-def command(session: Session, /, idents: tuple[str, ...], no_wait: bool) -> None:
+def command(session: Session, /, idents: tuple[str, ...], names: tuple[str, ...], no_wait: bool) -> None:
     """Ask jobs, or the jobs of runs, to end: TERM, then KILL after their grace time. Nothing of them is left
-    afterwards. A run that was ended starts nothing more; resume goes on with it."""
-    from joblens.app.owning import current_user
-    from joblens.app.run_control import ask_run_to_end
-    from joblens.app.runs import find_job_or_run
-    from joblens.app.submitting import ask_to_cancel
-    from joblens.model.job import Record
+    afterwards. A run that was ended starts nothing more; resume goes on with it.
 
-    store = session.store
-    found = [find_job_or_run(store, ident) for ident in idents]
+    A job of a run that waits for its turn, for other jobs or for its next attempt is not started any more."""
+    found = _found(session, idents, names)
     for one in found:
-        if not isinstance(one, Record):
-            ask_run_to_end(one, store, session.settings, current_user())
-        elif not one.status.is_final:
-            ask_to_cancel(one, store, session.settings, current_user())
+        _ask(session, one)
     # Only now: a job that waits for a supervisor must not be started first.
     session.care()
     ended = [one if no_wait else _awaited(session, one) for one in found]
@@ -46,31 +41,78 @@ def command(session: Session, /, idents: tuple[str, ...], no_wait: bool) -> None
         session.write(_line(one))
 
 
-def _awaited(session: Session, one: "Record | Run") -> "Record | Run":
-    from joblens.app.queries import wait_for_end
-    from joblens.app.run_control import wait_for_run
+def _found(
+    session: Session, idents: tuple[str, ...], names: tuple[str, ...]
+) -> "list[Record | Run | RunJob]":
+    from joblens.app.run_jobs import job_of_run, waiting_job
+    from joblens.app.runs import find_job_or_run
     from joblens.model.job import Record
 
+    store = session.store
+    if names:
+        if len(idents) != 1:
+            raise InputError("--job goes with one run", hint="joblens cancel RUN --job NAME")
+        run = store.find_run(idents[0])
+        return [job_of_run(store, run, name) for name in names]
+    found = [find_job_or_run(store, ident) for ident in idents]
+    return [(isinstance(one, Record) and waiting_job(store, one)) or one for one in found]
+
+
+def _ask(session: Session, one: "Record | Run | RunJob") -> None:
+    from joblens.app.owning import current_user
+    from joblens.app.run_control import ask_job_to_end, ask_run_to_end
+    from joblens.app.run_jobs import RunJob
+    from joblens.app.submitting import ask_to_cancel
+    from joblens.model.job import Record
+
+    store, settings, user = session.store, session.settings, current_user()
+    if isinstance(one, RunJob):
+        if not one.state.is_final:
+            ask_job_to_end(one.run, one.index, store, settings, user)
+    elif not isinstance(one, Record):
+        ask_run_to_end(one, store, settings, user)
+    elif not one.status.is_final:
+        ask_to_cancel(one, store, settings, user)
+
+
+def _awaited(session: Session, one: "Record | Run | RunJob") -> "Record | Run | RunJob":
+    from msgspec.structs import replace
+
+    from joblens.app.queries import wait_for_end
+    from joblens.app.run_control import wait_for_job_of_run, wait_for_run
+    from joblens.app.run_jobs import RunJob
+    from joblens.model.job import Record
+
+    store, settings = session.store, session.settings
+    patience_s = settings.limits.grace + _PATIENCE_S
+    if isinstance(one, RunJob):
+        state = wait_for_job_of_run(store, one.run, one.index, settings, patience_s)
+        return replace(one, state=state)
     if not isinstance(one, Record):
-        patience_s = session.settings.limits.grace + _PATIENCE_S
-        return wait_for_run(session.store, one.uuid, session.settings, patience_s, session.care)
+        return wait_for_run(store, one.uuid, settings, patience_s, session.care)
     if one.status.is_final:
         return one
-    return wait_for_end(session.store, one.job.uuid, one.job.grace_s + _PATIENCE_S, session.care)
+    return wait_for_end(store, one.job.uuid, one.job.grace_s + _PATIENCE_S, session.care)
 
 
-def _form(one: "Record | Run") -> dict[str, Any]:
+def _form(one: "Record | Run | RunJob") -> dict[str, Any]:
+    from joblens.app.run_jobs import RunJob
     from joblens.model.job import Record
 
+    if isinstance(one, RunJob):
+        return {"run_uuid": one.run.uuid, "job_name": one.name, "status": one.state.label}
     if isinstance(one, Record):
         return {"job_uuid": one.job.uuid, "status": one.status}
     return {"run_uuid": one.uuid, "status": one.status}
 
 
-def _line(one: "Record | Run") -> str:
+def _line(one: "Record | Run | RunJob") -> str:
     from joblens.analysis.workflow_rows import run_label
+    from joblens.app.run_jobs import RunJob
     from joblens.model.job import Record
 
+    if isinstance(one, RunJob):
+        return f"{run_label(one.run)}  {one.state.label}  {one.name}\n"
     if isinstance(one, Record):
         return f"{short(one.job.uuid)}  {one.status}  {one.job.name}\n"
     return f"{run_label(one)}  {one.status}\n"

@@ -1,0 +1,30 @@
+"""What a run has handed over and what has not ended yet."""
+
+from msgspec import Struct
+
+from joblens.engine.run_events import RunActionCommand, RunRecovery, StartAttempt
+
+
+class Flight(Struct):
+    what: StartAttempt | RunActionCommand | RunRecovery
+    uuid: str
+
+
+class Flights(dict[str, Flight]):
+    """By the uuid of the attempt's job."""
+
+    def add(self, what: StartAttempt | RunActionCommand | RunRecovery, uuid: str) -> None:
+        self[uuid] = Flight(what, uuid)
+
+    def attempts(self) -> tuple[tuple[int, int], ...]:
+        """(index, attempt) of jobs of the plan."""
+        whats = (flight.what for flight in self.values())
+        return tuple((what.index, what.attempt) for what in whats if isinstance(what, StartAttempt))
+
+    def beside(self) -> list[str]:
+        """Of commands that are no job of the plan."""
+        return [uuid for uuid, flight in self.items() if not isinstance(flight.what, StartAttempt)]
+
+    def recovery_of(self, index: int) -> list[str]:
+        whats = ((uuid, flight.what) for uuid, flight in self.items())
+        return [uuid for uuid, what in whats if isinstance(what, RunRecovery) and what.index == index]
