@@ -36,3 +36,84 @@ def test_after_a_kill_and_a_resume_nothing_of_the_slots_is_left(desk: WorkflowDe
     desk.call("resume", "1.1", code=0)
     assert not spool.exists()
     assert _files(desk.folder / "output" / "job_output") == []
+
+
+@pytest.mark.parametrize(
+    ("mode", "made"),
+    [
+        ("separate", ["stderr.log", "stdout.log"]),
+        ("combined", ["stdout.log"]),
+        ("no_stdout", ["stderr.log"]),
+        ("no_stderr", ["stdout.log"]),
+        ("none", []),
+    ],
+)
+def test_only_the_files_that_something_goes_to_are_made(
+    desk: WorkflowDesk, mode: str, made: list[str]
+) -> None:
+    desk.write(
+        f"""
+name: modes
+execution_config: {{stdio: {{mode: {mode}}}}}
+jobs:
+  - {{name: free, command: "echo out; echo last words >&2; exit 3"}}
+  - {{name: held, command: "echo out; echo last words >&2; exit 3", resource_requirements: {{memory: 200m}}}}
+"""
+    )
+    desk.call("run", "flow.yaml", code=1)
+    folder = desk.folder / "output" / "job_output" / "1_1"
+    assert _files(folder) == sorted(f"{job}/{name}" for job in ("free", "held") for name in made)
+    store = desk.store()
+    tails = {store.find(result.job_uuid).outcome.stderr_tail for result in desk.results()}  # type: ignore[union-attr]
+    store.close()
+    expected = {
+        "separate": "last words\n",
+        "combined": "out\nlast words\n",
+        "no_stdout": "last words\n",
+    }
+    assert tails == {expected.get(mode, "")}
+
+
+def test_a_folder_that_is_removed_during_the_run_is_told_and_made_again(desk: WorkflowDesk) -> None:
+    desk.write(
+        """
+name: removed
+jobs:
+  - {name: a, command: "echo early; echo begun >> order; until test -e go; do sleep 0.05; done; echo late"}
+  - {name: b, command: "echo b", depends_on: [a]}
+  - {name: c, command: "echo c", depends_on: [b], resource_requirements: {memory: 200m}}
+"""
+    )
+    process = desk.start("run", "flow.yaml")
+    desk.wait_for_line("order", "begun")
+    shutil.rmtree(desk.folder / "output")
+    wait_until((desk.folder / "output").exists)
+    (desk.folder / "go").touch()
+    output, _ = process.communicate(timeout=30)
+    assert process.returncode == 0, output
+    assert output.count("was removed while the run goes on") == 1
+    kept = desk.folder / "output" / "job_output" / "1_1"
+    printed = {name: (kept / name / "stdout.log").read_text() for name in ("a", "b", "c")}
+    assert printed == {"a": "early\nlate\n", "b": "b\n", "c": "c\n"}
+
+
+def test_a_third_ctrl_c_ends_an_action_that_does_not_listen(desk: WorkflowDesk) -> None:
+    desk.write(
+        """
+name: deaf
+actions:
+  - trigger_type: on_workflow_start
+    action_type: run_commands
+    commands: ["trap '' TERM; echo begun >> order; while true; do sleep 0.05; done"]
+jobs: [{name: a, command: "true"}]
+"""
+    )
+    process = desk.start("run", "flow.yaml")
+    desk.wait_for_line("order", "begun")
+    for _ in range(3):
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.3)
+    began_s = time.monotonic()
+    output, _ = process.communicate(timeout=30)
+    assert time.monotonic() - began_s < 8
+    assert "waiting for 1 action" in output

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from joblens.agent.accounting import BY_SAMPLER
 from joblens.agent.meter import JobMeter
-from joblens.agent.output import OutputFiles
+from joblens.agent.output import NOTHING_NEW, OutputFiles
 from joblens.agent.owners import is_running
 from joblens.agent.recovery import Recovery
 from joblens.agent.session import Kit, watch_name
@@ -105,7 +105,7 @@ class AdoptedJob:
         if not folder or not os.path.isdir(folder):
             return None
         with contextlib.suppress(OSError):
-            return OutputFiles(folder, max_bytes)
+            return OutputFiles(folder, max_bytes, NOTHING_NEW)
         return None
 
     def ask_stop(self, cause: EndCause, number: int = signal.SIGTERM) -> None:

@@ -9,6 +9,7 @@ import os
 from joblens.stores.private_files import make_private_folder
 
 STDOUT, STDERR = "stdout.log", "stderr.log"
+NOTHING_NEW = "oe"  # streams of a job that has its files already
 _BLOCK = 65536
 _FALLOC_KEEP_SIZE, _FALLOC_PUNCH_HOLE = 1, 2
 
@@ -16,13 +17,13 @@ _FALLOC_KEEP_SIZE, _FALLOC_PUNCH_HOLE = 1, 2
 class CappedFile:
     """One stream. `max_bytes` is kept half from the start and half from the end."""
 
-    def __init__(self, path: str, max_bytes: int) -> None:
+    def __init__(self, path: str, max_bytes: int, *, is_used: bool = True) -> None:
         self.path = path
         self._half = max(_BLOCK, max_bytes // 2 // _BLOCK * _BLOCK)
         self._punched_to = self._half
         self._can_punch = True
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-        os.close(descriptor)
+        if is_used:
+            os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600))
 
     def trim(self) -> None:
         """Gives back what lies between head and tail. Safe while others append."""
@@ -65,13 +66,16 @@ class CappedFile:
 
 
 class OutputFiles:
-    """The two streams of one job."""
+    """The two streams of one job. `streams`: what is different about them, as slots have it (slot_launcher);
+    only files that something goes to are made."""
 
-    def __init__(self, directory: str, max_bytes: int) -> None:
+    def __init__(self, directory: str, max_bytes: int, streams: str = "") -> None:
         make_private_folder(directory)
         self.directory = directory
-        self.stdout = CappedFile(os.path.join(directory, STDOUT), max_bytes)
-        self.stderr = CappedFile(os.path.join(directory, STDERR), max_bytes)
+        self._is_combined = "c" in streams
+        keeps_stderr = not self._is_combined and "e" not in streams
+        self.stdout = CappedFile(os.path.join(directory, STDOUT), max_bytes, is_used="o" not in streams)
+        self.stderr = CappedFile(os.path.join(directory, STDERR), max_bytes, is_used=keeps_stderr)
         self.stdout_bytes = self.stderr_bytes = 0
 
     def trim(self) -> None:
@@ -83,7 +87,7 @@ class OutputFiles:
         self.stderr_bytes = self.stderr.finish()
 
     def stderr_tail(self) -> str:
-        return tail_of(self.stderr.path)
+        return tail_of((self.stdout if self._is_combined else self.stderr).path)
 
 
 def tail_of(path: str, max_bytes: int = 2000) -> str:

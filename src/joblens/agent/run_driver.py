@@ -17,6 +17,7 @@ from joblens.agent.run_adopted import RunAdopted
 from joblens.agent.run_attempts import AttemptMaker, PreparedAttempt, RunSetup, signal_number
 from joblens.agent.run_facts import RunFacts
 from joblens.agent.run_flights import Flights
+from joblens.agent.run_folder import RunFolder
 from joblens.agent.run_sessions import RunSessions
 from joblens.agent.run_signals import RunSignals
 from joblens.agent.run_slots import RunSlots
@@ -106,6 +107,7 @@ class RunDriver:
         )
         self._adopted = RunAdopted(kit, recovery, self, setup.user)
         self._stamps = FileStamps(kit.loop, setup.cwd)
+        self._folder = RunFolder(setup.logs_dir)
         self._events: deque[Event] = deque()
         self._is_pumping = False
         self._flights = Flights()
@@ -163,6 +165,7 @@ class RunDriver:
         if time_s is not None:
             headroom_s = min(self._plan.execution.sigkill_headroom_s, time_s * _HEADROOM_SHARE)
             self._deadline_s = now_s + time_s - headroom_s
+        self._folder.make()
         self._sessions.expect(self._limited_jobs())
         self._carry_out_all(self._schedule.begin(now_s))
         self._pump()
@@ -313,14 +316,15 @@ class RunDriver:
                 if self._schedule.state_of(index) is JobState.PENDING:
                     self._stop(StopAttempt(index))
         else:
+            at_once = self._schedule.stopping is StopMode.KILL  # asked for once more
             for uuid in self._flights.beside():
-                self._end(uuid, at_once=False)
+                self._end(uuid, at_once=at_once)
             self._post(StopWanted(mode))
-        running = len(self._flights)
+        running = self._flights.in_words()
         if mode is StopMode.KILL:
-            self._view.note(f"ending {_jobs(running)}")
-        elif running:
-            self._view.note(f"starting nothing more, waiting for {_jobs(running)}; Ctrl-C again ends them")
+            self._view.note(f"ending {running}")
+        elif self._flights:
+            self._view.note(f"starting nothing more, waiting for {running}; Ctrl-C again ends them")
 
     # ---- what those who carry it out tell ----------------------------------------------------------------
 
@@ -425,6 +429,9 @@ class RunDriver:
         if self._facts.has_new():
             self._kit.loop.call(self._take_facts)
         self._adopted.look()
+        news = self._folder.look()
+        if news:
+            self._kit.loop.call(lambda: self._view.note(news))
 
     def _cancel(self, uuids: list[str]) -> None:
         for uuid in uuids:
@@ -485,7 +492,3 @@ class RunDriver:
         drains = number == signal.SIGINT and self._setup.run.options.interrupt == "drain"
         is_first = self._schedule.stopping is None
         self.stop(StopMode.DRAIN if drains and is_first else StopMode.KILL, signal.Signals(number).name)
-
-
-def _jobs(count: int) -> str:
-    return "1 job" if count == 1 else f"{count} jobs"

@@ -28,3 +28,14 @@ class Flights(dict[str, Flight]):
     def recovery_of(self, index: int) -> list[str]:
         whats = ((uuid, flight.what) for uuid, flight in self.items())
         return [uuid for uuid, what in whats if isinstance(what, RunRecovery) and what.index == index]
+
+    def in_words(self) -> str:
+        """'2 jobs', or '1 job and 1 action' where something runs beside the jobs."""
+        whats = [flight.what for flight in self.values()]
+        counts = (
+            (sum(isinstance(what, StartAttempt) for what in whats), "job"),
+            (sum(isinstance(what, RunActionCommand) for what in whats), "action"),
+            (sum(isinstance(what, RunRecovery) for what in whats), "recovery script"),
+        )
+        parts = [f"{count} {word}{'' if count == 1 else 's'}" for count, word in counts if count]
+        return " and ".join(parts) or "0 jobs"

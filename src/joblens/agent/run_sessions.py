@@ -51,7 +51,7 @@ class RunSessions:
     def start(self, attempt: PreparedAttempt) -> None:
         job = attempt.job
         try:
-            output = OutputFiles(attempt.folder, self._output_max_bytes)
+            output = OutputFiles(attempt.folder, self._output_max_bytes, attempt.streams)
         except OSError as error:
             self._cannot_start(attempt, LaunchError(f"its output files cannot be made: {error}"))
             return

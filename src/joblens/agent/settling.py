@@ -14,7 +14,7 @@ from joblens.agent.left_outcome import LeftOutcome, read_left_outcome
 from joblens.agent.marked import end_marked
 from joblens.agent.meter import JobMeter
 from joblens.agent.outcome import Ending, outcome_of
-from joblens.agent.output import OutputFiles
+from joblens.agent.output import NOTHING_NEW, OutputFiles
 from joblens.analysis.running import RunningSummary
 from joblens.engine.job_life import EndCause
 from joblens.model.errors import JoblensError, ProbeError
@@ -185,7 +185,7 @@ class Settling:
         if not folder or not os.path.isdir(folder):
             return None
         try:
-            output = OutputFiles(folder, self._tools.output_max_bytes)
+            output = OutputFiles(folder, self._tools.output_max_bytes, NOTHING_NEW)
             output.finish()
         except OSError:
             return None

@@ -341,7 +341,7 @@ class Slot:
     def _cut_output(self, folder: str) -> None:
         for name in (STDOUT, STDERR):
             with contextlib.suppress(OSError):
-                CappedFile(os.path.join(folder, name), self._output_max_bytes).finish()
+                CappedFile(os.path.join(folder, name), self._output_max_bytes, is_used=False).finish()
 
     # ---- on the sampler's thread -----------------------------------------------------------------
 

@@ -255,7 +255,7 @@ class SlotLauncher:
         tally.add_io(self.calls.of_others())
         if "d" in streams and status == 0:
             self._throw_output_away()
-        printed = self._put_output_away(folder or os.path.join(self.logs, uuid))
+        printed = self._put_output_away(folder or os.path.join(self.logs, uuid), streams)
         contents, own_usec = self._read_counters()
         answer = (status, tally.totals(), own_usec, started_ns, ended_ns, *printed, alive, contents)
         self.tally = tally
@@ -305,24 +305,38 @@ class SlotLauncher:
         os.ftruncate(self.out, 0)
         os.ftruncate(self.err, 0)
 
-    def _put_output_away(self, folder: str) -> tuple[int, int, str]:
+    def _put_output_away(self, folder: str, streams: str) -> tuple[int, int, str]:
         """Most short jobs print nothing and the same two empty files serve the next one."""
         sizes = os.fstat(self.out).st_size, os.fstat(self.err).st_size
         if not any(sizes):
             return *sizes, ""
+        files = [("out", self.out, "stdout.log")] if "o" not in streams else []
+        if "c" not in streams and "e" not in streams:
+            files.append(("err", self.err, "stderr.log"))
         try:
             os.makedirs(folder, 0o700, exist_ok=True)
-            for suffix, name in (("out", "stdout.log"), ("err", "stderr.log")):
-                os.rename(f"{self.files}.{suffix}", os.path.join(folder, name))
-            out, err = self._open("out"), self._open("err")
+            for suffix, descriptor, name in files:
+                self._put_file_away(f"{self.files}.{suffix}", descriptor, os.path.join(folder, name))
+            fresh = [self._open(suffix) for suffix, _, _ in files]
         except OSError:
             # No place to keep it: the next job must not find it in its own.
             self._throw_output_away()
             return *sizes, ""
-        os.close(self.out)
-        os.close(self.err)
-        self.out, self.err = out, err
+        for (_, descriptor, _), new in zip(files, fresh, strict=True):
+            os.dup2(new, descriptor, inheritable=False)
+            os.close(new)
         return *sizes, folder
+
+    def _put_file_away(self, path: str, descriptor: int, kept: str) -> None:
+        try:
+            os.rename(path, kept)
+        except FileNotFoundError:  # somebody has removed the folder: what was printed is still open here
+            source = os.open(f"/proc/self/fd/{descriptor}", os.O_RDONLY | os.O_CLOEXEC)
+            target = os.open(kept, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+            while data := self.calls.read(source, _MAX_MESSAGE):
+                self.calls.write(target, data)
+            os.close(source)
+            os.close(target)
 
     def _answer(self, *message: Any) -> bool:
         try:

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from joblens.agent.launch import LaunchPlan, start_error
 from joblens.agent.outcome import Ending, Printed, measured_outcome, not_started, with_findings, with_profile
-from joblens.agent.output import STDERR, tail_of
+from joblens.agent.output import STDERR, STDOUT, tail_of
 from joblens.agent.slot import Finished, SlotJob
 from joblens.model.job import Attempt, Outcome, Record, Status
 
@@ -21,11 +21,12 @@ def ended_record(slot_job: SlotJob, attempt: Attempt, finished: Finished, now_us
         return Record(status=outcome.status, job=job, outcome=outcome)
     if finished.logs_dir:
         attempt = replace(attempt, logs_dir=finished.logs_dir)
-    outcome = _outcome(Record(status=Status.RUNNING, job=job, attempt=attempt), finished)
+    running = Record(status=Status.RUNNING, job=job, attempt=attempt)
+    outcome = _outcome(running, finished, is_combined="c" in slot_job.streams)
     return Record(status=outcome.status, job=job, attempt=attempt, outcome=outcome)
 
 
-def _outcome(record: Record, finished: Finished) -> Outcome:
+def _outcome(record: Record, finished: Finished, *, is_combined: bool) -> Outcome:
     ending = Ending(
         wait_status=finished.status,
         cause=finished.cause,
@@ -35,8 +36,8 @@ def _outcome(record: Record, finished: Finished) -> Outcome:
         reaped=finished.reaped,
     )
     printed = Printed(finished.stdout_bytes, finished.stderr_bytes)
-    if finished.stderr_bytes and finished.logs_dir:
-        tail = partial(tail_of, os.path.join(finished.logs_dir, STDERR))
+    if finished.logs_dir and (is_combined or finished.stderr_bytes):
+        tail = partial(tail_of, os.path.join(finished.logs_dir, STDOUT if is_combined else STDERR))
         printed = Printed(finished.stdout_bytes, finished.stderr_bytes, tail)
     samples = finished.samples
     outcome = measured_outcome(record, ending, samples, finished.sample_count, finished.origins, printed)
