@@ -260,7 +260,7 @@ class _Driving:
         kept = kit.recorder.read(lambda store: kept_results(store, run))
         devices = {one.job.run.index: one.job.gpu_devices for one in running if one.job.run is not None}
         if kept is None:
-            restore(schedule, results, facts.begin(), devices=devices)
+            restore(schedule, results, facts.begin(), devices=devices, now_us=kit.clock.now_us())
             return
         earlier = kit.recorder.read(
             lambda store: [
@@ -276,6 +276,7 @@ class _Driving:
             again=run.again,
             base_events=earlier,
             devices=devices,
+            now_us=kit.clock.now_us(),
         )
 
     def _setup(self) -> RunSetup:

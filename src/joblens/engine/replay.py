@@ -33,6 +33,7 @@ class Notes(Struct, frozen=True):
     recoveries: dict[tuple[int, int], Status]
     ended: frozenset[tuple[int, int]]  # together with the run
     unwanted: frozenset[int]  # jobs that someone asked to end
+    recovered_at_us: dict[tuple[int, int], int]  # when a recovery script had come to its end
 
 
 def restore(
@@ -44,10 +45,12 @@ def restore(
     again: Collection[int] | None = None,
     base_events: Sequence[RunEvent] = (),
     devices: Mapping[int, tuple[str, ...]] = NO_DEVICES,
+    now_us: int | None = None,
 ) -> None:
     """`base`: results of the run this one repeats a part of; jobs that have one there keep that outcome,
     unless they are among those to run `again`. Attempts that are `running` are taken to be looked after by
-    someone who will tell of their end; `devices`: the GPUs they hold."""
+    someone who will tell of their end; `devices`: the GPUs they hold. `now_us`: by the clock of the facts;
+    what has passed of a pause before the next attempt is not waited for again."""
     own = _by_job(results)
     if base is not None:
         left = {index: past for index, past in _by_job(base).items() if index not in own}
@@ -55,6 +58,8 @@ def restore(
     notes = notes_of(events)
     for index, attempts in own.items():
         past = past_of(schedule, index, attempts, notes)
+        if now_us is not None and past.again is not None and past.again.pause_s > 0:
+            past = replace(past, again=_rest_of_pause(past.again, attempts[-1], notes, now_us))
         schedule.recall(index, replace(past, devices=devices.get(index, ())))
     _leave_unwanted(schedule, notes.unwanted - own.keys())
     _recall_events(schedule, [*base_events, *events] if base is not None else events, own_events=events)
@@ -83,6 +88,11 @@ def notes_of(events: Sequence[RunEvent]) -> Notes:
         },
         frozenset(attempt for fact in facts if isinstance(fact, StopAskedFor) for attempt in fact.ended),
         frozenset(fact.index for fact in facts if isinstance(fact, JobCancelled)),
+        {
+            (event.fact.index, event.fact.attempt): event.at_us
+            for event in events
+            if isinstance(event.fact, RecoveryRan)
+        },
     )
 
 
@@ -125,6 +135,17 @@ def past_of(schedule: Schedule, index: int, attempts: Sequence[JobResult], notes
     if past.again is not None and index in notes.unwanted:
         return replace(past, state=JobState.TERMINATED, again=None, why=UNWANTED)
     return past
+
+
+def _rest_of_pause(again: Again, last: JobResult, notes: Notes, now_us: int) -> Again:
+    """It began with the end of the attempt, or of the recovery script after it; a clock that was set back
+    makes it no longer."""
+    if again.script is not None:
+        return again  # the script has yet to run
+    ended_at_us = last.began_at_us + int((last.duration_s or 0.0) * 1e6)
+    began_at_us = notes.recovered_at_us.get((last.index, last.attempt), ended_at_us)
+    passed_s = max(0.0, (now_us - began_at_us) / 1e6)
+    return replace(again, pause_s=max(0.0, again.pause_s - passed_s))
 
 
 def _after_recovery(again: Again, ran: Status | None) -> Again | Final:

@@ -274,3 +274,25 @@ def test_a_success_counts_whatever_was_recorded_after_it() -> None:
         plan_of(job("a")), [result(0, Status.SUCCESS, exit_code=0), result(0, Status.LOST, 2)]
     )
     assert schedule.state_of(0) is JobState.COMPLETED
+
+
+@pytest.mark.parametrize(
+    ("script", "now_s", "due_s"),
+    [
+        (None, 19.0, 5.0),  # the attempt ended at 15
+        (None, 15.0, 9.0),
+        (None, 3.0, 9.0),  # the clock was set back
+        (None, 24.0, None),
+        ("fix", 22.0, 7.0),  # the script at 20
+    ],
+)
+def test_what_has_passed_of_a_pause_is_not_waited_for_again(
+    script: str | None, now_s: float, due_s: float | None
+) -> None:
+    rule = handler(match_all_exit_codes=True, backoff_s=9.0, recovery_script=script)
+    plan = plan_of(job("a", failure_handler=rule))
+    events = facts(RecoveryRan(0, 1, "u", Status.SUCCESS), at_us=20 * SECOND) if script else []
+    failed = [result(0, Status.FAILED, exit_code=1)]
+    schedule, commands = resumed(plan, failed, events, now_us=int(now_s * SECOND))
+    assert schedule.next_wake_s() == due_s
+    assert starts(commands) == ([] if due_s else [0])
