@@ -12,6 +12,7 @@ from joblens.model.run import JobState
 from joblens.model.workflow_spec import ExecutionSpec, RetryRule
 
 MOST_LOSSES = 3
+_SIGNALLED = 128  # plus the number of the signal that ended it
 NOT_STARTED = "not-started"
 CUT_OFF = (Status.CANCELLED, Status.LOST)  # not ended by itself: as if a command beside the jobs had not run
 UNWANTED = "someone asked for its end"
@@ -73,7 +74,13 @@ def judge(
         return Final(JobState.TERMINATED, what)
     if rule is None and plan.use_pending_failed:
         return Final(JobState.PENDING_FAILED, f"{what}, which no failure handler knows")
-    return Final(JobState.FAILED, what if rule is None else f"{what} after {counted - 1} retries")
+    return Final(JobState.FAILED, what if rule is None else f"{what}{_after_retries(counted - 1)}")
+
+
+def _after_retries(count: int) -> str:
+    if not count:
+        return ""
+    return " after 1 retry" if count == 1 else f" after {count} retries"
 
 
 def _after_loss(failures: Failures, asked: Requirements) -> Final | Again:
@@ -94,6 +101,8 @@ def _what_happened(ending: Ending) -> str:
         return "it did not make all of its output files"
     if ending.status is Status.ERROR:
         return "it could not be started"
+    if ending.reason == "signal" and ending.exit_code is not None and ending.exit_code > _SIGNALLED:
+        return f"signal {ending.exit_code - _SIGNALLED}"
     return "it failed" if ending.exit_code is None else f"it ended with exit code {ending.exit_code}"
 
 
