@@ -14,6 +14,12 @@ _TAIL_CHUNK = 1 << 16
 _NEWLINE = 0x0A
 
 
+def printed_nothing(record: Record, stream: str) -> bool:
+    """It has ended and is known not to have printed anything there: then there may be no file either."""
+    outcome = record.outcome
+    return outcome is not None and getattr(outcome, f"{stream}_bytes") == 0
+
+
 def kept_file(record: Record, stream: str) -> str:
     """Path of a stream's file; InputError says why there is none."""
     uuid = record.job.uuid
@@ -106,6 +112,8 @@ class LogReader:
 
 def read_log(record: Record, stream: str, last_lines: int | None) -> Iterator[bytes]:
     """What is there now."""
+    if printed_nothing(record, stream):
+        return
     reader = LogReader(kept_file(record, stream))
     try:
         if last_lines is not None:
@@ -120,6 +128,8 @@ def follow_log(store: Store, uuid: str, stream: str, last_lines: int | None, car
     reader: LogReader | None = None
     try:
         for record in records_until_final(store, uuid, care):
+            if printed_nothing(record, stream):
+                return
             if reader is None and (record.attempt is not None or record.status.is_final):
                 reader = LogReader(kept_file(record, stream))
                 if last_lines is not None:

@@ -1,6 +1,7 @@
 """`joblens logs`: what a job printed."""
 
 import sys
+from typing import TYPE_CHECKING
 
 import click
 
@@ -8,6 +9,10 @@ from joblens.cli.arguments import job_argument
 from joblens.cli.context import Session
 from joblens.cli.options import shared_options
 from joblens.model.errors import InputError
+from joblens.model.units import format_bytes
+
+if TYPE_CHECKING:
+    from joblens.model.job import Outcome
 
 
 @click.command("logs")
@@ -37,5 +42,13 @@ def command(session: Session, ident: str, follow: bool, stderr: bool, tail: int 
         sys.stdout.buffer.flush()
         printed = True
     outcome = find(store, record.job.uuid).outcome
-    if not printed and not stderr and session.is_terminal and outcome is not None and outcome.stderr_bytes:
-        session.note(f"nothing on stdout; {outcome.stderr_bytes} bytes on stderr: add --stderr")
+    if not printed and tail != 0 and outcome is not None:
+        session.note(f"joblens: {_nothing(outcome, stream)}")
+
+
+def _nothing(outcome: "Outcome", stream: str) -> str:
+    other, option = ("stderr", "add --stderr") if stream == "stdout" else ("stdout", "leave out --stderr")
+    there = getattr(outcome, f"{other}_bytes")
+    if there:
+        return f"nothing on {stream}; {format_bytes(there)} on {other}: {option}"
+    return f"nothing on {stream}" if there is None else "it printed nothing"
