@@ -133,7 +133,7 @@ def _leave_stdout(error: OSError) -> int:
     (`joblens history | head`) is not worth a word; a full disk is."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     if isinstance(error, BrokenPipeError):
-        return 1
+        return 0
     _write(sys.stderr, f"joblens: error: standard output cannot be written: {error.strerror}\n")
     return 125
 

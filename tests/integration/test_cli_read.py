@@ -16,6 +16,7 @@ from joblens.model.job import Outcome, Status
 from joblens.model.writes import JobEnded, SamplesTaken
 from joblens.stores.sqlite import SqliteStore
 from tests.conftest import RunJoblens
+from tests.contract.store_builders import whole_job
 from tests.integration import past_jobs
 from tests.integration.past_jobs import CAVITY, LAMMPS, POISSON, RUNNING, START_US, samples
 
@@ -139,10 +140,22 @@ def test_a_job_is_found_by_its_own_id(past: Path, joblens: RunJoblens) -> None:
 
 
 def test_an_ambiguous_prefix_lists_the_candidates(past: Path, joblens: RunJoblens) -> None:
-    failed = joblens("show", "3f8", code=2)
-    assert POISSON in failed.stderr
-    assert LAMMPS in failed.stderr
+    others = [f"3f8a{place}000-0000-4000-8000-000000000000" for place in (1, 2)]
+    store = SqliteStore(str(past))
+    store.apply([write for uuid in others for write in whole_job(uuid)])
+    store.close()
+    failed = joblens("show", "3f8a", code=2)
+    for uuid in (POISSON, *others):
+        assert uuid in failed.stderr
     assert "Traceback" not in failed.stderr
+
+
+@pytest.mark.parametrize("command", ["show", "metrics", "wait"])
+def test_what_other_commands_tell_to_write_for_a_job_is_understood(
+    past: Path, joblens: RunJoblens, command: str
+) -> None:
+    plain = joblens(command, "3", "--json", code=0)
+    assert joblens(command, "job:3", "--json", code=0).stdout == plain.stdout
 
 
 @pytest.mark.parametrize("command", ["show", "job-details", "metrics", "logs", "wait"])

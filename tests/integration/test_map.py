@@ -74,6 +74,9 @@ def test_a_time_out_holds_for_each_job(joblens: RunJoblens) -> None:
     ("arguments", "told"),
     [
         (["echo {}"], "there are no values"),
+        (["echo {x}", "--param", "x=1:3"], "options of map come first"),
+        (["exit {}", ":::", "0", "1", "--json"], "--json stands among the values"),
+        (["exit {}", ":::", "0", "1", "--name=x"], "--name=x stands among the values"),
         (["echo {}", ":::"], "nothing behind it"),
         (["echo {}", "::::", "missing.txt"], "missing.txt: cannot be read"),
         (["--param", "x", "echo {x}"], "expected NAME=VALUES"),

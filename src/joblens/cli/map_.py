@@ -66,8 +66,9 @@ def command(
         spec_of,
     )
     from joblens.model.run import RunOptions
-    from joblens.plan.map_lines import mapped_jobs, split_words
+    from joblens.plan.map_lines import mapped_jobs, refuse_misplaced, split_words
 
+    refuse_misplaced(words, _long_options())
     given, sources = split_words(words, lines_of_file)
     mapped = mapped_jobs(given, [*parameter_sources(params), *sources])
     if dry_run:
@@ -85,6 +86,12 @@ def command(
     )
     run = create_map(session.settings, loaded, options, is_named=name is not None, warn=session.warn)
     return _drive(session, run, loaded, keeps_order=keep_order, quiet=quiet)
+
+
+def _long_options() -> frozenset[str]:
+    """Of map itself; short ones are left alone: -n and the like may well be values."""
+    options = click.get_current_context().command.params
+    return frozenset(name for option in options for name in option.opts if name.startswith("--"))
 
 
 def _drive(session: Session, run: "Run", loaded: "LoadedSpec", *, keeps_order: bool, quiet: bool) -> int:

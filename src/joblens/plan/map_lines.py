@@ -7,7 +7,7 @@
 import itertools
 import re
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from msgspec import Struct
 
@@ -28,6 +28,17 @@ class Source(Struct, frozen=True):
 class MappedJob(Struct, frozen=True):
     name: str
     command: str
+
+
+def refuse_misplaced(words: Sequence[str], options: Collection[str]) -> None:
+    """An option behind the values would become one of them, and a job."""
+    place = next((at for at, word in enumerate(words) if word in _SOURCES), len(words))
+    for word in words[place:]:
+        if word.partition("=")[0] in options:
+            raise InputError(
+                f"{word} stands among the values",
+                hint="options of map stand before the command; as a value give it with --param",
+            )
 
 
 def split_words(
@@ -86,7 +97,10 @@ def mapped_jobs(command: Sequence[str], sources: Sequence[Source]) -> list[Mappe
     """One word is a shell line: values are quoted into it. Several are a command as it is: values become
     part of its words."""
     if not sources:
-        raise InputError("there are no values", hint="::: a b c behind the command, or --param x=1:10")
+        raise InputError(
+            "there are no values",
+            hint="::: a b c behind the command, or --param x=1:10 before it: options of map come first",
+        )
     is_line = len(command) == 1
     words = list(command)
     names = _bind(words, sources)
