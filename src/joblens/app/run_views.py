@@ -115,17 +115,26 @@ class _Following:
     def __init__(self, tracker: ProgressTracker, plan: Plan) -> None:
         self.tracker = tracker
         self._names = [job.name for job in plan.jobs]
-        self._untold: dict[int, JobFailure] = {}  # whether it is tried again is known with its next state
+        # Whether it is tried again, and whether its output files are there, is known with its next state.
+        self._untold: dict[int, JobFailure] = {}
+        self._untold_successes: dict[int, tuple[int, Record]] = {}
 
     def state_changed(self, index: int, state: JobState, why: str = "") -> None:
         before = self.tracker.state_of(index)
         self.tracker.state_changed(index, state, _now_us())
         failure = self._untold.pop(index, None)
-        if failure is not None and state is not JobState.COMPLETED:
+        attempt, record = self._untold_successes.pop(index, (1, None))
+        if record is not None and state is JobState.COMPLETED:
+            self.succeeded(index, attempt, record)
+        elif failure is not None and state is not JobState.COMPLETED:
             self._tell(failure, state)
-        elif state is JobState.FAILED and before is not state and index not in self.tracker.failures:
+        elif record is not None or (
+            state is JobState.FAILED and before is not state and index not in self.tracker.failures
+        ):
             # it succeeded and all the same it did not: outputs that are missing
-            self._tell(JobFailure(index=index, name=self._names[index], attempt=1, reason=why), state)
+            number = None if record is None else record.number
+            name = self._names[index]
+            self._tell(JobFailure(index=index, name=name, attempt=attempt, reason=why, number=number), state)
 
     def attempt_began(self, index: int, attempt: int, job_uuid: str, at_us: int) -> None:
         self.tracker.attempt_began(index, attempt, job_uuid, at_us)
@@ -133,7 +142,7 @@ class _Following:
     def attempt_ended(self, index: int, attempt: int, record: Record) -> None:
         if record.status is Status.SUCCESS:
             self.tracker.attempt_succeeded(index, record.outcome.duration_s if record.outcome else 0.0)
-            self.succeeded(index, attempt, record)
+            self._untold_successes[index] = (attempt, record)
         else:
             self._untold[index] = failure_of(index, attempt, record)
 
@@ -146,6 +155,9 @@ class _Following:
         for index, failure in list(self._untold.items()):
             self._tell(failure, JobState.FAILED)
             del self._untold[index]
+        for index, (attempt, record) in self._untold_successes.items():
+            self.succeeded(index, attempt, record)
+        self._untold_successes.clear()
 
     def progress(self) -> RunProgress:
         return self.tracker.progress(_now_us())
@@ -221,7 +233,7 @@ class LiveView(_Following):
                 curve = points(self._tails.look(job_uuid))
             except JoblensError:
                 continue  # what jobs use is then not shown; the run goes on
-            if curve:
+            if len(curve) > 1:  # what a job has as it starts says nothing
                 usage[job_uuid] = (curve[-1].cpu_percent, curve[-1].memory_bytes)
         self._usage = usage
 

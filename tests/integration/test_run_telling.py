@@ -1,0 +1,82 @@
+"""What is told of runs and their jobs, once and in words that fit."""
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import RunJoblens
+from tests.integration.workflow_desk import JOBLENS, WorkflowDesk
+
+LIAR = """
+name: lies
+files: [{name: made, path: made.txt}]
+jobs:
+  - {name: liar, command: "true", output_files: [made]}
+  - {name: honest, command: "true"}
+"""
+CRASH = """
+name: crash
+jobs: [{name: seg, command: "kill -SEGV $$", failure_handler: once}]
+failure_handlers: [{name: once, rules: [{match_all_exit_codes: true, max_retries: 1}]}]
+"""
+QUIET = """
+name: quiet
+jobs:
+  - {name: slot, command: "true"}
+  - {name: limited, command: "true", resource_requirements: {cpus: 0.5, memory: 100m}}
+  - {name: other, command: "echo oops >&2"}
+"""
+
+
+@pytest.fixture
+def desk(tmp_path: Path, joblens: RunJoblens, store_path: Path) -> Iterator[WorkflowDesk]:
+    desk = WorkflowDesk(tmp_path, joblens, store_path)
+    yield desk
+    desk.close()
+
+
+def test_a_job_that_did_not_make_its_files_is_told_once(desk: WorkflowDesk) -> None:
+    told = desk.call("run", desk.write(LIAR), code=1).stdout
+    lines = [line for line in told.splitlines() if "liar:" in line]
+    assert len(lines) == 1
+    assert "✗ liar" in lines[0]
+    assert "it did not make all of its output files" in lines[0]
+    assert "✓ honest: done in" in told
+
+
+def test_a_signal_has_the_same_words_while_it_runs_and_at_the_end(desk: WorkflowDesk) -> None:
+    told = desk.call("run", desk.write(CRASH), code=1).stdout
+    assert "✗ seg: signal 11, is tried again" in told
+    assert "seg failed: signal 11 after 1 retry" in told
+    assert desk.call("results", "crash", "--json").json["results"][0]["reason"] == "signal 11 after 1 retry"
+
+
+@pytest.mark.parametrize("options", [(), ("--follow",)])
+@pytest.mark.parametrize("number", ["1", "2", "3"])
+def test_logs_of_a_job_that_printed_nothing_are_empty(
+    desk: WorkflowDesk, number: str, options: tuple[str, ...]
+) -> None:
+    desk.run(QUIET)
+    done = desk.call("logs", number, *options, code=0)
+    assert done.stdout == ""
+    name = desk.call("show", number, "--json").json["record"]["job"]["name"]
+    expected = "nothing on stdout; 5 B on stderr: add --stderr" if name == "other" else "it printed nothing"
+    assert done.stderr == f"joblens: {expected}\n"
+
+
+def test_nothing_to_run_again_is_told_to_programs_too(desk: WorkflowDesk) -> None:
+    done = desk.run("{name: fine, jobs: [{name: a, command: 'true'}]}")
+    told = desk.call("rerun", "fine", "--failed", "--json", code=0).json
+    assert told == {"run": None, "base_run_uuid": done["run_uuid"], "again": []}
+
+
+def test_a_reader_that_has_enough_is_no_failure(desk: WorkflowDesk) -> None:
+    jobs = "\n".join(f"  - {{name: job_{place}, command: echo {place}}}" for place in range(5000))
+    path = desk.write(f"name: many\njobs:\n{jobs}\n")
+    with subprocess.Popen([*JOBLENS, "expand", str(path)], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "name: many\n"
+        process.stdout.close()
+        assert process.wait(timeout=60) == 0
