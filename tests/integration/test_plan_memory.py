@@ -1,11 +1,14 @@
 """What a waiting job costs, measured in a process of its own."""
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+from tests.conftest import wait_until
 
 JOBS = 20_000
 MOST_BYTES = 1024
@@ -55,3 +58,28 @@ def test_a_waiting_job_takes_less_than_a_kilobyte(text_of: Callable[[int], str],
         files.append(str(file))
     done = subprocess.run([sys.executable, "-c", _SIZE, *files], check=True, capture_output=True, text=True)
     assert 100 < float(done.stdout) < MOST_BYTES
+
+
+def test_a_driver_has_little_of_each_job_that_waits(
+    store_path: Path, tmp_path: Path, processes_to_end: list[subprocess.Popen[bytes]]
+) -> None:
+    resident, texts = {}, {}
+    for count in (JOBS, 10):
+        file, began = tmp_path / f"{count}.yaml", tmp_path / f"began-{count}"
+        work = "touch $BEGAN; sleep 60;"
+        text = written_out(count).replace("python work.py", work)
+        file.write_text(text, encoding="utf-8")
+        command = [sys.executable, "-m", "joblens", "run", file, "--jobs", "1", "-o", tmp_path / f"o-{count}"]
+        driver = subprocess.Popen(
+            command, cwd=tmp_path, env={**os.environ, "BEGAN": str(began)}, stdout=subprocess.DEVNULL
+        )
+        processes_to_end.append(driver)
+        wait_until(began.exists, what="the first job")
+        status = Path(f"/proc/{driver.pid}/status").read_text(encoding="utf-8")
+        resident[count] = 1024 * int(status.partition("VmRSS:")[2].split()[0])
+        driver.terminate()
+        driver.wait(30)
+        names_and_commands = sum(len(f"job_{place}{work} --part {place}") for place in range(count))
+        texts[count] = len(text) + names_and_commands
+    each = (resident[JOBS] - resident[10] - texts[JOBS] + texts[10]) / JOBS
+    assert 100 < each < MOST_BYTES, each

@@ -6,6 +6,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from joblens.app.freed_memory import give_back_freed_memory
 from joblens.app.spec_tables import read_tables
 from joblens.model.errors import SpecError
 from joblens.model.plan import Plan
@@ -31,7 +32,11 @@ class LoadedSpec:
     and read once more for others that ask."""
 
     def __init__(self, made: "_Made", text: str, form: str, path: str) -> None:
-        self.plan = unpack_plan(made.plan) if isinstance(made.plan, PackedPlan) else made.plan
+        if isinstance(made.plan, PackedPlan):
+            give_back_freed_memory()
+            self.plan = unpack_plan(made.plan)
+        else:
+            self.plan = made.plan
         self.text = text
         self.format = form
         self.tables = made.tables
