@@ -62,7 +62,7 @@ def _why(record: Record, outcome: Outcome) -> Finding | None:  # noqa: PLR0911  
         return Finding(Code.CANCELLED, Severity.INFO, text)
     if outcome.status is Status.LOST:
         text = outcome.error or "its supervisor died, and how it ended cannot be known"
-        return Finding(Code.LOST, Severity.PROBLEM, text, f"run it again: joblens rerun {_ident(record)}")
+        return Finding(Code.LOST, Severity.PROBLEM, text, f"run it again: {_rerun(record)}")
     if outcome.reason == "not-started":
         return Finding(Code.NOT_STARTED, Severity.PROBLEM, outcome.error or "it could not be started")
     if outcome.reason == "out-of-memory":
@@ -74,6 +74,11 @@ def _why(record: Record, outcome: Outcome) -> Finding | None:  # noqa: PLR0911  
     if outcome.exit_code:
         return _exit_code(record, outcome, outcome.exit_code)
     return None
+
+
+def _rerun(record: Record) -> str:
+    run = record.job.run
+    return f"joblens rerun {_ident(record)}" if run is None else f"joblens resume {run.run_uuid[:8]}"
 
 
 def _timed_out(record: Record, outcome: Outcome) -> Finding:

@@ -3,6 +3,8 @@ time, and how far its numbers can be trusted. Each code is explained in docs/fin
 
 from collections.abc import Iterator, Sequence
 
+from msgspec.structs import replace
+
 from joblens.analysis.finding_codes import Code
 from joblens.analysis.finding_efficiency import sizing_findings, waiting_findings
 from joblens.analysis.finding_endings import ending_findings
@@ -13,6 +15,7 @@ from joblens.model.sample import Sample
 from joblens.model.units import MIB
 
 _SMALL_MEMORY_BYTES = 16 * MIB
+_KEYS = {"--memory ": "memory: ", "--cpus ": "num_cpus: ", "--timeout ": "runtime: "}
 _ORDER = (Severity.PROBLEM, Severity.WARNING, Severity.INFO)
 _PLAIN_NAMES = {
     "cpu_total_usec": "CPU time",
@@ -41,7 +44,17 @@ def findings_for(record: Record, samples: Sequence[Sample]) -> tuple[Finding, ..
         *sizing_findings(record, outcome, samples),
         *_caveats(outcome.usage),
     ]
+    if record.job.run is not None:
+        found = [_in_words_of_the_file(finding) for finding in found]
     return tuple(sorted(found, key=lambda finding: _ORDER.index(finding.severity)))
+
+
+def _in_words_of_the_file(finding: Finding) -> Finding:
+    """What is an option of a single command is a key of `resource_requirements` for a job of a workflow."""
+    text, advice = finding.text, finding.advice
+    for option, key in _KEYS.items():
+        text, advice = text.replace(option, key), advice.replace(option, key)
+    return replace(finding, text=text, advice=advice)
 
 
 def _is_small_memory(usage: Usage, number: str) -> bool:

@@ -12,7 +12,7 @@ from joblens.model.units import format_bytes, format_duration, format_instant
 from joblens.views.charts import braille_chart, nice_top, nice_top_binary
 from joblens.views.curves import Point, points
 from joblens.views.jobs import command_line, display_name, duration_s, started_at_us
-from joblens.views.numbers import UNKNOWN, compact_bytes, percent
+from joblens.views.numbers import UNKNOWN, compact_bytes, counted, percent
 from joblens.views.style import Palette, clean, clean_lines, fit, pad
 from joblens.views.summary import ending, finding_lines
 from joblens.views.usage import render_usage
@@ -134,9 +134,9 @@ def _environment(job: Job, paint: Palette) -> list[str]:
 def _requirements(job: Job) -> str:
     needs = job.requirements
     parts = [
-        f"{needs.cpus:g} CPUs" if needs.cpus is not None else "",
+        f"{needs.cpus:g} CPU{'' if needs.cpus == 1 else 's'}" if needs.cpus is not None else "",
         f"{format_bytes(needs.memory_bytes)} memory" if needs.memory_bytes is not None else "",
-        f"{needs.gpus} GPUs" if needs.gpus is not None else "",
+        counted(needs.gpus, "GPU") if needs.gpus is not None else "",
         f"{needs.pids} processes" if needs.pids is not None else "",
         f"{format_duration(needs.timeout_s)} time" if needs.timeout_s is not None else "",
     ]

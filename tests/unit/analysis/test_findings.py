@@ -7,6 +7,7 @@ from joblens.analysis.finding_codes import Code
 from joblens.analysis.findings import findings_for
 from joblens.model.finding import Finding, Severity
 from joblens.model.job import Record, Requirements, Status, Usage
+from joblens.model.run_link import RunLink
 from joblens.model.units import GIB, MIB
 from tests.unit.analysis.records import a_job, a_record, a_sample
 
@@ -341,3 +342,18 @@ def test_the_gravest_finding_comes_first() -> None:
     severities = [finding.severity for finding in findings]
     assert severities == sorted(severities, key=[Severity.PROBLEM, Severity.WARNING, Severity.INFO].index)
     assert severities[0] is Severity.PROBLEM
+
+
+def test_advice_for_a_job_of_a_workflow_is_in_the_words_of_its_file() -> None:
+    asked = Requirements(memory_bytes=400 * MIB)
+    alone = failed(reason="out-of-memory", job={"requirements": asked}, usage=Usage(oom_kills=1))
+    advice = found(alone)[Code.OUT_OF_MEMORY].advice
+    assert advice == "--memory 640m"
+    of_a_run = replace(alone, job=replace(alone.job, run=RunLink("r", 0)))
+    assert found(of_a_run)[Code.OUT_OF_MEMORY].advice == "memory: 640m"
+
+
+def test_a_lost_job_of_a_run_comes_back_with_its_run() -> None:
+    lost = a_record(status=Status.LOST)
+    of_a_run = replace(lost, job=replace(lost.job, run=RunLink("12345678-0000", 0)))
+    assert found(of_a_run)[Code.LOST].advice == "run it again: joblens resume 12345678"
