@@ -188,6 +188,15 @@ def test_another_file_can_be_named(desk: WorkflowDesk) -> None:
     assert 'memory = "16m"' in copy.read_text()
 
 
+def test_a_file_of_another_workflow_is_left_alone(desk: WorkflowDesk) -> None:
+    run_file(desk, "yaml")
+    text = FILES["yaml"].replace("night", "day")
+    other = desk.write(text, "other.yaml")
+    done = desk.call("rightsize", "night", "--write", other, code=2)
+    assert "other.yaml is workflow 'day', the runs are of 'night'" in done.stderr
+    assert other.read_text() == text
+
+
 def test_all_runs_count_and_runs_chooses(desk: WorkflowDesk) -> None:
     text = "name: w\njobs:\n  - name: a\n    command: sleep {t}\n    runtime: PT1H\nvariables: {t: '%s'}\n"
     for seconds in ("1.2", "0.1"):

@@ -30,6 +30,11 @@ def runtime_range(longest_s: float) -> tuple[float, float]:
     )
 
 
+def is_least_memory_spare(peak_bytes: float) -> bool:
+    """A percentage of so little would be next to nothing."""
+    return peak_bytes * _MEMORY_BUFFER[1] < peak_bytes + _MEMORY_SPARE[1]
+
+
 def is_least_spare(longest_s: float) -> bool:
     """A percentage of so short a time would be next to nothing."""
     return longest_s * _RUNTIME_BUFFER[1] < longest_s + _RUNTIME_SPARE_S[1]

@@ -11,6 +11,7 @@ from joblens.analysis.allocation import Allocation, Strategy, compare
 from joblens.analysis.amounts import (
     cpus_for,
     cpus_text,
+    is_least_memory_spare,
     is_least_spare,
     memory_for,
     memory_range,
@@ -140,7 +141,8 @@ def _memory_of_largest(group: Group, peak: int, killed: Sequence[int]) -> tuple[
         keep = _why_kept(group, current, wanted, memory_range(peak), uncertain=uncertain)
         if keep:
             return current, f"peak {format_bytes(peak)}{keep}"
-    return wanted, f"peak {format_bytes(peak)} + 10 to 20 %"
+    more = "8 to 16 MiB" if is_least_memory_spare(peak) else "10 to 20 %"
+    return wanted, f"peak {format_bytes(peak)} + {more}"
 
 
 def _smaller_first_try(group: Group, chosen: Allocation) -> tuple[float, str]:

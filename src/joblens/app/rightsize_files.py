@@ -46,6 +46,11 @@ def open_spec(path: str | None, workflow: Workflow, run: Run) -> SpecFile:
     reading = read_workflow(text, kind, place)
     if reading.spec is None:
         raise spec_error(place, _problems(place, reading))
+    if reading.spec.name != workflow.name:
+        raise InputError(
+            f"{place} is workflow '{reading.spec.name}', the runs are of '{workflow.name}'",
+            hint="name a file of the same workflow: --write FILE",
+        )
     return SpecFile(
         path=place,
         text=text,
