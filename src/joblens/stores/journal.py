@@ -53,6 +53,7 @@ class JournaledStore:
         self._journal: JournalFile | None = None
         self._pause_s, self._retry_at_s = 0.0, 0.0
         self._has_warned = False
+        self._has_vanished = False
         try:
             self._opened()
         except StoreError as error:
@@ -116,6 +117,7 @@ class JournaledStore:
         if isinstance(error, StoreVanished) and self._store is not None:
             self._store.close()
             self._store = None  # the next try opens what is there then, or makes it anew
+            self._has_vanished = True
         self._pause_s = min(self._pause_s * 2 or _FIRST_PAUSE_S, _LONGEST_PAUSE_S)
         self._retry_at_s = time.monotonic() + self._pause_s
         if not self._has_warned:
@@ -160,7 +162,13 @@ class JournaledStore:
         self._journal = None
         if self._has_warned:
             self._has_warned = False
-            self._warn(f"the store {self.url} works again; what was kept in the journal has been brought in")
+            self._warn(f"the store {self.url} works again; {self._brought_in()}")
+            self._has_vanished = False
+
+    def _brought_in(self) -> str:
+        if not self._has_vanished:
+            return "what was kept in the journal has been brought in"
+        return "it is another file: what happened since is in it, what the old one had is not"
 
     def _replay_left_behind(self, store: Store) -> None:
         for path in _left_behind(self._folders, self.url):

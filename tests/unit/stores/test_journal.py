@@ -107,6 +107,20 @@ def test_writes_survive_a_store_that_cannot_be_opened(world: World, impatient: N
     store.close()
 
 
+def test_a_store_that_was_removed_is_not_said_to_have_everything(tmp_path: Path, impatient: None) -> None:
+    path, warnings = tmp_path / "st.db", list[str]()
+    store = JournaledStore(
+        lambda: SqliteStore(str(path)), str(tmp_path / "journal"), warnings.append, str(path)
+    )
+    store.apply([queued("a1")])
+    for left in tmp_path.glob("st.db*"):
+        left.unlink()
+    store.apply([queued("a2")])
+    store.apply([queued("a3")])
+    assert "what the old one had is not" in warnings[1]
+    store.close()
+
+
 def test_writes_survive_a_locked_store_and_come_in_order(world: World, impatient: None) -> None:
     store = world.journaled()
     store.apply([queued("a1")])
