@@ -1,5 +1,7 @@
 """What people read about runs, pinned as in test_text.py."""
 
+from msgspec.structs import replace
+
 from joblens.analysis.run_table import ResultRow
 from joblens.analysis.utilization import check_utilization
 from joblens.analysis.workflow_rows import INTERRUPTED, RunRow, WorkflowRow
@@ -141,10 +143,19 @@ def test_results_without_a_failure_have_no_reasons() -> None:
 
 
 def test_results_on_a_terminal_are_never_wider_than_it() -> None:
-    for width in (80, 100, 140):
+    for width in (25, 40, 60, 80, 100, 140):
         lines = render_results(ROWS, width=width, paint=Palette(is_on=True))
         assert max(visible_width(line) for line in lines) <= width
         assert "Status" in lines[0]
+
+
+def test_reasons_that_a_terminal_has_no_room_for_stand_below_the_table() -> None:
+    why = "needs train (failed), which must be run again first, and that may take a while"
+    rows = [replace(ROWS[0], name=f"job{place}", why=why) for place in range(5)]
+    lines = render_results(rows, width=80, paint=PLAIN)
+    assert lines[6] == ""
+    assert " ".join(line.strip() for line in lines[7:]) == f"job0, job1, job2 and 2 more: {why}"
+    assert render_results(rows, width=200, paint=PLAIN)[6:] == []
 
 
 WORKFLOW = Workflow(

@@ -6,7 +6,7 @@ from joblens.analysis.run_table import ResultRow
 from joblens.model.run import JobState
 from joblens.model.units import GIB, format_duration
 from joblens.views.numbers import UNKNOWN, mark_bound
-from joblens.views.style import Palette, clean, visible_width
+from joblens.views.style import Palette, clean, visible_width, wrap
 from joblens.views.table import Column, render_table
 
 STATE_COLOURS = {
@@ -36,7 +36,12 @@ _COLUMNS = (
     Column("Reason", gives_way=True, least=20),
 )
 # Left out one after the other where a terminal has not the room.
-_LEAST_WANTED = ("Avg Mem (GB)", "Avg CPU %", "Attempts", "Return Code", "Peak CPU %", "Duration")
+_LEAST_WANTED = (
+    *("Avg Mem (GB)", "Avg CPU %", "Attempts", "Return Code", "Peak CPU %"),
+    *("Duration", "Peak Mem (GB)", "Reason", "Job ID"),
+)
+_REASONS_TOLD = 10
+_NAMES_TOLD = 3
 _GAP = 2
 
 
@@ -45,7 +50,26 @@ def render_results(rows: Sequence[ResultRow], *, width: int | None, paint: Palet
     cells = [_cells(row, paint) for row in rows]
     columns = _columns_for(width, cells)
     lines = [[row[column.title] for column in columns] for row in cells]
-    return render_table(columns, lines, 1_000_000 if width is None else width, paint)
+    if width is None:
+        return render_table(columns, lines, 1_000_000, paint)
+    table = render_table(columns, lines, width, paint)
+    return [*table, *_whole_reasons(rows, table[1:], width)]
+
+
+def _whole_reasons(rows: Sequence[ResultRow], lines: Sequence[str], width: int) -> list[str]:
+    """Below the table, what it has no room for: the end of a reason may be what to do."""
+    jobs_of: dict[str, list[str]] = {}
+    for row, line in zip(rows, lines, strict=True):
+        if row.why and not line.endswith(clean(row.why)):
+            jobs_of.setdefault(clean(row.why), []).append(clean(row.name))
+    told: list[str] = []
+    for why, names in list(jobs_of.items())[:_REASONS_TOLD]:
+        more = f" and {len(names) - _NAMES_TOLD:,} more" if len(names) > _NAMES_TOLD else ""
+        first, *rest = wrap(f"{', '.join(names[:_NAMES_TOLD])}{more}: {why}", width, "  ")
+        told += [first[2:], *rest]
+    if len(jobs_of) > _REASONS_TOLD:
+        told.append(f"… and {len(jobs_of) - _REASONS_TOLD:,} more reasons: --json has them all")
+    return ["", *told] if told else []
 
 
 def _columns_for(width: int | None, cells: Sequence[Mapping[str, str]]) -> list[Column]:
