@@ -74,7 +74,11 @@ JOB_OPTIONS = (
     _row("--cwd", metavar="DIR", help="Directory to run it in."),
     _row("--env", kind="many", metavar="K=V", help="Environment variable for it (again for more)."),
     _row("--shell", metavar="LINE", help="A shell line instead of a command: --shell 'a | b'."),
-    _row("--notify", metavar="CMD", help="Run this at the end, with the record as JSON on its input."),
+    _row(
+        "--notify",
+        metavar="CMD",
+        help="Run this at the end, without a shell, with the record as JSON on its input.",
+    ),
 )
 RUN_OPTIONS = (
     _row("--report", metavar="FILE", help="Write the record as JSON to this file."),
