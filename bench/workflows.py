@@ -5,6 +5,7 @@ import json
 import random
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from statistics import median
@@ -183,8 +184,36 @@ def _many(bench: Workbench) -> Iterator[Figure]:
     )
     seconds = median(_answer(bench, _LOAD, sweep) for _ in range(3))
     yield Figure(f"load, expand and plan a sweep of {MANY:,} jobs", seconds, "s", 10)
-    size = median(_answer(bench, _SIZE, large, small) for _ in range(3))
-    yield Figure(f"memory of a waiting job, of {MANY:,}, beyond its text", size, "bytes", 1024)
+    for kind, path in (("written", large), ("of a sweep", sweep)):
+        size = median(_answer(bench, _SIZE, path, small) for _ in range(3))
+        yield Figure(f"memory of a waiting job, {kind}, of {MANY:,}, beyond its text", size, "bytes", 1024)
+    yield _driving(bench)
+
+
+def _driving(bench: Workbench) -> Figure:
+    """All that `joblens run` has in memory while jobs wait, against a run of few. Their text is that of the
+    file, and that of names and commands."""
+    sizes = []
+    for count in (MANY, 10):
+        began, file = Path(bench.path(f"began-{count}")), bench.path(f"waiting-{count}.yaml")
+        text = _written_out(count).replace("python work.py", "touch $BEGAN; sleep 600;")
+        Path(file).write_text(text, encoding="utf-8")
+        where = ["--store", bench.path(f"waiting-{count}.db"), "-o", bench.path(f"waiting-{count}-output")]
+        driver = subprocess.Popen(
+            [*JOBLENS, "run", file, "--jobs", "1", *where],
+            env={**bench.env, "BEGAN": str(began)},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        while not began.exists() and driver.poll() is None:
+            time.sleep(0.1)
+        status = Path(f"/proc/{driver.pid}/status").read_text(encoding="utf-8")
+        driver.terminate()
+        driver.wait()
+        own = sum(len(f"job_{n}touch $BEGAN; sleep 600; --part {n}") for n in range(count))
+        sizes.append(1024 * int(status.partition("VmRSS:")[2].split()[0]) - len(text) - own)
+    what = f"memory of the driver for each of {MANY:,} waiting jobs, beyond their text"
+    return Figure(what, (sizes[0] - sizes[1]) / MANY, "bytes", 1024)
 
 
 def _written_out(count: int) -> str:

@@ -69,7 +69,8 @@ def test_a_driver_has_little_of_each_job_that_waits(
         work = "touch $BEGAN; sleep 60;"
         text = written_out(count).replace("python work.py", work)
         file.write_text(text, encoding="utf-8")
-        command = [sys.executable, "-m", "joblens", "run", file, "--jobs", "1", "-o", tmp_path / f"o-{count}"]
+        options = ("--jobs", "1", "-o", str(tmp_path / f"o-{count}"))
+        command = [sys.executable, "-m", "joblens", "run", str(file), *options]
         driver = subprocess.Popen(
             command, cwd=tmp_path, env={**os.environ, "BEGAN": str(began)}, stdout=subprocess.DEVNULL
         )
