@@ -14,6 +14,7 @@ from joblens.model.finding import Finding
 from joblens.model.job import Requirements
 from joblens.model.run import Run, Workflow
 from joblens.model.workflow_spec import JobSpec, RequirementsSpec, WorkflowSpec
+from joblens.plan.expansion import requirements_of
 from joblens.ports.store import Store
 
 _PARAMETER = "{"
@@ -76,7 +77,7 @@ class _Places:
     the entry that has them inline."""
 
     def __init__(self, run: Run, spec: WorkflowSpec | None) -> None:
-        loaded = loaded_run(run)
+        loaded = loaded_run(run, keeps_spec=True)
         own = loaded.spec
         self._spec = own if spec is None else spec
         self._entries = {job.name: place for place, job in enumerate(self._spec.jobs)}
@@ -97,7 +98,7 @@ class _Places:
         return self._keys.get(name)
 
     def keys_of_run(self, run: Run) -> dict[int, str]:
-        loaded = loaded_run(run)
+        loaded = loaded_run(run, keeps_spec=True)
         found = {}
         for index, job in enumerate(loaded.plan.jobs):
             key = self._key(loaded.spec.jobs[job.spec_job], job.requirements_name)
@@ -119,23 +120,14 @@ class _Places:
     def group(self, key: str, seen: "list[Observation] | tuple[()]") -> Group:
         if key.startswith("@"):
             named = self._named[key[1:]]
-            return Group(name=named.name, current=_amounts(named), observations=tuple(seen))
+            return Group(name=named.name, current=requirements_of(named), observations=tuple(seen))
         place = self._entries[key]
         inline = self._spec.jobs[place].requirements
         return Group(
             name=key,
-            current=_amounts(inline) if isinstance(inline, RequirementsSpec) else Requirements(),
+            current=requirements_of(inline) if isinstance(inline, RequirementsSpec) else Requirements(),
             observations=tuple(seen),
             is_named=False,
             spec_job=place,
             has_requirements=inline is not None,
         )
-
-
-def _amounts(written: RequirementsSpec) -> Requirements:
-    return Requirements(
-        cpus=written.num_cpus,
-        memory_bytes=written.memory_bytes,
-        gpus=written.num_gpus,
-        timeout_s=written.runtime_s,
-    )
