@@ -2,7 +2,6 @@
 recovering."""
 
 import contextlib
-import errno
 import fcntl
 import os
 import signal
@@ -10,11 +9,10 @@ import struct
 import time
 from collections.abc import Iterator
 
-from joblens.stores.private_files import make_private_folder
+from joblens.stores.private_files import open_with_folder
 
 _FLOCK = "hhqqi4x"  # struct flock: type, whence, start, length, pid
 _POLL_S = 0.01
-_OPEN_TRIES = 10
 _held: set[str] = set()  # by this process: the kernel does not tell a process of its own locks
 
 
@@ -28,7 +26,7 @@ class SupervisorLock:
 
     def take(self) -> bool:
         while True:
-            descriptor = _open_lock(self._path)
+            descriptor = open_with_folder(self._path, os.O_RDWR)
             try:
                 fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
@@ -40,7 +38,7 @@ class SupervisorLock:
     def wait(self) -> None:
         """Until it is free, and takes it."""
         while True:
-            descriptor = _open_lock(self._path)
+            descriptor = open_with_folder(self._path, os.O_RDWR)
             fcntl.lockf(descriptor, fcntl.LOCK_EX)
             if self._keep(descriptor):
                 return
@@ -116,11 +114,11 @@ def alone(spool_dir: str, what: str, patience_s: float) -> Iterator[bool]:
     descriptor, is_alone = -1, False
     path, deadline_s = os.path.join(spool_dir, f"{what}.lock"), time.monotonic() + patience_s
     with contextlib.suppress(OSError):
-        descriptor = _open_lock(path)
+        descriptor = open_with_folder(path, os.O_RDWR)
         is_alone = _take(descriptor, deadline_s)
         while is_alone and not _is_at(descriptor, path):
             os.close(descriptor)
-            descriptor = _open_lock(path)
+            descriptor = open_with_folder(path, os.O_RDWR)
             is_alone = _take(descriptor, deadline_s)
     try:
         yield is_alone
@@ -138,14 +136,6 @@ def _take(descriptor: int, deadline_s: float) -> bool:
             if time.monotonic() >= deadline_s:
                 return False
             time.sleep(_POLL_S)
-
-
-def _open_lock(path: str) -> int:
-    for _ in range(_OPEN_TRIES):
-        make_private_folder(os.path.dirname(path))
-        with contextlib.suppress(FileNotFoundError):  # somebody took the folder away, which was idle
-            return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
 
 
 def _is_at(descriptor: int, path: str) -> bool:

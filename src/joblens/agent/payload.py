@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from joblens.stores.private_files import make_private_folder
+from joblens.stores.private_files import open_with_folder
 
 _SUFFIX = ".job"
 
@@ -39,9 +39,8 @@ def payloads(spool_dir: str) -> list[str]:
 
 def write_payload(spool_dir: str, uuid: str, payload: Payload) -> None:
     """On disk for good before it returns: the job is queued next, and may be started after a reboot."""
-    make_private_folder(spool_dir)
     path = payload_path(spool_dir, uuid)
-    descriptor = os.open(path + ".part", os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    descriptor = open_with_folder(path + ".part", os.O_WRONLY | os.O_EXCL)
     try:
         with os.fdopen(descriptor, "wb") as file:
             # Names and values may hold bytes that are no text; they travel as escapes.

@@ -20,7 +20,7 @@ from joblens.app.supervising import log, stand_on_its_own
 from joblens.model.errors import JoblensError, SupervisorError
 from joblens.model.run import Run, RunOptions
 from joblens.model.settings import Settings
-from joblens.stores.private_files import make_private_folder
+from joblens.stores.private_files import open_with_folder
 
 _LOG_TAIL = 400
 
@@ -48,7 +48,7 @@ def detach_run(run: Run, settings: Settings, config: str | None, notify: str | N
     ]
     env = {name: value for name, value in os.environ.items() if name != JOB_ID_VARIABLE}
     try:
-        make_private_folder(os.path.dirname(path))
+        os.close(open_with_folder(path, os.O_WRONLY))
         pid = os.posix_spawn(sys.executable, [*argv, run.uuid], env, file_actions=files, setsid=True)
         _, status = os.waitpid(pid, 0)
     except OSError as error:

@@ -1,7 +1,10 @@
 """Folders and files that only their owner may read."""
 
+import contextlib
 import errno
 import os
+
+_OPEN_TRIES = 10
 
 
 def make_private_folder(path: str) -> None:
@@ -16,6 +19,15 @@ def make_private_folder(path: str) -> None:
     except FileExistsError:
         if not os.path.isdir(path):
             raise
+
+
+def open_with_folder(path: str, flags: int) -> int:
+    """Makes the folder too, again when somebody takes it away in between because nothing is in it."""
+    for _ in range(_OPEN_TRIES):
+        make_private_folder(os.path.dirname(path))
+        with contextlib.suppress(FileNotFoundError):
+            return os.open(path, flags | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
 
 
 def open_to_append(path: str) -> int:
