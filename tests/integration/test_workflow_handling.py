@@ -203,7 +203,7 @@ def test_starts_are_as_far_apart_as_asked(desk: WorkflowDesk) -> None:
     desk.run(
         """
 name: staggered
-execution_config: {staggered_start: 0.2}
+execution_config: {staggered_start: 0.6}
 jobs:
   - {name: "j_{i}", command: "true", parameters: {i: "1:3"}}
 """

@@ -92,10 +92,11 @@ def test_one_job_of_a_run_can_be_cancelled(desk: WorkflowDesk) -> None:
 
 
 def test_a_run_in_the_background_is_waited_for_and_cancelled(desk: WorkflowDesk) -> None:
-    desk.write(TWO_STEPS)
+    desk.write(TWO_STEPS.replace("sleep 1;", "until test -e go; do sleep 0.05; done;"))
     label = desk.call("submit", "flow.yaml", code=0).stdout.strip()
     assert label == "1.1"
     assert desk.call("wait", label, "--timeout", "100ms").code == 124
+    (desk.folder / "go").touch()
     desk.call("wait", label, code=0)
     assert desk.lines("order")[-1] == "second"
     desk.write(LONG)
