@@ -4,7 +4,7 @@ Values are taken out one by one, so that comments, order and places stay. A text
 written anew as JSON, which loses only comments."""
 
 import enum
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from msgspec import json
@@ -38,7 +38,8 @@ _COMMANDS = ("command", "commands", "invocation_script", "recovery_script", "des
 def redact_spec(text: str, format: str, depth: Depth = Depth.EVERYTHING) -> tuple[str, str]:  # noqa: A002
     """-> the text and its format."""
     before = read_document(text, format).value
-    after = _redacted(before, depth)
+    hidden = sorted(hidden_values(before), key=len, reverse=True) if depth is not Depth.COMMANDS else []
+    after = _without(_redacted(before, depth), hidden)
     changes = {path: new for path, _, new in _changes(before, after, ())}
     try:
         edited = edit_values(text, format, changes) if changes else text
@@ -47,7 +48,7 @@ def redact_spec(text: str, format: str, depth: Depth = Depth.EVERYTHING) -> tupl
     if depth is Depth.COMMANDS:
         return edited, format
     # What is left stands in comments; line by line, for a name and what follows it stand in one.
-    lines = [redact_text(line) for line in edited.splitlines(keepends=True)]
+    lines = [_without(redact_text(line), hidden) for line in edited.splitlines(keepends=True)]
     without = "".join(lines)
     if without == edited:
         return edited, format
@@ -70,6 +71,18 @@ def hidden_values(*whole: Any) -> set[str]:
             if after == REDACTED and len(str(before)) >= _LEAST_LENGTH:
                 found.add(str(before))
     return found
+
+
+def _without(value: Any, hidden: Sequence[str]) -> Any:
+    """What is secret by its name in one place is so in every other."""
+    if isinstance(value, dict):
+        return {name: _without(inner, hidden) for name, inner in value.items()} if hidden else value
+    if isinstance(value, list):
+        return [_without(inner, hidden) for inner in value] if hidden else value
+    if isinstance(value, str):
+        for secret in hidden:
+            value = value.replace(secret, REDACTED)
+    return value
 
 
 def _as_json(value: Any, format: str) -> tuple[str, str]:  # noqa: A002
