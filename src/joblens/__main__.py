@@ -95,8 +95,14 @@ def _run_with_click(arguments: list[str]) -> int:
 
     from joblens.cli.main import cli
 
+    stdout = sys.stdout
     try:
         result = cli.main(arguments, prog_name="joblens", standalone_mode=False)
+    except SystemExit:
+        # click ends so, with 1 and another stdout, when a reader has enough: `joblens expand FILE | head`.
+        if sys.stdout is not stdout:
+            return 0
+        raise
     except click.Abort as abort:
         return 130 if isinstance(abort.__cause__, KeyboardInterrupt) else 1
     except click.exceptions.NoArgsIsHelpError as error:

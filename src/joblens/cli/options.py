@@ -1,8 +1,6 @@
 """Options every command has, wherever they are written: before the command or after it."""
 
 import functools
-import os
-import sys
 from collections.abc import Callable
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
@@ -38,10 +36,6 @@ def shared_options(function: Callable[Concatenate[Session, P], R]) -> Callable[P
         session = Session(with_given(ctx.find_object(Globals) or Globals(), given))
         try:
             return function(session, *args, **kwargs)
-        except BrokenPipeError:
-            # `joblens expand FILE | head`: the reader has all it wanted. click would end with 1.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            raise click.exceptions.Exit(0) from None
         finally:
             session.close()
 
