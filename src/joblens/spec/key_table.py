@@ -46,6 +46,10 @@ class Section(Struct, frozen=True, kw_only=True):
     needs: tuple[Need, ...] = ()
     needs_any: tuple[str, ...] = ()  # one of these must be there
     excludes: tuple[tuple[str, tuple[str, ...]], ...] = ()  # a key, and those that cannot stand beside it
+    free_prefix: str = ""  # keys that begin so are the writer's own, and not looked at
+
+    def is_free(self, name: str) -> bool:
+        return bool(self.free_prefix) and name.startswith(self.free_prefix)
 
 
 def key(name: str, kind: Kind, meaning: str, **more: Any) -> Key:

@@ -28,6 +28,7 @@ class SectionReader:
         self._required = frozenset(name for name, key in section.keys.items() if key.is_required)
         self._excludes = [(name, frozenset(others)) for name, others in section.excludes]
         self._conditional = [key for key in section.keys.values() if key.only_with]
+        self._is_free = section.is_free
 
     def __call__(self, raw: Any) -> Any:
         if type(raw) is not dict:
@@ -38,6 +39,8 @@ class SectionReader:
         for name, given in raw.items():
             entry = entries.get(name)
             if entry is None:
+                if self._is_free(name):
+                    continue
                 problems.append(((name,), unknown_key(self._section, name, raw)))
                 continue
             field, read, is_required = entry

@@ -131,6 +131,7 @@ WORKFLOW = section(
     key("access_groups", Kind.NAMES, "Groups that may see the workflow; kept."),
     key("$schema", Kind.TEXT, "Where editors find the JSON Schema; joblens does not look at it."),
     excludes=(("parameters_file", ("parameters",)),),
+    free_prefix="x-",
 )
 
 JOB = section(

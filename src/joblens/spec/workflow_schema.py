@@ -95,6 +95,8 @@ def _section_schema(section: Section) -> Schema:
         "properties": {key.name: _key_schema(key) for key in keys},
         "additionalProperties": False,
     }
+    if section.free_prefix:
+        schema["patternProperties"] = {f"^{section.free_prefix}": {}}
     required = [key.name for key in keys if key.is_required]
     if required:
         schema["required"] = required
@@ -161,6 +163,8 @@ def _sbatch_schema() -> Schema:
         "patternProperties": {f"^(--)?({pattern})$": {"type": [*_SCALAR, "null"]}},
         "additionalProperties": False,
     }
+    if section.free_prefix:
+        schema["patternProperties"] = {f"^{section.free_prefix}": {}}
 
 
 def _present(name: str) -> Schema:
