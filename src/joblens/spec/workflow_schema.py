@@ -163,8 +163,6 @@ def _sbatch_schema() -> Schema:
         "patternProperties": {f"^(--)?({pattern})$": {"type": [*_SCALAR, "null"]}},
         "additionalProperties": False,
     }
-    if section.free_prefix:
-        schema["patternProperties"] = {f"^{section.free_prefix}": {}}
 
 
 def _present(name: str) -> Schema:
