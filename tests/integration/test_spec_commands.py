@@ -40,7 +40,9 @@ def said(path: Path | str, **given: Any) -> list[str]:
 
 def without_origin(plan: Plan) -> Plan:
     """Which entry a job came from differs when every job has its own."""
-    jobs = tuple(structs.replace(job, spec_job=0, parameter_names=(), parameter_values=()) for job in plan.jobs)
+    jobs = tuple(
+        structs.replace(job, spec_job=0, parameter_names=(), parameter_values=()) for job in plan.jobs
+    )
     return structs.replace(plan, jobs=jobs)
 
 
