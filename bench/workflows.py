@@ -217,7 +217,8 @@ def _driving(bench: Workbench) -> Figure:
 
 
 def _written_out(count: int) -> str:
-    head = "name: many\nresource_requirements:\n  - {name: small, num_cpus: 1, memory: 1g, runtime: PT10M}\njobs:\n"
+    small = "{name: small, num_cpus: 1, memory: 1g, runtime: PT10M}"
+    head = f"name: many\nresource_requirements:\n  - {small}\njobs:\n"
     jobs = (
         f"  - name: job_{place}\n    command: python work.py --part {place}\n"
         f"    resource_requirements: small\n"
