@@ -157,6 +157,7 @@ def test_requirements_that_are_not_enforced_are_only_recorded(cgroup: Runner) ->
         "cpus": 0.1,
         "memory_bytes": 16 * MIB,
         "gpus": 2,
+        "nodes": None,
         "pids": 1,
         "timeout_s": 0.1,
     }
