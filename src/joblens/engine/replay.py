@@ -19,6 +19,7 @@ from joblens.model.run import (
     OutputsMissing,
     RecoveryRan,
     RunEvent,
+    RunStarted,
     StopAskedFor,
     UserDataSet,
 )
@@ -34,6 +35,7 @@ class Notes(Struct, frozen=True):
     ended: frozenset[tuple[int, int]]  # together with the run
     unwanted: frozenset[int]  # jobs that someone asked to end
     recovered_at_us: dict[tuple[int, int], int]  # when a recovery script had come to its end
+    driven_since_us: int = 0  # by whoever drives it now, or was the last to do so
 
 
 def restore(
@@ -56,6 +58,8 @@ def restore(
         left = {index: past for index, past in _by_job(base).items() if index not in own}
         _recall_base(schedule, left, notes_of(base_events), frozenset(again or ()))
     notes = notes_of(events)
+    if now_us is not None:
+        notes = replace(notes, driven_since_us=now_us)
     for index, attempts in own.items():
         past = past_of(schedule, index, attempts, notes)
         if now_us is not None and past.again is not None and past.again.pause_s > 0:
@@ -93,6 +97,7 @@ def notes_of(events: Sequence[RunEvent]) -> Notes:
             for event in events
             if isinstance(event.fact, RecoveryRan)
         },
+        max((event.at_us for event in events if isinstance(event.fact, RunStarted)), default=0),
     )
 
 
@@ -114,6 +119,8 @@ def past_of(schedule: Schedule, index: int, attempts: Sequence[JobResult], notes
             continue
         missing = (index, result.attempt) in notes.outputs_missing
         ending = Ending(result.status, result.exit_code, result.reason, missing)
+        if result.began_at_us < notes.driven_since_us:
+            failures = replace(failures, lost=0)  # whoever goes on with a run means it to be tried again
         verdict = judge(schedule.plan, job, ending, failures, asked, schedule.offer)
         if _ended_with_the_run(result, notes):
             verdict = Again(failures, asked, why="ended when the run was stopped")

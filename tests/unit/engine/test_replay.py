@@ -65,11 +65,17 @@ def test_a_lost_attempt_is_tried_again_under_the_next_number() -> None:
     assert [start.attempt for start in commands if isinstance(start, StartAttempt)] == [2]
 
 
-def test_losses_add_up_over_the_lives_of_a_run() -> None:
+def test_losses_add_up_while_one_process_drives_the_run() -> None:
     lost = [result(0, Status.LOST, attempt) for attempt in (1, 2, 3, 4)]
     schedule, commands = resumed(plan_of(job("a")), lost)
     assert starts(commands) == []
     assert schedule.state_of(0) is JobState.FAILED
+
+
+def test_losses_of_earlier_drivers_are_not_held_against_a_job() -> None:
+    lost = [result(0, Status.LOST, attempt) for attempt in (1, 2, 3, 4, 5)]
+    _, commands = resumed(plan_of(job("a")), lost, now_us=20 * SECOND)
+    assert [start.attempt for start in commands if isinstance(start, StartAttempt)] == [6]
 
 
 @pytest.mark.parametrize(
