@@ -11,7 +11,7 @@ from joblens.views.results import render_results
 from joblens.views.style import PLAIN, Palette, visible_width
 from joblens.views.utilization import render_utilization
 from joblens.views.workflows import render_workflow, render_workflows
-from tests.golden.test_text import same_as_golden
+from tests.golden.golden import same_as_golden
 
 GB = 1024**3
 NOON_US = 1_763_208_000_000_000

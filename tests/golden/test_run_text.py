@@ -1,9 +1,4 @@
-"""What people read of runs, pinned: each screen is compared with the file of its name in this folder.
-
-After a wanted change: JOBLENS_UPDATE_GOLDEN=1 pytest tests/golden, then read the difference."""
-
-import os
-from pathlib import Path
+"""What people read of runs, pinned: each screen is compared with the file of its name in this folder."""
 
 import pytest
 from hypothesis import given
@@ -22,17 +17,7 @@ from joblens.views.rightsize import render_group
 from joblens.views.run_diff import render_run_diff
 from joblens.views.run_live import end_line, failure_line, render_run_live, summary_line
 from joblens.views.style import PLAIN, Palette, visible_width
-
-UPDATE = bool(os.environ.get("JOBLENS_UPDATE_GOLDEN"))
-
-
-def same_as_golden(name: str, lines: list[str]) -> None:
-    path = Path(__file__).with_name(f"{name}.txt")
-    text = "\n".join(lines) + "\n"
-    if UPDATE:
-        path.write_text(text)
-    assert text == path.read_text()
-
+from tests.golden.golden import same_as_golden
 
 FAILURES = (
     JobFailure(

@@ -1,9 +1,4 @@
-"""What people read, pinned: each screen is compared with the file of its name in this folder.
-
-After a wanted change: JOBLENS_UPDATE_GOLDEN=1 pytest tests/golden, then read the difference."""
-
-import os
-from pathlib import Path
+"""What people read, pinned: each screen is compared with the file of its name in this folder."""
 
 import pytest
 from msgspec import structs
@@ -22,11 +17,10 @@ from joblens.views.show import render_show
 from joblens.views.stats import render_job_stats, render_stats
 from joblens.views.style import PLAIN, Palette, visible_width
 from joblens.views.summary import render_summary
+from tests.golden.golden import same_as_golden
 from tests.integration import past_jobs
 from tests.integration.past_jobs import MIB, POISSON, RUNNING, START_US, record_of, samples
 
-# read at import: the fixture that gives every test its own environment takes JOBLENS_* away
-UPDATE = bool(os.environ.get("JOBLENS_UPDATE_GOLDEN"))
 NOW_US = START_US + 3600 * 1_000_000
 ENDED = [
     record_of(past_jobs.poisson(), 3),
@@ -34,14 +28,6 @@ ENDED = [
     record_of(past_jobs.cavity(), 1),
 ]
 UNDER_WAY = record_of(past_jobs.running(), 4)
-
-
-def same_as_golden(name: str, lines: list[str]) -> None:
-    path = Path(__file__).with_name(f"{name}.txt")
-    text = "\n".join(lines) + "\n"
-    if UPDATE:
-        path.write_text(text)
-    assert text == path.read_text()
 
 
 def group(*, success: int, failed: int, seconds: list[float]) -> GroupStatistics:

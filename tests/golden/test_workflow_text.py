@@ -1,9 +1,4 @@
-"""What workflow commands show, pinned: compared with the files of their names in this folder.
-
-After a wanted change: JOBLENS_UPDATE_GOLDEN=1 pytest tests/golden, then read the difference."""
-
-import os
-from pathlib import Path
+"""What workflow commands show, pinned: compared with the files of their names in this folder."""
 
 from joblens.app.expanding import expanded_workflow
 from joblens.app.spec_check import check_spec
@@ -16,18 +11,10 @@ from joblens.views.graph_text import render_graph, render_mermaid
 from joblens.views.spec_check import render_check
 from joblens.views.yaml_text import yaml_lines
 from tests.conftest import REPOSITORY
+from tests.golden.golden import same_as_golden, same_text
 
-# read at import: the fixture that gives every test its own environment takes JOBLENS_* away
-UPDATE = bool(os.environ.get("JOBLENS_UPDATE_GOLDEN"))
 RAIN = str(REPOSITORY / "tests" / "fixtures" / "specs" / "rain.yaml")
 SMALL_HOST = HostFacts(hostname="h", kernel="k", boot_id="b", cpu_count=1, memory_total_bytes=256 << 20)
-
-
-def same_as_golden(name: str, text: str) -> None:
-    path = Path(__file__).with_name(name)
-    if UPDATE:
-        path.write_text(text)
-    assert text == path.read_text()
 
 
 def rain(*, in_a_run: bool = False, months: str = "1:12", grouping: Grouping = Grouping.ENTRY) -> Drawing:
@@ -41,33 +28,33 @@ def rain(*, in_a_run: bool = False, months: str = "1:12", grouping: Grouping = G
 
 
 def test_graph() -> None:
-    same_as_golden("graph.txt", "\n".join([*render_graph(rain(), width=80), ""]))
+    same_as_golden("graph", render_graph(rain(), width=80))
 
 
 def test_graph_of_a_run() -> None:
-    same_as_golden("graph-run.txt", "\n".join([*render_graph(rain(in_a_run=True), width=100), ""]))
+    same_as_golden("graph-run", render_graph(rain(in_a_run=True), width=100))
 
 
 def test_graph_as_mermaid() -> None:
-    same_as_golden("graph.mmd", "\n".join([*render_mermaid(rain(in_a_run=True)), ""]))
+    same_text("graph.mmd", "\n".join([*render_mermaid(rain(in_a_run=True)), ""]))
 
 
 def test_graph_as_svg() -> None:
     drawing = rain(in_a_run=True, months="10:11", grouping=Grouping.JOB)
-    same_as_golden("graph.svg", render_svg(drawing))
+    same_text("graph.svg", render_svg(drawing))
 
 
 def test_graph_with_sweeps_as_svg() -> None:
-    same_as_golden("graph-sweeps.svg", render_svg(rain(in_a_run=True)))
+    same_text("graph-sweeps.svg", render_svg(rain(in_a_run=True)))
 
 
 def test_validate() -> None:
     check = check_spec(load_spec(RAIN), SMALL_HOST)
     lines = render_check("rain.yaml", check.jobs, check.stages, check.largest, check.warnings)
-    same_as_golden("validate.txt", "\n".join([*lines, ""]))
+    same_as_golden("validate", lines)
 
 
 def test_expand() -> None:
     values = {"month": "9:10", "model": "[gfs]"}
     document = expanded_workflow(load_spec(RAIN, values), values)
-    same_as_golden("expand.yaml", "\n".join([*yaml_lines(document), ""]))
+    same_text("expand.yaml", "\n".join([*yaml_lines(document), ""]))

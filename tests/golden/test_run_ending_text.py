@@ -7,7 +7,7 @@ from joblens.model.plan import Plan, PlannedJob
 from joblens.model.run import JobState, RunStatus
 from joblens.views.dry_run import render_dry_run
 from joblens.views.run_ending import render_ending
-from tests.golden.test_text import same_as_golden
+from tests.golden.golden import same_as_golden
 
 FAILED = RunEnding(
     label="3.1",
