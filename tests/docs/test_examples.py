@@ -8,9 +8,9 @@ from pathlib import Path
 import click
 import pytest
 
-from joblens.cli.main import cli
 from joblens.model.errors import JoblensError
 from tests.conftest import REPOSITORY
+from tests.docs.parsing import parse
 
 PAGES = sorted([REPOSITORY / "README.md", *REPOSITORY.glob("*.md"), *(REPOSITORY / "docs").rglob("*.md")])
 FENCED = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -51,21 +51,6 @@ def mentioned_lines(page: Path) -> list[str]:
     """The same inside sentences, where placeholders and alternatives are written too."""
     text = FENCED.sub("", page.read_text(encoding="utf-8"))
     return [match[1] for code in INLINE.findall(text) if (match := COMMAND.search(code))]
-
-
-def parse(words: list[str]) -> None:
-    """As joblens would, down to the last subcommand; raises what joblens would tell."""
-    context = cli.make_context("joblens", list(words))
-    command: click.Command = cli
-    while isinstance(command, click.Group):
-        rest = [*context._protected_args, *context.args]
-        if not rest:
-            return
-        name, found, rest = command.resolve_command(context, rest)
-        assert found is not None
-        assert name is not None
-        command = found
-        context = command.make_context(name, rest, parent=context)
 
 
 def problem_with(words: list[str]) -> str:

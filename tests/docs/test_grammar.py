@@ -3,11 +3,10 @@
 import re
 from itertools import product
 
-import click
 import pytest
 
-from joblens.cli.main import cli
 from tests.conftest import REPOSITORY
+from tests.docs.parsing import parse
 
 TEXT = (REPOSITORY / "docs" / "cli.md").read_text(encoding="utf-8")
 TABLE = TEXT.partition("## Commands")[2].partition("## Naming a job")[0]
@@ -43,19 +42,6 @@ def alternatives(form: str) -> list[list[str]]:
 
 
 LINES = [words for form in FORMS for words in alternatives(form)]
-
-
-def parse(words: list[str]) -> None:
-    context = cli.make_context("joblens", list(words))
-    command: click.Command = cli
-    while isinstance(command, click.Group):
-        rest = [*context._protected_args, *context.args]
-        if not rest:
-            return
-        name, found, rest = command.resolve_command(context, rest)
-        assert found is not None
-        assert name is not None
-        command, context = found, found.make_context(name, rest, parent=context)
 
 
 @pytest.mark.parametrize("words", LINES, ids=" ".join)

@@ -13,6 +13,7 @@ from joblens.model.errors import FormatError, InputError
 from joblens.model.history import HistoryQuery
 from joblens.model.job import Status
 from joblens.stores.sqlite import SqliteStore
+from tests.keystone import KEYSTONE_RECORD
 
 UUID = "f47ac10b-58cc-4372-a567-0e02b2c3d479"
 
@@ -29,26 +30,7 @@ def store(tmp_path: Path) -> Any:
 
 
 def keystone_line(**changes: Any) -> bytes:
-    record = {
-        "task_id": "abc-123-xyz",
-        "tool": "fenicsx",
-        "script": "poisson.py",
-        "params": {"mesh_size": 64},
-        "start_time": "2025-10-15T10:30:00.000000",
-        "end_time": "2025-10-15T10:35:30.123456",
-        "duration_seconds": 330.12,
-        "status": "success",
-        "returncode": 0,
-        "resource_usage": {
-            "cpu_user_seconds": 285.45,
-            "cpu_system_seconds": 12.34,
-            "cpu_total_seconds": 297.79,
-            "memory_peak_mb": 2048.56,
-        },
-        "error": None,
-        "has_result": True,
-    }
-    return msgspec.json.encode({**record, **changes}) + b"\n"
+    return msgspec.json.encode({**KEYSTONE_RECORD, **changes}) + b"\n"
 
 
 def joblet_line(second: int, **changes: Any) -> bytes:

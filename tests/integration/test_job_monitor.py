@@ -18,22 +18,9 @@ from joblens.app.measured import measured
 from joblens.app.monitor import JobMonitor, get_monitor
 from joblens.app.samples_api import samples
 from joblens.model.errors import InputError, MissingExtra, UnknownJob
+from tests.keystone import KEYSTONE_KEYS
 
 BURN = "import time\nwhile time.process_time() < {seconds}: pass\n"
-SEED_KEYS = [
-    "task_id",
-    "tool",
-    "script",
-    "params",
-    "start_time",
-    "end_time",
-    "duration_seconds",
-    "status",
-    "returncode",
-    "resource_usage",
-    "error",
-    "has_result",
-]
 
 
 @pytest.fixture
@@ -64,7 +51,7 @@ def history_lines(monitor: JobMonitor) -> list[dict[str, Any]]:
 def test_a_record_has_the_keys_of_the_history_form_in_order(monitor: JobMonitor) -> None:
     monitor.start_monitoring("abc-123", "fenicsx", "poisson.py", {"mesh_size": 64})
     record = monitor.stop_monitoring("abc-123", "success", result={"x": 1})
-    assert list(record)[: len(SEED_KEYS)] == SEED_KEYS
+    assert list(record)[: len(KEYSTONE_KEYS)] == KEYSTONE_KEYS
     assert record["params"] == {"mesh_size": 64}
     assert record["returncode"] == 0
     assert record["error"] is None

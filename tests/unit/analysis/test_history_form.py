@@ -9,45 +9,12 @@ from joblens.model.errors import FormatError
 from joblens.model.finding import Finding, Severity
 from joblens.model.job import Job, Outcome, Record, Status, Usage
 from joblens.model.units import MIB
+from tests.keystone import KEYSTONE_KEYS, KEYSTONE_RECORD
 from tests.unit.analysis.records import START_US, UUID, a_record, an_attempt, an_outcome, ended_records
-
-KEYSTONE_KEYS = [
-    "task_id",
-    "tool",
-    "script",
-    "params",
-    "start_time",
-    "end_time",
-    "duration_seconds",
-    "status",
-    "returncode",
-    "resource_usage",
-    "error",
-    "has_result",
-]
 
 
 def keystone_line(**changes: Any) -> dict[str, Any]:
-    line = {
-        "task_id": "abc-123-xyz",
-        "tool": "fenicsx",
-        "script": "poisson.py",
-        "params": {"mesh_size": 64},
-        "start_time": "2025-10-15T10:30:00.000000",
-        "end_time": "2025-10-15T10:35:30.123456",
-        "duration_seconds": 330.12,
-        "status": "success",
-        "returncode": 0,
-        "resource_usage": {
-            "cpu_user_seconds": 285.45,
-            "cpu_system_seconds": 12.34,
-            "cpu_total_seconds": 297.79,
-            "memory_peak_mb": 2048.56,
-        },
-        "error": None,
-        "has_result": True,
-    }
-    return {**line, **changes}
+    return {**KEYSTONE_RECORD, **changes}
 
 
 def test_a_record_starts_with_the_history_keys_in_their_order() -> None:

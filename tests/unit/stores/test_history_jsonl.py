@@ -10,6 +10,7 @@ import pytest
 
 from joblens.model.job import Attempt, Job, Outcome, Owner, Record, Status
 from joblens.stores.history_jsonl import HistoryJsonl
+from tests.keystone import KEYSTONE_KEYS
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 
@@ -46,20 +47,7 @@ def test_each_ended_job_is_one_line_in_the_history_form(path: Path) -> None:
     sink.close()
     entries = _entries(path)
     assert [entry["task_id"] for entry in entries] == ["a", "b", "c"]
-    assert list(entries[0])[:12] == [
-        "task_id",
-        "tool",
-        "script",
-        "params",
-        "start_time",
-        "end_time",
-        "duration_seconds",
-        "status",
-        "returncode",
-        "resource_usage",
-        "error",
-        "has_result",
-    ]
+    assert list(entries[0])[:12] == KEYSTONE_KEYS
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
