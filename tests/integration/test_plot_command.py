@@ -163,6 +163,7 @@ def test_without_the_extra_the_line_to_install_it_is_told(joblens: RunJoblens, t
         done = joblens("plot", "good.db", "--format", form, env=env, code=2)
         assert f"need {module}, which is not installed" in done.stderr
         assert "pip install 'joblens[plots]'" in done.stderr
+        assert not (tmp_path / "plots").exists()
 
 
 def test_of_many_jobs_only_some_get_a_page_of_their_own(store_path: Path, tmp_path: Path) -> None:

@@ -167,7 +167,9 @@ def _drawer(form: str) -> tuple[str, Callable[[Chart, str], bytes]]:
         script = plotly_script()
         return form, lambda chart, name: plotly_page(chart, script, name).encode()
     from joblens.views.plots.gantt_svg import gantt_svg
-    from joblens.views.plots.matplotlib_pictures import picture
+    from joblens.views.plots.matplotlib_pictures import load_matplotlib, picture
+
+    load_matplotlib()
 
     def draw(chart: Chart, _name: str) -> bytes:
         if form == "svg" and chart.stem.startswith("gantt"):

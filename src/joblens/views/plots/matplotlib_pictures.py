@@ -40,8 +40,8 @@ _STYLE: dict[Any, Any] = {
 }
 
 
-def picture(chart: Chart, form: str) -> bytes:
-    """`form`: png or svg."""
+def load_matplotlib() -> tuple[Any, Any]:
+    """-> the module and its Figure. Raises MissingExtra."""
     try:
         logging.getLogger("matplotlib").setLevel(logging.ERROR)  # about caches and fonts: no news to anyone
         import matplotlib as mpl
@@ -50,10 +50,16 @@ def picture(chart: Chart, form: str) -> bytes:
         raise MissingExtra(
             "pictures need matplotlib, which is not installed", hint="pip install 'joblens[plots]'"
         ) from error
+    return mpl, Figure
+
+
+def picture(chart: Chart, form: str) -> bytes:
+    """`form`: png or svg."""
+    mpl, figure_of = load_matplotlib()
     made = io.BytesIO()
     with mpl.rc_context(_STYLE), warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # letters the font does not have are drawn as boxes
-        figure = Figure(figsize=(_WIDTH, _height(chart)), dpi=_DPI, layout="constrained")
+        figure = figure_of(figsize=(_WIDTH, _height(chart)), dpi=_DPI, layout="constrained")
         if isinstance(chart.panels[0], BarPanel):
             _draw_bars(figure, chart)
         else:
