@@ -132,15 +132,17 @@ class RunSlots:
     def recorded(self, records: list[Record]) -> None:
         self._tell("recorded", records, None)
 
+    def told_all(self) -> None:
+        if self._told and not self._is_called:
+            self._is_called = True
+            self._kit.loop.call(self._take)
+
     def failed(self, error: BaseException) -> None:
         self._error = error
         self._kit.loop.call(self._take)
 
     def _tell(self, what: str, subject: Any, more: Any) -> None:
         self._told.append((what, subject, more))
-        if not self._is_called:
-            self._is_called = True
-            self._kit.loop.call(self._take)
 
 
 def early_outcome(slot_job: SlotJob, finished: Finished) -> Outcome:

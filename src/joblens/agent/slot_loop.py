@@ -27,6 +27,11 @@ _LONG_S = 0.1  # no job waits behind one that has run for this long
 _STOP_AGAIN_S = 0.1
 _ANSWER_PATIENCE_S = 3.0
 _HOST_EVERY_S = 0.1
+_GATHER_S = (
+    0.002  # answers of tiny jobs are let gather for this long: a wake-up costs more than a job's answer
+)
+_ENOUGH_AHEAD = 4  # jobs that a launcher can begin meanwhile
+_MOST_ROUNDS = 8  # of answers, before what they told is passed on
 _NO_SHAPE = object()
 
 
@@ -41,7 +46,7 @@ class SlotPlan(Struct, frozen=True, kw_only=True):
 
 
 class SlotListener(Protocol):
-    """Hears at once what becomes of jobs, on the slots' thread: it has to return soon."""
+    """Hears what becomes of jobs, on the slots' thread: it has to return soon."""
 
     def begun(self, slot_job: SlotJob, attempt: Attempt) -> None: ...
 
@@ -55,6 +60,10 @@ class SlotListener(Protocol):
 
     def recorded(self, records: list[Record]) -> None:
         """They are in the store for good. Told instead of being put into `ended`."""
+        ...
+
+    def told_all(self) -> None:
+        """Nothing more is told for a while: the moment to pass it on."""
         ...
 
     def failed(self, error: BaseException) -> None:
@@ -192,11 +201,20 @@ class SlotLoop:
         return _FLUSH_EVERY_S if has_more or self._has_waiting() else _IDLE_S
 
     def _take_answers(self, wait_s: float) -> None:
-        for descriptor, _ in self._poll.poll(wait_s * 1000):
-            if descriptor == self._wakeup:
-                os.eventfd_read(self._wakeup)
-            else:
-                self._take_answer(self._slots[descriptor])
+        if self._listener is not None:
+            self._listener.told_all()
+        if self._slots and all(slot.jobs_ahead >= _ENOUGH_AHEAD for slot in self._slots.values()):
+            time.sleep(_GATHER_S)
+        ready = self._poll.poll(wait_s * 1000)
+        for _ in range(_MOST_ROUNDS):
+            for descriptor, _ in ready:
+                if descriptor == self._wakeup:
+                    os.eventfd_read(self._wakeup)
+                else:
+                    self._take_answer(self._slots[descriptor])
+            ready = self._poll.poll(0)
+            if not ready:
+                return
 
     def _busy(self) -> bool:
         return any(slot.is_busy for slot in self._slots.values())
