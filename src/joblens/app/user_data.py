@@ -5,8 +5,6 @@ import os
 import time
 from typing import Any
 
-from msgspec import Struct
-
 from joblens.model.errors import InputError, UnknownRun
 from joblens.model.ids import new_uuid
 from joblens.model.run import Run, RunEvent, UserDataSet
@@ -17,15 +15,6 @@ RUN_VARIABLE = "JOBLENS_RUN_ID"
 JOB_VARIABLE = "JOBLENS_JOB_UUID"
 # Above this, working out the plan takes longer than a job should wait for setting a value.
 _MOST_JOBS_CHECKED = 5_000
-
-
-class DataValue(Struct, frozen=True):
-    """`set_at_us` None: as written in the workflow."""
-
-    name: str
-    data: Any
-    set_at_us: int | None = None
-    job_uuid: str = ""
 
 
 def run_meant(store: Store, ident: str | None) -> Run:
@@ -56,23 +45,22 @@ def _check_name(run: Run, name: str) -> None:
     raise InputError(f"the workflow has no user data '{name}'", hint=hint)
 
 
-def get_user_data(store: Store, run: Run, name: str) -> DataValue:
-    values = {value.name: value for value in all_user_data(store, run)}
+def get_user_data(store: Store, run: Run, name: str) -> Any:
+    values = all_user_data(store, run)
     if name not in values:
         _check_name(run, name)
         raise InputError(f"user data '{name}' has no value yet", hint="a job sets it: joblens user-data set")
     return values[name]
 
 
-def all_user_data(store: Store, run: Run) -> list[DataValue]:
+def all_user_data(store: Store, run: Run) -> dict[str, Any]:
     """What has a value, by name."""
-    values = {name: DataValue(name, data) for name, data in _written(run).items() if data is not None}
+    values = {name: data for name, data in _written(run).items() if data is not None}
     for uuid in reversed(_with_earlier_runs(store, run)):
         for _, event in store.run_events(uuid):
-            fact = event.fact
-            if isinstance(fact, UserDataSet):
-                values[fact.name] = DataValue(fact.name, fact.data, event.at_us, fact.job_uuid)
-    return [values[name] for name in sorted(values)]
+            if isinstance(event.fact, UserDataSet):
+                values[event.fact.name] = event.fact.data
+    return dict(sorted(values.items()))
 
 
 def _with_earlier_runs(store: Store, run: Run) -> list[str]:

@@ -58,7 +58,7 @@ def get(session: Session, name: str, ident: str | None) -> None:
     from joblens.app.user_data import get_user_data, run_meant
 
     store = session.store
-    session.write_json(get_user_data(store, run_meant(store, ident), name).data)
+    session.write_json(get_user_data(store, run_meant(store, ident), name))
 
 
 @command.command("list")
@@ -71,11 +71,11 @@ def list_(session: Session, ident: str | None) -> None:
     store = session.store
     values = all_user_data(store, run_meant(store, ident))
     if session.json:
-        session.write_json({value.name: value.data for value in values})
+        session.write_json(values)
         return
     if not values:
         session.write("No user data has a value.\n")
     from joblens.views.style import clean
 
-    for value in values:
-        session.write(f"{clean(value.name)} = {msgspec.json.encode(value.data).decode()}\n")
+    for name, data in values.items():
+        session.write(f"{clean(name)} = {msgspec.json.encode(data).decode()}\n")
