@@ -12,7 +12,6 @@ from joblens.analysis.amounts import LEAST_MEMORY_BUFFER
 from joblens.analysis.outcome_numbers import (
     is_out_of_memory,
     is_throttled,
-    mean_cpu_percent,
     peak_cpu_percent,
 )
 from joblens.analysis.statistics import nearest_rank
@@ -34,7 +33,6 @@ class Observation(Struct, frozen=True, kw_only=True):
     memory_bytes: int | None = None
     memory_is_least: bool = False  # may have been more
     peak_cores: float | None = None
-    mean_cores: float | None = None
     limits: Requirements = Requirements()  # that it had
     is_out_of_memory: bool = False
     is_throttled: bool = False
@@ -71,7 +69,7 @@ def observation_of(record: Record, run: int) -> Observation | None:
     outcome = record.outcome
     if outcome is None or outcome.status in (Status.ERROR, Status.LOST):
         return None
-    peak, mean = peak_cpu_percent(outcome), mean_cpu_percent(outcome)
+    peak = peak_cpu_percent(outcome)
     return Observation(
         job=record.job.name,
         run=run,
@@ -81,7 +79,6 @@ def observation_of(record: Record, run: int) -> Observation | None:
         memory_bytes=outcome.usage.memory_peak_bytes,
         memory_is_least="memory_peak_bytes" in outcome.usage.lower_bounds,
         peak_cores=None if peak is None else peak / 100,
-        mean_cores=None if mean is None else mean / 100,
         limits=record.job.requirements if record.job.enforce else Requirements(),
         is_out_of_memory=is_out_of_memory(outcome),
         is_throttled=is_throttled(outcome),

@@ -61,10 +61,6 @@ def parse(arguments: list[str]) -> dict[str, Any] | None:
     return given
 
 
-def is_default(given: dict[str, Any], row: OptionRow) -> bool:
-    return bool(given[row.name] == _default(row))
-
-
 def _default(row: OptionRow) -> Any:
     if row.kind == "flag":
         return False

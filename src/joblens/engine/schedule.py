@@ -96,10 +96,6 @@ class Schedule:
         """Jobs that were handed over and have not ended, begun or not."""
         return sorted(self.occupancy.held)
 
-    def devices_of(self, index: int) -> tuple[str, ...]:
-        held = self.occupancy.held.get(index)
-        return held.devices if held else ()
-
     def next_wake_s(self) -> float | None:
         """When a Tick is due at the latest; None: only events matter."""
         return None if self.stopping or self.is_over else self.pauses.next_s()

@@ -1,4 +1,4 @@
-"""Which job waits for which: stages, cycles, the critical path."""
+"""Which job waits for which: order, stages, cycles."""
 
 from collections.abc import Sequence
 
@@ -26,24 +26,6 @@ class Graph:
         order, starts = _levels(self.depends_on, self.dependents)
         ends = [*starts[1:], len(order)]
         return [order[start:end] for start, end in zip(starts, ends, strict=True) if end > start]
-
-    def critical_path(self, weights: Sequence[float]) -> tuple[list[int], float]:
-        """The chain of jobs with the largest sum of weights (one weight a job): no schedule is shorter."""
-        longest = [0.0] * len(self.depends_on)
-        before = [-1] * len(self.depends_on)
-        for place in self.order():
-            for earlier in self.depends_on[place]:
-                if before[place] < 0 or longest[earlier] > longest[before[place]]:
-                    before[place] = earlier
-            longest[place] = weights[place] + (longest[before[place]] if before[place] >= 0 else 0.0)
-        if not longest:
-            return [], 0.0
-        last = max(range(len(longest)), key=longest.__getitem__)
-        path, place = [], last
-        while place >= 0:
-            path.append(place)
-            place = before[place]
-        return path[::-1], longest[last]
 
     def needed_by(self, places: Sequence[int]) -> set[int]:
         """The jobs themselves and everything they need, directly or not."""

@@ -2,7 +2,7 @@
 reads or makes. User data has its value only when the job starts, so those references stay until then."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from msgspec import Struct, json
@@ -61,12 +61,3 @@ def put_user_data(text: str, data: Mapping[str, Any], quote: Callable[[str], str
         return quote(json.encode(data[match[3]]).decode())
 
     return REFERENCE.sub(put, text)
-
-
-def user_data_names(texts: Sequence[str]) -> list[str]:
-    """Names of the user data that texts refer to, each once."""
-    found: dict[str, None] = {}
-    for text in texts:
-        if "${user_data." in text:
-            found.update((name, None) for kind, _, name in REFERENCE.findall(text) if kind == "user_data")
-    return list(found)

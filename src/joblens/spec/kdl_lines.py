@@ -54,7 +54,6 @@ class KdlNode(Struct):
     properties: list[KdlProperty]
     children: "list[KdlNode] | None" = None
     children_start: int = 0  # the opening brace
-    children_end: int = 0  # after the closing one
 
 
 def read_kdl(text: str) -> list[KdlNode]:
@@ -119,7 +118,7 @@ class _Reading:
             return
         if node.children is not None:
             raise ReadingError(start, "a node has one block of children")
-        node.children, node.children_start, node.children_end = children, start, self.at
+        node.children, node.children_start = children, start
 
     def _entry(self, node: KdlNode, *, is_dropped: bool) -> None:
         start = self.at

@@ -5,7 +5,7 @@ from typing import Any
 from joblens.spec.places import MOST_DEPTH, Entry, Node
 
 # How a node is written.
-PLAIN, SINGLE, DOUBLE, LITERAL, FOLDED = "", "'", '"', "|", ">"
+PLAIN, LITERAL, FOLDED = "", "|", ">"
 BLOCK, FLOW, ALIAS = "block", "flow", "alias"
 MERGE = "<<"  # a key that brings in those of other mappings
 

@@ -23,7 +23,6 @@ def seen(**changes: Any) -> Observation:
         "duration_s": 9900.0,
         "memory_bytes": int(10.5 * GIB),
         "peak_cores": 7.2,
-        "mean_cores": 6.0,
     }
     return Observation(**{**usual, **changes})
 
@@ -150,7 +149,7 @@ def test_a_record_becomes_an_observation() -> None:
     found = observation_of(record, 7)
     assert found is not None
     assert (found.job, found.run, found.attempt) == ("poisson", 7, 2)
-    assert (found.peak_cores, found.mean_cores, found.is_throttled) == (1.8, 0.9, True)
+    assert (found.peak_cores, found.is_throttled) == (1.8, True)
 
 
 def test_a_job_that_was_not_held_to_its_limits_had_none() -> None:

@@ -45,7 +45,7 @@ def test_devices_are_given_by_name_and_given_back() -> None:
     talk = Talk(plan_of(job("a", gpus=1), job("b", gpus=1), job("c", gpus=1)), OFFER)
     given = [start.gpus for start in talk.commands if isinstance(start, StartAttempt)]
     assert given == [("gpu0",), ("gpu1",)]
-    assert talk.schedule.devices_of(1) == ("gpu1",)
+    assert talk.schedule.occupancy.held[1].devices == ("gpu1",)
     said = talk.ended(1)
     assert [start.gpus for start in said if isinstance(start, StartAttempt)] == [("gpu1",)]
 

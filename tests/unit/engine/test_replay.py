@@ -90,11 +90,11 @@ def test_an_attempt_that_still_runs_holds_its_place_and_devices() -> None:
     plan = plan_of(job("a", cpus=3.0, gpus=1), job("b", cpus=2.0, gpus=1), job("c", 0))
     schedule, commands = resumed(plan, [result(0, Status.RUNNING, 2)], devices={0: ("gpu1",)})
     assert schedule.running() == [0]
-    assert schedule.devices_of(0) == ("gpu1",)
+    assert schedule.occupancy.held[0].devices == ("gpu1",)
     assert starts(commands) == []
     said = schedule.handle(AttemptEnded(0, 2, Status.SUCCESS, 0, "exited", 5.0), 5.0)
     assert starts(said) == [2, 1] or starts(said) == [1, 2]
-    assert schedule.devices_of(1) == ("gpu0",)
+    assert schedule.occupancy.held[1].devices == ("gpu0",)
 
 
 def test_missing_outputs_are_remembered() -> None:

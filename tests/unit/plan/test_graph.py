@@ -1,7 +1,6 @@
-"""Stages, cycles and the critical path."""
+"""Stages and cycles."""
 
 import graphlib
-import itertools
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -39,11 +38,6 @@ def test_a_diamond_has_three_stages() -> None:
     assert Graph(DIAMOND).dependents == [(1, 2), (3,), (3,), ()]
 
 
-def test_the_critical_path_is_the_heaviest_chain() -> None:
-    assert Graph(DIAMOND).critical_path([1, 5, 2, 1]) == ([0, 1, 3], 7)
-    assert Graph(DIAMOND).critical_path([1, 2, 5, 1]) == ([0, 2, 3], 7)
-
-
 def test_what_is_needed_and_what_is_behind_are_followed_to_the_end() -> None:
     assert Graph(DIAMOND).needed_by([1]) == {0, 1}
     assert Graph(DIAMOND).behind([1]) == {1, 3}
@@ -57,20 +51,6 @@ def test_stages_hold_every_job_once_and_after_all_it_needs(edges: list[tuple[int
     for place, earlier in enumerate(edges):
         assert stage_of[place] == max((stage_of[one] + 1 for one in earlier), default=0)
     assert find_cycles(edges) == []
-
-
-@given(acyclic(), st.data())
-def test_the_critical_path_is_a_chain_with_that_weight_and_none_is_heavier(
-    edges: list[tuple[int, ...]], data: st.DataObject
-) -> None:
-    weights = data.draw(st.lists(st.integers(0, 9), min_size=len(edges), max_size=len(edges)))
-    path, total = Graph(plan_of(*edges)).critical_path(weights)
-    assert sum(weights[place] for place in path) == total
-    assert all(one in edges[other] for one, other in itertools.pairwise(path))
-    longest = [0.0] * len(edges)
-    for place in graphlib.TopologicalSorter(dict(enumerate(edges))).static_order():
-        longest[place] = weights[place] + max((longest[one] for one in edges[place]), default=0)
-    assert total == max(longest)
 
 
 @given(st.lists(st.sets(st.integers(0, 7)), min_size=8, max_size=8))
