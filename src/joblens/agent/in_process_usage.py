@@ -8,17 +8,10 @@ from joblens.analysis.usage import mean_unreclaimable
 from joblens.model.finding import Finding, Severity
 from joblens.model.job import USAGE_NUMBERS, Usage
 from joblens.probes.own_tree import Level
+from joblens.probes.processes import IO_FIELDS
 
 _KIB = 1024
 _NOTICEABLE_USEC = 20_000  # CPU below this is not worth a finding
-_IO_NUMBERS = (
-    "io_read_bytes",
-    "io_write_bytes",
-    "io_call_read_bytes",
-    "io_call_write_bytes",
-    "io_call_reads",
-    "io_call_writes",
-)
 _NO_GROUP = "the host program's control group holds more than this measurement"
 
 
@@ -35,7 +28,7 @@ def usage_of(window: Window, level: Level, *, has_children: bool) -> Usage:
         "processes_peak": window.processes_peak,
         "threads_peak": window.threads_peak,
         "open_files_peak": window.open_files_peak,
-        **{name: getattr(window.used, name) for name in _IO_NUMBERS},
+        **{name: getattr(window.used, name) for name in IO_FIELDS},
     }
     lower = _lower_counters(window)
     has_waited = waited.ru_minflt > window.base_waited.ru_minflt
@@ -95,7 +88,7 @@ def _lower_counters(window: Window) -> list[str]:
     if not window.rivals:
         return []
     # I/O of children that were waited for is added to the process as a whole.
-    lower = [*_IO_NUMBERS]
+    lower = [*IO_FIELDS]
     if window.unclaimed_usec > _NOTICEABLE_USEC or window.has_thread_ended:
         lower += ["cpu_total_usec", "cpu_user_usec", "cpu_system_usec", "faults_minor", "faults_major"]
     return lower

@@ -10,7 +10,7 @@ from joblens.model.sample import DeviceIo, Sample
 from joblens.ports.clock import Clock
 from joblens.ports.probe import Probe
 from joblens.probes.process_tree import ProcessTreeProbe
-from joblens.probes.processes import ProcessesProbe
+from joblens.probes.processes import IO_FIELDS, ProcessesProbe
 
 # Fields that only ever grow; the value at the start is taken off. All others are as they stand.
 COUNTERS = frozenset(
@@ -46,14 +46,6 @@ COUNTERS = frozenset(
 # Looking at every single process may cost this share of one core at the most; with many
 # processes it is then done less often than once a sample, and those fields are None in between.
 DETAIL_BUDGET = 1 / 2000
-_IO_FIELDS = (
-    "io_call_read_bytes",
-    "io_call_write_bytes",
-    "io_call_reads",
-    "io_call_writes",
-    "io_read_bytes",
-    "io_write_bytes",
-)
 _DEVICE_TOTALS = ("io_read_bytes", "io_write_bytes", "io_read_ops", "io_write_ops")
 _REAPED_FIELDS = ("cpu_user_usec", "cpu_system_usec", "faults_minor", "faults_major")
 
@@ -99,7 +91,7 @@ class JobMeter:
         # How much of it was on which device is written down nowhere: it can be told only from nothing.
         self._knows_devices = not any(base.get(name) for name in _DEVICE_TOTALS)
         self._start_mono_ns = start_mono_ns
-        for name in (*_REAPED_FIELDS, *_IO_FIELDS) if last is not None else ():
+        for name in (*_REAPED_FIELDS, *IO_FIELDS) if last is not None else ():
             value = getattr(last, name)
             if value is not None:
                 self._high[name] = value
@@ -144,8 +136,8 @@ class JobMeter:
 
     def _add_io(self, fields: dict[str, Any], living: dict[str, Any], reaped: ExitUsage) -> None:
         """What living processes did (each counts what it has reaped) plus what the launcher reaped."""
-        fields.update({name: value for name, value in living.items() if name not in _IO_FIELDS})
-        for name in _IO_FIELDS:
+        fields.update({name: value for name, value in living.items() if name not in IO_FIELDS})
+        for name in IO_FIELDS:
             done = getattr(reaped, name)
             if name in fields or done is None or (living and name not in living):
                 continue  # the group's own counter is the better source, or a part is unknown
@@ -161,7 +153,7 @@ class JobMeter:
         ):
             fields[name] = self._never_back(name, fields.get(name, 0) + done)
         fields["cpu_total_usec"] = fields["cpu_user_usec"] + fields["cpu_system_usec"]
-        for name in _IO_FIELDS:
+        for name in IO_FIELDS:
             done = getattr(reaped, name)
             if name in fields and done is not None:
                 fields[name] = self._never_back(name, fields[name] + done)

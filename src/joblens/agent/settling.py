@@ -23,18 +23,10 @@ from joblens.model.job import Attempt, Record
 from joblens.model.sample import Sample
 from joblens.model.writes import JobEnded, JobStarted, SamplesTaken, Write
 from joblens.ports.clock import Clock
+from joblens.probes.processes import IO_FIELDS
 
 RESTARTED = "the machine was started anew while it ran"
-_TOLD_BY_LAUNCHER = (
-    "faults_minor",
-    "faults_major",
-    "io_read_bytes",
-    "io_write_bytes",
-    "io_call_read_bytes",
-    "io_call_write_bytes",
-    "io_call_reads",
-    "io_call_writes",
-)
+_TOLD_BY_LAUNCHER = ("faults_minor", "faults_major", *IO_FIELDS)
 NOBODY_WAITED = "joblens and the job's launcher were killed, so its exit status is not known"
 
 
