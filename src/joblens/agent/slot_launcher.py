@@ -71,6 +71,12 @@ class CountedCalls:
         self._read_bytes += len(data)
         return data
 
+    def read_into(self, descriptor: int, buffer: memoryview) -> memoryview:
+        self._reads += 1
+        size = os.readv(descriptor, (buffer,))
+        self._read_bytes += size
+        return buffer[:size]
+
     def pread_all(self, descriptors: list[int], size: int) -> list[bytes]:
         contents = [os.pread(descriptor, size, 0) for descriptor in descriptors]
         self._reads += len(contents)
@@ -141,11 +147,13 @@ class SlotLauncher:
 
     def run(self) -> None:
         self._answer("hello", os.getpid())
+        # One for all messages: a new one of this size would be asked of the kernel and given back each time.
+        buffer = memoryview(bytearray(_MAX_MESSAGE))
         while self.owner_is_there:
             try:
-                data = self.calls.read(self.socket, _MAX_MESSAGE)
+                data = self.calls.read_into(self.socket, buffer)
             except OSError:
-                data = b""
+                data = buffer[:0]
             message = marshal.loads(data) if data else ()  # noqa: S302 - from the owner, over our own socket
             if not message:
                 break

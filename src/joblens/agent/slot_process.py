@@ -40,6 +40,8 @@ class SlotProcess:
         self._poll = select.poll()
         self._poll.register(self.socket, select.POLLIN)
         self._files = files
+        # One for all messages: a new one of this size would be asked of the kernel and given back each time.
+        self._message = memoryview(bytearray(_MAX_MESSAGE))
         their_end = theirs.detach()
         self._permits, self._permit_end = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         ends = (their_end, self._permits)
@@ -113,12 +115,12 @@ class SlotProcess:
     def receive(self) -> tuple[Any, ...]:
         """The next message; raises LauncherLost when the launcher is gone."""
         try:
-            data = os.read(self.socket, _MAX_MESSAGE)
+            size = os.readv(self.socket, (self._message,))
         except OSError:
-            data = b""
-        if not data:
+            size = 0
+        if not size:
             raise LauncherLost("a slot's launcher was killed")
-        message = marshal.loads(data)  # noqa: S302 - from our own launcher, over our own socket
+        message = marshal.loads(self._message[:size])  # noqa: S302 - from our own launcher, over our own socket
         assert isinstance(message, tuple)
         return message
 
