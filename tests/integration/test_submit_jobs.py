@@ -289,18 +289,23 @@ def test_five_hundred_jobs_at_once_are_all_recorded_with_a_soft_limit_of_1024_fi
         "from joblens.app.submitting import submit\n"
         "settings = load_settings().settings\n"
         "for n in range(500):\n"
-        "    line = f'ulimit -Sn; while [ ! -e go ]; do sleep 1; done; exit {n % 7}'\n"
+        "    line = f'ulimit -Sn; read -r _ <go; exit {n % 7}'\n"
         "    request = Request(shell=line, background=True, interval_s=5.0)\n"
         "    submit(prepare(request, settings), settings, None)\n"
     )
+    # Each takes one line of the pipe: waiting for a file would be 500 processes a second.
+    os.mkfifo(one.folder / "go")
     subprocess.run([sys.executable, "-c", code], env=one.env(), cwd=one.folder, check=True)
     wait_until(
         lambda: sum(record.status == "running" for record in one.records()) == 500,
         timeout=120,
         what="500 running jobs",
     )
-    (one.folder / "go").touch()
-    wait_until(lambda: all(record.status.is_final for record in one.records()), timeout=120, what="500 ends")
+    with open(one.folder / "go", "r+b", buffering=0) as go:
+        go.write(b"\n" * 500)
+        wait_until(
+            lambda: all(record.status.is_final for record in one.records()), timeout=120, what="500 ends"
+        )
     codes = sorted(record.outcome.exit_code for record in one.records() if record.outcome)  # type: ignore[type-var]
     assert codes == sorted(n % 7 for n in range(500))
     # Jobs have the limit of whoever submitted them, not the one that the supervisor needs.
