@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from joblens.analysis.observations import Observation
 from joblens.analysis.rightsizing import Group, advise
-from joblens.analysis.run_diff import JobSide, RunSide, compare_runs
+from joblens.analysis.run_diff import JobSide, RunDiff, RunSide, compare_runs
 from joblens.engine.run_estimate import Estimate
 from joblens.engine.run_progress import JobFailure, RunningJob, RunProgress, StageProgress
 from joblens.model.job import Requirements, Status
@@ -251,3 +251,25 @@ def test_two_runs_side_by_side() -> None:
         ),
     )
     same_as_golden("run-diff", render_run_diff(found, width=90, paint=PLAIN, shows_all=False))
+
+
+def sweep_diff() -> RunDiff:
+    names = [f"train_with_a_long_name_{rate}_160" for rate in ("0.001", "0.002", "0.003")]
+    before = side("3.1", "", **{name: ran(120, 2) for name in names})
+    return compare_runs(before, side("3.2", "", **{name: ran(70, 3, asked=4 * GIB) for name in names}))
+
+
+def test_jobs_of_a_sweep_stay_apart_where_their_names_are_cut() -> None:
+    lines = render_run_diff(sweep_diff(), width=80, paint=PLAIN, shows_all=False)
+    names = [line.split()[0] for line in lines if line.startswith("train_")]
+    assert len(set(names)) == 3
+    assert all("…" in name and name.endswith("_160") for name in names)
+    assert max(map(visible_width, lines)) <= 80
+    assert any(line.startswith("No room for CPU") for line in lines)
+
+
+def test_a_pipe_gets_every_column_and_whole_names() -> None:
+    lines = render_run_diff(sweep_diff(), width=None, paint=PLAIN, shows_all=False)
+    [head] = [line for line in lines if line.startswith("JOB")]
+    assert head.split() == ["JOB", "STATE", "TIME", "CPU", "MEMORY", "CHANGED"]
+    assert any(line.startswith("train_with_a_long_name_0.002_160") for line in lines)

@@ -43,6 +43,5 @@ def command(session: Session, before: str, after: str | None, shows_all: bool) -
     if session.json:
         session.write_json(run_diff_form(found))
     else:
-        session.write_lines(
-            render_run_diff(found, width=session.width, paint=session.palette, shows_all=shows_all)
-        )
+        width = session.width if session.is_terminal else None
+        session.write_lines(render_run_diff(found, width=width, paint=session.palette, shows_all=shows_all))

@@ -21,7 +21,7 @@ from joblens.views.table import Column, render_table
 _COLUMNS = (
     Column("ID"),
     Column("#", is_right=True, goes=2),
-    Column("NAME", gives_way=True),
+    Column("NAME", gives_way=True, keeps_end=True),
     Column("STATUS"),
     Column("STARTED", is_right=True, goes=3),
     Column("TOOK", is_right=True, goes=6),

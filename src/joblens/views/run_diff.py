@@ -13,6 +13,7 @@ from joblens.views.table import Column, render_table
 
 _SPEC_LINES_SHOWN = 20
 _NAMES_SHOWN = 10
+_ENDLESS = 1_000_000
 _TOTALS = (
     ("wall_s", "wall time", format_duration),
     ("duration_s", "time of all jobs", format_duration),
@@ -22,7 +23,7 @@ _TOTALS = (
     ("jobs", "jobs", lambda count: f"{count:g}"),
 )
 _JOB_COLUMNS = (
-    Column("JOB", gives_way=True),
+    Column("JOB", gives_way=True, keeps_end=True, least=12),
     Column("STATE"),
     Column("TIME", is_right=True),
     Column("CPU", is_right=True, goes=1),
@@ -31,7 +32,9 @@ _JOB_COLUMNS = (
 )
 
 
-def render_run_diff(found: RunDiff, *, width: int, paint: Palette, shows_all: bool) -> list[str]:
+def render_run_diff(found: RunDiff, *, width: int | None, paint: Palette, shows_all: bool) -> list[str]:
+    """`width`: of the terminal; None in a pipe, whose readers count on every column, whole."""
+    width = _ENDLESS if width is None else width
     head = f"{found.before} → {found.after}"
     lines = [paint.paint(head, "bold"), "", *_totals(found, width, paint)]
     significant = [job for job in found.jobs if job.is_significant]
@@ -55,13 +58,20 @@ def _jobs(shown: Sequence[JobChange], width: int, paint: Palette) -> list[str]:
     """CPU time goes first where there is no room for all: it mostly follows the time."""
     rows = [_job_row(job, paint) for job in shown]
     lines: list[str] = []
+    left_out: tuple[str, ...] = ()
     for left_out in ((), ("CPU",), ("CPU", "CHANGED")):
         places = [place for place, column in enumerate(_JOB_COLUMNS) if column.title not in left_out]
         columns = [_JOB_COLUMNS[place] for place in places]
         lines = render_table(columns, [[row[place] for place in places] for row in rows], width, paint)
         if max(map(visible_width, lines)) <= width:
             break
-    return lines
+    return [*lines, *_not_shown(left_out)]
+
+
+def _not_shown(left_out: Sequence[str]) -> list[str]:
+    if not left_out:
+        return []
+    return ["", f"No room for {' and '.join(left_out)}: a wider terminal or a pipe shows all"]
 
 
 def _option(name: str, before: str, after: str, width: int) -> list[str]:

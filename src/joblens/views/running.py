@@ -17,7 +17,7 @@ from joblens.views.table import Column, render_table
 _LIST_COLUMNS = (
     Column("ID"),
     Column("#", is_right=True, goes=2),
-    Column("NAME", gives_way=True),
+    Column("NAME", gives_way=True, keeps_end=True),
     Column("STATUS"),
     Column("RUNNING", is_right=True),
     Column("PID", is_right=True, goes=1),
@@ -25,7 +25,7 @@ _LIST_COLUMNS = (
 )
 _TOP_COLUMNS = (
     Column("ID"),
-    Column("NAME", gives_way=True),
+    Column("NAME", gives_way=True, keeps_end=True),
     Column("TIME", is_right=True),
     Column("CPU", is_right=True),
     Column("MEMORY", is_right=True),

@@ -97,6 +97,20 @@ def fit(text: str, width: int) -> str:
     return "".join(kept) + "…"
 
 
+def fit_middle(text: str, width: int) -> str:
+    """The same with both ends kept: what tells names of one sweep apart mostly stands at their end."""
+    if visible_width(text) <= width or width < 3:
+        return fit(text, width)
+    head = fit(text, (width + 1) // 2)
+    tail, left = "", width - visible_width(head)
+    for character in reversed(text):
+        left -= _character_width(character)
+        if left < 0:
+            break
+        tail = character + tail
+    return head + tail
+
+
 def pad(text: str, width: int) -> str:
     return text + " " * (width - visible_width(text))
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from joblens.views.style import PLAIN, Palette, fit, pad, pad_left, visible_width
+from joblens.views.style import PLAIN, Palette, fit, fit_middle, pad, pad_left, visible_width
 
 _GAP = "  "
 _NARROW = 80  # below this columns are left out; never in a pipe, whose readers count on all of them
@@ -15,6 +15,7 @@ class Column(Struct, frozen=True):
     is_right: bool = False
     gives_way: bool = False  # cut when the table would be too wide
     least: int = 8  # … but never below this
+    keeps_end: bool = False  # cut in the middle
     goes: int = 0  # left out where even that is too wide: those with 1 first, with 0 never
 
 
@@ -32,7 +33,7 @@ def render_table(
     columns, widths = [columns[place] for place in kept], [widths[place] for place in kept]
     rows = [[row[place] for place in kept] for row in rows]
     excess = sum(widths) + len(_GAP) * (len(widths) - 1) - width
-    for place, column in enumerate(columns):
+    for place, column in reversed(list(enumerate(columns))):  # names stand first and are the last to give
         if column.gives_way and excess > 0:
             cut = max(_least(column, widths[place]), widths[place] - excess)
             excess -= widths[place] - cut
@@ -63,6 +64,7 @@ def _least(column: Column, width: int) -> int:
 def _line(cells: Sequence[str], columns: Sequence[Column], widths: Sequence[int]) -> str:
     parts = []
     for cell, column, width in zip(cells, columns, widths, strict=True):
-        shown = fit(cell, width) if column.gives_way else cell
+        cut = fit_middle if column.keeps_end else fit
+        shown = cut(cell, width) if column.gives_way else cell
         parts.append(pad_left(shown, width) if column.is_right else pad(shown, width))
     return _GAP.join(parts).rstrip()
