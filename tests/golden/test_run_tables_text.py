@@ -142,6 +142,12 @@ def test_results_without_a_failure_have_no_reasons() -> None:
     assert "Reason" not in render_results(ROWS[:1], width=None, paint=PLAIN)[0]
 
 
+def test_the_memory_of_small_jobs_is_told_with_three_digits() -> None:
+    tiny = replace(ROWS[0], peak_memory_bytes=300 * 1024, avg_memory_bytes=5 * 1024**2)
+    [line] = render_results([tiny], width=None, paint=PLAIN)[1:]
+    assert line.split()[-3:-1] == ["0.000286", "0.00488"]
+
+
 def test_results_on_a_terminal_are_never_wider_than_it() -> None:
     for width in (25, 40, 60, 80, 100, 140):
         lines = render_results(ROWS, width=width, paint=Palette(is_on=True))

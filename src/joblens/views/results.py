@@ -1,5 +1,6 @@
 """The jobs of a run with how each one stands and what it used."""
 
+import math
 from collections.abc import Mapping, Sequence
 
 from joblens.analysis.run_table import ResultRow
@@ -24,7 +25,7 @@ STATE_COLOURS = {
 }
 _COLUMNS = (
     Column("Job ID", is_right=True),
-    Column("Job Name", gives_way=True, least=12),
+    Column("Job Name", gives_way=True, keeps_end=True, least=12),
     Column("Status"),
     Column("Return Code", is_right=True),
     Column("Duration", is_right=True),
@@ -115,6 +116,9 @@ def _percent(value: float | None) -> str:
 
 
 def _gigabytes(count: int | None) -> str:
-    if count is None:
-        return UNKNOWN
-    return f"{count / GIB:.2f}" if count >= GIB else f"{count / GIB:.3f}"
+    """Below one with three significant digits: small jobs use something too."""
+    if not count:
+        return UNKNOWN if count is None else "0"
+    if count >= GIB:
+        return f"{count / GIB:.2f}"
+    return f"{count / GIB:.{2 - math.floor(math.log10(count / GIB))}f}"
