@@ -242,7 +242,7 @@ def test_an_unknown_id_that_is_a_name_tells_which_job_is_meant(store: Store) -> 
     store.apply([*whole_job("abc1", name="melt"), *whole_job("abc2", name="melt")])
     with pytest.raises(UnknownJob) as caught:
         store.find("melt")
-    assert "a job is named so: #2 (joblens show 2)" in caught.value.hint
+    assert "the newest job of that name is 2" in caught.value.hint
 
 
 # -- history

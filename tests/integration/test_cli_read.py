@@ -139,6 +139,20 @@ def test_a_job_is_found_by_its_own_id(past: Path, joblens: RunJoblens) -> None:
     assert joblens("job-details", "my-task-123", code=0).stdout.startswith("Job Details: my-task-123\n")
 
 
+def test_a_name_stands_for_the_newest_job_of_that_name_and_it_is_told_which(
+    store_path: Path, joblens: RunJoblens
+) -> None:
+    store = SqliteStore(str(store_path))
+    store.apply([*whole_job("abc1", name="melt"), *whole_job("abc2", name="melt")])
+    store.close()
+    shown = joblens("show", "melt", "--json")
+    assert shown.json["record"]["job"]["uuid"] == "abc2"
+    assert shown.stderr == "joblens: 'melt' is job 2, the newest of that name\n"
+    for command in ("metrics", "wait"):
+        assert "'melt' is job 2" in joblens(command, "melt").stderr
+    assert joblens("cancel", "melt").code == 2
+
+
 def test_an_ambiguous_prefix_lists_the_candidates(past: Path, joblens: RunJoblens) -> None:
     others = [f"3f8a{place}000-0000-4000-8000-000000000000" for place in (1, 2)]
     store = SqliteStore(str(past))

@@ -17,6 +17,7 @@ _FIRST_POLL_S = 0.1
 _LONGEST_POLL_S = 0.4
 _CARE_EVERY_S = 2.0
 
+Note = Callable[[str], None]
 Care = Callable[[], None]  # looks after jobs whose owner has died: then nobody else will ever write their end
 
 
@@ -28,9 +29,29 @@ def history(store: Store, query: HistoryQuery) -> list[Record]:
     return list(store.records(query))
 
 
-def find(store: Store, ident: str) -> Record:
-    """`job:7` is how to say 7 where it could also be a workflow; commands that take jobs only know it too."""
-    return store.find(ident.strip().removeprefix("job:"))
+def find(store: Store, ident: str, note: Note | None = None) -> Record:
+    """`job:7` is how to say 7 where it could also be a workflow; commands that take jobs only know it too.
+
+    `note`: for commands that only look. A word that is no id may then be a job's name, and is told which job
+    was taken."""
+    bare = ident.strip().removeprefix("job:")
+    try:
+        return store.find(bare)
+    except UnknownJob:
+        named = None if note is None else newest_named(store, bare, note)
+        if named is None:
+            raise
+        return named
+
+
+def newest_named(store: Store, name: str, note: Note) -> Record | None:
+    query = HistoryQuery(names=(name,), limit=2)
+    named = [record for record in store.records(query) if record.job.name == name]  # it may read as a pattern
+    if not named:
+        return None
+    newest = ", the newest of that name" if len(named) > 1 else ""
+    note(f"joblens: '{name}' is job {named[0].number}{newest}")
+    return named[0]
 
 
 def running(store: Store) -> list[Record]:

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
+from joblens.app.queries import Note, find, newest_named
 from joblens.model.errors import AmbiguousJob, InputError, UnknownJob, UnknownRun
 from joblens.model.history import HistoryQuery, SortKey
 from joblens.model.job import Record
@@ -21,11 +22,12 @@ def find_run(store: Store, ident: str, run_number: int | None = None) -> Run:
     return store.find_run(f"{workflow.number}.{run_number}")
 
 
-def find_job_or_run(store: Store, ident: str) -> Record | Run:
-    """For commands that take either. `job:3` and `workflow:3` say which where both fit."""
+def find_job_or_run(store: Store, ident: str, note: Note | None = None) -> Record | Run:
+    """For commands that take either. `job:3` and `workflow:3` say which where both fit. `note`: as of `find`;
+    a workflow's name comes before a job's."""
     ident = ident.strip()
     if ident.startswith(_JOB):
-        return store.find(ident.removeprefix(_JOB))
+        return find(store, ident, note)
     if ident.startswith(_WORKFLOW):
         return store.find_run(ident)
     job, run = _job_or_error(store, ident), _run_or_error(store, ident)
@@ -38,6 +40,9 @@ def find_job_or_run(store: Store, ident: str) -> Record | Run:
     if isinstance(run, Run):
         return run
     if isinstance(job, UnknownJob) and isinstance(run, UnknownRun):
+        named = None if note is None else newest_named(store, ident, note)
+        if named is not None:
+            return named
         raise UnknownRun(f"no job, workflow or run has the id '{ident}'", hint=f"{job.hint}; {run.hint}")
     raise run if isinstance(job, UnknownJob) else job
 

@@ -31,7 +31,7 @@ def command(session: Session, ident: str, follow: bool, since: str | None, field
     from joblens.app.queries import find, follow_samples
 
     store = session.current_store
-    record = find(store, ident)
+    record = find(store, ident, session.note)
     chosen = _chosen(fields)
     from_us = None if since is None else _since_us(since, record)
     stream = (

@@ -13,11 +13,12 @@ from joblens.cli.options import shared_options
 def command(session: Session, ident: str) -> None:
     """Everything about one job: findings, usage with its sources, curves, how it was run.
 
-    ID is the UUID or the start of it, the job's number, or the id you gave it."""
+    ID is the UUID or the start of it, the job's number, or the id you gave it; a job's
+    name stands for its newest."""
     from joblens.app.queries import find, samples
 
     store = session.current_store
-    record = find(store, ident)
+    record = find(store, ident, session.note)
     if session.json:
         from joblens.app.queries import whole_record
 
@@ -43,7 +44,7 @@ def job_details(session: Session, ident: str) -> None:
     """The main fields of one job."""
     from joblens.app.queries import find
 
-    record = find(session.current_store, ident)
+    record = find(session.current_store, ident, session.note)
     if session.json:
         from joblens.analysis.history_form import to_history_record
 

@@ -30,7 +30,7 @@ def command(session: Session, idents: tuple[str, ...], timeout: str | None) -> i
     deadline = None if timeout_s is None else time.monotonic() + timeout_s
     store = session.current_store
     # an unknown id is told at once, not after the first job has ended
-    found = [find_job_or_run(store, ident) for ident in idents]
+    found = [find_job_or_run(store, ident, session.note) for ident in idents]
     ended = []
     for one in found:
         left_s = None if deadline is None else max(0.0, deadline - time.monotonic())

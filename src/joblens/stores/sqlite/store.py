@@ -144,7 +144,7 @@ class SqliteStore:
             records = list(read_records(connection, numbers))
             named = [] if numbers else newest_named(connection, ident)
         if not records:
-            also = "".join(f"; a job is named so: #{number} (joblens show {number})" for number in named)
+            also = "".join(f"; the newest job of that name is {number}" for number in named)
             raise UnknownJob(
                 f"no job has the id '{ident}'", hint=f"`joblens history` lists the jobs and their ids{also}"
             )
