@@ -1,7 +1,8 @@
 """`joblens logs`: what a job printed."""
 
 import sys
-from typing import TYPE_CHECKING
+from contextlib import suppress
+from typing import TYPE_CHECKING, BinaryIO
 
 import click
 
@@ -12,43 +13,60 @@ from joblens.model.errors import InputError
 from joblens.model.units import format_bytes
 
 if TYPE_CHECKING:
-    from joblens.model.job import Outcome
+    from collections.abc import Iterable
+
+    from joblens.model.job import Outcome, Record
 
 
 @click.command("logs")
 @job_argument
 @click.option("-f", "--follow", is_flag=True, help="Go on with what comes until the job ends.")
-@click.option("--stderr", is_flag=True, help="What it printed to standard error.")
+@click.option("--stderr", is_flag=True, help="Only what it printed to standard error.")
 @click.option("-n", "--tail", type=click.IntRange(min=0), metavar="N", help="Begin with the last N lines.")
 @shared_options
 def command(session: Session, ident: str, follow: bool, stderr: bool, tail: int | None) -> None:
-    """What a job printed to standard output, byte for byte."""
+    """What a job printed to standard output, byte for byte. Of a job that did not succeed or printed nothing
+    there, what it printed to standard error follows, on standard error."""
     if session.json:
         raise InputError("logs are the job's own bytes and have no JSON form", hint="leave out --json")
     from joblens.app.job_logs import follow_log, read_log
     from joblens.app.queries import find
 
     store = session.current_store
-    record = find(store, ident)
+    record = find(store, ident, session.note)
     stream = "stderr" if stderr else "stdout"
     chunks = (
         follow_log(store, record.job.uuid, stream, tail, session.care)
         if follow
         else read_log(record, stream, tail)
     )
+    printed = _copy(chunks, sys.stdout.buffer)
+    if tail == 0:
+        return
+    record = find(store, record.job.uuid)
+    if not stderr and (not printed or _has_failed(record)):
+        with suppress(InputError):  # it was not asked for: then one that is not kept is no error
+            printed = _copy(read_log(record, "stderr", tail), sys.stderr.buffer) or printed
+    if not printed and record.outcome is not None:
+        session.note(f"joblens: {_nothing(record.outcome, stream)}")
+
+
+def _copy(chunks: "Iterable[bytes]", to: BinaryIO) -> bool:
+    """Whether there was anything."""
     printed = False
     for chunk in chunks:
-        sys.stdout.buffer.write(chunk)
-        sys.stdout.buffer.flush()
+        to.write(chunk)
+        to.flush()
         printed = True
-    outcome = find(store, record.job.uuid).outcome
-    if not printed and tail != 0 and outcome is not None:
-        session.note(f"joblens: {_nothing(outcome, stream)}")
+    return printed
+
+
+def _has_failed(record: "Record") -> bool:
+    return record.status.is_final and record.status.value != "success"
 
 
 def _nothing(outcome: "Outcome", stream: str) -> str:
-    other, option = ("stderr", "add --stderr") if stream == "stdout" else ("stdout", "leave out --stderr")
-    there = getattr(outcome, f"{other}_bytes")
-    if there:
-        return f"nothing on {stream}; {format_bytes(there)} on {other}: {option}"
-    return f"nothing on {stream}" if there is None else "it printed nothing"
+    if stream == "stderr" and outcome.stdout_bytes:
+        return f"nothing on stderr; {format_bytes(outcome.stdout_bytes)} on stdout: leave out --stderr"
+    is_known = outcome.stdout_bytes is not None and outcome.stderr_bytes is not None
+    return "it printed nothing" if is_known else f"nothing on {stream}"
