@@ -69,10 +69,10 @@ def _last_words(path: str) -> str:
 
 
 def main() -> None:
+    from joblens.app.driving import drive
     from joblens.app.kept_specs import whole_run
     from joblens.app.run_notice import notify_run
     from joblens.app.specs import plan_of_run
-    from joblens.app.workflow_runs import drive
 
     parser = argparse.ArgumentParser(prog="joblens run --detach")
     parser.add_argument("--store", required=True)

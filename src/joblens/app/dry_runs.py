@@ -4,8 +4,8 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from joblens.app.earlier_runs import earlier_durations
 from joblens.app.machine_offer import machine_offer
-from joblens.app.run_views import earlier_durations
 from joblens.app.specs import LoadedSpec
 from joblens.app.workflow_runs import enabled_places, known_workflow
 from joblens.engine.offer import Choices

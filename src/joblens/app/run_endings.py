@@ -7,10 +7,10 @@ from msgspec import structs
 from joblens.analysis.run_ending import FailedJob, RunEnding
 from joblens.analysis.run_table import FAILED_STATES, row_form
 from joblens.analysis.workflow_rows import run_label
+from joblens.app.driving import Driven
 from joblens.app.run_actions import actions_form, failed_actions
 from joblens.app.run_state import state_of_run
 from joblens.app.run_tables import result_rows
-from joblens.app.workflow_runs import Driven
 from joblens.model.errors import JoblensError
 from joblens.model.plan import Plan
 from joblens.model.run import JobState, RunStatus

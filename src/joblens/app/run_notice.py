@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 import msgspec
 
+from joblens.app.driving import Driven
 from joblens.app.jobs import parse_notify
 from joblens.app.run_endings import ending_document
-from joblens.app.workflow_runs import Driven
 from joblens.model.plan import Plan
 from joblens.ports.store import Store
 

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from msgspec.structs import replace
 
 from joblens.agent.run_screen import RunScreen
+from joblens.app.earlier_runs import earlier_durations
 from joblens.app.queries import SampleTails
 from joblens.engine.offer import Offer
 from joblens.engine.run_progress import JobFailure, ProgressTracker, RunProgress
@@ -30,8 +31,6 @@ _JOBS_LOOKED_AT = 40  # reading the samples of all of a thousand running jobs wo
 _SUMMARY_EVERY_S = 10.0
 _SUMMARY_STEPS = 10
 _FIRST_ENDS = 50  # after so many ends of jobs only failures and summaries are told one by one
-_EARLIER_RUNS = 5
-_MOST_ESTIMATED = 20_000  # jobs; beyond, reading earlier runs takes longer than it tells
 
 Usage = Mapping[str, tuple[float | None, int | None]]
 
@@ -45,44 +44,6 @@ def tracker_for(run: Run, plan: Plan, store: Store, offer: Offer) -> ProgressTra
         run=f"{run.workflow_number}.{run.number}" if run.number else run.uuid[:8],
         began_at_us=run.started_at_us or time.time_ns() // 1000,
     )
-
-
-def earlier_durations(store: Store, run: Run, plan: Plan | None = None) -> dict[str, float]:
-    """Seconds that jobs took when they last succeeded in an earlier run of the workflow, by name. `plan`: of
-    `run`, where it is at hand; most runs were made from the same file. Very large ones are not looked at."""
-    if run.jobs > _MOST_ESTIMATED:
-        return {}
-    found: dict[str, float] = {}
-    try:
-        earlier = [
-            other
-            for other in store.runs(run.workflow_uuid)
-            if other.uuid != run.uuid and other.created_at_us <= run.created_at_us
-        ]
-        for other in earlier[-_EARLIER_RUNS:]:
-            took = {
-                result.index: result.duration_s
-                for result in store.run_results(other.uuid)
-                if result.status is Status.SUCCESS and result.duration_s is not None and result.index >= 0
-            }
-            if took:
-                names = _names_of(store.find_run(other.uuid), run, plan)
-                found |= {names[index]: seconds for index, seconds in took.items()}
-    except (JoblensError, IndexError):
-        return {}  # an estimate less: no reason for the run not to go on
-    return found
-
-
-def _names_of(other: Run, run: Run, plan: Plan | None) -> list[str]:
-    if plan is None or not (
-        other.spec_text == run.spec_text
-        and other.tables == run.tables
-        and other.options.parameters == run.options.parameters
-    ):
-        from joblens.app.specs import plan_of_run
-
-        plan = plan_of_run(other)
-    return [job.name for job in plan.jobs]
 
 
 def failure_of(index: int, attempt: int, record: Record) -> JobFailure:

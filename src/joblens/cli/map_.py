@@ -97,10 +97,10 @@ def _long_options() -> frozenset[str]:
 def _drive(session: Session, run: "Run", loaded: "LoadedSpec", *, keeps_order: bool, quiet: bool) -> int:
     from joblens.agent.run_view import NoView
     from joblens.analysis.workflow_rows import run_label
+    from joblens.app.driving import drive
     from joblens.app.mapping import MapView
     from joblens.app.owning import OwnLog
     from joblens.app.run_endings import ending_document
-    from joblens.app.workflow_runs import drive
     from joblens.cli.run_spec import exit_code_of
     from joblens.model.run import JobState
 

@@ -11,9 +11,9 @@ from joblens.model.errors import InputError
 
 if TYPE_CHECKING:
     from joblens.agent.run_view import RunView
+    from joblens.app.driving import Driven
     from joblens.app.reruns import Again
     from joblens.app.specs import LoadedSpec
-    from joblens.app.workflow_runs import Driven
     from joblens.engine.offer import Offer
     from joblens.model.plan import Plan
     from joblens.model.run import Run, RunOptions
@@ -169,8 +169,8 @@ def drive_in_front(
     session: Session, run: "Run", plan: "Plan", *, quiet: bool, notify: str | None = None
 ) -> None:
     """To its end, with a view on a terminal and lines anywhere else; ends with the exit code."""
+    from joblens.app.driving import drive
     from joblens.app.owning import OwnLog
-    from joblens.app.workflow_runs import drive
 
     driven = drive(
         run,
