@@ -2,12 +2,9 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from tests.conftest import RunJoblens
 from tests.integration.workflow_desk import WorkflowDesk, interrupt
 
 MIXED = """
@@ -19,13 +16,6 @@ jobs:
   - {name: after, command: "echo after >> order", depends_on: [long]}
 """
 STATES = {"done": "completed", "long": "terminated", "held": "terminated", "after": "canceled"}
-
-
-@pytest.fixture
-def desk(tmp_path: Path, joblens: RunJoblens, store_path: Path) -> Iterator[WorkflowDesk]:
-    desk = WorkflowDesk(tmp_path, joblens, store_path)
-    yield desk
-    desk.close()
 
 
 def _stop(desk: WorkflowDesk, how: str) -> str:
@@ -56,7 +46,7 @@ def test_everyone_tells_the_same_of_a_run_that_was_ended(desk: WorkflowDesk, how
             told = re.sub(r"\s+", " ", summary)
             assert f"{row['job_name']} {row['status']}: {row['reason']}" in told
     watched = desk.call("watch", "mixed", code=1).stdout
-    assert "1 of 4 done, 2 failed, 1 cancelled: run stopped" in watched
+    assert "1 of 4 done, 2 failed, 1 canceled: run stopped" in watched
     assert "tried again" not in watched
     shown = desk.call("workflows", "show", "mixed", "--json", code=0).json["runs"][-1]
     assert (shown["completed"], shown["failed"], shown["left"]) == (1, 2, 1)

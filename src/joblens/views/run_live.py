@@ -6,12 +6,13 @@ from typing import Any
 from msgspec import to_builtins
 
 from joblens.engine.run_progress import JobFailure, RunProgress, StageProgress
-from joblens.model.run import RunStatus
+from joblens.model.run import JobState, RunStatus
 from joblens.model.units import format_duration
 from joblens.views.numbers import UNKNOWN, clock, compact_bytes, counted, percent
 from joblens.views.style import Palette, clean, fit, pad, visible_width
 from joblens.views.table import Column, render_table
 
+_CANCELED = JobState.CANCELED.label  # as the tables of a run spell it
 _DONE, _FAILED, _RUNNING, _LEFT = "━", "x", "─", "·"  # told apart without colours too
 _NAME_MOST = 28
 _BAR_LEAST, _BAR_MOST = 8, 40
@@ -139,7 +140,7 @@ def _counts(stage: StageProgress, digits: int) -> str:
     parts = [pad(f"{stage.done:>{digits}}/{stage.total}", 2 * digits + 1)]
     for count, word in (
         (stage.failed, "failed"),
-        (stage.cancelled, "cancelled"),
+        (stage.cancelled, _CANCELED),
         (stage.running, "running"),
     ):
         if count:
@@ -227,8 +228,8 @@ def _attempt(number: int) -> str:
 def summary_line(progress: RunProgress) -> str:
     """'00:42  45 of 100 done, 2 failed, 8 running, about 01:10 left, from earlier runs'."""
     parts = [f"{progress.count('done'):,} of {progress.total:,} done"]
-    words = ("failed", "cancelled", "running")
-    parts += [f"{progress.count(word):,} {word}" for word in words if progress.count(word)]
+    words = {"failed": "failed", "cancelled": _CANCELED, "running": "running"}
+    parts += [f"{count:,} {word}" for key, word in words.items() if (count := progress.count(key))]
     if rest := eta(progress):
         parts.append(rest)
     return f"{clock(progress.elapsed_s)}  {', '.join(parts)}"
