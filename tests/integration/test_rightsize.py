@@ -1,12 +1,10 @@
 """Advice from real runs, and files with it in them."""
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.conftest import RunJoblens
 from tests.integration.workflow_desk import WorkflowDesk
 
 AMOUNT = re.compile(r"\b\d+[gm]\b|\bPT\w+|(?<=cpus)([\": =]+)\d+")
@@ -102,13 +100,6 @@ job "bare" {
 }
 """,
 }
-
-
-@pytest.fixture
-def desk(tmp_path: Path, joblens: RunJoblens, store_path: Path) -> Iterator[WorkflowDesk]:
-    one = WorkflowDesk(tmp_path, joblens, store_path)
-    yield one
-    one.close()
 
 
 def run_file(desk: WorkflowDesk, kind: str) -> Path:
@@ -227,6 +218,16 @@ def test_a_workflow_that_never_ran_has_no_advice(desk: WorkflowDesk) -> None:
         0,
         "Workflow night (1), 1 run\n\nNothing was measured yet: no job of it has ended.\n",
     )
+
+
+def test_a_job_that_did_not_make_its_output_takes_nothing_away(desk: WorkflowDesk) -> None:
+    text = "name: w\nfiles: [{name: made, path: made.txt}]\njobs:\n  - name: a\n    command: 'true'\n"
+    desk.call("run", desk.write(f"{text}    memory: 4g\n    output_files: [made]\n"), "-q", code=1)
+    [group] = desk.call("rightsize", "w", "--json", code=0).json["groups"]
+    [memory] = [part for part in group["advice"] if part["resource"] == "memory"]
+    assert not memory["change"]
+    assert memory["quantiles"] == {}
+    assert "none came to its end" in memory["reason"]
 
 
 def test_short_jobs_by_the_dozen_are_told(desk: WorkflowDesk) -> None:

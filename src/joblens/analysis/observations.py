@@ -64,8 +64,9 @@ class Spread(Struct, frozen=True):
     at_least: tuple[str, ...] = ()
 
 
-def observation_of(record: Record, run: int) -> Observation | None:
-    """None: it has not ended, or nothing of it was measured."""
+def observation_of(record: Record, run: int, *, is_unmade: bool = False) -> Observation | None:
+    """None: it has not ended, or nothing of it was measured. `is_unmade`: it did not make its output files,
+    so it did not come to its end, whatever it said itself."""
     outcome = record.outcome
     if outcome is None or outcome.status in (Status.ERROR, Status.LOST):
         return None
@@ -74,7 +75,7 @@ def observation_of(record: Record, run: int) -> Observation | None:
         job=record.job.name,
         run=run,
         attempt=1 if record.job.run is None else record.job.run.attempt,
-        status=outcome.status,
+        status=Status.FAILED if is_unmade else outcome.status,
         duration_s=outcome.duration_s,
         memory_bytes=outcome.usage.memory_peak_bytes,
         memory_is_least="memory_peak_bytes" in outcome.usage.lower_bounds,

@@ -12,7 +12,7 @@ from joblens.app.runs import records_of_run
 from joblens.app.specs import loaded_run
 from joblens.model.finding import Finding
 from joblens.model.job import Requirements
-from joblens.model.run import Run, Workflow
+from joblens.model.run import OutputsMissing, Run, Workflow
 from joblens.model.workflow_spec import JobSpec, RequirementsSpec, WorkflowSpec
 from joblens.plan.expansion import requirements_of
 from joblens.ports.store import Store
@@ -59,8 +59,15 @@ def size_workflow(
 
 def _observations(store: Store, run: Run, places: "_Places") -> Iterator[tuple[str, Observation]]:
     entries: dict[int, str] | None = None
+    unmade = {
+        (event.fact.index, event.fact.attempt)
+        for _, event in store.run_events(run.uuid)
+        if isinstance(event.fact, OutputsMissing)
+    }
     for record in records_of_run(store, run.uuid):
-        observation = observation_of(record, run.number or 0)
+        link = record.job.run
+        is_unmade = link is not None and (link.index, link.attempt) in unmade
+        observation = observation_of(record, run.number or 0, is_unmade=is_unmade)
         if observation is None:
             continue
         key = places.key_of_job(record.job.name)
