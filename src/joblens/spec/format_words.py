@@ -22,6 +22,10 @@ def _how_a_list_is_written(format: str, key: str) -> str:  # noqa: A002
             return f"; begin each entry with [[{key}]]"
         case "json" | "json5":
             return "; write [{…}, {…}]"
+        case "kdl":
+            from joblens.spec.kdl_workflow import node_name
+
+            return f'; write a node for each entry, without {key} around them: {node_name(key)} "a" {{ … }}'
     return ""
 
 
