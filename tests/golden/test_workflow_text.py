@@ -3,8 +3,8 @@
 from joblens.app.expanding import expanded_workflow
 from joblens.app.spec_check import check_spec
 from joblens.app.specs import load_spec
+from joblens.engine.offer import Offer
 from joblens.model.run import JobState
-from joblens.probes.host import HostFacts
 from joblens.views.graph_drawing import Drawing, Grouping, drawing_of
 from joblens.views.graph_svg import render_svg
 from joblens.views.graph_text import render_graph, render_mermaid
@@ -14,7 +14,7 @@ from tests.conftest import REPOSITORY
 from tests.golden.golden import same_as_golden, same_text
 
 RAIN = str(REPOSITORY / "tests" / "fixtures" / "specs" / "rain.yaml")
-SMALL_HOST = HostFacts(hostname="h", kernel="k", boot_id="b", cpu_count=1, memory_total_bytes=256 << 20)
+SMALL_OFFER = Offer(cpus=1.0, memory_bytes=256 << 20)
 
 
 def rain(*, in_a_run: bool = False, months: str = "1:12", grouping: Grouping = Grouping.ENTRY) -> Drawing:
@@ -49,7 +49,7 @@ def test_graph_with_sweeps_as_svg() -> None:
 
 
 def test_validate() -> None:
-    check = check_spec(load_spec(RAIN), SMALL_HOST)
+    check = check_spec(load_spec(RAIN), SMALL_OFFER)
     lines = render_check("rain.yaml", check.jobs, check.stages, check.largest, check.warnings)
     same_as_golden("validate", lines)
 

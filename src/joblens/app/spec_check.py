@@ -1,17 +1,19 @@
 """What can be said about a workflow that is valid: its size, and what may surprise whoever runs it."""
 
 import os
-from collections.abc import Mapping
 from typing import Any
 
 from msgspec import Struct
 
+from joblens.app.machine_offer import machine_offer
+from joblens.app.script_places import misplaced_scripts
 from joblens.app.specs import LoadedSpec
+from joblens.engine.offer import Offer
 from joblens.model.job import Requirements
 from joblens.model.plan import Plan
+from joblens.model.run import RunOptions
 from joblens.model.units import format_bytes
 from joblens.plan.graph import Graph
-from joblens.probes.host import HostFacts, read_host
 
 _MOST_NAMED = 3
 
@@ -25,8 +27,8 @@ class SpecCheck(Struct, frozen=True, kw_only=True):
     warnings: tuple[str, ...] = ()
 
 
-def check_spec(loaded: LoadedSpec, host: HostFacts | None = None) -> SpecCheck:
-    """`host`: the machine it would run on; None: this one."""
+def check_spec(loaded: LoadedSpec, offer: Offer | None = None) -> SpecCheck:
+    """`offer`: what a run of it would have; None: what this machine offers."""
     plan = loaded.plan
     return SpecCheck(
         jobs=len(plan.jobs),
@@ -34,9 +36,10 @@ def check_spec(loaded: LoadedSpec, host: HostFacts | None = None) -> SpecCheck:
         largest=_largest(plan),
         warnings=(
             *_without_requirements(plan),
-            *_too_large(plan, host or read_host()),
+            *_too_large(plan, offer or machine_offer(RunOptions())),
             *_of_several_nodes(plan),
-            *_left_over(loaded),
+            *loaded.warnings,
+            *misplaced_scripts(plan, loaded.path, os.getcwd()),
             *_missing_inputs(plan),
         ),
     )
@@ -68,40 +71,22 @@ def _without_requirements(plan: Plan) -> list[str]:
     return [f"no resource_requirements: {_named(names)}; packed as 1 CPU and 1 MiB, never limited"]
 
 
-def _too_large(plan: Plan, host: HostFacts) -> list[str]:
+def _too_large(plan: Plan, offer: Offer) -> list[str]:
+    """By what a run would offer, so that `run` refuses just what is warned of here."""
     warnings = []
-    cpus, memory = host.cpu_count, host.memory_total_bytes
-    if cpus is not None:
-        names = [job.name for job in plan.jobs if (job.requirements.cpus or 0) > cpus]
-        if names:
-            warnings.append(f"more CPUs than the {cpus:g} of this machine: {_named(names)}")
-    if memory is not None:
-        names = [job.name for job in plan.jobs if (job.requirements.memory_bytes or 0) > memory]
-        if names:
-            warnings.append(f"more memory than the {format_bytes(memory)} of this machine: {_named(names)}")
+    names = [job.name for job in plan.jobs if (job.requirements.cpus or 0) > offer.cpus]
+    if names:
+        warnings.append(f"more CPUs than the {offer.cpus:g} offered on this machine: {_named(names)}")
+    names = [job.name for job in plan.jobs if (job.requirements.memory_bytes or 0) > offer.memory_bytes]
+    if names:
+        memory = format_bytes(offer.memory_bytes)
+        warnings.append(f"more memory than the {memory} offered on this machine: {_named(names)}")
     return warnings
 
 
 def _of_several_nodes(plan: Plan) -> list[str]:
     names = [job.name for job in plan.jobs if (job.requirements.nodes or 1) > 1]
     return [f"more than one node: {_named(names)}; here each runs on this one"] if names else []
-
-
-def _left_over(loaded: LoadedSpec) -> list[str]:
-    """A shared parameter that an entry has in its texts and not in use_parameters stays as written."""
-    warnings = []
-    for job in loaded.spec.jobs:
-        names = _shared_inside(job.name + job.command, loaded.spec.parameters)
-        used = {*(job.use_parameters or ()), *job.parameters}
-        unused = [name for name in names if name not in used]
-        if unused:
-            told = ", ".join(f"{{{name}}}" for name in unused)
-            warnings.append(f"job '{job.name}' has {told} but does not name it in use_parameters")
-    return warnings
-
-
-def _shared_inside(text: str, shared: Mapping[str, Any]) -> list[str]:
-    return [name for name in shared if f"{{{name}}}" in text or f"{{{name}:" in text]
 
 
 def _missing_inputs(plan: Plan) -> list[str]:

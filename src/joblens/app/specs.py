@@ -13,10 +13,11 @@ from joblens.model.plan import Plan
 from joblens.model.run import Run
 from joblens.model.workflow_spec import WorkflowSpec
 from joblens.plan.expansion import make_plan
+from joblens.plan.loose_names import loose_names
 from joblens.plan.problems import Path
 from joblens.plan.settling import WORTH_PACKING, PackedPlan, pack_plan, unpack_plan
 from joblens.plan.unread import Unread
-from joblens.spec.documents import Document, Mark, Problem, format_of
+from joblens.spec.documents import Document, Mark, Problem, format_of, has_known_ending
 from joblens.spec.workflow_file import SpecReading, read_workflow
 
 _NONE: dict[str, Any] = {}
@@ -27,6 +28,7 @@ _MOST_SHOWN = 50
 
 class LoadedSpec:
     """`tables`: the files it names for its parameters, as they were; they go into the run (`Run.tables`).
+    `warnings`: what may not have been meant as it was written in the file.
 
     What was written takes several times the memory of its plan: it is kept only for who says so when loading,
     and read once more for others that ask."""
@@ -41,6 +43,7 @@ class LoadedSpec:
         self.format = form
         self.tables = made.tables
         self.path = path
+        self.warnings = made.warnings
         self._reading = made.reading
 
     @property
@@ -84,6 +87,7 @@ class _Made(Struct, frozen=True):
     plan: Plan | PackedPlan
     tables: dict[str, Any]
     reading: SpecReading | None
+    warnings: tuple[str, ...] = ()
 
 
 def _made_from_file(
@@ -92,10 +96,22 @@ def _made_from_file(
     reading = read_workflow(text, form, path)
     folder = os.path.dirname(os.path.abspath(path))
     if reading.spec is None:
+        _refuse_other_files(path, reading)
         raise spec_error(path, _all_that_is_wrong(path, reading, parameters, folder))
     tables, missing = read_tables(reading.spec, parameters.values(), folder)
     plan = _plan(path, reading.spec, reading.document, tables, parameters, missing)
-    return _made(plan, tables, reading, keeps_spec=keeps_spec)
+    warnings = tuple(loose_names(reading.spec, plan))
+    return _made(plan, tables, reading, keeps_spec=keeps_spec, warnings=warnings)
+
+
+def _refuse_other_files(path: str, reading: SpecReading) -> None:
+    """A file that is not named like a workflow and has none of its sections is something else."""
+    value = reading.document.value
+    if has_known_ending(path) or (isinstance(value, dict) and {"jobs", "name"} & value.keys()):
+        return
+    message = f"'{path}' is not a workflow file"
+    hint = "a workflow is written in YAML, JSON, JSON5, KDL or TOML: flow.yaml, with a name and jobs"
+    raise SpecError(message, hint=hint, problems=(message,))
 
 
 def _made_from_run(run: Run, source: str, *, keeps_spec: bool) -> _Made:
@@ -106,10 +122,17 @@ def _made_from_run(run: Run, source: str, *, keeps_spec: bool) -> _Made:
     return _made(plan, run.tables, reading, keeps_spec=keeps_spec)
 
 
-def _made(plan: Plan, tables: dict[str, Any], reading: SpecReading, *, keeps_spec: bool) -> _Made:
+def _made(
+    plan: Plan,
+    tables: dict[str, Any],
+    reading: SpecReading,
+    *,
+    keeps_spec: bool,
+    warnings: tuple[str, ...] = (),
+) -> _Made:
     if keeps_spec:
-        return _Made(plan, tables, reading)
-    return _Made(pack_plan(plan) if len(plan.jobs) >= WORTH_PACKING else plan, tables, None)
+        return _Made(plan, tables, reading, warnings)
+    return _Made(pack_plan(plan) if len(plan.jobs) >= WORTH_PACKING else plan, tables, None, warnings)
 
 
 def spec_error(path: str, problems: Sequence[str]) -> SpecError:
@@ -216,14 +239,22 @@ def _read(path: str) -> str:
 
 
 def _nearby(path: str) -> str:
-    """Files of the same folder that may have been meant."""
+    """Files of the same folder that may have been meant. Their endings are all alike and say nothing."""
     from joblens.plan.problems import nearest_name
-    from joblens.spec.documents import FORMATS
 
     folder, name = os.path.split(path)
     try:
-        names = [each for each in os.listdir(folder or ".") if each.endswith((*FORMATS, "yml"))]
+        names = sorted(filter(has_known_ending, os.listdir(folder or ".")), key=_liked_first)
     except OSError:
         return ""
-    nearest = nearest_name(name, sorted(names)) if name else min(names, default=None)
-    return f"did you mean {os.path.join(folder, nearest)}?" if nearest else ""
+    by_stem: dict[str, str] = {}
+    for each in names:
+        by_stem.setdefault(os.path.splitext(each)[0], each)
+    stem = os.path.splitext(name)[0] if has_known_ending(name) else name
+    nearest = nearest_name(stem, by_stem) if name else next(iter(by_stem), None)
+    return f"did you mean {os.path.join(folder, by_stem[nearest])}?" if nearest else ""
+
+
+def _liked_first(name: str) -> tuple[bool, str]:
+    """YAML is what most people write."""
+    return not name.endswith((".yaml", ".yml")), name

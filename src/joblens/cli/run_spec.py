@@ -40,6 +40,7 @@ def run_spec(session: Session, given: dict[str, Any]) -> None:
     _refuse_command_options(given)
     options = options_from(given)
     loaded = _load(given)
+    _warn(session, loaded, options, quiet=given["quiet"])
     base = _base(session, given, loaded, options)
     if given["dry_run"]:
         _dry_run(session, given, loaded, options, base)
@@ -107,6 +108,14 @@ def _load(given: dict[str, Any]) -> "LoadedSpec":
     from joblens.app.specs import load_spec
 
     return load_spec(given["spec"], parse_params(given["params"]))
+
+
+def _warn(session: Session, loaded: "LoadedSpec", options: "RunOptions", *, quiet: bool) -> None:
+    from joblens.app.script_places import misplaced_scripts
+
+    if not quiet:
+        for warning in (*loaded.warnings, *misplaced_scripts(loaded.plan, loaded.path, options.cwd)):
+            session.warn(warning)
 
 
 def _base(

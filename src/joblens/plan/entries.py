@@ -44,6 +44,11 @@ _KEYS: dict[type, dict[str, str]] = {
 }
 
 
+def keys_of(entry: JobSpec | FileSpec | UserDataSpec) -> dict[str, str]:
+    """The fields of an entry in which names are put, with the key each has in a file."""
+    return _KEYS[type(entry)]
+
+
 class Expanded(Struct, frozen=True, gc=False):
     """`entry`: which one of the file it came from. `names` and `values` are its combination."""
 

@@ -47,6 +47,11 @@ def pattern_of(text: str) -> re.Pattern[str]:
     return re.compile(".*".join(re.escape(piece) for piece in pieces), re.DOTALL)
 
 
+def names_within(text: str) -> list[str]:
+    """Of everything that is a variable or a parameter, should there be one of that name."""
+    return [match[1] for match in _PLACEHOLDER.finditer(text)] if "{" in text else []
+
+
 class Variables:
     """Puts variables into texts. `unknown` is told of names that are neither variable nor parameter."""
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from joblens.model.errors import InputError
 from joblens.spec.places import Document, Mark, Path, Problem
 
-__all__ = ["FORMATS", "Document", "Mark", "Path", "Problem", "format_of", "read_document"]
+__all__ = ["FORMATS", "Document", "Mark", "Path", "Problem", "format_of", "has_known_ending", "read_document"]
 
 # In the order in which a text whose name says nothing is tried: the strictest first.
 FORMATS = ("json", "json5", "yaml", "kdl", "toml")
@@ -16,6 +16,10 @@ _ENDINGS = {**{f".{name}": name for name in FORMATS}, ".yml": "yaml"}
 def read_document(text: str, format: str) -> Document:  # noqa: A002
     """Never raises for what the text says: whatever is wrong stands in `problems`, each with its place."""
     return _reader(format)(text)
+
+
+def has_known_ending(path: str) -> bool:
+    return os.path.splitext(path)[1].lower() in _ENDINGS
 
 
 def format_of(path: str, text: str) -> str:
