@@ -44,7 +44,7 @@ def test_the_pipeline_trains_models_and_names_the_best(joblens: RunJoblens, fold
     joblens("graph", "ml_pipeline", cwd=folder, code=0)
     drawn = joblens("plot", "ml_pipeline", "--format", "svg", "--json", cwd=folder, code=0).json
     assert any("gantt" in path for path in drawn["files"])
-    changed = joblens("rightsize", "1", "--diff", code=0).stdout
+    changed = joblens("rightsize", "1", "--diff", "--force", code=0).stdout
     assert "-  - {name: large, num_cpus: 1, memory: 1g}   # a guess, to be on the safe side" in changed
 
 

@@ -116,30 +116,47 @@ def without_amounts(text: str) -> str:
 def test_every_format_is_written_with_nothing_else_changed(desk: WorkflowDesk, kind: str) -> None:
     path = run_file(desk, kind)
     path.chmod(0o640)
-    assert desk.call("rightsize", "night", "--write", "--json", code=0).json["file"]["written"]
+    assert desk.call("rightsize", "night", "--write", "--force", "--json", code=0).json["file"]["written"]
     text = path.read_text()
     assert path.stat().st_mode & 0o777 == 0o640
     assert text != FILES[kind]
     assert without_amounts(text) == without_amounts(FILES[kind])
     assert [amount for amount in ("16m", "PT20S") if amount not in text] == []
-    desk.call("rightsize", "night", "--write", "--add", code=0)
+    desk.call("rightsize", "night", "--write", "--force", "--add", code=0)
     desk.call("validate", path, code=0)
     assert path.read_text().count("PT20S") == 3
-    again = desk.call("rightsize", "night", "--write", "--add", "--json", code=0).json
+    again = desk.call("rightsize", "night", "--write", "--force", "--add", "--json", code=0).json
     assert not again["file"]["changed"], "advice that was followed is no advice any more"
 
 
 def test_a_diff_writes_nothing(desk: WorkflowDesk) -> None:
     path = run_file(desk, "yaml")
-    shown = desk.call("rightsize", "night", "--diff", code=0).stdout
+    shown = desk.call("rightsize", "night", "--diff", "--force", code=0).stdout
     assert '-    memory: "4g"  # surely enough' in shown
     assert '+    memory: "16m"  # surely enough' in shown
     assert path.read_text() == FILES["yaml"]
 
 
-def test_what_is_not_written_is_left_out_without_add(desk: WorkflowDesk) -> None:
+def test_after_one_run_of_few_jobs_nothing_is_made_smaller(desk: WorkflowDesk) -> None:
     path = run_file(desk, "yaml")
     done = desk.call("rightsize", "night", "--write", code=0)
+    assert "nothing was made smaller in: large, inner; run it again, or --force" in done.stderr
+    assert path.read_text() == FILES["yaml"]
+    assert desk.call("rightsize", "night", "--diff", code=0).stdout == ""
+    desk.call("run", path, "--cpus", "8", "--memory", "8g", "-q", code=0)
+    desk.call("rightsize", "night", "--write", code=0)
+    assert 'memory: "16m"  # surely enough' in path.read_text()
+
+
+def test_a_named_strategy_is_reason_enough(desk: WorkflowDesk) -> None:
+    path = run_file(desk, "yaml")
+    desk.call("rightsize", "night", "--write", "--strategy", "max-seen", code=0)
+    assert 'memory: "16m"  # surely enough' in path.read_text()
+
+
+def test_what_is_not_written_is_left_out_without_add(desk: WorkflowDesk) -> None:
+    path = run_file(desk, "yaml")
+    done = desk.call("rightsize", "night", "--write", "--force", code=0)
     assert "--add adds them: inner, bare" in done.stderr
     assert path.read_text().endswith("  - name: bare\n    command: echo bare\n")
     assert "runtime: PT20S\njobs:" in path.read_text()
@@ -149,7 +166,7 @@ def test_a_file_that_was_edited_since_is_changed_by_names(desk: WorkflowDesk) ->
     path = run_file(desk, "yaml")
     moved = FILES["yaml"].replace("jobs:\n", "jobs:\n  - name: new\n    command: 'true'\n    memory: 7g\n")
     path.write_text(moved.replace("# a guess", "# still a guess"))
-    done = desk.call("rightsize", "night", "--write", code=0)
+    done = desk.call("rightsize", "night", "--write", "--force", code=0)
     assert "matched by their names" in done.stderr
     text = path.read_text()
     assert "memory: 7g" in text
@@ -174,7 +191,7 @@ def test_a_file_that_is_gone_is_told(desk: WorkflowDesk) -> None:
 def test_another_file_can_be_named(desk: WorkflowDesk) -> None:
     path = run_file(desk, "yaml")
     copy = desk.write(FILES["toml"], "copy.toml")
-    desk.call("rightsize", "night", "--write", copy, code=0)
+    desk.call("rightsize", "night", "--write", copy, "--force", code=0)
     assert path.read_text() == FILES["yaml"]
     assert 'memory = "16m"' in copy.read_text()
 

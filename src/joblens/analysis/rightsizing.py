@@ -35,6 +35,8 @@ from joblens.analysis.observations import (
 from joblens.model.job import Requirements
 from joblens.model.units import format_bytes, format_duration
 
+_LOW = "low"
+
 
 class Group(Struct, frozen=True, kw_only=True):
     """Jobs that share their requirements, and what was seen of them."""
@@ -68,6 +70,10 @@ class Advice(Struct, frozen=True, kw_only=True):
     def grows(self) -> bool:
         return self.current is not None and self.recommended > self.current
 
+    @property
+    def shrinks(self) -> bool:
+        return self.current is not None and self.recommended < self.current
+
 
 class GroupAdvice(Struct, frozen=True, kw_only=True):
     group: Group
@@ -76,6 +82,11 @@ class GroupAdvice(Struct, frozen=True, kw_only=True):
     confidence: str  # low, medium, high
     advice: tuple[Advice, ...]
     strategies: tuple[Allocation, ...] = ()
+
+    @property
+    def is_thin(self) -> bool:
+        """So few jobs were seen that the next one may well need more."""
+        return self.confidence == _LOW
 
 
 def advise(groups: Iterable[Group], strategy: Strategy = Strategy.MAX_SEEN) -> list[GroupAdvice]:
@@ -104,7 +115,7 @@ def _advise(group: Group, strategy: Strategy) -> GroupAdvice:
 def _confidence(jobs: int, runs: int) -> str:
     if runs >= 3 or jobs >= 20:
         return "high"
-    return "medium" if runs == 2 or jobs >= 5 else "low"
+    return "medium" if runs == 2 or jobs >= 5 else _LOW
 
 
 # ---- one resource each ----------------------------------------------------------------------------------

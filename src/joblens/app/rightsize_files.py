@@ -70,20 +70,27 @@ def _problems(path: str, reading: SpecReading) -> list[str]:
 class EditedSpec(Struct, frozen=True):
     text: str
     notes: tuple[str, ...] = ()  # what changed besides the amounts
+    kept: tuple[str, ...] = ()  # groups of which too little was seen to take something away
 
 
-def edited(file: SpecFile, groups: Sequence[GroupAdvice], *, adds: bool) -> EditedSpec:
-    """The text with the advice in it; read again, so that what comes out is a workflow for certain."""
+def edited(file: SpecFile, groups: Sequence[GroupAdvice], *, adds: bool, forces: bool) -> EditedSpec:
+    """The text with the advice in it; read again, so that what comes out is a workflow for certain. `forces`:
+    amounts are made smaller on thin evidence too."""
     from joblens.app.rightsize_retries import retries_for, with_handler
     from joblens.spec.edit import edit_values
 
     changes: dict[Path, Any] = {}
+    kept = []
     for advice in groups:
-        changes.update(changes_for(file.value, advice, adds=adds))
+        shrinks = forces or not advice.is_thin
+        found = changes_for(file.value, advice, adds=adds)
+        if not shrinks and found != changes_for(file.value, advice, adds=adds, shrinks=False):
+            kept.append(advice.group.name)
+        changes.update(changes_for(file.value, advice, adds=adds, shrinks=shrinks))
     retries = retries_for(file.spec, file.value, [one for one in groups if _has_memory(file, one, adds=adds)])
     changes.update(retries.changes)
     if not changes:
-        return EditedSpec(file.text)
+        return EditedSpec(file.text, kept=tuple(kept))
     text: str = edit_values(file.text, file.format, changes)
     for handler in retries.handlers:
         text = with_handler(text, file.format, handler)
@@ -93,7 +100,7 @@ def edited(file: SpecFile, groups: Sequence[GroupAdvice], *, adds: bool) -> Edit
             f"{file.path} was left as it is: with the advice in it, it could not be read\n"
             + "\n".join(_problems(file.path, reading))
         )
-    return EditedSpec(text, retries.notes)
+    return EditedSpec(text, retries.notes, tuple(kept))
 
 
 def _has_memory(file: SpecFile, advice: GroupAdvice, *, adds: bool) -> bool:
@@ -102,8 +109,8 @@ def _has_memory(file: SpecFile, advice: GroupAdvice, *, adds: bool) -> bool:
     return place is not None and (adds or any(key in place[1] for key in _KEYS["memory"]))
 
 
-def changes_for(value: Any, advice: GroupAdvice, *, adds: bool) -> dict[Path, Any]:
-    """`adds`: requirements that are not written yet too."""
+def changes_for(value: Any, advice: GroupAdvice, *, adds: bool, shrinks: bool = True) -> dict[Path, Any]:
+    """`adds`: requirements that are not written yet too. `shrinks`: amounts may become smaller."""
     place = place_of(value, advice.group)
     if place is None:
         return {}
@@ -113,7 +120,7 @@ def changes_for(value: Any, advice: GroupAdvice, *, adds: bool) -> dict[Path, An
         key = next((key for key in _KEYS[part.resource] if key in written), None)
         if key is None and not adds:
             continue
-        if part.is_change:
+        if part.is_change and (shrinks or not part.shrinks):
             changes[*path, key or _KEYS[part.resource][0]] = _value(part, written.get(key or ""))
     return changes
 

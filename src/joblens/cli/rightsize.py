@@ -30,6 +30,7 @@ _THE_SAME = "\0"  # --write without a file: the one the workflow came from
     "--diff", is_flag=True, help="Print what --write would change as a unified diff; write nothing."
 )
 @click.option("--add", is_flag=True, help="Also add amounts that are not written yet.")
+@click.option("--force", is_flag=True, help="Also take away where few jobs were seen (confidence low).")
 @click.option(
     "--strategy",
     type=click.Choice(["max-seen", "min-waste", "max-throughput"]),
@@ -45,6 +46,7 @@ def command(
     write_to: str | None,
     diff: bool,
     add: bool,
+    force: bool,
     strategy: str,
     runs: int | None,
 ) -> None:
@@ -63,8 +65,9 @@ def command(
     if wants_file:
         path = None if write_to in (None, _THE_SAME) else write_to
         file = open_spec(path, store.find_workflow(run.workflow_uuid), run)
-    elif add:
-        raise InputError("--add needs --write or --diff: it says what to write")
+    elif add or force:
+        name = "--add" if add else "--force"
+        raise InputError(f"{name} needs --write or --diff: it says what to write")
     sizing = size_workflow(
         store,
         run,
@@ -72,17 +75,26 @@ def command(
         most_runs=runs,
         spec=file.spec if file is not None and file.is_changed else None,
     )
-    change = None if file is None else edited(file, sizing.groups, adds=add)
+    forces = force or _is_given("strategy")
+    change = None if file is None else edited(file, sizing.groups, adds=add, forces=forces)
     if file is not None and change is not None and not diff and change.text != file.text:
         replace_file(file, change.text)
     if session.json:
         session.write_json(_form(sizing, file, change, is_written=wants_file and not diff))
     elif file is not None and change is not None and diff:
         _show_diff(session, file, change.text)
+        if change.text == file.text and not change.kept:
+            session.note(f"joblens: {file.path} has the advice in it already")
+        _tell_kept(session, change)
     else:
         _show(session, sizing)
         if file is not None and change is not None:
             _tell_written(session, sizing, file, change, adds=add)
+
+
+def _is_given(option: str) -> bool:
+    source = click.get_current_context().get_parameter_source(option)
+    return source is not click.core.ParameterSource.DEFAULT
 
 
 def _show(session: Session, sizing: "Sizing") -> None:
@@ -115,8 +127,6 @@ def _show_diff(session: Session, file: "SpecFile", text: str) -> None:
         body, end = line.rstrip("\r\n"), "" if line.endswith("\n") else "\n\\ No newline at end of file"
         colour = colours.get(line[:1])
         session.write(f"{session.palette.paint(body, colour) if colour else body}{end}\n")
-    if text == file.text:
-        session.note(f"joblens: {file.path} has the advice in it already")
 
 
 def _tell_written(
@@ -129,6 +139,7 @@ def _tell_written(
         session.write(f"{file.path}: written\n")
     for note in change.notes:
         session.write(f"  {note}\n")
+    _tell_kept(session, change)
     if file.is_changed:
         session.note(
             f"joblens: {file.path} is not as it was when run {sizing.run.number} was made; "
@@ -142,6 +153,14 @@ def _tell_written(
     if bare:
         session.note(
             f"joblens: amounts that are not written were left out; --add adds them: {', '.join(bare)}"
+        )
+
+
+def _tell_kept(session: Session, change: "EditedSpec") -> None:
+    if change.kept:
+        session.note(
+            f"joblens: few jobs were seen, so nothing was made smaller in: {', '.join(change.kept)}; "
+            "run it again, or --force takes it away now"
         )
 
 
@@ -167,6 +186,7 @@ def _form(
             "changed": changed,
             "written": changed and is_written,
             "retries": list(change.notes),
+            "kept": list(change.kept),
             "text": change.text,
         }
     return form
