@@ -20,6 +20,7 @@ from joblens.app.machine_offer import machine_offer
 from joblens.app.owning import OwnLog, close_kit, open_kit, open_recovery
 from joblens.app.places import spool_dir
 from joblens.app.run_checks import driven_by_another
+from joblens.app.run_clock import driven_before_s
 from joblens.app.runs import kept_results
 from joblens.app.supervising import allow_many_files
 from joblens.app.workflow_runs import enabled_places
@@ -83,7 +84,6 @@ class _Driving:
         self._driver: RunDriver | None = None
 
     def drive(self, make_view: MakeView | None) -> Driven:
-        began_s = time.monotonic()
         kit = open_kit(self._settings, self._take_sample, allow_many_files(), self._log.warn)
         try:
             view = make_view(self._run, self._plan, self._offer) if make_view else NoView()
@@ -94,6 +94,8 @@ class _Driving:
             self._driver = driver
             running = driver.adopt()
             self._restore(kit, schedule, facts, running)
+            before_s = kit.recorder.read(lambda store: driven_before_s(store, self._run))
+            began_s = time.monotonic()
             gpus = self._offer.gpus
             facts.note_now(RunStarted(kit.owner, self._offer.cpus, self._offer.memory_bytes, gpus))
             status = RunStatus.FAILED
@@ -104,13 +106,14 @@ class _Driving:
                 facts.note_now(RunEnded(RunStatus.STOPPED))  # it can be gone on with when the reason is gone
                 raise
             finally:
+                ended_s = time.monotonic()
                 view.close(status)
             driven = Driven(
                 run=structs.replace(self._run, status=status),
                 status=status,
                 states=tuple(schedule.state_of(index) for index in range(len(self._plan.jobs))),
                 whys=dict(schedule.whys),
-                wall_s=time.monotonic() - began_s,
+                wall_s=before_s + ended_s - began_s,
                 was_interrupted=driver.was_interrupted,
             )
             self._after(kit, setup)

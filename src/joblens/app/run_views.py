@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from joblens.agent.run_screen import RunScreen
 from joblens.app.earlier_runs import earlier_durations
 from joblens.app.queries import SampleTails
+from joblens.app.run_clock import driven_before_s
 from joblens.engine.offer import Offer
 from joblens.engine.run_progress import JobFailure, ProgressTracker, RunProgress
 from joblens.model.errors import JoblensError
@@ -36,13 +37,15 @@ Usage = Mapping[str, tuple[float | None, int | None]]
 
 
 def tracker_for(run: Run, plan: Plan, store: Store, offer: Offer) -> ProgressTracker:
+    """Its clock tells how long the run was driven, the same as all tables do."""
+    before_s = driven_before_s(store, run)
     return ProgressTracker(
         plan,
         Graph(plan).stages(),
         offer,
         earlier_durations(store, run, plan),
         run=f"{run.workflow_number}.{run.number}" if run.number else run.uuid[:8],
-        began_at_us=run.started_at_us or time.time_ns() // 1000,
+        began_at_us=_now_us() - round(before_s * 1e6),
     )
 
 

@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable
 
 from joblens.agent.owners import is_gone
+from joblens.analysis.run_time import driven_s
 from joblens.app.run_state import schedule_of
 from joblens.app.run_views import LineView, LiveView
 from joblens.app.runs import kept_results
@@ -59,6 +60,7 @@ class RunWatcher:
         self._sequence = 0
         self._owner: Owner | None = run.owner
         self._status = run.status
+        self._turns: list[RunEvent] = []  # its starts and ends
         self._stops: list[RunEvent] = []  # ends that were asked for since it was last started
         self._told_status: RunStatus | None = None  # with which the states of its jobs were told
         self._is_first = True
@@ -80,6 +82,7 @@ class RunWatcher:
                 if self._status is RunStatus.RUNNING:
                     self._view.note("nobody drives this run any more; joblens resume goes on with it")
                     self._status = self._view.tracker.status = RunStatus.STOPPED
+                    self._stop_clock()
                     self.look()
                 after_look()
                 break
@@ -120,11 +123,21 @@ class RunWatcher:
                 self._status, self._owner = RunStatus.RUNNING, event.fact.owner
                 self._stops = []
                 self._view.tracker.ended_at_us = None
+                before_s = driven_s(self._turns, self._store.run_results(self._run.uuid)) or 0.0
+                self._view.tracker.began_at_us = event.at_us - round(before_s * 1e6)
+                self._turns.append(event)
             elif isinstance(event.fact, RunEnded):
                 self._status = event.fact.status
                 self._view.tracker.ended_at_us = event.at_us
+                self._turns.append(event)
             elif isinstance(event.fact, StopAskedFor):
                 self._take_stop(event)
+
+    def _stop_clock(self) -> None:
+        """Of one whose driver was killed: at the last thing that is known of its jobs."""
+        tracker = self._view.tracker
+        took_s = driven_s(self._turns, self._store.run_results(self._run.uuid)) or 0.0
+        tracker.ended_at_us = tracker.began_at_us + round(took_s * 1e6)
 
     def _take_stop(self, event: RunEvent) -> None:
         """Whoever drives the run notes the wish of somebody else once more."""

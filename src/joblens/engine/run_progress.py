@@ -113,10 +113,11 @@ class ProgressTracker:
         run: str,
         began_at_us: int,
     ) -> None:
-        """`stages`: places of jobs, those that wait for nothing first. `known_s`: times of earlier runs."""
+        """`stages`: places of jobs, those that wait for nothing first. `known_s`: times of earlier runs.
+        `began_at_us`: of one that is gone on with, earlier by as long as it was driven before."""
         self._plan = plan
         self._run = run
-        self._began_at_us = began_at_us
+        self.began_at_us = began_at_us
         self.ended_at_us: int | None = None
         self._offer = offer
         capacity = Capacity(offer.cpus or None, offer.memory_bytes or None, offer.most_jobs)
@@ -170,7 +171,7 @@ class ProgressTracker:
 
     def elapsed_s(self, now_us: int) -> float:
         last_us = now_us if self.ended_at_us is None else self.ended_at_us
-        return max(0.0, (last_us - self._began_at_us) / 1e6)
+        return max(0.0, (last_us - self.began_at_us) / 1e6)
 
     def running_jobs(self) -> list[tuple[int, str]]:
         """(place, uuid), the longest running first."""
