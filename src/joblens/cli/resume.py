@@ -36,7 +36,13 @@ def command(session: Session, /, ident: str, **given: Any) -> None:
     run = whole_run(run, session.store, session.settings)
     run = replace(run, options=with_offer(run.options, given))
     plan = plan_of_run(run)
-    left = _left(session, run)
+    left, can_go_on = _left(session, run)
+    if run.status is RunStatus.FAILED and not can_go_on and not session.json:
+        session.write(
+            f"Run {run_label(run)} is over and failed: nothing is left to resume\n"
+            f"  joblens rerun {run_label(run)} --failed runs again what failed and what needs it\n"
+        )
+        raise SystemExit(1)
     check_plan(plan, run.options, left)
     prepare_place(run.options, detach=given["detach"])
     if given["detach"]:
@@ -45,7 +51,14 @@ def command(session: Session, /, ident: str, **given: Any) -> None:
         drive_in_front(session, run, plan, quiet=given["quiet"])
 
 
-def _left(session: Session, run: Any) -> tuple[int, ...]:
+def _left(session: Session, run: Any) -> tuple[tuple[int, ...], bool]:
+    """Jobs that have not come to an end, and whether one of them waits for none that failed."""
     from joblens.app.run_state import state_of_run
+    from joblens.model.run import JobState
+    from joblens.plan.graph import Graph
 
-    return tuple(job.index for job in state_of_run(session.store, run).jobs if job.is_left)
+    state = state_of_run(session.store, run)
+    left = tuple(job.index for job in state.jobs if job.is_left)
+    over_well = (JobState.COMPLETED, JobState.DISABLED)
+    failed = [job.index for job in state.jobs if not job.is_left and job.state not in over_well]
+    return left, bool(set(left) - Graph(state.plan).behind(failed))
