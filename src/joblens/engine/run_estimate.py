@@ -73,6 +73,7 @@ class Estimator:
         self._by_chain: list[int] = []
         self._next_chain = 0
         self._chained_at_s: float | None = None
+        self._chained_stuck = 0
         self._last: tuple[float, Estimate | None] = (0.0, None)
         for index in range(len(plan.jobs)):
             self._count(index, 1)
@@ -181,9 +182,14 @@ class Estimator:
 
     def _longest_chain(self, now_s: float) -> float:
         """Of jobs that wait for each other: the longest that begins with one that is not done."""
-        again_s = max(_CHAIN_AGAIN_S, len(self._jobs) / _JOBS_A_SECOND)
+        is_shorter = len(self._stuck) != self._chained_stuck  # a failure takes whole chains away
+        again_s = max(0.0 if is_shorter else _CHAIN_AGAIN_S, len(self._jobs) / _JOBS_A_SECOND)
         if self._chained_at_s is None or now_s - self._chained_at_s >= again_s:
-            self._chains = chains(self._jobs, [self.expected_s(index) for index in range(len(self._jobs))])
+            expected = [
+                0.0 if index in self._stuck else self.expected_s(index) for index in range(len(self._jobs))
+            ]
+            self._chains = chains(self._jobs, expected)
+            self._chained_stuck = len(self._stuck)
             self._by_chain = sorted(range(len(self._jobs)), key=self._chains.__getitem__, reverse=True)
             self._next_chain = 0
             self._chained_at_s = now_s

@@ -104,6 +104,23 @@ def test_jobs_behind_a_failure_take_no_time_any_more() -> None:
     assert estimator.estimate(6.0).left_s == 0.0
 
 
+def test_a_job_that_can_never_run_makes_no_chain_longer() -> None:
+    """It waits for one that failed and for one that still runs."""
+    jobs = (
+        PlannedJob(name="a", command="x"),
+        PlannedJob(name="b", command="x"),
+        PlannedJob(name="c", command="x", depends_on=(0, 1)),
+        PlannedJob(name="d", command="x", depends_on=(2,)),
+    )
+    known = {"a": 3.0, "b": 3.0, "c": 30.0, "d": 30.0}
+    estimator = Estimator(Plan(name="w", jobs=jobs), known, Capacity(2))
+    estimator.changed(0, JobState.RUNNING, 0.0)
+    estimator.changed(1, JobState.RUNNING, 0.0)
+    assert estimator.estimate(0.0).left_s == 63.0
+    estimator.changed(0, JobState.FAILED, 1.0)
+    assert estimator.estimate(1.0).left_s == 2.0
+
+
 def test_with_very_many_entries_the_clock_counts_down_in_between() -> None:
     jobs = tuple(PlannedJob(name=f"j{at}", command="x", spec_job=at) for at in range(50_000))
     plan = Plan(name="w", jobs=jobs)
