@@ -21,6 +21,7 @@ from joblens.model.exit_usage import ExitUsage
 _MAX_MESSAGE = 1 << 17
 _PIECE = 1 << 16  # of a description that is larger than a socket takes at once
 _ENOENT, _EACCES, _ENOEXEC = 2, 13, 8
+_INTERPRETERS = {".py": "python3", ".sh": "bash", ".pl": "perl", ".R": "Rscript", ".jl": "julia"}
 # Held back while the launcher starts, so that a Ctrl-C in that moment does not end it.
 _HELD_BACK = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGTSTP)
 
@@ -184,9 +185,7 @@ def _exec_error(number: int, command: str, path: str) -> LaunchError:
                 f"{command}: the interpreter named in its first line does not exist",
                 hint="look at the first line of the script, and for carriage returns in it",
             )
-        is_line = any(character in command for character in " \t|&;<>")
-        hint = "a shell line goes into --shell: --shell 'a | b'" if is_line else "check the spelling and PATH"
-        return CommandNotFound(f"{command}: command not found", hint=hint)
+        return CommandNotFound(f"{command}: command not found", hint=_hint_for_unknown(command, path))
     if number == _ENOEXEC:
         return CommandNotExecutable(
             f"{command}: not a program this machine can run",
@@ -197,6 +196,17 @@ def _exec_error(number: int, command: str, path: str) -> LaunchError:
     if number == _EACCES:
         return CommandNotExecutable(f"{command}: permission denied", hint=f"chmod +x {command}")
     return CommandNotExecutable(f"{command}: {os.strerror(number)}")
+
+
+def _hint_for_unknown(command: str, path: str) -> str:
+    if any(character in command for character in " \t|&;<>"):
+        return "a shell line goes into --shell: --shell 'a | b'"
+    if not os.path.isfile(path):
+        return "check the spelling and PATH"
+    if os.access(path, os.X_OK):
+        return f"the file is here, but not in PATH: ./{command}"
+    interpreter = _INTERPRETERS.get(os.path.splitext(command)[1])
+    return f"the file is here: {interpreter} {command}" if interpreter else "check the spelling and PATH"
 
 
 def exit_usage_of(totals: Any) -> ExitUsage:

@@ -110,6 +110,23 @@ def test_why_it_cannot_be_executed_is_said_in_words(number: int, kind: type[Laun
     assert str(error).startswith("prog: ")
 
 
+@pytest.mark.parametrize(
+    ("name", "mode", "hint"),
+    [
+        ("train.py", 0o644, "the file is here: python3 train.py"),
+        ("train", 0o755, "the file is here, but not in PATH: ./train"),
+        ("notes.txt", 0o644, "check the spelling and PATH"),
+    ],
+)
+def test_a_file_in_this_directory_is_named_with_what_runs_it(
+    tmp_path: Path, name: str, mode: int, hint: str
+) -> None:
+    (tmp_path / name).write_text("")
+    (tmp_path / name).chmod(mode)
+    plan = LaunchPlan(argv=(name,), env={}, cwd=str(tmp_path))
+    assert start_error(errno.ENOENT, "execute", "x", plan).hint == hint
+
+
 def test_what_else_can_fail_names_the_stage() -> None:
     error = start_error(errno.ENOSPC, "join the control group", "/sys/x", LaunchPlan(argv=("prog",), env={}))
     assert str(error) == "the job could not join the control group: No space left on device (/sys/x)"
