@@ -36,6 +36,9 @@ def waiting_findings(record: Record, outcome: Outcome, samples: Sequence[Sample]
     if pressure is not None and pressure >= _CPU_PRESSURE and not is_throttled(outcome):
         text = f"it waited for a free core for {_spent(usage.cpu_pressure_usec, pressure)}"
         advice = "start fewer threads or processes, or run fewer jobs at once on this machine"
+        if _had_a_core_for_each_thread(record, usage):
+            text += ", which other programs on the machine used"
+            advice = "run fewer jobs at once on this machine, or run it where nothing else does"
         yield Finding(Code.CPU_PRESSURE, Severity.WARNING, text, advice)
     pressure = _share(usage.io_pressure_usec, outcome)
     if pressure is not None and pressure >= _IO_PRESSURE:
@@ -47,6 +50,15 @@ def waiting_findings(record: Record, outcome: Outcome, samples: Sequence[Sample]
         text = f"it waited for memory to be freed for {_spent(usage.memory_pressure_usec, pressure)}"
         yield Finding(Code.MEMORY_PRESSURE, Severity.WARNING, text, _more_memory(record))
     yield from _paging(record, outcome, samples)
+
+
+def _had_a_core_for_each_thread(record: Record, usage: Usage) -> bool:
+    """Then it cannot have been in its own way."""
+    attempt, cpus = record.attempt, record.job.requirements.cpus
+    there = None if attempt is None else attempt.cpu_count
+    if attempt is not None and attempt.enforced_by.get("cpus", "").startswith(BY_AFFINITY) and cpus:
+        there = math.ceil(cpus)
+    return there is not None and usage.threads_peak is not None and usage.threads_peak <= there
 
 
 def sizing_findings(record: Record, outcome: Outcome, samples: Sequence[Sample]) -> Iterator[Finding]:

@@ -182,6 +182,18 @@ def test_waiting_for_a_resource_is_told_as_a_share_of_time(number: str, code: Co
     assert "40 % of its time" in found(record)[code].text
 
 
+@pytest.mark.parametrize(("threads", "is_others"), [(1, True), (4, True), (5, False), (None, False)])
+def test_a_job_that_was_not_in_its_own_way_is_told_that_others_were(
+    threads: int | None, is_others: bool
+) -> None:
+    usage = Usage(cpu_total_usec=60 * SECOND, cpu_pressure_usec=40 * SECOND, threads_peak=threads)
+    record = a_record(duration_s=100.0, usage=usage)
+    assert record.attempt is not None
+    finding = found(replace(record, attempt=replace(record.attempt, cpu_count=4)))[Code.CPU_PRESSURE]
+    assert ("other programs" in finding.text) is is_others
+    assert ("fewer threads" in finding.advice) is not is_others
+
+
 def test_swapping_is_told_with_its_size() -> None:
     record = a_record(usage=Usage(cpu_total_usec=300 * SECOND))
     assert "12.0 MiB" in found(record, a_sample(1, memory_swap_bytes=12 * MIB))[Code.SWAPPED].text
