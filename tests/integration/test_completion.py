@@ -68,6 +68,15 @@ def test_commands_options_and_values_are_completed(
 def test_ids_of_jobs_are_completed(joblens: RunJoblens, on_path: None) -> None:
     uuid = joblens("run", "--json", "--", "true", code=0).json["job_uuid"]
     assert completions("joblens", "show", uuid[:3]) == [uuid[:8]]
+    assert completions("joblens", "logs", "") == ["1"]
+
+
+def test_where_no_shell_is_named_it_is_the_users_own(joblens: RunJoblens) -> None:
+    for path, name in (("/usr/bin/zsh", "zsh"), ("/bin/bash", "bash")):
+        own = joblens("completion", env={"SHELL": path}, code=0)
+        assert own.stdout == joblens("completion", name, code=0).stdout
+    asked = joblens("completion", env={"SHELL": "/bin/tcsh"}, code=2)
+    assert asked.stderr.count("zsh") == 1
 
 
 @pytest.fixture

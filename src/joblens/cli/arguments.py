@@ -11,10 +11,12 @@ from joblens.cli.context import Globals, Session
 F = TypeVar("F", bound=Callable[..., Any])
 
 _OFFERED = 30
+_LEAST_OF_ID = 3  # digits, from which on it may be an id and not a number
 
 
 def complete_job(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """The newest jobs whose id begins as typed. Completion never complains: an error offers nothing."""
+    """The newest jobs by number, as lists show them; ids for who has typed the beginning of one. Completion
+    never complains: an error offers nothing."""
     from joblens.model.errors import JoblensError
     from joblens.model.history import HistoryQuery
     from joblens.model.ids import short
@@ -27,10 +29,13 @@ def complete_job(ctx: click.Context, _parameter: click.Parameter, incomplete: st
         return []
     finally:
         session.close()
-    near = [record for record in records if record.job.uuid.startswith(incomplete)]
+    idents = [(str(record.number), record) for record in records]
+    if len(incomplete) >= _LEAST_OF_ID or not incomplete.isdigit() and incomplete:
+        idents += [(short(record.job.uuid), record) for record in records]
+    near = [(ident, record) for ident, record in idents if ident.startswith(incomplete)]
     return [
-        CompletionItem(short(record.job.uuid), help=f"{record.status.value} {display_name(record.job)}"[:60])
-        for record in near[:_OFFERED]
+        CompletionItem(ident, help=f"{record.status.value} {display_name(record.job)}"[:60])
+        for ident, record in near[:_OFFERED]
     ]
 
 

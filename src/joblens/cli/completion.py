@@ -1,9 +1,14 @@
 """`joblens completion`: the script a shell needs to complete joblens commands, options and job ids."""
 
+import os
+
 import click
 
 from joblens.cli.context import Session
 from joblens.cli.options import shared_options
+from joblens.model.errors import InputError
+
+_SHELLS = ("bash", "fish", "zsh")
 
 # Speaks click's protocol, as click's own script does. Beyond that, a command of the user's own is completed
 # behind `--` as it would be without joblens, and file names wherever joblens has nothing to offer.
@@ -35,16 +40,17 @@ complete -o nosort -o default -F _joblens_completion joblens 2>/dev/null ||
 
 
 @click.command("completion")
-@click.argument("shell", type=click.Choice(["bash", "fish", "zsh"]))
+@click.argument("shell", metavar="[bash|fish|zsh]", required=False, type=click.Choice(_SHELLS))
 @shared_options
-def command(session: Session, shell: str) -> None:
-    """Print the completion script for bash, zsh or fish.
+def command(session: Session, shell: str | None) -> None:
+    """Print the completion script for bash, zsh or fish; for the one in $SHELL where none is named.
 
     \b
     bash  eval "$(joblens completion bash)"   in ~/.bashrc
     zsh   eval "$(joblens completion zsh)"    in ~/.zshrc, after compinit
     fish  joblens completion fish > ~/.config/fish/completions/joblens.fish
     """
+    shell = shell or _own_shell()
     if shell == "bash":
         session.write(_BASH)
         return
@@ -54,3 +60,10 @@ def command(session: Session, shell: str) -> None:
 
     kinds = {"fish": FishComplete, "zsh": ZshComplete}
     session.write(kinds[shell](cli, {}, "joblens", "_JOBLENS_COMPLETE").source() + "\n")
+
+
+def _own_shell() -> str:
+    shell = os.path.basename(os.environ.get("SHELL", ""))
+    if shell not in _SHELLS:
+        raise InputError("for which shell?", hint="joblens completion bash, or zsh, or fish")
+    return shell
