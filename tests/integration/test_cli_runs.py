@@ -63,6 +63,20 @@ def test_results_as_text_have_the_known_column_words(past: Path, joblens: RunJob
         assert word in first
 
 
+def test_without_a_run_results_are_those_of_the_newest(twice: Path, joblens: RunJoblens) -> None:
+    assert joblens("results", code=0).stdout == joblens("results", "1.2", code=0).stdout
+
+
+def test_a_run_that_is_not_there_is_told_with_the_command_that_lists_those_that_are(
+    twice: Path, joblens: RunJoblens
+) -> None:
+    assert "`joblens workflows show 1` lists its runs" in joblens("results", "1.7", code=2).stderr
+
+
+def test_cancelling_what_is_over_says_so(past: Path, joblens: RunJoblens) -> None:
+    assert joblens("cancel", "1.1", code=0).stdout == "1.1  failed  (was already over)\n"
+
+
 def test_only_failed_results_can_be_asked_for(past: Path, joblens: RunJoblens) -> None:
     assert list(_by_name(joblens("results", "1", "--failed", "--json", code=0).json)) == ["train"]
 

@@ -22,6 +22,15 @@ def find_run(store: Store, ident: str, run_number: int | None = None) -> Run:
     return store.find_run(f"{workflow.number}.{run_number}")
 
 
+def newest_run(store: Store) -> Run:
+    """Of all workflows."""
+    runs = [run for workflow in store.workflows() for run in store.runs(workflow.uuid)[-1:]]
+    if not runs:
+        raise UnknownRun("no workflow has been run yet", hint="start one with `joblens run FILE`")
+    newest = max(runs, key=lambda run: run.created_at_us)
+    return store.find_run(newest.uuid)  # with its file, which lists leave out
+
+
 def find_job_or_run(store: Store, ident: str, note: Note | None = None) -> Record | Run:
     """For commands that take either. `job:3` and `workflow:3` say which where both fit. `note`: as of `find`;
     a workflow's name comes before a job's."""

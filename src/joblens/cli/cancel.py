@@ -37,8 +37,8 @@ def command(session: Session, /, idents: tuple[str, ...], names: tuple[str, ...]
     if session.json:
         session.write_json([_form(one) for one in ended])
         return
-    for one in ended:
-        session.write(_line(one))
+    for before, one in zip(found, ended, strict=True):
+        session.write(f"{_line(one)}{'  (was already over)' if _is_over(before) else ''}\n")
 
 
 def _found(
@@ -56,6 +56,18 @@ def _found(
         return [job_of_run(store, run, name) for name in names]
     found = [find_job_or_run(store, ident) for ident in idents]
     return [(isinstance(one, Record) and waiting_job(store, one)) or one for one in found]
+
+
+def _is_over(one: "Record | Run | RunJob") -> bool:
+    from joblens.app.run_jobs import RunJob
+    from joblens.model.job import Record
+    from joblens.model.run import RunStatus
+
+    if isinstance(one, RunJob):
+        return one.state.is_final
+    if isinstance(one, Record):
+        return one.status.is_final
+    return one.status in (RunStatus.COMPLETED, RunStatus.FAILED, RunStatus.STOPPED)
 
 
 def _ask(session: Session, one: "Record | Run | RunJob") -> None:
@@ -112,7 +124,7 @@ def _line(one: "Record | Run | RunJob") -> str:
     from joblens.model.job import Record
 
     if isinstance(one, RunJob):
-        return f"{run_label(one.run)}  {one.state.label}  {one.name}\n"
+        return f"{run_label(one.run)}  {one.state.label}  {one.name}"
     if isinstance(one, Record):
-        return f"{short(one.job.uuid)}  {one.status}  {one.job.name}\n"
-    return f"{run_label(one)}  {one.status}\n"
+        return f"{short(one.job.uuid)}  {one.status}  {one.job.name}"
+    return f"{run_label(one)}  {one.status}"

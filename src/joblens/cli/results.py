@@ -16,7 +16,7 @@ _SORTS = ("job", "name", "status", "duration", "cpu", "memory")
 
 
 @click.command("results")
-@click.argument("words", metavar="[list] RUN", nargs=-1, required=True, shell_complete=complete_run)
+@click.argument("words", metavar="[list] [RUN]", nargs=-1, shell_complete=complete_run)
 @run_number_option
 @click.option("--failed", "only_failed", is_flag=True, help="Only jobs that did not succeed.")
 @click.option(
@@ -38,13 +38,14 @@ def command(
 ) -> None:
     """The jobs of a run: state, return code, duration, CPU, memory, attempts, and why some did not succeed.
 
-    RUN is a workflow's number or name (its newest run), 3.2 for run 2 of workflow 3, or a run's UUID.
+    RUN is a workflow's number or name (its newest run), 3.2 for run 2 of workflow 3, or a run's UUID; without
+    it, the newest run of all.
     'results list RUN' is the same."""
     from joblens.app.run_tables import ResultSort, result_rows, sorted_rows
-    from joblens.app.runs import find_run
+    from joblens.app.runs import find_run, newest_run
 
     store = session.current_store
-    run = find_run(store, _ident(words), run_number)
+    run = find_run(store, _ident(words), run_number) if words else newest_run(store)
     rows = sorted_rows(result_rows(store, run), ResultSort(sort), reverse=reverse)
     if only_failed:
         rows = [row for row in rows if row.has_failed]

@@ -49,7 +49,8 @@ def find_run(connection: apsw.Connection, ident: str) -> Run:
             hint=f"start it with `joblens run-jobs {number}`",
         )
     if missing:
-        raise UnknownRun(missing, hint="`joblens workflows show` lists the runs of a workflow")
+        whose = _exact_workflows(connection, ident.rpartition(".")[0])[0].number
+        raise UnknownRun(missing, hint=f"`joblens workflows show {whose}` lists its runs")
     raise UnknownRun(f"no run or workflow has the id or name '{ident}'", hint=_hint(connection, ident))
 
 
