@@ -64,7 +64,9 @@ def test_interrupting_watch_leaves_the_run_alone(desk: WorkflowDesk) -> None:
     assert watching.stdout is not None
     watching.stdout.readline()
     watching.send_signal(signal.SIGINT)
-    assert watching.wait(timeout=20) == 130
+    told, _ = watching.communicate(timeout=20)
+    assert watching.returncode == 130
+    assert told.rstrip().endswith("joblens: the run goes on; joblens watch 1.1 shows it again")
     assert _is_at_the_gate(desk)
 
 

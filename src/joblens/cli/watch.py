@@ -19,6 +19,7 @@ def command(session: Session, ident: str, once: bool) -> int:
 
     It leaves when the run ends: with 0 when every job succeeded, else with 1. Ctrl-C leaves the run alone.
     On a pipe it prints lines; with --json one object a look."""
+    from joblens.analysis.workflow_rows import run_label
     from joblens.app.run_views import view_for
     from joblens.app.run_watching import RunWatcher, offer_of
     from joblens.app.specs import plan_of_run
@@ -48,5 +49,7 @@ def command(session: Session, ident: str, once: bool) -> int:
         status = watcher.watch(after_look, wait_s=0.0 if once else None)
     except KeyboardInterrupt:
         view.leave()
+        if not session.json:
+            session.note(f"joblens: the run goes on; joblens watch {run_label(run)} shows it again")
         raise
     return 0 if status in (RunStatus.COMPLETED, RunStatus.RUNNING, RunStatus.CREATED) else 1
