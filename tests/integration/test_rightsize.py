@@ -148,6 +148,18 @@ def test_after_one_run_of_few_jobs_nothing_is_made_smaller(desk: WorkflowDesk) -
     assert 'memory: "16m"  # surely enough' in path.read_text()
 
 
+def test_amounts_keep_the_way_they_were_written(desk: WorkflowDesk) -> None:
+    text = "name: w\njobs:\n  - {name: a, command: 'true', memory: 1024m, runtime: 10m}\n"
+    text += "  - {name: b, command: 'true', memory: 1 GiB, runtime: 600}\n"
+    path = desk.write(text)
+    desk.call("run", path, "-q", code=0)
+    shown = desk.call("rightsize", "w", "--write", "--force", code=0).stdout
+    assert re.search(r"runtime +10m +20s ", shown)
+    assert re.search(r"runtime +600 +20 ", shown)
+    assert "memory: 16m, runtime: 20s}" in path.read_text()
+    assert "memory: 16 MiB, runtime: 20}" in path.read_text()
+
+
 def test_a_named_strategy_is_reason_enough(desk: WorkflowDesk) -> None:
     path = run_file(desk, "yaml")
     desk.call("rightsize", "night", "--write", "--strategy", "max-seen", code=0)

@@ -132,7 +132,7 @@ def place_of(value: Any, group: Group) -> tuple[Path, dict[str, Any]] | None:
             if entry.get("name") == group.name:
                 return ("resource_requirements", place), entry
         return None
-    for place, entry in _entries(value, "jobs"):
+    for place, entry in _entries(value, "jobs", group.spec_job):
         if entry.get("name") != group.name:
             continue
         inner = entry.get("resource_requirements")
@@ -142,18 +142,21 @@ def place_of(value: Any, group: Group) -> tuple[Path, dict[str, Any]] | None:
     return None
 
 
-def _entries(value: Any, key: str) -> Iterator[tuple[int, dict[str, Any]]]:
-    listed = value.get(key) if isinstance(value, dict) else None
-    for place, entry in enumerate(listed or ()):
+def _entries(value: Any, key: str, likely: int = -1) -> Iterator[tuple[int, dict[str, Any]]]:
+    """`likely`: the place to look at first, or a file with many jobs is searched for each of them."""
+    listed = (value.get(key) if isinstance(value, dict) else None) or ()
+    if 0 <= likely < len(listed) and isinstance(listed[likely], dict):
+        yield likely, listed[likely]
+    for place, entry in enumerate(listed):
         if isinstance(entry, dict):
             yield place, entry
 
 
 def _value(part: Advice, written: Any) -> Any:
-    """In the way it was written: seconds stay seconds."""
+    """In the way it was written: numbers stay numbers."""
     if part.resource == "cpus":
         return int(part.recommended) if part.recommended == int(part.recommended) else part.recommended
-    if part.resource == "runtime" and isinstance(written, int | float):
+    if isinstance(written, int | float):
         return int(part.recommended)
     return part.recommended_text
 

@@ -1,23 +1,32 @@
 """Right-sizing of a workflow: what was seen of its jobs in all its runs, put to the groups of its file."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from joblens.analysis.allocation import Strategy
 from joblens.analysis.finding_sweeps import sweep_findings
 from joblens.analysis.observations import Observation, observation_of
-from joblens.analysis.rightsizing import Group, GroupAdvice, advise
+from joblens.analysis.rightsizing import Advice, Group, GroupAdvice, advise
+from joblens.analysis.written_amounts import memory_like, runtime_like
+from joblens.app.rightsize_files import SpecFile, place_of
 from joblens.app.runs import records_of_run
 from joblens.app.specs import loaded_run
 from joblens.model.finding import Finding
 from joblens.model.job import Requirements
 from joblens.model.run import OutputsMissing, Run, Workflow
-from joblens.model.workflow_spec import JobSpec, RequirementsSpec, WorkflowSpec
+from joblens.model.units import parse_duration, parse_size
+from joblens.model.workflow_spec import JobSpec, RequirementsSpec
 from joblens.plan.expansion import requirements_of
 from joblens.ports.store import Store
 
 _PARAMETER = "{"
+_STYLES: dict[str, tuple[Callable[[Any, Any], str], Callable[[str], float]]] = {
+    "memory": (memory_like, parse_size),
+    "runtime": (runtime_like, parse_duration),
+}
 
 
 class Sizing(Struct, frozen=True, kw_only=True):
@@ -35,13 +44,13 @@ def size_workflow(
     *,
     strategy: Strategy = Strategy.MAX_SEEN,
     most_runs: int | None = None,
-    spec: WorkflowSpec | None = None,
+    file: SpecFile | None = None,
 ) -> Sizing:
-    """`run` with its spec. `spec`: the file as it is now, where it is another than the run's."""
+    """`run` with its spec. `file`: as it is now, where it is another than the run's."""
     workflow = store.find_workflow(run.workflow_uuid)
     runs = [one for one in store.runs(workflow.uuid) if one.created_at_us <= run.created_at_us]
     chosen = runs[-most_runs:] if most_runs else runs
-    places = _Places(run, spec)
+    places = _Places(run, file)
     seen: dict[str, list[Observation]] = {}
     for one in chosen:
         for key, observation in _observations(store, one, places):
@@ -51,7 +60,7 @@ def size_workflow(
         workflow=workflow,
         run=run,
         runs=tuple(one.number or 0 for one in chosen),
-        groups=tuple(advise(groups, strategy)),
+        groups=tuple(map(places.as_written, advise(groups, strategy))),
         unseen=tuple(group.name for group in groups if not group.observations),
         findings=tuple(sweep_findings(groups)),
     )
@@ -83,10 +92,11 @@ class _Places:
     """Which group of the file a job belongs to. Jobs are known by name, groups by theirs or by the name of
     the entry that has them inline."""
 
-    def __init__(self, run: Run, spec: WorkflowSpec | None) -> None:
+    def __init__(self, run: Run, file: SpecFile | None) -> None:
         loaded = loaded_run(run, keeps_spec=True)
         own = loaded.spec
-        self._spec = own if spec is None else spec
+        self._spec = own if file is None else file.spec
+        self._value = loaded.document.value if file is None else file.value
         self._entries = {job.name: place for place, job in enumerate(self._spec.jobs)}
         self._named = {one.name: one for one in self._spec.requirements}
         self._keys = {
@@ -124,6 +134,12 @@ class _Places:
         name = requirements_name if _PARAMETER in written else written
         return f"@{name}" if name in self._named else None
 
+    def as_written(self, found: GroupAdvice) -> GroupAdvice:
+        """Its texts in the way the file has its amounts."""
+        place = place_of(self._value, found.group)
+        written = {} if place is None else place[1]
+        return replace(found, advice=tuple(_like(written, part) for part in found.advice))
+
     def group(self, key: str, seen: "list[Observation] | tuple[()]") -> Group:
         if key.startswith("@"):
             named = self._named[key[1:]]
@@ -138,3 +154,11 @@ class _Places:
             spec_job=place,
             has_requirements=inline is not None,
         )
+
+
+def _like(written: Mapping[str, Any], part: Advice) -> Advice:
+    style, parse = _STYLES.get(part.resource, (None, None))
+    before = written.get(part.resource)
+    if style is None or parse is None or before is None or parse(str(before)) != part.current:
+        return part
+    return replace(part, current_text=str(before), recommended_text=style(before, part.recommended))

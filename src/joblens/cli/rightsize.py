@@ -73,7 +73,7 @@ def command(
         run,
         strategy=Strategy(strategy),
         most_runs=runs,
-        spec=file.spec if file is not None and file.is_changed else None,
+        file=file if file is not None and file.is_changed else None,
     )
     forces = force or _is_given("strategy")
     change = None if file is None else edited(file, sizing.groups, adds=add, forces=forces)
