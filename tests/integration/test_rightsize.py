@@ -134,6 +134,8 @@ def test_a_diff_writes_nothing(desk: WorkflowDesk) -> None:
     shown = desk.call("rightsize", "night", "--diff", "--force", code=0).stdout
     assert '-    memory: "4g"  # surely enough' in shown
     assert '+    memory: "16m"  # surely enough' in shown
+    both = desk.call("rightsize", "night", "--write", "--diff", "--force", code=0)
+    assert (both.stdout, "--diff writes nothing" in both.stderr) == (shown, True)
     assert path.read_text() == FILES["yaml"]
 
 
@@ -154,6 +156,7 @@ def test_amounts_keep_the_way_they_were_written(desk: WorkflowDesk) -> None:
     path = desk.write(text)
     desk.call("run", path, "-q", code=0)
     shown = desk.call("rightsize", "w", "--write", "--force", code=0).stdout
+    assert "written\n  a: memory 1024m → 16m\n  a: runtime 10m → 20s\n" in shown
     assert re.search(r"runtime +10m +20s ", shown)
     assert re.search(r"runtime +600 +20 ", shown)
     assert "memory: 16m, runtime: 20s}" in path.read_text()

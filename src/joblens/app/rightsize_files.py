@@ -67,10 +67,20 @@ def _problems(path: str, reading: SpecReading) -> list[str]:
     ]
 
 
+class Changed(Struct, frozen=True):
+    """One amount of the file. Texts; `before` None: it was not written."""
+
+    group: str
+    key: str
+    before: str | None
+    after: str
+
+
 class EditedSpec(Struct, frozen=True):
     text: str
     notes: tuple[str, ...] = ()  # what changed besides the amounts
     kept: tuple[str, ...] = ()  # groups of which too little was seen to take something away
+    changes: tuple[Changed, ...] = ()
 
 
 def edited(file: SpecFile, groups: Sequence[GroupAdvice], *, adds: bool, forces: bool) -> EditedSpec:
@@ -80,13 +90,15 @@ def edited(file: SpecFile, groups: Sequence[GroupAdvice], *, adds: bool, forces:
     from joblens.spec.edit import edit_values
 
     changes: dict[Path, Any] = {}
-    kept = []
+    kept, told = [], []
     for advice in groups:
         shrinks = forces or not advice.is_thin
         found = changes_for(file.value, advice, adds=adds)
         if not shrinks and found != changes_for(file.value, advice, adds=adds, shrinks=False):
             kept.append(advice.group.name)
-        changes.update(changes_for(file.value, advice, adds=adds, shrinks=shrinks))
+        own = changes_for(file.value, advice, adds=adds, shrinks=shrinks)
+        changes.update(own)
+        told += [_changed(file.value, advice.group, path, value) for path, value in own.items()]
     retries = retries_for(file.spec, file.value, [one for one in groups if _has_memory(file, one, adds=adds)])
     changes.update(retries.changes)
     if not changes:
@@ -100,7 +112,14 @@ def edited(file: SpecFile, groups: Sequence[GroupAdvice], *, adds: bool, forces:
             f"{file.path} was left as it is: with the advice in it, it could not be read\n"
             + "\n".join(_problems(file.path, reading))
         )
-    return EditedSpec(text, retries.notes, tuple(kept))
+    return EditedSpec(text, retries.notes, tuple(kept), tuple(told))
+
+
+def _changed(value: Any, group: Group, path: Path, after: Any) -> Changed:
+    place = place_of(value, group)
+    key = str(path[-1])
+    before = None if place is None else place[1].get(key)
+    return Changed(group.name, key, None if before is None else str(before), str(after))
 
 
 def _has_memory(file: SpecFile, advice: GroupAdvice, *, adds: bool) -> bool:

@@ -86,6 +86,8 @@ def command(
         if change.text == file.text and not change.kept:
             session.note(f"joblens: {file.path} has the advice in it already")
         _tell_kept(session, change)
+        if write_to is not None:
+            session.note(f"joblens: --diff writes nothing: {file.path} is as it was")
     else:
         _show(session, sizing)
         if file is not None and change is not None:
@@ -132,11 +134,16 @@ def _show_diff(session: Session, file: "SpecFile", text: str) -> None:
 def _tell_written(
     session: Session, sizing: "Sizing", file: "SpecFile", change: "EditedSpec", *, adds: bool
 ) -> None:
+    from joblens.views.style import clean
+
     session.write("\n")
     if change.text == file.text:
         session.write(f"{file.path}: nothing to change\n")
     else:
         session.write(f"{file.path}: written\n")
+        for one in change.changes:
+            before = "not written" if one.before is None else one.before
+            session.write(f"  {clean(one.group)}: {one.key} {before} → {one.after}\n")
     for note in change.notes:
         session.write(f"  {note}\n")
     _tell_kept(session, change)
@@ -187,6 +194,7 @@ def _form(
             "written": changed and is_written,
             "retries": list(change.notes),
             "kept": list(change.kept),
+            "changes": to_builtins(change.changes),
             "text": change.text,
         }
     return form
