@@ -1,11 +1,7 @@
 """Runs and jobs compared by the real command line."""
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
-from tests.conftest import RunJoblens
 from tests.integration.workflow_desk import WorkflowDesk
 
 TEXT = """\
@@ -16,13 +12,6 @@ jobs:
   - name: b
     command: sh -c 'exit %s'
 """
-
-
-@pytest.fixture
-def desk(tmp_path: Path, joblens: RunJoblens, store_path: Path) -> Iterator[WorkflowDesk]:
-    one = WorkflowDesk(tmp_path, joblens, store_path)
-    yield one
-    one.close()
 
 
 @pytest.fixture

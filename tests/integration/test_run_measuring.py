@@ -33,12 +33,6 @@ def run(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Runner]:
         yield one
 
 
-@pytest.fixture
-def root_run(tmp_path: Path) -> Iterator[Runner]:
-    with runner("auto", tmp_path) as one:
-        yield one
-
-
 def samples_of(run: Runner) -> list[Sample]:
     store = SqliteStore(str(run.store))
     try:

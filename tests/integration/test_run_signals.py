@@ -57,12 +57,6 @@ def run(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Runner]:
         yield one
 
 
-@pytest.fixture
-def root_run(tmp_path: Path) -> Iterator[Runner]:
-    with runner("auto", tmp_path) as one:
-        yield one
-
-
 def _start(run: Runner, *arguments: str) -> subprocess.Popen[bytes]:
     return run.start(
         *arguments, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL

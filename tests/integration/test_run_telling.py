@@ -1,12 +1,9 @@
 """What is told of runs and their jobs, once and in words that fit."""
 
 import subprocess
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from tests.conftest import RunJoblens
 from tests.integration.workflow_desk import JOBLENS, WorkflowDesk
 
 LIAR = """
@@ -28,13 +25,6 @@ jobs:
   - {name: limited, command: "true", resource_requirements: {cpus: 0.5, memory: 100m}}
   - {name: other, command: "echo oops >&2"}
 """
-
-
-@pytest.fixture
-def desk(tmp_path: Path, joblens: RunJoblens, store_path: Path) -> Iterator[WorkflowDesk]:
-    desk = WorkflowDesk(tmp_path, joblens, store_path)
-    yield desk
-    desk.close()
 
 
 def test_a_job_that_did_not_make_its_files_is_told_once(desk: WorkflowDesk) -> None:
@@ -64,7 +54,8 @@ def test_logs_of_a_job_that_printed_nothing_are_empty(
     name = desk.call("show", number, "--json").json["record"]["job"]["name"]
     assert done.stderr.endswith("\n")
     if name == "other":  # nobody has to know where it printed
-        assert done.stderr.count("\n") == 1 and "joblens" not in done.stderr
+        assert done.stderr.count("\n") == 1
+        assert "joblens" not in done.stderr
     else:
         assert done.stderr == "joblens: it printed nothing\n"
 

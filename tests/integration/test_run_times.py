@@ -1,26 +1,13 @@
 """How long runs took that were stopped and went on later."""
 
-from collections.abc import Iterator
-from pathlib import Path
-
-import pytest
-
 from joblens.model.ids import new_uuid
 from joblens.model.job import Owner
 from joblens.model.run import Run, RunEnded, RunEvent, RunFact, RunStarted, RunStatus
 from joblens.model.writes import RunNoted
-from tests.conftest import RunJoblens
 from tests.integration.workflow_desk import WorkflowDesk
 
 SECOND = 1_000_000
 STARTED = RunStarted(Owner("elsewhere", 1, 1, "boot"))
-
-
-@pytest.fixture
-def desk(tmp_path: Path, joblens: RunJoblens, store_path: Path) -> Iterator[WorkflowDesk]:
-    one = WorkflowDesk(tmp_path, joblens, store_path)
-    yield one
-    one.close()
 
 
 def note(desk: WorkflowDesk, run: Run, *facts: tuple[float, RunFact]) -> None:

@@ -1,21 +1,12 @@
 """Actions and recovery scripts that fail or are cut off, and jobs that are cancelled while they wait."""
 
 import json
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from joblens.model.run import JobState, RunStatus
-from tests.conftest import RunJoblens, wait_until
+from tests.conftest import wait_until
 from tests.integration.workflow_desk import WorkflowDesk, states
-
-
-@pytest.fixture
-def desk(tmp_path: Path, joblens: RunJoblens, store_path: Path) -> Iterator[WorkflowDesk]:
-    desk = WorkflowDesk(tmp_path, joblens, store_path)
-    yield desk
-    desk.close()
 
 
 def terminated(desk: WorkflowDesk, text: str, line: str) -> None:

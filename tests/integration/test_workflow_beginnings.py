@@ -1,24 +1,15 @@
 """What is refused before a run is made, so that none is left that could never begin."""
 
 import subprocess
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from joblens.model.run import RunStatus
-from tests.conftest import RunJoblens, wait_until
+from tests.conftest import wait_until
 from tests.integration.workflow_desk import WorkflowDesk
 
 ONE = 'name: one\njobs: [{name: a, command: "true"}]\n'
 LONG = 'name: long\njobs: [{name: a, command: "echo begun >> order; sleep 60"}]\n'
-
-
-@pytest.fixture
-def desk(tmp_path: Path, joblens: RunJoblens, store_path: Path) -> Iterator[WorkflowDesk]:
-    desk = WorkflowDesk(tmp_path, joblens, store_path)
-    yield desk
-    desk.close()
 
 
 def _runs(desk: WorkflowDesk) -> int:

@@ -2,20 +2,10 @@
 
 import itertools
 import sys
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from tests.conftest import RunJoblens
 from tests.integration.workflow_desk import WorkflowDesk, states
-
-
-@pytest.fixture
-def desk(tmp_path: Path, joblens: RunJoblens, store_path: Path) -> Iterator[WorkflowDesk]:
-    desk = WorkflowDesk(tmp_path, joblens, store_path)
-    yield desk
-    desk.close()
 
 
 @pytest.mark.cgroup

@@ -2,13 +2,11 @@
 
 import os
 import stat
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from joblens.app.places import spool_dir
-from tests.conftest import RunJoblens
 from tests.integration.workflow_desk import WorkflowDesk
 
 SECRETS = ("hunter2hunter2", "tok-abc-9876", "swordfish77", "s3cr3t-in-a-comment", "rowsecret55")
@@ -26,11 +24,9 @@ jobs:
 
 
 @pytest.fixture
-def desk(tmp_path: Path, joblens: RunJoblens, store_path: Path) -> Iterator[WorkflowDesk]:
-    desk = WorkflowDesk(tmp_path, joblens, store_path)
+def desk(desk: WorkflowDesk, tmp_path: Path) -> WorkflowDesk:
     (tmp_path / "rows.csv").write_text("i,access_token\n1,rowsecret55\n")
-    yield desk
-    desk.close()
+    return desk
 
 
 def kept_files(desk: WorkflowDesk) -> list[Path]:

@@ -1,20 +1,8 @@
 """Whole workflows of the usual shapes, run for real."""
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
-from tests.conftest import RunJoblens
 from tests.integration.workflow_desk import WorkflowDesk, counted, states
-
-
-@pytest.fixture
-def desk(tmp_path: Path, joblens: RunJoblens, store_path: Path) -> Iterator[WorkflowDesk]:
-    desk = WorkflowDesk(tmp_path, joblens, store_path)
-    yield desk
-    desk.close()
-
 
 DIAMOND = """
 name: diamond

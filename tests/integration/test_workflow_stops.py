@@ -5,23 +5,13 @@ import random
 import signal
 import time
 from collections import Counter
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from joblens.model.job import Status
 from joblens.model.run import RunStatus
-from tests.conftest import RunJoblens, wait_until
+from tests.conftest import wait_until
 from tests.integration.workflow_desk import WorkflowDesk, interrupt, states
-
-
-@pytest.fixture
-def desk(tmp_path: Path, joblens: RunJoblens, store_path: Path) -> Iterator[WorkflowDesk]:
-    desk = WorkflowDesk(tmp_path, joblens, store_path)
-    yield desk
-    desk.close()
-
 
 TWO_STEPS = """
 name: steps

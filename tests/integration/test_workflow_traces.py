@@ -3,21 +3,13 @@
 import shutil
 import signal
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from joblens.app.places import spool_dir
-from tests.conftest import RunJoblens, wait_until
+from tests.conftest import wait_until
 from tests.integration.workflow_desk import WorkflowDesk
-
-
-@pytest.fixture
-def desk(tmp_path: Path, joblens: RunJoblens, store_path: Path) -> Iterator[WorkflowDesk]:
-    desk = WorkflowDesk(tmp_path, joblens, store_path)
-    yield desk
-    desk.close()
 
 
 def _files(folder: Path) -> list[str]:
