@@ -35,3 +35,5 @@ class RunEnding(Struct, frozen=True, kw_only=True):
     failures: tuple[FailedJob, ...] = ()
     more_failures: int = 0
     actions: tuple[FailedAction, ...] = ()  # those that failed
+    file: str = ""  # it came from, where there is one
+    has_too_small: bool = False  # jobs that ran out of memory or time: as they are they would fail again

@@ -11,9 +11,11 @@ from joblens.app.driving import Driven
 from joblens.app.run_actions import actions_form, failed_actions
 from joblens.app.run_state import state_of_run
 from joblens.app.run_tables import result_rows
+from joblens.app.sources import source_of
 from joblens.model.errors import JoblensError
+from joblens.model.job import Status
 from joblens.model.plan import Plan
-from joblens.model.run import JobState, RunStatus
+from joblens.model.run import JobResult, JobState, RunStatus
 from joblens.ports.store import Store
 
 _TOLD = 10
@@ -24,7 +26,7 @@ def ending_of(store: Store, driven: Driven, plan: Plan) -> RunEnding:
     failed = [index for index, state in enumerate(driven.states) if state in FAILED_STATES]
     # Those that ran come first: they say why the others did not.
     failed.sort(key=lambda index: driven.states[index] is JobState.CANCELED)
-    uuids = _last_attempts(store, driven) if failed else {}
+    attempts = _last_attempts(store, driven) if failed else {}
     return RunEnding(
         label=run_label(driven.run),
         name=plan.name,
@@ -36,12 +38,14 @@ def ending_of(store: Store, driven: Driven, plan: Plan) -> RunEnding:
                 plan.jobs[index].name,
                 driven.states[index],
                 driven.whys.get(index, ""),
-                _logs_dir(store, uuids.get(index)),
+                _logs_dir(store, attempts.get(index)),
             )
             for index in failed[:_TOLD]
         ),
         more_failures=max(0, len(failed) - _TOLD),
         actions=failed_actions(store, driven.run.uuid),
+        file=source_of(store, driven.run) if failed else "",
+        has_too_small=any(_is_too_small(attempts.get(index)) for index in failed),
     )
 
 
@@ -61,18 +65,22 @@ def as_kept(store: Store, driven: Driven) -> Driven:
     )
 
 
-def _last_attempts(store: Store, driven: Driven) -> dict[int, str]:
+def _last_attempts(store: Store, driven: Driven) -> dict[int, JobResult]:
     try:
-        return {result.index: result.job_uuid for result in store.run_results(driven.run.uuid)}
+        return {result.index: result for result in store.run_results(driven.run.uuid)}
     except JoblensError:
         return {}
 
 
-def _logs_dir(store: Store, uuid: str | None) -> str:
-    if uuid is None:
+def _is_too_small(result: JobResult | None) -> bool:
+    return result is not None and (result.status is Status.TIMEOUT or result.reason == "out-of-memory")
+
+
+def _logs_dir(store: Store, result: JobResult | None) -> str:
+    if result is None:
         return ""
     try:
-        record = store.find(uuid)
+        record = store.find(result.job_uuid)
     except JoblensError:
         return ""
     return record.attempt.logs_dir if record.attempt is not None else ""

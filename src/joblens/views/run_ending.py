@@ -1,5 +1,6 @@
 """The last words about a run."""
 
+import shlex
 from collections.abc import Iterable
 
 from joblens.analysis.run_ending import FailedAction, FailedJob, RunEnding
@@ -50,6 +51,18 @@ def _hints(ending: RunEnding) -> list[str]:
     hints = [f"joblens results {label}", f"joblens check {label}"]
     if ending.status is RunStatus.STOPPED:
         hints.insert(0, f"joblens resume {label}")
-    elif ending.status is RunStatus.FAILED:
+    elif ending.status is RunStatus.FAILED and not _has_to_grow(ending):
         hints.insert(0, f"joblens rerun {label} --failed")
-    return ["  " + " · ".join(hints)]
+    return [*_steps_to_grow(ending), "  " + " · ".join(hints)]
+
+
+def _has_to_grow(ending: RunEnding) -> bool:
+    """A rerun takes the file as it was: what ran out of memory or time would do so again."""
+    return ending.status is RunStatus.FAILED and ending.has_too_small and bool(ending.file)
+
+
+def _steps_to_grow(ending: RunEnding) -> list[str]:
+    if not _has_to_grow(ending):
+        return []
+    file = shlex.quote(clean(ending.file))
+    return [f"  joblens rightsize {ending.label} --write, then joblens run {file} --rerun-changed"]
