@@ -1,4 +1,4 @@
-"""What `run FILE --dry-run` tells: which jobs would start, in which order and when."""
+"""What `run FILE --dry-run` and `rerun --dry-run` tell: which jobs would start, in which order and when."""
 
 import time
 from collections.abc import Mapping
@@ -6,8 +6,7 @@ from typing import Any
 
 from joblens.app.earlier_runs import earlier_durations
 from joblens.app.machine_offer import machine_offer
-from joblens.app.specs import LoadedSpec
-from joblens.app.workflow_runs import enabled_places, known_workflow
+from joblens.app.workflow_runs import enabled_places
 from joblens.engine.offer import Choices
 from joblens.engine.rehearsal import Rehearsal, rehearse
 from joblens.engine.schedule import Schedule
@@ -17,24 +16,27 @@ from joblens.ports.store import Store
 
 
 def dry_run(
-    store: Store, loaded: LoadedSpec, source: str, options: RunOptions, again: tuple[int, ...] | None
+    store: Store,
+    plan: Plan,
+    workflow: Workflow | None,
+    options: RunOptions,
+    again: tuple[int, ...] | None,
 ) -> Rehearsal:
-    """`again`: of a run that repeats part of an earlier one, the jobs that would run."""
-    plan = loaded.plan
+    """`workflow`: what is known of it already. `again`: of a run that repeats part of an earlier one, the jobs
+    that would run."""
     enabled = enabled_places(plan, options)
     if again is not None:
         enabled = frozenset(again) if enabled is None else enabled & frozenset(again)
-    known_s = _known_s(store, loaded, source)
+    known_s = _known_s(store, plan, workflow)
     choices = Choices(enabled=enabled, enforce=options.enforce, expected_s=known_s, may_go_ahead=False)
     return rehearse(Schedule(plan, machine_offer(options), choices), known_s)
 
 
-def _known_s(store: Store, loaded: LoadedSpec, source: str) -> dict[int, float]:
+def _known_s(store: Store, plan: Plan, workflow: Workflow | None) -> dict[int, float]:
     """Seconds each job took when it last succeeded, else those its runtime says."""
-    workflow = known_workflow(store, loaded, source)
     seen = earlier_durations(store, _yet_to_come(workflow)) if workflow is not None else {}
     known: dict[int, float] = {}
-    for index, job in enumerate(loaded.plan.jobs):
+    for index, job in enumerate(plan.jobs):
         seconds = seen.get(job.name, job.requirements.timeout_s)
         if seconds is not None:
             known[index] = seconds

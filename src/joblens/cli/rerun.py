@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 @click.option("--failed", is_flag=True, help="What has not succeeded, and everything that needs it.")
 @click.option("--changed", is_flag=True, help="What has changed since: the file, commands, input files.")
 @click.option("--all", "everything", is_flag=True, help="Everything.")
+@click.option("--dry-run", is_flag=True, help="Only tell which jobs would start, in which order, and why.")
 @offer_options
 @shared_options
 def command(
@@ -35,8 +36,8 @@ def command(
 
     found = find_job_or_run(session.current_store, ident)
     if isinstance(found, Record):
-        if failed or changed or everything:
-            raise InputError("--failed, --changed and --all go with a run, not with a job")
+        if failed or changed or everything or given["dry_run"]:
+            raise InputError("--failed, --changed, --all and --dry-run go with a run, not with a job")
         _run_job_again(session, found, quiet=given["quiet"])
         return
     if failed + changed + everything != 1:
@@ -48,10 +49,11 @@ def _run_again(session: Session, base: "Run", what: str, given: dict[str, Any]) 
     from joblens.app.drivers import open_store_directly
     from joblens.app.run_checks import prepare_place, refuse_unfinished_base
     from joblens.app.workflow_runs import check_plan, create_run
-    from joblens.cli.run_spec import detach, drive_in_front
+    from joblens.cli.run_spec import detach, drive_in_front, show_dry_run
 
     store = session.store
-    refuse_unfinished_base(base, store, session.settings)
+    if not given["dry_run"]:
+        refuse_unfinished_base(base, store, session.settings)
     base = _whole(session, base, what)
     loaded, again = _choose(session, base, what)
     if again is not None and again.is_empty:
@@ -62,6 +64,9 @@ def _run_again(session: Session, base: "Run", what: str, given: dict[str, Any]) 
         return
     options = with_offer(base.options, given)
     places = again.places if again is not None else None
+    if given["dry_run"]:
+        show_dry_run(session, loaded, store.find_workflow(base.workflow_uuid), options, again)
+        return
     check_plan(loaded.plan, options, places)
     prepare_place(options, detach=given["detach"])
     direct = open_store_directly(session.settings, session.warn)
@@ -99,6 +104,8 @@ def _choose(session: Session, base: "Run", what: str) -> "tuple[LoadedSpec, Agai
     from joblens.app.specs import load_spec, loaded_run
 
     store = session.store
+    if what != "changed":
+        _tell_of_changed_file(session, base)
     if what == "failed":
         return loaded_run(base), failed_of(store, base)
     if what == "all":
@@ -106,6 +113,20 @@ def _choose(session: Session, base: "Run", what: str) -> "tuple[LoadedSpec, Agai
     workflow = store.find_workflow(base.workflow_uuid)
     loaded = load_spec(workflow.source, base.options.parameters) if workflow.source else loaded_run(base)
     return loaded, changed_of(store, base, loaded.plan, base.options.cwd)
+
+
+def _tell_of_changed_file(session: Session, base: "Run") -> None:
+    import shlex
+
+    from joblens.analysis.workflow_rows import run_label
+    from joblens.app.sources import changed_source
+
+    source = changed_source(session.store, base)
+    if source:
+        session.warn(
+            f"{source} has changed since run {run_label(base)}, which is repeated with the file as it was; "
+            f"joblens run {shlex.quote(source)} --rerun-changed takes it as it is now"
+        )
 
 
 def _run_job_again(session: Session, record: Any, *, quiet: bool) -> None:

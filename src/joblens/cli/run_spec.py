@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from joblens.app.specs import LoadedSpec
     from joblens.engine.offer import Offer
     from joblens.model.plan import Plan
-    from joblens.model.run import Run, RunOptions
+    from joblens.model.run import Run, RunOptions, Workflow
 
 # What of the options for one command means something for a whole run.
 _SHARED = frozenset(
@@ -43,7 +43,7 @@ def run_spec(session: Session, given: dict[str, Any]) -> None:
     _warn(session, loaded, options, quiet=given["quiet"])
     base = _base(session, given, loaded, options)
     if given["dry_run"]:
-        _dry_run(session, given, loaded, options, base)
+        show_dry_run(session, loaded, _known(session, given, loaded), options, base)
         return
     _check_place(session, options, base, detach=given["detach"])
     run = _create(session, loaded, options, base)
@@ -125,11 +125,15 @@ def _base(
     if not given["rerun_changed"]:
         return None
     from joblens.app.reruns import changed_since_last
+
+    workflow = _known(session, given, loaded)
+    return changed_since_last(session.store_to_consult, workflow, loaded, options.cwd)
+
+
+def _known(session: Session, given: dict[str, Any], loaded: "LoadedSpec") -> "Workflow | None":
     from joblens.app.workflow_runs import known_workflow
 
-    store = session.store_to_consult
-    workflow = known_workflow(store, loaded, os.path.abspath(given["spec"]))
-    return changed_since_last(store, workflow, loaded, options.cwd)
+    return known_workflow(session.store_to_consult, loaded, os.path.abspath(given["spec"]))
 
 
 def _check_place(session: Session, options: "RunOptions", base: "Again | None", *, detach: bool) -> None:
@@ -226,10 +230,10 @@ def show_end(session: Session, driven: "Driven", plan: "Plan", *, quiet: bool = 
         session.write_lines(render_ending(ending, width=session.width, paint=session.palette))
 
 
-def _dry_run(
+def show_dry_run(
     session: Session,
-    given: dict[str, Any],
     loaded: "LoadedSpec",
+    workflow: "Workflow | None",
     options: "RunOptions",
     base: "Again | None",
 ) -> None:
@@ -238,7 +242,7 @@ def _dry_run(
 
     again, reasons = (base.places, base.reasons) if base is not None else (None, {})
     check_plan(loaded.plan, options, again)
-    rehearsal = dry_run(session.store_to_consult, loaded, os.path.abspath(given["spec"]), options, again)
+    rehearsal = dry_run(session.store_to_consult, loaded.plan, workflow, options, again)
     if session.json:
         session.write_json(dry_run_document(loaded.plan, rehearsal, reasons))
         return
