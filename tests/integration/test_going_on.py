@@ -46,3 +46,44 @@ def test_a_failed_run_that_is_over_cannot_be_resumed_and_says_what_can_be_done(d
     assert "nothing is left to resume" in told
     assert "joblens rerun 1.1 --failed" in told
     assert desk.lines("ran") == ["bad"]
+
+
+def test_the_next_step_after_a_time_out_is_not_to_do_the_same_again(desk: WorkflowDesk) -> None:
+    slow = "name: slow\njobs:\n  - {name: a, command: sleep 60, runtime: 1s}\n"
+    told = desk.call("run", desk.write(slow), code=1).stdout
+    assert "joblens rightsize 1.1 --write, then joblens run flow.yaml --rerun-changed" in told
+    assert "--failed" not in told
+    other = desk.call("run", desk.write(BROKEN), code=1).stdout
+    assert "joblens rerun 2.1 --failed" in other
+    assert "rightsize" not in other
+
+
+def test_a_rerun_says_when_the_file_has_changed_since(desk: WorkflowDesk) -> None:
+    desk.run(BROKEN, code=1)
+    assert "has changed" not in desk.call("rerun", "1.1", "--failed", code=1).stderr
+    desk.write(BROKEN.replace("; false", ""))
+    told = desk.call("rerun", "1.1", "--failed", code=1).stderr
+    assert "flow.yaml has changed since run 1.1" in told
+    assert "joblens run flow.yaml --rerun-changed" in told
+
+
+def test_a_rerun_can_be_rehearsed(desk: WorkflowDesk) -> None:
+    text = BROKEN + '  - {name: good, command: "echo good >> ran"}\n'
+    desk.run(text, code=1)
+    ran = sorted(desk.lines("ran"))
+    told = desk.call("rerun", "1.1", "--failed", "--dry-run", code=0).stdout
+    assert "2 jobs would run" in told
+    assert "it ended with exit code 1" in told
+    everything = desk.call("rerun", "1.1", "--all", "--dry-run", "--json", code=0).json
+    assert sorted(job["name"] for job in everything["jobs"]) == ["after", "bad", "good"]
+    assert sorted(desk.lines("ran")) == ran
+    assert desk.newest_run().number == 1
+
+
+def test_a_run_that_is_not_there_is_called_a_run(desk: WorkflowDesk) -> None:
+    desk.run(BROKEN, code=1)
+    told = desk.call("diff", "1.1", "9.9", code=2).stderr
+    assert "no run or workflow has the id or name '9.9'" in told
+    assert "`joblens workflows` lists them" in told
+    assert "#" not in told
+    assert "`joblens history` lists jobs" in desk.call("diff", "1.1", "nothing", code=2).stderr

@@ -1,5 +1,6 @@
 """Which run someone means, and what is known of its jobs."""
 
+import re
 from collections.abc import Iterator
 
 from msgspec import Struct
@@ -12,6 +13,7 @@ from joblens.model.run import JobResult, Run
 from joblens.ports.store import Store
 
 _JOB, _WORKFLOW = "job:", "workflow:"
+_NUMBERED = re.compile(r"\d+\.\d+")  # run 2 of workflow 3
 
 
 def find_run(store: Store, ident: str, run_number: int | None = None) -> Run:
@@ -52,7 +54,11 @@ def find_job_or_run(store: Store, ident: str, note: Note | None = None) -> Recor
         named = None if note is None else newest_named(store, ident, note)
         if named is not None:
             return named
-        raise UnknownRun(f"no job, workflow or run has the id '{ident}'", hint=f"{job.hint}; {run.hint}")
+        if _NUMBERED.fullmatch(ident):
+            raise run  # no job is named so
+        raise UnknownRun(
+            f"no job, workflow or run has the id '{ident}'", hint=f"{run.hint}; `joblens history` lists jobs"
+        )
     raise run if isinstance(job, UnknownJob) else job
 
 
