@@ -294,10 +294,12 @@ class _Total:
 
     def _last(self, field: str) -> tuple[int | None, bool]:
         """The last known value of a counter, and whether it is the final sample's."""
-        for back, sample in enumerate(reversed(self.samples)):
+        is_final = True
+        for sample in reversed(self.samples):
             value: int | None = getattr(sample, field)
             if value is not None:
-                return value, back == 0
+                return value, is_final
+            is_final = False
         return None, False
 
     def _most(self, field: str) -> int | None:

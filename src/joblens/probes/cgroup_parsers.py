@@ -93,8 +93,8 @@ def parse_memory_stat_v2(data: bytes) -> Fields:
 
 
 def parse_memory_stat_v1(data: bytes) -> Fields:
-    """The `total_` lines: sub-groups that the job made count as the job."""
-    pairs = parse_pairs(data)
+    """The `total_` lines, which are the last: sub-groups that the job made count as the job."""
+    pairs = parse_pairs(data[max(0, data.find(b"total_")) :])
     fields = {field: int(pairs[key]) for key, field in _MEMORY_STAT_V1 if key in pairs}
     if b"total_pgfault" in pairs:
         fields["faults_minor"] = int(pairs[b"total_pgfault"]) - fields.get("faults_major", 0)
