@@ -5,6 +5,7 @@ import os
 import re
 import shutil
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 from msgspec import Struct
@@ -26,6 +27,7 @@ BESIDE = -1  # the index of commands that are no job of the plan
 _UNSAFE = re.compile(r"[^\w.,+@=~-]")
 _LONGEST_NAME = 180
 _UUIDS_AT_ONCE = 64
+_COMMANDS_KNOWN = 16
 _NO_REQUIREMENTS = Requirements()
 _STREAMS = {
     StdioMode.SEPARATE: "",
@@ -96,6 +98,8 @@ class AttemptMaker:
         self._granularity = monitor.granularity if monitor.enabled else Granularity.SUMMARY
         self._monitors = setup.monitor and monitor.enabled
         self._tags = (f"workflow={self._plan.name}",)
+        self._logs_dir = setup.logs_dir
+        self._redact_argv = lru_cache(_COMMANDS_KNOWN)(redact_argv)  # many jobs run the same one
         self.common_env = self._common_env()  # the owner gives it to all slots, and to each session
         self._signal = signal_number(self._plan.execution.termination_signal)
         self._all_folders: frozenset[str] | None = None
@@ -151,7 +155,7 @@ class AttemptMaker:
             start=start,
             inputs=inputs,
         )
-        folder = os.path.join(self._setup.logs_dir, self._folder(planned.name, start.attempt))
+        folder = os.path.join(self._logs_dir, self._folder(planned.name, start.attempt))
         return PreparedAttempt(
             job, argv, env, folder, streams_of(planned.stdio or self._plan.execution.stdio)
         )
@@ -174,7 +178,7 @@ class AttemptMaker:
         recorded = setup.recorded_env
         return Job(
             uuid=self._new_uuid(),
-            argv=self._without_hidden(redact_argv((command,) if is_shell else argv)),
+            argv=self._without_hidden(self._redact_argv((command,) if is_shell else argv)),
             is_shell=is_shell,
             created_at_us=self._kit.clock.now_us(),
             name=name,
@@ -250,7 +254,7 @@ class AttemptMaker:
         argv = (self._shell, "-c", line)
         link = RunLink(self._setup.run.uuid, BESIDE)
         job = self._job(line, argv, name, link, is_shell=True, env={})
-        folder = os.path.join(self._setup.logs_dir, safe_name(name))
+        folder = os.path.join(self._logs_dir, safe_name(name))
         return PreparedAttempt(job, argv, env, folder, "")
 
     # ---- where it prints -----------------------------------------------------------------------------
