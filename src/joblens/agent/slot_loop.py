@@ -27,9 +27,7 @@ _LONG_S = 0.1  # no job waits behind one that has run for this long
 _STOP_AGAIN_S = 0.1
 _ANSWER_PATIENCE_S = 3.0
 _HOST_EVERY_S = 0.1
-_GATHER_S = (
-    0.002  # answers of tiny jobs are let gather for this long: a wake-up costs more than a job's answer
-)
+_GATHER_S = 0.002  # for answers of tiny jobs: waking up for each costs more than taking it
 _ENOUGH_AHEAD = 4  # jobs that a launcher can begin meanwhile
 _MOST_ROUNDS = 8  # of answers, before what they told is passed on
 _NO_SHAPE = object()
