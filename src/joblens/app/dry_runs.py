@@ -22,7 +22,7 @@ def dry_run(
     options: RunOptions,
     again: tuple[int, ...] | None,
 ) -> Rehearsal:
-    """`workflow`: what is known of it already. `again`: of a run that repeats part of an earlier one, the jobs
+    """`workflow`: what is known of it already. `again`: of a run that repeats part of an earlier one, those
     that would run."""
     enabled = enabled_places(plan, options)
     if again is not None:
