@@ -52,7 +52,7 @@ def command(session: Session, /, ident: str, **given: Any) -> None:
 
 
 def _left(session: Session, run: Any) -> tuple[tuple[int, ...], bool]:
-    """Jobs that have not come to an end, and whether there is something to do: one of them waits for none that
+    """Jobs that have not come to an end, and whether anything can be done: one of them waits for none that
     failed, or no job failed, so that it was an action."""
     from joblens.app.run_state import state_of_run
     from joblens.model.run import JobState
