@@ -45,14 +45,15 @@ class Allocation(Struct, frozen=True, kw_only=True):
     throughput: float  # jobs a machine would finish in the same time, against max seen (1.0)
 
 
-def compare(needs: Sequence[Need]) -> tuple[Allocation, ...]:
-    """One for each strategy, with the sizes that would be written; () without observations."""
+def compare(needs: Sequence[Need], largest_bytes: int | None = None) -> tuple[Allocation, ...]:
+    """One for each strategy, with the sizes that would be written; () without observations.
+    `largest_bytes`: what max seen would write, where something else than the jobs decides that too."""
     if not needs:
         return ()
     jobs = _Jobs(needs)
-    retry = memory_for(jobs.most_bytes)
+    retry = memory_for(jobs.most_bytes) if largest_bytes is None else max(largest_bytes, jobs.most_bytes)
     # The largest first: of two that are equally good the one with fewer retries is taken.
-    sizes = sorted({memory_for(size) for size in jobs.sizes}, reverse=True)
+    sizes = sorted({min(retry, memory_for(size)) for size in jobs.sizes} | {retry}, reverse=True)
     tried = [jobs.evaluate(Strategy.MIN_WASTE, size, retry) for size in sizes]
     best = {
         Strategy.MAX_SEEN: retry,

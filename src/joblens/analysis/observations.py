@@ -146,7 +146,7 @@ def memory_needs(seen: Sequence[Observation]) -> list[Need]:
         if largest is not None:
             needs.append(Need(largest.memory_bytes or 0, largest.duration_s))
         else:
-            needs.append(Need(round(limit * OOM_GROWTH / LEAST_MEMORY_BUFFER), item.duration_s))
+            needs.append(Need(int(limit * OOM_GROWTH / LEAST_MEMORY_BUFFER), item.duration_s))
     return needs
 
 

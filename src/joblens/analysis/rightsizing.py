@@ -96,8 +96,9 @@ def advise(groups: Iterable[Group], strategy: Strategy = Strategy.MAX_SEEN) -> l
 
 def _advise(group: Group, strategy: Strategy) -> GroupAdvice:
     seen = group.observations
-    strategies = compare(memory_needs(seen))
-    parts = (_memory(group, strategies, strategy), _cpus(group), _runtime(group))
+    largest = _memory_of_largest(group)
+    strategies = compare(memory_needs(seen), None if largest is None else int(largest[0]))
+    parts = (_memory(group, largest, strategies, strategy), _cpus(group), _runtime(group))
     has_ends = any(item.is_complete for item in seen)
     jobs = len({(item.run, item.job) for item in seen})
     runs = len({item.run for item in seen})
@@ -121,17 +122,17 @@ def _confidence(jobs: int, runs: int) -> str:
 # ---- one resource each ----------------------------------------------------------------------------------
 
 
-def _memory(group: Group, strategies: Sequence[Allocation], strategy: Strategy) -> Advice | None:
-    current = group.current.memory_bytes
-    seen = group.observations
-    peak = max((item.memory_bytes for item in seen if item.memory_bytes is not None), default=None)
-    killed = memory_limits_hit(seen)
-    if peak is None and not killed:
+def _memory(
+    group: Group, largest: tuple[float, str] | None, strategies: Sequence[Allocation], strategy: Strategy
+) -> Advice | None:
+    if largest is None:
         return None
+    current, seen = group.current.memory_bytes, group.observations
     use = spread(
-        [float(item.memory_bytes) for item in seen if item.has_all_memory and item.memory_bytes], killed
+        [float(item.memory_bytes) for item in seen if item.has_all_memory and item.memory_bytes],
+        memory_limits_hit(seen),
     )
-    wanted, reason = _memory_of_largest(group, peak or 0, killed)
+    wanted, reason = largest
     smaller = next((one for one in strategies if one.strategy is strategy and one.retries), None)
     if smaller is not None and smaller.first_bytes < wanted:
         wanted, reason = _smaller_first_try(group, smaller)
@@ -140,7 +141,14 @@ def _memory(group: Group, strategies: Sequence[Allocation], strategy: Strategy) 
     return _of("memory", current, wanted, memory_text, reason, use)
 
 
-def _memory_of_largest(group: Group, peak: int, killed: Sequence[int]) -> tuple[float, str]:
+def _memory_of_largest(group: Group) -> tuple[float, str] | None:
+    """What suits them all, and why; None: nothing is known."""
+    seen = group.observations
+    known = [item.memory_bytes for item in seen if item.memory_bytes is not None]
+    killed = memory_limits_hit(seen)
+    if not known and not killed:
+        return None
+    peak = max(known, default=0)
     current = group.current.memory_bytes
     wanted: float = memory_for(peak)
     if killed and max(killed) * OOM_GROWTH > wanted:

@@ -8,7 +8,7 @@ from msgspec import to_builtins
 from joblens.analysis.allocation import Allocation, Strategy
 from joblens.analysis.amounts import memory_text
 from joblens.analysis.rightsizing import Advice, GroupAdvice
-from joblens.model.units import GIB, format_bytes, format_duration
+from joblens.model.units import format_bytes, format_duration
 from joblens.views.numbers import UNKNOWN, counted
 from joblens.views.style import Palette, clean, visible_width
 from joblens.views.table import Column, render_table
@@ -17,8 +17,8 @@ _ADVICE_COLUMNS = (
     Column("RESOURCE"),
     Column("CURRENT", is_right=True),
     Column("RECOMMENDED", is_right=True),
-    Column("HALF USE", is_right=True),
-    Column("95 % USE", is_right=True),
+    Column("MEDIAN", is_right=True),
+    Column("P95", is_right=True),
     Column("WHY", gives_way=True, least=20),
 )
 _QUANTILES = ("p50", "p95")
@@ -26,8 +26,7 @@ _STRATEGY_COLUMNS = (
     Column("FIRST TRY"),
     Column("MEMORY", is_right=True),
     Column("TRIED TWICE", is_right=True),
-    Column("WASTE", is_right=True),
-    Column("WASTE A JOB", is_right=True),
+    Column("NOT USED", is_right=True),
     Column("THROUGHPUT", is_right=True),
 )
 _NAMES = {
@@ -96,17 +95,11 @@ def _strategies(options: Sequence[Allocation], width: int, paint: Palette) -> li
             memory_text(option.first_bytes),
             f"{100 * option.retries:.0f}%",
             f"{option.waste_percent:.0f}%",
-            _memory_time(option.waste_byte_s),
             f"{option.throughput:.2f}x",
         ]
         for option in options
     ]
     return render_table(_STRATEGY_COLUMNS, rows, width, paint)
-
-
-def _memory_time(byte_s: float) -> str:
-    hours = byte_s / GIB / 3600
-    return f"{hours:.2f} GiB·h" if hours >= 0.01 else f"{byte_s / GIB:.2f} GiB·s"
 
 
 def group_form(found: GroupAdvice) -> dict[str, Any]:

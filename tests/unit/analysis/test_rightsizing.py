@@ -255,3 +255,16 @@ def test_the_reason_for_a_short_time_tells_of_the_time_out_and_the_least_spare()
     done = seen(job="other", duration_s=0.5)
     found = part(advice_for(late, done, current=asked(runtime_s=1)), "runtime")
     assert (found.recommended_text, found.reason) == ("PT20S", "timed out after 1.0s + 10 to 20 s")
+
+
+@pytest.mark.parametrize("limit", [40, 100, 128, 200, 333, 1000])
+def test_the_table_of_strategies_names_the_same_size_as_the_advice(limit: int) -> None:
+    killed = out_of_memory(limit * MIB, job="big", duration_s=5.0)
+    found = advice_for(*mixed()[:9], killed, current=asked(memory=limit * MIB))
+    assert found.strategies[0].first_bytes == part(found, "memory").recommended
+
+
+def test_an_amount_that_is_kept_is_what_the_other_strategies_are_compared_with() -> None:
+    found = advice_for(*mixed(), current=asked(memory=300 * MIB))
+    assert part(found, "memory").recommended == 300 * MIB
+    assert (found.strategies[0].first_bytes, found.strategies[0].throughput) == (300 * MIB, 1.0)
