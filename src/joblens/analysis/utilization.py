@@ -14,6 +14,7 @@ from joblens.analysis.outcome_numbers import is_out_of_memory, is_throttled, pea
 from joblens.model.job import Outcome, Record, Status
 
 _KILLED = 137
+_ONE_CORE = 100.0  # percent
 _EARLY, _LATE = 0.8, 0.9  # shares of the time limit
 TIMEOUT_CODES = (124, 152)
 
@@ -49,6 +50,14 @@ class Utilization(Struct, frozen=True, kw_only=True):
         over = self.over_percent
         return bool(self.hit) or (over is not None and over > 0 and over >= min_over_percent)
 
+    @property
+    def is_far_below(self) -> bool:
+        """It asked for more than twice what it used. A time limit is meant to lie above."""
+        if self.peak is None or self.is_least or self.resource is Resource.RUNTIME:
+            return False
+        one_core_less = self.specified - self.peak >= _ONE_CORE or self.resource is not Resource.CPU
+        return one_core_less and self.peak < self.specified / 2
+
 
 class LikelyCause(Struct, frozen=True, kw_only=True):
     """Of a failure whose reason is not certain. The last two are shares of what was specified."""
@@ -66,6 +75,11 @@ class UtilizationReport(Struct, frozen=True, kw_only=True):
     violations: tuple[Utilization, ...]
     within: tuple[Utilization, ...]
     failures: tuple[LikelyCause, ...]
+
+    @property
+    def over_asking(self) -> int:
+        """Jobs that asked for far more than they used."""
+        return len({item.record.job.name for item in self.within if item.is_far_below})
 
 
 def check_utilization(

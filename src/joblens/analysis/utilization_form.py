@@ -55,6 +55,7 @@ def report_form(
     if show_all:
         form["within_limits"] = _item_forms(report.within)
     form["likely_causes"] = [_cause_form(cause) for cause in report.failures]
+    form["over_asking_count"] = report.over_asking
     form["gpu_memory"] = None  # nothing measures it yet, and a spec has no key for what is asked of it
     return form
 

@@ -99,8 +99,11 @@ def _check(
             report_form(report, workflow_id=run.workflow_number, run_id=run.number, show_all=show_all)
         )
     else:
+        from joblens.analysis.workflow_rows import run_label
         from joblens.views.utilization import render_utilization
 
-        session.write_lines(render_utilization(report, show_all=show_all, paint=session.palette))
+        session.write_lines(
+            render_utilization(report, show_all=show_all, run=run_label(run), paint=session.palette)
+        )
     if report.violations:
         raise SystemExit(VIOLATIONS_EXIT_CODE)

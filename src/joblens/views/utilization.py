@@ -12,7 +12,10 @@ _ORDER = tuple(Resource)
 _TITLES = ("Job ID", "Job Name", "Resource", "Specified", "Peak Used", "Over-Utilization")
 
 
-def render_utilization(report: UtilizationReport, *, show_all: bool, paint: Palette = PLAIN) -> list[str]:
+def render_utilization(
+    report: UtilizationReport, *, show_all: bool, run: str = "", paint: Palette = PLAIN
+) -> list[str]:
+    """`run`: as the next command would name it; '' where none is to be told."""
     count = len(report.violations)
     lines: list[str] = []
     if show_all:
@@ -25,11 +28,19 @@ def render_utilization(report: UtilizationReport, *, show_all: bool, paint: Pale
             "",
             *_table(report.violations, paint),
             "",
-            "Note: Use --all to see all jobs, including those that stayed within limits",
+            "Note: Use --all to see all jobs that ran, including those that stayed within limits",
         ]
     else:
         lines = [paint.paint(_nothing(report), "green") if report.within else _nothing(report)]
-    return [*lines, *_likely_causes(report.failures)]
+    return [*lines, *_likely_causes(report.failures), *_next_step(report, run)]
+
+
+def _next_step(report: UtilizationReport, run: str) -> list[str]:
+    count = report.over_asking
+    if not run or not (count or report.violations):
+        return []
+    asked = f"{counted(count, 'job')} asked for more than twice what {'it' if count == 1 else 'they'} used. "
+    return ["", f"{asked if count else ''}What to write instead: joblens rightsize {run}"]
 
 
 def _place(item: Utilization) -> tuple[int, int]:
