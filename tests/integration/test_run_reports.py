@@ -57,3 +57,26 @@ def test_results_and_check_of_a_real_run(joblens: RunJoblens, tmp_path: Path) ->
     last = workflow["last_run"]
     assert (last["status"], last["completed"], last["failed"], last["left"]) == ("failed", 2, 1, 1)
     assert joblens("store", "check", "--json", code=0).json["problems"] == []
+
+
+WRONG = """\
+name: wrong
+jobs:
+  - {name: lacking, command: python3 -c "import nomodule"}
+  - {name: misspelt, command: pyhton3 x.py}
+"""
+
+
+@pytest.mark.usefixtures("store_path")
+def test_results_and_summary_keep_what_a_job_said_last(joblens: RunJoblens, tmp_path: Path) -> None:
+    (tmp_path / "flow.yaml").write_text(WRONG)
+    summary = " ".join(joblens("run", "flow.yaml", code=1).stdout.split())
+    reasons = {
+        each["job_name"]: each["reason"]
+        for each in joblens("results", "wrong", "--json", code=0).json["results"]
+    }
+    assert reasons == {
+        "lacking": "it ended with exit code 1: ModuleNotFoundError: No module named 'nomodule'",
+        "misspelt": "it could not be started: pyhton3: command not found",
+    }
+    assert all(f"{name} failed: {why}" in summary for name, why in reasons.items())

@@ -13,10 +13,11 @@ from joblens.app.run_state import state_of_run
 from joblens.app.run_tables import result_rows
 from joblens.app.sources import source_of
 from joblens.model.errors import JoblensError
-from joblens.model.job import Status
+from joblens.model.job import Record, Status
 from joblens.model.plan import Plan
 from joblens.model.run import JobResult, JobState, RunStatus
 from joblens.ports.store import Store
+from joblens.views.summary import with_last_words
 
 _TOLD = 10
 
@@ -34,11 +35,12 @@ def ending_of(store: Store, driven: Driven, plan: Plan) -> RunEnding:
         wall_s=driven.wall_s,
         counts=driven.counts(),
         failures=tuple(
-            FailedJob(
+            _failed(
+                store,
                 plan.jobs[index].name,
                 driven.states[index],
                 driven.whys.get(index, ""),
-                _logs_dir(store, attempts.get(index)),
+                attempts.get(index),
             )
             for index in failed[:_TOLD]
         ),
@@ -76,14 +78,20 @@ def _is_too_small(result: JobResult | None) -> bool:
     return result is not None and (result.status is Status.TIMEOUT or result.reason == "out-of-memory")
 
 
-def _logs_dir(store: Store, result: JobResult | None) -> str:
-    if result is None:
-        return ""
+def _failed(store: Store, name: str, state: JobState, why: str, last: JobResult | None) -> FailedJob:
+    record = None if last is None else _record(store, last)
+    if record is None:
+        return FailedJob(name, state, why)
+    if state in (JobState.FAILED, JobState.PENDING_FAILED):
+        why = with_last_words(why, record)
+    return FailedJob(name, state, why, record.attempt.logs_dir if record.attempt is not None else "")
+
+
+def _record(store: Store, result: JobResult) -> Record | None:
     try:
-        record = store.find(result.job_uuid)
+        return store.find(result.job_uuid)
     except JoblensError:
-        return ""
-    return record.attempt.logs_dir if record.attempt is not None else ""
+        return None
 
 
 def ending_document(store: Store, driven: Driven, plan: Plan) -> dict[str, Any]:

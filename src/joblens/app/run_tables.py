@@ -10,7 +10,7 @@ from joblens.app.runs import records_of_run
 from joblens.model.job import Record
 from joblens.model.run import JobState, Run
 from joblens.ports.store import Store
-from joblens.views.summary import ending
+from joblens.views.summary import ending, with_last_words
 
 
 class ResultSort(enum.StrEnum):
@@ -56,6 +56,8 @@ def _row(job: JobStanding, record: Record | None) -> ResultRow:
     why = job.why
     if record is not None and record.outcome is not None and job.state is not JobState.COMPLETED:
         why = why or ending(record.outcome)
+    if job.state in (JobState.FAILED, JobState.PENDING_FAILED):
+        why = with_last_words(why, record)
     return ResultRow(
         index=job.index,
         name=job.name,

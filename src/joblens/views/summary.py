@@ -2,12 +2,13 @@
 
 from joblens.model.finding import Finding
 from joblens.model.ids import short
-from joblens.model.job import Outcome, Record, Usage
+from joblens.model.job import Outcome, Record, Status, Usage
 from joblens.model.units import format_bytes, format_duration
 from joblens.views.numbers import UNKNOWN, mark_bound, percent, seconds
-from joblens.views.style import SEVERITY_MARKS, Palette, clean, fit, visible_width, wrap
+from joblens.views.style import SEVERITY_MARKS, Palette, clean, clean_lines, fit, visible_width, wrap
 
 _SEPARATOR = "  "
+_LAST_WORDS = 200  # columns
 
 
 def render_summary(record: Record, *, color: bool, width: int) -> str:
@@ -48,6 +49,23 @@ def ending(outcome: Outcome) -> str:
     if outcome.exit_code:
         return f"exit code {outcome.exit_code}"
     return "" if outcome.reason in ("exited", "", outcome.status.value) else outcome.reason
+
+
+def last_words(outcome: Outcome) -> str:
+    """Why it could not be started, or what a job that failed by itself wrote last on its standard error."""
+    if outcome.reason == "not-started":
+        return clean(outcome.error or "")
+    if outcome.status is not Status.FAILED or outcome.reason not in ("exited", "signal"):
+        return ""
+    written = [line.strip() for line in clean_lines(outcome.stderr_tail) if line.strip()]
+    return fit(written[-1], _LAST_WORDS) if written else ""
+
+
+def with_last_words(why: str, record: Record | None) -> str:
+    """'it ended with exit code 1: ModuleNotFoundError: No module named …'."""
+    outcome = None if record is None else record.outcome
+    words = "" if outcome is None else last_words(outcome)
+    return f"{why}: {words}" if why and words and words not in why else why or words
 
 
 def _usage_lines(usage: Usage, duration_s: float, paint: Palette, width: int) -> list[str]:
