@@ -273,3 +273,12 @@ def test_a_pipe_gets_every_column_and_whole_names() -> None:
     [head] = [line for line in lines if line.startswith("JOB")]
     assert head.split() == ["JOB", "STATE", "TIME", "CPU", "MEMORY", "CHANGED"]
     assert any(line.startswith("train_with_a_long_name_0.002_160") for line in lines)
+
+
+def test_names_of_stages_take_the_room_that_is_free() -> None:
+    name = "train_with_a_rather_long_name_0.001_…"
+    progress = replace(PROGRESS, stages=(StageProgress(name, 100, done=45),))
+    assert name in render_run_live(progress, width=110, height=20, paint=PLAIN)[1]
+    narrow = render_run_live(progress, width=60, height=20, paint=PLAIN)[1]
+    assert narrow.startswith("train_with_a_rather_long_n")
+    assert visible_width(narrow) <= 60

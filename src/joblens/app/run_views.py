@@ -18,15 +18,16 @@ from joblens.model.errors import JoblensError
 from joblens.model.job import Record, Status
 from joblens.model.plan import Plan
 from joblens.model.run import JobState, Run, RunStatus
+from joblens.model.units import format_bytes, format_duration
 from joblens.plan.graph import Graph
 from joblens.ports.store import Store
-from joblens.views.curves import points
+from joblens.views.curves import last_known, points
 from joblens.views.run_live import end_line, failure_line, failure_text, render_run_live, summary_line
 from joblens.views.style import Palette, clean, clean_lines, fit
 from joblens.views.summary import ending
 
 _DRAW_EVERY_S = 0.25
-_LOOK_EVERY_S = 1.0
+_LOOK_EVERY_S = 0.4
 _SHARE = 0.02  # of its driver's time that drawing may take: pictures of very large runs come less often
 _JOBS_LOOKED_AT = 40  # reading the samples of all of a thousand running jobs would cost more than it shows
 _SUMMARY_EVERY_S = 10.0
@@ -55,8 +56,12 @@ def failure_of(index: int, attempt: int, record: Record) -> JobFailure:
     if outcome is not None:
         how = ending(outcome)
         reason = how or outcome.status.value
+        asked = record.job.requirements
         if outcome.status is Status.TIMEOUT:
-            reason = "its time was up"
+            limit = "" if asked.timeout_s is None else f" after {format_duration(asked.timeout_s)}"
+            reason = f"its time was up{limit}"
+        elif outcome.reason == "out-of-memory" and asked.memory_bytes is not None:
+            reason += f" at {format_bytes(asked.memory_bytes)}"
         elif outcome.status is Status.CANCELLED and outcome.reason != "not-started":
             reason = "was ended"
         elif outcome.reason == "not-started" and outcome.error:
@@ -198,7 +203,10 @@ class LiveView(_Following):
             except JoblensError:
                 continue  # what jobs use is then not shown; the run goes on
             if len(curve) > 1:  # what a job has as it starts says nothing
-                usage[job_uuid] = (curve[-1].cpu_percent, curve[-1].memory_bytes)
+                usage[job_uuid] = (
+                    last_known(point.cpu_percent for point in curve),
+                    last_known(point.memory_bytes for point in curve),
+                )
         self._usage = usage
 
 

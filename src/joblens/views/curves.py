@@ -1,11 +1,14 @@
 """Samples as the few curves a person looks at: CPU, memory, I/O and processes over time."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
 
 from msgspec import Struct
 
 from joblens.analysis.rates import cpu_percent, per_second, unreclaimable_bytes
 from joblens.model.sample import Sample
+
+N = TypeVar("N", int, float)
 
 
 class Point(Struct, frozen=True):
@@ -65,6 +68,12 @@ def _spread(
             rates[before + 1 : at + 1] = [rate(samples[before], sample)] * (at - before)
         before = at
     return rates
+
+
+def last_known(values: Iterable[N | None]) -> N | None:
+    """Of numbers that are not all read each time, what stands."""
+    known = [value for value in values if value is not None]
+    return known[-1] if known else None
 
 
 def memory_in_use(sample: Sample) -> int | None:

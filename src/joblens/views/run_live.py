@@ -14,7 +14,7 @@ from joblens.views.table import Column, render_table
 
 _CANCELED = JobState.CANCELED.label  # as the tables of a run spell it
 _DONE, _FAILED, _RUNNING, _LEFT = "━", "x", "─", "·"  # told apart without colours too
-_NAME_MOST = 28
+_NAME_LEAST = 28
 _BAR_LEAST, _BAR_MOST = 8, 40
 _FAILURES_SHOWN = 5
 _COLUMNS = (
@@ -89,12 +89,14 @@ def _stages(stages: Sequence[StageProgress], width: int, paint: Palette, room: i
         text = f"{over:,} of {len(shown):,} stages done, {len(open_ones) - len(kept):,} more to come"
         summary = [paint.paint(fit(text, width), "dim")]
         shown = kept
-    names = [fit(clean(stage.name), _NAME_MOST) for stage in shown]
+    names = [clean(stage.name) for stage in shown]
     digits = max((len(str(stage.total)) for stage in shown), default=0)
     counts = [_counts(stage, digits) for stage in shown]
     name_width = max((visible_width(name) for name in names), default=0)
     counts_width = max((visible_width(text) for text in counts), default=0)
-    name_width = max(4, min(name_width, width - counts_width - _BAR_LEAST - 4))
+    # a bar as long as may be leaves the rest to names; where that is little, they get some of the bar's
+    least = min(name_width, _NAME_LEAST, width - counts_width - _BAR_LEAST - 4)
+    name_width = max(4, least, min(name_width, width - counts_width - _BAR_MOST - 4))
     bar = min(_BAR_MOST, width - name_width - counts_width - 4)
     lines = []
     for stage, name, text in zip(shown, names, counts, strict=True):

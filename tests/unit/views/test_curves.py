@@ -1,7 +1,7 @@
 from typing import Any
 
 from joblens.model.sample import Sample
-from joblens.views.curves import points
+from joblens.views.curves import last_known, points
 
 MIB = 1 << 20
 
@@ -34,3 +34,8 @@ def test_a_counter_that_went_backwards_has_no_rate() -> None:
 
 def test_no_samples_have_no_points() -> None:
     assert points([]) == []
+
+
+def test_what_stands_is_the_last_number_that_was_read() -> None:
+    assert last_known([None, 3, 5, None]) == 5
+    assert last_known([None]) is None
