@@ -54,9 +54,10 @@ def command(
 ) -> int:
     """Run COMMAND once for each value: joblens map 'gzip -k {}' ::: *.txt
 
-    ::: a b ::: c d makes all pairs, :::+ goes along with the values before, :::: FILE takes lines of a file.
-    {} stands for the values, {1} for those of the first :::, {name} for a --param. A COMMAND of one word is a
-    shell line and values are quoted into it; several words are run as they are."""
+    ::: a b ::: c d makes all pairs, :::+ goes along with the values before, :::: FILE takes lines of a file,
+    :::: - those of standard input. {} stands for the values, {1} for those of the first :::, {name} for a
+    --param, or for the values of a ::: where each has a name. A COMMAND of one word is a shell line and
+    values are quoted into it; several words are run as they are."""
     from joblens.app.mapping import (
         EachJob,
         create_map,

@@ -109,14 +109,24 @@ def mapped_jobs(command: Sequence[str], sources: Sequence[Source]) -> list[Mappe
     rows = combine(sources)
     if not rows:
         raise InputError("there are no values: a source is empty")
-    digits = len(str(len(rows)))
     jobs = []
-    for number, row in enumerate(rows, 1):
+    for row, name in zip(rows, _job_names(words[0], rows), strict=True):
         put = _Putting(row, names, quotes=is_line)
         line = put.into(words[0]) if is_line else shlex.join(put.into(word) for word in words)
-        slug = _UNSAFE.sub("_", "_".join(row)).strip("_")[:_NAME_MOST]
-        jobs.append(MappedJob(f"{number:0{digits}d}_{slug}" if slug else f"{number:0{digits}d}", line))
+        jobs.append(MappedJob(name, line))
     return jobs
+
+
+def _job_names(first_word: str, rows: Sequence[tuple[str, ...]]) -> list[str]:
+    """The program and the values; a number between them where these alone would not tell all jobs apart."""
+    path = next(iter(first_word.split()), "")
+    program = _UNSAFE.sub("_", path.rpartition("/")[2]).strip("_")
+    begin = f"{program or 'job'}_"  # a bare value could be mistaken for the number of a job
+    slugs = [_UNSAFE.sub("_", "_".join(row)).strip("_")[:_NAME_MOST] for row in rows]
+    if all(slugs) and len(set(slugs)) == len(slugs):
+        return [f"{begin}{slug}" for slug in slugs]
+    digits = len(str(len(rows)))
+    return [f"{begin}{number:0{digits}d}_{slug}".rstrip("_") for number, slug in enumerate(slugs, 1)]
 
 
 def _bind(words: Sequence[str], sources: Sequence[Source]) -> dict[str, int]:

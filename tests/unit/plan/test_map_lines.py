@@ -70,9 +70,17 @@ def test_parameters_have_their_names_and_come_first() -> None:
     assert lines("f {2} {1}", ":::", "7", parameters=(rate,)) == ["f 7 0.1", "f 7 0.2"]
 
 
-def test_jobs_are_numbered_and_named_by_their_values() -> None:
-    jobs = mapped_jobs(["f {}"], [Source(tuple("abcdefghij")), Source(("x/y",))])
-    assert [jobs[0].name, jobs[-1].name] == ["01_a_x_y", "10_j_x_y"]
+def test_jobs_are_named_by_their_program_and_values() -> None:
+    jobs = mapped_jobs(["/bin/f -v {}"], [Source(tuple("abcdefghij")), Source(("x/y",))])
+    assert [jobs[0].name, jobs[-1].name] == ["f_a_x_y", "f_j_x_y"]
+
+
+def test_jobs_whose_values_do_not_tell_them_apart_are_numbered_too() -> None:
+    assert [job.name for job in mapped_jobs(["f {}"], [Source(("a b", "a/b", "/"))])] == [
+        "f_1_a_b",
+        "f_2_a_b",
+        "f_3",
+    ]
 
 
 @pytest.mark.parametrize(
