@@ -9,7 +9,6 @@ from joblens.views.style import PLAIN, Palette, clean
 from joblens.views.table import Column, render_table
 
 _COLUMNS = (
-    Column("Start", is_right=True),
     Column("Job"),
     Column("CPUs", is_right=True, goes=3),
     Column("Memory", is_right=True, goes=3),
@@ -27,7 +26,8 @@ def render_dry_run(
     if not rehearsal.starts:
         return ["Nothing would run."]
     knows = rehearsal.makespan_s is not None
-    columns = [*_COLUMNS, _BECAUSE] if reasons else list(_COLUMNS)
+    first = Column("Start" if knows else "Order", is_right=True)  # times, or only which comes after which
+    columns = [first, *_COLUMNS, _BECAUSE] if reasons else [first, *_COLUMNS]
     rows = []
     for place, start in enumerate(rehearsal.starts):
         job = plan.jobs[start.index]
@@ -35,7 +35,7 @@ def render_dry_run(
         row = [
             f"+{format_duration(start.at_s)}" if knows else str(place + 1),
             clean(job.name),
-            "-" if asked.cpus is None else f"{asked.cpus:g}",
+            f"{asked.cpus or 1:g}",  # who asks for none is given room for one
             format_bytes(asked.memory_bytes),
             ",".join(start.gpus) or ("-" if not asked.gpus else str(asked.gpus)),
             format_duration(asked.timeout_s),
