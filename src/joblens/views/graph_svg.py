@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from joblens.model.run import JobState
 from joblens.views.graph_drawing import Box, Drawing
 from joblens.views.graph_layout import BOX_HEIGHT, MARGIN, Layout, PlacedBox, lay_out
 from joblens.views.graph_text import STATE_COLOURS, state_shown, title_of
@@ -11,6 +12,7 @@ from joblens.views.style import clean, fit, visible_width
 _LONGEST_TITLE = 36
 _CHARACTER = 7.3  # of the 12 px monospace below, on the wide side
 _HEADER = 34.0
+_LEGEND, _LEGEND_CHARACTER = 30.0, 6.5
 _NAMESPACE = "http://www.w3.org/2000/svg"
 _ARROW_HEAD = (
     '<defs><marker id="tip" viewBox="0 0 8 8" refX="7.5" refY="4" markerWidth="7" markerHeight="7"'
@@ -32,8 +34,9 @@ def render_svg(drawing: Drawing) -> str:
     arrows = [(arrow.source, arrow.target) for arrow in drawing.arrows]
     layout = lay_out([box.stage for box in drawing.boxes], widths, arrows)
     head = f"{clean(drawing.name)}: {counted(drawing.jobs, 'job')} in {counted(drawing.stages, 'stage')}"
-    width = max(layout.width, len(head) * 8.5 + 2 * MARGIN)
-    height = layout.height + _HEADER
+    states = sorted({state for box in drawing.boxes for state in box.states})
+    width = max(layout.width, len(head) * 8.5 + 2 * MARGIN, _legend_width(states))
+    height = layout.height + _HEADER + (_LEGEND if states else 0.0)
     size = f'width="{width:.0f}" height="{height:.0f}"'
     parts = [
         f'<svg xmlns="{_NAMESPACE}" {size} viewBox="0 0 {width:.0f} {height:.0f}" role="img">',
@@ -48,7 +51,27 @@ def render_svg(drawing: Drawing) -> str:
     ]
     for box, title, placed in zip(drawing.boxes, titles, layout.boxes, strict=True):
         parts += _box(box, title, placed)
-    return "\n".join([*parts, "</g>", "</svg>", ""])
+    return "\n".join([*parts, "</g>", *_legend(states, layout.height + _HEADER), "</svg>", ""])
+
+
+def _legend(states: Sequence[JobState], top: float) -> list[str]:
+    """What the colours say; without a run there are none."""
+    parts, x = [], MARGIN
+    for state in states:
+        fill, edge = STATE_COLOURS[state]
+        size = f'x="{x:.1f}" y="{top + 4:.1f}" width="14" height="14" rx="3"'
+        parts.append(f'<rect class="box" {size} fill="{fill}" stroke="{edge}"/>')
+        parts.append(f'<text class="stage" x="{x + 20:.1f}" y="{top + 15:.1f}">{state.label}</text>')
+        x += _legend_entry(state)
+    return parts
+
+
+def _legend_entry(state: JobState) -> float:
+    return 44 + len(state.label) * _LEGEND_CHARACTER
+
+
+def _legend_width(states: Sequence[JobState]) -> float:
+    return 2 * MARGIN + sum(map(_legend_entry, states))
 
 
 def _stage_marks(drawing: Drawing, layout: Layout) -> list[str]:
