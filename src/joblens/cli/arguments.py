@@ -30,7 +30,7 @@ def complete_job(ctx: click.Context, _parameter: click.Parameter, incomplete: st
     finally:
         session.close()
     idents = [(str(record.number), record) for record in records]
-    if len(incomplete) >= _LEAST_OF_ID or not incomplete.isdigit() and incomplete:
+    if len(incomplete) >= _LEAST_OF_ID or (incomplete and not incomplete.isdigit()):
         idents += [(short(record.job.uuid), record) for record in records]
     near = [(ident, record) for ident, record in idents if ident.startswith(incomplete)]
     return [
