@@ -2,10 +2,12 @@
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.conftest import RunJoblens
+from tests.conftest import RunJoblens, wait_until
+from tests.integration.workflow_desk import WorkflowDesk
 
 SPEC = f"""\
 name: reports
@@ -80,3 +82,29 @@ def test_results_and_summary_keep_what_a_job_said_last(joblens: RunJoblens, tmp_
         "misspelt": "it could not be started: pyhton3: command not found",
     }
     assert all(f"{name} failed: {why}" in summary for name, why in reasons.items())
+
+
+BUSY = """\
+name: busy
+jobs:
+  - name: spin
+    command: python3 -c "b = b'x' * (50 << 20); sum(0 for _ in iter(int, 1))"
+resource_monitor: {sample_interval_seconds: 0.2}
+"""
+
+
+def test_a_job_that_runs_shows_its_time_and_use_so_far(desk: WorkflowDesk) -> None:
+    running = desk.start("run", desk.write(BUSY))
+    wait_until(lambda: (_spin(desk).get("peak_mem_gb") or 0) > 0.04)
+    row = _spin(desk)
+    assert (row["status"], row["return_code"]) == ("running", None)
+    assert row["duration_seconds"] > 0
+    assert row["peak_cpu_percent"] >= row["avg_cpu_percent"] > 0
+    assert row["peak_memory_is_lower_bound"]
+    running.terminate()
+    running.communicate(timeout=30)
+
+
+def _spin(desk: WorkflowDesk) -> dict[str, Any]:
+    answer = desk.call("results", "busy", "--json")
+    return dict(answer.json["results"][0]) if answer.code == 0 else {}

@@ -1,13 +1,17 @@
 """What a table of a run's results shows of each job: its last attempt in numbers."""
 
+import itertools
+from collections.abc import Sequence
 from typing import Any
 
 from msgspec import Struct
 
 from joblens.analysis.history_form import returncode_of
 from joblens.analysis.outcome_numbers import mean_cpu_percent, peak_cpu_percent
+from joblens.analysis.rates import cpu_percent, unreclaimable_bytes
 from joblens.model.job import Record
 from joblens.model.run import JobState
+from joblens.model.sample import Sample
 from joblens.model.units import GIB, format_instant
 
 FAILED_STATES = (JobState.FAILED, JobState.TERMINATED, JobState.CANCELED, JobState.PENDING_FAILED)
@@ -53,6 +57,27 @@ def numbers_of(record: Record) -> dict[str, Any]:
         "peak_memory_is_least": "memory_peak_bytes" in usage.lower_bounds,
         "avg_memory_bytes": usage.memory_mean_bytes,
         "ended_at_us": outcome.ended_at_us,
+    }
+
+
+def use_so_far(samples: Sequence[Sample]) -> dict[str, Any]:
+    """The same of a job that runs, as far as its samples tell: the peaks so far, up to the last sample."""
+    if not samples:
+        return {}
+    rates = [cpu_percent(earlier, later) for earlier, later in itertools.pairwise(samples)]
+    memory = [unreclaimable_bytes(sample) for sample in samples]
+    known = [size for size in memory if size is not None]
+    last = samples[-1]
+    mean = None
+    if last.cpu_total_usec is not None and last.elapsed_us:
+        mean = 100 * last.cpu_total_usec / last.elapsed_us
+    peak = max((rate for rate in [*rates, mean] if rate is not None), default=None)
+    return {
+        "peak_cpu_percent": peak,
+        "avg_cpu_percent": mean,
+        "peak_memory_bytes": max(known, default=None),
+        "peak_memory_is_least": True,
+        "avg_memory_bytes": round(sum(known) / len(known)) if known else None,
     }
 
 

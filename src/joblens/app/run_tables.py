@@ -1,14 +1,17 @@
 """The rows of `joblens results`."""
 
 import enum
+import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from joblens.analysis.run_table import ResultRow, numbers_of
+from msgspec.structs import replace
+
+from joblens.analysis.run_table import ResultRow, numbers_of, use_so_far
 from joblens.app.run_state import JobStanding, RunState, state_of_run
 from joblens.app.runs import records_of_run
 from joblens.model.job import Record
-from joblens.model.run import JobState, Run
+from joblens.model.run import JobState, Run, RunStatus
 from joblens.ports.store import Store
 from joblens.views.summary import ending, with_last_words
 
@@ -30,6 +33,7 @@ _KEYS: dict[ResultSort, Callable[[ResultRow], Any]] = {
     ResultSort.CPU: lambda row: row.peak_cpu_percent,
     ResultSort.MEMORY: lambda row: row.peak_memory_bytes,
 }
+_JOBS_LOOKED_AT = 40  # reading the samples of a thousand running jobs would take longer than it tells
 _LARGEST_FIRST = (ResultSort.DURATION, ResultSort.CPU, ResultSort.MEMORY)
 
 
@@ -43,9 +47,28 @@ def result_rows(store: Store, run: Run) -> list[ResultRow]:
         for record in records_of_run(store, uuid)
         if record.job.uuid in wanted
     }
-    return [
+    rows = [
         _row(job, records.get(job.results[-1].job_uuid) if job.results else None) for job in standing.jobs
     ]
+    if run.status is not RunStatus.RUNNING:
+        return rows
+    return _with_use_so_far(store, rows, records)
+
+
+def _with_use_so_far(store: Store, rows: list[ResultRow], records: dict[str, Record]) -> list[ResultRow]:
+    """Of jobs under way the time so far and, of the first of them, what their samples show."""
+    now_us, looked_at, found = time.time_ns() // 1000, 0, []
+    for row in rows:
+        record = records.get(row.job_uuid or "")
+        if row.state is not JobState.RUNNING or record is None or record.attempt is None:
+            found.append(row)
+            continue
+        duration_s = max(0, now_us - record.attempt.started_at_us) / 1e6
+        samples = store.samples(record.job.uuid) if looked_at < _JOBS_LOOKED_AT else []
+        looked_at += 1
+        use = use_so_far([sample for _, sample in samples])
+        found.append(replace(row, duration_s=duration_s, **use))
+    return found
 
 
 def _runs_of(standing: RunState) -> Iterable[str]:
