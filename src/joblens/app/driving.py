@@ -21,7 +21,7 @@ from joblens.app.owning import OwnLog, close_kit, open_kit, open_recovery
 from joblens.app.places import spool_dir
 from joblens.app.run_checks import driven_by_another
 from joblens.app.run_clock import driven_before_s
-from joblens.app.runs import kept_results
+from joblens.app.runs import kept_events, kept_results
 from joblens.app.supervising import allow_many_files
 from joblens.app.workflow_runs import enabled_places
 from joblens.engine.offer import Choices, Offer
@@ -150,11 +150,7 @@ class _Driving:
         if kept is None:
             restore(schedule, results, facts.begin(), devices=devices, now_us=kit.clock.now_us())
             return
-        earlier = kit.recorder.read(
-            lambda store: [
-                event for uuid in sorted(set(kept.run_of.values())) for _, event in store.run_events(uuid)
-            ]
-        )
+        earlier = kit.recorder.read(lambda store: kept_events(store, kept))
         facts.take_earlier(earlier)
         restore(
             schedule,

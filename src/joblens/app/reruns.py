@@ -5,11 +5,12 @@ import os
 from msgspec import Struct
 
 from joblens.agent.file_stamps import digest_of
+from joblens.analysis.workflow_rows import run_label
+from joblens.app.last_successes import find_successes, success_of
 from joblens.app.run_actions import failed_actions
 from joblens.app.run_state import RunState, state_of_run
 from joblens.app.runs import records_of_run
 from joblens.app.specs import LoadedSpec
-from joblens.model.job import Record
 from joblens.model.plan import Plan
 from joblens.model.run import JobState, Run, Workflow
 from joblens.model.run_link import FileStamp
@@ -26,6 +27,7 @@ class Again(Struct, frozen=True):
     places: tuple[int, ...]
     reasons: dict[int, str]
     has_failed_actions: bool = False
+    kept_from: dict[str, tuple[tuple[int, int], ...]] = {}  # as of Run
 
     @property
     def is_empty(self) -> bool:
@@ -57,15 +59,32 @@ def changed_of(store: Store, base: Run, plan: Plan, cwd: str) -> Again:
         for place, success in last.items()
         if place < len(plan.jobs) and plan.jobs[place].name == before[place].name
     }
-    reasons = jobs_to_run_again(plan, same, _files_in(cwd))
+    why = f"has not succeeded in run {run_label(base)}"
+    reasons = jobs_to_run_again(plan, same, _files_in(cwd), without_success=lambda _: why)
     return Again(base, tuple(sorted(reasons)), reasons)
 
 
 def changed_since_last(store: Store, workflow: Workflow | None, loaded: LoadedSpec, cwd: str) -> Again | None:
-    """None: there is no run yet to compare with."""
+    """By the last success of each job in any run of the workflow. None: there is no run yet."""
     runs = store.runs(workflow.uuid) if workflow is not None else []
     tried = [run for run in runs if run.started_at_us is not None]
-    return changed_of(store, store.find_run(tried[-1].uuid), loaded.plan, cwd) if tried else None
+    if not tried:
+        return None
+    plan, base = loaded.plan, tried[-1]
+    past = find_successes(store, tried, {job.name for job in plan.jobs}, cwd)
+    known = {place: past.found[job.name] for place, job in enumerate(plan.jobs) if job.name in past.found}
+
+    def without_success(place: int) -> str:
+        return past.failed.get(plan.jobs[place].name, "has not succeeded yet")
+
+    last = {place: one.success for place, one in known.items()}
+    reasons = jobs_to_run_again(plan, last, _files_in(cwd), without_success=without_success)
+    kept: dict[str, list[tuple[int, int]]] = {}
+    for place, one in known.items():
+        if place not in reasons and (one.run_uuid, one.index) != (base.uuid, place):
+            kept.setdefault(one.run_uuid, []).append((place, one.index))
+    kept_from = {uuid: tuple(places) for uuid, places in kept.items()}
+    return Again(store.find_run(base.uuid), tuple(sorted(reasons)), reasons, kept_from=kept_from)
 
 
 def _last_successes(store: Store, state: RunState) -> dict[int, LastSuccess]:
@@ -78,12 +97,8 @@ def _last_successes(store: Store, state: RunState) -> dict[int, LastSuccess]:
         for record in records_of_run(store, run_uuid):
             job = done.get(record.job.uuid)
             if job is not None:
-                found[job.index] = _success(record)
+                found[job.index] = success_of(record)
     return found
-
-
-def _success(record: Record) -> LastSuccess:
-    return LastSuccess(record.job.command_digest, record.job.inputs)
 
 
 def _files_in(cwd: str) -> FilesNow:

@@ -3,7 +3,7 @@
 from msgspec import Struct
 
 from joblens.agent.owners import is_gone
-from joblens.app.runs import KeptResults, kept_results
+from joblens.app.runs import KeptResults, kept_events, kept_results
 from joblens.engine.offer import Choices, Offer
 from joblens.engine.replay import restore
 from joblens.engine.run_events import StopMode
@@ -91,7 +91,7 @@ def schedule_of(
     if kept is None:
         restore(schedule, results, events)
     else:
-        earlier = [event for uuid in sorted(set(kept.run_of.values())) for _, event in store.run_events(uuid)]
+        earlier = kept_events(store, kept)
         restore(schedule, results, events, kept.results, again=run.again, base_events=earlier)
     schedule.stopping = StopMode.DRAIN
     schedule.begin(0.0)

@@ -4,12 +4,13 @@ import re
 from collections.abc import Iterator
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from joblens.app.queries import Note, find, newest_named
 from joblens.model.errors import AmbiguousJob, InputError, UnknownJob, UnknownRun
 from joblens.model.history import HistoryQuery, SortKey
-from joblens.model.job import Record
-from joblens.model.run import JobResult, Run
+from joblens.model.job import Record, Status
+from joblens.model.run import JobCancelled, JobResult, OutputsMissing, RecoveryRan, Run, RunEvent
 from joblens.ports.store import Store
 
 _JOB, _WORKFLOW = "job:", "workflow:"
@@ -90,23 +91,51 @@ class KeptResults(Struct, frozen=True):
 
     results: tuple[JobResult, ...]
     run_of: dict[int, str]
+    moved: frozenset[int] = (
+        frozenset()
+    )  # jobs of which only a success was kept; they may have had another place
 
 
 def kept_results(store: Store, run: Run) -> KeptResults | None:
     """None: the run stands by itself. The earlier run may itself have kept results of one before it."""
     if run.base_run_uuid is None or run.again is None:
         return None
-    base = _run_or_none(store, run.base_run_uuid)
+    base_uuid = run.base_run_uuid
+    base = _run_or_none(store, base_uuid)
     again = frozenset(run.again)
     earlier = None if base is None else kept_results(store, base)
     found = {} if earlier is None else _by_index(earlier.results)
     run_of = {} if earlier is None else dict(earlier.run_of)
-    for index, attempts in _by_index(store.run_results(run.base_run_uuid)).items():
+    for index, attempts in _by_index(store.run_results(base_uuid)).items():
         found[index] = attempts
-        run_of[index] = run.base_run_uuid
+        run_of[index] = base_uuid
+    moved = set() if earlier is None else {index for index in earlier.moved if run_of.get(index) != base_uuid}
+    for uuid, places in run.kept_from.items():
+        there = _by_index(store.run_results(uuid))
+        for index, place in places:
+            found[index] = _successes(there.get(place, []), index)
+            run_of[index] = uuid
+            moved.add(index)
     kept = sorted(index for index in found if index not in again)
     results = tuple(result for index in kept for result in found[index])
-    return KeptResults(results, {index: run_of[index] for index in kept})
+    return KeptResults(results, {index: run_of[index] for index in kept}, frozenset(moved))
+
+
+def _successes(results: list[JobResult], index: int) -> list[JobResult]:
+    return [replace(result, index=index) for result in results if result.status is Status.SUCCESS]
+
+
+def kept_events(store: Store, kept: KeptResults) -> list[RunEvent]:
+    """Of the runs that results were kept from, in order. What they say about a job whose outcome is kept from
+    another run is left out, as is all about jobs of which a success was kept."""
+    events = [
+        event
+        for uuid in set(kept.run_of.values())
+        for _, event in store.run_events(uuid)
+        if not isinstance(event.fact, OutputsMissing | RecoveryRan | JobCancelled)
+        or (kept.run_of.get(event.fact.index) == uuid and event.fact.index not in kept.moved)
+    ]
+    return sorted(events, key=lambda event: event.at_us)
 
 
 def _run_or_none(store: Store, uuid: str) -> Run | None:

@@ -56,18 +56,19 @@ def get_user_data(store: Store, run: Run, name: str) -> Any:
 def all_user_data(store: Store, run: Run) -> dict[str, Any]:
     """What has a value, by name."""
     values = {name: data for name, data in _written(run).items() if data is not None}
-    for uuid in reversed(_with_earlier_runs(store, run)):
-        for _, event in store.run_events(uuid):
-            if isinstance(event.fact, UserDataSet):
-                values[event.fact.name] = event.fact.data
+    uuids = dict.fromkeys(_with_earlier_runs(store, run))
+    events = [event for uuid in uuids for _, event in store.run_events(uuid)]
+    for event in sorted(events, key=lambda event: event.at_us):
+        if isinstance(event.fact, UserDataSet):
+            values[event.fact.name] = event.fact.data
     return dict(sorted(values.items()))
 
 
 def _with_earlier_runs(store: Store, run: Run) -> list[str]:
-    """Newest first: a run that repeats a part keeps what the others had handed on."""
+    """A run that repeats a part keeps what the others had handed on."""
     uuids = [run.uuid]
     while run.base_run_uuid is not None and run.again is not None:
-        uuids.append(run.base_run_uuid)
+        uuids += [run.base_run_uuid, *run.kept_from]
         try:
             run = store.find_run(run.base_run_uuid)
         except UnknownRun:

@@ -2,6 +2,7 @@
 
 import os
 import time
+from collections.abc import Mapping
 
 from msgspec import structs
 
@@ -18,6 +19,7 @@ from joblens.model.writes import RunCreated, WorkflowCreated
 from joblens.ports.store import Store
 
 _SHOWN = 20
+_NOTHING: Mapping[str, tuple[tuple[int, int], ...]] = {}
 
 
 def create_workflow(store: Store, made: LoadedSpec, source: str) -> Workflow:
@@ -53,6 +55,7 @@ def create_run(
     *,
     base: Run | None = None,
     again: tuple[int, ...] | None = None,
+    kept_from: Mapping[str, tuple[tuple[int, int], ...]] = _NOTHING,
 ) -> Run:
     """As it was written, which is what is to be driven; the store has it without secrets."""
     from joblens.app.kept_specs import keep_spec, without_secrets
@@ -68,6 +71,7 @@ def create_run(
         options=options,
         base_run_uuid=base.uuid if base is not None else None,
         again=again,
+        kept_from=dict(kept_from),
         user=current_user(),
         host=os.uname().nodename,
     )

@@ -103,7 +103,7 @@ SPEC_OPTIONS = (
     _row(
         "--rerun-changed",
         kind="flag",
-        help="FILE: only what has changed since the last run, and what needs it.",
+        help="FILE: only what has changed since it last succeeded, and what needs it.",
     ),
     _row("--dry-run", kind="flag", help="FILE: show what would run, and run nothing."),
     _row("--detach", kind="flag", help="FILE: in the background; prints the run's id."),

@@ -158,7 +158,16 @@ def _create(
     store = open_store_directly(session.settings, session.warn)
     try:
         workflow = create_workflow(store, loaded, os.path.abspath(loaded.path))
-        return create_run(store, workflow, loaded, options, session.settings, base=before, again=again)
+        return create_run(
+            store,
+            workflow,
+            loaded,
+            options,
+            session.settings,
+            base=before,
+            again=again,
+            kept_from=base.kept_from if base is not None else {},
+        )
     finally:
         store.close()
 

@@ -90,6 +90,8 @@ class Run(Struct, frozen=True, kw_only=True, omit_defaults=True):
     # A run that repeats part of an earlier one: the others keep the outcome they had there.
     base_run_uuid: str | None = None
     again: tuple[int, ...] | None = None  # places of the jobs to run again; None: all
+    # Jobs that keep a success of yet another run: its UUID, and (place here, place there) of each.
+    kept_from: dict[str, tuple[tuple[int, int], ...]] = field(default_factory=dict)
     user: str = ""
     host: str = ""
     # Filled from its events when read:

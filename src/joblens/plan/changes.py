@@ -35,10 +35,15 @@ def command_digest(plan: Plan, job: PlannedJob) -> str:
 
 
 def jobs_to_run_again(
-    plan: Plan, last: Mapping[int, LastSuccess], files: FilesNow, graph: Graph | None = None
+    plan: Plan,
+    last: Mapping[int, LastSuccess],
+    files: FilesNow,
+    graph: Graph | None = None,
+    *,
+    without_success: Callable[[int], str] = lambda _: "has not succeeded yet",
 ) -> dict[int, str]:
     """Place of each job that must run, with the reason, in an order they could run in. A job without a last
-    success must run; so must everything behind a job that runs."""
+    success must run (`without_success` says why it has none), and so must everything behind one that runs."""
     graph = graph or Graph(plan)
     seen = _Seen(plan, files)
     reasons: dict[int, str] = {}
@@ -46,7 +51,7 @@ def jobs_to_run_again(
         job = plan.jobs[place]
         earlier = next((one for one in job.depends_on if one in reasons), None)
         if place not in last:
-            reasons[place] = "has not succeeded yet"
+            reasons[place] = without_success(place)
         elif last[place].command_digest != command_digest(plan, job):
             reasons[place] = "its command, script or environment has changed"
         elif earlier is not None:
