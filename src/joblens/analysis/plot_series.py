@@ -197,11 +197,13 @@ def _extremes_of_record(record: Record, samples: Sequence[Sample]) -> Extremes:
     usage = outcome.usage
     # without a profile what the record has for a peak is the average
     shown = () if outcome.profile or seen.cpu_peak_percent is None else (seen.cpu_peak_percent,)
+    # where no sample fell between start and end, the two there are say nothing about what it used on average
+    is_mean_unknown = usage.memory_mean_bytes is None and "memory_mean_bytes" in usage.unknown
     return Extremes(
         peak_of(shown, peak_cpu_percent(outcome)),
         _first_known(mean_cpu_percent(outcome), seen.cpu_mean_percent),
         _first_known(usage.memory_peak_bytes, seen.memory_peak_bytes),
-        _first_known(usage.memory_mean_bytes, seen.memory_mean_bytes, usage.memory_peak_bytes),
+        None if is_mean_unknown else _first_known(usage.memory_mean_bytes, seen.memory_mean_bytes),
         usage.processes_peak if usage.processes_peak is not None else seen.processes_peak,
     )
 

@@ -90,6 +90,17 @@ def test_what_the_record_knows_exactly_wins_over_what_the_samples_saw() -> None:
     assert series.end_us - series.begin_us == 10 * SECOND
 
 
+def test_an_average_that_the_record_does_not_know_is_not_made_up() -> None:
+    usage = Usage(
+        memory_peak_bytes=900, unknown={"memory_mean_bytes": "no sample fell between start and end"}
+    )
+    outcome = an_outcome(usage=usage)
+    record = Record(status=outcome.status, job=a_job(), attempt=an_attempt(), outcome=outcome)
+    samples = [Sample(at_us=START_US + at, elapsed_us=at, memory_anon_bytes=1) for at in (0, 300_000)]
+    found = series_of_samples(record, samples).extremes
+    assert (found.memory_peak_bytes, found.memory_mean_bytes) == (900, None)
+
+
 def test_a_job_without_samples_has_a_place_on_the_time_line_all_the_same() -> None:
     record = Record(
         number=7,
