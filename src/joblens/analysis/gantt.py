@@ -62,6 +62,7 @@ class Gantt(Struct, frozen=True, kw_only=True):
     end_us: int
     rows: int
     row_names: tuple[str, ...] = ()  # empty: jobs share rows
+    not_started: int = 0  # jobs without a bar
 
     @property
     def critical_bars(self) -> frozenset[int]:
@@ -106,6 +107,7 @@ def gantt_of(
         end_us=max(bar.ended_us for bar in placed),
         rows=max(rows) + 1,
         row_names=names,
+        not_started=len(jobs) - len({bar.index for bar in placed}),
     )
 
 

@@ -22,7 +22,7 @@ from joblens.views.plots.job_charts import MOST_CURVES, cpu_chart, job_chart, me
 from joblens.views.plots.matplotlib_pictures import picture
 from joblens.views.plots.plotly_figure import plotly_figure
 from joblens.views.plots.plotly_page import plotly_page
-from joblens.views.plots.scales import memory_scale, time_scale
+from joblens.views.plots.scales import memory_scale, round_axis, time_scale
 from tests.unit.analysis.test_gantt import OWNER, SECOND, T0, event
 
 NASTY = '</script><b>$x$ & "y" 日本\x1b[31m\ud800'
@@ -137,6 +137,50 @@ def test_what_was_asked_for_is_hidden_where_it_would_squeeze_the_curve() -> None
     assert not far.lines[-1].is_shown
 
 
+def test_curves_on_axes_of_their_own_do_not_hide_each_other() -> None:
+    """One process, CPU and memory near what was asked for: all would run along the upper edge."""
+    series = structs.replace(a_series(memory=150 * MIB), processes=[1] * 20)
+    series = structs.replace(series, asked=Requirements(cpus=1.0, memory_bytes=160 * MIB))
+    panel = job_chart(series, "run", "job_1").panels[0]
+    assert isinstance(panel, LinePanel)
+    heights = []
+    for place, axis in enumerate(panel.axes):
+        assert axis.most is not None
+        heights.append(max(y for line in panel.lines if line.axis == place for y in line.y if y) / axis.most)
+    assert len({round(height, 2) for height in heights}) == 3
+
+
+@pytest.mark.parametrize(
+    ("largest", "room", "least", "expected"),
+    [
+        (100, 0.05, 0.0, (125, 25)),
+        (0.15, 0.2, 0.0, (0.2, 0.05)),
+        (1, 0.6, 1.0, (2, 1)),
+        (0, 0.1, 0.0, (1, 0.2)),
+    ],
+)
+def test_an_axis_ends_at_a_round_number(
+    largest: float, room: float, least: float, expected: tuple[float, float]
+) -> None:
+    assert round_axis(largest, room, least) == pytest.approx(expected)
+
+
+def test_an_average_that_is_unknown_is_no_bar() -> None:
+    series = structs.replace(a_series(), extremes=extremes_of([50.0], [None], [1]))
+    drawn = picture(summary_chart([a_source(series)]), "svg").decode()
+    known = picture(summary_chart([a_source()]), "svg").decode()
+    assert drawn.count("<path") < known.count("<path")
+
+
+def test_jobs_that_did_not_start_are_told_in_the_gantt() -> None:
+    planned = [PlotJob("a"), PlotJob("b", (0,)), PlotJob("c", (1,))]
+    results = [JobResult(0, 1, 1, "u", Status.FAILED, 1, "", T0, 1.0, SECOND, MIB)]
+    events = [event(0, RunStarted(OWNER, 4.0, GIB))]
+    gantt = gantt_of(planned, results, events, T0)
+    assert gantt is not None
+    assert "2 jobs did not start" in gantt_chart(gantt, use_of_run(gantt, {}, events), "Run 1").subtitle
+
+
 def test_of_many_jobs_those_with_the_highest_peaks_have_pens_of_their_own() -> None:
     jobs = [a_series(place, memory=place * GIB) for place in range(1, 101)]
     (panel,) = memory_chart([a_source(*jobs)]).panels
@@ -225,7 +269,7 @@ def test_an_offer_far_above_the_rest_is_told_and_not_drawn() -> None:
     assert isinstance(cpus, LinePanel)
     assert isinstance(memory, LinePanel)
     assert next((line.name, line.is_shown) for line in cpus.lines) == ("CPUs offered (4)", True)
-    assert next((line.name, line.is_shown) for line in memory.lines) == ("memory offered (1024 MB)", False)
+    assert next((line.name, line.is_shown) for line in memory.lines) == ("memory offered (1,024 MB)", False)
 
 
 def test_the_first_rate_of_a_job_holds_from_its_start() -> None:

@@ -12,6 +12,7 @@ class Axis(Struct, frozen=True):
     color: str = ""  # '': that of all text
     is_whole: bool = False  # counts: no fractions on the axis
     most: float | None = None  # where it ends; None: where the numbers do
+    step: float | None = None  # between its ticks, where `most` is said; None: a fifth of it
 
 
 class Line(Struct, frozen=True, kw_only=True):

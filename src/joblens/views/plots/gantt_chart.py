@@ -71,6 +71,8 @@ def _about(gantt: Gantt) -> str:
         f"{format_duration((gantt.end_us - gantt.begin_us) / 1e6)} long",
         ", ".join(f"{count:,} {state}" for state, count in states.most_common()),
     ]
+    if gantt.not_started:
+        words.append(f"{counted(gantt.not_started, 'job')} did not start")
     if len(gantt.bars) > len(final):
         words.append(counted(len(gantt.bars), "attempt"))
     busy_us = sum(gantt.bars[place].ended_us - gantt.bars[place].began_us for place in gantt.critical_bars)
@@ -160,7 +162,9 @@ def _step_line(
     end = clock.of(gantt.end_us - gantt.begin_us)
     x = [min(max(0.0, at), end) for at in clock.times(curve.at_us, gantt.begin_us)]
     is_offer = name.endswith(_OFFER)
-    told = f"{name} ({scale.of(curve.values[-1]):.4g}{scale.unit and ' '}{scale.unit})" if is_offer else name
+    there = scale.of(curve.values[-1])
+    amount = f"{there:,.0f}" if there >= 1000 else f"{there:.4g}"
+    told = f"{name} ({amount}{scale.unit and ' '}{scale.unit})" if is_offer else name
     return Line(
         name=told,
         x=[*x, end],

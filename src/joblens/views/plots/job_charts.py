@@ -16,7 +16,7 @@ from joblens.model.units import format_bytes, format_duration, format_instant
 from joblens.views.numbers import counted, percent
 from joblens.views.plots import colors
 from joblens.views.plots.chart import DASHES, Axis, BarGroup, BarPanel, Chart, Line, LinePanel, shortened
-from joblens.views.plots.scales import Scale, memory_scale, time_scale
+from joblens.views.plots.scales import Scale, memory_scale, round_axis, time_scale
 
 MOST_CURVES = len(colors.CURVES) * len(DASHES)  # no two look the same; the rest is drawn in grey
 MOST_BARS = 100
@@ -46,9 +46,9 @@ def job_chart(series: JobSeries, source: str, stem: str) -> Chart:
     ]
     lines += _asked_lines(series, [0.0, clock.of(series.end_us - series.begin_us)], memory)
     axes = (
-        Axis("CPU (%; 100 is one core)", colors.CPU),
-        Axis(f"Memory ({memory.unit})", colors.MEMORY),
-        Axis("Processes", colors.PROCESSES, is_whole=True),
+        Axis("CPU (%; 100 is one core)", colors.CPU, False, *_reach(lines, 0, 0.05)),
+        Axis(f"Memory ({memory.unit})", colors.MEMORY, False, *_reach(lines, 1, 0.2)),
+        Axis("Processes", colors.PROCESSES, True, *_reach(lines, 2, 0.6, least_step=1.0)),
     )
     return Chart(
         stem=stem,
@@ -57,6 +57,17 @@ def job_chart(series: JobSeries, source: str, stem: str) -> Chart:
         x_title=f"Time since its start ({clock.unit})",
         panels=(LinePanel(lines=tuple(lines), axes=axes, height=520),),
     )
+
+
+def _reach(
+    lines: Sequence[Line], axis: int, room: float, least_step: float = 0.0
+) -> tuple[float, float] | tuple[None, None]:
+    """Where an axis ends. One with a line that comes when it is asked for has to grow with it."""
+    own = [line for line in lines if line.axis == axis]
+    known = [y for line in own for y in line.y if y is not None]
+    if not known or not all(line.is_shown for line in own):
+        return None, None
+    return round_axis(max(known), room, least_step)
 
 
 def _since_start(rates: Sequence[float | None]) -> list[float | None]:

@@ -123,8 +123,11 @@ def _draw_lines(axis: Any, panel: LinePanel, legend: str) -> None:
         if place > 1:
             one.spines["right"].set_position(("outward", 52.0 * (place - 1)))
     drawn = [_draw_line(axes[line.axis], line) for line in shown]
-    for one in axes.values():
-        one.set_ylim(bottom=0)
+    for place, one in axes.items():
+        most, step = panel.axes[place].most, panel.axes[place].step
+        one.set_ylim(bottom=0, top=most if step else None)
+        if most and step:
+            one.set_yticks([at * step for at in range(round(most / step) + 1)])
     _legend(axis, legend, drawn, [line.name for line in shown])
 
 
@@ -206,10 +209,10 @@ def _draw_bars(figure: Any, chart: Chart) -> None:
         count = len(panel.groups)
         thickness = 0.76 / count
         for place, group in enumerate(panel.groups):
-            centers = [row + (place - (count - 1) / 2) * thickness for row in range(len(panel.names))]
+            bars = [(value, row) for row, value in enumerate(group.values) if value is not None]
             axis.barh(
-                centers,
-                [value or 0.0 for value in group.values],
+                [row + (place - (count - 1) / 2) * thickness for _, row in bars],
+                [value for value, _ in bars],
                 height=thickness,
                 color=group.color,
                 label=group.name,
@@ -230,4 +233,9 @@ def _draw_bars(figure: Any, chart: Chart) -> None:
         axis.grid(visible=False, axis="y")
     all_axes[0].set_yticks(range(len(panels[0].names)), panels[0].names, fontsize=8)
     all_axes[0].set_ylim(len(panels[0].names) - 0.5, -0.5)
-    all_axes[0].legend(loc="lower left", bbox_to_anchor=(0, 1.0), ncols=3)
+    # what was asked for may be known in one panel only
+    named: dict[str, Any] = {}
+    for axis in all_axes:
+        handles, names = axis.get_legend_handles_labels()
+        named |= dict(zip(names, handles, strict=True))
+    all_axes[0].legend(named.values(), named.keys(), loc="lower left", bbox_to_anchor=(0, 1.0), ncols=3)

@@ -136,7 +136,7 @@ def _line_axes(panel: LinePanel, names: _Names, domain: list[float]) -> Part:
             known = [y for line in panel.lines if line.axis == place for y in line.y if y is not None]
             more |= {"tickformat": ",d"} | ({"dtick": 1} if max(known, default=0) <= 8 else {})
         if axis.most is not None:
-            more |= {"range": [0, axis.most], "tickmode": "linear", "dtick": axis.most / 5}
+            more |= {"range": [0, axis.most], "tickmode": "linear", "dtick": axis.step or axis.most / 5}
         part = _axis(axis.title, **more)
         if axis.color:
             part["title"]["font"] = part["tickfont"] = {"color": axis.color}
@@ -288,14 +288,18 @@ def _side_by_side(chart: Chart) -> tuple[list[Part], Part]:
         layout[_key("xaxis", place + 1)] = _axis(
             panel.axis.title, domain=[begin, min(1.0, begin + width)], rangemode="tozero", anchor="y"
         )
-        data += _bar_traces(panel, _key("x", place + 1), is_first=place == 0)
+        data += _bar_traces(panel, _key("x", place + 1))
+    named: set[str] = set()  # once each: what was asked for may be known in one panel only
+    for trace in data:
+        trace["showlegend"] = trace["name"] not in named
+        named.add(trace["name"])
     return data, layout
 
 
-def _bar_traces(panel: BarPanel, x_axis: str, *, is_first: bool) -> list[Part]:
+def _bar_traces(panel: BarPanel, x_axis: str) -> list[Part]:
     places = list(range(len(panel.names)))
     about = [escaped(name) for name in panel.names]
-    shared = {"xaxis": x_axis, "yaxis": "y", "hovertext": about, "showlegend": is_first}
+    shared = {"xaxis": x_axis, "yaxis": "y", "hovertext": about}
     traces: list[Part] = [
         {
             "type": "bar",

@@ -30,6 +30,7 @@ const saved = (format) => ({{
   icon: format === "svg" ? Plotly.Icons.disk : Plotly.Icons.camera,
   click: (plot) => Plotly.downloadImage(plot, {{format: format, filename: name, scale: 2}}),
 }});
+figure.layout.height = Math.max(figure.layout.height, window.innerHeight);
 Plotly.newPlot("plot", figure.data, figure.layout, {{
   responsive: true,
   displaylogo: false,
