@@ -61,9 +61,10 @@ def test_logs_of_a_job_that_printed_nothing_are_empty(
 
 
 def test_logs_of_a_failed_job_have_both_streams_each_on_its_own(desk: WorkflowDesk) -> None:
-    desk.call(
+    told = desk.call(
         "run", desk.write("{name: bad, jobs: [{name: a, command: 'echo out; echo why >&2; exit 3'}]}"), code=1
     )
+    assert "joblens logs 1" in told.stdout
     done = desk.call("logs", "a", code=0)
     assert done.stdout == "out\n"
     assert done.stderr == "joblens: 'a' is job 1\nwhy\n"

@@ -12,6 +12,7 @@ class FailedJob(Struct, frozen=True):
     state: JobState
     why: str
     logs_dir: str = ""
+    number: int | None = None  # of its last attempt's record
 
 
 class FailedAction(Struct, frozen=True):

@@ -84,7 +84,8 @@ def _failed(store: Store, name: str, state: JobState, why: str, last: JobResult 
         return FailedJob(name, state, why)
     if state in (JobState.FAILED, JobState.PENDING_FAILED):
         why = with_last_words(why, record)
-    return FailedJob(name, state, why, record.attempt.logs_dir if record.attempt is not None else "")
+    logs_dir = record.attempt.logs_dir if record.attempt is not None else ""
+    return FailedJob(name, state, why, logs_dir, record.number)
 
 
 def _record(store: Store, result: JobResult) -> Record | None:

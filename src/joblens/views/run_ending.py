@@ -42,7 +42,8 @@ def _failure(failure: FailedJob, width: int) -> list[str]:
     first, *rest = wrap(f"{clean(failure.name)} {failure.state.label}{why}", max(40, width), "    ")
     lines = [first[2:], *rest]  # whole: a pipe has no width, and the end of a reason may be what to do
     if failure.logs_dir:
-        lines.append(f"    {clean(failure.logs_dir)}")
+        command = "" if failure.number is None else f"joblens logs {failure.number} · "
+        lines.append(f"    {command}{clean(failure.logs_dir)}")
     return lines
 
 
