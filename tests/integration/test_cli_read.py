@@ -232,7 +232,8 @@ def test_metrics_follow_a_running_job_to_its_end_with_none_missing_and_none_twic
         store.apply([SamplesTaken(RUNNING, first, everything[first : first + 3])])
     store.close()
     end_running(present)
-    rest, complaints = follower.communicate(timeout=20)
+    rest = follower.stdout.read()  # not `communicate`, which misses what was read ahead of the first line
+    complaints = follower.communicate(timeout=20)[1]
     seen += [msgspec.json.decode(line)["elapsed_us"] for line in rest.splitlines()]
     assert seen == [sample.elapsed_us for sample in everything]
     assert (follower.returncode, complaints) == (0, "")

@@ -34,6 +34,11 @@ def python(code: str) -> list[str]:
     return [sys.executable, "-S", "-E", "-c", code]
 
 
+def own_memory_mb() -> float:
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
+
+
 def run_program(code: str, **more: Any) -> subprocess.CompletedProcess[str]:
     """A host program of its own, as a user would write it."""
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, **more)
@@ -72,7 +77,8 @@ def test_a_child_of_the_job_is_measured_and_not_the_worker_alone(monitor: JobMon
         subprocess.run(python(code), check=True)
     usage = tracker.record["resource_usage"]
     assert 0.45 <= usage["cpu_total_seconds"] <= 1.5
-    assert 300 <= usage["memory_peak_mb"] < 380
+    # The program around the job is part of it, and this one may have imported a lot by now.
+    assert 300 <= usage["memory_peak_mb"] < 340 + own_memory_mb()
     assert usage["cpu_total_seconds"] == pytest.approx(
         usage["cpu_user_seconds"] + usage["cpu_system_seconds"]
     )
