@@ -59,19 +59,22 @@ def time_series_rows(samples: Sequence[Sample]) -> Iterator[TimeSeriesRow]:
     """(timestamp in s, cpu_percent, memory_bytes, num_processes) as in Torc's job_resource_samples.
 
     The key there is the whole second: of several samples in one second memory and processes are the
-    largest; CPU is since the row before, so nothing is left out."""
+    largest; CPU is since the row before, so nothing is left out. The first sample comes a moment after the
+    start: alone in its second it says nothing of a rate, and what was used until then is the next row's."""
     before = Sample(at_us=0, elapsed_us=0, cpu_total_usec=0)
     for second, group in itertools.groupby(samples, lambda sample: sample.at_us // 1_000_000):
         same_second = list(group)
         last = same_second[-1]
-        percent = 0.0 if last.elapsed_us <= before.elapsed_us else cpu_percent(before, last)
+        is_start = last is samples[0] and len(samples) > 1
+        is_moment = is_start or last.elapsed_us <= before.elapsed_us
+        percent = 0.0 if is_moment else cpu_percent(before, last)
         yield (
             second,
             percent,
             _largest(unreclaimable_bytes(sample) for sample in same_second),
             _largest(sample.processes for sample in same_second),
         )
-        before = last
+        before = before if is_start else last
 
 
 def _largest(numbers: Iterable[int | None]) -> int | None:

@@ -233,3 +233,11 @@ def test_no_field_of_a_sample_is_left_out_of_the_form() -> None:
         **{name: number for number, name in enumerate(SAMPLE_COLUMNS, 1)}, devices={"8:0": DeviceIo(1)}
     )
     assert from_sample_object(to_sample_object(full, None, a_record())) == full
+
+
+def test_the_moment_after_the_start_is_no_rate_and_counts_in_the_next_row() -> None:
+    taken = [
+        Sample(at_us=5_900_000, elapsed_us=2_000, cpu_total_usec=1_900),
+        Sample(at_us=7_898_000, elapsed_us=2_000_000, cpu_total_usec=200_000),
+    ]
+    assert [(row[0], row[1]) for row in time_series_rows(taken)] == [(5, 0.0), (7, 10.0)]
