@@ -109,7 +109,11 @@ class Settling:
         in_tree = self._attempt.accounting == PROCESS_TREE and self._attempt.launcher_pid is not None
         if self._groups is None and not in_tree:
             return None
-        return self._tools.accountant.meter(self._groups, self._attempt.launcher_pid or 0)
+        try:
+            return self._tools.accountant.meter(self._groups, self._attempt.launcher_pid or 0)
+        except ProbeError:  # the groups went away just now
+            self._groups = None
+            return None
 
     def _final_sample(self, meter: JobMeter | None) -> Sample | None:
         left, started_mono_ns = self._left, self._attempt.started_mono_ns

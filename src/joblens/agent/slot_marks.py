@@ -4,7 +4,7 @@ and a program that is killed then would leave them standing for ever."""
 import contextlib
 import os
 import signal
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
 import msgspec
 from msgspec import Struct
@@ -12,7 +12,7 @@ from msgspec import Struct
 from joblens.agent.groups import JobGroups
 from joblens.agent.owners import is_gone, is_running
 from joblens.model.errors import JoblensError
-from joblens.model.job import Owner
+from joblens.model.job import Owner, Record
 from joblens.probes.host import HostFacts
 from joblens.probes.process_tree import ProcessTreeProbe
 from joblens.stores.private_files import make_private_folder
@@ -42,10 +42,12 @@ def remove_mark(spool_dir: str, name: str) -> None:
         os.unlink(os.path.join(spool_dir, name + _SUFFIX))
 
 
-def sweep_slots(spool_dir: str, host: HostFacts) -> None:
-    """Takes away the groups of slots whose owner is gone, once nothing runs in them any more."""
+def sweep_slots(spool_dir: str, host: HostFacts, unfinished: Iterable[Record]) -> None:
+    """Takes away the groups of slots whose owner is gone, once nothing runs in them any more. Those of
+    `unfinished` jobs stay: whoever brings such a job to its end reads there what it used."""
+    wanted = {path for one in unfinished if one.attempt is not None for path in one.attempt.groups.values()}
     for name, mark in _marks(spool_dir).items():
-        if is_gone(mark.owner, host) and _is_cleared(mark):
+        if is_gone(mark.owner, host) and wanted.isdisjoint(mark.paths.values()) and _is_cleared(mark):
             remove_mark(spool_dir, name)
 
 

@@ -18,7 +18,7 @@ _FORGOTTEN_US = 86_400_000_000  # nobody asks any more for what belongs to a job
 
 def sweep(spool_dir: str, store: Store, now_us: int, host: HostFacts) -> None:
     """Cheap when there is nothing: a few listings of a directory."""
-    sweep_slots(spool_dir, host)
+    sweep_slots(spool_dir, host, store.running())
     for path in glob.glob(os.path.join(glob.escape(spool_dir), "run-*.log")):
         _remove_when_old(path, now_us)
     for uuid in left_outcomes(spool_dir):

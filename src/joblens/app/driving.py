@@ -3,6 +3,7 @@
 import os
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 
 from msgspec import Struct, structs
 
@@ -119,7 +120,8 @@ class _Driving:
             self._after(kit, setup)
             return driven
         finally:
-            sweep_slots(kit.spool_dir, kit.host)  # of an earlier driver that was killed
+            with suppress(JoblensError):  # slots of an earlier driver that was killed
+                sweep_slots(kit.spool_dir, kit.host, kit.recorder.read(lambda store: store.running()))
             close_kit(kit)
 
     def _take_sample(self, name: str) -> None:
