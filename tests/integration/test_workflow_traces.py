@@ -5,8 +5,11 @@ import signal
 import time
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from joblens.agent.owners import is_running
+from joblens.agent.slot_marks import SlotMark
 from joblens.app.places import spool_dir
 from tests.conftest import wait_until
 from tests.integration.workflow_desk import WorkflowDesk
@@ -23,8 +26,10 @@ def test_after_a_kill_and_a_resume_nothing_of_the_slots_is_left(desk: WorkflowDe
     wait_until(lambda: list(spool.glob("*.slot")))
     process.send_signal(signal.SIGKILL)
     process.communicate(timeout=30)
-    assert list(spool.glob("*.slot"))
-    time.sleep(0.5)  # its launchers end with their jobs
+    marks = [msgspec.json.decode(mark.read_bytes(), type=SlotMark) for mark in spool.glob("*.slot")]
+    assert marks
+    # Launchers end with their jobs.
+    wait_until(lambda: not any(is_running(mark.launcher_pid, mark.launcher_start_ticks) for mark in marks))
     desk.call("resume", "1.1", code=0)
     assert not spool.exists()
     assert _files(desk.folder / "output" / "job_output") == []
