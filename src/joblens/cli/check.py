@@ -39,19 +39,12 @@ def _options(min_over: str) -> Callable[[Callable[..., Any]], Callable[..., Any]
 @click.command("check")
 @_options("--min-over")
 @shared_options
-def command(
-    session: Session,
-    ident: str,
-    show_all: bool,
-    run_number: int | None,
-    include_failed: bool,
-    min_over: float,
-) -> None:
+def command(session: Session, /, **chosen: Any) -> None:
     """Compare what the jobs of a run used with what they had asked for.
 
     RUN is a workflow's number or name (its newest run), 3.2 for run 2 of workflow 3, or a run's UUID. Ends
     with exit code 3 when a job used more than it had asked for, or hit a limit."""
-    _check(session, ident, show_all, run_number, include_failed, min_over)
+    _check(session, **chosen)
 
 
 @click.group("reports")
@@ -62,16 +55,9 @@ def reports() -> None:
 @reports.command("check-resource-utilization")
 @_options("--min-over-utilization")
 @shared_options
-def check_resource_utilization(
-    session: Session,
-    ident: str,
-    show_all: bool,
-    run_number: int | None,
-    include_failed: bool,
-    min_over: float,
-) -> None:
+def check_resource_utilization(session: Session, /, **chosen: Any) -> None:
     """As 'check': compare what jobs used with what they had asked for."""
-    _check(session, ident, show_all, run_number, include_failed, min_over)
+    _check(session, **chosen)
 
 
 def _check(
