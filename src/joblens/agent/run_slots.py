@@ -7,16 +7,13 @@ import threading
 from collections import Counter, deque
 from typing import Any
 
-from joblens.agent.launch import LaunchPlan, start_error
-from joblens.agent.outcome import Ending, not_started, verdict
 from joblens.agent.run_attempts import PreparedAttempt
 from joblens.agent.run_reports import RunReports
 from joblens.agent.session import Kit
 from joblens.agent.slot import Finished, SlotJob
 from joblens.agent.slot_loop import SlotLoop, SlotPlan
-from joblens.model.job import Attempt, Outcome, Record, Usage
-
-_NO_USAGE = Usage()
+from joblens.agent.slot_records import early_outcome
+from joblens.model.job import Attempt, Record
 
 
 class RunSlots:
@@ -143,22 +140,3 @@ class RunSlots:
 
     def _tell(self, what: str, subject: Any, more: Any) -> None:
         self._told.append((what, subject, more))
-
-
-def early_outcome(slot_job: SlotJob, finished: Finished) -> Outcome:
-    """How it ended, before anybody has put together what it used."""
-    job = slot_job.job
-    if finished.error is not None:
-        number, stage, name = finished.error
-        plan = LaunchPlan(argv=slot_job.argv, env={}, cwd=job.cwd)
-        return not_started(job, start_error(int(number), str(stage), str(name), plan), finished.ended_at_us)
-    ending = Ending(
-        wait_status=finished.status,
-        cause=finished.cause,
-        duration_s=finished.duration_s,
-        ended_at_us=finished.ended_at_us,
-        leftovers=finished.leftovers,
-        reaped=finished.reaped,
-    )
-    oom_kills = finished.samples[-1].oom_kills if finished.samples else None
-    return verdict(ending, Usage(oom_kills=oom_kills) if oom_kills else _NO_USAGE, job)

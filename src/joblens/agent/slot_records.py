@@ -2,22 +2,31 @@
 
 import os
 from functools import partial
+from typing import Any
 
 from msgspec.structs import replace
 
 from joblens.agent.launch import LaunchPlan, start_error
-from joblens.agent.outcome import Ending, Printed, measured_outcome, not_started, with_findings, with_profile
+from joblens.agent.outcome import (
+    Ending,
+    Printed,
+    measured_outcome,
+    not_started,
+    verdict,
+    with_findings,
+    with_profile,
+)
 from joblens.agent.output import STDERR, STDOUT, tail_of
 from joblens.agent.slot import Finished, SlotJob
-from joblens.model.job import Attempt, Outcome, Record, Status
+from joblens.model.job import Attempt, Outcome, Record, Status, Usage
+
+_NO_USAGE = Usage()
 
 
 def ended_record(slot_job: SlotJob, attempt: Attempt, finished: Finished, now_us: int) -> Record:
     job = slot_job.job
     if finished.error is not None:
-        number, stage, name = finished.error
-        plan = LaunchPlan(argv=slot_job.argv, env={}, cwd=job.cwd)
-        outcome = not_started(job, start_error(int(number), str(stage), str(name), plan), now_us)
+        outcome = _not_started(slot_job, finished.error, now_us)
         return Record(status=outcome.status, job=job, outcome=outcome)
     if finished.logs_dir:
         attempt = replace(attempt, logs_dir=finished.logs_dir)
@@ -27,7 +36,36 @@ def ended_record(slot_job: SlotJob, attempt: Attempt, finished: Finished, now_us
 
 
 def _outcome(record: Record, finished: Finished, *, is_combined: bool) -> Outcome:
-    ending = Ending(
+    printed = Printed(finished.stdout_bytes, finished.stderr_bytes)
+    if finished.logs_dir and (is_combined or finished.stderr_bytes):
+        tail = partial(tail_of, os.path.join(finished.logs_dir, STDOUT if is_combined else STDERR))
+        printed = Printed(finished.stdout_bytes, finished.stderr_bytes, tail)
+    samples = finished.samples
+    outcome = measured_outcome(
+        record, _ending(finished), samples, finished.sample_count, finished.origins, printed
+    )
+    if finished.sample_count > 2:
+        # Below that there is nothing to make a profile of: the totals say it all.
+        outcome = with_profile(outcome, samples)
+    return with_findings(record, outcome, samples)
+
+
+def early_outcome(slot_job: SlotJob, finished: Finished) -> Outcome:
+    """How it ended, before anybody has put together what it used."""
+    if finished.error is not None:
+        return _not_started(slot_job, finished.error, finished.ended_at_us)
+    oom_kills = finished.samples[-1].oom_kills if finished.samples else None
+    return verdict(_ending(finished), Usage(oom_kills=oom_kills) if oom_kills else _NO_USAGE, slot_job.job)
+
+
+def _not_started(slot_job: SlotJob, error: tuple[Any, ...], now_us: int) -> Outcome:
+    number, stage, name = error
+    plan = LaunchPlan(argv=slot_job.argv, env={}, cwd=slot_job.job.cwd)
+    return not_started(slot_job.job, start_error(int(number), str(stage), str(name), plan), now_us)
+
+
+def _ending(finished: Finished) -> Ending:
+    return Ending(
         wait_status=finished.status,
         cause=finished.cause,
         duration_s=finished.duration_s,
@@ -35,13 +73,3 @@ def _outcome(record: Record, finished: Finished, *, is_combined: bool) -> Outcom
         leftovers=finished.leftovers,
         reaped=finished.reaped,
     )
-    printed = Printed(finished.stdout_bytes, finished.stderr_bytes)
-    if finished.logs_dir and (is_combined or finished.stderr_bytes):
-        tail = partial(tail_of, os.path.join(finished.logs_dir, STDOUT if is_combined else STDERR))
-        printed = Printed(finished.stdout_bytes, finished.stderr_bytes, tail)
-    samples = finished.samples
-    outcome = measured_outcome(record, ending, samples, finished.sample_count, finished.origins, printed)
-    if finished.sample_count > 2:
-        # Below that there is nothing to make a profile of: the totals say it all.
-        outcome = with_profile(outcome, samples)
-    return with_findings(record, outcome, samples)
