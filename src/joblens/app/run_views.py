@@ -4,6 +4,7 @@ Whoever drives the run tells what happens (`agent.run_view`); what jobs use now 
 
 import os
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 
 from msgspec.structs import replace
@@ -78,7 +79,7 @@ def failure_of(index: int, attempt: int, record: Record) -> JobFailure:
     )
 
 
-class _Following:
+class _Following(ABC):
     """What both kinds of view have in common."""
 
     def __init__(self, tracker: ProgressTracker, plan: Plan) -> None:
@@ -131,11 +132,11 @@ class _Following:
     def progress(self) -> RunProgress:
         return self.tracker.progress(_now_us())
 
-    def succeeded(self, index: int, attempt: int, record: Record) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def succeeded(self, index: int, attempt: int, record: Record) -> None: ...
 
-    def failed(self, failure: JobFailure) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def failed(self, failure: JobFailure) -> None: ...
 
 
 class LiveView(_Following):
