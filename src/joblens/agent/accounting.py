@@ -1,7 +1,7 @@
 """Picks how a job is accounted for and held to its limits, best way first."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 
@@ -11,6 +11,7 @@ from joblens.agent.systemd_scope import enter_leaf, scope_argv, user_systemd_ava
 from joblens.model.errors import AccountingUnavailable
 from joblens.model.job import BY_AFFINITY, Accounting, Job, Requirements
 from joblens.ports.clock import Clock
+from joblens.ports.probe import Probe
 from joblens.probes.cgroup import CgroupProbe
 from joblens.probes.cgroup_layout import read_layout
 from joblens.probes.host import HostProbe
@@ -122,13 +123,14 @@ class Accountant:
             )
             self._warn = None
 
-    def meter(self, groups: JobGroups | None, launcher_pid: int) -> JobMeter:
+    def meter(self, groups: JobGroups | None, launcher_pid: int, others: Sequence[Probe] = ()) -> JobMeter:
+        """`others`: what looks at the job beside its groups."""
         if groups is None:
             tree = ProcessTreeProbe(launcher_pid, include_root=False)
-            return JobMeter(tree, None, self._host, self._clock, probe_counts_reaped=False)
+            return JobMeter(tree, None, self._host, self._clock, probe_counts_reaped=False, others=others)
         probe = CgroupProbe(groups.paths, groups.kind)
         details = ProcessesProbe(groups.pids)
-        return JobMeter(probe, details, self._host, self._clock, probe_counts_reaped=True)
+        return JobMeter(probe, details, self._host, self._clock, probe_counts_reaped=True, others=others)
 
 
 def limit(job: Job, groups: JobGroups | None) -> Limits:

@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from joblens.model.exit_usage import ExitUsage
@@ -41,6 +41,24 @@ COUNTERS = frozenset(
         "io_call_writes",
         "memory_limit_events",
         "pids_limit_events",
+        "network_rx_bytes",
+        "network_tx_bytes",
+        "network_rx_packets",
+        "network_tx_packets",
+        "network_tcp_rx_bytes",
+        "network_tcp_tx_bytes",
+        "network_udp_rx_bytes",
+        "network_udp_tx_bytes",
+        "network_ipv6_rx_bytes",
+        "network_ipv6_tx_bytes",
+        "instructions",
+        "cycles",
+        "cpu_migrations",
+        "context_switches",
+        "host_energy_package_uj",
+        "host_energy_dram_uj",
+        "host_network_rx_bytes",
+        "host_network_tx_bytes",
     }
 )
 # Looking at every single process may cost this share of one core at the most; with many
@@ -52,13 +70,23 @@ _REAPED_FIELDS = ("cpu_user_usec", "cpu_system_usec", "faults_minor", "faults_ma
 
 class JobMeter:
     """`probe` gives the job's totals. `details`, where there is one, looks at each process.
-    `probe_counts_reaped` is False for the process tree, which sees only who is alive."""
+    `probe_counts_reaped` is False for the process tree, which sees only who is alive. `others` measure what is
+    beside the group; one of them failing is its own affair."""
 
     def __init__(
-        self, probe: Probe, details: Probe | None, host: Probe, clock: Clock, *, probe_counts_reaped: bool
+        self,
+        probe: Probe,
+        details: Probe | None,
+        host: Probe,
+        clock: Clock,
+        *,
+        probe_counts_reaped: bool,
+        others: Sequence[Probe] = (),
     ) -> None:
         self.probe = probe
         self.details = details
+        self.others = tuple(others)
+        self.failures: dict[str, str] = {}  # probe -> why it cannot be read
         self._host = host
         self._clock = clock
         self._probe_counts_reaped = probe_counts_reaped
@@ -72,7 +100,7 @@ class JobMeter:
 
     def take_base(self) -> dict[str, int]:
         """Called when the job's process waits in its group, just before it becomes the job."""
-        reading = self.probe.read()
+        reading = {**self._read_others(), **self.probe.read()}
         self._base = {name: value for name, value in reading.items() if name in COUNTERS or name == "devices"}
         if self.details is not None:
             # What the waiting process has read and written so far is ours, not the job's.
@@ -100,7 +128,7 @@ class JobMeter:
         """`reaped` is what the launcher has waited for so far: it was read before the living are."""
         with self._lock:
             at_us, mono_ns = self._clock.now_us(), self._clock.mono_ns()
-            fields = self._since_start(self.probe.read())
+            fields = self._since_start({**self._read_others(), **self.probe.read()})
             if final:
                 self._add_io(fields, {}, reaped)
             elif self.details is not None and mono_ns >= self._details_due_ns:
@@ -119,8 +147,19 @@ class JobMeter:
             pids: list[int] = self.probe.descendants()  # type: ignore[attr-defined]
             return pids
 
+    def _read_others(self) -> dict[str, Any]:
+        fields: dict[str, Any] = {}
+        for probe in self.others:
+            try:
+                fields.update(probe.read())
+            except Exception as error:  # noqa: BLE001 - told in the record
+                self.failures[probe.name] = str(error) or type(error).__name__
+        return fields
+
     def close(self) -> None:
         self.probe.close()
+        for probe in self.others:
+            probe.close()
         if self.details is not None:
             self.details.close()
 

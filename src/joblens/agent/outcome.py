@@ -122,10 +122,17 @@ def with_findings(record: Record, outcome: Outcome, samples: Sequence[Sample]) -
 def _origins(meter: JobMeter | None) -> Origins:
     if meter is None:
         return Origins()
-    details = meter.details.sources if meter.details is not None else {}
+    sources: dict[str, str] = {}
+    unknown: dict[str, str] = {}
+    for probe in meter.others:
+        sources.update(probe.sources)
+        failure = meter.failures.get(probe.name)
+        unknown.update(probe.unknown if failure is None else dict.fromkeys(probe.sources, failure))
     # What the group counts itself is the better source; single processes fill its gaps.
-    sources = {**details, **meter.probe.sources}
-    return Origins(sources, meter.probe.unknown, getattr(meter.probe, "lower_bounds", ()))
+    sources.update(meter.details.sources if meter.details is not None else {})
+    sources.update(meter.probe.sources)
+    unknown.update(meter.probe.unknown)
+    return Origins(sources, unknown, getattr(meter.probe, "lower_bounds", ()))
 
 
 def verdict(ending: Ending, usage: Usage, job: Job) -> Outcome:

@@ -6,11 +6,13 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from joblens.agent.accounting import PROCESS_TREE, Accountant, Limits, limit
+from joblens.agent.detail_taking import DetailTaker
 from joblens.agent.groups import JobGroups
+from joblens.agent.instruments import Instruments, Watched
 from joblens.agent.launch import LauncherProcess, LaunchPlan, exit_usage_of
 from joblens.agent.loop import Loop
 from joblens.agent.marked import end_marked
@@ -43,7 +45,7 @@ from joblens.model.errors import JoblensError, LauncherLost, LaunchError, ProbeE
 from joblens.model.exit_usage import NOTHING_REAPED
 from joblens.model.job import Attempt, Job, Owner, Record, Status
 from joblens.model.sample import Sample
-from joblens.model.writes import JobEnded, JobQueued, JobStarted, SamplesTaken, Write
+from joblens.model.writes import DetailsTaken, JobEnded, JobQueued, JobStarted, SamplesTaken, Write
 from joblens.ports.clock import Clock
 from joblens.probes.host import HostFacts, process_start_ticks
 
@@ -65,6 +67,7 @@ class Kit(Struct, frozen=True):
     host: HostFacts
     spool_dir: str  # where launchers leave outcomes
     job_rlimits: tuple[tuple[int, int, int], ...] = ()  # what jobs get where the owner changed its own
+    instruments: Instruments = field(default_factory=Instruments)
 
 
 class Place(Struct, frozen=True):
@@ -116,6 +119,7 @@ class JobSession:
         self._limits = Limits()
         self._launcher: LauncherProcess | None = None
         self._meter: JobMeter | None = None
+        self._details = DetailTaker(job.uuid, (), self._put_details)
         self._summary = RunningSummary()
         self._reaped = NOTHING_REAPED
         self._next_index = 0
@@ -170,7 +174,17 @@ class JobSession:
             rlimits=(*kit.job_rlimits, *self._limits.rlimits),
             affinity=self._limits.affinity,
         )
-        self._meter = kit.accountant.meter(self._groups, self._launcher.launcher_pid)
+        instruments = kit.instruments.open(
+            Watched(
+                job=job,
+                main_pid=pid,
+                kind=self._groups.kind if self._groups else "",
+                groups=self._groups.paths if self._groups else {},
+                pids=self.pids,
+            )
+        )
+        self._meter = kit.accountant.meter(self._groups, self._launcher.launcher_pid, instruments.probes)
+        self._details = DetailTaker(job.uuid, instruments.details, self._put_details)
         return Attempt(
             started_at_us=kit.clock.now_us(),
             owner=kit.owner,
@@ -264,6 +278,7 @@ class JobSession:
         sample = self._read_meter()
         if sample is not None:
             self._keep(sample)
+            self._details.tick()
         if self._output is not None and not self._is_pumped:
             self._output.trim()
 
@@ -297,6 +312,9 @@ class JobSession:
         self._next_index += 1
         if self._on_sample is not None:
             self._on_sample(sample)
+
+    def _put_details(self, writes: list[DetailsTaken]) -> None:
+        self._kit.recorder.put(writes, can_wait=True)
 
     def next_wake_s(self) -> float | None:
         times = [due for due in (next_wake_s(self._life), self._settle_until_s) if due is not None]
@@ -397,6 +415,7 @@ class JobSession:
         last = self._read_meter(final=True)
         if last is not None:
             self._keep(last)
+            self._details.tick(final=True)
         if self._drain is not None:
             self._drain()
         if self._output is not None:

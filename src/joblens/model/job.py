@@ -20,6 +20,7 @@ class Status(enum.StrEnum):
     TIMEOUT = "timeout"  # ended by joblens because its time was up
     ERROR = "error"  # could not be started, or its host program raised
     CANCELLED = "cancelled"  # ended because someone asked
+    MEASURED = "measured"  # joblens only looked on (attach), and how it ended is not known, or it goes on
     LOST = "lost"  # its supervisor died and the outcome cannot be known
 
     @property
@@ -55,6 +56,21 @@ class EarlySignal(Struct, frozen=True, omit_defaults=True):
     signal: int
     lead_s: float
     is_grace: bool = False  # the lead is all the time it gets: at the time-out it is killed
+
+
+class ContainerJob(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A job that runs inside a container which joblens makes for it."""
+
+    image: str
+    engine: str = ""  # docker, podman; '': the first that answers
+    socket: str = ""
+    name: str = ""
+    volumes: tuple[str, ...] = ()  # SOURCE:TARGET[:ro]
+    devices: tuple[str, ...] = ()  # PATH[:PATH[:rwm]]
+    network: str = ""
+    user: str = ""
+    workdir: str = ""
+    entrypoint: str = ""
 
 
 class Owner(Struct, frozen=True):
@@ -102,6 +118,9 @@ class Job(Struct, frozen=True, kw_only=True, omit_defaults=True):
     limits_resources: bool = True  # False: of its requirements only the time-out is enforced
     timeout_exit_code: int = 124  # what its record says when joblens ended it
     oom_exit_code: int = 137
+    probes: tuple[str, ...] | None = None  # what is measured beside CPU, memory, I/O; None: the default
+    cpu_list: str = ""  # CPUs it is bound to: 0-3,8
+    container: ContainerJob | None = None
 
 
 class Attempt(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -156,6 +175,19 @@ class Usage(Struct, frozen=True, kw_only=True, omit_defaults=True):
     memory_pressure_usec: int | None = None
     io_pressure_usec: int | None = None
     pids_limit_events: int | None = None
+    network_rx_bytes: int | None = None
+    network_tx_bytes: int | None = None
+    network_rx_packets: int | None = None
+    network_tx_packets: int | None = None
+    gpu_memory_peak_bytes: int | None = None  # the job's own, over all its GPUs at once
+    gpu_busy_usec: int | None = None  # added up over its GPUs
+    gpu_energy_uj: int | None = None  # its share of what its GPUs drew
+    energy_package_uj: int | None = None  # its share, by CPU time, of what the processors drew
+    energy_dram_uj: int | None = None
+    co2_mg: int | None = None  # with the grid factor in force when it ended
+    instructions: int | None = None
+    cycles: int | None = None
+    cpu_migrations: int | None = None
     sources: dict[str, str] = field(default_factory=dict)  # number or group of numbers -> where read
     unknown: dict[str, str] = field(default_factory=dict)  # number -> why it is None
     lower_bounds: tuple[str, ...] = ()

@@ -15,6 +15,52 @@ class DeviceIo(Struct, frozen=True):
     discard_ops: int = 0
 
 
+class GpuReading(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One GPU at one instant: the device as a whole, then the job's part of it. Shares are hundredths of a
+    percent. What never changes (name, total memory, driver) is in `model.details.GpuFacts`."""
+
+    utilization: int | None = None
+    memory_utilization: int | None = None  # share of the time in which its memory was read or written
+    memory_used_bytes: int | None = None
+    memory_free_bytes: int | None = None
+    temperature_c: int | None = None
+    power_mw: int | None = None
+    energy_mj: int | None = None  # counter, since the job's start
+    sm_clock_mhz: int | None = None
+    memory_clock_mhz: int | None = None
+    encoder_utilization: int | None = None
+    decoder_utilization: int | None = None
+    fan_speed: int | None = None  # hundredths of a percent
+    ecc_corrected: int | None = None  # counters of the driver, since it was loaded
+    ecc_uncorrected: int | None = None
+    pcie_rx_bytes_per_s: int | None = None  # as the driver measures it over a moment
+    pcie_tx_bytes_per_s: int | None = None
+    pcie_generation: int | None = None
+    pcie_width: int | None = None
+    throttle_reasons: int | None = None  # bits as NVML names them
+    processes: int | None = None  # of anybody
+    processes_memory_bytes: int | None = None
+    job_processes: int | None = None
+    job_memory_bytes: int | None = None
+    job_utilization: int | None = None
+    job_busy_usec: int | None = None  # counter: time its work kept the device busy
+    job_encoder_utilization: int | None = None
+    job_decoder_utilization: int | None = None
+
+
+class InterfaceIo(Struct, frozen=True):
+    """One network interface of the job's own network namespace (containers)."""
+
+    rx_bytes: int = 0
+    tx_bytes: int = 0
+    rx_packets: int = 0
+    tx_packets: int = 0
+    rx_errors: int = 0
+    tx_errors: int = 0
+    rx_dropped: int = 0
+    tx_dropped: int = 0
+
+
 class Sample(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What was read at one instant. None: could not be known here; the record says why.
 
@@ -103,10 +149,41 @@ class Sample(Struct, frozen=True, kw_only=True, omit_defaults=True):
     host_load15: int | None = None
     # added later, so at the end of the order
     memory_limit_events: int | None = None  # times the memory limit was reached, reclaim included
+    # network: what went through sockets of the job, IP headers included
+    network_rx_bytes: int | None = None
+    network_tx_bytes: int | None = None
+    network_rx_packets: int | None = None
+    network_tx_packets: int | None = None
+    network_tcp_rx_bytes: int | None = None
+    network_tcp_tx_bytes: int | None = None
+    network_udp_rx_bytes: int | None = None
+    network_udp_tx_bytes: int | None = None
+    network_ipv6_rx_bytes: int | None = None
+    network_ipv6_tx_bytes: int | None = None
+    # what the processor and the scheduler counted
+    instructions: int | None = None
+    cycles: int | None = None
+    cpu_migrations: int | None = None
+    context_switches: int | None = None
+    # memory in depth, where it was asked for
+    memory_pss_bytes: int | None = None
+    memory_huge_bytes: int | None = None
+    # the whole machine again
+    host_energy_package_uj: int | None = None  # counters since the job's start; its share is derived
+    host_energy_dram_uj: int | None = None
+    host_network_rx_bytes: int | None = None
+    host_network_tx_bytes: int | None = None
+    # tables: one entry a device
     devices: dict[str, DeviceIo] | None = None
+    gpus: dict[str, GpuReading] | None = None  # by GpuFacts.id; {}: looked, and it uses none
+    interfaces: dict[str, InterfaceIo] | None = None
 
 
+# Fields that hold one entry a device -> what an entry is made of.
+SAMPLE_TABLES: dict[str, type[Struct]] = {"devices": DeviceIo, "gpus": GpuReading, "interfaces": InterfaceIo}
 # Every field that is one integer, in storage order. New fields go to the end of this order
 # (docs/format.md: a block names its columns by their place here).
-SAMPLE_COLUMNS: tuple[str, ...] = tuple(field.name for field in fields(Sample) if field.name != "devices")
+SAMPLE_COLUMNS: tuple[str, ...] = tuple(
+    field.name for field in fields(Sample) if field.name not in SAMPLE_TABLES
+)
 DEVICE_COLUMNS: tuple[str, ...] = tuple(field.name for field in fields(DeviceIo))

@@ -4,6 +4,7 @@ Applying the same write twice changes nothing, so a journal can be replayed safe
 
 from msgspec import Struct
 
+from joblens.model.details import Details
 from joblens.model.job import Attempt, Job, Outcome
 from joblens.model.run import Run, RunEvent, Workflow
 from joblens.model.sample import Sample
@@ -24,6 +25,13 @@ class SamplesTaken(Struct, frozen=True, tag="samples"):
     uuid: str
     first: int
     samples: tuple[Sample, ...]
+
+
+class DetailsTaken(Struct, frozen=True, tag="details"):
+    """What is known of a job beside its samples now; parts that are None here stay as they were."""
+
+    uuid: str
+    details: Details
 
 
 class JobEnded(Struct, frozen=True, tag="ended"):
@@ -58,5 +66,13 @@ class RunNoted(Struct, frozen=True, tag="run-event"):
 
 
 Write = (
-    JobQueued | JobStarted | SamplesTaken | JobEnded | CancelAsked | WorkflowCreated | RunCreated | RunNoted
+    JobQueued
+    | JobStarted
+    | SamplesTaken
+    | DetailsTaken
+    | JobEnded
+    | CancelAsked
+    | WorkflowCreated
+    | RunCreated
+    | RunNoted
 )

@@ -1,12 +1,18 @@
 """What reads numbers."""
 
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
+
+from joblens.model.details import Details
+
+T_co = TypeVar("T_co", covariant=True)
 
 
 class Probe(Protocol):
-    """Reads one source. `read` returns Sample fields by name, as the kernel counts them (no base
-    taken off); a field that is absent from the mapping could not be read this time."""
+    """Reads one source, in microseconds: it is called on the thread that looks at all jobs. `read` returns
+    Sample fields by name, as the kernel counts them (no base taken off); a field that is absent from the
+    mapping could not be read this time. What may block is a `Driver`, and its probe hands out what that has
+    read last."""
 
     name: str
 
@@ -21,5 +27,30 @@ class Probe(Protocol):
         ...
 
     def read(self) -> dict[str, Any]: ...
+
+    def close(self) -> None: ...
+
+
+class DetailProbe(Protocol):
+    """Looks at a job closely and seldom. `read` returns parts of Details; the parts that it could not get are
+    None. Costs are bounded by the caller: a dear look is followed by a long pause."""
+
+    name: str
+    interval_s: float  # at least so long between two looks
+
+    def read(self) -> Details: ...
+
+    def close(self) -> None: ...
+
+
+class Driver(Protocol[T_co]):
+    """A source that may take any time to answer (a GPU's driver, a daemon's socket, netlink). `read` is
+    called on a thread of its own, every `interval_s`, for all jobs of this process together. Whatever it
+    raises is a reason why there is nothing new."""
+
+    name: str
+    interval_s: float
+
+    def read(self) -> T_co: ...
 
     def close(self) -> None: ...

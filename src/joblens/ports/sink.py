@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Protocol
 
+from joblens.model.details import Details
 from joblens.model.job import Record
 from joblens.model.sample import Sample
 
@@ -13,6 +14,8 @@ class Sink(Protocol):
     def job_started(self, record: Record) -> None: ...
 
     def samples_taken(self, uuid: str, samples: Sequence[Sample]) -> None: ...
+
+    def details_taken(self, uuid: str, details: Details) -> None: ...
 
     def jobs_ended(self, records: Sequence[Record]) -> None: ...
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
+from joblens.model.details import Details
 from joblens.model.history import HistoryQuery, PruneReport, Statistics, StoreCheck
 from joblens.model.job import Record
 from joblens.model.run import JobResult, Run, RunEvent, Workflow
@@ -39,6 +40,10 @@ class Store(Protocol):
 
     def samples(self, uuid: str, after: int = -1) -> list[tuple[int, Sample]]:
         """(index, sample) with index > after, in order, none missing, none twice."""
+        ...
+
+    def details(self, uuid: str) -> Details:
+        """What is known of a job beside its samples; an empty one where nothing was looked at."""
         ...
 
     def workflows(self) -> list[Workflow]:

@@ -1,0 +1,47 @@
+"""Brings the details of one job up to date: each of its detail probes in turn, seldom, within a budget."""
+
+import time
+from collections.abc import Callable, Sequence
+
+from joblens.model.details import Details
+from joblens.model.writes import DetailsTaken
+from joblens.ports.probe import DetailProbe
+
+# A look that costs a millisecond is followed by a pause of at least two seconds.
+_BUDGET = 1 / 2000
+
+
+class DetailTaker:
+    """`tick` is called with every sample, on the sampler's thread."""
+
+    def __init__(
+        self, uuid: str, probes: Sequence[DetailProbe], put: Callable[[list[DetailsTaken]], object]
+    ) -> None:
+        self._uuid = uuid
+        self._probes = tuple(probes)
+        self._put = put
+        self._due_ns = dict.fromkeys((probe.name for probe in probes), 0)
+        self.latest = Details()
+
+    def tick(self, *, final: bool = False) -> None:
+        """`final`: the job is about to be taken away; everyone looks once more."""
+        now_ns = time.monotonic_ns()
+        taken = [
+            self._look(probe, now_ns) for probe in self._probes if final or now_ns >= self._due_ns[probe.name]
+        ]
+        news = Details()
+        for details in taken:
+            news = news.updated(details)
+        if news != Details():
+            self.latest = self.latest.updated(news)
+            self._put([DetailsTaken(self._uuid, news)])
+
+    def _look(self, probe: DetailProbe, now_ns: int) -> Details:
+        cpu_before_ns = time.thread_time_ns()
+        try:
+            details = probe.read()
+        except Exception as error:  # noqa: BLE001 - one that fails must not keep the others from looking
+            details = Details(unknown={probe.name: str(error) or type(error).__name__})
+        cost_ns = time.thread_time_ns() - cpu_before_ns
+        self._due_ns[probe.name] = now_ns + max(int(probe.interval_s * 1e9), int(cost_ns / _BUDGET))
+        return details

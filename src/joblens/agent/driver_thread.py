@@ -1,0 +1,95 @@
+"""A driver that may block, read on a thread of its own, so that it delays neither a sample, nor another
+driver, nor the end of this process."""
+
+import threading
+import time
+from typing import Generic, TypeVar
+
+from msgspec import Struct
+
+from joblens.ports.probe import Driver
+
+T = TypeVar("T")
+_SILENT_AFTER = 3  # intervals without an answer, and …
+_SILENT_AFTER_S = 5.0  # … at least so long: then the driver is said to hang
+
+
+class Reading(Struct, Generic[T], frozen=True):
+    number: int  # counts readings, so that nobody takes one twice
+    at_mono_ns: int
+    value: T
+
+
+class DriverThread(Generic[T]):
+    """Started by the first `use`, ends some time after the last `leave`; never joined: a driver that hangs
+    would hang us. `latest` and `problem` return at once."""
+
+    def __init__(self, driver: Driver[T], interval_s: float | None = None) -> None:
+        self.driver = driver
+        self.interval_s = driver.interval_s if interval_s is None else interval_s
+        self._changed = threading.Condition()
+        self._users = 0
+        self._thread: threading.Thread | None = None
+        self._latest: Reading[T] | None = None
+        self._asked_at_s: float | None = None  # when the read that is under way began
+        self._error = ""
+
+    def use(self) -> None:
+        with self._changed:
+            self._users += 1
+            if self._thread is None:
+                self._thread = threading.Thread(
+                    target=self._run, name=f"joblens-{self.driver.name}", daemon=True
+                )
+                self._thread.start()
+
+    def leave(self) -> None:
+        with self._changed:
+            self._users -= 1
+            self._changed.notify_all()
+
+    def latest(self) -> Reading[T] | None:
+        with self._changed:
+            return self._latest
+
+    def problem(self) -> str:
+        """Why nothing new comes; '' while all is well."""
+        with self._changed:
+            if self._asked_at_s is not None:
+                silent_s = time.monotonic() - self._asked_at_s
+                if silent_s > max(_SILENT_AFTER_S, _SILENT_AFTER * self.interval_s):
+                    return f"{self.driver.name} has not answered for {silent_s:.0f} s"
+            return self._error
+
+    def _run(self) -> None:
+        due_s = time.monotonic()
+        while self._is_wanted():
+            self._read()
+            now_s = time.monotonic()
+            due_s = max(due_s + self.interval_s, now_s)
+            with self._changed:
+                while self._users > 0 and (wait_s := due_s - time.monotonic()) > 0:
+                    self._changed.wait(wait_s)
+        self.driver.close()
+
+    def _is_wanted(self) -> bool:
+        with self._changed:
+            if self._users <= 0:
+                self._thread = None
+                return False
+            return True
+
+    def _read(self) -> None:
+        with self._changed:
+            self._asked_at_s = time.monotonic()
+        error, value = "", None
+        try:
+            value = self.driver.read()
+        except Exception as failure:  # noqa: BLE001 - told as the reason why numbers are missing
+            error = str(failure) or type(failure).__name__
+        with self._changed:
+            self._asked_at_s, self._error = None, error
+            if value is not None:
+                number = self._latest.number + 1 if self._latest is not None else 1
+                self._latest = Reading(number, time.monotonic_ns(), value)
+            self._changed.notify_all()

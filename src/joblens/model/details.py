@@ -1,0 +1,145 @@
+"""What is known of a job beside its samples: tables that are brought up to date while it runs, and facts
+about what it runs on. Each part is None until it was looked at."""
+
+from msgspec import Struct
+
+
+class ThreadUse(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One thread since it was first seen; threads that have ended stay as they were last seen."""
+
+    pid: int
+    tid: int
+    process: str = ""  # name of its process
+    name: str = ""
+    cpu_usec: int = 0
+    user_usec: int | None = None
+    system_usec: int | None = None
+    wait_usec: int | None = None  # ready to run, without a CPU
+    switches_voluntary: int | None = None
+    switches_involuntary: int | None = None
+    migrations: int | None = None  # from one CPU to another
+    last_cpu: int | None = None
+    cpus_allowed: str = ""  # as the kernel lists them: 0-3,8
+    is_alive: bool = True
+
+
+class ThreadTable(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    at_us: int
+    threads: tuple[ThreadUse, ...] = ()  # the hottest, hottest first
+    seen: int = 0  # how many there were in all
+    cpu_usec: int = 0  # of all that were seen
+    wait_usec: int | None = None
+    migrations: int | None = None
+    source: str = ""
+
+
+class Endpoint(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Everything the job exchanged with one remote address and port, as far as its sockets were seen."""
+
+    protocol: str  # tcp, udp
+    address: str
+    port: int
+    sockets: int = 0  # seen so far
+    is_listener: bool = False  # the job accepts connections at that port of its own
+    rx_bytes: int | None = None
+    tx_bytes: int | None = None
+    retransmits: int | None = None
+    rtt_usec: int | None = None  # of the last look
+
+
+class EndpointTable(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    at_us: int
+    endpoints: tuple[Endpoint, ...] = ()  # the busiest, busiest first
+    seen: int = 0
+    source: str = ""
+
+
+class ProcessMemory(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    pid: int
+    name: str = ""
+    pss_bytes: int | None = None
+    rss_bytes: int | None = None
+    private_bytes: int | None = None
+    shared_bytes: int | None = None
+    swap_bytes: int | None = None
+    huge_bytes: int | None = None
+
+
+class MemoryDepth(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Memory at one instant, looked at closely."""
+
+    at_us: int
+    pss_bytes: int | None = None
+    anon_bytes: int | None = None
+    page_cache_bytes: int | None = None
+    shmem_bytes: int | None = None
+    kernel_bytes: int | None = None
+    huge_bytes: int | None = None  # in transparent huge pages
+    hugetlb_bytes: int | None = None  # in pages of hugetlbfs
+    numa_bytes: dict[str, int] = {}  # node -> bytes
+    processes: tuple[ProcessMemory, ...] = ()  # the largest, largest first
+    seen: int = 0
+    unknown: dict[str, str] = {}
+
+
+class GpuFacts(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What does not change while a job runs."""
+
+    id: str  # stable name of the device: its UUID, or its PCI address
+    vendor: str  # nvidia, amd, intel
+    index: int
+    name: str = ""
+    uuid: str = ""
+    pci: str = ""
+    driver: str = ""
+    driver_version: str = ""
+    compute_capability: str = ""
+    memory_total_bytes: int | None = None
+    power_limit_mw: int | None = None
+    compute_mode: str = ""
+    ecc_enabled: bool | None = None
+    parent: str = ""  # id of the GPU that a MIG instance is a part of
+    sources: dict[str, str] = {}  # group of numbers -> where they are read
+    unknown: dict[str, str] = {}  # number -> why it is not known of this device
+
+
+class ContainerFacts(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    engine: str  # docker, podman
+    engine_version: str = ""
+    id: str
+    name: str = ""
+    image: str = ""
+    image_id: str = ""
+    cgroup: str = ""
+    network_mode: str = ""
+    started_at_us: int | None = None
+    cpus: float | None = None  # limits in force; None: none
+    cpu_list: str = ""
+    memory_bytes: int | None = None
+    memory_swap_bytes: int | None = None
+    pids: int | None = None
+    volumes: tuple[str, ...] = ()
+    devices: tuple[str, ...] = ()
+    startup_s: float | None = None  # from asking for it to its first instruction
+    overhead: dict[str, float] = {}  # what the engine's own processes used for it, by number
+    unknown: dict[str, str] = {}
+
+
+class Details(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    threads: ThreadTable | None = None
+    endpoints: EndpointTable | None = None
+    memory: MemoryDepth | None = None
+    gpus: tuple[GpuFacts, ...] | None = None
+    container: ContainerFacts | None = None
+    unknown: dict[str, str] = {}  # part -> why there is nothing
+
+    def updated(self, newer: "Details") -> "Details":
+        """Parts that `newer` has take the place of ours."""
+        return Details(
+            threads=newer.threads or self.threads,
+            endpoints=newer.endpoints or self.endpoints,
+            memory=newer.memory or self.memory,
+            gpus=self.gpus if newer.gpus is None else newer.gpus,
+            container=newer.container or self.container,
+            unknown={**self.unknown, **newer.unknown},
+        )
