@@ -70,8 +70,8 @@ _REAPED_FIELDS = ("cpu_user_usec", "cpu_system_usec", "faults_minor", "faults_ma
 
 class JobMeter:
     """`probe` gives the job's totals. `details`, where there is one, looks at each process.
-    `probe_counts_reaped` is False for the process tree, which sees only who is alive. `others` measure what is
-    beside the group; one of them failing is its own affair."""
+    `probe_counts_reaped` is False for the process tree, which sees only who is alive. `others` measure
+    what is beside the group; one of them failing is its own affair."""
 
     def __init__(
         self,

@@ -54,7 +54,8 @@ _compressors: dict[int, "zstd.ZstdCompressor"] = {}
 def encode_block(samples: Sequence[Sample], level: int = 3) -> bytes:
     """A number that does not fit in 64 bits is kept as None: no true kernel counter is that large."""
     columns: list[Column] = list(zip(*map(astuple, samples), strict=True))
-    devices: Sequence[Devices] = columns.pop(_DEVICES_AT) if samples else ()  # type: ignore[assignment]
+    devices: Sequence[Devices] = columns[_DEVICES_AT] if samples else ()  # type: ignore[assignment]
+    del columns[_DEVICES_AT:]
     names, device_columns = _device_columns(devices)
     columns += device_columns
     version, payload = _smallest_layout(len(samples), names, columns)
