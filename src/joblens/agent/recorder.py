@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from joblens.model.errors import JoblensError
 from joblens.model.job import Record, Status
-from joblens.model.writes import JobEnded, JobQueued, JobStarted, SamplesTaken, Write
+from joblens.model.writes import DetailsTaken, JobEnded, JobQueued, JobStarted, SamplesTaken, Write
 from joblens.ports.sink import Sink
 from joblens.ports.store import Store
 
@@ -108,6 +108,9 @@ class Recorder:
             elif isinstance(write, SamplesTaken):
                 for sink in self._sinks:
                     sink.samples_taken(write.uuid, write.samples)
+            elif isinstance(write, DetailsTaken):
+                for sink in self._sinks:
+                    sink.details_taken(write.uuid, write.details)
             elif isinstance(write, JobEnded) and (record := self._known(write.uuid)):
                 ended.append(_ended(record, write))
                 self._records.pop(write.uuid, None)

@@ -1,6 +1,8 @@
 """What is known of a job beside its samples: tables that are brought up to date while it runs, and facts
 about what it runs on. Each part is None until it was looked at."""
 
+from typing import TypeVar
+
 from msgspec import Struct
 
 
@@ -134,12 +136,22 @@ class Details(Struct, frozen=True, kw_only=True, omit_defaults=True):
     unknown: dict[str, str] = {}  # part -> why there is nothing
 
     def updated(self, newer: "Details") -> "Details":
-        """Parts that `newer` has take the place of ours."""
+        """Parts that `newer` has take the place of ours, unless they turn out to be older: what waited in a
+        journal may come late."""
         return Details(
-            threads=newer.threads or self.threads,
-            endpoints=newer.endpoints or self.endpoints,
-            memory=newer.memory or self.memory,
+            threads=_latest(self.threads, newer.threads),
+            endpoints=_latest(self.endpoints, newer.endpoints),
+            memory=_latest(self.memory, newer.memory),
             gpus=self.gpus if newer.gpus is None else newer.gpus,
             container=newer.container or self.container,
             unknown={**self.unknown, **newer.unknown},
         )
+
+
+_Table = TypeVar("_Table", ThreadTable, EndpointTable, MemoryDepth)
+
+
+def _latest(ours: _Table | None, theirs: _Table | None) -> _Table | None:
+    if ours is None or theirs is None:
+        return theirs or ours
+    return ours if theirs.at_us < ours.at_us else theirs

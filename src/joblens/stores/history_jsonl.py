@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from joblens.analysis.history_form import to_history_record
+from joblens.model.details import Details
 from joblens.model.job import Record
 from joblens.model.sample import Sample
 from joblens.stores.private_files import append_whole, make_private_folder, open_to_append
@@ -36,6 +37,9 @@ class HistoryJsonl:
 
     def samples_taken(self, uuid: str, samples: Sequence[Sample]) -> None:
         """Samples have files of their own."""
+
+    def details_taken(self, uuid: str, details: Details) -> None:
+        """They change while a job runs; what counts in the end is in its record."""
 
     def jobs_ended(self, records: Sequence[Record]) -> None:
         lines = b"".join(msgspec.json.encode(to_history_record(record)) + b"\n" for record in records)

@@ -12,6 +12,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 
+from joblens.model.details import Details
 from joblens.model.errors import StoreError, StoreVanished
 from joblens.model.history import HistoryQuery, PruneReport, Statistics, StoreCheck
 from joblens.model.job import Record
@@ -225,6 +226,9 @@ class JournaledStore:
 
     def samples(self, uuid: str, after: int = -1) -> list[tuple[int, Sample]]:
         return self._reading().samples(uuid, after)
+
+    def details(self, uuid: str) -> Details:
+        return self._reading().details(uuid)
 
     def workflows(self) -> list[Workflow]:
         return self._reading().workflows()

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from joblens.analysis.sample_form import to_sample_object
+from joblens.model.details import Details, GpuFacts
 from joblens.model.job import Job, Record, Status
 from joblens.model.sample import Sample
 from joblens.model.units import format_instant
@@ -48,6 +49,7 @@ class SampleJsonlGz:
         self._warn = warn
         self._has_warned = False
         self._jobs: dict[str, _JobFile] = {}
+        self._gpus: dict[str, tuple[GpuFacts, ...]] = {}
 
     def job_started(self, record: Record) -> None:
         self._jobs[record.job.uuid] = _JobFile(record)
@@ -70,12 +72,19 @@ class SampleJsonlGz:
                 self._has_warned = True
                 self._warn(f"{self._folder} cannot be written: {error.strerror}; samples are missing there")
 
+    def details_taken(self, uuid: str, details: Details) -> None:
+        """What a line says of each GPU beside its numbers."""
+        if details.gpus is not None:
+            self._gpus[uuid] = details.gpus
+
     def jobs_ended(self, records: Sequence[Record]) -> None:
         for record in records:
             self._jobs.pop(record.job.uuid, None)
+            self._gpus.pop(record.job.uuid, None)
 
     def close(self) -> None:
         self._jobs.clear()
+        self._gpus.clear()
 
     def _append(self, job: _JobFile, at_us: int, lines: bytes) -> None:
         packing = zlib.compressobj(self._level, zlib.DEFLATED, _GZIP)

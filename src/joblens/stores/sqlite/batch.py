@@ -2,10 +2,12 @@
 
 from collections.abc import Iterable
 
+from joblens.model.details import Details
 from joblens.model.job import Attempt, Job, Outcome, Status
 from joblens.model.sample import Sample
 from joblens.model.writes import (
     CancelAsked,
+    DetailsTaken,
     JobQueued,
     JobStarted,
     RunCreated,
@@ -19,7 +21,7 @@ from joblens.model.writes import (
 class JobChange:
     """All that one batch says about one job."""
 
-    __slots__ = ("attempt", "job", "outcome", "samples", "uuid")
+    __slots__ = ("attempt", "details", "job", "outcome", "samples", "uuid")
 
     def __init__(self, uuid: str) -> None:
         self.uuid = uuid
@@ -27,6 +29,7 @@ class JobChange:
         self.attempt: Attempt | None = None
         self.outcome: Outcome | None = None
         self.samples: dict[int, Sample] = {}
+        self.details: Details | None = None
 
 
 def may_replace(known: Status, new: Status) -> bool:
@@ -59,6 +62,8 @@ def gather(writes: Iterable[Write]) -> dict[str, JobChange]:
         elif isinstance(write, SamplesTaken):
             for index, sample in enumerate(write.samples, write.first):
                 change.samples.setdefault(index, sample)
+        elif isinstance(write, DetailsTaken):
+            change.details = (change.details or Details()).updated(write.details)
         elif change.outcome is None or may_replace(change.outcome.status, write.outcome.status):
             change.outcome = write.outcome
     return changes

@@ -284,6 +284,21 @@ SELECT coalesce(sum(count), 0) FROM sample_block WHERE first_key BETWEEN ? AND ?
 -- name: delete_blocks
 DELETE FROM sample_block WHERE first_key BETWEEN ? AND ?
 
+-- name: details_of
+SELECT job_id, data FROM job_details WHERE job_id IN (SELECT value FROM json_each(?))
+
+-- name: details_of_uuid
+SELECT job_details.data FROM job JOIN job_details ON job_details.job_id = job.id WHERE job.uuid = ?
+
+-- name: put_details
+INSERT INTO job_details (job_id, data) VALUES (?, ?) ON CONFLICT DO UPDATE SET data = excluded.data
+
+-- name: delete_details
+DELETE FROM job_details WHERE job_id = ?
+
+-- name: newest_details
+SELECT job_id, data FROM job_details ORDER BY job_id DESC LIMIT ?
+
 -- name: clear_sample_bytes
 UPDATE job SET sample_bytes = 0 WHERE id = ?
 

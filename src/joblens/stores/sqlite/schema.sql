@@ -14,7 +14,7 @@ CREATE TABLE job (
     duration_us INTEGER,
     cpu_usec INTEGER,
     memory_bytes INTEGER,              -- peak of what cannot be reclaimed
-    sample_bytes INTEGER NOT NULL,     -- of its blocks
+    sample_bytes INTEGER NOT NULL,     -- of its blocks and its details
     exit_code INTEGER,                 -- this and the next: of jobs that ended under version 3 or later
     reason TEXT,
     run_id INTEGER REFERENCES run (id),  -- this and the next two: NULL outside workflows
@@ -68,6 +68,13 @@ CREATE TABLE sample_tail (
     sample_key INTEGER PRIMARY KEY,
     data BLOB NOT NULL
 ) STRICT;
+
+-- What is known of a job beside its samples: threads, endpoints, memory in depth, GPUs, container.
+CREATE TABLE job_details (
+    job_id INTEGER PRIMARY KEY REFERENCES job (id),
+    data BLOB NOT NULL                 -- JSON as a Zstandard frame; counted in job.sample_bytes
+) STRICT;
+
 -- Sums over all ended jobs, kept up to date with every outcome, so that no question reads them all.
 -- Filled from the jobs that are there already by joblens.stores.sqlite.rollup.
 

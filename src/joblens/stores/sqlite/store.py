@@ -8,12 +8,13 @@ from contextlib import contextmanager
 
 import apsw
 
+from joblens.model.details import Details
 from joblens.model.errors import StoreError, StoreVanished, UnknownJob
 from joblens.model.history import HistoryQuery, PruneReport, Statistics, StoreCheck
 from joblens.model.job import Record
 from joblens.model.run import JobResult, Run, RunEvent, Workflow
 from joblens.model.sample import Sample
-from joblens.model.writes import CancelAsked, JobEnded, SamplesTaken, Write
+from joblens.model.writes import CancelAsked, DetailsTaken, JobEnded, SamplesTaken, Write
 from joblens.stores.file_system import MOUNTINFO
 from joblens.stores.sqlite.errors import store_errors
 from joblens.stores.sqlite.opening import open_connection
@@ -25,6 +26,9 @@ _RECORDS_AT_ONCE = 500
 
 def _warn(message: str) -> None:
     warnings.warn(message, RuntimeWarning, stacklevel=3)
+
+
+_Following = tuple[list[tuple[str, int, Sample]], dict[str, Details], dict[str, int]]
 
 
 class _MoreToIt(Exception):
@@ -92,36 +96,57 @@ class SqliteStore:
         """What running jobs do once a second, without looking anything up. False, and nothing done: there is
         more to it (a tail is full and becomes a block, a sample does not follow the last one written here,
         a job has ended)."""
-        if not all(isinstance(write, SamplesTaken) for write in writes):
+        taken = self._following(writes)
+        if taken is None:
             return False
         from joblens.stores.single_samples import encode_sample
-        from joblens.stores.sqlite.sample_tables import BLOCK_SAMPLES, key_of
+        from joblens.stores.sqlite.sample_tables import key_of
 
-        following = dict(self._next_index)
-        samples: list[tuple[str, int, Sample]] = []
-        for write in writes:
-            assert isinstance(write, SamplesTaken)
-            for index, sample in enumerate(write.samples, write.first):
-                if following.get(write.uuid) != index or (index + 1) % BLOCK_SAMPLES == 0:
-                    return False
-                following[write.uuid] = index + 1
-                samples.append((write.uuid, index, sample))
+        samples, details, following = taken
         with self._use() as connection:
             self._sync(connection, each_commit=False)
             rows = []
             for uuid, index, sample in samples:
                 number = self._number(connection, uuid)
                 rows.append((key_of(number, index), encode_sample(sample), number))
+            news = {self._number(connection, uuid): each for uuid, each in details.items()}
             try:
                 with writing(connection):
                     before = connection.total_changes()
                     connection.executemany(QUERIES["append_to_tail"], rows)
                     if connection.total_changes() - before != len(rows):
                         raise _MoreToIt
+                    if news:
+                        from joblens.stores.sqlite.detail_table import write_details
+
+                        write_details(connection, news)
             except _MoreToIt:
                 return False
         self._next_index = following
         return True
+
+    def _following(self, writes: Sequence[Write]) -> _Following | None:
+        """The samples, the details, and which sample comes next of each job; None: there is more to it."""
+        if not all(isinstance(write, (SamplesTaken, DetailsTaken)) for write in writes):
+            return None
+        from joblens.stores.sqlite.sample_tables import BLOCK_SAMPLES
+
+        following = dict(self._next_index)
+        samples: list[tuple[str, int, Sample]] = []
+        details: dict[str, Details] = {}
+        for write in writes:
+            if isinstance(write, DetailsTaken):
+                if write.uuid not in following:
+                    return None
+                details[write.uuid] = details.get(write.uuid, Details()).updated(write.details)
+                continue
+            assert isinstance(write, SamplesTaken)
+            for index, sample in enumerate(write.samples, write.first):
+                if following.get(write.uuid) != index or (index + 1) % BLOCK_SAMPLES == 0:
+                    return None
+                following[write.uuid] = index + 1
+                samples.append((write.uuid, index, sample))
+        return samples, details, following
 
     def _number(self, connection: apsw.Connection, uuid: str) -> int:
         number = self._numbers.get(uuid)
@@ -182,6 +207,12 @@ class SqliteStore:
             for (number,) in connection.execute(QUERIES["number_of_uuid"], (uuid,)).fetchall():
                 return read_samples(connection, number, after, self._warn)  # type: ignore[arg-type]
         return []
+
+    def details(self, uuid: str) -> Details:
+        from joblens.stores.sqlite.detail_table import read_details
+
+        with self._use() as connection:
+            return read_details(connection, uuid, self._warn)
 
     def workflows(self) -> list[Workflow]:
         from joblens.stores.sqlite.run_rows import read_workflows

@@ -9,6 +9,7 @@ from joblens.model.errors import InputError, StoreCorrupt
 from joblens.model.history import HistoryQuery, PruneReport, StoreCheck
 from joblens.stores.blocks import decode_block
 from joblens.stores.sqlite import rollup
+from joblens.stores.sqlite.detail_table import unpack_details
 from joblens.stores.sqlite.opening import SCHEMA_VERSION
 from joblens.stores.sqlite.sample_tables import keys_of
 from joblens.stores.sqlite.sql import QUERIES
@@ -76,6 +77,7 @@ def _drop_samples(connection: apsw.Connection, numbers: list[int]) -> None:
         for number in numbers:
             connection.execute(QUERIES["delete_blocks"], keys_of(number))
             connection.execute(QUERIES["delete_tail"], keys_of(number))
+            connection.execute(QUERIES["delete_details"], (number,))
             connection.execute(QUERIES["clear_sample_bytes"], (number,))
 
 
@@ -90,6 +92,7 @@ def check(connection: apsw.Connection, path: str) -> StoreCheck:
                 if count := _single(connection, query):
                     problems.append(f"{count} {what}")
             problems += _damaged_blocks(connection)
+            problems += _damaged_details(connection)
             problems += _wrong_sums(connection)
     except (apsw.CorruptError, apsw.NotADBError) as error:
         problems.append(str(error))
@@ -120,6 +123,14 @@ def _damaged_blocks(connection: apsw.Connection) -> Iterator[str]:
             continue
         if found != count:
             yield f"job {number}, samples from {first} on: {found} in the block instead of {count}"
+
+
+def _damaged_details(connection: apsw.Connection) -> Iterator[str]:
+    for number, data in connection.execute(QUERIES["newest_details"], (_BLOCKS_CHECKED,)):
+        try:
+            unpack_details(data)
+        except StoreCorrupt as error:
+            yield f"job {number}: {error}"
 
 
 def _wrong_sums(connection: apsw.Connection) -> Iterator[str]:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import apsw
 import msgspec
 
+from joblens.model.details import Details
 from joblens.model.job import Job, Outcome, Status
 from joblens.model.writes import Write
 from joblens.stores.sqlite import rollup
@@ -86,11 +87,19 @@ class Batch:
             if change.samples or (is_over and not is_new and change.outcome is not None):
                 self._samples.add(connection, job_number, change, is_over=is_over, is_new=is_new)
         self._samples.flush(connection)
+        self._write_details(connection, {number: change.details for number, change, _, _ in sampled})
         connection.executemany(QUERIES["ask_to_cancel"], self._cancels)
         if self.has_outcome:
             connection.execute(QUERIES["forget_cancel_requests"])
         if self._ended or self._no_longer:
             rollup.record_changes(connection, self._ended, self._no_longer)
+
+    def _write_details(self, connection: apsw.Connection, by_number: dict[int, Details | None]) -> None:
+        news = {number: details for number, details in by_number.items() if details is not None}
+        if news:
+            from joblens.stores.sqlite.detail_table import write_details
+
+            write_details(connection, news)
 
     def _row(self, query: str, *values: object) -> None:
         self._rows.setdefault(query, []).append(values)
