@@ -3,10 +3,12 @@
 `cpu` and `memory` are the whole machine's, `process_cpu` and `process_memory` the job's. A number that cannot
 be known is null; `gpu_stats` and `container_stats` are empty where nothing of the kind was measured."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from joblens.analysis import profile_parts as parts
 from joblens.analysis.outcome_numbers import peak_of
+from joblens.analysis.profile_parts import mib, rounded
 from joblens.analysis.rates import (
     cpu_percent,
     elapsed_usec,
@@ -15,29 +17,39 @@ from joblens.analysis.rates import (
     per_second,
     unreclaimable_bytes,
 )
+from joblens.model.details import Details
 from joblens.model.job import Usage
 from joblens.model.sample import Sample
-from joblens.model.units import MIB
 
 Rate = Callable[[Sample, Sample], float | None]
 _SHORTEST_USEC = 40_000  # four ticks of the kernel's usual 100 Hz
 
 
 def detailed_profile(
-    samples: Sequence[Sample], usage: Usage, duration_s: float, *, count: int | None = None
+    samples: Sequence[Sample],
+    usage: Usage,
+    duration_s: float,
+    *,
+    count: int | None = None,
+    details: Details | None = None,
+    container_stats: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
-    """`count` is how many samples were taken when `samples` is a selection of them."""
+    """`count` is how many samples were taken when `samples` is a selection of them. `container_stats` are
+    the strings of a container's numbers, where one was measured."""
     return {
         "duration_seconds": round(duration_s, 6),
         "samples_collected": len(samples) if count is None else count,
-        "sampling_interval_seconds": _rounded(real_spacing_s(samples, count)),
+        "sampling_interval_seconds": rounded(real_spacing_s(samples, count)),
         "cpu": _host_cpu(samples),
         "memory": _host_memory(samples),
         "process_cpu": _process_cpu(samples, usage, duration_s),
         "process_memory": _process_memory(samples, usage),
         "io_stats": _io_stats(samples, usage),
-        "gpu_stats": {},
-        "container_stats": {},
+        "gpu_stats": parts.gpu_stats(samples, details),
+        "container_stats": dict(container_stats or {}),
+        "network_io": parts.network_io(samples, usage, lambda counter: _most(samples, counter)),
+        "energy": parts.energy(usage, duration_s),
+        "threads": parts.threads(usage, details),
         "pressure": _pressure(samples),
         "throttling": _throttling(samples, usage),
         "processes": {
@@ -87,9 +99,9 @@ def _host_cpu(samples: Sequence[Sample]) -> dict[str, float | None]:
     rates = rates_over(samples, host_cpu_percent)
     overall = host_cpu_percent(samples[0], samples[-1]) if samples else None
     return {
-        "mean_percent": _rounded(overall),
-        "max_percent": _rounded(max(rates, default=overall)),
-        "min_percent": _rounded(min(rates, default=overall)),
+        "mean_percent": rounded(overall),
+        "max_percent": rounded(max(rates, default=overall)),
+        "min_percent": rounded(min(rates, default=overall)),
     }
 
 
@@ -98,9 +110,9 @@ def _host_memory(samples: Sequence[Sample]) -> dict[str, float | None]:
     if not used:
         return {"mean_used_mb": None, "max_used_mb": None, "min_used_mb": None}
     return {
-        "mean_used_mb": _mib(sum(used) / len(used)),
-        "max_used_mb": _mib(max(used)),
-        "min_used_mb": _mib(min(used)),
+        "mean_used_mb": mib(sum(used) / len(used)),
+        "max_used_mb": mib(max(used)),
+        "min_used_mb": mib(min(used)),
     }
 
 
@@ -110,10 +122,10 @@ def _process_cpu(samples: Sequence[Sample], usage: Usage, duration_s: float) -> 
         mean = usage.cpu_total_usec / duration_s / 10_000
     rates = rates_over(samples, cpu_percent)
     return {
-        "mean_percent": _rounded(mean),
+        "mean_percent": rounded(mean),
         # The mean is from exact totals, so it may lie above every rate between coarse samples.
-        "max_percent": _rounded(peak_of(rates, mean)),
-        "min_percent": _rounded(min([*rates, mean]) if mean is not None else min(rates, default=None)),
+        "max_percent": rounded(peak_of(rates, mean)),
+        "min_percent": rounded(min([*rates, mean]) if mean is not None else min(rates, default=None)),
     }
 
 
@@ -122,29 +134,29 @@ def _process_memory(samples: Sequence[Sample], usage: Usage) -> dict[str, float 
     sizes = [size for sample in samples[1:-1] if (size := unreclaimable_bytes(sample)) is not None]
     virtual = [sample.memory_virtual_bytes for sample in samples if sample.memory_virtual_bytes is not None]
     return {
-        "mean_mb": _mib(usage.memory_mean_bytes),
-        "max_mb": _mib(usage.memory_peak_bytes),
-        "min_mb": _mib(min(sizes, default=None)),
-        "max_with_cache_mb": _mib(usage.memory_kernel_peak_bytes),
-        "max_process_mb": _mib(usage.memory_largest_process_bytes),
-        "max_virtual_mb": _mib(max(virtual, default=None)),
+        "mean_mb": mib(usage.memory_mean_bytes),
+        "max_mb": mib(usage.memory_peak_bytes),
+        "min_mb": mib(min(sizes, default=None)),
+        "max_with_cache_mb": mib(usage.memory_kernel_peak_bytes),
+        "max_process_mb": mib(usage.memory_largest_process_bytes),
+        "max_virtual_mb": mib(max(virtual, default=None)),
     }
 
 
 def _io_stats(samples: Sequence[Sample], usage: Usage) -> dict[str, float | int | None]:
     read, written = usage.io_read_bytes, usage.io_write_bytes
     return {
-        "read_mb": _mib(read),
-        "write_mb": _mib(written),
+        "read_mb": mib(read),
+        "write_mb": mib(written),
         "read_count": usage.io_read_ops,
         "write_count": usage.io_write_ops,
-        "total_io_mb": None if read is None or written is None else _mib(read + written),
-        "call_read_mb": _mib(usage.io_call_read_bytes),
-        "call_write_mb": _mib(usage.io_call_write_bytes),
+        "total_io_mb": None if read is None or written is None else mib(read + written),
+        "call_read_mb": mib(usage.io_call_read_bytes),
+        "call_write_mb": mib(usage.io_call_write_bytes),
         "call_read_count": usage.io_call_reads,
         "call_write_count": usage.io_call_writes,
-        "max_read_mb_per_second": _mib(_most(samples, "io_read_bytes")),
-        "max_write_mb_per_second": _mib(_most(samples, "io_write_bytes")),
+        "max_read_mb_per_second": mib(_most(samples, "io_read_bytes")),
+        "max_write_mb_per_second": mib(_most(samples, "io_write_bytes")),
     }
 
 
@@ -169,7 +181,7 @@ def _throttling(samples: Sequence[Sample], usage: Usage) -> dict[str, float | in
     throttled_usec = usage.cpu_throttled_usec
     return {
         "throttled_seconds": None if throttled_usec is None else throttled_usec / 1_000_000,
-        "throttled_percent": _rounded(100 * throttled / periods)
+        "throttled_percent": rounded(100 * throttled / periods)
         if periods and throttled is not None
         else None,
     }
@@ -183,13 +195,5 @@ def _share(samples: Sequence[Sample], counter: str) -> float | None:
     return (
         None
         if waited is None or not samples[-1].elapsed_us
-        else _rounded(100 * waited / samples[-1].elapsed_us)
+        else rounded(100 * waited / samples[-1].elapsed_us)
     )
-
-
-def _mib(size: float | None) -> float | None:
-    return None if size is None else round(size / MIB, 4)
-
-
-def _rounded(value: float | None) -> float | None:
-    return None if value is None else round(value, 3)
