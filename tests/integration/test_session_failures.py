@@ -10,9 +10,10 @@ import pytest
 from msgspec.structs import replace
 
 import joblens
+from joblens.agent.kit import Kit
 from joblens.agent.launch import LaunchPlan
 from joblens.agent.output import OutputFiles
-from joblens.agent.session import JobSession, Kit
+from joblens.agent.session import JobSession
 from joblens.agent.session_pool import SessionPool
 from joblens.app.jobs import PreparedJob, prepare
 from joblens.app.owning import close_kit, open_kit

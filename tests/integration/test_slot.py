@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from joblens.agent.session import Kit
+from joblens.agent.kit import Kit
 from joblens.agent.slot import Slot, SlotJob
 from joblens.app.owning import close_kit, open_kit
 from joblens.app.settings import load_settings

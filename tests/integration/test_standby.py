@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from joblens.agent.kit import Kit
 from joblens.agent.launch import LaunchPlan
 from joblens.agent.output import OutputFiles
-from joblens.agent.session import JobSession, Kit
+from joblens.agent.session import JobSession
 from joblens.agent.standby import Standby
 from joblens.app.jobs import prepare
 from joblens.app.owning import close_kit, open_kit

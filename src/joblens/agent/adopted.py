@@ -9,11 +9,11 @@ from collections.abc import Callable
 from msgspec.structs import replace
 
 from joblens.agent.accounting import BY_SAMPLER
+from joblens.agent.kit import Kit, watch_name
 from joblens.agent.meter import JobMeter
 from joblens.agent.output import NOTHING_NEW, OutputFiles
 from joblens.agent.owners import is_running
 from joblens.agent.recovery import Recovery
-from joblens.agent.session import Kit, watch_name
 from joblens.agent.settling import Circumstances, standing_groups
 from joblens.analysis.rates import unreclaimable_bytes
 from joblens.engine.job_life import (

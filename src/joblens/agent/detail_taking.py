@@ -1,5 +1,6 @@
 """Brings the details of one job up to date: each of its detail probes in turn, seldom, within a budget."""
 
+import contextlib
 import time
 from collections.abc import Callable, Sequence
 
@@ -35,6 +36,11 @@ class DetailTaker:
         if news != Details():
             self.latest = self.latest.updated(news)
             self._put([DetailsTaken(self._uuid, news)])
+
+    def close(self) -> None:
+        for probe in self._probes:
+            with contextlib.suppress(Exception):  # what one of them has left open is all that is lost
+                probe.close()
 
     def _look(self, probe: DetailProbe, now_ns: int) -> Details:
         cpu_before_ns = time.thread_time_ns()

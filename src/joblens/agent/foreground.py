@@ -11,10 +11,11 @@ from typing import Any
 from msgspec.structs import replace
 
 from joblens.agent.keyboard import Keyboard
+from joblens.agent.kit import Kit
 from joblens.agent.launch import LaunchPlan
 from joblens.agent.live_line import LiveLine, leaves_line_open
 from joblens.agent.output import OutputFiles
-from joblens.agent.session import JobSession, Kit
+from joblens.agent.session import JobSession
 from joblens.agent.streams import JobStreams
 from joblens.agent.terminal import RawTerminal, is_in_foreground
 from joblens.engine.job_life import EndCause

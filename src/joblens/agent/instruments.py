@@ -3,19 +3,21 @@
 Each instrument is a row in `_MAKERS`: its probe lives in a file of its own, is imported when the first job
 wants it, and one that cannot be had leaves the reason in the record. Nothing here raises."""
 
+import contextlib
 import importlib
-from collections.abc import Callable, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
 
 from joblens.agent.driver_thread import DriverThread
+from joblens.agent.missing import MissingDetails, MissingProbe
 from joblens.model.job import Job
+from joblens.model.probe_choice import ALL_PROBES, DEFAULT_PROBES, INSTRUMENTS
 from joblens.ports.probe import DetailProbe, Driver, Probe
 
-# What is looked at unless something else was asked for.
-DEFAULT_PROBES = ("network", "endpoints", "gpu", "energy", "counters", "threads")
-ALL_PROBES = (*DEFAULT_PROBES, "memory")
+__all__ = ["ALL_PROBES", "DEFAULT_PROBES", "NO_INSTRUMENTS", "InstrumentSet", "Instruments", "Watched"]
 
 
 class Watched(Struct, frozen=True, kw_only=True):
@@ -35,14 +37,16 @@ class InstrumentSet(Struct, frozen=True):
     details: tuple[DetailProbe, ...] = ()
 
     def close(self) -> None:
-        for probe in (*self.probes, *self.details):
-            probe.close()
+        everyone: list[Probe | DetailProbe] = [*self.probes, *self.details]
+        for probe in everyone:
+            with contextlib.suppress(Exception):  # what one of them has left open is all that is lost
+                probe.close()
 
 
 NO_INSTRUMENTS = InstrumentSet()
 
-# name -> modules that have `open_probe(watched, instruments) -> Probe | DetailProbe | None`. None: there is
-# nothing of the kind on this machine, and nothing to be said about it.
+# name -> modules that have `open_probe(watched, instruments) -> Probe | DetailProbe | None` (or
+# 'module:function'). None: there is nothing of the kind on this machine, and nothing to be said about it.
 _MAKERS: dict[str, tuple[str, ...]] = {}
 
 
@@ -52,24 +56,47 @@ class Instruments:
     def __init__(self, chosen: Sequence[str] = DEFAULT_PROBES) -> None:
         self._chosen = tuple(chosen)
         self._drivers: dict[str, DriverThread[Any]] = {}
+        self._lock = threading.Lock()  # jobs are begun on the loop, and in slots by the sampler
 
     def open(self, watched: Watched) -> InstrumentSet:
         wanted = self._chosen if watched.job.probes is None else watched.job.probes
         probes: list[Probe] = []
         details: list[DetailProbe] = []
-        for name in wanted if watched.job.monitor else ():
-            for module in _MAKERS.get(name, ()):
-                opened = importlib.import_module(module).open_probe(watched, self)
-                if opened is None:
-                    continue
-                if hasattr(opened, "interval_s"):
-                    details.append(opened)
-                else:
-                    probes.append(opened)
+        for opened in self._all(watched, wanted) if watched.job.monitor else ():
+            if isinstance(getattr(opened, "interval_s", None), int | float):
+                details.append(opened)
+            else:
+                probes.append(opened)
         return InstrumentSet(tuple(probes), tuple(details))
+
+    def _all(self, watched: Watched, wanted: Sequence[str]) -> Iterator[Any]:
+        for name, makers in _MAKERS.items():
+            if name in wanted:
+                yield from (found for maker in makers if (found := self._opened(name, maker, watched)))
+            elif INSTRUMENTS[name].groups:
+                yield _missing(name, f"not asked for: {name} is not among the job's probes")
+
+    def _opened(self, name: str, maker: str, watched: Watched) -> Probe | DetailProbe | None:
+        module, _, function = maker.partition(":")
+        try:
+            open_probe = getattr(importlib.import_module(module), function or "open_probe")
+            opened: Probe | DetailProbe | None = open_probe(watched, self)
+        except Exception as error:  # noqa: BLE001 - told in the record, as the reason why numbers are missing
+            told = str(error) or type(error).__name__
+            return _missing(name, f"the {name} probe could not be opened: {told}")
+        return opened
 
     def driver(self, name: str, make: Callable[[], Driver[Any]]) -> DriverThread[Any]:
         """The one driver of that name in this process; its thread runs while somebody uses it."""
-        if name not in self._drivers:
-            self._drivers[name] = DriverThread(make())
-        return self._drivers[name]
+        with self._lock:
+            if name not in self._drivers:
+                self._drivers[name] = DriverThread(make())
+            return self._drivers[name]
+
+
+def _missing(name: str, why: str) -> Probe | DetailProbe:
+    """Stands where the instrument would: reads nothing and says why."""
+    instrument = INSTRUMENTS[name]
+    if instrument.detail:
+        return MissingDetails(name, {instrument.detail: why})
+    return MissingProbe(name, dict.fromkeys(instrument.groups, why))

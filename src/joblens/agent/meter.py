@@ -1,5 +1,6 @@
 """Reads one job's probes and puts a Sample together, counters since the job's start."""
 
+import contextlib
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -159,7 +160,8 @@ class JobMeter:
     def close(self) -> None:
         self.probe.close()
         for probe in self.others:
-            probe.close()
+            with contextlib.suppress(Exception):  # what one of them has left open is all that is lost
+                probe.close()
         if self.details is not None:
             self.details.close()
 

@@ -2,11 +2,11 @@
 after here, those that another process (the supervisor) has adopted are followed in the store."""
 
 from joblens.agent.adopted import AdoptedJob
+from joblens.agent.kit import Kit, watch_name
 from joblens.agent.locks import alone
 from joblens.agent.recovery import Recovery
 from joblens.agent.run_attempts import BESIDE
 from joblens.agent.run_reports import RunReports
-from joblens.agent.session import Kit, watch_name
 from joblens.agent.settling import Circumstances
 from joblens.agent.slot_marks import end_unknown
 from joblens.engine.job_life import EndCause

@@ -10,9 +10,9 @@ from typing import Any
 
 from msgspec import Struct
 
+from joblens.agent.kit import Kit
 from joblens.agent.marked import JOB_ID_VARIABLE
 from joblens.agent.run_commands import command_line
-from joblens.agent.session import Kit
 from joblens.engine.run_events import RunActionCommand, RunRecovery, StartAttempt
 from joblens.model.ids import uuid_of
 from joblens.model.job import Accounting, EarlySignal, Granularity, Job, Requirements

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from joblens.agent.file_stamps import FileStamps
+from joblens.agent.kit import Kit
 from joblens.agent.recovery import Recovery
 from joblens.agent.run_adopted import RunAdopted
 from joblens.agent.run_attempts import AttemptMaker, PreparedAttempt, RunSetup, signal_number
@@ -23,7 +24,6 @@ from joblens.agent.run_signals import RunSignals
 from joblens.agent.run_slots import RunSlots
 from joblens.agent.run_view import RunView
 from joblens.agent.run_view_feed import ViewFeed
-from joblens.agent.session import Kit
 from joblens.agent.slot_loop import SlotPlan
 from joblens.engine.retries import NOT_STARTED
 from joblens.engine.run_events import (

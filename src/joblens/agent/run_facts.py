@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from joblens.agent.session import Kit
+from joblens.agent.kit import Kit
 from joblens.model.errors import JoblensError
 from joblens.model.ids import new_uuid
 from joblens.model.plan import Plan

@@ -6,13 +6,14 @@ from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
 
+from joblens.agent.kit import Kit, Place, watch_name
 from joblens.agent.launch import LaunchPlan
 from joblens.agent.marked import JOB_ID_VARIABLE
 from joblens.agent.outcome import not_started
 from joblens.agent.output import OutputFiles
 from joblens.agent.run_attempts import PreparedAttempt
 from joblens.agent.run_reports import RunReports
-from joblens.agent.session import JobSession, Kit, Place, watch_name
+from joblens.agent.session import JobSession
 from joblens.agent.standby import Standby
 from joblens.engine.job_life import EndCause
 from joblens.model.errors import JoblensError, LaunchError

@@ -7,9 +7,9 @@ import threading
 from collections import Counter, deque
 from typing import Any
 
+from joblens.agent.kit import Kit
 from joblens.agent.run_attempts import PreparedAttempt
 from joblens.agent.run_reports import RunReports
-from joblens.agent.session import Kit
 from joblens.agent.slot import Finished, SlotJob
 from joblens.agent.slot_loop import SlotLoop, SlotPlan
 from joblens.agent.slot_records import early_outcome

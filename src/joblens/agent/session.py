@@ -6,23 +6,19 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
-from msgspec import Struct, field
 from msgspec.structs import replace
 
-from joblens.agent.accounting import PROCESS_TREE, Accountant, Limits, limit
-from joblens.agent.detail_taking import DetailTaker
+from joblens.agent.accounting import PROCESS_TREE, Limits, limit
 from joblens.agent.groups import JobGroups
-from joblens.agent.instruments import Instruments, Watched
+from joblens.agent.instruments import Watched
+from joblens.agent.job_processes import JobProcesses
+from joblens.agent.kit import WATCH_INTERVAL_S, Kit, Place, watch_name
 from joblens.agent.launch import LauncherProcess, LaunchPlan, exit_usage_of
-from joblens.agent.loop import Loop
 from joblens.agent.marked import end_marked
-from joblens.agent.meter import JobMeter
+from joblens.agent.measurement import Measurement
 from joblens.agent.outcome import Ending, not_started, outcome_of
 from joblens.agent.output import OutputFiles
-from joblens.agent.recorder import Recorder
-from joblens.agent.sampler import Sampler
 from joblens.analysis.rates import unreclaimable_bytes
-from joblens.analysis.running import RunningSummary
 from joblens.engine.job_life import (
     Command,
     Emptied,
@@ -41,41 +37,16 @@ from joblens.engine.job_life import (
     next_wake_s,
     on_event,
 )
-from joblens.model.errors import JoblensError, LauncherLost, LaunchError, ProbeError
+from joblens.model.errors import JoblensError, LauncherLost, LaunchError
 from joblens.model.exit_usage import NOTHING_REAPED
-from joblens.model.job import Attempt, Job, Owner, Record, Status
+from joblens.model.job import Attempt, Job, Record, Status
 from joblens.model.sample import Sample
-from joblens.model.writes import DetailsTaken, JobEnded, JobQueued, JobStarted, SamplesTaken, Write
-from joblens.ports.clock import Clock
-from joblens.probes.host import HostFacts, process_start_ticks
+from joblens.model.writes import JobEnded, JobQueued, JobStarted, Write
+from joblens.probes.host import process_start_ticks
 
 # A process that ends together with the main one is not a leftover; only what is still
 # there after this long is.
 _SETTLE_S = 0.1
-_WATCH_INTERVAL_S = 0.1
-
-
-class Kit(Struct, frozen=True):
-    """What all sessions of one owner share."""
-
-    recorder: Recorder
-    sampler: Sampler
-    accountant: Accountant
-    clock: Clock
-    loop: Loop
-    owner: Owner
-    host: HostFacts
-    spool_dir: str  # where launchers leave outcomes
-    job_rlimits: tuple[tuple[int, int, int], ...] = ()  # what jobs get where the owner changed its own
-    instruments: Instruments = field(default_factory=Instruments)
-
-
-class Place(Struct, frozen=True):
-    """A launcher that stands by with the process that will be the job, in groups of its own (None: it is
-    known by its process tree)."""
-
-    launcher: LauncherProcess
-    groups: JobGroups | None
 
 
 class JobSession:
@@ -92,7 +63,7 @@ class JobSession:
         on_outcome: Callable[["JobSession"], None] | None = None,
         on_end: Callable[["JobSession"], None] | None = None,
         drain: Callable[[], None] | None = None,
-        place: "Place | None" = None,
+        place: Place | None = None,
     ) -> None:
         """`on_outcome` hears how it ended before that is recorded, `on_end` when everything is done. `place`:
         where a launcher stands by already."""
@@ -115,14 +86,11 @@ class JobSession:
             lead_is_grace=early is not None and early.is_grace,
             grace_s=job.grace_s,
         )
-        self._groups: JobGroups | None = None
+        self._processes = JobProcesses()
         self._limits = Limits()
         self._launcher: LauncherProcess | None = None
-        self._meter: JobMeter | None = None
-        self._details = DetailTaker(job.uuid, (), self._put_details)
-        self._summary = RunningSummary()
+        self._measurement: Measurement | None = None
         self._reaped = NOTHING_REAPED
-        self._next_index = 0
         self._started_mono_ns = self._ended_mono_ns = 0
         self._wait_status: int | None = None
         self._settle_until_s: float | None = None
@@ -156,42 +124,24 @@ class JobSession:
             raise
 
     def _prepare(self) -> Attempt:
-        job, kit = self.job, self._kit
-        # The launcher first: should this process be killed from here on, it takes the groups away.
-        if self._place is not None:
-            self._launcher, self._groups = self._place.launcher, self._place.groups
-            self._launcher.give(self._plan)
-        else:
-            self._launcher, is_in_scope = self._start_launcher()
-            if is_in_scope:
-                self._groups = kit.accountant.groups_in_scope(job, self._launcher.launcher_pid)
-            else:
-                self._groups = kit.accountant.groups_for(job)
-        self._limits = limit(job, self._groups)
-        pid, start_ticks = self._launcher.prepare(
-            attach=self._groups.attach_files() if self._groups else (),
-            outcome_path=os.path.join(kit.spool_dir, f"{job.uuid}.outcome"),
+        """The groups, the launcher, and a process that waits to become the job; all that will measure it."""
+        kit = self._kit
+        launcher = self._get_launcher()
+        self._limits = limit(self.job, self._groups)
+        pid, start_ticks = launcher.prepare(
+            attach=self._groups.attach_files() if self._groups and self._main_process_joins else (),
+            outcome_path=os.path.join(kit.spool_dir, f"{self.job.uuid}.outcome"),
             rlimits=(*kit.job_rlimits, *self._limits.rlimits),
             affinity=self._limits.affinity,
         )
-        instruments = kit.instruments.open(
-            Watched(
-                job=job,
-                main_pid=pid,
-                kind=self._groups.kind if self._groups else "",
-                groups=self._groups.paths if self._groups else {},
-                pids=self.pids,
-            )
-        )
-        self._meter = kit.accountant.meter(self._groups, self._launcher.launcher_pid, instruments.probes)
-        self._details = DetailTaker(job.uuid, instruments.details, self._put_details)
+        self._measurement = self._measure(launcher.launcher_pid, pid if self._main_process_joins else None)
         return Attempt(
             started_at_us=kit.clock.now_us(),
             owner=kit.owner,
             pid=pid,
             pid_start_ticks=start_ticks,
-            launcher_pid=self._launcher.launcher_pid,
-            launcher_start_ticks=process_start_ticks(self._launcher.launcher_pid),
+            launcher_pid=launcher.launcher_pid,
+            launcher_start_ticks=process_start_ticks(launcher.launcher_pid),
             accounting=self._groups.kind if self._groups else PROCESS_TREE,
             groups=dict(self._groups.paths) if self._groups else {},
             enforced_by=self._limits.enforced_by,
@@ -200,6 +150,43 @@ class JobSession:
             cpu_count=kit.host.cpu_count,
             memory_total_bytes=kit.host.memory_total_bytes,
         )
+
+    @property
+    def _groups(self) -> JobGroups | None:
+        return self._processes.groups
+
+    @property
+    def _main_process_joins(self) -> bool:
+        """The client of a container engine stays outside: the container is the job."""
+        return self.job.container is None
+
+    def _get_launcher(self) -> LauncherProcess:
+        """First of all: should this process be killed from here on, it takes the groups away."""
+        accountant, processes = self._kit.accountant, self._processes
+        if self._place is not None:
+            self._launcher, processes.groups = self._place.launcher, self._place.groups
+            self._launcher.give(self._plan)
+            return self._launcher
+        self._launcher, is_in_scope = self._start_launcher()
+        if is_in_scope:
+            processes.groups = accountant.groups_in_scope(self.job, self._launcher.launcher_pid)
+        else:
+            processes.groups = accountant.groups_for(self.job)
+        return self._launcher
+
+    def _measure(self, launcher_pid: int, main_pid: int | None) -> Measurement:
+        kit, groups = self._kit, self._groups
+        watched = Watched(
+            job=self.job,
+            main_pid=main_pid,
+            kind=groups.kind if groups else "",
+            groups=groups.paths if groups else {},
+            pids=self.pids,
+        )
+        instruments = kit.instruments.open(watched)
+        meter = kit.accountant.meter(groups, launcher_pid, instruments.probes)
+        self._processes.meter = meter
+        return Measurement(self.job, kit.recorder, meter, instruments.details, self._on_sample)
 
     def _start_launcher(self) -> tuple[LauncherProcess, bool]:
         """-> the launcher, and whether systemd gave it a scope of its own."""
@@ -213,15 +200,16 @@ class JobSession:
 
     def _begin(self, attempt: Attempt) -> None:
         """Everything needed to find the job again is on disk before its first instruction runs."""
-        assert self._meter is not None
+        assert self._measurement is not None
         assert self._launcher is not None
-        base = self._meter.take_base()
+        meter = self._measurement.meter
+        base = meter.take_base()
         now_ns = self._kit.clock.mono_ns()
         attempt = replace(attempt, base=base, started_mono_ns=now_ns)
         self.record = replace(self.record, status=Status.RUNNING, attempt=attempt)
         self._kit.recorder.write([JobQueued(self.job), JobStarted(self.job.uuid, attempt)])
         self._started_mono_ns = self._kit.clock.mono_ns()
-        self._meter.start_at(self._started_mono_ns)
+        meter.start_at(self._started_mono_ns)
         self._launcher.go()
         self._kit.loop.watch(self._launcher.socket, self._on_message)
         self._kit.loop.add_timed(self)
@@ -230,7 +218,7 @@ class JobSession:
         if self.job.monitor:
             self._kit.sampler.add(self.job.uuid, self.job.interval_s)
         if self._limits.watched_memory_bytes or self._limits.watched_pids:
-            self._kit.sampler.add(watch_name(self.job.uuid), _WATCH_INTERVAL_S)
+            self._kit.sampler.add(watch_name(self.job.uuid), WATCH_INTERVAL_S)
 
     def _could_not_start(self, error: JoblensError) -> None:
         self._life = replace(self._life, phase=Phase.OVER)
@@ -246,12 +234,12 @@ class JobSession:
         self._kit.sampler.remove(self.job.uuid)
         self._kit.sampler.remove(watch_name(self.job.uuid))
         self._kit.loop.remove_timed(self)
-        self._kill_all()
+        self._processes.kill()
         if self._launcher is not None:
             self._kit.loop.unwatch(self._launcher.socket)
             self._launcher.abandon()
-        if self._meter is not None:
-            self._meter.close()
+        if self._measurement is not None:
+            self._measurement.close()
         if self._groups is not None:
             self._groups.remove()
 
@@ -271,50 +259,27 @@ class JobSession:
     def kill_now(self) -> None:
         """For an owner that cannot go on. The launcher leaves the outcome for recovery to find."""
         if self._launcher is not None:
-            self._kill_all()
+            self._processes.kill()
 
     def take_sample(self) -> None:
         """From the sampler's thread, or at the start."""
-        sample = self._read_meter()
-        if sample is not None:
-            self._keep(sample)
-            self._details.tick()
+        assert self._measurement is not None
+        self._measurement.take(self._reaped)
         if self._output is not None and not self._is_pumped:
             self._output.trim()
 
     def watch_limits(self) -> None:
         """From the sampler's thread, where the kernel does not enforce a limit."""
-        sample = self._read_meter()
+        assert self._measurement is not None
+        sample = self._measurement.look(self._reaped)
         if sample is None:
             return
         memory, pids = self._limits.watched_memory_bytes, self._limits.watched_pids
         used = unreclaimable_bytes(sample)
-        self._summary.add_unstored(sample)
         if memory is not None and used is not None and used > memory:
             self._kit.loop.call(lambda: self.ask_stop(EndCause.MEMORY_LIMIT, signal.SIGKILL))
         elif pids is not None and (sample.threads or 0) > pids:
             self._kit.loop.call(lambda: self.ask_stop(EndCause.PIDS_LIMIT, signal.SIGKILL))
-
-    def _read_meter(self, *, final: bool = False) -> Sample | None:
-        """None: the group has just vanished."""
-        assert self._meter is not None
-        try:
-            return self._meter.sample(self._reaped, final=final)
-        except ProbeError:
-            return None
-
-    def _keep(self, sample: Sample) -> None:
-        if not self.job.monitor:
-            self._summary.add_unstored(sample)  # the first and the last look give the totals
-            return
-        self._summary.add(sample)
-        self._kit.recorder.put([SamplesTaken(self.job.uuid, self._next_index, (sample,))], can_wait=True)
-        self._next_index += 1
-        if self._on_sample is not None:
-            self._on_sample(sample)
-
-    def _put_details(self, writes: list[DetailsTaken]) -> None:
-        self._kit.recorder.put(writes, can_wait=True)
 
     def next_wake_s(self) -> float | None:
         times = [due for due in (next_wake_s(self._life), self._settle_until_s) if due is not None]
@@ -336,9 +301,7 @@ class JobSession:
 
     def pids(self) -> list[int]:
         """Every process of the job that is alive now."""
-        if self._groups is not None:
-            return self._groups.pids()
-        return self._meter.living() if self._meter is not None else []
+        return self._processes.pids()
 
     def _on_message(self) -> None:
         assert self._launcher is not None
@@ -365,7 +328,7 @@ class JobSession:
         main process ended may have been told before."""
         assert self._launcher is not None
         self._kit.loop.unwatch(self._launcher.socket)
-        self._kill_all()
+        self._processes.kill()
         if self._groups is None:
             end_marked(self.job.uuid)  # daemons that nobody had seen; the launcher held them together
         self._feed(Emptied())
@@ -379,43 +342,23 @@ class JobSession:
         if isinstance(command, Finish):
             self._finish()
         elif isinstance(command, KillAll):
-            self._kill_all()
+            self._processes.kill()
         elif isinstance(command, Send):
             if self._life.phase is Phase.DRAINING:
-                self._signal_all(command.signal)
+                self._processes.signal(command.signal)
             elif self._launcher is not None:
                 self._launcher.signal_main(command.signal)
-
-    def _signal_all(self, number: int) -> None:
-        if self._groups is not None:
-            self._groups.signal(number)
-        else:
-            _signal_each(self.pids(), number)
-
-    def _kill_all(self) -> None:
-        if self._groups is not None:
-            self._groups.kill()
-        else:
-            for _ in range(20):  # a fork may slip between listing and killing
-                pids = self.pids()
-                if not pids:
-                    break
-                _signal_each(pids, signal.SIGKILL)
-                time.sleep(0.002)
 
     # ---- end ---------------------------------------------------------------------------------
 
     def _finish(self) -> None:
-        assert self._meter is not None
+        assert self._measurement is not None
         assert self._launcher is not None
         self._kit.sampler.remove(self.job.uuid)
         self._kit.sampler.remove(watch_name(self.job.uuid))
         self._kit.loop.unwatch(self._launcher.socket)
         self._kit.loop.remove_timed(self)
-        last = self._read_meter(final=True)
-        if last is not None:
-            self._keep(last)
-            self._details.tick(final=True)
+        self._measurement.finish(self._reaped)
         if self._drain is not None:
             self._drain()
         if self._output is not None:
@@ -429,7 +372,9 @@ class JobSession:
             leftovers=self._life.leftovers,
             reaped=self._reaped,
         )
-        outcome = outcome_of(self.record, ending, self._summary, self._meter, self._output)
+        outcome = outcome_of(
+            self.record, ending, self._measurement.summary, self._measurement.meter, self._output
+        )
         self.record = replace(self.record, status=outcome.status, outcome=outcome)
         if self._on_outcome is not None:
             # Before it is on disk: should this process be killed now, the launcher still tells how it ended.
@@ -438,7 +383,7 @@ class JobSession:
         started = JobStarted(self.job.uuid, self.record.attempt)
         # All of it: the store may have been made anew since the start.
         self._kit.recorder.write([JobQueued(self.job), started, JobEnded(self.job.uuid, outcome)])
-        self._meter.close()
+        self._measurement.close()
         if self._groups is not None:
             self._groups.remove()
         # Last: an owner that is killed before this point leaves an outcome file, which says what to clear.
@@ -453,17 +398,3 @@ class JobSession:
         except JoblensError:
             return  # it waits in the journal and has no number yet
         self.record = replace(self.record, number=stored.number)
-
-
-def watch_name(uuid: str) -> str:
-    return f"watch:{uuid}"
-
-
-def _signal_each(pids: list[int], number: int) -> None:
-    for pid in pids:
-        try:
-            os.kill(pid, number)
-        except ProcessLookupError:
-            continue
-        except PermissionError:
-            continue  # it became another user's (setuid); the group kill reaches it

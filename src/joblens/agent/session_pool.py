@@ -7,7 +7,8 @@ from contextlib import suppress
 from functools import partial
 from queue import SimpleQueue
 
-from joblens.agent.session import JobSession, Kit
+from joblens.agent.kit import Kit
+from joblens.agent.session import JobSession
 from joblens.engine.job_life import EndCause
 from joblens.model.errors import JoblensError, LaunchError
 from joblens.model.job import Record

@@ -19,11 +19,11 @@ from typing import Any
 
 from msgspec import Struct
 
+from joblens.agent.kit import Kit
 from joblens.agent.launch import exit_usage_of
 from joblens.agent.marked import end_marked
 from joblens.agent.outcome import Origins
 from joblens.agent.output import STDERR, STDOUT, CappedFile
-from joblens.agent.session import Kit
 from joblens.agent.slot_home import SlotHome
 from joblens.agent.slot_numbers import NOBODY_LOOKED, SlotNumbers, never_back
 from joblens.agent.slot_process import Order

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from joblens.agent.accounting import PROCESS_TREE
-from joblens.agent.session import Kit
+from joblens.agent.kit import Kit
 from joblens.agent.slot_marks import SlotMark, remove_mark, write_mark
 from joblens.agent.slot_process import SlotProcess
 from joblens.model.ids import new_uuid

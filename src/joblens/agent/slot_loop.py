@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from msgspec import Struct
 
-from joblens.agent.session import Kit
+from joblens.agent.kit import Kit
 from joblens.agent.slot import Finished, Slot, SlotJob
 from joblens.agent.slot_records import ended_record
 from joblens.engine.job_life import EndCause

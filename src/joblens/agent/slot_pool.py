@@ -4,7 +4,7 @@ import atexit
 import threading
 from collections.abc import Iterable, Iterator
 
-from joblens.agent.session import Kit
+from joblens.agent.kit import Kit
 from joblens.agent.slot import SlotJob
 from joblens.agent.slot_loop import SlotLoop, SlotPlan
 from joblens.model.job import Record

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from functools import partial
 
 from joblens.agent.groups import JobGroups
+from joblens.agent.kit import Kit, Place
 from joblens.agent.launch import LauncherProcess
-from joblens.agent.session import Kit, Place
 from joblens.model.errors import JoblensError, LaunchError
 from joblens.model.ids import new_uuid
 from joblens.model.job import Accounting

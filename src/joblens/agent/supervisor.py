@@ -12,13 +12,14 @@ from types import FrameType
 from msgspec import Struct
 
 from joblens.agent.adopted import AdoptedJob
+from joblens.agent.kit import Kit
 from joblens.agent.launch import LaunchPlan
 from joblens.agent.locks import SupervisorLock, alone
 from joblens.agent.outcome import not_started
 from joblens.agent.output import OutputFiles
 from joblens.agent.payload import Payload, read_payload, remove_payload
 from joblens.agent.recovery import Recovery
-from joblens.agent.session import JobSession, Kit
+from joblens.agent.session import JobSession
 from joblens.agent.settling import Circumstances
 from joblens.agent.sweeping import sweep
 from joblens.engine.job_life import EndCause

@@ -6,9 +6,10 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from joblens.agent.kit import Kit, watch_name
 from joblens.agent.launch import LaunchPlan
 from joblens.agent.output import OutputFiles
-from joblens.agent.session import JobSession, Kit, watch_name
+from joblens.agent.session import JobSession
 from joblens.agent.session_pool import SessionPool
 from joblens.agent.slot import SlotJob
 from joblens.agent.slot_loop import SlotPlan

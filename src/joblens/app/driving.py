@@ -7,12 +7,12 @@ from contextlib import suppress
 
 from msgspec import Struct, structs
 
+from joblens.agent.kit import Kit
 from joblens.agent.locks import RunLock, remove_idle_folders
 from joblens.agent.run_attempts import RunSetup
 from joblens.agent.run_driver import RunDriver
 from joblens.agent.run_facts import RunFacts
 from joblens.agent.run_view import NoView, RunView
-from joblens.agent.session import Kit
 from joblens.agent.slot_marks import sweep_slots
 from joblens.app.drivers import store_path
 from joblens.app.earlier_runs import earlier_durations

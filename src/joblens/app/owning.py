@@ -6,12 +6,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from joblens.agent.accounting import Accountant
+from joblens.agent.kit import Kit
 from joblens.agent.loop import Loop
 from joblens.agent.owners import this_process
 from joblens.agent.recorder import Recorder
 from joblens.agent.recovery import Recovery
 from joblens.agent.sampler import Sampler
-from joblens.agent.session import Kit
 from joblens.app.drivers import SystemClock, is_own_store, open_sinks, open_store, store_path
 from joblens.app.places import spool_dir
 from joblens.model.job import Job, Record

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from msgspec import Struct
 
 from joblens.agent.foreground import Foreground
+from joblens.agent.kit import watch_name
 from joblens.agent.launch import LaunchPlan
 from joblens.agent.output import OutputFiles
-from joblens.agent.session import watch_name
 from joblens.app.after_job import Notice, after_job
 from joblens.app.drivers import store_path
 from joblens.app.jobs import PreparedJob

@@ -9,8 +9,8 @@ from collections.abc import Callable
 
 from msgspec.structs import replace
 
+from joblens.agent.kit import watch_name
 from joblens.agent.locks import SupervisorLock, remove_idle_folders
-from joblens.agent.session import watch_name
 from joblens.agent.supervisor import Supervisor, SupervisorPlan
 from joblens.agent.systemd_scope import own_group
 from joblens.app.after_jobs import AfterJobs

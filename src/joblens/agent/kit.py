@@ -1,0 +1,44 @@
+"""What those who look after jobs share."""
+
+from msgspec import Struct, field
+
+from joblens.agent.accounting import Accountant
+from joblens.agent.groups import JobGroups
+from joblens.agent.instruments import Instruments
+from joblens.agent.launch import LauncherProcess
+from joblens.agent.loop import Loop
+from joblens.agent.recorder import Recorder
+from joblens.agent.sampler import Sampler
+from joblens.model.job import Owner
+from joblens.ports.clock import Clock
+from joblens.probes.host import HostFacts
+
+WATCH_INTERVAL_S = 0.1  # between looks at limits that the kernel does not enforce
+
+
+class Kit(Struct, frozen=True):
+    """What all sessions of one owner share."""
+
+    recorder: Recorder
+    sampler: Sampler
+    accountant: Accountant
+    clock: Clock
+    loop: Loop
+    owner: Owner
+    host: HostFacts
+    spool_dir: str  # where launchers leave outcomes
+    job_rlimits: tuple[tuple[int, int, int], ...] = ()  # what jobs get where the owner changed its own
+    instruments: Instruments = field(default_factory=Instruments)
+
+
+class Place(Struct, frozen=True):
+    """A launcher that stands by with the process that will be the job, in groups of its own (None: it is
+    known by its process tree)."""
+
+    launcher: LauncherProcess
+    groups: JobGroups | None
+
+
+def watch_name(uuid: str) -> str:
+    """What the sampler knows the looks at a job's limits by."""
+    return f"watch:{uuid}"
