@@ -16,6 +16,7 @@ class Code(enum.StrEnum):
     # what happened on the way
     CHILD_OUT_OF_MEMORY = "child-out-of-memory"
     LEFTOVERS = "leftovers"
+    LEAK_SUSPECTED = "leak-suspected"
     # what it had to wait for
     CPU_THROTTLED = "cpu-throttled"
     CPU_PRESSURE = "cpu-pressure"
@@ -23,6 +24,7 @@ class Code(enum.StrEnum):
     MEMORY_PRESSURE = "memory-pressure"
     SWAPPED = "swapped"
     MAJOR_FAULTS = "major-faults"
+    GPU_THROTTLED = "gpu-throttled"
     # time that went into starting
     SLOW_START = "slow-start"
     MANY_PROCESSES = "many-processes"
@@ -33,6 +35,8 @@ class Code(enum.StrEnum):
     CPUS_UNUSED = "cpus-unused"
     ONE_CORE_ONLY = "one-core-only"
     MOSTLY_WAITING = "mostly-waiting"
+    GPU_UNUSED = "gpu-unused"
+    GPU_IDLE = "gpu-idle"
     MORE_THAN_THERE_IS = "more-than-there-is"
     LIMIT_NOT_ENFORCED = "limit-not-enforced"
     # how far the numbers can be trusted

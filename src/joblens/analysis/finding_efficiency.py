@@ -42,7 +42,7 @@ def waiting_findings(record: Record, outcome: Outcome, samples: Sequence[Sample]
         yield Finding(Code.CPU_PRESSURE, Severity.WARNING, text, advice)
     pressure = _share(usage.io_pressure_usec, outcome)
     if pressure is not None and pressure >= _IO_PRESSURE:
-        text = f"it waited for the disk for {_spent(usage.io_pressure_usec, pressure)}"
+        text = f"it was I/O bound: it waited for the disk for {_spent(usage.io_pressure_usec, pressure)}"
         advice = "put its files on faster storage, or read and write less, in larger pieces"
         yield Finding(Code.IO_PRESSURE, Severity.WARNING, text, advice)
     pressure = _share(usage.memory_pressure_usec, outcome)
@@ -64,7 +64,7 @@ def _had_a_core_for_each_thread(record: Record, usage: Usage) -> bool:
 def sizing_findings(record: Record, outcome: Outcome, samples: Sequence[Sample]) -> Iterator[Finding]:
     yield from _more_than_there_is(record)
     yield from _limits_not_held(record)
-    yield from _memory_size(record, outcome)
+    yield from _memory_size(record, outcome, samples)
     if outcome.usage.pids_limit_events and outcome.reason != "limit":
         limit = record.job.requirements.pids
         times = outcome.usage.pids_limit_events
@@ -123,23 +123,32 @@ def _more_than_there_is(record: Record) -> Iterator[Finding]:
         yield Finding(Code.MORE_THAN_THERE_IS, Severity.WARNING, text, advice)
 
 
-def _memory_size(record: Record, outcome: Outcome) -> Iterator[Finding]:
+def _memory_size(record: Record, outcome: Outcome, samples: Sequence[Sample]) -> Iterator[Finding]:
     asked = record.job.requirements.memory_bytes
+    # A container, or a job that was found running, has a limit that nobody asked joblens for.
+    limit = asked if asked is not None else _limit_in_force(samples)
     peak = outcome.usage.memory_peak_bytes
-    if asked is None or peak is None or is_out_of_memory(outcome):
+    if not limit or peak is None or is_out_of_memory(outcome):
         return
-    share = 100 * peak / asked
+    share = 100 * peak / limit
     if share >= 90:
-        used = f"{format_bytes(peak)} of memory, {share:.0f} % of the {format_bytes(asked)}"
-        text = f"it used up to {used} it asked for"
+        used = f"{format_bytes(peak)} of memory, {share:.0f} % of the {format_bytes(limit)}"
+        text = f"it used up to {used} it {'may use' if asked is None else 'asked for'}"
         advice = memory_option(peak * MEMORY_HEADROOM)
         yield Finding(Code.MEMORY_NEAR_LIMIT, Severity.WARNING, text, advice)
+        return
+    if asked is None:
         return
     is_certain = "memory_peak_bytes" not in outcome.usage.lower_bounds
     enough = peak * MEMORY_HEADROOM
     if is_certain and _is_complete(outcome) and share <= 50 and asked - enough >= _MIN_MEMORY_SAVED:
         text = f"it asked for {format_bytes(asked)} of memory and never used more than {format_bytes(peak)}"
         yield Finding(Code.MEMORY_UNUSED, Severity.INFO, text, memory_option(enough))
+
+
+def _limit_in_force(samples: Sequence[Sample]) -> int | None:
+    limits = (sample.memory_limit_bytes for sample in reversed(samples))
+    return next((limit for limit in limits if limit is not None), None)
 
 
 def _cpu_size(

@@ -10,12 +10,18 @@ from joblens.analysis.finding_efficiency import sizing_findings, waiting_finding
 from joblens.analysis.finding_endings import ending_findings
 from joblens.analysis.finding_starts import start_findings
 from joblens.model.finding import Finding, Severity
-from joblens.model.job import Record, Usage
+from joblens.model.job import Job, Outcome, Record, Usage
 from joblens.model.sample import Sample
 from joblens.model.units import MIB
 
 _SMALL_MEMORY_BYTES = 16 * MIB
-_KEYS = {"--memory ": "memory: ", "--cpus ": "num_cpus: ", "--timeout ": "runtime: "}
+_KEYS = {
+    "--memory ": "memory: ",
+    "--cpus ": "num_cpus: ",
+    "--timeout ": "runtime: ",
+    "--gpus ": "num_gpus: ",
+}
+_SHORT = 20  # samples: too few for a trend
 _ORDER = (Severity.PROBLEM, Severity.WARNING, Severity.INFO)
 _PLAIN_NAMES = {
     "cpu_total_usec": "CPU time",
@@ -40,13 +46,29 @@ def findings_for(record: Record, samples: Sequence[Sample]) -> tuple[Finding, ..
     found = [
         *ending_findings(record, outcome),
         *waiting_findings(record, outcome, samples),
+        *_growth(record, samples),
         *start_findings(outcome, samples),
         *sizing_findings(record, outcome, samples),
+        *_gpus(record.job, outcome, samples),
         *_caveats(outcome.usage),
     ]
     if record.job.run is not None:
         found = [_in_words_of_the_file(finding) for finding in found]
     return tuple(sorted(found, key=lambda finding: _ORDER.index(finding.severity)))
+
+
+def _growth(record: Record, samples: Sequence[Sample]) -> Iterator[Finding]:
+    if len(samples) > _SHORT:
+        from joblens.analysis.finding_growth import growth_findings  # not for every start of joblens
+
+        yield from growth_findings(record, samples)
+
+
+def _gpus(job: Job, outcome: Outcome, samples: Sequence[Sample]) -> Iterator[Finding]:
+    if any(sample.gpus is not None for sample in samples):
+        from joblens.analysis.finding_gpu import gpu_findings  # most machines have none
+
+        yield from gpu_findings(job, outcome, samples)
 
 
 def _in_words_of_the_file(finding: Finding) -> Finding:

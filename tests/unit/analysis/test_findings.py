@@ -216,6 +216,20 @@ def test_memory_close_to_the_limit_is_a_warning_with_a_larger_one() -> None:
     assert finding.advice == "--memory 1216m"
 
 
+@pytest.mark.parametrize(("peak_mib", "is_told"), [(922, True), (921, False)])
+def test_a_limit_in_force_that_nobody_asked_joblens_for_counts_too(peak_mib: int, is_told: bool) -> None:
+    record = a_record(usage=Usage(cpu_total_usec=297 * SECOND, memory_peak_bytes=peak_mib * MIB))
+    findings = found(record, a_sample(0), a_sample(1, memory_limit_bytes=GIB))
+    assert (Code.MEMORY_NEAR_LIMIT in findings) is is_told
+    if is_told:
+        assert "90 % of the 1.0 GiB it may use" in findings[Code.MEMORY_NEAR_LIMIT].text
+
+
+def test_a_limit_nobody_asked_for_is_no_reason_to_ask_for_less() -> None:
+    record = a_record(usage=Usage(cpu_total_usec=297 * SECOND, memory_peak_bytes=MIB))
+    assert found(record, a_sample(0, memory_limit_bytes=64 * GIB)) == {}
+
+
 def test_memory_asked_for_and_not_used_is_told_with_a_line_to_paste() -> None:
     record = a_record(
         usage=Usage(cpu_total_usec=300 * SECOND, memory_peak_bytes=500 * MIB), **asking(memory_bytes=8 * GIB)
