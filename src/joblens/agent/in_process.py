@@ -13,13 +13,12 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any
 
-from msgspec import Struct
-
 from joblens.agent.in_process_usage import findings_of, usage_of
 from joblens.agent.window import Window
+from joblens.agent.window_instruments import WindowInstruments
+from joblens.agent.window_measurement import Measurement
 from joblens.analysis.attribution import Counters, Identity, Segment, Snapshot, between, claim
-from joblens.model.finding import Finding
-from joblens.model.job import Usage
+from joblens.model.details import Details
 from joblens.model.sample import Sample
 from joblens.probes.own_tree import OwnTree
 
@@ -31,21 +30,9 @@ _OVERLAP_BUDGET = 50  # … but no more often than this many times what a look c
 _SAMPLES_A_WRITE = 20
 _WRITE_EVERY_NS = 5_000_000_000
 
+__all__ = ["MIN_INTERVAL_S", "InProcessMeter", "Measurement"]
+
 _enclosing: ContextVar[tuple[Window, ...]] = ContextVar("joblens_enclosing", default=())
-
-
-class Measurement(Struct, frozen=True, kw_only=True):
-    """A window that has ended."""
-
-    ended_at_us: int
-    duration_s: float
-    usage: Usage
-    findings: tuple[Finding, ...]
-    samples: int
-    sampling_interval_s: float
-    first_pending: int
-    pending: tuple[Sample, ...]  # not yet handed to `on_samples`
-    kept: tuple[Sample, ...]  # all of them, or evenly thinned out where they are very many
 
 
 class InProcessMeter:
@@ -71,11 +58,21 @@ class InProcessMeter:
         self._sleeps_until_ns = 0  # the sampling thread, when nobody wakes it
         self._is_closing = False
 
-    def begin(self, interval_s: float, on_samples: Callable[[int, tuple[Sample, ...]], None]) -> Window:
+    def begin(
+        self,
+        interval_s: float,
+        on_samples: Callable[[int, tuple[Sample, ...]], None],
+        *,
+        is_whole: bool = False,
+        instruments: WindowInstruments | None = None,
+    ) -> Window:
+        """`is_whole`: of the whole process, and no overlap with others; else what overlaps is shared out.
+        `instruments` are closed when the window ends."""
         thread = threading.get_native_id()
         interval_ns = int(max(interval_s, MIN_INTERVAL_S) * 1e9)
         with self._changed:
-            enclosing = tuple(window for window in _enclosing.get() if window in self._windows)
+            around = tuple(window for window in _enclosing.get() if window in self._windows)
+            enclosing = () if is_whole else around
             last = self._advance({thread})
             level = self._tree.level()
             now_ns = time.monotonic_ns()
@@ -91,28 +88,53 @@ class InProcessMeter:
                 base_own=resource.getrusage(resource.RUSAGE_SELF),
                 base_own_peak_bytes=level.own_peak_bytes,
                 had_children=bool(last.live),
+                is_whole=is_whole,
+                instruments=instruments,
                 written_mono_ns=now_ns,
             )
             self._windows.append(window)
             self._note_rivals()
             window.take_sample(level, self._host_fields())
             self._wake()
-        _enclosing.set((*enclosing, window))
+        if not is_whole:
+            _enclosing.set((*around, window))
         return window
 
     def end(self, window: Window) -> Measurement:
         with self._changed:
-            if window not in self._windows:
-                raise ValueError("this measurement has ended already, or was begun before a fork")
-            last = self._advance(set())
-            level = self._tree.level()
-            window.take_sample(level, self._host_fields())
+            measured = self._measure(window, final=True)
             self._windows.remove(window)
-            usage = usage_of(window, level, has_children=bool(last.live))
             if not self._windows:
                 self._last, self._debts, self._parents = None, {}, set()
                 self._tree.forget()
         _enclosing.set(tuple(other for other in _enclosing.get() if other is not window))
+        if window.instruments is not None:
+            window.instruments.close()
+        return measured
+
+    def peek(self, window: Window) -> Measurement:
+        """What it comes to so far. It goes on, with one sample more."""
+        with self._changed:
+            return self._measure(window)
+
+    def is_under_way(self, window: Window) -> bool:
+        """False in a forked child: there it is the parent's."""
+        with self._changed:
+            return window in self._windows
+
+    def pids(self) -> list[int]:
+        """This process and what descends from it, as last seen."""
+        with self._changed:
+            below = () if self._last is None else self._last.live
+            return [os.getpid(), *(pid for pid, _ in below)]
+
+    def _measure(self, window: Window, *, final: bool = False) -> Measurement:
+        if window not in self._windows:
+            raise ValueError("this measurement has ended already, or was begun before a fork")
+        last = self._advance(set())
+        level = self._tree.level()
+        window.take_sample(level, self._host_fields(), final=final)
+        usage = usage_of(window, level, has_children=bool(last.live))
         duration_s = (window.last_mono_ns - window.started_mono_ns) / 1e9
         return Measurement(
             ended_at_us=time.time_ns() // 1000,
@@ -124,6 +146,7 @@ class InProcessMeter:
             first_pending=window.first_pending,
             pending=tuple(window.pending),
             kept=tuple(window.kept),
+            details=Details() if window.instruments is None else window.instruments.details,
         )
 
     def hand_over(self) -> None:
@@ -146,7 +169,7 @@ class InProcessMeter:
 
     def _advance(self, more_threads: set[int]) -> Snapshot:
         """Look, and give what happened since the last look to those it belongs to."""
-        threads = {window.thread for window in self._windows} | more_threads
+        threads = {window.thread for window in self._windows if not window.is_whole} | more_threads
         snapshot = self._tree.look(threads, self._overhead_usec)
         self._parents.update(process.thread for process in snapshot.live.values() if process.thread)
         if self._last is not None and self._windows:
@@ -158,7 +181,7 @@ class InProcessMeter:
 
     def _distribute(self, segment: Segment, snapshot: Snapshot) -> None:
         total = segment.total()
-        measured = {window.thread for window in self._windows}
+        measured = {window.thread for window in self._windows if not window.is_whole}
         for window in self._windows:
             if not window.rivals_among(self._windows):
                 window.used += total

@@ -44,13 +44,14 @@ def usage_of(window: Window, level: Level, *, has_children: bool) -> Usage:
             unknown[name] = "told by the kernel only of processes that were waited for, and not by thread"
     if "memory_mean_bytes" in unknown:
         unknown["memory_mean_bytes"] = "no sample fell between start and end"
-    return Usage(
+    usage = Usage(
         **{name: value for name, value in numbers.items() if value is not None},
         sources=_sources(window, has_switches=has_switches),
         unknown=unknown,
         lower_bounds=tuple(lower),
         shared=bool(window.rivals) or _is_beside_earlier_children(window),
     )
+    return usage if window.instruments is None else window.instruments.add_to(usage, window.kept)
 
 
 def findings_of(window: Window) -> tuple[Finding, ...]:

@@ -7,6 +7,7 @@ from typing import Any
 
 from msgspec import Struct, field
 
+from joblens.agent.window_instruments import WindowInstruments
 from joblens.analysis.attribution import NOTHING, Counters
 from joblens.model.sample import Sample
 from joblens.probes.own_tree import Level
@@ -28,6 +29,8 @@ class Window(Struct, eq=False, kw_only=True):
     base_own: resource.struct_rusage
     base_own_peak_bytes: int
     had_children: bool  # some were alive at the start
+    is_whole: bool = False  # of the whole process whatever else is measured; nobody's rival
+    instruments: WindowInstruments | None = None
     used: Counters = NOTHING
     peak_bytes: int = 0
     peak_is_lower_bound: bool = False
@@ -54,7 +57,7 @@ class Window(Struct, eq=False, kw_only=True):
             return level.own_peak_bytes, True
         return level.own_rss_bytes, False
 
-    def take_sample(self, level: Level, host: dict[str, Any]) -> None:
+    def take_sample(self, level: Level, host: dict[str, Any], *, final: bool = False) -> None:
         self.last_mono_ns = time.monotonic_ns()
         self.peak_bytes = max(self.peak_bytes, level.anon_bytes + level.shmem_bytes + level.kernel_bytes)
         self.peak_is_lower_bound |= level.is_lower_bound
@@ -63,7 +66,10 @@ class Window(Struct, eq=False, kw_only=True):
         self.threads_peak = max(self.threads_peak, level.threads)
         if level.open_files is not None:
             self.open_files_peak = max(self.open_files_peak or 0, level.open_files)
-        sample = self._sample(level, host)
+        beside = {} if self.instruments is None else self.instruments.read()
+        sample = self._sample(level, {**host, **beside})
+        if self.instruments is not None:
+            self.instruments.look(final=final)
         self.samples += 1
         self.pending.append(sample)
         self.kept.append(sample)
@@ -80,13 +86,18 @@ class Window(Struct, eq=False, kw_only=True):
 
     def rivals_among(self, others: Sequence["Window"]) -> list["Window"]:
         """Those under way that neither enclose it nor are enclosed by it."""
+        if self.is_whole:
+            return []
         return [
             other
             for other in others
-            if other is not self and other not in self.enclosing and self not in other.enclosing
+            if other is not self
+            and not other.is_whole
+            and other not in self.enclosing
+            and self not in other.enclosing
         ]
 
-    def _sample(self, level: Level, host: dict[str, Any]) -> Sample:
+    def _sample(self, level: Level, others: dict[str, Any]) -> Sample:
         used = self.used
         return Sample(
             at_us=time.time_ns() // 1000,
@@ -111,5 +122,5 @@ class Window(Struct, eq=False, kw_only=True):
             processes=level.processes,
             threads=level.threads,
             open_files=level.open_files,
-            **host,
+            **others,
         )

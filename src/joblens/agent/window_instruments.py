@@ -1,0 +1,95 @@
+"""What looks at a host program beside its own counters (GPUs, energy, threads …), for one measurement."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from msgspec.structs import replace
+
+from joblens.agent.detail_taking import DetailTaker
+from joblens.agent.instruments import InstrumentSet
+from joblens.agent.meter import COUNTERS
+from joblens.analysis.usage import total_usage
+from joblens.model.details import Details
+from joblens.model.job import Usage
+from joblens.model.sample import Sample
+from joblens.model.writes import DetailsTaken
+
+# Numbers of Usage that only instruments tell.
+NUMBERS = (
+    "network_rx_bytes",
+    "network_tx_bytes",
+    "network_rx_packets",
+    "network_tx_packets",
+    "gpu_memory_peak_bytes",
+    "gpu_busy_usec",
+    "gpu_energy_uj",
+    "energy_package_uj",
+    "energy_dram_uj",
+    "co2_mg",
+    "instructions",
+    "cycles",
+    "cpu_migrations",
+)
+
+
+class WindowInstruments:
+    """`read` and `look` are called with every sample, by one thread at a time."""
+
+    def __init__(
+        self,
+        uuid: str,
+        opened: InstrumentSet,
+        put: Callable[[list[DetailsTaken]], object] = lambda _: None,
+    ) -> None:
+        self._opened = opened
+        self._taker = DetailTaker(uuid, opened.details, put)
+        self._base: dict[str, int] = {}
+        self._failures: dict[str, str] = {}  # probe -> why it cannot be read
+
+    @property
+    def details(self) -> Details:
+        return self._taker.latest
+
+    def read(self) -> dict[str, Any]:
+        """Sample fields; counters since they were first read."""
+        fields: dict[str, Any] = {}
+        for probe in self._opened.probes:
+            try:
+                fields.update(probe.read())
+            except Exception as error:  # noqa: BLE001 - told in the record
+                self._failures[probe.name] = str(error) or type(error).__name__
+        for name in COUNTERS.intersection(fields):
+            fields[name] = max(0, fields[name] - self._base.setdefault(name, fields[name]))
+        return fields
+
+    def look(self, *, final: bool = False) -> None:
+        self._taker.tick(final=final)
+
+    def add_to(self, usage: Usage, samples: Sequence[Sample]) -> Usage:
+        """`usage` with what the instruments have seen, and why the rest is not known."""
+        sources, reasons = self._origins()
+        told = total_usage(samples, None, accounting="in-process", sources=sources, unknown=reasons)
+        known = {name: value for name in NUMBERS if (value := getattr(told, name)) is not None}
+        # CPU, memory and I/O of a host program have sources of their own.
+        more = {group: source for group, source in told.sources.items() if group not in usage.sources}
+        given = set(reasons.values())
+        unknown = dict(usage.unknown)
+        unknown.update((name, why) for name in NUMBERS if (why := told.unknown.get(name, "")) in given)
+        return replace(
+            usage,
+            **known,
+            sources=usage.sources | more if known else usage.sources,
+            unknown={name: why for name, why in unknown.items() if name not in known},
+        )
+
+    def close(self) -> None:
+        self._opened.close()
+
+    def _origins(self) -> tuple[dict[str, str], dict[str, str]]:
+        sources: dict[str, str] = {}
+        unknown: dict[str, str] = {}
+        for probe in self._opened.probes:
+            sources.update(probe.sources)
+            failure = self._failures.get(probe.name)
+            unknown.update(probe.unknown if failure is None else dict.fromkeys(probe.sources, failure))
+        return sources, unknown
