@@ -66,6 +66,7 @@ class RunSetup(Struct, frozen=True, kw_only=True):
     output_dir: str  # absolute
     enforce: bool
     monitor: bool
+    probes: tuple[str, ...] | None
     accounting: Accounting
     grace_s: float
     output_max_bytes: int
@@ -193,6 +194,7 @@ class AttemptMaker:
             enforce=setup.enforce,
             accounting=setup.accounting,
             monitor=self._monitors,
+            probes=setup.probes,
             granularity=self._granularity,
             interval_s=self._interval_s,
             grace_s=setup.grace_s,

@@ -57,6 +57,7 @@ def run(  # noqa: PLR0913 - the keywords are the interface
     env: Mapping[str, str] | None = None,
     enforce: bool | None = None,
     monitor: bool | None = None,
+    probes: str | None = None,
     accounting: str | None = None,
     check: bool = False,
     store: str | None = None,
@@ -82,6 +83,7 @@ def run(  # noqa: PLR0913 - the keywords are the interface
         requirements=_requirements(cpus, memory, pids, timeout),
         enforce=enforce,
         monitor=monitor,
+        probes=probes,
         accounting=_accounting(accounting),
         interval_s=seconds_of("interval", interval),
     )

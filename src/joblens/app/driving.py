@@ -16,7 +16,7 @@ from joblens.agent.run_view import NoView, RunView
 from joblens.agent.slot_marks import sweep_slots
 from joblens.app.drivers import store_path
 from joblens.app.earlier_runs import earlier_durations
-from joblens.app.jobs import Surroundings
+from joblens.app.jobs import Surroundings, probes_of
 from joblens.app.machine_offer import machine_offer
 from joblens.app.owning import OwnLog, close_kit, open_kit, open_recovery
 from joblens.app.places import spool_dir
@@ -182,6 +182,7 @@ class _Driving:
             output_dir=os.path.normpath(os.path.join(cwd, run.options.output_dir)),
             enforce=run.options.enforce and settings.limits.enforce,
             monitor=run.options.monitor and settings.job_metrics.enabled,
+            probes=probes_of(run.options.probes, settings),
             accounting=settings.limits.accounting,
             grace_s=settings.limits.grace,
             output_max_bytes=settings.output.max_size,

@@ -78,6 +78,7 @@ def prepare(request: Request, settings: Settings, here: Surroundings | None = No
         enforce=_chosen(request.enforce, settings.limits.enforce),
         accounting=_chosen(request.accounting, settings.limits.accounting),
         monitor=_chosen(request.monitor, settings.job_metrics.enabled),
+        probes=probes_of(request.probes, settings),
         granularity=request.granularity,
         interval_s=max(LEAST_INTERVAL_S, interval_s),
         grace_s=_chosen(request.grace_s, settings.limits.grace),
@@ -90,6 +91,19 @@ def prepare(request: Request, settings: Settings, here: Surroundings | None = No
     )
     env = {**here.environ, **request.env, JOB_ID_VARIABLE: uuid}
     return PreparedJob(job, argv, env, cwd, request.notify)
+
+
+def probes_of(asked: str | None, settings: Settings) -> tuple[str, ...] | None:
+    """What was asked for, over what the settings say; None: the default. Raises InputError."""
+    configured = settings.job_metrics.probes
+    if asked is None and configured == "default":
+        return None
+    from joblens.model.probe_choice import DEFAULT_PROBES, chosen_probes
+
+    chosen = chosen_probes(configured)
+    if asked is not None:
+        chosen = chosen_probes(asked, chosen)
+    return None if chosen == DEFAULT_PROBES else chosen
 
 
 def as_text(word: str) -> str:

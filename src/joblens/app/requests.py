@@ -33,6 +33,7 @@ class Request(Struct, frozen=True, kw_only=True):
     enforce: bool | None = None
     accounting: Accounting | None = None
     monitor: bool | None = None
+    probes: str | None = None  # as model.probe_choice reads it
     granularity: Granularity = Granularity.SUMMARY
     interval_s: float | None = None
     grace_s: float | None = None

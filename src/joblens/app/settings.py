@@ -24,6 +24,7 @@ OPTION_OF = {
     "store.url": "--store",
     "job_metrics.default_sample_rate": "--interval",
     "job_metrics.enabled": "--no-monitor",
+    "job_metrics.probes": "--probes",
     "limits.accounting": "--accounting",
     "limits.enforce": "--no-enforce",
     "limits.grace": "--grace",

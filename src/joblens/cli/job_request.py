@@ -50,6 +50,7 @@ def _request(given: dict[str, Any], *, background: bool) -> Request:
         enforce=False if given["no_enforce"] else None,
         accounting=Accounting(given["accounting"]) if given["accounting"] else None,
         monitor=False if given["no_monitor"] else None,
+        probes=given["probes"],
         granularity=Granularity(given["granularity"]),
         interval_s=seconds_of("--interval", given["interval"]),
         grace_s=seconds_of("--grace", given["grace"]),

@@ -56,6 +56,7 @@ JOB_OPTIONS = (
     _row("--no-enforce", kind="flag", help="Record requirements, hold the job to none of them."),
     _row("--interval", metavar="TIME", help="Between samples; at least 50ms. Default: 1s."),
     _row("--no-monitor", kind="flag", help="Take no samples; totals at the end only."),
+    _row("--probes", metavar="LIST", help="What else to measure: all, none, names, +memory, -network."),
     _row(
         "--granularity",
         kind="choice",

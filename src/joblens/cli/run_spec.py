@@ -28,6 +28,7 @@ _SHARED = frozenset(
         "no_enforce",
         "output_dir",
         "no_monitor",
+        "probes",
         "notify",
         "quiet",
         "verbose",
@@ -99,8 +100,18 @@ def options_from(given: dict[str, Any]) -> "RunOptions":
         parameters=parse_params(given["params"]),
         enforce=not given["no_enforce"],
         monitor=not (given["no_resource_monitoring"] or given["no_monitor"]),
+        probes=_probes(given["probes"]),
         interrupt=given["on_interrupt"],
     )
+
+
+def _probes(text: str | None) -> str | None:
+    """As typed, once it is known to make sense."""
+    if text is not None:
+        from joblens.model.probe_choice import chosen_probes
+
+        chosen_probes(text)
+    return text
 
 
 def _load(given: dict[str, Any]) -> "LoadedSpec":

@@ -35,7 +35,7 @@ def chosen_probes(text: str, default: tuple[str, ...] = DEFAULT_PROBES) -> tuple
     Raises InputError."""
     words = [word.strip() for word in text.split(",") if word.strip()]
     if not words:
-        raise InputError("no probe is named", hint=_HINT)
+        raise InputError(f"probes {text!r}: none is named", hint=_HINT)
     chosen = set(default if words[0][0] in "+-" else ())
     for word in words:
         names = _named(word.lstrip("+-"), word)
@@ -50,7 +50,7 @@ def _named(name: str, word: str) -> tuple[str, ...]:
     if name in _SETS:
         return _SETS[name]
     if name not in INSTRUMENTS:
-        raise InputError(f"there is no probe {word!r}", hint=_HINT)
+        raise InputError(f"probes: there is no {word!r}", hint=_HINT)
     return (name,)
 
 

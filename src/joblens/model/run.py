@@ -72,6 +72,7 @@ class RunOptions(Struct, frozen=True, kw_only=True, omit_defaults=True):
     parameters: dict[str, Any] = field(default_factory=dict)
     enforce: bool = True
     monitor: bool = True
+    probes: str | None = None  # as model.probe_choice reads it; None: as the settings say
     interrupt: str = "drain"  # what the first Ctrl-C does: drain or kill
 
 

@@ -12,6 +12,7 @@ SampleInterval = Annotated[float, Meta(ge=0.05, extra={"unit": "duration"})]
 Size = Annotated[int, Meta(ge=0, extra={"unit": "size"})]  # bytes; written '512m', '2g'
 # Absolute once read: what a file says is relative to that file, the rest to the current directory.
 Path = Annotated[str, Meta(extra={"unit": "path"})]
+Probes = Annotated[str, Meta(extra={"unit": "probes"})]  # as model.probe_choice reads it
 LogLevel = Literal["DEBUG", "INFO", "WARNING", "ERROR"]
 
 
@@ -25,6 +26,10 @@ class JobMetricsSettings(Struct, frozen=True, kw_only=True):
         SampleInterval | None,
         _doc("Time between samples where neither option nor spec says, 50ms at least. Unset: 1 s a job."),
     ] = None
+    probes: Annotated[
+        Probes,
+        _doc("What is measured beside CPU, memory and I/O: all, none, default, names, +NAME, -NAME."),
+    ] = "default"
     storage_dir: Annotated[
         Path | None, _doc("When set, also write samples live to STORAGE_DIR/UUID/TIMESTAMP.jsonl.gz.")
     ] = None

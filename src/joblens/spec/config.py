@@ -8,6 +8,7 @@ from typing import Any
 from msgspec import Struct
 
 from joblens.model.errors import InputError
+from joblens.model.probe_choice import chosen_probes
 from joblens.model.units import format_bytes, format_duration, parse_duration, parse_size
 from joblens.spec.settings_list import Kind, Setting, all_settings
 from joblens.spec.words import any_of, nearest_word, shown
@@ -139,6 +140,9 @@ def value_from_text(setting: Setting, text: str, base_dir: str) -> Any:
                 return _choice(setting, word)
             case Kind.PATH:
                 return _path(setting, word, base_dir)
+            case Kind.PROBES:
+                chosen_probes(word)
+                return word
             case Kind.TEXT:
                 return text
     except (ValueError, InputError) as error:

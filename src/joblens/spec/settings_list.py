@@ -6,6 +6,7 @@ from typing import Any
 
 from msgspec import Struct, inspect
 
+from joblens.model.probe_choice import ALL_PROBES
 from joblens.model.settings import Settings
 
 
@@ -18,6 +19,7 @@ class Kind(enum.StrEnum):
     DURATION = "duration"
     SIZE = "size"
     CHOICE = "choice"
+    PROBES = "probes"
 
 
 EXPECTED = {
@@ -28,6 +30,7 @@ EXPECTED = {
     Kind.PATH: "a path",
     Kind.DURATION: "a duration such as 5s, 500ms or 1h30m",
     Kind.SIZE: "a size such as 512m or 2GB",
+    Kind.PROBES: f"all, none, default, or some of {', '.join(ALL_PROBES)}; + and - change the default",
 }
 
 

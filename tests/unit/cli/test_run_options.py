@@ -40,6 +40,8 @@ WRONG: list[tuple[list[str], str]] = [
     (["--interval", "0.01", "--", "true"], "--interval 0.01: at least 50ms"),
     (["--interval", "1ms", "--", "true"], "--interval 1ms: at least 50ms"),
     (["--shell", " "], "the shell line is empty"),
+    (["--probes", "weather", "--", "true"], "probes: there is no 'weather'"),
+    (["--probes", "", "--", "true"], "none is named"),
     (["--interval", "0", "--", "true"], "--interval 0: must be more than 0"),
     (["--interval", "often", "--", "true"], "--interval: 'often' is not a duration"),
     (["--signal", "USR1@5", "--", "true"], "--signal needs --timeout"),
@@ -88,7 +90,7 @@ def given(**changes: Any) -> dict[str, Any]:
     nothing = dict.fromkeys(
         ("external_id", "cpus", "memory", "gpus", "pids", "timeout", "early_signal", "grace", "interval")
     )
-    nothing |= dict.fromkeys(("accounting", "cwd", "shell", "notify"))
+    nothing |= dict.fromkeys(("accounting", "cwd", "shell", "notify", "probes"))
     texts = dict.fromkeys(("name", "tool", "script", "output_dir"), "")
     lists = dict.fromkeys(("params", "tags", "env"), ())
     flags = {"no_enforce": False, "no_monitor": False, "granularity": "summary"}

@@ -1,0 +1,127 @@
+"""Instruments that cannot be had leave a reason, and nothing else happens."""
+
+import sys
+import threading
+import types
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from joblens.agent import instruments as registry
+from joblens.agent.detail_taking import DetailTaker
+from joblens.agent.instruments import Instruments, Watched
+from joblens.model.details import Details
+from joblens.model.job import Job
+from joblens.model.writes import DetailsTaken
+
+
+class Steady:
+    """A probe that reads one number."""
+
+    name = "steady"
+
+    def __init__(self) -> None:
+        self.sources = {"network": "a wire"}
+        self.unknown: dict[str, str] = {}
+
+    def read(self) -> dict[str, Any]:
+        return {"network_rx_bytes": 1}
+
+    def close(self) -> None:
+        raise RuntimeError("it does not want to go")
+
+
+@pytest.fixture
+def offer(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, Callable[..., Any]], None]:
+    """Has an instrument opened by a function."""
+
+    def register(name: str, open_probe: Callable[..., Any]) -> None:
+        module = types.ModuleType(f"joblens_instrument_of_a_test_{name}")
+        module.open_probe = open_probe  # type: ignore[attr-defined]
+        monkeypatch.setitem(sys.modules, module.__name__, module)
+        monkeypatch.setitem(registry._MAKERS, name, (module.__name__,))
+
+    monkeypatch.setattr(registry, "_MAKERS", {})
+    return register
+
+
+def watched(**changes: Any) -> Watched:
+    job = Job(uuid="u", argv=("true",), created_at_us=0, **changes)
+    return Watched(job=job, main_pid=None, pids=list)
+
+
+def test_an_instrument_that_cannot_be_imported_is_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "_MAKERS", {"gpu": ("joblens.no_such_module",)})
+    (probe,) = Instruments().open(watched()).probes
+    assert probe.read() == {}
+    assert set(probe.unknown) == {"gpu", "gpu_energy"}
+    assert "no_such_module" in probe.unknown["gpu"]
+
+
+def test_an_instrument_that_raises_is_a_reason_and_the_others_are_opened(offer: Any) -> None:
+    def broken(watched: Watched, instruments: Instruments) -> Any:
+        raise PermissionError("the driver says no")
+
+    offer("gpu", broken)
+    offer("network", lambda watched, instruments: Steady())
+    missing, steady = Instruments().open(watched()).probes
+    assert "the driver says no" in missing.unknown["gpu"]
+    assert steady.read() == {"network_rx_bytes": 1}
+
+
+def test_a_detail_that_cannot_be_opened_is_told_once(offer: Any) -> None:
+    def broken(watched: Watched, instruments: Instruments) -> Any:
+        raise OSError("no netlink")
+
+    offer("endpoints", broken)
+    told: list[DetailsTaken] = []
+    taker = DetailTaker("u", Instruments().open(watched()).details, told.extend)
+    taker.tick()
+    taker.tick()
+    (taken,) = told
+    assert taken.details == Details(
+        unknown={"endpoints": "the endpoints probe could not be opened: no netlink"}
+    )
+
+
+def test_what_was_not_asked_for_says_so(offer: Any) -> None:
+    offer("network", lambda watched, instruments: Steady())
+    (probe,) = Instruments().open(watched(probes=("gpu",))).probes
+    assert probe.read() == {}
+    assert "not asked for" in probe.unknown["network"]
+
+
+def test_a_job_that_is_not_monitored_opens_nothing(offer: Any) -> None:
+    offer("network", lambda watched, instruments: Steady())
+    assert Instruments().open(watched(monitor=False)).probes == ()
+
+
+def test_one_that_cannot_be_closed_keeps_nobody(offer: Any) -> None:
+    offer("network", lambda watched, instruments: Steady())
+    Instruments().open(watched()).close()
+
+
+def test_all_jobs_share_one_driver_whichever_thread_asks_first() -> None:
+    class Quiet:
+        name, interval_s = "quiet", 1.0
+
+        def read(self) -> int:
+            return 1
+
+        def close(self) -> None:
+            pass
+
+    instruments, got = Instruments(), []
+    together = threading.Barrier(8)
+
+    def ask() -> None:
+        together.wait()
+        got.append(instruments.driver("quiet", Quiet))
+
+    threads = [threading.Thread(target=ask) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len({id(driver) for driver in got}) == 1
