@@ -47,7 +47,9 @@ NO_INSTRUMENTS = InstrumentSet()
 
 # name -> modules that have `open_probe(watched, instruments) -> Probe | DetailProbe | None` (or
 # 'module:function'). None: there is nothing of the kind on this machine, and nothing to be said about it.
-_MAKERS: dict[str, tuple[str, ...]] = {}
+_MAKERS: dict[str, tuple[str, ...]] = {
+    "counters": ("joblens.agent.instrument_counters",),
+}
 
 
 class Instruments:

@@ -132,7 +132,8 @@ def _origins(meter: JobMeter | None) -> Origins:
     sources.update(meter.details.sources if meter.details is not None else {})
     sources.update(meter.probe.sources)
     unknown.update(meter.probe.unknown)
-    return Origins(sources, unknown, getattr(meter.probe, "lower_bounds", ()))
+    lower = {name for probe in (meter.probe, *meter.others) for name in getattr(probe, "lower_bounds", ())}
+    return Origins(sources, unknown, lower)
 
 
 def verdict(ending: Ending, usage: Usage, job: Job) -> Outcome:
