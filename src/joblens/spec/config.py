@@ -140,11 +140,8 @@ def value_from_text(setting: Setting, text: str, base_dir: str) -> Any:
                 return _choice(setting, word)
             case Kind.PATH:
                 return _path(setting, word, base_dir)
-            case Kind.PROBES:
-                chosen_probes(word)
-                return word
-            case Kind.TEXT:
-                return text
+            case Kind.TEXT | Kind.PROBES:
+                return _text(setting, text)
     except (ValueError, InputError) as error:
         if isinstance(error, _OutOfRange):
             raise
@@ -193,6 +190,12 @@ def _choice(setting: Setting, word: str) -> str:
         if choice.lower() == word.lower().replace("-", "_"):
             return setting.choice_class(choice) if setting.choice_class else choice
     raise _wrong(setting, shown(word))
+
+
+def _text(setting: Setting, text: str) -> str:
+    if setting.kind is Kind.PROBES:
+        chosen_probes(text)
+    return text
 
 
 def _path(setting: Setting, word: str, base_dir: str) -> str:
