@@ -92,6 +92,14 @@ class CommandNotExecutable(LaunchError):
     exit_code = 126
 
 
+class ContainerError(LaunchError):
+    """A container engine could not do what was asked, or did not answer."""
+
+    def __init__(self, message: str = "", *, hint: str = "", status: int = 0) -> None:
+        super().__init__(message, hint=hint)
+        self.status = status  # of the engine's answer; 0: there was none
+
+
 class LauncherLost(LaunchError):
     """The launcher process ended before it told how the job went."""
 
