@@ -4,32 +4,41 @@ import struct
 import sys
 import zlib
 from collections.abc import Iterator, Sequence
-from itertools import chain
 from operator import add, sub
+from types import ModuleType
 
 from msgspec.structs import astuple
 
 from joblens.model.errors import StoreCorrupt
-from joblens.model.sample import DEVICE_COLUMNS, SAMPLE_COLUMNS, DeviceIo, Sample
+from joblens.model.sample import SAMPLE_COLUMNS, Sample
 from joblens.stores import columns_flat, columns_packed
+from joblens.stores.block_tables import (
+    DEVICES,
+    Column,
+    TableColumns,
+    read_head,
+    read_names,
+    table_columns,
+)
 
 if sys.version_info >= (3, 14):
     from compression import zstd
 else:
     from backports import zstd
 
-FLAT, PACKED = 1, 2  # the version byte: how the columns are laid out
+# The version byte: how the columns are laid out, and whether there are tables beside that of devices.
+FLAT, PACKED, FLAT_WITH_TABLES, PACKED_WITH_TABLES = 1, 2, 3, 4
 _PACKED_FROM = 16  # samples; below, packing costs more time than it saves bytes
 
 _FRAME = struct.Struct("<BI")  # version, CRC-32 of all that follows
 _HEAD = struct.Struct("<IHHH")  # samples, columns, sample columns among them, devices
-_NAME = struct.Struct("<H")  # length of a device name
+_HEAD_WITH_TABLES = struct.Struct("<IIHH")  # samples, columns, sample columns among them, tables
+_MOST_COLUMNS = 0xFFFF  # that the first of the two can tell
 _MAX_PAYLOAD = 1 << 28  # a damaged length must not make us ask for all memory
 
 _OMITTED, _FULL, _GAPPED, _PREDICTED = 0, 1, 2, 3  # kinds of columns
 
-_DEVICES_AT = Sample.__struct_fields__.index("devices")
-_NO_DEVICE = (None,) * len(DEVICE_COLUMNS)
+_TABLES_AT = len(SAMPLE_COLUMNS)  # in a sample the tables come last
 _PLACE = {name: place for place, name in enumerate(SAMPLE_COLUMNS)}
 # Columns that are nearly the sum of others: what is left after taking those off hardly changes.
 _Predictions = dict[int, tuple[int, ...]]
@@ -37,6 +46,8 @@ _OFTEN_SUMS: _Predictions = {
     _PLACE["at_us"]: (_PLACE["elapsed_us"],),
     _PLACE["cpu_total_usec"]: (_PLACE["cpu_user_usec"], _PLACE["cpu_system_usec"]),
     _PLACE["memory_current_bytes"]: (_PLACE["memory_anon_bytes"], _PLACE["memory_file_bytes"]),
+    _PLACE["network_rx_bytes"]: (_PLACE["network_tcp_rx_bytes"], _PLACE["network_udp_rx_bytes"]),
+    _PLACE["network_tx_bytes"]: (_PLACE["network_tcp_tx_bytes"], _PLACE["network_udp_tx_bytes"]),
 }
 # All of a job waits whenever some of it does, when it is one process.
 _OFTEN_EQUAL: _Predictions = {
@@ -45,20 +56,17 @@ _OFTEN_EQUAL: _Predictions = {
 }
 _ALL_PREDICTIONS = _OFTEN_SUMS | _OFTEN_EQUAL
 
-Column = Sequence[int | None]
-Devices = dict[str, DeviceIo] | None
-
 _compressors: dict[int, "zstd.ZstdCompressor"] = {}
 
 
 def encode_block(samples: Sequence[Sample], level: int = 3) -> bytes:
     """A number that does not fit in 64 bits is kept as None: no true kernel counter is that large."""
     columns: list[Column] = list(zip(*map(astuple, samples), strict=True))
-    devices: Sequence[Devices] = columns[_DEVICES_AT] if samples else ()  # type: ignore[assignment]
-    del columns[_DEVICES_AT:]
-    names, device_columns = _device_columns(devices)
-    columns += device_columns
-    version, payload = _smallest_layout(len(samples), names, columns)
+    tables = table_columns(columns[_TABLES_AT:])  # type: ignore[arg-type]
+    del columns[_TABLES_AT:]
+    for table in tables:
+        columns += table.columns
+    version, payload = _smallest_layout(len(samples), tables, columns)
     packed = _compressor(level).compress(payload, zstd.ZstdCompressor.FLUSH_FRAME)
     return _FRAME.pack(version, zlib.crc32(packed)) + packed
 
@@ -68,7 +76,7 @@ def decode_block(data: bytes) -> list[Sample]:
     if len(data) <= _FRAME.size:
         raise StoreCorrupt(f"a sample block of {len(data)} bytes is too short")
     version, checksum = _FRAME.unpack_from(data)
-    if version not in (FLAT, PACKED):
+    if not FLAT <= version <= PACKED_WITH_TABLES:
         raise StoreCorrupt(
             f"a sample block has version {version}, which this joblens does not know",
             hint="it is damaged, or a newer joblens wrote it: use that one to read it",
@@ -82,15 +90,17 @@ def decode_block(data: bytes) -> list[Sample]:
         raise StoreCorrupt(f"a sample block does not hold what its header says ({error})") from error
 
 
-def _smallest_layout(count: int, names: list[str], columns: list[Column]) -> tuple[int, bytes]:
+def _smallest_layout(count: int, tables: list[TableColumns], columns: list[Column]) -> tuple[int, bytes]:
+    is_old = len(columns) <= _MOST_COLUMNS and all(table.place == DEVICES for table in tables)
+    flat, packed = (FLAT, PACKED) if is_old else (FLAT_WITH_TABLES, PACKED_WITH_TABLES)
     try:
         if count >= _PACKED_FROM:
-            return PACKED, _payload(PACKED, names, columns, _ALL_PREDICTIONS)
-        return FLAT, _payload(FLAT, names, columns, _OFTEN_SUMS)
+            return packed, _payload(packed, tables, columns, _ALL_PREDICTIONS)
+        return flat, _payload(flat, tables, columns, _OFTEN_SUMS)
     except OverflowError:
         # Rare and absurd numbers: without predictions only what does not fit by itself is lost.
         fitting: list[Column] = [tuple(map(_fitting, column)) for column in columns]
-        return FLAT, _payload(FLAT, names, fitting, {})
+        return flat, _payload(flat, tables, fitting, {})
 
 
 def _compressor(level: int) -> "zstd.ZstdCompressor":
@@ -104,20 +114,9 @@ def _compressor(level: int) -> "zstd.ZstdCompressor":
 # -- writing
 
 
-def _device_columns(devices: Sequence[Devices]) -> tuple[list[str], list[Column]]:
-    """One column telling where `devices` is None, then six for each device that occurs."""
-    if devices.count(None) == len(devices):
-        return [], []
-    names = list(dict.fromkeys(chain.from_iterable(each for each in devices if each)))
-    columns: list[Column] = [[None if each is None else 1 for each in devices]]
-    for name in names:
-        readings = [each.get(name) if each else None for each in devices]
-        rows = [_NO_DEVICE if reading is None else astuple(reading) for reading in readings]
-        columns += zip(*rows, strict=True)
-    return names, columns
-
-
-def _payload(version: int, names: list[str], columns: list[Column], predicted_from: _Predictions) -> bytes:
+def _payload(
+    version: int, tables: list[TableColumns], columns: list[Column], predicted_from: _Predictions
+) -> bytes:
     count = len(columns[0]) if columns else 0
     kinds = bytearray(len(columns))
     kept: list[list[int]] = []
@@ -131,11 +130,21 @@ def _payload(version: int, names: list[str], columns: list[Column], predicted_fr
             gaps.append(_gap_bits(column))
             kept.append(list(_filled(column)))
     _predict(predicted_from, kinds, columns, kept)
-    head = _HEAD.pack(count, len(columns), len(SAMPLE_COLUMNS), len(names)) + kinds
-    for name in map(str.encode, names):
-        head += _NAME.pack(len(name)) + name
-    layout = columns_packed if version == PACKED else columns_flat
-    return b"".join((head, *gaps, layout.pack_columns(kept)))
+    head = _head(version, tables, count, kinds)
+    return b"".join((head, *gaps, _layout(version).pack_columns(kept)))
+
+
+def _head(version: int, tables: list[TableColumns], count: int, kinds: bytearray) -> bytes:
+    if version in (FLAT, PACKED):
+        devices = len(tables[0].names) if tables else 0
+        names = tables[0].packed_names() if tables else b""
+        return _HEAD.pack(count, len(kinds), len(SAMPLE_COLUMNS), devices) + kinds + names
+    head = _HEAD_WITH_TABLES.pack(count, len(kinds), len(SAMPLE_COLUMNS), len(tables)) + kinds
+    return head + b"".join(table.packed_head() for table in tables)
+
+
+def _layout(version: int) -> ModuleType:
+    return columns_packed if version in (PACKED, PACKED_WITH_TABLES) else columns_flat
 
 
 def _predict(
@@ -185,14 +194,15 @@ def _fitting(value: int | None) -> int | None:
 
 
 def _samples_of(version: int, payload: bytes) -> list[Sample]:
-    count, column_count, known, device_count = _HEAD.unpack_from(payload)
-    position = _HEAD.size + column_count
-    kinds = payload[_HEAD.size : position]
-    names: list[str] = []
-    for _ in range(device_count):
-        (length,) = _NAME.unpack_from(payload, position)
-        names.append(payload[position + _NAME.size : position + _NAME.size + length].decode())
-        position += _NAME.size + length
+    has_old_head = version in (FLAT, PACKED)
+    head = _HEAD if has_old_head else _HEAD_WITH_TABLES
+    count, column_count, known, entry_count = head.unpack_from(payload)
+    position = head.size + column_count
+    kinds = payload[head.size : position]
+    if has_old_head:
+        tables, position = _only_devices(payload, position, column_count - known, entry_count)
+    else:
+        tables, position = _tables(payload, position, entry_count)
     gap_size = (count + 7) // 8
     gaps: list[int] = []
     for _ in range(kinds.count(_GAPPED)):
@@ -200,11 +210,30 @@ def _samples_of(version: int, payload: bytes) -> list[Sample]:
         position += gap_size
     if not count:
         return []
-    layout = columns_packed if version == PACKED else columns_flat
-    kept = layout.unpack_columns(payload[position:], column_count - kinds.count(_OMITTED), count)
+    kept = _layout(version).unpack_columns(payload[position:], column_count - kinds.count(_OMITTED), count)
     columns = list(_columns(kinds, gaps, kept, count))
-    _undo_predictions(kinds, columns)
-    return _samples(columns[:known], _devices(columns[known:], names, count), count)
+    _undo_predictions(kinds[:known], columns)
+    start = known
+    for table in tables:
+        table.columns = columns[start : start + table.column_count]
+        start += table.column_count
+    return _samples(columns[:known], tables, count)
+
+
+def _only_devices(
+    payload: bytes, position: int, column_count: int, name_count: int
+) -> tuple[list[TableColumns], int]:
+    names, position = read_names(payload, position, name_count)
+    width = (column_count - 1) // name_count if name_count else 0
+    return ([TableColumns(DEVICES, width, names)] if column_count else []), position
+
+
+def _tables(payload: bytes, position: int, table_count: int) -> tuple[list[TableColumns], int]:
+    tables: list[TableColumns] = []
+    for _ in range(table_count):
+        table, position = read_head(payload, position)
+        tables.append(table)
+    return tables, position
 
 
 def _columns(kinds: bytes, gaps: list[int], kept: list[list[int]], count: int) -> Iterator[Column]:
@@ -221,34 +250,19 @@ def _columns(kinds: bytes, gaps: list[int], kept: list[list[int]], count: int) -
 
 def _undo_predictions(kinds: bytes, columns: list[Column]) -> None:
     for place, others in _ALL_PREDICTIONS.items():
-        if kinds[place] == _PREDICTED:
+        if place < len(kinds) and kinds[place] == _PREDICTED:  # an older block has fewer columns
             for other in others:
                 columns[place] = list(map(add, columns[place], columns[other]))
 
 
-def _devices(columns: list[Column], names: list[str], count: int) -> list[Devices]:
-    if not columns:
-        return [None] * count
-    found: list[Devices] = [None if there is None else {} for there in columns[0]]
-    width = (len(columns) - 1) // len(names) if names else 0
-    for place, name in enumerate(names):
-        start = 1 + place * width
-        for devices, row in zip(found, zip(*columns[start : start + width], strict=True), strict=True):
-            if devices is not None and row[0] is not None:
-                devices[name] = DeviceIo(*row[: len(DEVICE_COLUMNS)])
-    return found
-
-
-def _samples(columns: list[Column], devices: list[Devices], count: int) -> list[Sample]:
+def _samples(columns: list[Column], tables: list[TableColumns], count: int) -> list[Sample]:
     # A column of a newer joblens has no name here and is left out; its neighbours are kept.
-    known = [
+    known: list[tuple[str, Sequence[object]]] = [
         (name, column)
         for name, column in zip(SAMPLE_COLUMNS, columns, strict=False)
         if column.count(None) < count
     ]
+    known += [entries for table in tables if (entries := table.entries()) is not None]
     names = [name for name, _ in known]
     rows = zip(*(column for _, column in known), strict=True)
-    return [
-        Sample(**dict(zip(names, row, strict=True)), devices=each)
-        for row, each in zip(rows, devices, strict=True)
-    ]
+    return [Sample(**dict(zip(names, row, strict=True))) for row in rows]

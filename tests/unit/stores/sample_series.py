@@ -1,8 +1,11 @@
 """Samples such as a busy job gives: noisy counters, levels that wander, much that never changes."""
 
 import random
+from typing import Any
 
-from joblens.model.sample import DeviceIo, Sample
+from msgspec.structs import replace
+
+from joblens.model.sample import DeviceIo, GpuReading, InterfaceIo, Sample
 
 _PAGE = 4096
 _WINDOWS = ("avg10", "avg60", "avg300")
@@ -101,7 +104,7 @@ def _sample(machine: _Machine, elapsed_us: int, step_us: int) -> Sample:
     )
 
 
-def _pressure(machine: _Machine) -> dict[str, int]:
+def _pressure(machine: _Machine) -> dict[str, Any]:
     chance, fields = machine.random, {}
     for resource in ("cpu", "memory", "io"):
         for kind in ("some", "full"):
@@ -110,4 +113,69 @@ def _pressure(machine: _Machine) -> dict[str, int]:
             fields[f"{name}_usec"] = machine.grown(name, chance.randint(0, 20_000) if busy else 0)
             for window in _WINDOWS:
                 fields[f"{name}_{window}"] = chance.randint(0, 150) if busy and window == "avg10" else 0
+    return fields
+
+
+def gpu_series(count: int, *, gpus: int = 1, seed: int = 1) -> list[Sample]:
+    """The same with GPUs that are busy, a network, and a container's interface."""
+    machine = _Machine(seed)
+    return [
+        replace(
+            sample,
+            gpus={f"GPU-{number:08x}-1b2c": _gpu(machine, number) for number in range(gpus)},
+            interfaces={"eth0": _interface(machine)},
+            **_network(machine),
+        )
+        for sample in busy_series(count, seed=seed)
+    ]
+
+
+def _gpu(machine: _Machine, number: int) -> GpuReading:
+    chance = machine.random
+    power = chance.randint(330_000, 340_000)
+    used = (40 << 30) + (chance.randint(0, 3) << 21)
+    return GpuReading(
+        utilization=chance.randint(92, 100) * 100,
+        memory_utilization=chance.randint(40, 55) * 100,
+        memory_used_bytes=used,
+        memory_free_bytes=(140 << 30) - used,
+        temperature_c=chance.randint(52, 55),
+        power_mw=power,
+        energy_mj=machine.grown(f"energy {number}", power),
+        sm_clock_mhz=1980,
+        memory_clock_mhz=3201,
+        encoder_utilization=0,
+        decoder_utilization=0,
+        ecc_corrected=0,
+        ecc_uncorrected=0,
+        pcie_rx_bytes_per_s=chance.randint(0, 900) * 1024,
+        pcie_tx_bytes_per_s=chance.randint(0, 500) * 1024,
+        pcie_generation=5,
+        pcie_width=16,
+        throttle_reasons=0,
+        processes=2,
+        processes_memory_bytes=used - (600 << 20),
+        job_processes=1,
+        job_memory_bytes=20 << 30,
+        job_utilization=chance.randint(40, 60) * 100,
+        job_busy_usec=machine.grown(f"busy {number}", chance.randint(400_000, 600_000)),
+    )
+
+
+def _interface(machine: _Machine) -> InterfaceIo:
+    received = machine.grown("eth0 received", machine.random.randint(0, 1 << 20))
+    return InterfaceIo(rx_bytes=received, tx_bytes=received // 50, rx_packets=received // 1400)
+
+
+def _network(machine: _Machine) -> dict[str, int]:
+    chance = machine.random
+    fields: dict[str, int] = {}
+    for way in ("rx", "tx"):
+        tcp = machine.grown(f"tcp {way}", chance.randint(0, 1 << 20))
+        udp = machine.grown(f"udp {way}", chance.choice([0, 0, 0, chance.randint(60, 900)]))
+        fields[f"network_{way}_bytes"] = tcp + udp
+        fields[f"network_{way}_packets"] = tcp // 1400
+        fields[f"network_tcp_{way}_bytes"] = tcp
+        fields[f"network_udp_{way}_bytes"] = udp
+        fields[f"network_ipv6_{way}_bytes"] = 0
     return fields

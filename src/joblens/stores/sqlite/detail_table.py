@@ -24,7 +24,7 @@ _compressor = zstd.ZstdCompressor(level=3)  # making one costs as much as using 
 def write_details(connection: apsw.Connection, news: Mapping[int, Details]) -> None:
     """By number of the job. Called inside a transaction."""
     numbers = _encoder.encode(list(news)).decode()
-    known: dict[int, bytes] = dict(connection.execute(QUERIES["details_of"], (numbers,)))  # type: ignore[arg-type]
+    known: dict[int, bytes] = dict(connection.execute(QUERIES["details_of"], (numbers,)))
     rows: list[tuple[int, bytes]] = []
     grown: list[tuple[int, int]] = []
     for number, details in news.items():
