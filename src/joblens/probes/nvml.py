@@ -1,0 +1,191 @@
+"""NVIDIA GPUs through NVML, for all jobs of this process at once.
+
+A call of NVML costs up to some milliseconds, so only GPUs that a job was given or uses are read whole; of the
+others just the list of processes, in which a job may turn up. Everything together stays within 1 % of a core:
+where many GPUs are in use, readings come less often."""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from msgspec.structs import replace
+
+from joblens.model.details import GpuFacts
+from joblens.model.sample import GpuReading
+from joblens.probes.gpu_following import Followers, GpuProcess, GpuState, JobGpus, sum_known
+from joblens.probes.nvml_calls import DeviceCalls, first_of_pair, load_library, now_us, one, question
+from joblens.probes.nvml_facts import find_devices
+from joblens.probes.nvml_processes import ProcessUtilization
+from joblens.probes.pid_namespace import foreign_pids
+
+_INTERVAL_S = 2.0
+_SELDOM_S = 30.0  # what hardly changes, or costs 20 ms to be told
+_BUDGET = 0.008  # of a core
+_RETRY_S = 60.0  # after NVML could not be had
+_MEMORY_V2 = 0x2000028  # the version that tells what the driver reserves apart from what is used
+
+_EACH_TIME = (
+    question(
+        "nvmlDeviceGetUtilizationRates",
+        fields=lambda rates: {"utilization": rates.gpu * 100, "memory_utilization": rates.memory * 100},
+        names="utilization memory_utilization",
+    ),
+    question("nvmlDeviceGetPowerUsage", fields=one("power_mw"), names="power_mw"),
+    question("nvmlDeviceGetTotalEnergyConsumption", fields=one("energy_mj"), names="energy_mj"),
+    question("nvmlDeviceGetTemperature", 0, fields=one("temperature_c"), names="temperature_c"),
+    question("nvmlDeviceGetClockInfo", 1, fields=one("sm_clock_mhz"), names="sm_clock_mhz"),
+    question("nvmlDeviceGetClockInfo", 2, fields=one("memory_clock_mhz"), names="memory_clock_mhz"),
+    question(
+        "nvmlDeviceGetCurrentClocksThrottleReasons", fields=one("throttle_reasons"), names="throttle_reasons"
+    ),
+)
+_SELDOM = (
+    question(
+        "nvmlDeviceGetEncoderUtilization",
+        fields=first_of_pair("encoder_utilization"),
+        names="encoder_utilization",
+    ),
+    question(
+        "nvmlDeviceGetDecoderUtilization",
+        fields=first_of_pair("decoder_utilization"),
+        names="decoder_utilization",
+    ),
+    question("nvmlDeviceGetFanSpeed", fields=one("fan_speed", 100), names="fan_speed"),
+    question("nvmlDeviceGetTotalEccErrors", 0, 0, fields=one("ecc_corrected"), names="ecc_corrected"),
+    question("nvmlDeviceGetTotalEccErrors", 1, 0, fields=one("ecc_uncorrected"), names="ecc_uncorrected"),
+    question(
+        "nvmlDeviceGetPcieThroughput", 1, fields=one("pcie_rx_bytes_per_s", 1000), names="pcie_rx_bytes_per_s"
+    ),
+    question(
+        "nvmlDeviceGetPcieThroughput", 0, fields=one("pcie_tx_bytes_per_s", 1000), names="pcie_tx_bytes_per_s"
+    ),
+    question("nvmlDeviceGetCurrPcieLinkGeneration", fields=one("pcie_generation"), names="pcie_generation"),
+    question("nvmlDeviceGetCurrPcieLinkWidth", fields=one("pcie_width"), names="pcie_width"),
+)
+
+
+class NvmlDriver:
+    """`read` tells of each job what `Followers` holds; None: nothing new, to stay within the budget."""
+
+    name = "NVML"
+    interval_s = _INTERVAL_S
+
+    def __init__(self, load: Callable[[], Any] = load_library) -> None:
+        self.followers = Followers()
+        self._load = load
+        self._library: Any = None
+        self._devices: list[_Device] = []
+        self._failure: Exception | None = None
+        self._due_s = 0.0
+
+    def read(self) -> dict[str, JobGpus] | None:
+        now_s = time.monotonic()
+        if now_s < self._due_s and self._failure is None:
+            return None
+        if self._library is None:
+            self._open(now_s)
+        began_ns = time.thread_time_ns()
+        told = self._tell()
+        cost_s = (time.thread_time_ns() - began_ns) / 1e9
+        # A reading that is due a moment before the thread's next turn is taken on that turn.
+        self._due_s = now_s + cost_s / _BUDGET - _INTERVAL_S / 2
+        return told
+
+    def facts(self) -> list[GpuFacts]:
+        """Of every device there is. Raises ProbeError where NVML cannot be had."""
+        if self._library is None:
+            self._open(time.monotonic())
+        return [device.facts for device in self._devices]
+
+    def close(self) -> None:
+        library, self._library, self._devices = self._library, None, []
+        if library is not None:
+            try:
+                library.nvmlShutdown()
+            except library.NVMLError:
+                pass
+
+    def _open(self, now_s: float) -> None:
+        if self._failure is not None and now_s < self._due_s:
+            raise self._failure
+        try:
+            library = self._load()
+            self._devices = [_Device(calls, facts) for calls, facts in find_devices(library)]
+        except Exception as failure:
+            self._failure, self._due_s = failure, now_s + _RETRY_S
+            raise
+        self._library, self._failure = library, None
+
+    def _tell(self) -> dict[str, JobGpus]:
+        followers = self.followers.now()
+        listed = {device.facts.id: device.list_processes() for device in self._devices}
+        if any(listed.values()):
+            for follower in followers.values():
+                follower.look()
+        facts = [device.facts for device in self._devices]
+        wanted = set[str]().union(*(each.find_devices(listed, facts) for each in followers.values()))
+        states = {device.facts.id: device.read() for device in self._devices if device.facts.id in wanted}
+        foreign = foreign_pids([pid for processes in listed.values() for pid in processes])
+        return {job: follower.tell(states, foreign) for job, follower in followers.items()}
+
+
+class _Device:
+    def __init__(self, calls: DeviceCalls, facts: GpuFacts) -> None:
+        self._calls = calls
+        self.facts = facts
+        self._listed: dict[int, int | None] = {}
+        self._utilization = ProcessUtilization()
+        self._seldom: dict[str, int] = {}
+        self._seldom_due_s = 0.0
+
+    def list_processes(self) -> dict[int, int | None]:
+        self._listed = self._calls.running_processes()
+        return self._listed
+
+    def read(self) -> GpuState:
+        fields = self._calls.read(_EACH_TIME) | self._memory() | self._read_seldom()
+        samples = self._calls.process_samples(self._utilization.newest_us) if self._tells_use() else []
+        self._utilization.add(samples, now_us(), set(self._listed))
+        reading = GpuReading(
+            **fields,
+            processes=len(self._listed),
+            processes_memory_bytes=sum_known(list(self._listed.values())),
+        )
+        if self._calls.unknown != self.facts.unknown:
+            self.facts = replace(self.facts, unknown=dict(self._calls.unknown))
+        return GpuState(facts=self.facts, reading=reading, processes=self._processes())
+
+    def _tells_use(self) -> bool:
+        return not self.facts.parent and bool(self._listed or self._utilization.uses)
+
+    def _memory(self) -> dict[str, int]:
+        names = ("memory_used_bytes", "memory_free_bytes")
+        memory = self._calls.ask("nvmlDeviceGetMemoryInfo", _MEMORY_V2, numbers=names)
+        if memory is None:
+            memory = self._calls.ask("nvmlDeviceGetMemoryInfo", numbers=names)
+        return {} if memory is None else {"memory_used_bytes": memory.used, "memory_free_bytes": memory.free}
+
+    def _read_seldom(self) -> dict[str, int]:
+        now_s = time.monotonic()
+        if now_s >= self._seldom_due_s:
+            self._seldom_due_s = now_s + _SELDOM_S
+            self._seldom = self._calls.read(_SELDOM)
+            return self._seldom
+        # A rate that was measured over a moment half a minute ago is no rate of now; the rest still holds.
+        return {name: value for name, value in self._seldom.items() if not name.endswith("_per_s")}
+
+    def _processes(self) -> dict[int, GpuProcess]:
+        tells = not self.facts.parent and self._calls.knows_processes
+        nothing = GpuProcess(
+            utilization=0 if tells else None,
+            busy_usec=0 if tells else None,
+            encoder_utilization=0 if tells else None,
+            decoder_utilization=0 if tells else None,
+        )
+        uses = self._utilization.uses
+        processes = {
+            pid: replace(uses.get(pid, nothing), memory_bytes=memory, is_listed=True)
+            for pid, memory in self._listed.items()
+        }
+        ended = {pid: replace(use, is_listed=False) for pid, use in uses.items() if pid not in processes}
+        return {**processes, **ended}

@@ -1,0 +1,138 @@
+"""NVML asked one thing at a time: what a driver or a device does not have is a reason, not an end."""
+
+import importlib
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from msgspec import Struct
+
+from joblens.model.errors import ProbeError
+
+# What will be the same the next time: not initialised by us, not supported, no permission, no such function.
+_FOR_GOOD = frozenset({3, 4, 13})
+_NO_SAMPLES = frozenset({0, 6})  # nothing new; the binding raises "success" for an empty list, too
+_GROWN = 7  # the list grew between asking for its size and for itself
+
+
+def load_library() -> Any:
+    """The binding, with NVML initialised. Raises ProbeError with what to do."""
+    try:
+        library = importlib.import_module("pynvml")
+    except ImportError:
+        raise ProbeError("nvidia-ml-py is not installed: pip install 'joblens[gpu]'") from None
+    try:
+        library.nvmlInit()
+    except library.NVMLError as error:
+        raise ProbeError(f"NVML: {error}") from None
+    return library
+
+
+class Question(Struct, frozen=True):
+    """A call that is asked of a device, and what of GpuReading its answer is."""
+
+    call: str
+    arguments: tuple[int, ...]
+    fields: Callable[[Any], dict[str, int]]
+    names: tuple[str, ...]
+
+
+class DeviceCalls:
+    """All calls for one device. Answers that will not come are not asked for again."""
+
+    def __init__(self, library: Any, handle: Any) -> None:
+        self._library = library
+        self.handle = handle
+        self.unknown: dict[str, str] = {}  # number -> why
+        self._refused: set[tuple[str, tuple[Any, ...]]] = set()
+
+    def ask(self, call: str, *arguments: Any, numbers: tuple[str, ...] = ()) -> Any:
+        """None: there is no answer, and `unknown` says why of each of `numbers`."""
+        if (call, arguments) in self._refused:
+            return None
+        try:
+            answer = getattr(self._library, call)(self.handle, *arguments)
+        except self._library.NVMLError as error:
+            reason = f"{call}: {error}"
+            if error.value in _FOR_GOOD:
+                self._refused.add((call, arguments))
+        except AttributeError:
+            reason = f"{call}: not in this version of nvidia-ml-py"
+            self._refused.add((call, arguments))
+        else:
+            for number in numbers:
+                self.unknown.pop(number, None)
+            return answer
+        self.unknown.update(dict.fromkeys(numbers, reason))
+        return None
+
+    def read(self, questions: tuple[Question, ...]) -> dict[str, int]:
+        fields: dict[str, int] = {}
+        for question in questions:
+            answer = self.ask(question.call, *question.arguments, numbers=question.names)
+            if answer is not None:
+                fields.update(question.fields(answer))
+        return fields
+
+    def running_processes(self) -> dict[int, int | None]:
+        """pid -> bytes it has on the device; computing and drawing ones."""
+        memory: dict[int, int | None] = {}
+        for call in ("nvmlDeviceGetComputeRunningProcesses", "nvmlDeviceGetGraphicsRunningProcesses"):
+            for process in self.ask(call) or ():
+                known = memory.get(process.pid)
+                used = process.usedGpuMemory
+                memory[process.pid] = used if known is None else max(known, used or 0)
+        return memory
+
+    def process_samples(self, since: int) -> list[Any]:
+        """Utilisation of each process after the moment `since` (µs of the wall clock, as NVML stamps it)."""
+        call = "nvmlDeviceGetProcessUtilization"
+        if (call, ()) in self._refused:
+            return []
+        for _ in range(3):
+            try:
+                samples: list[Any] = getattr(self._library, call)(self.handle, since)
+            except self._library.NVMLError as error:
+                if error.value == _GROWN:
+                    continue
+                if error.value not in _NO_SAMPLES:
+                    self.unknown.update(dict.fromkeys(PROCESS_NUMBERS, f"{call}: {error}"))
+                    if error.value in _FOR_GOOD:
+                        self._refused.add((call, ()))
+                return []
+            return [sample for sample in samples if sample.timeStamp > since]
+        return []
+
+    @property
+    def knows_processes(self) -> bool:
+        return "job_utilization" not in self.unknown
+
+
+PROCESS_NUMBERS = ("job_utilization", "job_busy_usec", "job_encoder_utilization", "job_decoder_utilization")
+
+
+def one(field: str, factor: int = 1) -> Callable[[Any], dict[str, int]]:
+    return lambda answer: {field: int(answer) * factor}
+
+
+def first_of_pair(field: str) -> Callable[[Any], dict[str, int]]:
+    """Utilisation in percent, and the time it is of, which is left out."""
+    return lambda answer: {field: int(answer[0]) * 100}
+
+
+def question(
+    call: str, *arguments: int, fields: Mapping[str, str] | Callable[[Any], dict[str, int]], names: str
+) -> Question:
+    """`fields`: attribute of the answer -> field, or what makes fields of the answer."""
+    if callable(fields):
+        return Question(call, arguments, fields, tuple(names.split()))
+    pairs = tuple(fields.items())
+
+    def take(answer: Any) -> dict[str, int]:
+        return {field: int(getattr(answer, attribute)) for attribute, field in pairs}
+
+    return Question(call, arguments, take, tuple(names.split()))
+
+
+def now_us() -> int:
+    return time.time_ns() // 1000
