@@ -43,6 +43,7 @@ FIELD_GROUPS: dict[str, tuple[str, ...]] = {
     "host_cpu": ("host_cpu_busy_usec", "host_cpu_total_usec"),
     "host_memory": ("host_memory_used_bytes", "host_memory_total_bytes"),
     "host_load": ("host_load1", "host_load5", "host_load15"),
+    "host_network": ("host_network_rx_bytes", "host_network_tx_bytes"),
 }
 
 

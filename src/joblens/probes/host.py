@@ -2,18 +2,22 @@
 
 import math
 import os
+import time
 from collections.abc import Mapping
 from typing import Any
 
 from msgspec import Struct
 
 from joblens.probes.cgroup_layout import CgroupLayout, read_layout
-from joblens.probes.kernel_files import read_text
+from joblens.probes.interfaces import parse_host_network
+from joblens.probes.kernel_files import pread_whole, read_text
 from joblens.probes.proc_files import USEC_PER_TICK, process_start_ticks
 
 __all__ = ["HostFacts", "HostProbe", "process_start_ticks", "read_host"]
 
 _READ_SIZE = 4096
+# A machine of many containers has hundreds of interfaces: jobs that are read together share one look at them.
+_NETWORK_INTERVAL_NS = 250_000_000
 
 
 class HostFacts(Struct, frozen=True, kw_only=True):
@@ -36,11 +40,15 @@ class HostProbe:
         self.unknown: Mapping[str, str] = {}
         self._descriptors: list[int] = []
         self._readings = []
+        self._network = -1
+        self._network_due_ns = 0
+        self._network_fields: dict[str, int] = {}
         unknown = {}
         for file, group, fields, parse in (
             ("stat", "host_cpu", ("host_cpu_busy_usec", "host_cpu_total_usec"), parse_host_cpu),
             ("meminfo", "host_memory", ("host_memory_used_bytes", "host_memory_total_bytes"), parse_meminfo),
             ("loadavg", "host_load", ("host_load1", "host_load5", "host_load15"), parse_loadavg),
+            ("net/dev", "host_network", ("host_network_rx_bytes", "host_network_tx_bytes"), None),
         ):
             try:
                 descriptor = os.open(f"{proc}/{file}", os.O_RDONLY | os.O_CLOEXEC)
@@ -48,7 +56,10 @@ class HostProbe:
                 unknown.update(dict.fromkeys(fields, f"cannot read {proc}/{file}: {error.strerror}"))
                 continue
             self._descriptors.append(descriptor)
-            self._readings.append((descriptor, parse))
+            if parse is None:
+                self._network = descriptor
+            else:
+                self._readings.append((descriptor, parse))
             self.sources[group] = f"/proc/{file}"
         self.unknown = unknown
 
@@ -56,10 +67,17 @@ class HostProbe:
         fields: dict[str, Any] = {}
         for descriptor, parse in self._readings:
             fields.update(parse(os.pread(descriptor, _READ_SIZE, 0)))
+        if self._network >= 0:
+            now_ns = time.monotonic_ns()
+            if now_ns >= self._network_due_ns:
+                self._network_fields = parse_host_network(pread_whole(self._network))
+                self._network_due_ns = now_ns + _NETWORK_INTERVAL_NS
+            fields.update(self._network_fields)
         return fields
 
     def close(self) -> None:
         descriptors, self._descriptors, self._readings = self._descriptors, [], []
+        self._network = -1
         for descriptor in descriptors:
             os.close(descriptor)
 
