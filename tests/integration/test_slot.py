@@ -15,6 +15,7 @@ from joblens.model.ids import new_uuid
 from joblens.model.job import Accounting, Job
 from joblens.probes.host import HostProbe
 from tests.conftest import wait_until
+from tests.fake_instruments import CountingProbe, FakeInstruments
 from tests.integration.run_jobs import PYTHON, wait_for_file
 
 MIB = 1 << 20
@@ -118,3 +119,36 @@ def test_memory_does_not_grow_with_the_time_a_job_runs(slot: Slot, host: HostPro
     _, finished = slot.finish(slot.receive(), {})
     assert finished.sample_count == 2102
     assert len(finished.samples) < 2000
+
+
+def test_instruments_look_at_jobs_that_live_to_see_a_tick(
+    slot: Slot, host: HostProbe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    energy = CountingProbe("host_energy_package_uj", "energy")
+    FakeInstruments(monkeypatch).offer("energy", lambda *_: energy)
+    start(slot, job("/bin/sh", "-c", f"echo > {tmp_path}/runs; exec sleep 60"))
+    wait_for_file(tmp_path / "runs")
+    taken = [slot.take_sample(host) for _ in range(2)]
+    assert [one[2].host_energy_package_uj for one in taken if one is not None] == [10, 20]
+    stop(slot)
+    _, finished = slot.finish(slot.receive(), {})
+    assert finished.origins.sources["energy"] == "a counter of a test"
+    assert "energy" in finished.origins.lower_bounds  # it was first looked at when it ran already
+    assert energy.is_closed
+
+
+def test_of_a_job_that_nobody_looked_at_the_record_says_so(
+    slot: Slot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[CountingProbe] = []
+
+    def open_probe(*_: object) -> CountingProbe:
+        opened.append(CountingProbe("host_energy_package_uj", "energy"))
+        return opened[-1]
+
+    FakeInstruments(monkeypatch).offer("energy", open_probe)
+    start(slot, job("/bin/true"))
+    wait_until(slot._home.launcher.has_answered, what="the job's end")
+    _, finished = slot.finish(slot.receive(), {})
+    assert finished.origins.unknown["energy"] == "no sample fell between start and end"
+    assert not opened

@@ -9,6 +9,8 @@ from collections.abc import Callable
 from msgspec.structs import replace
 
 from joblens.agent.accounting import BY_SAMPLER
+from joblens.agent.detail_taking import DetailTaker
+from joblens.agent.instruments import Watched
 from joblens.agent.kit import Kit, watch_name
 from joblens.agent.meter import JobMeter
 from joblens.agent.output import NOTHING_NEW, OutputFiles
@@ -56,7 +58,11 @@ class AdoptedJob:
         self._recovery = recovery
         self._on_end = on_end
         self._groups = standing_groups(self._attempt)
-        self._meter: JobMeter = kit.accountant.meter(self._groups, self._attempt.launcher_pid or 0)
+        self._instruments = kit.instruments.open(self._watched())
+        self._meter: JobMeter = kit.accountant.meter(
+            self._groups, self._attempt.launcher_pid or 0, self._instruments.probes
+        )
+        self._details = DetailTaker(self.job.uuid, self._instruments.details, kit.recorder.put)
         stored = kit.recorder.read(lambda store: store.samples(record.job.uuid))
         last = stored[-1] if stored else None
         self._next_index = last[0] + 1 if last else 0
@@ -72,6 +78,17 @@ class AdoptedJob:
         self._launcher_fd = self._main_fd = -1
         self._settle_until_s: float | None = None
         self.is_over = False
+
+    def _watched(self) -> Watched:
+        groups = self._groups
+        return Watched(
+            job=self.job,
+            main_pid=None,
+            kind=groups.kind if groups else "",
+            groups=groups.paths if groups else {},
+            pids=self._pids,
+            is_resumed=True,
+        )
 
     def start(self) -> None:
         """From here on this process is the owner."""
@@ -118,6 +135,7 @@ class AdoptedJob:
         if sample is not None:
             self._kit.recorder.put([SamplesTaken(self.job.uuid, self._next_index, (sample,))])
             self._next_index += 1
+            self._details.tick()
 
     def watch_limits(self) -> None:
         sample, asked = self._look(), self.job.requirements
@@ -171,6 +189,7 @@ class AdoptedJob:
         kit.sampler.remove(uuid)
         kit.sampler.remove(watch_name(uuid))
         self._meter.close()
+        self._details.close()
         kit.recorder.wait_until_applied()
         samples = kit.recorder.read(lambda store: store.samples(uuid))
         how = Circumstances(cause=self._life.cause, leftovers=self._life.leftovers)

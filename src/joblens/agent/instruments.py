@@ -6,8 +6,8 @@ wants it, and one that cannot be had leaves the reason in the record. Nothing he
 import contextlib
 import importlib
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
 
 from msgspec import Struct
 
@@ -19,6 +19,8 @@ from joblens.ports.probe import DetailProbe, Driver, Probe
 
 __all__ = ["ALL_PROBES", "DEFAULT_PROBES", "NO_INSTRUMENTS", "InstrumentSet", "Instruments", "Watched"]
 
+T = TypeVar("T")
+
 
 class Watched(Struct, frozen=True, kw_only=True):
     """The job that is to be looked at, and where it can be found."""
@@ -28,6 +30,7 @@ class Watched(Struct, frozen=True, kw_only=True):
     kind: str = ""  # of its groups: cgroup-v2, …; '' where there are none
     groups: Mapping[str, str] = {}  # hierarchy -> directory
     pids: Callable[[], list[int]]  # those of its processes that are alive
+    is_resumed: bool = False  # another process began to measure it: what that left counting goes on
 
 
 class InstrumentSet(Struct, frozen=True):
@@ -48,7 +51,10 @@ NO_INSTRUMENTS = InstrumentSet()
 # name -> modules that have `open_probe(watched, instruments) -> Probe | DetailProbe | None` (or
 # 'module:function'). None: there is nothing of the kind on this machine, and nothing to be said about it.
 _MAKERS: dict[str, tuple[str, ...]] = {
+    "gpu": ("joblens.agent.instrument_gpu", "joblens.agent.instrument_gpu:open_gpu_facts"),
+    "network": ("joblens.agent.instrument_network", "joblens.agent.instrument_network:open_interfaces"),
     "counters": ("joblens.agent.instrument_counters",),
+    "energy": ("joblens.agent.instrument_energy",),
 }
 
 
@@ -58,21 +64,29 @@ class Instruments:
     def __init__(self, chosen: Sequence[str] = DEFAULT_PROBES) -> None:
         self._chosen = tuple(chosen)
         self._drivers: dict[str, DriverThread[Any]] = {}
+        self._shared: dict[str, Any] = {}
         self._lock = threading.Lock()  # jobs are begun on the loop, and in slots by the sampler
 
-    def open(self, watched: Watched) -> InstrumentSet:
+    def is_chosen(self, name: str) -> bool:
+        """For jobs that do not choose themselves."""
+        return name in self._chosen
+
+    def open(self, watched: Watched, leave_out: Container[str] = ()) -> InstrumentSet:
+        """`leave_out`: what is measured some other way."""
         wanted = self._chosen if watched.job.probes is None else watched.job.probes
         probes: list[Probe] = []
         details: list[DetailProbe] = []
-        for opened in self._all(watched, wanted) if watched.job.monitor else ():
+        for opened in self._all(watched, wanted, leave_out) if watched.job.monitor else ():
             if isinstance(getattr(opened, "interval_s", None), int | float):
                 details.append(opened)
             else:
                 probes.append(opened)
         return InstrumentSet(tuple(probes), tuple(details))
 
-    def _all(self, watched: Watched, wanted: Sequence[str]) -> Iterator[Any]:
+    def _all(self, watched: Watched, wanted: Container[str], leave_out: Container[str]) -> Iterator[Any]:
         for name, makers in _MAKERS.items():
+            if name in leave_out:
+                continue
             if name in wanted:
                 yield from (found for maker in makers if (found := self._opened(name, maker, watched)))
             elif INSTRUMENTS[name].groups:
@@ -94,6 +108,14 @@ class Instruments:
             if name not in self._drivers:
                 self._drivers[name] = DriverThread(make())
             return self._drivers[name]
+
+    def shared(self, name: str, make: Callable[[], T]) -> T:
+        """The one thing of that name in this process, for all its jobs: what is read of the whole machine."""
+        with self._lock:
+            if name not in self._shared:
+                self._shared[name] = make()
+            found: T = self._shared[name]
+            return found
 
 
 def _missing(name: str, why: str) -> Probe | DetailProbe:

@@ -1,11 +1,11 @@
 """Reads one job's probes and puts a Sample together, counters since the job's start."""
 
-import contextlib
 import threading
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from joblens.agent.other_probes import OtherProbes
 from joblens.model.exit_usage import ExitUsage
 from joblens.model.sample import DeviceIo, Sample
 from joblens.ports.clock import Clock
@@ -88,8 +88,7 @@ class JobMeter:
     ) -> None:
         self.probe = probe
         self.details = details
-        self.others = tuple(others)
-        self.failures: dict[str, str] = {}  # probe -> why it cannot be read
+        self.others = OtherProbes(others)
         self._host = host
         self._clock = clock
         self._probe_counts_reaped = probe_counts_reaped
@@ -97,13 +96,14 @@ class JobMeter:
         self._io_base: dict[str, Any] = {}
         self._knows_devices = True
         self._high: dict[str, int] = {}
+        self._last_seen: dict[str, int] = {}  # by the one who measured before
         self._start_mono_ns = 0
         self._details_due_ns = 0
         self._lock = threading.Lock()
 
     def take_base(self) -> dict[str, int]:
         """Called when the job's process waits in its group, just before it becomes the job."""
-        reading = {**self._read_others(), **self.probe.read()}
+        reading = {**self.others.read(), **self.probe.read()}
         self._base = {name: value for name, value in reading.items() if name in COUNTERS or name == "devices"}
         if self.details is not None:
             # What the waiting process has read and written so far is ours, not the job's.
@@ -128,12 +128,17 @@ class JobMeter:
             value = getattr(last, name)
             if value is not None:
                 self._high[name] = value
+        if last is not None:
+            self._last_seen = {name: value for name in COUNTERS if (value := getattr(last, name)) is not None}
 
     def sample(self, reaped: ExitUsage, *, final: bool = False) -> Sample:
         """`reaped` is what the launcher has waited for so far: it was read before the living are."""
         with self._lock:
             at_us, mono_ns = self._clock.now_us(), self._clock.mono_ns()
-            fields = self._since_start({**self._read_others(), **self.probe.read()})
+            others = self.others.read()
+            fields = self._since_start({**others, **self.probe.read()})
+            if self._last_seen:
+                self._go_on(fields, others)
             if final:
                 self._add_io(fields, {}, reaped)
             elif self.details is not None and mono_ns >= self._details_due_ns:
@@ -152,20 +157,9 @@ class JobMeter:
             pids: list[int] = self.probe.descendants()  # type: ignore[attr-defined]
             return pids
 
-    def _read_others(self) -> dict[str, Any]:
-        fields: dict[str, Any] = {}
-        for probe in self.others:
-            try:
-                fields.update(probe.read())
-            except Exception as error:  # noqa: BLE001 - told in the record
-                self.failures[probe.name] = str(error) or type(error).__name__
-        return fields
-
     def close(self) -> None:
         self.probe.close()
-        for probe in self.others:
-            with contextlib.suppress(Exception):  # what one of them has left open is all that is lost
-                probe.close()
+        self.others.close()
         if self.details is not None:
             self.details.close()
 
@@ -178,6 +172,14 @@ class JobMeter:
         if not self._knows_devices:
             reading.pop("devices", None)
         return reading
+
+    def _go_on(self, fields: dict[str, Any], others: Mapping[str, Any]) -> None:
+        """Counters that began anew with us go on from where they were last seen."""
+        for name, seen in self._last_seen.items():
+            if name in others and fields[name] < seen:
+                self._base[name] = self._base.get(name, 0) - (seen - fields[name])
+                fields[name] = seen
+        self._last_seen = {}
 
     def _add_io(self, fields: dict[str, Any], living: dict[str, Any], reaped: ExitUsage) -> None:
         """What living processes did (each counts what it has reaped) plus what the launcher reaped."""

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from joblens.agent.meter import JobMeter
 from joblens.agent.output import OutputFiles
+from joblens.analysis.energy import with_co2
 from joblens.analysis.findings import findings_for
 from joblens.analysis.profile import detailed_profile, real_spacing_s
 from joblens.analysis.running import RunningSummary
@@ -94,6 +95,7 @@ def measured_outcome(
         unknown=origins.unknown,
         lower_bounds=origins.lower_bounds,
     )
+    usage = with_co2(usage, record.job.grid_co2_g_per_kwh)
     outcome = verdict(ending, usage, record.job)
     has_failed = outcome.status is not Status.SUCCESS
     return replace(
@@ -122,18 +124,12 @@ def with_findings(record: Record, outcome: Outcome, samples: Sequence[Sample]) -
 def _origins(meter: JobMeter | None) -> Origins:
     if meter is None:
         return Origins()
-    sources: dict[str, str] = {}
-    unknown: dict[str, str] = {}
-    for probe in meter.others:
-        sources.update(probe.sources)
-        failure = meter.failures.get(probe.name)
-        unknown.update(probe.unknown if failure is None else dict.fromkeys(probe.sources, failure))
+    sources, unknown, lower = meter.others.origins()
     # What the group counts itself is the better source; single processes fill its gaps.
     sources.update(meter.details.sources if meter.details is not None else {})
     sources.update(meter.probe.sources)
     unknown.update(meter.probe.unknown)
-    lower = {name for probe in (meter.probe, *meter.others) for name in getattr(probe, "lower_bounds", ())}
-    return Origins(sources, unknown, lower)
+    return Origins(sources, unknown, lower.union(getattr(meter.probe, "lower_bounds", ())))
 
 
 def verdict(ending: Ending, usage: Usage, job: Job) -> Outcome:

@@ -25,6 +25,7 @@ from joblens.agent.marked import end_marked
 from joblens.agent.outcome import Origins
 from joblens.agent.output import STDERR, STDOUT, CappedFile
 from joblens.agent.slot_home import SlotHome
+from joblens.agent.slot_instruments import UNSEEN, SlotInstruments
 from joblens.agent.slot_numbers import NOBODY_LOOKED, SlotNumbers, never_back
 from joblens.agent.slot_process import Order
 from joblens.analysis.running import RunningSummary
@@ -108,6 +109,7 @@ class Slot:
         self._lock = threading.Lock()  # for all below, and `current`
         self._is_answered = False  # the end of `current` is told, and another job may run
         self._tree: ProcessTreeProbe | None = None
+        self._instruments: SlotInstruments | None = None
         self._first: Sample | None = None
         self._looks: RunningSummary | None = None  # made for jobs that live to see a tick
         self._started_ns = self._started_at_us = 0
@@ -225,7 +227,7 @@ class Slot:
                 finished = self._done(message, host)
             finished.cause = self._cause
             self.current = None
-            self._forget_tree()
+            self._forget_looks()
             return slot_job, finished
 
     def _done(self, message: tuple[Any, ...], host: dict[str, Any]) -> Finished:
@@ -303,7 +305,7 @@ class Slot:
             elapsed_us, at_us = max(elapsed_us, before.elapsed_us), max(at_us, before.at_us)
             if self._probe is None:
                 never_back(fields, lambda name: getattr(before, name))
-        return Sample(at_us=at_us, elapsed_us=elapsed_us, **fields, **host)
+        return Sample(at_us=at_us, elapsed_us=elapsed_us, **{**host, **fields})
 
     def _make_ready(self, after: dict[str, Any], leftovers: int) -> None:
         if leftovers or after.get("oom_kills", 0):
@@ -355,6 +357,9 @@ class Slot:
                 reading = self._probe.read() if self._probe is not None else self._read_tree()
             except (ProbeError, OSError):
                 return None
+            if self._instruments is None:
+                self._instruments = SlotInstruments(slot_job.job, self._kit, self._home)
+            others = self._instruments.read()
             # Asked after reading: no answer yet means that what was read was this job's.
             if self._is_answered or self._home.launcher.has_answered():
                 return None
@@ -362,7 +367,8 @@ class Slot:
                 assert self._first is not None
                 self._looks = RunningSummary()
                 self._looks.add(self._first)
-            sample = self._sample(reading, host.read())
+            self._instruments.look_closely()
+            sample = self._sample(reading, {**others, **host.read()})
             self._looks.add(sample)
             return slot_job.job, self._looks.count - 1, sample
 
@@ -372,21 +378,25 @@ class Slot:
             self._tree = ProcessTreeProbe(self._home.launcher.pid, include_root=False)
         return self._tree.read()
 
-    def _forget_tree(self) -> None:
+    def _forget_looks(self) -> None:
         if self._tree is not None:
             self._tree.close()
             self._tree = None
+        if self._instruments is not None:
+            self._instruments.close()
+            self._instruments = None
 
     def _origins_without_look(self) -> Origins:
         if self._probe is None:
-            return Origins({}, dict.fromkeys(("processes", "threads"), NOBODY_LOOKED))
-        return Origins(dict(self._probe.sources), {**self._numbers.unknown(), **self._probe.unknown})
+            return Origins({}, {**UNSEEN, **dict.fromkeys(("processes", "threads"), NOBODY_LOOKED)})
+        unknown = {**UNSEEN, **self._numbers.unknown(), **self._probe.unknown}
+        return Origins(dict(self._probe.sources), unknown)
 
     def _origins_now(self) -> Origins:
-        tree = self._tree
-        if tree is None or self._looks is None:
-            return self._origins
-        return Origins(dict(tree.sources), dict(tree.unknown), frozenset(tree.lower_bounds))
+        tree, origins = self._tree, self._origins
+        if tree is not None and self._looks is not None:
+            origins = Origins(dict(tree.sources), dict(tree.unknown), frozenset(tree.lower_bounds))
+        return self._instruments.added_to(origins) if self._instruments is not None else origins
 
     # ---- the end ---------------------------------------------------------------------------------
 
@@ -414,7 +424,7 @@ class Slot:
             if self.is_busy:
                 self._kill()
             self.current = None
-            self._forget_tree()
+            self._forget_looks()
         self._home.close()
 
 

@@ -1,9 +1,6 @@
 """Instruments that cannot be had leave a reason, and nothing else happens."""
 
-import sys
 import threading
-import types
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -14,36 +11,17 @@ from joblens.agent.instruments import Instruments, Watched
 from joblens.model.details import Details
 from joblens.model.job import Job
 from joblens.model.writes import DetailsTaken
+from tests.fake_instruments import CountingProbe, FakeInstruments
 
 
-class Steady:
-    """A probe that reads one number."""
-
-    name = "steady"
-
-    def __init__(self) -> None:
-        self.sources = {"network": "a wire"}
-        self.unknown: dict[str, str] = {}
-
-    def read(self) -> dict[str, Any]:
-        return {"network_rx_bytes": 1}
-
+class Stubborn(CountingProbe):
     def close(self) -> None:
         raise RuntimeError("it does not want to go")
 
 
 @pytest.fixture
-def offer(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, Callable[..., Any]], None]:
-    """Has an instrument opened by a function."""
-
-    def register(name: str, open_probe: Callable[..., Any]) -> None:
-        module = types.ModuleType(f"joblens_instrument_of_a_test_{name}")
-        module.open_probe = open_probe  # type: ignore[attr-defined]
-        monkeypatch.setitem(sys.modules, module.__name__, module)
-        monkeypatch.setitem(registry._MAKERS, name, (module.__name__,))
-
-    monkeypatch.setattr(registry, "_MAKERS", {})
-    return register
+def instruments(monkeypatch: pytest.MonkeyPatch) -> FakeInstruments:
+    return FakeInstruments(monkeypatch)
 
 
 def watched(**changes: Any) -> Watched:
@@ -59,22 +37,24 @@ def test_an_instrument_that_cannot_be_imported_is_a_reason(monkeypatch: pytest.M
     assert "no_such_module" in probe.unknown["gpu"]
 
 
-def test_an_instrument_that_raises_is_a_reason_and_the_others_are_opened(offer: Any) -> None:
-    def broken(watched: Watched, instruments: Instruments) -> Any:
+def test_an_instrument_that_raises_is_a_reason_and_the_others_are_opened(
+    instruments: FakeInstruments,
+) -> None:
+    def broken(watched: Watched, them: Instruments) -> Any:
         raise PermissionError("the driver says no")
 
-    offer("gpu", broken)
-    offer("network", lambda watched, instruments: Steady())
+    instruments.offer("gpu", broken)
+    instruments.offer("network", lambda *_: Stubborn())
     missing, steady = Instruments().open(watched()).probes
     assert "the driver says no" in missing.unknown["gpu"]
-    assert steady.read() == {"network_rx_bytes": 1}
+    assert steady.read() == {"network_rx_bytes": 1010}
 
 
-def test_a_detail_that_cannot_be_opened_is_told_once(offer: Any) -> None:
-    def broken(watched: Watched, instruments: Instruments) -> Any:
+def test_a_detail_that_cannot_be_opened_is_told_once(instruments: FakeInstruments) -> None:
+    def broken(watched: Watched, them: Instruments) -> Any:
         raise OSError("no netlink")
 
-    offer("endpoints", broken)
+    instruments.offer("endpoints", broken)
     told: list[DetailsTaken] = []
     taker = DetailTaker("u", Instruments().open(watched()).details, told.extend)
     taker.tick()
@@ -85,20 +65,20 @@ def test_a_detail_that_cannot_be_opened_is_told_once(offer: Any) -> None:
     )
 
 
-def test_what_was_not_asked_for_says_so(offer: Any) -> None:
-    offer("network", lambda watched, instruments: Steady())
+def test_what_was_not_asked_for_says_so(instruments: FakeInstruments) -> None:
+    instruments.offer("network", lambda *_: Stubborn())
     (probe,) = Instruments().open(watched(probes=("gpu",))).probes
     assert probe.read() == {}
     assert "not asked for" in probe.unknown["network"]
 
 
-def test_a_job_that_is_not_monitored_opens_nothing(offer: Any) -> None:
-    offer("network", lambda watched, instruments: Steady())
+def test_a_job_that_is_not_monitored_opens_nothing(instruments: FakeInstruments) -> None:
+    instruments.offer("network", lambda *_: Stubborn())
     assert Instruments().open(watched(monitor=False)).probes == ()
 
 
-def test_one_that_cannot_be_closed_keeps_nobody(offer: Any) -> None:
-    offer("network", lambda watched, instruments: Steady())
+def test_one_that_cannot_be_closed_keeps_nobody(instruments: FakeInstruments) -> None:
+    instruments.offer("network", lambda *_: Stubborn())
     Instruments().open(watched()).close()
 
 
@@ -112,12 +92,12 @@ def test_all_jobs_share_one_driver_whichever_thread_asks_first() -> None:
         def close(self) -> None:
             pass
 
-    instruments, got = Instruments(), []
+    shared, got = Instruments(), []
     together = threading.Barrier(8)
 
     def ask() -> None:
         together.wait()
-        got.append(instruments.driver("quiet", Quiet))
+        got.append(shared.driver("quiet", Quiet))
 
     threads = [threading.Thread(target=ask) for _ in range(8)]
     for thread in threads:

@@ -4,7 +4,7 @@ from typing import Any
 
 from joblens.agent.meter import JobMeter
 from joblens.model.exit_usage import NOTHING_REAPED, ExitUsage
-from joblens.model.sample import DeviceIo
+from joblens.model.sample import DeviceIo, Sample
 from tests.unit.agent.fake_clock import FakeClock
 
 
@@ -113,3 +113,35 @@ def test_devices_of_groups_that_had_done_nothing_are_known_after_a_crash() -> No
     one = meter(Readings({"io_read_bytes": 500, "devices": devices}), FakeClock())
     one.resume({"cpu_total_usec": 10, "io_read_bytes": 0}, 0)
     assert one.sample(NOTHING_REAPED).devices == devices
+
+
+def test_a_probe_that_raises_leaves_the_others_their_numbers_and_is_a_reason() -> None:
+    class Broken(Readings):
+        name = "broken"
+        sources: Mapping[str, str] = {"gpu": "a driver"}
+
+        def read(self) -> dict[str, Any]:
+            raise RuntimeError("the driver fell over")
+
+    one = JobMeter(
+        Readings({"cpu_total_usec": 5}),
+        None,
+        Readings({}),
+        FakeClock(),
+        probe_counts_reaped=True,
+        others=[Broken({}), Readings({"network_rx_bytes": 7})],
+    )
+    sample = one.sample(NOTHING_REAPED)
+    assert (sample.cpu_total_usec, sample.network_rx_bytes) == (5, 7)
+    _, unknown, _ = one.others.origins()
+    assert unknown == {"gpu": "the driver fell over"}
+
+
+def test_counters_that_begin_anew_with_another_owner_go_on_from_where_they_were() -> None:
+    others = [Readings({"instructions": 10, "network_rx_bytes": 900}, {"instructions": 30})]
+    one = JobMeter(Readings({}), None, Readings({}), FakeClock(), probe_counts_reaped=True, others=others)
+    last = Sample(at_us=0, elapsed_us=0, instructions=100, network_rx_bytes=500)
+    one.resume({"network_rx_bytes": 200}, 0, last)
+    first, second = one.sample(NOTHING_REAPED), one.sample(NOTHING_REAPED)
+    assert (first.instructions, second.instructions) == (100, 120)
+    assert first.network_rx_bytes == 700  # the kernel counted on all the time
