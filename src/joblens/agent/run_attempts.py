@@ -70,6 +70,7 @@ class RunSetup(Struct, frozen=True, kw_only=True):
     accounting: Accounting
     grace_s: float
     output_max_bytes: int
+    grid_co2_g_per_kwh: float | None = None
     hidden: tuple[str, ...] = ()  # values that are secret wherever they stand, the longest first
 
     @property
@@ -209,6 +210,7 @@ class AttemptMaker:
             limits_resources=execution.limit_resources,
             timeout_exit_code=execution.timeout_exit_code,
             oom_exit_code=execution.oom_exit_code,
+            grid_co2_g_per_kwh=setup.grid_co2_g_per_kwh,
         )
 
     def _without_hidden(self, argv: tuple[str, ...]) -> tuple[str, ...]:

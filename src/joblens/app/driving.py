@@ -186,6 +186,7 @@ class _Driving:
             accounting=settings.limits.accounting,
             grace_s=settings.limits.grace,
             output_max_bytes=settings.output.max_size,
+            grid_co2_g_per_kwh=settings.energy.grid_co2_g_per_kwh,
             hidden=values_to_hide(run, settings),
         )
 

@@ -88,6 +88,7 @@ def prepare(request: Request, settings: Settings, here: Surroundings | None = No
         user=here.user,
         background=request.background,
         created_by=None if request.background else here.owner,
+        grid_co2_g_per_kwh=settings.energy.grid_co2_g_per_kwh,
     )
     env = {**here.environ, **request.env, JOB_ID_VARIABLE: uuid}
     return PreparedJob(job, argv, env, cwd, request.notify)

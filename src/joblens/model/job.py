@@ -71,6 +71,7 @@ class ContainerJob(Struct, frozen=True, kw_only=True, omit_defaults=True):
     user: str = ""
     workdir: str = ""
     entrypoint: str = ""
+    pull: bool = False  # fetch the image first when it is not there
 
 
 class Owner(Struct, frozen=True):
@@ -121,6 +122,7 @@ class Job(Struct, frozen=True, kw_only=True, omit_defaults=True):
     probes: tuple[str, ...] | None = None  # what is measured beside CPU, memory, I/O; None: the default
     cpu_list: str = ""  # CPUs it is bound to: 0-3,8
     container: ContainerJob | None = None
+    grid_co2_g_per_kwh: float | None = None  # of the electricity it runs on, as the settings said
 
 
 class Attempt(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -184,7 +186,7 @@ class Usage(Struct, frozen=True, kw_only=True, omit_defaults=True):
     gpu_energy_uj: int | None = None  # its share of what its GPUs drew
     energy_package_uj: int | None = None  # its share, by CPU time, of what the processors drew
     energy_dram_uj: int | None = None
-    co2_mg: int | None = None  # with the grid factor in force when it ended
+    co2_mg: int | None = None  # with the job's grid factor
     instructions: int | None = None
     cycles: int | None = None
     cpu_migrations: int | None = None

@@ -10,6 +10,7 @@ from joblens.model.job import Accounting
 Duration = Annotated[float, Meta(ge=0, extra={"unit": "duration"})]  # seconds; written '5s', '1h30m'
 SampleInterval = Annotated[float, Meta(ge=0.05, extra={"unit": "duration"})]
 Size = Annotated[int, Meta(ge=0, extra={"unit": "size"})]  # bytes; written '512m', '2g'
+NotNegative = Annotated[float, Meta(ge=0)]
 # Absolute once read: what a file says is relative to that file, the rest to the current directory.
 Path = Annotated[str, Meta(extra={"unit": "path"})]
 Probes = Annotated[str, Meta(extra={"unit": "probes"})]  # as model.probe_choice reads it
@@ -87,6 +88,13 @@ class OutputSettings(Struct, frozen=True, kw_only=True):
     max_size: Annotated[Size, _doc("Bytes kept per stream: the first half and the last half.")] = 20 * 1024**2
 
 
+class EnergySettings(Struct, frozen=True, kw_only=True):
+    grid_co2_g_per_kwh: Annotated[
+        NotNegative | None,
+        _doc("Grams of CO2 that a kilowatt-hour of your electricity stands for. Unset: no CO2."),
+    ] = None
+
+
 class SupervisorSettings(Struct, frozen=True, kw_only=True):
     idle: Annotated[Duration, _doc("The background supervisor ends when it had no job for this long.")] = 10.0
 
@@ -108,5 +116,6 @@ class Settings(Struct, frozen=True, kw_only=True):
     sinks: SinkSettings = SinkSettings()
     limits: LimitSettings = LimitSettings()
     output: OutputSettings = OutputSettings()
+    energy: EnergySettings = EnergySettings()
     supervisor: SupervisorSettings = SupervisorSettings()
     logs: LogSettings = LogSettings()
