@@ -10,11 +10,11 @@ from typing import Any
 
 from joblens.agent.accounting import PROCESS_TREE
 from joblens.agent.kit import Kit
+from joblens.agent.slot_counters import SlotCounters, open_network
 from joblens.agent.slot_marks import SlotMark, remove_mark, write_mark
 from joblens.agent.slot_process import SlotProcess
 from joblens.model.ids import new_uuid
 from joblens.model.job import Accounting
-from joblens.probes.cgroup import CgroupProbe
 from joblens.probes.process_tree import ProcessTreeProbe
 
 _KILL_TRIES = 20  # a fork may slip between listing and killing
@@ -35,15 +35,21 @@ class SlotHome:
             undo.callback(self._remove_groups)
             write_mark(self._spool_dir, self._name, mark)
             attach = self.groups.attach_files() if self.groups else ()
-            self.launcher = SlotProcess(files, kit.spool_dir, logs_dir, attach, kit.job_rlimits, env)
+            network = open_network(self.paths) if kit.instruments.is_chosen("network") else None
+            if network is not None:
+                undo.callback(network.close)
+            packets = network.descriptor if network is not None else -1
+            self.launcher = SlotProcess(files, kit.spool_dir, logs_dir, attach, kit.job_rlimits, env, packets)
             undo.callback(self.launcher.close)
+            if network is not None:
+                network.close_descriptor()
             launcher = (self.launcher.pid, self.launcher.start_ticks)
             write_mark(
                 self._spool_dir,
                 self._name,
                 SlotMark(mark.owner, mark.files, mark.kind, mark.paths, *launcher),
             )
-            self.probe = CgroupProbe(self.paths, self.kind) if self.groups else None
+            self.probe = SlotCounters(self.paths, self.kind, network) if self.groups else None
             self.first_reading: dict[str, Any] = {}
             self.can_reset_peak = False
             if self.probe is not None:

@@ -3,7 +3,8 @@
 Children of a process are born in its groups, so no job has to be moved (which waits for the kernel) and
 the cost of a start is that of a bare spawn. Like launcher.py it runs in a bare `python -I -S`.
 
-  owner -> launcher   ("counters", paths, place of the peak) the files of the groups to read after each job
+  owner -> launcher   ("counters", paths, place of the peak) the files of the groups to read after each job;
+                      what the kernel has counted of packets, where it does, is read with them
                       [(uuid, argv, env changes, cwd, folder, streams, sent ahead?)…]; large: ("part", bytes)…
                       ("start",)
                       ("reap",) when what outlived the job has been ended  |  () to end
@@ -47,6 +48,7 @@ _DEFAULTS = (
 )
 _RSS_SLACK_BYTES = 1 << 20
 _COUNTER_BYTES = 16384
+_PACKET_BYTES = 128
 _NO_IO = (0, 0, 0, 0, 0, 0)  # what all of them did is added in one piece
 _EINVAL = 22
 _REAP_PATIENCE_NS = 2_000_000_000
@@ -115,7 +117,7 @@ class CountedCalls:
 
 
 class SlotLauncher:
-    def __init__(self, socket: int, permits: int, files: str, outcomes: str, logs: str) -> None:
+    def __init__(self, socket: int, permits: int, packets: int, files: str, outcomes: str, logs: str) -> None:
         self.socket = socket
         os.set_inheritable(socket, False)  # a job that held it would hide this process's end
         self.permits = permits
@@ -130,6 +132,7 @@ class SlotLauncher:
         self.parts: list[bytes] = []
         self.counters: list[int] = []
         self.peak = -1
+        self.packets = _mapped(packets) if packets >= 0 else None
         self.own_ns = 0
         self.tally = launcher.Tally()
         self.rss_floor = self._own_peak_rss()
@@ -199,6 +202,8 @@ class SlotLauncher:
         in the same groups, and that part is not the job's."""
         before_ns, self.own_ns = self.own_ns, time.process_time_ns()
         contents = self.calls.pread_all(self.counters, _COUNTER_BYTES)
+        if self.packets is not None:
+            contents.append(self.packets[:])
         return contents, (self.own_ns - before_ns) // 1000
 
     def _maybe(
@@ -365,6 +370,15 @@ def _found(program: bytes, path: bytes) -> bytes:
     raise FileNotFoundError(2, "not found", program)
 
 
+def _mapped(descriptor: int) -> Any:
+    """Memory that the kernel counts packets in. The descriptor is not handed on to jobs."""
+    import mmap
+
+    memory = mmap.mmap(descriptor, _PACKET_BYTES, mmap.MAP_SHARED, mmap.PROT_READ)
+    os.close(descriptor)
+    return memory
+
+
 def _set_limits(limits: str) -> None:
     """The owner has more for itself than its jobs are to have."""
     import resource
@@ -375,7 +389,7 @@ def _set_limits(limits: str) -> None:
 
 
 def main() -> None:
-    socket, permits, files, outcomes, logs, limits, *attach = sys.argv[1:]
+    socket, permits, packets, files, outcomes, logs, limits, *attach = sys.argv[1:]
     if limits:
         _set_limits(limits)
     launcher.become_subreaper()
@@ -389,4 +403,4 @@ def main() -> None:
     _signal.signal(_signal.SIGCHLD, _signal.SIG_DFL)  # a program that ignores it hands that down
     for number in (_signal.SIGINT, _signal.SIGTERM, _signal.SIGHUP, _signal.SIGQUIT, _signal.SIGTSTP):
         _signal.signal(number, _signal.SIG_IGN)
-    SlotLauncher(int(socket), int(permits), files, outcomes, logs).run()
+    SlotLauncher(int(socket), int(permits), int(packets), files, outcomes, logs).run()

@@ -32,9 +32,11 @@ class SlotProcess:
         attach: Sequence[str],
         rlimits: Sequence[tuple[int, int, int]] = (),
         env: Mapping[str, str] | None = None,
+        packets: int = -1,
     ) -> None:
         """`files` is the path prefix of what jobs print to, in `logs_dir` so that it can be moved there.
-        `rlimits`: what jobs get where the owner changed its own. `env`: what they have beside its own."""
+        `rlimits`: what jobs get where the owner changed its own. `env`: what they have beside its own.
+        `packets`: descriptor of the memory in which the kernel counts the packets of its group."""
         ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
         self.socket = ours.detach()
         self._poll = select.poll()
@@ -46,10 +48,10 @@ class SlotProcess:
         self._permits, self._permit_end = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         ends = (their_end, self._permits)
         limits = ",".join(":".join(map(str, limit)) for limit in rlimits)
-        argv = [*launcher.start_argv("slot_launcher"), *map(str, ends), files, spool_dir, logs_dir]
-        argv += [limits, *attach]
+        argv = [*launcher.start_argv("slot_launcher"), *map(str, ends), str(packets), files, spool_dir]
+        argv += [logs_dir, limits, *attach]
         # dup2 onto itself is how posix_spawn says "do not close this one".
-        actions = [(os.POSIX_SPAWN_DUP2, end, end) for end in ends]
+        actions = [(os.POSIX_SPAWN_DUP2, end, end) for end in (*ends, packets) if end >= 0]
         try:
             make_private_folder(logs_dir)
             self.pid = os.posix_spawn(
