@@ -7,42 +7,55 @@ import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from joblens.analysis.rates import cpu_percent, per_second, throttle_percent, unreclaimable_bytes
-from joblens.analysis.sample_keys import COUNTERS, DEVICE_KEYS, HUNDREDTHS, PRESSURE_TOTALS
+from msgspec import Struct
+
+from joblens.analysis.gpu_form import gpus_form
+from joblens.analysis.rates import cpu_percent, growth, per_second, throttle_percent, unreclaimable_bytes
+from joblens.analysis.sample_keys import (
+    COUNTERS,
+    DEVICE_KEYS,
+    HUNDREDTHS,
+    INTERFACE_KEYS,
+    PRESSURE_TOTALS,
+    RATES,
+)
+from joblens.model.details import GpuFacts
 from joblens.model.job import Record
-from joblens.model.sample import DeviceIo, Sample
+from joblens.model.sample import Sample
 from joblens.model.units import format_instant
 
 TimeSeriesRow = tuple[int, float | None, int | None, int | None]
 
 
-def to_sample_object(sample: Sample, previous: Sample | None, record: Record) -> dict[str, Any]:
-    """Rates are since the previous sample; the first has none."""
-    groups = {name: _group_form(sample, name) for name in COUNTERS}
-    cpu, memory, io = groups["cpu"], groups["memory"], groups["io"]
+def to_sample_object(
+    sample: Sample, previous: Sample | None, record: Record, gpus: Sequence[GpuFacts] = ()
+) -> dict[str, Any]:
+    """Rates are since the previous sample; the first has none. `gpus` is what is known of them beside
+    their numbers (`Details.gpus`)."""
+    groups: dict[str, Any] = {name: _group_form(sample, previous, name) for name in COUNTERS}
+    cpu, memory, io, network = groups["cpu"], groups["memory"], groups["io"], groups["network"]
     cpu["usage_percent"] = None if previous is None else cpu_percent(previous, sample)
     cpu["throttle_percent"] = None if previous is None else throttle_percent(previous, sample)
+    cpu["instructions_per_cycle"] = _instructions_per_cycle(sample, previous)
     memory["usage_percent"] = _limit_percent(sample)
     memory["unreclaimable"] = unreclaimable_bytes(sample)
-    io["devices"] = _devices_form(sample.devices)
-    for total, key in (("discard_bytes", "total_discard_bytes"), ("discard_ops", "total_discard_ops")):
-        io[key] = _device_total(sample.devices, total)
-    for key, counter in (
-        ("read_bps", "io_read_bytes"),
-        ("write_bps", "io_write_bytes"),
-        ("read_iops", "io_read_ops"),
-        ("write_iops", "io_write_ops"),
-    ):
-        io[key] = None if previous is None else per_second(previous, sample, counter)
-    return {
+    io["devices"] = _entries_form(sample.devices, "device", DEVICE_KEYS)
+    for total in ("discard_bytes", "discard_ops"):
+        io[f"total_{total}"] = _total(sample.devices, total)
+    network["interfaces"] = _entries_form(sample.interfaces, "interface", INTERFACE_KEYS)
+    for total in ("rx_errors", "tx_errors", "rx_dropped", "tx_dropped"):
+        network[f"total_{total}"] = _total(sample.interfaces, total)
+    groups["energy"].update(_watts(sample, previous))
+    head = {
         "job_id": record.job.uuid,
         "timestamp": format_instant(sample.at_us),
         "sample_interval": _interval_ns(sample, previous, record),
         "cgroup_path": _cgroup_path(record),
         "limits": _limits_form(record),
-        **groups,
-        "elapsed_us": sample.elapsed_us,
     }
+    parts = {name: groups[name] for name in ("cpu", "memory", "io", "network", "process")}
+    rest = {"energy": groups["energy"], "host": groups["host"], "elapsed_us": sample.elapsed_us}
+    return {**head, **parts, "gpu": gpus_form(sample, previous, gpus), **rest}
 
 
 def from_sample_object(fields: Any, previous: Sample | None = None) -> Sample:
@@ -81,14 +94,32 @@ def _largest(numbers: Iterable[int | None]) -> int | None:
     return max((number for number in numbers if number is not None), default=None)
 
 
-def _group_form(sample: Sample, group: str) -> dict[str, Any]:
+def _group_form(sample: Sample, previous: Sample | None, group: str) -> dict[str, Any]:
     form = {key: getattr(sample, field) for key, field in COUNTERS[group]}
     for key, field in HUNDREDTHS.get(group, ()):
         hundredths = getattr(sample, field)
         form[key] = None if hundredths is None else hundredths / 100
     for key, field in PRESSURE_TOTALS.get(group, ()):
         form[key] = getattr(sample, field)
+    for key, counter in RATES.get(group, ()):
+        form[key] = None if previous is None else per_second(previous, sample, counter)
     return form
+
+
+def _instructions_per_cycle(sample: Sample, previous: Sample | None) -> float | None:
+    if previous is None:
+        return None
+    instructions, cycles = growth(previous, sample, "instructions"), growth(previous, sample, "cycles")
+    return None if instructions is None or not cycles else instructions / cycles
+
+
+def _watts(sample: Sample, previous: Sample | None) -> dict[str, float | None]:
+    """Of the whole machine, since the sample before."""
+    watts: dict[str, float | None] = {}
+    for part in ("package", "dram"):
+        rate = None if previous is None else per_second(previous, sample, f"host_energy_{part}_uj")
+        watts[f"host_{part}_watts"] = None if rate is None else rate / 1_000_000
+    return watts
 
 
 def _limit_percent(sample: Sample) -> float | None:
@@ -97,17 +128,19 @@ def _limit_percent(sample: Sample) -> float | None:
     return 100.0 * sample.memory_current_bytes / sample.memory_limit_bytes
 
 
-def _devices_form(devices: Mapping[str, DeviceIo] | None) -> dict[str, Any] | None:
-    if devices is None:
+def _entries_form(
+    entries: Mapping[str, Struct] | None, kind: str, keys: Sequence[tuple[str, str]]
+) -> dict[str, Any] | None:
+    if entries is None:
         return None
     return {
-        name: {"device": name, **{key: getattr(io, field) for key, field in DEVICE_KEYS}}
-        for name, io in devices.items()
+        name: {kind: name, **{key: getattr(entry, field) for key, field in keys}}
+        for name, entry in entries.items()
     }
 
 
-def _device_total(devices: Mapping[str, DeviceIo] | None, field: str) -> int | None:
-    return None if devices is None else sum(getattr(io, field) for io in devices.values())
+def _total(entries: Mapping[str, Struct] | None, field: str) -> int | None:
+    return None if entries is None else sum(getattr(entry, field) for entry in entries.values())
 
 
 def _interval_ns(sample: Sample, previous: Sample | None, record: Record) -> int:

@@ -2,18 +2,22 @@
 
 Keys that are missing are unknown, keys nobody knows are left alone; a value of the wrong kind is refused."""
 
+from collections.abc import Sequence
 from typing import Any
 
+from joblens.analysis.gpu_form import read_gpus
+from joblens.analysis.json_numbers import integer_in, number_in, object_in
 from joblens.analysis.sample_keys import (
     COUNTERS,
     DEVICE_KEYS,
     HUNDREDTHS,
+    INTERFACE_KEYS,
     PRESSURE_TOTALS,
     ZERO_IS_NO_LIMIT,
     ZERO_IS_UNREAD,
 )
 from joblens.model.errors import FormatError, InputError
-from joblens.model.sample import DeviceIo, Sample
+from joblens.model.sample import DeviceIo, InterfaceIo, Sample
 from joblens.model.units import parse_instant
 
 
@@ -21,7 +25,7 @@ def read_sample_object(fields: Any, previous: Sample | None) -> Sample:
     if not isinstance(fields, dict):
         raise FormatError("a sample is a JSON object")
     at_us = _timestamp(fields)
-    elapsed_us = _integer(fields, "elapsed_us")
+    elapsed_us = integer_in(fields, "elapsed_us")
     if elapsed_us is None:
         elapsed_us = 0 if previous is None else previous.elapsed_us + max(0, at_us - previous.at_us)
     if isinstance(fields.get("cpu"), dict):
@@ -35,50 +39,59 @@ def _full_numbers(fields: dict[str, Any]) -> dict[str, Any]:
     is_ours = "elapsed_us" in fields
     numbers: dict[str, Any] = {}
     for group, pairs in COUNTERS.items():
-        part = _object(fields, group)
+        part = object_in(fields, group)
         for key, field in (*pairs, *PRESSURE_TOTALS.get(group, ())):
-            number = _integer(part, key)
+            number = integer_in(part, key)
             zero_is_none = field in ZERO_IS_NO_LIMIT or (field in ZERO_IS_UNREAD and not is_ours)
             if number is not None and not (number == 0 and zero_is_none):
                 numbers[field] = number
         for key, field in HUNDREDTHS.get(group, ()):
-            value = _number(part, key)
+            value = number_in(part, key)
             if value is not None:
                 numbers[field] = round(value * 100)
-    devices = _object(fields, "io").get("devices")
+    devices = object_in(fields, "io").get("devices")
     if devices is not None:
-        numbers["devices"] = _devices(devices)
+        numbers["devices"] = _entries(devices, "devices", DeviceIo, DEVICE_KEYS)
+    interfaces = object_in(fields, "network").get("interfaces")
+    if interfaces is not None:
+        numbers["interfaces"] = _entries(interfaces, "interfaces", InterfaceIo, INTERFACE_KEYS)
+    if fields.get("gpu") is not None:
+        numbers["gpus"] = read_gpus(fields["gpu"], is_ours=is_ours)
     return numbers
 
 
-def _devices(devices: Any) -> dict[str, DeviceIo]:
-    if not isinstance(devices, dict):
-        raise FormatError("'devices' is not an object")
+def _entries(
+    entries: Any, what: str, kind: type[DeviceIo | InterfaceIo], keys: Sequence[tuple[str, str]]
+) -> dict[str, DeviceIo | InterfaceIo]:
+    if not isinstance(entries, dict):
+        raise FormatError(f"'{what}' is not an object")
     return {
-        name: DeviceIo(**{field: _integer(_object(devices, name), key) or 0 for key, field in DEVICE_KEYS})
-        for name in devices
+        name: kind(**{field: integer_in(object_in(entries, name), key) or 0 for key, field in keys})
+        for name in entries
     }
 
 
 def _short_numbers(fields: dict[str, Any], elapsed_us: int, previous: Sample | None) -> dict[str, Any]:
-    stored = _object(fields, "data")  # Joblet's files; zeros are left out there
+    stored = object_in(fields, "data")  # Joblet's files; zeros are left out there
     if stored:
-        cores = _number(stored, "cpu_usage") or 0.0
-        disk = _object(stored, "disk_io")
+        cores = number_in(stored, "cpu_usage") or 0.0
+        disk = object_in(stored, "disk_io")
         numbers: dict[str, int | None] = {
-            "memory_current_bytes": _integer(stored, "memory_usage") or 0,
-            "io_read_bytes": _integer(disk, "read_bytes") or 0,
-            "io_write_bytes": _integer(disk, "write_bytes") or 0,
-            "io_read_ops": _integer(disk, "read_ops") or 0,
-            "io_write_ops": _integer(disk, "write_ops") or 0,
+            "memory_current_bytes": integer_in(stored, "memory_usage") or 0,
+            "io_read_bytes": integer_in(disk, "read_bytes") or 0,
+            "io_write_bytes": integer_in(disk, "write_bytes") or 0,
+            "io_read_ops": integer_in(disk, "read_ops") or 0,
+            "io_write_ops": integer_in(disk, "write_ops") or 0,
         }
     elif "memory_bytes" in fields or "cpu_percent" in fields:  # Joblet's protocol
-        cores = (_number(fields, "cpu_percent") or 0.0) / 100
+        cores = (number_in(fields, "cpu_percent") or 0.0) / 100
         numbers = {
-            "memory_current_bytes": _integer(fields, "memory_bytes") or 0,
-            "memory_limit_bytes": _integer(fields, "memory_limit") or None,
-            "io_read_bytes": _integer(fields, "disk_read_bytes") or 0,
-            "io_write_bytes": _integer(fields, "disk_write_bytes") or 0,
+            "memory_current_bytes": integer_in(fields, "memory_bytes") or 0,
+            "memory_limit_bytes": integer_in(fields, "memory_limit") or None,
+            "io_read_bytes": integer_in(fields, "disk_read_bytes") or 0,
+            "io_write_bytes": integer_in(fields, "disk_write_bytes") or 0,
+            "network_rx_bytes": integer_in(fields, "net_recv_bytes") or None,  # 0 where nobody counts
+            "network_tx_bytes": integer_in(fields, "net_sent_bytes") or None,
         }
     else:
         raise FormatError("the sample has neither 'cpu', 'data' nor 'memory_bytes'")
@@ -105,28 +118,3 @@ def _microseconds_only(text: str) -> str:
     head, dot, tail = text.partition(".")
     digits = len(tail) - len(tail.lstrip("0123456789"))
     return head + dot + tail[: min(digits, 6)].ljust(6, "0") + tail[digits:] if dot else text
-
-
-def _object(fields: dict[str, Any], key: str) -> dict[str, Any]:
-    value = fields.get(key)
-    if value is None:
-        return {}
-    if not isinstance(value, dict):
-        raise FormatError(f"'{key}' is not an object")
-    return value
-
-
-def _integer(fields: dict[str, Any], key: str) -> int | None:
-    value = _number(fields, key)
-    return None if value is None else int(value)
-
-
-def _number(fields: dict[str, Any], key: str) -> float | None:
-    value = fields.get(key)
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise FormatError(f"'{key}' is not a number")
-    if not 0 <= value < 2**63:  # false for NaN too
-        raise FormatError(f"'{key}' is {value}, which is no amount")
-    return value

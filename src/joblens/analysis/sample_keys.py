@@ -9,6 +9,10 @@ COUNTERS: dict[str, tuple[tuple[str, str], ...]] = {
         ("nr_periods", "cpu_periods"),
         ("nr_throttled", "cpu_throttled_periods"),
         ("throttled_usec", "cpu_throttled_usec"),
+        ("instructions", "instructions"),
+        ("cycles", "cycles"),
+        ("migrations", "cpu_migrations"),
+        ("context_switches", "context_switches"),
     ),
     "memory": (
         ("current", "memory_current_bytes"),
@@ -32,6 +36,8 @@ COUNTERS: dict[str, tuple[tuple[str, str], ...]] = {
         ("virtual", "memory_virtual_bytes"),
         ("largest_process", "memory_largest_process_bytes"),
         ("limit_events", "memory_limit_events"),
+        ("pss", "memory_pss_bytes"),
+        ("huge", "memory_huge_bytes"),
     ),
     "io": (
         ("total_read_bytes", "io_read_bytes"),
@@ -43,6 +49,18 @@ COUNTERS: dict[str, tuple[tuple[str, str], ...]] = {
         ("call_reads", "io_call_reads"),
         ("call_writes", "io_call_writes"),
     ),
+    "network": (
+        ("total_rx_bytes", "network_rx_bytes"),
+        ("total_tx_bytes", "network_tx_bytes"),
+        ("total_rx_packets", "network_rx_packets"),
+        ("total_tx_packets", "network_tx_packets"),
+        ("tcp_rx_bytes", "network_tcp_rx_bytes"),
+        ("tcp_tx_bytes", "network_tcp_tx_bytes"),
+        ("udp_rx_bytes", "network_udp_rx_bytes"),
+        ("udp_tx_bytes", "network_udp_tx_bytes"),
+        ("ipv6_rx_bytes", "network_ipv6_rx_bytes"),
+        ("ipv6_tx_bytes", "network_ipv6_tx_bytes"),
+    ),
     "process": (
         ("current", "processes"),
         ("max", "pids_limit"),
@@ -51,11 +69,17 @@ COUNTERS: dict[str, tuple[tuple[str, str], ...]] = {
         ("open_fds", "open_files"),
         ("max_fds", "open_files_limit"),
     ),
+    "energy": (
+        ("host_package_uj", "host_energy_package_uj"),
+        ("host_dram_uj", "host_energy_dram_uj"),
+    ),
     "host": (
         ("cpu_busy_usec", "host_cpu_busy_usec"),
         ("cpu_total_usec", "host_cpu_total_usec"),
         ("memory_used", "host_memory_used_bytes"),
         ("memory_total", "host_memory_total_bytes"),
+        ("network_rx_bytes", "host_network_rx_bytes"),
+        ("network_tx_bytes", "host_network_tx_bytes"),
     ),
 }
 # Percentages that samples hold as hundredths.
@@ -82,6 +106,19 @@ DEVICE_KEYS = (
     ("dbytes", "discard_bytes"),
     ("dios", "discard_ops"),
 )
+INTERFACE_KEYS = tuple(
+    (f"{way}_{what}",) * 2 for what in ("bytes", "packets", "errors", "dropped") for way in ("rx", "tx")
+)
+# Rates beside the counters: group -> (key, counter), a second.
+RATES: dict[str, tuple[tuple[str, str], ...]] = {
+    "io": (
+        ("read_bps", "io_read_bytes"),
+        ("write_bps", "io_write_bytes"),
+        ("read_iops", "io_read_ops"),
+        ("write_iops", "io_write_ops"),
+    ),
+    "network": (("rx_bps", "network_rx_bytes"), ("tx_bps", "network_tx_bytes")),
+}
 # Joblet writes 0 here for 'no limit' …
 ZERO_IS_NO_LIMIT = ("memory_limit_bytes", "pids_limit", "open_files_limit")
 # … and for what it declares but never fills.

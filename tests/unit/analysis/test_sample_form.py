@@ -4,21 +4,26 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import fields
 
+from joblens.analysis.gpu_form import read_gpu_facts
 from joblens.analysis.sample_form import (
     from_sample_object,
     time_series_rows,
     to_sample_object,
 )
+from joblens.model.details import GpuFacts
 from joblens.model.errors import FormatError
 from joblens.model.job import Requirements
-from joblens.model.sample import DEVICE_COLUMNS, SAMPLE_COLUMNS, DeviceIo, Sample
+from joblens.model.sample import DEVICE_COLUMNS, SAMPLE_COLUMNS, DeviceIo, GpuReading, InterfaceIo, Sample
 from tests.unit.analysis.records import START_US, UUID, a_record, a_sample
 
 # 0 as a limit means 'none' in this form, so limits are 1 or more.
 LIMITS = ("memory_limit_bytes", "pids_limit", "open_files_limit")
 amounts = st.integers(min_value=1, max_value=2**50)
 devices = st.builds(DeviceIo, *[amounts for _ in DEVICE_COLUMNS])
+interfaces = st.builds(InterfaceIo, *[amounts for _ in fields(InterfaceIo)])
+gpus = st.builds(GpuReading, **{field.name: st.none() | st.just(0) | amounts for field in fields(GpuReading)})
 
 
 @st.composite
@@ -28,6 +33,8 @@ def samples_with_some_fields(draw: st.DrawFn) -> Sample:
         at_us=draw(st.integers(0, 4_000_000_000_000_000)),
         elapsed_us=draw(amounts),
         devices=draw(st.none() | st.dictionaries(st.sampled_from(["8:0", "259:1"]), devices)),
+        gpus=draw(st.none() | st.dictionaries(st.sampled_from(["GPU-1", "0000:c1:00.0"]), gpus)),
+        interfaces=draw(st.none() | st.dictionaries(st.sampled_from(["eth0", "lo"]), interfaces)),
         **{name: 0 if name not in LIMITS and draw(st.booleans()) else draw(amounts) for name in names},
     )
 
@@ -70,7 +77,7 @@ def live_object(**changes: Any) -> dict[str, Any]:
 
 def test_a_sample_object_has_the_keys_of_the_form_first() -> None:
     form = to_sample_object(a_sample(1), None, a_record())
-    assert list(form)[:10] == [
+    assert list(form)[:11] == [
         "job_id",
         "timestamp",
         "sample_interval",
@@ -79,8 +86,9 @@ def test_a_sample_object_has_the_keys_of_the_form_first() -> None:
         "cpu",
         "memory",
         "io",
+        "network",
         "process",
-        "host",
+        "gpu",
     ]
     assert set(live_object()["io"]) <= set(form["io"])
     assert set(live_object()["cpu"]) <= set(form["cpu"])
@@ -198,6 +206,9 @@ def test_the_short_protocol_form_is_read_too() -> None:
         (live_object(cpu={"usage_usec": "much"}), "'usage_usec' is not a number"),
         (live_object(cpu={"usage_usec": -1}), "'usage_usec' is -1"),
         (live_object(io={"devices": [1]}), "'devices'"),
+        (live_object(gpu={"index": 0}), "'gpu' is not a list"),
+        (live_object(gpu=[{"utilization": "all"}]), "'utilization' is not a number"),
+        (live_object(network={"interfaces": 3}), "'interfaces'"),
         ({"timestamp": START_US * 1000}, "neither 'cpu'"),
     ],
 )
@@ -230,8 +241,12 @@ def test_unknown_numbers_stay_unknown_in_a_time_series() -> None:
 
 def test_no_field_of_a_sample_is_left_out_of_the_form() -> None:
     full = Sample(
-        **{name: number for number, name in enumerate(SAMPLE_COLUMNS, 1)}, devices={"8:0": DeviceIo(1)}
+        **{name: number for number, name in enumerate(SAMPLE_COLUMNS, 1)},
+        devices={"8:0": DeviceIo(1)},
+        gpus={"GPU-1": GpuReading(**{field.name: at for at, field in enumerate(fields(GpuReading), 1)})},
+        interfaces={"eth0": InterfaceIo(*range(1, 1 + len(fields(InterfaceIo))))},
     )
+    assert None not in (getattr(full, field.name) for field in fields(Sample))
     assert from_sample_object(to_sample_object(full, None, a_record())) == full
 
 
@@ -241,3 +256,101 @@ def test_the_moment_after_the_start_is_no_rate_and_counts_in_the_next_row() -> N
         Sample(at_us=7_898_000, elapsed_us=2_000_000, cpu_total_usec=200_000),
     ]
     assert [(row[0], row[1]) for row in time_series_rows(taken)] == [(5, 0.0), (7, 10.0)]
+
+
+H200 = GpuFacts(
+    id="GPU-1",
+    vendor="nvidia",
+    index=3,
+    name="NVIDIA H200",
+    uuid="GPU-1",
+    driver_version="570.86",
+    compute_capability="9.0",
+    memory_total_bytes=1000,
+    power_limit_mw=700_000,
+    ecc_enabled=True,
+)
+
+
+def test_a_gpu_is_written_under_the_keys_of_the_form_with_what_is_known_of_the_device() -> None:
+    reading = GpuReading(utilization=7850, memory_used_bytes=250, power_mw=45_200, encoder_utilization=0)
+    (gpu,) = to_sample_object(a_sample(1, gpus={"GPU-1": reading}), None, a_record(), [H200])["gpu"]
+    assert (gpu["index"], gpu["name"], gpu["compute_capability"]) == (3, "NVIDIA H200", "9.0")
+    assert (gpu["utilization"], gpu["encoder_util"], gpu["temperature"]) == (78.5, 0.0, None)
+    assert (gpu["memory_used"], gpu["memory_total"], gpu["memory_percent"]) == (250, 1000, 25.0)
+    assert (gpu["power_draw"], gpu["power_limit"]) == (45.2, 700.0)
+
+
+def test_a_gpu_nobody_described_still_has_its_numbers() -> None:
+    form = to_sample_object(a_sample(1, gpus={"GPU-1": GpuReading(temperature_c=65)}), None, a_record())
+    (gpu,) = form["gpu"]
+    assert (gpu["id"], gpu["temperature"], gpu["name"], gpu["memory_percent"]) == ("GPU-1", 65, None, None)
+    assert read_gpu_facts(form) == ()
+
+
+def test_no_gpus_looked_at_and_none_used_are_told_apart() -> None:
+    assert to_sample_object(a_sample(1), None, a_record())["gpu"] is None
+    assert to_sample_object(a_sample(1, gpus={}), None, a_record())["gpu"] == []
+
+
+def test_what_is_known_of_a_gpu_survives_the_form() -> None:
+    form = to_sample_object(a_sample(1, gpus={"GPU-1": GpuReading()}), None, a_record(), [H200])
+    assert read_gpu_facts(msgspec.json.decode(msgspec.json.encode(form))) == (H200,)
+
+
+def test_how_busy_a_job_kept_a_gpu_is_since_the_previous_sample() -> None:
+    earlier = a_sample(1, gpus={"GPU-1": GpuReading(job_busy_usec=100_000)})
+    later = a_sample(3, gpus={"GPU-1": GpuReading(job_busy_usec=600_000), "GPU-2": GpuReading()})
+    shares = [gpu["job_busy_percent"] for gpu in to_sample_object(later, earlier, a_record())["gpu"]]
+    assert shares == [25.0, None]
+
+
+def test_network_and_energy_have_rates_and_sums_over_interfaces() -> None:
+    ways = {"eth0": InterfaceIo(rx_errors=1, tx_dropped=4), "eth1": InterfaceIo(rx_errors=2)}
+    earlier = a_sample(1, network_rx_bytes=0, host_energy_package_uj=0, instructions=0, cycles=0)
+    later = a_sample(
+        3,
+        network_rx_bytes=4096,
+        host_energy_package_uj=90_000_000,
+        interfaces=ways,
+        instructions=900,
+        cycles=300,
+    )
+    form = to_sample_object(later, earlier, a_record())
+    assert (form["network"]["rx_bps"], form["network"]["tx_bps"]) == (2048.0, None)
+    assert (form["network"]["total_rx_errors"], form["network"]["total_tx_dropped"]) == (3, 4)
+    assert form["network"]["interfaces"]["eth1"]["interface"] == "eth1"
+    assert (form["energy"]["host_package_watts"], form["energy"]["host_dram_watts"]) == (45.0, None)
+    assert form["cpu"]["instructions_per_cycle"] == 3.0
+    assert to_sample_object(earlier, None, a_record())["network"]["total_rx_errors"] is None
+
+
+def test_gpus_and_interfaces_of_joblet_are_read() -> None:
+    gpu = {
+        "index": 0,
+        "uuid": "GPU-9",
+        "name": "Tesla T4",
+        "utilization": 78.5,
+        "memory_used": 3_435_973_836,
+        "memory_total": 17_179_869_184,
+        "encoder_util": 2,
+        "temperature": 65,
+        "power_draw": 45.2,
+        "power_limit": 70,
+    }
+    network = {"interfaces": {"veth0": {"interface": "veth0", "rx_bytes": 5}}, "total_rx_bytes": 5}
+    live = live_object(gpu=[gpu], network=network)
+    sample = from_sample_object(live)
+    assert sample.gpus == {
+        "GPU-9": GpuReading(
+            utilization=7850, memory_used_bytes=3_435_973_836, temperature_c=65, power_mw=45_200
+        )
+    }
+    assert (sample.interfaces, sample.network_rx_bytes) == ({"veth0": InterfaceIo(rx_bytes=5)}, 5)
+    (facts,) = read_gpu_facts(live)
+    assert (facts.id, facts.name, facts.vendor, facts.power_limit_mw) == (
+        "GPU-9",
+        "Tesla T4",
+        "nvidia",
+        70_000,
+    )
