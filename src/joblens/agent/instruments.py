@@ -53,6 +53,7 @@ NO_INSTRUMENTS = InstrumentSet()
 _MAKERS: dict[str, tuple[str, ...]] = {
     "gpu": ("joblens.agent.instrument_gpu", "joblens.agent.instrument_gpu:open_gpu_facts"),
     "network": ("joblens.agent.instrument_network", "joblens.agent.instrument_network:open_interfaces"),
+    "endpoints": ("joblens.agent.instrument_endpoints",),
     "counters": ("joblens.agent.instrument_counters",),
     "energy": ("joblens.agent.instrument_energy",),
 }

@@ -1,0 +1,73 @@
+"""Whom one job exchanges data with."""
+
+import time
+from typing import Any
+
+from joblens.agent.driver_thread import DriverThread
+from joblens.agent.instruments import Instruments, Watched
+from joblens.agent.missing import MissingDetails
+from joblens.model.details import Details
+from joblens.ports.probe import DetailProbe
+from joblens.probes.cgroup_network import v2_group
+
+_DRIVER = "sock_diag"
+_TOO_SHORT_S = 0.5
+
+
+class EndpointProbe:
+    """Hands out what the driver has seen. The driver is not bothered with a job that is over at once: its
+    sockets are gone before they could be listed."""
+
+    name = "endpoints"
+    interval_s = 1.0
+
+    def __init__(self, watched: Watched, group_dir: str, instruments: Instruments) -> None:
+        self._watched = watched
+        self._group_dir = group_dir
+        self._instruments = instruments
+        self._thread: DriverThread[Any] | None = None
+        self._opened_s = time.monotonic()
+        self._taken_at_us = 0
+
+    def read(self) -> Details:
+        if self._thread is not None:
+            return self._news(self._thread)
+        if time.monotonic() - self._opened_s >= _TOO_SHORT_S:
+            self._begin()
+        return Details()
+
+    def close(self) -> None:
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            from joblens.probes.endpoints import SocketDriver
+
+            assert isinstance(thread.driver, SocketDriver)
+            thread.driver.forget(self._watched.job.uuid)
+            thread.leave()
+
+    def _begin(self) -> None:
+        from joblens.probes.endpoints import SocketDriver
+
+        self._thread = self._instruments.driver(_DRIVER, SocketDriver)
+        assert isinstance(self._thread.driver, SocketDriver)
+        self._thread.driver.watch(self._watched.job.uuid, self._group_dir, self._watched.pids)
+        self._thread.use()
+
+    def _news(self, thread: DriverThread[Any]) -> Details:
+        problem = thread.problem()
+        if problem:
+            return Details(unknown={"endpoints": problem})
+        latest = thread.latest()
+        known = latest.value if latest is not None else {}
+        table, problem = known.get(self._watched.job.uuid, (None, ""))
+        if table is None or table.at_us == self._taken_at_us:
+            return Details()
+        self._taken_at_us = table.at_us
+        return Details(endpoints=table, unknown={"endpoints": problem} if problem else {})
+
+
+def open_probe(watched: Watched, instruments: Instruments) -> DetailProbe:
+    group_dir, why = v2_group(watched.groups)
+    if why:
+        return MissingDetails("endpoints", {"endpoints": why})
+    return EndpointProbe(watched, group_dir, instruments)
