@@ -22,16 +22,19 @@ import msgspec
 from bench.nvml_recording import RecordingLibrary, cost_by_call
 from joblens.app.drivers import open_store
 from joblens.app.settings import load_settings
+from joblens.model.history import HistoryQuery
 from joblens.probes.gpu_following import GpuFollower
 from joblens.probes.nvml import NvmlDriver
 from joblens.probes.nvml_calls import load_library
 
 WORKLOAD = str(Path(__file__).parent / "workloads" / "gpu.py")
-JOINT_S = 60
-PMON_S = 40
+JOINT_S = int(sys.argv[1]) if len(sys.argv) > 1 else 60
+PMON_S = JOINT_S - 20
 OUT = Path(os.environ.get("OUT") or tempfile.mkdtemp(prefix="joblens-gpu-"))
 STORE = tempfile.mkdtemp(prefix="joblens-store-")
 os.environ["JOBLENS_STORE"] = f"{STORE}/joblens.db"
+# Jobs and workflows run in other folders, too.
+os.environ["PYTHONPATH"] = os.pathsep.join(str(Path(each or ".").resolve()) for each in sys.path)
 MIB = 2**20
 
 
@@ -168,7 +171,7 @@ def ask_everything(pids: dict[str, int]) -> list[Any]:
 
 
 def stored(ident: str) -> dict[str, Any]:
-    store = open_store(load_settings())
+    store = open_store(load_settings().settings)
     record = store.find(ident)
     samples = [sample for _, sample in store.samples(record.job.uuid)]
     details = msgspec.to_builtins(store.details(record.job.uuid))
@@ -217,14 +220,20 @@ def two_jobs() -> dict[str, Any]:
     codes = {job.ident: job.finish() for job in (heavy, light)}
     (OUT / "pmon.txt").write_text(pmon_text)
     (OUT / "nvml.json").write_text(json.dumps({**driver, "everything": everything, "smi_devices": devices}))
-    told = {job.ident: stored(job.ident) for job in (heavy, light)}
+    told: dict[str, Any] = {}
+    for job in (heavy, light):
+        attempt(told, job.ident, lambda job=job: stored(job.ident))  # type: ignore[misc]
+    seconds = told.pop("seconds")
+    compared: dict[str, Any] = {}
+    attempt(compared, "all", lambda: compare(pids, told, pmon_text, apps, devices, (began, ended)))
     return {
+        "seconds": seconds,
         "exit_codes": codes,
         "printed": {job.ident: job.lines for job in (heavy, light)},
         "joblens_cpu_percent_of_core": cpu,
         "driver": {name: driver[name] for name in ("cost", "cpu_ms_median", "cpu_share_of_core_percent")},
-        "compared": compare(pids, told, pmon_text, apps, devices, (began, ended)),
-        "stored": {name: {**one, "gpus": one["gpus"][-3:]} for name, one in told.items()},
+        "compared": compared["all"],
+        "stored": {name: {**one, "gpus": one.get("gpus", [])[-3:]} for name, one in told.items()},
         "all_samples": told,
     }
 
@@ -332,11 +341,10 @@ def other_jobs() -> dict[str, Any]:
     )
     cpu_no_gpu = started[2].own_cpu_s()
     codes = {job.ident: job.finish() for job in started}
-    told: dict[str, Any] = {job.ident: stored(job.ident) for job in started}
-    listed = subprocess.run(
-        [sys.executable, "-m", "joblens", "list", "--json"], capture_output=True, text=True, check=False
-    )
-    attempt(told, "given_and_idle", lambda: stored(_uuid_of(listed.stdout, "given_and_idle")))
+    told: dict[str, Any] = {}
+    for job in started:
+        attempt(told, job.ident, lambda job=job: stored(job.ident))  # type: ignore[misc]
+    attempt(told, "given_and_idle", lambda: stored(_uuid_of("given_and_idle")))
     return {
         "exit_codes": codes,
         "cpu_s_of_joblens_beside_a_job_without_gpu": cpu_no_gpu,
@@ -345,17 +353,9 @@ def other_jobs() -> dict[str, Any]:
     }
 
 
-def _uuid_of(text: str, name: str) -> str:
-    """The listing is one JSON array, or one object a line."""
-    try:
-        rows = json.loads(text)
-    except ValueError:
-        rows = [json.loads(line) for line in text.splitlines() if line.strip()]
-    rows = rows if isinstance(rows, list) else rows.get("jobs", [])
-    for row in rows:
-        if name in (row.get("name"), (row.get("job") or {}).get("name")):
-            return str(row.get("uuid") or row.get("job_uuid") or row["job"]["uuid"])
-    raise LookupError(f"{name} is not listed: {text[:300]}")
+def _uuid_of(name: str) -> str:
+    store = open_store(load_settings().settings)
+    return next(record.job.uuid for record in store.records(HistoryQuery()) if record.job.name == name)
 
 
 def costs_without() -> dict[str, Any]:
@@ -387,15 +387,12 @@ def main() -> int:
     OUT.mkdir(parents=True, exist_ok=True)
     results: dict[str, Any] = {"python": sys.version, "kernel": os.uname().release, "smi": smi()[:3000]}
     results["pid_namespace"] = os.readlink("/proc/self/ns/pid")
-    costs: dict[str, Any] = {}
-    beside_it = threading.Thread(target=attempt, args=(costs, "costs_without", costs_without))
     attempt(results, "two_jobs", two_jobs)
     samples = results["two_jobs"].pop("all_samples", {})
     (OUT / "results.json").write_text(json.dumps(results, indent=1))
-    beside_it.start()
     attempt(results, "other_jobs", other_jobs)
-    beside_it.join()
-    results |= {"costs": costs}
+    (OUT / "results.json").write_text(json.dumps(results, indent=1))
+    attempt(results, "costs", costs_without)
     (OUT / "samples.json").write_text(json.dumps(samples))
     (OUT / "results.json").write_text(json.dumps(results, indent=1))
     shown = {**results, "smi": "", "two_jobs": {**results["two_jobs"], "stored": "see samples.json"}}
