@@ -31,6 +31,7 @@ class _JobFile:
         self.previous: Sample | None = None
         self.path = ""
         self.size = 0
+        self.gpus: tuple[GpuFacts, ...] = ()
 
 
 class SampleJsonlGz:
@@ -49,21 +50,22 @@ class SampleJsonlGz:
         self._warn = warn
         self._has_warned = False
         self._jobs: dict[str, _JobFile] = {}
-        self._gpus: dict[str, tuple[GpuFacts, ...]] = {}
 
     def job_started(self, record: Record) -> None:
-        self._jobs[record.job.uuid] = _JobFile(record)
+        job = self._jobs.get(record.job.uuid)
+        if job is None:
+            self._jobs[record.job.uuid] = _JobFile(record)
+        else:
+            job.record = record  # said again, or later than its first samples: the file stays
 
     def samples_taken(self, uuid: str, samples: Sequence[Sample]) -> None:
         if not samples:
             return
-        job = self._jobs.get(uuid)
-        if job is None:  # its start was seen by another process
-            known = Job(uuid=uuid, argv=(), created_at_us=samples[0].at_us - samples[0].elapsed_us)
-            job = self._jobs[uuid] = _JobFile(Record(status=Status.RUNNING, job=known))
+        job = self._job(uuid, samples[0].at_us - samples[0].elapsed_us)
         lines: list[bytes] = []
         for sample in samples:
-            lines.append(msgspec.json.encode(to_sample_object(sample, job.previous, job.record)) + b"\n")
+            form = to_sample_object(sample, job.previous, job.record, job.gpus)
+            lines.append(msgspec.json.encode(form) + b"\n")
             job.previous = sample
         try:
             self._append(job, samples[0].at_us, b"".join(lines))
@@ -73,18 +75,23 @@ class SampleJsonlGz:
                 self._warn(f"{self._folder} cannot be written: {error.strerror}; samples are missing there")
 
     def details_taken(self, uuid: str, details: Details) -> None:
-        """What a line says of each GPU beside its numbers."""
+        """Lines say what each GPU is, beside its numbers."""
         if details.gpus is not None:
-            self._gpus[uuid] = details.gpus
+            self._job(uuid, 0).gpus = details.gpus
 
     def jobs_ended(self, records: Sequence[Record]) -> None:
         for record in records:
             self._jobs.pop(record.job.uuid, None)
-            self._gpus.pop(record.job.uuid, None)
 
     def close(self) -> None:
         self._jobs.clear()
-        self._gpus.clear()
+
+    def _job(self, uuid: str, began_at_us: int) -> _JobFile:
+        job = self._jobs.get(uuid)
+        if job is None:  # its start was seen by another process
+            known = Job(uuid=uuid, argv=(), created_at_us=began_at_us)
+            job = self._jobs[uuid] = _JobFile(Record(status=Status.RUNNING, job=known))
+        return job
 
     def _append(self, job: _JobFile, at_us: int, lines: bytes) -> None:
         packing = zlib.compressobj(self._level, zlib.DEFLATED, _GZIP)

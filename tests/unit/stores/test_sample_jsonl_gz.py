@@ -7,9 +7,11 @@ from typing import Any
 
 import msgspec
 
+from joblens.analysis.gpu_form import read_gpu_facts
 from joblens.analysis.sample_form import from_sample_object
+from joblens.model.details import Details, GpuFacts
 from joblens.stores.sample_jsonl_gz import SampleJsonlGz
-from tests.unit.stores.sample_series import busy_series
+from tests.unit.stores.sample_series import busy_series, gpu_series
 from tests.unit.stores.test_history_jsonl import ended_record
 
 
@@ -88,3 +90,30 @@ def test_a_folder_that_cannot_be_written_is_one_warning_and_no_error(tmp_path: P
     sink.samples_taken("a1", busy_series(1))
     sink.samples_taken("a1", busy_series(1))
     assert len(warnings) == 1
+
+
+def test_a_start_that_is_said_again_begins_no_new_file(tmp_path: Path) -> None:
+    samples = busy_series(3)
+    sink = SampleJsonlGz(str(tmp_path))
+    sink.samples_taken("a1", samples[:1])
+    for sample in samples[1:]:
+        sink.job_started(ended_record("a1"))
+        sink.samples_taken("a1", [sample])
+    (file,) = _files(tmp_path)
+    objects = objects_in(file)
+    assert [each["cpu"]["usage_percent"] is None for each in objects] == [True, False, False]
+    assert objects[2]["sample_interval"] == (samples[2].elapsed_us - samples[1].elapsed_us) * 1000
+
+
+def test_lines_say_what_each_gpu_is_and_lose_no_number(tmp_path: Path) -> None:
+    samples = gpu_series(2)
+    (name,) = samples[0].gpus or {}
+    facts = GpuFacts(id=name, vendor="nvidia", index=0, name="NVIDIA H200", memory_total_bytes=140 << 30)
+    sink = SampleJsonlGz(str(tmp_path))
+    sink.details_taken("a1", Details(gpus=(facts,)))
+    sink.job_started(ended_record("a1"))
+    sink.samples_taken("a1", samples)
+    objects = objects_in(_files(tmp_path)[0])
+    assert [from_sample_object(each) for each in objects] == samples
+    assert read_gpu_facts(objects[0]) == (facts,)
+    assert objects[1]["gpu"][0]["name"] == "NVIDIA H200"
