@@ -8,12 +8,17 @@ import apsw
 import msgspec
 import pytest
 
+from joblens.app.exports import export_job_samples
 from joblens.app.imports import Imported, import_history, import_samples, import_time_series
+from joblens.model.details import Details, GpuFacts
 from joblens.model.errors import FormatError, InputError
 from joblens.model.history import HistoryQuery
 from joblens.model.job import Status
+from joblens.model.writes import DetailsTaken, SamplesTaken
 from joblens.stores.sqlite import SqliteStore
+from tests.contract.store_builders import ended, queued, started
 from tests.keystone import KEYSTONE_RECORD
+from tests.unit.stores.sample_series import gpu_series
 
 UUID = "f47ac10b-58cc-4372-a567-0e02b2c3d479"
 
@@ -115,6 +120,27 @@ def test_joblet_files_are_read_member_by_member(store: SqliteStore, tmp_path: Pa
     assert [sample.cpu_total_usec for sample in taken] == [0, 2_000_000, 4_000_000]
     assert taken[0].memory_limit_bytes is None  # 0 is 'no limit' there
     assert (result.jobs, result.samples) == (1, 3)
+
+
+def test_exported_samples_are_imported_without_loss_gpus_and_interfaces_included(
+    store: SqliteStore, tmp_path: Path
+) -> None:
+    samples = gpu_series(4, gpus=2)
+    facts = [
+        GpuFacts(id=name, vendor="nvidia", index=index, name="NVIDIA H200", memory_total_bytes=140 << 30)
+        for index, name in enumerate(samples[0].gpus or {})
+    ]
+    details = Details(gpus=tuple(facts))
+    store.apply([queued(UUID), started(UUID), SamplesTaken(UUID, 0, tuple(samples))])
+    store.apply([DetailsTaken(UUID, details), ended(UUID)])
+    with (tmp_path / "s.jsonl").open("wb") as file:
+        assert export_job_samples(store, store.find(UUID), file) == 4
+    other = SqliteStore(str(tmp_path / "other" / "joblens.db"))
+    for _ in range(2):
+        import_samples(other, [str(tmp_path / "s.jsonl")], Imported(), nothing)
+    assert [sample for _, sample in other.samples(UUID)] == samples
+    assert other.details(UUID) == details
+    other.close()
 
 
 def test_a_later_file_of_the_same_job_is_put_behind(store: SqliteStore, tmp_path: Path) -> None:

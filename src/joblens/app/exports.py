@@ -72,8 +72,9 @@ def export_job_samples(store: Store, record: Record, file: IO[bytes]) -> int:
     """One JSON object a line, in the Joblet form."""
     previous = None
     count = 0
+    gpus = store.details(record.job.uuid).gpus or ()
     for _, sample in store.samples(record.job.uuid):
-        file.write(json.encode(to_sample_object(sample, previous, record)) + b"\n")
+        file.write(json.encode(to_sample_object(sample, previous, record, gpus)) + b"\n")
         previous = sample
         count += 1
     return count

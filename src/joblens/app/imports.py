@@ -10,15 +10,17 @@ from typing import IO, Any
 import msgspec
 from msgspec import Struct, field, structs
 
+from joblens.analysis.gpu_form import read_gpu_facts
 from joblens.analysis.history_form import from_history_record
 from joblens.analysis.sample_form import from_sample_object
 from joblens.analysis.usage import total_usage
+from joblens.model.details import Details, GpuFacts
 from joblens.model.errors import FormatError, InputError, UnknownJob
 from joblens.model.ids import uuid_from
 from joblens.model.job import Attempt, Job, Outcome, Owner, Record, Status
 from joblens.model.sample import Sample
 from joblens.model.secrets import redact_job, redact_text
-from joblens.model.writes import JobEnded, JobQueued, JobStarted, SamplesTaken, Write
+from joblens.model.writes import DetailsTaken, JobEnded, JobQueued, JobStarted, SamplesTaken, Write
 from joblens.ports.store import Store
 from joblens.stores.time_series import Series, read_time_series
 
@@ -27,7 +29,20 @@ _SAMPLES_A_WRITE = 2000
 _BAD_KEPT = 20
 _UUID_LENGTH = 36
 _GZIP_MAGIC = b"\x1f\x8b"
-_SAMPLE_SOURCES = {"cpu": "imported samples", "memory_parts": "imported samples", "io": "imported samples"}
+_SAMPLE_SOURCES = dict.fromkeys(
+    (
+        "cpu",
+        "memory_parts",
+        "io",
+        "network",
+        "gpu",
+        "gpu_energy",
+        "energy",
+        "processor_counters",
+        "cpu_migrations",
+    ),
+    "imported samples",
+)
 _OWN_SERIES_SOURCES = {
     "cpu": "imported rows, one a second",
     "processes": "imported rows, one a second",
@@ -103,6 +118,7 @@ def _writes(record: Record) -> list[Write]:
 def import_samples(store: Store, paths: Sequence[str], result: Imported, advance: Advance) -> None:
     """Files of the Joblet form, plain or gzip; a folder stands for all files below it."""
     by_job: dict[str, list[Sample]] = {}
+    gpus: dict[str, dict[str, GpuFacts]] = {}
     for path in _sample_files(paths):
         last: dict[str, Sample] = {}
         for number, line in _lines(path, result):
@@ -111,10 +127,12 @@ def import_samples(store: Store, paths: Sequence[str], result: Imported, advance
                 fields = msgspec.json.decode(line)
                 job_id = _job_id(fields, path)
                 sample = from_sample_object(fields, _before(by_job, last, job_id))
+                found = read_gpu_facts(fields)
             except (msgspec.DecodeError, FormatError, UnicodeDecodeError) as error:
                 result.complain(f"{path}:{number}", error)
                 continue
             last[job_id] = sample
+            gpus.setdefault(job_id, {}).update({each.id: each for each in found})
             by_job.setdefault(job_id, []).append(sample)
     for job_id, samples in by_job.items():
         is_uuid = _looks_like_uuid(job_id)
@@ -125,6 +143,8 @@ def import_samples(store: Store, paths: Sequence[str], result: Imported, advance
             external_id=None if is_uuid else job_id,
         )
         _add_samples(store, job, samples, _SAMPLE_SOURCES, result)
+        if gpus[job_id] and store.details(job.uuid).gpus is None:
+            store.apply([DetailsTaken(job.uuid, Details(gpus=tuple(gpus[job_id].values())))])
 
 
 def _before(by_job: dict[str, list[Sample]], last: dict[str, Sample], job_id: str) -> Sample | None:

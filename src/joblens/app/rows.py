@@ -2,18 +2,13 @@
 
 from typing import Any
 
-from msgspec import json, structs
+from msgspec import json
 
 from joblens.analysis.history_form import returncode_of
-from joblens.model.job import Record, Usage
-from joblens.model.sample import SAMPLE_COLUMNS, Sample
+from joblens.model.job import USAGE_NUMBERS, Record, Usage
+from joblens.model.sample import SAMPLE_COLUMNS, SAMPLE_TABLES, Sample
 
 _NO_USAGE = Usage()
-_USAGE_NUMBERS = tuple(
-    field.name
-    for field in structs.fields(Usage)
-    if field.name not in ("sources", "unknown", "lower_bounds", "shared")
-)
 
 # column -> kind: int, float, text, bool, time (µs UTC)
 JOB_COLUMNS: dict[str, str] = {
@@ -39,14 +34,14 @@ JOB_COLUMNS: dict[str, str] = {
     "host": "text",
     "accounting": "text",
     "samples": "int",
-    **dict.fromkeys(_USAGE_NUMBERS, "int"),
+    **dict.fromkeys(USAGE_NUMBERS, "int"),
     "lower_bounds": "text",
 }
 SAMPLE_TABLE_COLUMNS: dict[str, str] = {
     "job_uuid": "text",
     "index": "int",
     **{name: "time" if name == "at_us" else "int" for name in SAMPLE_COLUMNS},
-    "devices": "text",
+    **dict.fromkeys(SAMPLE_TABLES, "text"),
 }
 
 
@@ -78,13 +73,14 @@ def job_row(record: Record) -> list[Any]:
         None if attempt is None else attempt.accounting,
         None if outcome is None else outcome.samples,
     ]
-    return [*head, *(getattr(usage, name) for name in _USAGE_NUMBERS), _text(usage.lower_bounds)]
+    return [*head, *(getattr(usage, name) for name in USAGE_NUMBERS), _text(usage.lower_bounds)]
 
 
 def sample_row(uuid: str, index: int, sample: Sample) -> list[Any]:
-    """In the order of SAMPLE_TABLE_COLUMNS."""
-    devices = None if sample.devices is None else _text(sample.devices)
-    return [uuid, index, *(getattr(sample, name) for name in SAMPLE_COLUMNS), devices]
+    """In the order of SAMPLE_TABLE_COLUMNS; tables as JSON text."""
+    tables = (getattr(sample, name) for name in SAMPLE_TABLES)
+    texts = (None if table is None else _text(table) for table in tables)
+    return [uuid, index, *(getattr(sample, name) for name in SAMPLE_COLUMNS), *texts]
 
 
 def _text(value: Any) -> str:

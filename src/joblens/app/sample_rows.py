@@ -4,7 +4,7 @@ from typing import Any
 
 from msgspec import structs
 
-from joblens.model.sample import SAMPLE_COLUMNS, Sample
+from joblens.model.sample import SAMPLE_COLUMNS, SAMPLE_TABLES, Sample
 from joblens.ports.store import Store
 
 
@@ -17,7 +17,7 @@ class Samples(list[dict[str, Any]]):
         return cls({"index": index, **_plain(sample)} for index, sample in store.samples(uuid))
 
     def to_arrow(self) -> Any:
-        """A pyarrow.Table with one int64 column a field, and `at`, a timestamp; I/O by device is left out.
+        """A pyarrow.Table with one int64 column a field, and `at`, a timestamp; tables by device are not in.
         Needs the `data` extra."""
         from joblens.stores.arrow_table import integer_table
 
@@ -26,6 +26,7 @@ class Samples(list[dict[str, Any]]):
 
 def _plain(sample: Sample) -> dict[str, Any]:
     row = structs.asdict(sample)
-    if sample.devices is not None:
-        row["devices"] = {name: structs.asdict(io) for name, io in sample.devices.items()}
+    for name in SAMPLE_TABLES:
+        if row[name] is not None:
+            row[name] = {entry: structs.asdict(numbers) for entry, numbers in row[name].items()}
     return row
