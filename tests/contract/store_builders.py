@@ -2,10 +2,11 @@
 
 from typing import Any
 
+from joblens.model.details import Details, ThreadTable, ThreadUse
 from joblens.model.ids import new_uuid
 from joblens.model.job import Attempt, Job, Outcome, Owner, Status, Usage
-from joblens.model.sample import DeviceIo, Sample
-from joblens.model.writes import JobEnded, JobQueued, JobStarted, SamplesTaken, Write
+from joblens.model.sample import DeviceIo, GpuReading, InterfaceIo, Sample
+from joblens.model.writes import DetailsTaken, JobEnded, JobQueued, JobStarted, SamplesTaken, Write
 
 NOON_US = 1_763_208_000_000_000
 SECOND = 1_000_000
@@ -42,12 +43,21 @@ def sample(index: int) -> Sample:
         elapsed_us=index * SECOND,
         cpu_total_usec=index * 900_000 + index % 7,
         processes=None if index % 5 == 0 else 3,
+        network_rx_bytes=index * 1500,
         devices={"8:0": DeviceIo(read_bytes=index * 4096)},
+        gpus=None if index % 3 == 0 else {"GPU-1": GpuReading(power_mw=300_000 + index % 11)},
+        interfaces={"eth0": InterfaceIo(rx_bytes=index * 1500)},
     )
 
 
 def samples(uuid: str, first: int, count: int) -> SamplesTaken:
     return SamplesTaken(uuid, first, tuple(sample(index) for index in range(first, first + count)))
+
+
+def threads(uuid: str, *, at_us: int = NOON_US, cpu_usec: int = 5, count: int = 1) -> DetailsTaken:
+    hottest = tuple(ThreadUse(pid=7, tid=7 + number, name="main") for number in range(count))
+    table = ThreadTable(at_us=at_us, threads=hottest, seen=count, cpu_usec=cpu_usec)
+    return DetailsTaken(uuid, Details(threads=table))
 
 
 def whole_job(

@@ -8,13 +8,33 @@ from typing import Any
 
 import pytest
 
+from joblens.model.details import (
+    ContainerFacts,
+    Details,
+    Endpoint,
+    EndpointTable,
+    GpuFacts,
+    MemoryDepth,
+    ThreadTable,
+    ThreadUse,
+)
 from joblens.model.errors import AmbiguousJob, StoreError, UnknownJob
 from joblens.model.history import HistoryQuery, SortKey
 from joblens.model.job import Record, Status
 from joblens.model.run_link import RunLink
-from joblens.model.writes import CancelAsked, Write
+from joblens.model.writes import CancelAsked, DetailsTaken, Write
 from joblens.ports.store import Store
-from tests.contract.store_builders import NOON_US, SECOND, ended, queued, sample, samples, started, whole_job
+from tests.contract.store_builders import (
+    NOON_US,
+    SECOND,
+    ended,
+    queued,
+    sample,
+    samples,
+    started,
+    threads,
+    whole_job,
+)
 
 
 def _uuids(store: Store, **query: Any) -> list[str]:
@@ -427,6 +447,68 @@ def test_statistics_count_by_tool_and_status(varied: Store) -> None:
 def test_statistics_of_nothing_are_empty(store: Store) -> None:
     assert store.statistics(HistoryQuery()).overall.jobs == 0
     assert store.statistics(HistoryQuery()).overall.duration_s.p50 is None
+
+
+# -- details
+
+
+def test_details_are_brought_up_to_date_part_by_part(store: Store) -> None:
+    gpus = Details(gpus=(GpuFacts(id="GPU-1", vendor="nvidia", index=0, name="H200"),))
+    store.apply([queued("a1"), started("a1"), DetailsTaken("a1", gpus), threads("a1")])
+    store.apply([threads("a1", at_us=NOON_US + 1, cpu_usec=9), samples("a1", 0, 2)])
+    store.apply([samples("a1", 2, 1), threads("a1", at_us=NOON_US + 2, cpu_usec=12)])
+    found = store.details("a1")
+    assert found.gpus == gpus.gpus
+    assert found.threads is not None
+    assert (found.threads.cpu_usec, found.threads.at_us) == (12, NOON_US + 2)
+    assert len(store.samples("a1")) == 3
+
+
+def test_a_job_that_was_not_looked_at_has_no_details(store: Store) -> None:
+    store.apply(whole_job("a1"))
+    assert store.details("a1") == Details()
+    assert store.details("nobody") == Details()
+
+
+def test_every_part_of_details_comes_back(store: Store) -> None:
+    whole = Details(
+        threads=ThreadTable(at_us=1, threads=(ThreadUse(pid=1, tid=2, name="ü"),), seen=1),
+        endpoints=EndpointTable(
+            at_us=2, endpoints=(Endpoint(protocol="tcp", address="::1", port=443, rx_bytes=9),)
+        ),
+        memory=MemoryDepth(at_us=3, pss_bytes=4, numa_bytes={"0": 4}, unknown={"huge": "no"}),
+        gpus=(GpuFacts(id="0000:01:00.0", vendor="amd", index=1),),
+        container=ContainerFacts(engine="podman", id="c0ffee", volumes=("/a:/b",)),
+        unknown={"endpoints": "not permitted"},
+    )
+    assert None not in (getattr(whole, name) for name in Details.__struct_fields__)
+    store.apply([*whole_job("a1"), DetailsTaken("a1", whole)])
+    assert store.details("a1") == whole
+
+
+def test_details_may_come_twice_late_and_before_their_job(store: Store) -> None:
+    newer, older = threads("a1", at_us=NOON_US + 5, cpu_usec=50), threads("a1", cpu_usec=1)
+    store.apply([newer])
+    store.apply([older, newer])
+    store.apply([older])
+    store.apply(whole_job("a1"))
+    store.apply([older])
+    assert store.details("a1") == newer.details
+    assert store.find("a1").status is Status.SUCCESS
+    assert store.check().ok
+
+
+def test_details_go_with_the_samples_and_count_in_their_size(store: Store) -> None:
+    for day in range(3):
+        store.apply([*whole_job(f"day{day}", at_us=NOON_US + day * SECOND), threads(f"day{day}", count=40)])
+    everything = store.prune(before_us=None, max_bytes=None, dry_run=True).kept_bytes
+    assert everything > 0
+    report = store.prune(before_us=None, max_bytes=everything - 1, dry_run=False)
+    assert report.uuids == ("day0",)
+    assert store.details("day0") == Details()
+    assert store.details("day1") == threads("day1", count=40).details
+    assert store.prune(before_us=None, max_bytes=0, dry_run=False).jobs == 2
+    assert store.prune(before_us=None, max_bytes=None, dry_run=True).kept_bytes == 0
 
 
 # -- upkeep

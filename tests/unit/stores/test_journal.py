@@ -19,7 +19,7 @@ from joblens.stores.journal import JournaledStore
 from joblens.stores.journal_file import JournalOwner, decode_lines, encode_line, file_name, owner_of
 from joblens.stores.sqlite import SqliteStore
 from tests.contract.run_builders import attempt, begun, noted, over, run, workflow
-from tests.contract.store_builders import ended, queued, samples, started, whole_job
+from tests.contract.store_builders import ended, queued, samples, started, threads, whole_job
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 
@@ -75,6 +75,19 @@ def test_workflows_and_runs_wait_in_the_journal_too(world: World, impatient: Non
         "UserDataSet",
         "RunEnded",
     ]
+    store.close()
+    assert world.files() == []
+
+
+def test_details_and_every_table_of_a_sample_wait_in_the_journal_too(world: World, impatient: None) -> None:
+    world.is_there = False
+    store = world.journaled()
+    for write in (queued("a1"), started("a1"), samples("a1", 0, 3), threads("a1", cpu_usec=77)):
+        store.apply([write])
+    assert len(world.files()) == 1
+    world.is_there = True
+    assert store.details("a1") == threads("a1", cpu_usec=77).details
+    assert [sample for _, sample in store.samples("a1")] == list(samples("a1", 0, 3).samples)
     store.close()
     assert world.files() == []
 

@@ -19,7 +19,7 @@ from joblens.model.writes import SamplesTaken
 from joblens.stores.sqlite import SqliteStore
 from joblens.stores.sqlite.opening import APPLICATION_ID, SCHEMA_VERSION
 from joblens.stores.sqlite.sql import migration_files, read_text
-from tests.contract.store_builders import ended, queued, samples, started, whole_job
+from tests.contract.store_builders import ended, queued, samples, started, threads, whole_job
 from tests.unit.stores.sample_series import busy_series
 
 REPOSITORY = Path(__file__).resolve().parents[3]
@@ -197,6 +197,20 @@ def test_an_old_store_is_brought_up_to_date_with_all_it_holds(path: str) -> None
     assert _schema(apsw.Connection(path)) == _schema(apsw.Connection(fresh))
 
 
+def test_a_store_from_before_there_were_details_takes_some(path: str) -> None:
+    Path(path).parent.mkdir(mode=0o700)
+    connection = apsw.Connection(path)
+    for file in migration_files()[:3]:
+        connection.execute(read_text(file))
+    connection.execute(f"PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = 3")
+    connection.close()
+    store = SqliteStore(path)
+    store.apply([*whole_job("a1", sample_count=2), threads("a1")])
+    assert store.details("a1") == threads("a1").details
+    assert store.check().ok
+    store.close()
+
+
 def test_an_old_store_opened_for_reading_only_says_what_to_do(path: str) -> None:
     _version_1_store(path)
     with pytest.raises(StoreError, match="old schema version 1"):
@@ -261,6 +275,31 @@ def test_a_damaged_sample_does_not_keep_its_job_from_ending(path: str) -> None:
     assert store.find("a1").status is Status.SUCCESS
     assert [index for index, _ in store.samples("a1")] == [0, 2]
     assert "from index 1 on" in warnings[0]
+    store.close()
+
+
+def test_damaged_details_are_told_of_and_made_good_by_the_next(path: str) -> None:
+    warnings: list[str] = []
+    store = SqliteStore(path, warn=warnings.append)
+    store.apply([queued("a1"), started("a1"), threads("a1"), samples("a1", 0, 1)])
+    apsw.Connection(path).execute("UPDATE job_details SET data = x'28b52ffd00'")
+    assert store.details("a1").threads is None
+    assert "details of job a1 are lost" in warnings[0]
+    assert "job 1: details" in store.check().problems[0]
+    store.apply([threads("a1", cpu_usec=8)])
+    assert store.details("a1") == threads("a1", cpu_usec=8).details
+    store.close()
+
+
+def test_the_size_of_samples_counts_blocks_and_details(path: str) -> None:
+    store = SqliteStore(path)
+    store.apply([queued("a1"), started("a1"), samples("a1", 0, 300), threads("a1", count=5)])
+    store.apply([samples("a1", 300, 1), threads("a1", at_us=10**16, count=50)])
+    store.apply([threads("a1", at_us=2 * 10**16, count=2), ended("a1")])
+    connection = apsw.Connection(path)
+    blocks = connection.execute("SELECT sum(length(data)) FROM sample_block").get
+    details = connection.execute("SELECT sum(length(data)) FROM job_details").get
+    assert connection.execute("SELECT sample_bytes FROM job").get == blocks + details
     store.close()
 
 

@@ -1,0 +1,67 @@
+"""What the recorder hands on to the sinks."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from joblens.agent.recorder import Recorder
+from joblens.model.details import Details
+from joblens.model.job import Record
+from joblens.model.sample import Sample
+from joblens.stores.sqlite import SqliteStore
+from tests.contract.store_builders import ended, queued, samples, started, threads
+
+
+class Notebook:
+    """ports.sink.Sink that writes down what it was told."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[str, str, object]] = []
+
+    def job_started(self, record: Record) -> None:
+        self.told.append(("started", record.job.uuid, record.status.value))
+
+    def samples_taken(self, uuid: str, samples: Sequence[Sample]) -> None:
+        self.told.append(("samples", uuid, len(samples)))
+
+    def details_taken(self, uuid: str, details: Details) -> None:
+        self.told.append(("details", uuid, details))
+
+    def jobs_ended(self, records: Sequence[Record]) -> None:
+        self.told += [("ended", record.job.uuid, record.status.value) for record in records]
+
+    def close(self) -> None:
+        self.told.append(("closed", "", None))
+
+
+@pytest.fixture
+def notebook() -> Notebook:
+    return Notebook()
+
+
+@pytest.fixture
+def recorder(tmp_path: Path, notebook: Notebook) -> Iterator[Recorder]:
+    recorder = Recorder(SqliteStore(str(tmp_path / "joblens.db")), [notebook])
+    yield recorder
+    recorder.close()
+
+
+def test_sinks_are_told_everything_in_order(recorder: Recorder, notebook: Notebook) -> None:
+    details = threads("a1")
+    recorder.write([queued("a1"), started("a1"), samples("a1", 0, 2), details])
+    recorder.write([samples("a1", 2, 1), ended("a1")])
+    assert notebook.told == [
+        ("started", "a1", "running"),
+        ("samples", "a1", 2),
+        ("details", "a1", details.details),
+        ("samples", "a1", 1),
+        ("ended", "a1", "success"),
+    ]
+    assert recorder.store.details("a1") == details.details
+
+
+def test_a_start_that_is_said_again_is_told_once(recorder: Recorder, notebook: Notebook) -> None:
+    recorder.write([queued("a1"), started("a1")])
+    recorder.write([queued("a1"), started("a1")])
+    assert [what for what, _, _ in notebook.told] == ["started"]
