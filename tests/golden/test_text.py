@@ -4,20 +4,23 @@ import pytest
 from msgspec import structs
 
 from joblens.analysis.statistics import distribution_of
+from joblens.analysis.usage import NOT_MEASURED
 from joblens.model.capability import Capability
+from joblens.model.details import Details
 from joblens.model.finding import Finding, Severity
 from joblens.model.history import GroupStatistics, Statistics
-from joblens.model.job import Status
+from joblens.model.job import Record, Status
 from joblens.views.details import render_job_details
 from joblens.views.doctor import render_doctor
 from joblens.views.history import render_history, render_job_history
 from joblens.views.metrics import render_sample
 from joblens.views.running import render_running, render_top
-from joblens.views.show import render_show
+from joblens.views.show import render_parts, render_show
 from joblens.views.stats import render_job_stats, render_stats
 from joblens.views.style import PLAIN, Palette, visible_width
 from joblens.views.summary import render_summary
 from tests.golden.golden import same_as_golden
+from tests.golden.gpu_job import DETAILS, FACTS, gpu_samples
 from tests.integration import past_jobs
 from tests.integration.past_jobs import MIB, POISSON, RUNNING, START_US, record_of, samples
 
@@ -28,6 +31,38 @@ ENDED = [
     record_of(past_jobs.cavity(), 1),
 ]
 UNDER_WAY = record_of(past_jobs.running(), 4)
+
+
+def with_devices(record: Record) -> Record:
+    """With totals of everything that gpu_job's samples have."""
+    assert record.outcome is not None
+    usage = structs.replace(
+        record.outcome.usage,
+        network_rx_bytes=885 * MIB,
+        network_tx_bytes=15 * MIB,
+        network_rx_packets=619_500,
+        network_tx_packets=236_000,
+        gpu_memory_peak_bytes=2200 * MIB,
+        gpu_busy_usec=42_300_000,
+        gpu_energy_uj=1_340_000_000,
+        energy_package_uj=1_239_000_000,
+        energy_dram_uj=177_000_000,
+        co2_mg=290,
+        cpu_migrations=177,
+        sources={
+            **record.outcome.usage.sources,
+            "network": "BPF program at the job's control group",
+            "gpu": "NVML",
+            "energy": "powercap, by CPU time",
+        },
+        unknown={**record.outcome.usage.unknown, "instructions": NOT_MEASURED, "cycles": NOT_MEASURED},
+    )
+    return structs.replace(record, outcome=structs.replace(record.outcome, usage=usage))
+
+
+DEVICES_USED = with_devices(ENDED[0])
+TWO = [UNDER_WAY, structs.replace(ENDED[0], outcome=None, status=Status.RUNNING)]
+TAILS = {RUNNING: gpu_samples(5), POISSON: samples(5)}
 
 
 def group(*, success: int, failed: int, seconds: list[float]) -> GroupStatistics:
@@ -90,6 +125,39 @@ def test_metrics() -> None:
     first, second = samples(2)
     lines = [*render_sample(first, None, ENDED[0], PLAIN), "", *render_sample(second, first, ENDED[0], PLAIN)]
     same_as_golden("metrics", lines)
+
+
+def test_metrics_of_a_job_with_gpus_network_and_energy() -> None:
+    earlier, between, later = gpu_samples(3)
+    lines = render_sample(later, between, ENDED[0], PLAIN, FACTS, gpu_before=earlier)
+    same_as_golden("metrics-gpu", lines)
+
+
+@pytest.mark.parametrize("part", ["threads", "network", "memory", "gpu"])
+def test_a_part_of_show(part: str) -> None:
+    shown = render_parts(ENDED[0], gpu_samples(90), DETAILS, [part], now_us=NOW_US, width=80, paint=PLAIN)
+    same_as_golden(f"show-only-{part}", shown)
+
+
+def test_parts_of_show_of_a_job_that_was_not_looked_at() -> None:
+    unread = Details(unknown={"memory": "smaps_rollup may not be read"})
+    parts = ["threads", "network", "memory", "gpu"]
+    shown = render_parts(ENDED[1], [], unread, parts, now_us=NOW_US, width=80, paint=PLAIN)
+    same_as_golden("show-only-unknown", shown)
+
+
+def test_show_of_a_job_with_gpus_network_and_energy() -> None:
+    shown = render_show(DEVICES_USED, gpu_samples(60), now_us=NOW_US, width=80, paint=PLAIN, details=DETAILS)
+    same_as_golden("show-gpu", shown)
+
+
+def test_summary_of_a_job_with_gpus_network_and_energy() -> None:
+    same_as_golden("summary-gpu", render_summary(DEVICES_USED, color=False, width=80).splitlines())
+
+
+def test_top_with_a_job_that_uses_gpus_and_network() -> None:
+    now_us = START_US + 405_000_000
+    same_as_golden("top-gpu", render_top(TWO, TAILS, now_us=now_us, width=80, paint=PLAIN))
 
 
 def test_list() -> None:
@@ -163,6 +231,17 @@ SCREENS = [
     lambda width: render_show(ENDED[0], samples(60), now_us=NOW_US, width=width, paint=Palette(is_on=True)),
     lambda width: render_top([UNDER_WAY], {POISSON: samples(5)}, now_us=NOW_US, width=width, paint=PLAIN),
     lambda width: render_summary(ENDED[0], color=True, width=width).splitlines(),
+    lambda width: render_summary(DEVICES_USED, color=True, width=width).splitlines(),
+    lambda width: render_top(TWO, TAILS, now_us=NOW_US, width=width, paint=PLAIN),
+    lambda width: render_parts(
+        DEVICES_USED,
+        gpu_samples(90),
+        DETAILS,
+        ["threads", "network", "memory", "gpu"],
+        now_us=NOW_US,
+        width=width,
+        paint=Palette(is_on=True),
+    ),
 ]
 
 

@@ -1,7 +1,6 @@
 """What a job did on its GPUs between two looks at them: how busy it kept them, and why they were slow.
 
-A GPU is looked at less often than the rest, and samples in between repeat what was read last; so the time of
-one look reaches from the sample that first had it to the sample that has the next."""
+A GPU is looked at less often than the rest: samples in between have no `gpus`, and say nothing of them."""
 
 from collections.abc import Iterator, Sequence
 
@@ -74,25 +73,51 @@ def busy_percent(earlier: GpuReading | None, later: GpuReading, seconds: float) 
 
 
 def spans_of(samples: Sequence[Sample], name: str) -> Iterator[GpuSpan]:
-    """One device. Samples that did not look, or had it not yet, end a span."""
+    """One device, from each look at it to the next; a look that did not find it there ends the row."""
     before: tuple[int, GpuReading] | None = None
-    seen_us = 0  # the last sample that repeated `before`
     for sample in samples:
-        reading = (sample.gpus or {}).get(name)
-        if reading is not None and before is not None and reading != before[1]:
+        if sample.gpus is None:
+            continue
+        reading = sample.gpus.get(name)
+        if reading is not None and before is not None:
             seconds = (sample.elapsed_us - before[0]) / 1e6
             yield GpuSpan(seconds, reading, busy_percent(before[1], reading, seconds))
-        elif before is not None and reading is None and seen_us > before[0]:
-            seconds = (seen_us - before[0]) / 1e6
-            yield GpuSpan(seconds, before[1], busy_percent(before[1], before[1], seconds))
-        if reading is None:
-            before = None
-        elif before is None or reading != before[1]:
-            before = sample.elapsed_us, reading
-        seen_us = sample.elapsed_us
-    if before is not None and seen_us > before[0]:
-        seconds = (seen_us - before[0]) / 1e6
-        yield GpuSpan(seconds, before[1], busy_percent(before[1], before[1], seconds))
+        before = None if reading is None else (sample.elapsed_us, reading)
+
+
+def busy_curve(samples: Sequence[Sample]) -> list[float | None]:
+    """How busy the job kept its GPUs at each sample, added up: 100 is one GPU. Samples between two looks have
+    what the later one tells; None before the first and after the last, and where nobody knows."""
+    curve: list[float | None] = [None] * len(samples)
+    before: int | None = None
+    for place, sample in enumerate(samples):
+        if sample.gpus is None:
+            continue
+        if before is not None:
+            busy = _busy_together(samples[before], sample)
+            curve[before + 1 : place + 1] = [busy] * (place - before)
+        before = place
+    return curve
+
+
+def _busy_together(earlier: Sample, later: Sample) -> float | None:
+    seconds = (later.elapsed_us - earlier.elapsed_us) / 1e6
+    shares = [
+        busy_percent((earlier.gpus or {}).get(name), reading, seconds)
+        for name, reading in (later.gpus or {}).items()
+        if has_part(reading)
+    ]
+    known = [share for share in shares if share is not None]
+    return sum(known) if known or not shares else None
+
+
+def memory_curve(samples: Sequence[Sample]) -> list[int | None]:
+    """The job's own memory on all GPUs; between two looks what the earlier one saw."""
+    curve: list[int | None] = []
+    for sample in samples:
+        standing = curve[-1] if curve else None
+        curve.append(standing if sample.gpus is None else gpu_memory_bytes(sample))
+    return curve
 
 
 class GpuShare(Struct, frozen=True):

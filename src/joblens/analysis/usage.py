@@ -56,7 +56,7 @@ _ORIGINS: dict[str, tuple[str, str]] = {
     "gpu_energy_uj": ("gpu_energy", "gpus"),
     "energy_package_uj": ("energy", "host_energy_package_uj"),
     "energy_dram_uj": ("energy", "host_energy_dram_uj"),
-    "co2_mg": ("energy", ""),
+    "co2_mg": ("co2", ""),
     "instructions": ("processor_counters", "instructions"),
     "cycles": ("processor_counters", "cycles"),
     "cpu_migrations": ("cpu_migrations", "cpu_migrations"),
@@ -71,6 +71,18 @@ _GROUP_COUNTERS = (  # the kernel counts these for a group and for nothing else
     "io_pressure_usec",
     "pids_limit_events",
 )
+# Counted by instruments of their own, where there are such.
+_INSTRUMENT_COUNTERS = (
+    "network_rx_bytes",
+    "network_tx_bytes",
+    "network_rx_packets",
+    "network_tx_packets",
+    "instructions",
+    "cycles",
+    "cpu_migrations",
+)
+_INSTRUMENT_NUMBERS = frozenset(USAGE_NUMBERS[USAGE_NUMBERS.index("network_rx_bytes") :])
+NOT_MEASURED = "not measured"  # nothing of the kind here, or nobody asked for it
 _CALLS = ("io_call_read_bytes", "io_call_write_bytes", "io_call_reads", "io_call_writes")
 
 
@@ -92,8 +104,9 @@ def total_usage(
     total.add_io()
     total.add_memory()
     total.add_peaks()
-    for number in _GROUP_COUNTERS:
+    for number in (*_GROUP_COUNTERS, *_INSTRUMENT_COUNTERS):
         total.add_counter(number)
+    total.add_energy()
     return total.usage(lower_bounds)
 
 
@@ -288,6 +301,16 @@ class _Total:
             if not is_final:
                 self._lower.append(number)
 
+    def add_energy(self) -> None:
+        if not any(sample.host_energy_package_uj is not None for sample in self.samples):
+            return
+        from joblens.analysis.energy import energy_shares  # few machines tell, and each start pays for it
+
+        shares = energy_shares(self.samples)
+        for number, share in (("energy_package_uj", shares.package_uj), ("energy_dram_uj", shares.dram_uj)):
+            if share is not None:
+                self._put(number, share)
+
     def _put(self, number: str, value: int, source: str | None = None) -> None:
         group, field = _ORIGINS[number]
         self._numbers[number] = value
@@ -301,6 +324,8 @@ class _Total:
         given = self._given_unknown.get(field) or self._given_unknown.get(group)
         if given:
             return given
+        if number in _INSTRUMENT_NUMBERS:
+            return NOT_MEASURED
         if not field:
             return "known only when the job's processes are waited for"
         return "could not be read" if self.samples else "no sample was taken"

@@ -1,5 +1,6 @@
 """`joblens metrics`: every sample of a job from its start, then live until it ends."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import click
@@ -7,6 +8,7 @@ import click
 from joblens.cli.arguments import job_argument
 from joblens.cli.context import Session
 from joblens.cli.options import shared_options
+from joblens.model.details import GpuFacts
 from joblens.model.errors import InputError
 from joblens.model.job import Record
 from joblens.model.sample import Sample
@@ -29,6 +31,7 @@ from joblens.model.sample import Sample
 def command(session: Session, ident: str, follow: bool, since: str | None, fields: str | None) -> None:
     """Every sample of a job from its start; while it runs, new ones follow until it ends."""
     from joblens.app.queries import find, follow_samples
+    from joblens.views.metrics import render_sample
 
     store = session.current_store
     record = find(store, ident, session.note)
@@ -40,29 +43,33 @@ def command(session: Session, ident: str, follow: bool, since: str | None, field
         else iter(store.samples(record.job.uuid))
     )
     previous: Sample | None = None
+    gpu_before: Sample | None = None
+    gpus: Sequence[GpuFacts] = ()
     shown = 0
     for _, sample in stream:
+        if sample.gpus and not gpus:  # of a job that runs they come with its first look at them
+            gpus = store.details(record.job.uuid).gpus or ()
         if from_us is None or sample.at_us >= from_us:
-            _show(session, sample, previous, record, chosen)
+            if session.json or chosen:
+                _write_form(session, sample, previous, record, chosen)
+            else:
+                text = render_sample(sample, previous, record, session.palette, gpus, gpu_before)
+                session.write_lines([*text, ""])
+                session.flush()
             shown += 1
+        gpu_before = gpu_before if sample.gpus is None else sample
         previous = sample
     if not shown and not session.json:
         session.note(f"no samples of job {record.job.uuid}" + (" from then on" if since else ""))
 
 
-def _show(
+def _write_form(
     session: Session, sample: Sample, previous: Sample | None, record: Record, chosen: list[list[str]]
 ) -> None:
-    if session.json or chosen:
-        from joblens.analysis.sample_form import to_sample_object
+    from joblens.analysis.sample_form import to_sample_object
 
-        form = to_sample_object(sample, previous, record)
-        session.write_json_line(pick(form, chosen) if chosen else form)
-        return
-    from joblens.views.metrics import render_sample
-
-    session.write_lines([*render_sample(sample, previous, record, session.palette), ""])
-    session.flush()
+    form = to_sample_object(sample, previous, record)
+    session.write_json_line(pick(form, chosen) if chosen else form)
 
 
 def _since_us(text: str, record: Record) -> int:

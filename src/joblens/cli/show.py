@@ -9,8 +9,12 @@ from joblens.cli.options import shared_options
 
 @click.command("show")
 @job_argument
+@click.option("--threads", is_flag=True, help="Only its threads: CPU time, waits, moves between CPUs.")
+@click.option("--network", is_flag=True, help="Only its network: totals, interfaces, with whom it talked.")
+@click.option("--memory", is_flag=True, help="Only its memory: parts, NUMA, processes, growth.")
+@click.option("--gpu", is_flag=True, help="Only its GPUs: the devices and what it made of them.")
 @shared_options
-def command(session: Session, ident: str) -> None:
+def command(session: Session, /, ident: str, **asked: bool) -> None:
     """Everything about one job: findings, usage with its sources, curves, how it was run.
 
     ID is the UUID or the start of it, the job's number, or the id you gave it; a job's
@@ -19,22 +23,25 @@ def command(session: Session, ident: str) -> None:
 
     store = session.current_store
     record = find(store, ident, session.note)
+    details = store.details(record.job.uuid)
     if session.json:
+        from msgspec import to_builtins
+
         from joblens.app.queries import whole_record
 
-        session.write_json(whole_record(record))
+        session.write_json({**whole_record(record), "details": to_builtins(details)})
         return
     from joblens.app.drivers import SystemClock
-    from joblens.views.show import render_show
+    from joblens.views.show import render_parts, render_show
 
-    lines = render_show(
-        record,
-        samples(store, record.job.uuid),
-        now_us=SystemClock().now_us(),
-        width=session.width,
-        paint=session.palette,
+    taken = samples(store, record.job.uuid)
+    now_us, width, paint = SystemClock().now_us(), session.width, session.palette
+    parts = [part for part, is_asked in asked.items() if is_asked]
+    session.write_lines(
+        render_parts(record, taken, details, parts, now_us=now_us, width=width, paint=paint)
+        if parts
+        else render_show(record, taken, now_us=now_us, width=width, paint=paint, details=details)
     )
-    session.write_lines(lines)
 
 
 @click.command("job-details")

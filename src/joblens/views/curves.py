@@ -1,4 +1,4 @@
-"""Samples as the few curves a person looks at: CPU, memory, I/O and processes over time."""
+"""Samples as the few curves a person looks at: CPU, memory, I/O, network, GPU and processes over time."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
@@ -20,6 +20,9 @@ class Point(Struct, frozen=True):
     read_per_s: float | None = None
     write_per_s: float | None = None
     processes: int | None = None
+    network_per_s: float | None = None  # both ways together
+    gpu_percent: float | None = None  # 100 is one GPU, busy with the job's work all the time
+    gpu_memory_bytes: int | None = None
 
     @property
     def io_per_s(self) -> float | None:
@@ -32,10 +35,44 @@ def points(samples: Sequence[Sample]) -> list[Point]:
     """One point a sample; the first has no rates."""
     cpu = _spread(samples, lambda sample: sample.cpu_total_usec, cpu_percent)
     read, write = _io_rates(samples, "read"), _io_rates(samples, "write")
+    network = _network_rates(samples)
+    gpu, gpu_memory = _gpu_curves(samples)
     return [
-        Point(sample.elapsed_us / 1e6, cpu[at], memory_in_use(sample), read[at], write[at], sample.processes)
+        Point(
+            sample.elapsed_us / 1e6,
+            cpu[at],
+            memory_in_use(sample),
+            read[at],
+            write[at],
+            sample.processes,
+            network[at],
+            gpu[at],
+            gpu_memory[at],
+        )
         for at, sample in enumerate(samples)
     ]
+
+
+def _network_rates(samples: Sequence[Sample]) -> list[float | None]:
+    if not samples or samples[-1].network_rx_bytes is None:
+        return [None] * len(samples)
+
+    def both_ways(earlier: Sample, later: Sample) -> float | None:
+        rates = (per_second(earlier, later, f"network_{way}_bytes") for way in ("rx", "tx"))
+        known = [rate for rate in rates if rate is not None]
+        return sum(known) if known else None
+
+    return _spread(samples, lambda sample: sample.network_rx_bytes, both_ways)
+
+
+def _gpu_curves(samples: Sequence[Sample]) -> tuple[list[float | None], list[int | None]]:
+    """Of jobs that use a GPU; what uses none has no curve."""
+    unknown: list[None] = [None] * len(samples)
+    if not any(sample.gpus for sample in samples):
+        return list(unknown), list(unknown)
+    from joblens.analysis.gpu_use import busy_curve, memory_curve
+
+    return busy_curve(samples), memory_curve(samples)
 
 
 def _io_rates(samples: Sequence[Sample], direction: str) -> list[float | None]:

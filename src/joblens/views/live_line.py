@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from joblens.model.sample import Sample
 from joblens.views.charts import cpu_spark_line
-from joblens.views.curves import Point, points
+from joblens.views.curves import Point, last_known, points
 from joblens.views.numbers import clock, compact_bytes, compact_rate, percent
 from joblens.views.style import Palette, clean, fit, visible_width
 
@@ -12,11 +12,12 @@ _SEPARATOR = "  "
 _SPARK_COLUMNS = 16
 _SPARK_LEAST = 4
 _NAME_COLUMNS = 24
+_GPU_LOOKS = 10  # samples in which one look at the GPUs is found
 
 
 def render_live_line(name: str, samples: Sequence[Sample], width: int, color: bool) -> str:  # noqa: FBT001
     """Never wider than `width` - 1 columns, so that no terminal wraps it. What does not fit is left
-    out whole, least important first: spark line, processes, I/O, name, memory."""
+    out whole, least important first: spark line, processes, network, I/O, name, GPU, memory."""
     paint = Palette(is_on=color)
     series = points(samples)
     now = series[-1] if series else Point(0.0)
@@ -25,11 +26,15 @@ def render_live_line(name: str, samples: Sequence[Sample], width: int, color: bo
         "elapsed": clock(now.elapsed_s),
         "cpu": f"{_label('cpu', paint)} {percent(now.cpu_percent):>4}",
         "memory": f"{_label('mem', paint)} {compact_bytes(now.memory_bytes):>5}",
+        "gpu": _gpu(series, paint),
         "io": _io(now, paint),
+        "network": f"{_label('net', paint)} {compact_rate(now.network_per_s):>7}"
+        if now.network_per_s
+        else "",
         "processes": _processes(now.processes),
     }
     shown = [key for key in pieces if pieces[key]]
-    for least in ("processes", "io", "name", "memory"):
+    for least in ("processes", "network", "io", "name", "gpu", "memory"):
         if _line_width(pieces, shown) < width:
             break
         shown = [key for key in shown if key != least]
@@ -54,6 +59,16 @@ def _io(now: Point, paint: Palette) -> str:
         f"{_label('rd', paint)} {compact_rate(now.read_per_s):>7}"
         f"{_SEPARATOR}{_label('wr', paint)} {compact_rate(now.write_per_s):>7}"
     )
+
+
+def _gpu(series: Sequence[Point], paint: Palette) -> str:
+    """Only of a job that has something on a GPU. It is looked at less often than the rest."""
+    memory = series[-1].gpu_memory_bytes if series else None
+    busy = last_known(point.gpu_percent for point in series[-_GPU_LOOKS:])
+    if not memory and not busy:
+        return ""
+    own = f" {compact_bytes(memory):>5}" if memory else ""
+    return f"{_label('gpu', paint)} {percent(busy):>4}{own}"
 
 
 def _processes(processes: int | None) -> str:

@@ -1,43 +1,60 @@
-"""One sample as text: the groups CPU, Memory, I/O, Processes, Pressure and Host."""
+"""One sample as text: the groups CPU, Memory, I/O, Processes, GPU, Network, PSI, Energy and Host."""
 
 from collections.abc import Sequence
 
 from joblens.analysis.rates import (
     cpu_percent,
+    growth,
     host_cpu_percent,
     per_second,
     throttle_percent,
     unreclaimable_bytes,
 )
+from joblens.model.details import GpuFacts
 from joblens.model.job import Record
 from joblens.model.sample import Sample
 from joblens.model.units import format_bytes, format_instant
+from joblens.views.device_groups import energy_pairs, gpu_lines, network_pairs
 from joblens.views.numbers import UNKNOWN, rate
 from joblens.views.style import Palette
 
 Pairs = list[tuple[str, str]]
 
 
-def render_sample(sample: Sample, previous: Sample | None, record: Record, paint: Palette) -> list[str]:
-    """Numbers nobody could read are left out; a group without any is left out whole."""
+def render_sample(
+    sample: Sample,
+    previous: Sample | None,
+    record: Record,
+    paint: Palette,
+    gpus: Sequence[GpuFacts] = (),
+    gpu_before: Sample | None = None,
+) -> list[str]:
+    """Numbers nobody could read are left out; a group without any is left out whole. `gpus`: what is known
+    of the devices themselves; `gpu_before`: the last sample that had looked at them."""
     clock = format_instant(sample.at_us)[11:19]
     lines = [
         paint.paint(f"═══ Metrics Sample at {clock} ═══", "bold"),
         f"Job ID: {record.job.uuid}",
         f"Sample Interval: {_interval(sample, previous, record)}",
     ]
-    for title, pairs in (
-        ("CPU", _cpu(sample, previous)),
-        ("Memory", _memory(sample)),
-        ("I/O", _io(sample, previous)),
-        ("Processes", _processes(sample)),
-        ("Pressure (average of the last 10 s)", _pressure(sample)),
-        ("Host", _host(sample, previous)),
+    for title, group in (
+        ("CPU", _pair_lines(_cpu(sample, previous))),
+        ("Memory", _pair_lines(_memory(sample))),
+        ("I/O", _pair_lines(_io(sample, previous))),
+        ("Processes", _pair_lines(_processes(sample))),
+        ("GPU", gpu_lines(sample, gpu_before or previous, gpus)),
+        ("Network", _pair_lines(network_pairs(sample, previous))),
+        ("PSI (time spent waiting, average of the last 10 s)", _pair_lines(_pressure(sample))),
+        ("Energy", _pair_lines(energy_pairs(sample, previous))),
+        ("Host", _pair_lines(_host(sample, previous))),
     ):
-        known = [(name, value) for name, value in pairs if value != UNKNOWN]
-        if known:
-            lines += ["", paint.paint(f"{title}:", "bold"), *(f"  {name}: {value}" for name, value in known)]
+        if group:
+            lines += ["", paint.paint(f"{title}:", "bold"), *group]
     return lines
+
+
+def _pair_lines(pairs: Pairs) -> list[str]:
+    return [f"  {name}: {value}" for name, value in pairs if value != UNKNOWN]
 
 
 def _interval(sample: Sample, previous: Sample | None, record: Record) -> str:
@@ -55,7 +72,20 @@ def _cpu(sample: Sample, previous: Sample | None) -> Pairs:
         ("System Time", _micros(sample.cpu_system_usec)),
         ("Total Time", _micros(sample.cpu_total_usec)),
         ("Throttled Time", _micros(sample.cpu_throttled_usec)),
+        ("Instructions", _instructions(sample, previous)),
+        ("Migrations", _number(sample.cpu_migrations)),
+        ("Context Switches", _number(sample.context_switches)),
     ]
+
+
+def _instructions(sample: Sample, previous: Sample | None) -> str:
+    """With how many a cycle, since the sample before."""
+    if sample.instructions is None:
+        return UNKNOWN
+    done = growth(previous, sample, "instructions") if previous else sample.instructions
+    cycles = growth(previous, sample, "cycles") if previous else sample.cycles
+    a_cycle = f" ({done / cycles:.2f} a cycle)" if done is not None and cycles else ""
+    return f"{sample.instructions:,}{a_cycle}"
 
 
 def _memory(sample: Sample) -> Pairs:
@@ -72,6 +102,8 @@ def _memory(sample: Sample) -> Pairs:
         ("Shared", format_bytes(sample.memory_shmem_bytes)),
         ("Kernel", format_bytes(sample.memory_kernel_bytes)),
         ("Swap", format_bytes(sample.memory_swap_bytes)),
+        ("Proportional (PSS)", format_bytes(sample.memory_pss_bytes)),
+        ("Huge Pages", format_bytes(sample.memory_huge_bytes)),
         ("Largest Process", format_bytes(sample.memory_largest_process_bytes)),
         ("Page Faults", _pair(sample.faults_minor, "minor", sample.faults_major, "major")),
         ("OOM Events", _pair(sample.oom_events, "events", sample.oom_kills, "kills")),
@@ -141,7 +173,15 @@ def _host(sample: Sample, previous: Sample | None) -> Pairs:
         ("CPU", _two_decimals(host_cpu_percent(previous, sample) if previous else None)),
         ("Memory", memory),
         ("Load", " ".join(known) or UNKNOWN),
+        ("Network", _host_network(sample, previous)),
     ]
+
+
+def _host_network(sample: Sample, previous: Sample | None) -> str:
+    if sample.host_network_rx_bytes is None or previous is None:
+        return UNKNOWN
+    received, sent = (per_second(previous, sample, f"host_network_{way}_bytes") for way in ("rx", "tx"))
+    return UNKNOWN if received is None else f"{rate(received)} received, {rate(sent)} sent"
 
 
 def _two_decimals(percent: float | None) -> str:

@@ -53,3 +53,26 @@ def clock(elapsed_seconds: float) -> str:
     whole = max(0, int(elapsed_seconds))
     hours, minutes = whole // 3600, whole // 60 % 60
     return f"{hours}:{minutes:02d}:{whole % 60:02d}" if hours else f"{minutes:02d}:{whole % 60:02d}"
+
+
+def joules(microjoules: float | None) -> str:
+    """'12.3 J', '4.5 kJ', '1.2 kWh': from a kilowatt-hour on in what bills are written in."""
+    if microjoules is None:
+        return UNKNOWN
+    joule = microjoules / 1e6
+    if joule >= 3.6e6:
+        return f"{joule / 3.6e6:.2f} kWh"
+    return f"{joule / 1000:.1f} kJ" if joule >= 999.95 else f"{joule:.1f} J"
+
+
+def watts(microjoules_per_second: float | None) -> str:
+    return UNKNOWN if microjoules_per_second is None else f"{microjoules_per_second / 1e6:.1f}W"
+
+
+def grams(milligrams: float | None) -> str:
+    if milligrams is None:
+        return UNKNOWN
+    gram = milligrams / 1000
+    if gram >= 999.95:
+        return f"{gram / 1000:.2f} kg"
+    return f"{gram:.1f} g" if gram >= 0.95 else f"{milligrams:.0f} mg"

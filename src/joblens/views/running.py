@@ -8,7 +8,7 @@ from joblens.model.job import Record, Status
 from joblens.model.sample import Sample
 from joblens.model.units import format_duration, format_instant
 from joblens.views.charts import cpu_spark_line
-from joblens.views.curves import Point, points
+from joblens.views.curves import Point, last_known, points
 from joblens.views.jobs import command_line, display_name, duration_s, started_at_us
 from joblens.views.numbers import UNKNOWN, clock, compact_bytes, compact_rate, percent
 from joblens.views.style import Palette
@@ -31,9 +31,14 @@ _TOP_COLUMNS = (
     Column("MEMORY", is_right=True),
     Column("READ", is_right=True, goes=2),
     Column("WRITE", is_right=True, goes=3),
-    Column("PROCS", is_right=True, goes=4),
+    Column("NET", is_right=True, goes=4),
+    Column("GPU", is_right=True, goes=5),
+    Column("GPU MEM", is_right=True, goes=6),
+    Column("PROCS", is_right=True, goes=7),
     Column("CPU OVER TIME", goes=1),
 )
+_OF_SOME = ("NET", "GPU", "GPU MEM")  # shown when a job has something there
+_ROOM_FOR_ALL, _ROOM_FOR_NUMBERS = 110, 95
 _SPARK_COLUMNS = 13
 
 
@@ -71,7 +76,23 @@ def render_top(
     lines = [f"{paint.paint('joblens top', 'bold')}  {head}  {paint.paint(f'{when} UTC', 'dim')}", ""]
     if not rows:
         return [*lines, "Nothing is running."]
-    return lines + render_table(_TOP_COLUMNS, rows, width, paint)
+    return lines + _top_table(rows, width, paint)
+
+
+def _top_table(rows: Sequence[Sequence[str]], width: int, paint: Palette) -> list[str]:
+    places = [
+        place
+        for place, column in enumerate(_TOP_COLUMNS)
+        if column.title not in _OF_SOME
+        or any(row[place] not in (UNKNOWN, "0B/s", "0%", "0B") for row in rows)
+    ]
+    extra = len(places) - len(_TOP_COLUMNS) + len(_OF_SOME)
+    if extra and width < _ROOM_FOR_ALL:
+        places.pop()  # numbers before the curve
+    if extra == len(_OF_SOME) and width < _ROOM_FOR_NUMBERS:
+        places.pop()
+    columns = [_TOP_COLUMNS[place] for place in places]
+    return render_table(columns, [[row[place] for place in places] for row in rows], width, paint)
 
 
 def _cpu(curve: Sequence[Point]) -> float:
@@ -89,6 +110,9 @@ def _top_row(record: Record, curve: Sequence[Point], now_us: int, paint: Palette
         compact_bytes(now.memory_bytes),
         compact_rate(now.read_per_s),
         compact_rate(now.write_per_s),
+        compact_rate(now.network_per_s),
+        percent(last_known(point.gpu_percent for point in curve)),
+        compact_bytes(now.gpu_memory_bytes),
         UNKNOWN if now.processes is None else str(now.processes),
         paint.paint(cpu_spark_line([point.cpu_percent for point in curve[1:]], _SPARK_COLUMNS), "cyan"),
     ]
@@ -118,4 +142,7 @@ def _job_form(record: Record, curve: Sequence[Point], now_us: int) -> dict[str, 
         "read_bps": now.read_per_s,
         "write_bps": now.write_per_s,
         "processes": now.processes,
+        "network_bps": now.network_per_s,
+        "gpu_percent": last_known(point.gpu_percent for point in curve),
+        "gpu_memory_bytes": now.gpu_memory_bytes,
     }

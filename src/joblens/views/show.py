@@ -6,14 +6,19 @@ from msgspec import json
 from msgspec.structs import replace
 
 from joblens.analysis.usage import total_usage
+from joblens.model.details import Details
+from joblens.model.ids import short
 from joblens.model.job import Attempt, Job, Outcome, Record
 from joblens.model.sample import Sample
-from joblens.model.units import format_bytes, format_duration, format_instant
+from joblens.model.units import KIB, format_bytes, format_duration, format_instant
 from joblens.views.charts import braille_chart, nice_top, nice_top_binary
 from joblens.views.curves import Point, points
+from joblens.views.detail_look import Look
+from joblens.views.gpu_details import container_pairs
+from joblens.views.job_details import parts_known, render_part
 from joblens.views.jobs import command_line, display_name, duration_s, started_at_us
 from joblens.views.numbers import UNKNOWN, compact_bytes, counted, percent
-from joblens.views.style import Palette, clean, clean_lines, fit, pad
+from joblens.views.style import Palette, clean, clean_lines, fit, pad, wrap
 from joblens.views.summary import ending, finding_lines
 from joblens.views.usage import render_usage
 
@@ -21,13 +26,21 @@ _LABEL = 16
 _CHART_LINES = 4
 _CHART_WIDTH = 100
 _STDERR_LINES = 12
+_LEAST_NETWORK = 64 * KIB  # a second
 _NO_CURVE = 2  # fewer points than this make no curve
 
+NO_DETAILS = Details()
 Pairs = Sequence[tuple[str, str]]
 
 
 def render_show(
-    record: Record, samples: Sequence[Sample], *, now_us: int, width: int, paint: Palette
+    record: Record,
+    samples: Sequence[Sample],
+    *,
+    now_us: int,
+    width: int,
+    paint: Palette,
+    details: Details = NO_DETAILS,
 ) -> list[str]:
     outcome = record.outcome
     lines = _head(record, now_us, paint)
@@ -40,15 +53,46 @@ def render_show(
         lines += render_usage(outcome.usage, outcome.duration_s, width, paint)
     elif record.attempt is not None and samples:
         lines += _usage_so_far(record.attempt, samples, width, paint)
+    lines += _more(record, parts_known(details, samples), width, paint)
     lines += _charts(samples, width, paint)
     lines += [*_section("Job", paint), *_pairs(_job_pairs(record.job), paint)]
     lines += _environment(record.job, paint)
     if record.attempt is not None:
         lines += [*_section("Ran on", paint), *_pairs(_attempt_pairs(record.attempt), paint)]
+    if details.container is not None:
+        lines += [*_section("Container", paint), *_pairs(container_pairs(details.container), paint)]
     if outcome is not None:
         lines += [*_section("Output", paint), *_pairs(_output_pairs(record.attempt, outcome), paint)]
         lines += _stderr(outcome, width, paint)
     return lines
+
+
+def render_parts(
+    record: Record,
+    samples: Sequence[Sample],
+    details: Details,
+    parts: Sequence[str],
+    *,
+    now_us: int,
+    width: int,
+    paint: Palette,
+) -> list[str]:
+    """Only what was asked for, of threads, network, memory, gpu."""
+    look = Look(record=record, samples=samples, details=details, width=width, paint=paint)
+    lines = _head(record, now_us, paint)
+    for part in parts:
+        lines += render_part(part, look)
+    return lines
+
+
+def _more(record: Record, parts: Sequence[str], width: int, paint: Palette) -> list[str]:
+    if not parts:
+        return []
+    options = " ".join(f"--{part}" for part in parts)
+    return [
+        paint.paint(line, "dim")
+        for line in wrap(f"more: joblens show {short(record.job.uuid)} {options}", width, "  ")
+    ]
 
 
 def _head(record: Record, now_us: int, paint: Palette) -> list[str]:
@@ -117,6 +161,8 @@ def _job_pairs(job: Job) -> Pairs:
         ),
         ("user", clean(job.user)),
         ("created", _instant(job.created_at_us)),
+        ("bound to CPUs", clean(job.cpu_list)),
+        ("GPUs given", clean(", ".join(job.gpu_devices))),
         ("sampling", f"every {job.interval_s:g}s" if job.monitor else "off"),
     ]
 
@@ -190,7 +236,16 @@ def _charts(samples: Sequence[Sample], width: int, paint: Palette) -> list[str]:
     lines += _chart("CPU", curve, [point.cpu_percent for point in curve], width, paint)
     lines += _chart("memory", curve, [point.memory_bytes for point in curve], width, paint)
     lines += _chart("I/O per s", curve, [point.io_per_s for point in curve], width, paint)
+    lines += _chart("network per s", curve, _worth_a_curve(curve), width, paint)
+    lines += _chart("GPU", curve, [point.gpu_percent for point in curve], width, paint)
+    lines += _chart("GPU memory", curve, [point.gpu_memory_bytes for point in curve], width, paint)
     return lines
+
+
+def _worth_a_curve(curve: Sequence[Point]) -> list[float | None]:
+    """A name that was looked up makes no picture."""
+    rates = [point.network_per_s for point in curve]
+    return rates if max((rate or 0.0 for rate in rates), default=0.0) >= _LEAST_NETWORK else []
 
 
 def _chart(
@@ -199,9 +254,9 @@ def _chart(
     known = [value for value in values if value is not None]
     if not any(known):  # nothing known, or nothing but zero
         return []
-    is_cpu = title == "CPU"
-    top = nice_top(max(known)) if is_cpu else nice_top_binary(max(known))
-    axis = percent if is_cpu else compact_bytes
+    is_share = title in ("CPU", "GPU")
+    top = nice_top(max(known)) if is_share else nice_top_binary(max(known))
+    axis = percent if is_share else compact_bytes
     chart = braille_chart(
         [point.elapsed_s for point in curve], values, width=width - 4, height=_CHART_LINES, top=top, axis=axis
     )

@@ -3,12 +3,14 @@
 from joblens.model.finding import Finding
 from joblens.model.ids import short
 from joblens.model.job import Outcome, Record, Status, Usage
-from joblens.model.units import format_bytes, format_duration
-from joblens.views.numbers import UNKNOWN, mark_bound, percent, seconds
+from joblens.model.units import MIB, format_bytes, format_duration
+from joblens.views.numbers import UNKNOWN, grams, joules, mark_bound, percent, seconds
 from joblens.views.style import SEVERITY_MARKS, Palette, clean, clean_lines, fit, visible_width, wrap
 
 _SEPARATOR = "  "
 _LAST_WORDS = 200  # columns
+_LEAST_NETWORK = MIB  # less is a name looked up, or a status asked for
+_LEAST_ENERGY = 1_000_000  # µJ
 
 
 def render_summary(record: Record, *, color: bool, width: int) -> str:
@@ -78,6 +80,7 @@ def _usage_lines(usage: Usage, duration_s: float, paint: Palette, width: int) ->
         f"{paint.paint('read', 'dim')} {_bytes(usage, 'io_read_bytes', 'io_call_read_bytes')}",
         f"{paint.paint('written', 'dim')} {_bytes(usage, 'io_write_bytes', 'io_call_write_bytes')}",
     ]
+    pieces += _device_pieces(usage, duration_s, paint)
     if usage.processes_peak is not None and usage.processes_peak > 1:
         pieces.append(f"{usage.processes_peak} processes")
     if not any(piece.rpartition(" ")[2] != UNKNOWN for piece in pieces):
@@ -89,6 +92,26 @@ def _usage_lines(usage: Usage, duration_s: float, paint: Palette, width: int) ->
             line = " "
         line += (_SEPARATOR if line.strip() else " ") + piece
     return [*lines, line]
+
+
+def _device_pieces(usage: Usage, duration_s: float, paint: Palette) -> list[str]:
+    """Network, GPU and energy, where there is something worth a word."""
+    pieces = []
+    received, sent = usage.network_rx_bytes or 0, usage.network_tx_bytes or 0
+    if max(received, sent) >= _LEAST_NETWORK:
+        pieces.append(f"{paint.paint('net', 'dim')} {format_bytes(received)} in, {format_bytes(sent)} out")
+    gpu = []
+    if usage.gpu_busy_usec and duration_s > 0:
+        gpu.append(percent(usage.gpu_busy_usec / 1e4 / duration_s))
+    if usage.gpu_memory_peak_bytes:
+        gpu.append(f"memory {format_bytes(usage.gpu_memory_peak_bytes)}")
+    if gpu:
+        pieces.append(f"{paint.paint('gpu', 'dim')} {', '.join(gpu)}")
+    drawn = (usage.energy_package_uj or 0) + (usage.energy_dram_uj or 0) + (usage.gpu_energy_uj or 0)
+    if drawn >= _LEAST_ENERGY:
+        co2 = f" ({grams(usage.co2_mg)} CO2)" if usage.co2_mg else ""
+        pieces.append(f"{paint.paint('energy', 'dim')} {joules(drawn)}{co2}")
+    return pieces
 
 
 def _cpu(usage: Usage, duration_s: float) -> str:

@@ -2,10 +2,10 @@
 
 from collections.abc import Callable
 
-from joblens.analysis.usage import source_of
+from joblens.analysis.usage import NOT_MEASURED, source_of
 from joblens.model.job import Usage
 from joblens.model.units import format_bytes
-from joblens.views.numbers import count, mark_bound, percent, seconds
+from joblens.views.numbers import count, grams, joules, mark_bound, percent, seconds
 from joblens.views.style import Palette, clean, pad, pad_left, wrap
 
 Show = Callable[[int | None], str]
@@ -40,7 +40,21 @@ _ROWS: tuple[tuple[str, str, Show], ...] = (
     ("waited for CPU", "cpu_pressure_usec", seconds),
     ("waited for memory", "memory_pressure_usec", seconds),
     ("waited for I/O", "io_pressure_usec", seconds),
+    ("received", "network_rx_bytes", format_bytes),
+    ("  packets received", "network_rx_packets", count),
+    ("sent", "network_tx_bytes", format_bytes),
+    ("  packets sent", "network_tx_packets", count),
+    ("GPU memory peak", "gpu_memory_peak_bytes", format_bytes),
+    ("GPU busy", "gpu_busy_usec", seconds),
+    ("GPU energy", "gpu_energy_uj", joules),
+    ("processor energy", "energy_package_uj", joules),
+    ("memory energy", "energy_dram_uj", joules),
+    ("CO2", "co2_mg", grams),
+    ("instructions", "instructions", count),
+    ("  cycles", "cycles", count),
+    ("moves between CPUs", "cpu_migrations", count),
 )
+_NOTHING_WHEN_ZERO = ("gpu_memory_peak_bytes", "gpu_busy_usec", "gpu_energy_uj")  # most jobs use no GPU
 USAGE_NUMBERS = tuple(name for _, name, _ in _ROWS)
 _LABEL = max(len(label) for label, _, _ in _ROWS)
 _VALUE = 14
@@ -52,7 +66,7 @@ def render_usage(usage: Usage, duration_s: float, width: int, paint: Palette) ->
     lines: list[str] = []
     above = ""
     for label, name, show in _ROWS:
-        if getattr(usage, name) is not None:
+        if _is_shown(usage, name):
             source = _source(usage, name)
             shown = _DITTO if source and source == above else source
             lines += _lines(label, _value(usage, name, show, duration_s), shown, width, paint)
@@ -66,10 +80,15 @@ def render_usage(usage: Usage, duration_s: float, width: int, paint: Palette) ->
     return lines
 
 
+def _is_shown(usage: Usage, name: str) -> bool:
+    value: int | None = getattr(usage, name)
+    return value is not None and (value > 0 or name not in _NOTHING_WHEN_ZERO)
+
+
 def _value(usage: Usage, name: str, show: Show, duration_s: float) -> str:
     value: int | None = getattr(usage, name)
     text = mark_bound(show(value), is_lower_bound=name in usage.lower_bounds)
-    if name == "cpu_total_usec" and value is not None and duration_s > 0:
+    if name in ("cpu_total_usec", "gpu_busy_usec") and value is not None and duration_s > 0:
         text += f" ({percent(value / 1e4 / duration_s)})"
     return text
 
@@ -97,6 +116,8 @@ def _unknown(usage: Usage) -> dict[str, list[str]]:
     reasons: dict[str, list[str]] = {}
     for label, name, _ in _ROWS:
         reason = clean(usage.unknown.get(name, ""))
-        if getattr(usage, name) is None and reason:
+        if name == "co2_mg" and usage.energy_package_uj is None and usage.gpu_energy_uj is None:
+            continue  # nothing that could be told in CO2
+        if getattr(usage, name) is None and reason and reason != NOT_MEASURED:
             reasons.setdefault(reason, []).append(label.strip())
     return reasons

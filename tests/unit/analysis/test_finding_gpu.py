@@ -6,7 +6,14 @@ import pytest
 
 from joblens.analysis.finding_codes import Code
 from joblens.analysis.findings import findings_for
-from joblens.analysis.gpu_use import gpu_memory_bytes, gpu_share, spans_of, throttle_words
+from joblens.analysis.gpu_use import (
+    busy_curve,
+    gpu_memory_bytes,
+    gpu_share,
+    memory_curve,
+    spans_of,
+    throttle_words,
+)
 from joblens.model.finding import Finding
 from joblens.model.job import Requirements, Usage
 from joblens.model.run_link import RunLink
@@ -27,7 +34,7 @@ def on_gpu(
         at_s = (start + look) * every_s
         samples += [
             a_sample(at_s, gpus={name: reading}),
-            a_sample(at_s + every_s / 2, gpus={name: reading}),
+            a_sample(at_s + every_s / 2),
         ]
     return samples[:-1]
 
@@ -130,12 +137,21 @@ def test_samples_between_two_looks_make_no_pauses() -> None:
     assert [span.seconds for span in spans_of(on_gpu(80, 80, 80), "GPU-a")] == [2.0, 2.0, 2.0]
 
 
-def test_a_look_that_is_never_followed_by_another_reaches_to_the_last_sample() -> None:
-    samples = [*on_gpu(80), a_sample(9, gpus=on_gpu(80)[-1].gpus)]
-    assert [(span.seconds, span.busy_percent) for span in spans_of(samples, "GPU-a")] == [
-        (2.0, 80.0),
-        (7.0, 0),
-    ]
+def test_a_look_that_does_not_find_the_device_ends_the_row() -> None:
+    samples = [*on_gpu(80), a_sample(3, gpus={}), *on_gpu(50, start=2)]
+    assert [(span.seconds, span.busy_percent) for span in spans_of(samples, "GPU-a")] == [(2, 80), (2, 50)]
+
+
+def test_samples_between_two_looks_have_the_curves_of_the_looks() -> None:
+    samples = [a_sample(0), *on_gpu(80, 40, job_memory_bytes=GIB), a_sample(9)]
+    assert busy_curve(samples) == [None, None, 80.0, 80.0, 40.0, 40.0, None]
+    assert memory_curve(samples) == [None, *[GIB] * 6]
+
+
+def test_curves_of_several_gpus_are_added_up_and_a_gpu_that_is_not_used_is_nothing() -> None:
+    two = {"a": GpuReading(job_utilization=5000), "b": GpuReading(job_utilization=2500)}
+    samples = [a_sample(second, gpus=gpus) for second, gpus in enumerate([two, two, {}])]
+    assert busy_curve(samples) == [None, 75.0, 0]
 
 
 @pytest.mark.parametrize(

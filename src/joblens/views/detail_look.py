@@ -1,0 +1,62 @@
+"""What every section of a job's details is drawn with."""
+
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from joblens.model.details import Details
+from joblens.model.job import Record
+from joblens.model.sample import Sample
+from joblens.views.numbers import UNKNOWN, counted
+from joblens.views.style import Palette, clean, pad, wrap
+from joblens.views.table import Column, render_table
+
+MOST_ROWS = 20
+_LABEL = 16
+
+
+class Look(Struct, frozen=True, kw_only=True):
+    """Everything a section may draw on."""
+
+    record: Record
+    samples: Sequence[Sample]
+    details: Details
+    width: int
+    paint: Palette
+
+
+def heading(text: str, look: Look) -> str:
+    return look.paint.paint(text, "bold")
+
+
+def nothing(part: str, look: Look, *names: str) -> list[str]:
+    """`names`: under which a reason may stand."""
+    reasons = [look.details.unknown[name] for name in names if name in look.details.unknown]
+    why = reasons[0] if reasons else "nothing was looked at"
+    hint = "" if reasons else f"; joblens run --probes +{part} looks at it"
+    return wrap(f"not known: {clean(why)}{hint}", look.width, "  ")
+
+
+def pairs(known: Sequence[tuple[str, str]], look: Look) -> list[str]:
+    return [
+        f"  {look.paint.paint(pad(name, _LABEL), 'dim')} {value}"
+        for name, value in known
+        if value not in ("", UNKNOWN)
+    ]
+
+
+def table(columns: Sequence[Column], rows: Sequence[Sequence[str]], look: Look) -> list[str]:
+    # A column nobody knows anything of would only take the room of the others.
+    kept = [
+        place
+        for place, column in enumerate(columns)
+        if not column.goes or any(row[place] not in ("", UNKNOWN) for row in rows)
+    ]
+    shown = [[row[place] for place in kept] for row in rows[:MOST_ROWS]]
+    lines = render_table([columns[place] for place in kept], shown, look.width - 2, look.paint)
+    return [f"  {line}" for line in lines]
+
+
+def rest(seen: int, shown: int, noun: str, look: Look) -> list[str]:
+    left = seen - shown
+    return [look.paint.paint(f"  and {counted(left, f'more {noun}')}", "dim")] if left > 0 else []

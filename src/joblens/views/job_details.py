@@ -1,0 +1,222 @@
+"""Threads, network, memory and GPUs of one job, looked at closely: sections of `show` to be asked for."""
+
+from collections.abc import Callable, Sequence
+
+from joblens.analysis.gpu_use import gpus_used
+from joblens.analysis.memory_growth import memory_growth
+from joblens.model.details import Details, Endpoint, MemoryDepth, ThreadUse
+from joblens.model.sample import Sample
+from joblens.model.units import format_bytes
+from joblens.views.detail_look import MOST_ROWS, Look, heading, nothing, pairs, rest, table
+from joblens.views.device_groups import network_pairs
+from joblens.views.gpu_details import gpu_section
+from joblens.views.numbers import UNKNOWN, count, percent, seconds
+from joblens.views.style import clean, wrap
+from joblens.views.table import Column
+
+_THREAD_COLUMNS = (
+    Column("TID", is_right=True),
+    Column("PROCESS", gives_way=True, goes=4),
+    Column("THREAD", gives_way=True),
+    Column("CPU TIME", is_right=True),
+    Column("SHARE", is_right=True),
+    Column("SYSTEM", is_right=True, goes=2),
+    Column("WAITED", is_right=True, goes=7),
+    Column("MOVES", is_right=True, goes=6),
+    Column("SWITCHES", is_right=True, goes=3),
+    Column("FORCED", is_right=True, goes=5),
+    Column("CPU", is_right=True, goes=1),
+)
+_ENDPOINT_COLUMNS = (
+    Column("KIND"),
+    Column("WITH", gives_way=True, least=16, keeps_end=True),
+    Column("SOCKETS", is_right=True, goes=2),
+    Column("RECEIVED", is_right=True),
+    Column("SENT", is_right=True),
+    Column("RESENT", is_right=True, goes=3),
+    Column("ROUND TRIP", is_right=True, goes=1),
+)
+_PROCESS_COLUMNS = (
+    Column("PID", is_right=True),
+    Column("NAME", gives_way=True),
+    Column("PSS", is_right=True),
+    Column("RESIDENT", is_right=True, goes=1),
+    Column("PRIVATE", is_right=True, goes=2),
+    Column("SHARED", is_right=True, goes=3),
+    Column("SWAP", is_right=True, goes=4),
+)
+
+
+_IN_WORDS = {"Total RX": "received", "Total TX": "sent"}
+
+
+def parts_known(details: Details, samples: Sequence[Sample]) -> list[str]:
+    """Sections that have something to show."""
+    known = {
+        "threads": details.threads is not None,
+        "network": details.endpoints is not None or any(sample.interfaces for sample in samples[-1:]),
+        "memory": details.memory is not None,
+        "gpu": bool(gpus_used(samples)),
+    }
+    return [part for part, is_known in known.items() if is_known]
+
+
+def render_part(part: str, look: Look) -> list[str]:
+    """A heading, then what there is, or why there is nothing."""
+    return ["", *_SECTIONS[part](look)]
+
+
+# ---- threads --------------------------------------------------------------------------------------------
+
+
+def _threads(look: Look) -> list[str]:
+    threads = look.details.threads
+    if threads is None:
+        return [heading("Threads", look), *nothing("threads", look, "threads")]
+    title = f"Threads ({threads.seen:,} seen)"
+    lines = [heading(title, look)]
+    lines += pairs(
+        [
+            ("CPU time", seconds(threads.cpu_usec)),
+            ("waited for a CPU", seconds(threads.wait_usec)),
+            ("moves", UNKNOWN if threads.migrations is None else f"{threads.migrations:,} between CPUs"),
+            ("CPUs allowed", clean(look.record.job.cpu_list)),
+            ("source", clean(threads.source)),
+        ],
+        look,
+    )
+    rows = [_thread_row(thread, threads.cpu_usec) for thread in threads.threads]
+    if rows:
+        lines += ["", *table(_THREAD_COLUMNS, rows, look)]
+    return lines + rest(threads.seen, len(rows[:MOST_ROWS]), "thread", look)
+
+
+def _thread_row(thread: ThreadUse, all_usec: int) -> list[str]:
+    ended = "" if thread.is_alive else " †"
+    return [
+        str(thread.tid),
+        clean(thread.process),
+        clean(thread.name) + ended,
+        seconds(thread.cpu_usec),
+        percent(100 * thread.cpu_usec / all_usec) if all_usec else UNKNOWN,
+        seconds(thread.system_usec),
+        seconds(thread.wait_usec),
+        count(thread.migrations),
+        count(thread.switches_voluntary),
+        count(thread.switches_involuntary),
+        UNKNOWN if thread.last_cpu is None else str(thread.last_cpu),
+    ]
+
+
+# ---- network --------------------------------------------------------------------------------------------
+
+
+def _network(look: Look) -> list[str]:
+    endpoints = look.details.endpoints
+    last = next((sample for sample in reversed(look.samples) if sample.network_rx_bytes is not None), None)
+    if last is None:
+        last = next((sample for sample in reversed(look.samples) if sample.interfaces), None)
+    if endpoints is None and last is None:
+        return [heading("Network", look), *nothing("network", look, "endpoints", "network")]
+    lines = [heading("Network", look)]
+    if last is not None:
+        lines += pairs(
+            [
+                (_IN_WORDS.get(name, name.replace("Interface", "interface")), value)
+                for name, value in network_pairs(last, None)
+            ],
+            look,
+        )
+    if endpoints is None:
+        return lines
+    rows = [_endpoint_row(endpoint) for endpoint in endpoints.endpoints]
+    if rows:
+        lines += ["", *table(_ENDPOINT_COLUMNS, rows, look)]
+    lines += rest(endpoints.seen, len(rows[:MOST_ROWS]), "endpoint", look)
+    if endpoints.source:
+        lines += wrap(f"sockets as they were seen by {clean(endpoints.source)}", look.width, "  ")
+    return lines
+
+
+def _endpoint_row(endpoint: Endpoint) -> list[str]:
+    address = f"[{endpoint.address}]" if ":" in endpoint.address else endpoint.address
+    where = clean(f"{address}:{endpoint.port}")
+    return [
+        endpoint.protocol,
+        f"(listens at) {where}" if endpoint.is_listener else where,
+        str(endpoint.sockets),
+        format_bytes(endpoint.rx_bytes),
+        format_bytes(endpoint.tx_bytes),
+        count(endpoint.retransmits),
+        UNKNOWN if endpoint.rtt_usec is None else f"{endpoint.rtt_usec / 1000:.2f}ms",
+    ]
+
+
+# ---- memory ---------------------------------------------------------------------------------------------
+
+
+def _memory(look: Look) -> list[str]:
+    depth = look.details.memory
+    growth = ("growth", _growth(look.samples))
+    lines = [heading("Memory", look)]
+    if depth is None:
+        return [*lines, *pairs([growth], look), *nothing("memory", look, "memory")]
+    lines += pairs([*_memory_parts(depth), growth], look)
+    rows = [
+        [
+            str(process.pid),
+            clean(process.name),
+            format_bytes(process.pss_bytes),
+            format_bytes(process.rss_bytes),
+            format_bytes(process.private_bytes),
+            format_bytes(process.shared_bytes),
+            format_bytes(process.swap_bytes),
+        ]
+        for process in depth.processes
+    ]
+    if rows:
+        lines += ["", *table(_PROCESS_COLUMNS, rows, look)]
+    lines += rest(depth.seen, len(rows[:MOST_ROWS]), "process", look)
+    for name, reason in depth.unknown.items():
+        lines += wrap(f"not known: {clean(name)} ({clean(reason)})", look.width, "  ")
+    return lines
+
+
+def _memory_parts(depth: MemoryDepth) -> list[tuple[str, str]]:
+    parts = [
+        ("anonymous", depth.anon_bytes),
+        ("page cache", depth.page_cache_bytes),
+        ("shared", depth.shmem_bytes),
+        ("kernel", depth.kernel_bytes),
+    ]
+    whole = sum(size or 0 for _, size in parts)
+    nodes = sorted(depth.numa_bytes.items(), key=lambda node: (len(node[0]), node[0]))
+    return [
+        *((name, f"{format_bytes(size)}{_share(size, whole)}") for name, size in parts if size is not None),
+        ("proportional", format_bytes(depth.pss_bytes)),
+        ("huge pages", format_bytes(depth.huge_bytes)),
+        ("hugetlbfs", format_bytes(depth.hugetlb_bytes)),
+        *((f"node {clean(name).removeprefix('N')}", format_bytes(size)) for name, size in nodes),
+    ]
+
+
+def _share(size: int, whole: int) -> str:
+    return f" ({100 * size / whole:.0f}%)" if whole else ""
+
+
+def _growth(samples: Sequence[Sample]) -> str:
+    growth = memory_growth(samples)
+    if growth is None:
+        return UNKNOWN
+    rate = growth.bytes_per_hour
+    sign = "-" if rate < 0 else "+"
+    ends = f"{format_bytes(growth.first_bytes)} to {format_bytes(growth.last_bytes)}"
+    return f"{sign}{format_bytes(abs(rate))} an hour (the least it held: {ends})"
+
+
+_SECTIONS: dict[str, Callable[[Look], list[str]]] = {
+    "threads": _threads,
+    "network": _network,
+    "memory": _memory,
+    "gpu": gpu_section,
+}
