@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from joblens.agent.accounting import PROCESS_TREE, Accountant
 from joblens.agent.groups import JobGroups
+from joblens.agent.instrument_network import network_counted
 from joblens.agent.left_outcome import LeftOutcome, read_left_outcome
 from joblens.agent.marked import end_marked
 from joblens.agent.meter import JobMeter
@@ -109,8 +110,9 @@ class Settling:
         in_tree = self._attempt.accounting == PROCESS_TREE and self._attempt.launcher_pid is not None
         if self._groups is None and not in_tree:
             return None
+        counted = network_counted(self._groups.paths) if self._groups is not None else ()
         try:
-            return self._tools.accountant.meter(self._groups, self._attempt.launcher_pid or 0)
+            return self._tools.accountant.meter(self._groups, self._attempt.launcher_pid or 0, counted)
         except ProbeError:  # the groups went away just now
             self._groups = None
             return None
