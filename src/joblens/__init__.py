@@ -5,6 +5,7 @@ __version__ = "0.1.0"
 TYPE_CHECKING = False  # type checkers know the name; importing typing would double the time of --version
 
 if TYPE_CHECKING:
+    from joblens.analysis.profile_statistics import aggregate_profiles
     from joblens.app.api import (
         JobFailed,
         Result,
@@ -12,7 +13,9 @@ if TYPE_CHECKING:
         measured,
         run,
     )
+    from joblens.app.compose import compose_advice
     from joblens.app.monitor import JobMonitor, get_monitor
+    from joblens.app.profiler import ContainerResourceMonitor, ResourceProfiler, get_profiler
     from joblens.app.samples_api import samples
 
 # Public name -> module that holds it. Imported on first use, so that `import joblens`
@@ -20,6 +23,11 @@ if TYPE_CHECKING:
 _PUBLIC = {
     "JobMonitor": "joblens.app.monitor",
     "get_monitor": "joblens.app.monitor",
+    "ResourceProfiler": "joblens.app.profiler",
+    "ContainerResourceMonitor": "joblens.app.profiler",
+    "get_profiler": "joblens.app.profiler",
+    "aggregate_profiles": "joblens.analysis.profile_statistics",
+    "compose_advice": "joblens.app.compose",
     "run": "joblens.app.api",
     "map_commands": "joblens.app.api",
     "measured": "joblens.app.api",
@@ -29,11 +37,16 @@ _PUBLIC = {
 }
 
 __all__ = [
+    "ContainerResourceMonitor",
     "JobFailed",
     "JobMonitor",
+    "ResourceProfiler",
     "Result",
     "__version__",
+    "aggregate_profiles",
+    "compose_advice",
     "get_monitor",
+    "get_profiler",
     "map_commands",
     "measured",
     "run",

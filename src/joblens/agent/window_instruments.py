@@ -1,6 +1,6 @@
 """What looks at a host program beside its own counters (GPUs, energy, threads …), for one measurement."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from msgspec.structs import replace
@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from joblens.agent.detail_taking import DetailTaker
 from joblens.agent.instruments import InstrumentSet
 from joblens.agent.meter import COUNTERS
+from joblens.agent.other_probes import OtherProbes
 from joblens.analysis.usage import total_usage
 from joblens.model.details import Details
 from joblens.model.job import Usage
@@ -32,19 +33,17 @@ NUMBERS = (
 )
 
 
+_NEWS_A_WRITE = 16  # each replaces the one before it
+
+
 class WindowInstruments:
     """`read` and `look` are called with every sample, by one thread at a time."""
 
-    def __init__(
-        self,
-        uuid: str,
-        opened: InstrumentSet,
-        put: Callable[[list[DetailsTaken]], object] = lambda _: None,
-    ) -> None:
-        self._opened = opened
-        self._taker = DetailTaker(uuid, opened.details, put)
+    def __init__(self, uuid: str, opened: InstrumentSet) -> None:
+        self._news: list[DetailsTaken] = []
+        self._others = OtherProbes(opened.probes)
+        self._taker = DetailTaker(uuid, opened.details, self._news.extend)
         self._base: dict[str, int] = {}
-        self._failures: dict[str, str] = {}  # probe -> why it cannot be read
 
     @property
     def details(self) -> Details:
@@ -52,23 +51,30 @@ class WindowInstruments:
 
     def read(self) -> dict[str, Any]:
         """Sample fields; counters since they were first read."""
-        fields: dict[str, Any] = {}
-        for probe in self._opened.probes:
-            try:
-                fields.update(probe.read())
-            except Exception as error:  # noqa: BLE001 - told in the record
-                self._failures[probe.name] = str(error) or type(error).__name__
+        fields = self._others.read()
         for name in COUNTERS.intersection(fields):
             fields[name] = max(0, fields[name] - self._base.setdefault(name, fields[name]))
         return fields
+
+    def take_news(self) -> list[DetailsTaken]:
+        """Details that nobody has taken yet, from any thread."""
+        taken = [self._news.pop(0) for _ in range(len(self._news))]
+        return taken[-_NEWS_A_WRITE:]
 
     def look(self, *, final: bool = False) -> None:
         self._taker.tick(final=final)
 
     def add_to(self, usage: Usage, samples: Sequence[Sample]) -> Usage:
         """`usage` with what the instruments have seen, and why the rest is not known."""
-        sources, reasons = self._origins()
-        told = total_usage(samples, None, accounting="in-process", sources=sources, unknown=reasons)
+        sources, reasons, lower = self._others.origins()
+        told = total_usage(
+            samples,
+            None,
+            accounting="in-process",
+            sources=sources,
+            unknown=reasons,
+            lower_bounds=lower,
+        )
         known = {name: value for name in NUMBERS if (value := getattr(told, name)) is not None}
         # CPU, memory and I/O of a host program have sources of their own.
         more = {group: source for group, source in told.sources.items() if group not in usage.sources}
@@ -80,16 +86,9 @@ class WindowInstruments:
             **known,
             sources=usage.sources | more if known else usage.sources,
             unknown={name: why for name, why in unknown.items() if name not in known},
+            lower_bounds=usage.lower_bounds + tuple(name for name in told.lower_bounds if name in known),
         )
 
     def close(self) -> None:
-        self._opened.close()
-
-    def _origins(self) -> tuple[dict[str, str], dict[str, str]]:
-        sources: dict[str, str] = {}
-        unknown: dict[str, str] = {}
-        for probe in self._opened.probes:
-            sources.update(probe.sources)
-            failure = self._failures.get(probe.name)
-            unknown.update(probe.unknown if failure is None else dict.fromkeys(probe.sources, failure))
-        return sources, unknown
+        self._others.close()
+        self._taker.close()

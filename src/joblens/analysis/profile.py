@@ -148,8 +148,9 @@ def _io_stats(samples: Sequence[Sample], usage: Usage) -> dict[str, float | int 
     return {
         "read_mb": mib(read),
         "write_mb": mib(written),
-        "read_count": usage.io_read_ops,
-        "write_count": usage.io_write_ops,
+        # Only a group counts operations on devices; a host program has its read and write calls.
+        "read_count": usage.io_call_reads if usage.io_read_ops is None else usage.io_read_ops,
+        "write_count": usage.io_call_writes if usage.io_write_ops is None else usage.io_write_ops,
         "total_io_mb": None if read is None or written is None else mib(read + written),
         "call_read_mb": mib(usage.io_call_read_bytes),
         "call_write_mb": mib(usage.io_call_write_bytes),

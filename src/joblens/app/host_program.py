@@ -1,47 +1,29 @@
-"""What joblens keeps inside somebody else's Python program: one meter for the whole process, and for each
-monitor a connection to its store. A forked child starts again with nothing of its parent's."""
+"""What a monitor keeps inside somebody else's Python program: a connection to its store. A forked child
+starts again with nothing of its parent's."""
 
-import atexit
 import contextlib
 import os
 import threading
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
 from msgspec.structs import replace
 
-from joblens.agent.in_process import InProcessMeter
+from joblens.agent.window_measurement import Measurement
 from joblens.app.retention import apply_retention
+from joblens.model.details import Details
 from joblens.model.errors import ConfigError, InputError, JoblensError, StoreError
 from joblens.model.job import Owner, Record
 from joblens.model.sample import Sample
 from joblens.model.settings import LogSettings, Settings
-from joblens.model.writes import JobEnded, JobQueued, JobStarted, SamplesTaken
+from joblens.model.writes import DetailsTaken, JobEnded, JobQueued, JobStarted, SamplesTaken
 from joblens.ports.sink import Sink
 from joblens.ports.store import Store
-from joblens.probes.host import HostFacts, HostProbe, process_start_ticks, read_host
+from joblens.probes.host import HostFacts, process_start_ticks, read_host
 from joblens.stores.private_files import make_private_folder
 
 T = TypeVar("T")
-
-_meters: list[InProcessMeter] = []
-_making_meter = threading.Lock()
-
-
-def shared_meter() -> InProcessMeter:
-    with _making_meter:
-        if not _meters:
-            meter = InProcessMeter(HostProbe().read)
-            atexit.register(_leave, meter)
-            _meters.append(meter)
-        return _meters[0]
-
-
-def _leave(meter: InProcessMeter) -> None:
-    """What was measured so far is kept, also of measurements that nobody ended."""
-    meter.hand_over()
-    meter.close()
 
 
 def settings_for(log_dir: str | None) -> Settings:
@@ -164,26 +146,36 @@ class HostConnection:
 
         self._try(write)
 
-    def sampled(self, uuid: str, first: int, samples: tuple[Sample, ...]) -> None:
+    def sampled(
+        self, uuid: str, first: int, samples: tuple[Sample, ...], looked: Sequence[DetailsTaken] = ()
+    ) -> None:
         def write(store: Store) -> None:
-            store.apply([SamplesTaken(uuid, first, samples)])
+            store.apply([SamplesTaken(uuid, first, samples), *looked])
             for sink in self._sinks:
                 sink.samples_taken(uuid, samples)
+                for news in looked:
+                    sink.details_taken(uuid, news.details)
 
         self._try(write)
 
-    def ended(self, record: Record, first: int, samples: tuple[Sample, ...]) -> Record:
+    def ended(self, record: Record, measured: Measurement) -> Record:
         """-> the record as the store has it, with the number it gave, where it can be asked."""
         uuid, outcome = record.job.uuid, record.outcome
+        samples, details = measured.pending, measured.details
         assert outcome is not None
 
         def write(store: Store) -> Record:
-            store.apply([SamplesTaken(uuid, first, samples), JobEnded(uuid, outcome)])
+            looked = [] if details == Details() else [DetailsTaken(uuid, details)]
+            store.apply(
+                [SamplesTaken(uuid, measured.first_pending, samples), *looked, JobEnded(uuid, outcome)]
+            )
             stored = record
             with contextlib.suppress(JoblensError):
                 stored = store.find(uuid)
             for sink in self._sinks:
                 sink.samples_taken(uuid, samples)
+                if looked:
+                    sink.details_taken(uuid, details)
                 sink.jobs_ended([stored])
             apply_retention(store, self.settings(), outcome.ended_at_us)
             return stored
@@ -279,8 +271,6 @@ def _after_fork_in_parent() -> None:
 
 
 def _after_fork_in_child() -> None:
-    global _making_meter  # noqa: PLW0603  (the lock may be held by a thread that is not in this process)
-    _making_meter = threading.Lock()
     for connection in _forking.held:
         connection.after_fork_in_child()
     _forking.held = []

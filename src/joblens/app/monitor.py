@@ -10,21 +10,28 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from joblens.agent.in_process import Measurement
-from joblens.agent.window import Window
+from joblens.agent.window_measurement import Measurement
+from joblens.analysis.energy import with_co2
 from joblens.analysis.history_form import to_history_record
-from joblens.analysis.profile import detailed_profile
+from joblens.analysis.profile_choice import METRICS
 from joblens.analysis.statistics import summary_form
-from joblens.app.host_program import HostConnection, private_dir, shared_meter
+from joblens.app.host_meter import IN_PROCESS_PROBES, open_instruments, shared_meter
+from joblens.app.host_program import HostConnection, private_dir
 from joblens.app.job_tracker import CODES, REASONS, JobTracker, log_end, logger, parse_status, verdict_on
 from joblens.app.plain_values import plain_params, plain_text
+from joblens.app.profiler import profile_of
 from joblens.app.sample_rows import Samples
+from joblens.app.watched_container import WatchedContainer
 from joblens.model.errors import InputError, UnknownJob
 from joblens.model.history import HistoryQuery
 from joblens.model.ids import new_uuid
 from joblens.model.job import Attempt, Job, Outcome, Record, Status
+from joblens.model.probe_choice import chosen_probes
+from joblens.model.sample import Sample
 from joblens.model.secrets import redact_params, redact_text
+from joblens.model.units import format_instant
 
 DEFAULT_INTERVAL_S = 0.5
 _NEVER_S = 10.0 * 365 * 86400  # only the first and the last sample
@@ -33,7 +40,8 @@ _NEVER_S = 10.0 * 365 * 86400  # only the first and the last sample
 class _Active(Struct):
     job: Job
     attempt: Attempt
-    window: Window
+    window: Any
+    container: WatchedContainer | None
 
 
 class JobMonitor:
@@ -72,7 +80,8 @@ class JobMonitor:
         name: str = "",
         tags: tuple[str, ...] = (),
     ) -> str:
-        """Measure this process, and what it starts from now on, as the job `task_id`. -> the job's UUID."""
+        """Measure this process, and what it starts from now on, as the job `task_id`. -> the job's UUID.
+        With `container_name` the profile tells of that container too, which may be started later."""
         task_id = plain_text(task_id)
         if not task_id:
             raise InputError("task_id is empty", hint="give the job an id of your own, such as my-task-123")
@@ -94,17 +103,26 @@ class JobMonitor:
             cwd=_current_dir(),
             interval_s=self._interval(),
             user=self._connection.user(),
+            probes=self._probes(),
+            grid_co2_g_per_kwh=self._connection.settings().energy.grid_co2_g_per_kwh,
         )
         logger.info("Starting job %s: tool=%s, script=%s, params=%s", task_id, job.tool, job.script, shown)
         attempt = self._attempt(job.created_at_us)
         self._connection.started(Record(status=Status.RUNNING, job=job, attempt=attempt))
+        container = None
+        if container_name and self.enable_profiling:
+            container = WatchedContainer(plain_text(container_name), job.interval_s, METRICS)
+        instruments = open_instruments(job)
+
+        def write(first: int, samples: tuple[Sample, ...]) -> None:
+            news = [] if instruments is None else instruments.take_news()
+            self._connection.sampled(job.uuid, first, samples, news)
+
         # Last, so that writing the record down is not measured.
-        window = shared_meter().begin(
-            job.interval_s if self.enable_profiling else _NEVER_S,
-            lambda first, samples: self._connection.sampled(job.uuid, first, samples),
-        )
+        interval_s = job.interval_s if self.enable_profiling else _NEVER_S
+        window = shared_meter().begin(interval_s, write, instruments=instruments)
         with self._lock:
-            self._active[task_id] = _Active(job, attempt, window)
+            self._active[task_id] = _Active(job, attempt, window, container)
         return job.uuid
 
     def stop_monitoring(
@@ -123,6 +141,8 @@ class JobMonitor:
             logger.warning("Job %s is not being monitored", task_id)
             return {}
         measured = shared_meter().end(active.window)
+        usage = with_co2(measured.usage, active.job.grid_co2_g_per_kwh)
+        measured = replace(measured, usage=usage)
         outcome = Outcome(
             status=verdict,
             ended_at_us=measured.ended_at_us,
@@ -131,15 +151,25 @@ class JobMonitor:
             reason=REASONS[verdict],
             error=None if error is None else redact_text(plain_text(error)),
             has_result=result is not None,
-            usage=measured.usage,
-            profile=self._profile(measured),
+            usage=usage,
+            profile=self._profile(active, measured, is_over=True),
             findings=measured.findings,
             samples=measured.samples,
             sampling_interval_s=measured.sampling_interval_s,
         )
         record = Record(status=verdict, job=active.job, attempt=active.attempt, outcome=outcome)
         log_end(task_id, outcome)
-        return to_history_record(self._connection.ended(record, measured.first_pending, measured.pending))
+        return to_history_record(self._connection.ended(record, measured))
+
+    def snapshot(self, task_id: str) -> dict[str, Any]:
+        """The profile of a job's time so far; the job goes on. {} for one that is not being monitored."""
+        with self._lock:
+            active = self._active.get(plain_text(task_id))
+        if active is None:
+            return {}
+        measured = shared_meter().peek(active.window)
+        profile = self._profile(active, measured, is_over=False) or {}
+        return profile | {"snapshot_time": format_instant(measured.ended_at_us)}
 
     @contextlib.contextmanager
     def track_job(
@@ -213,11 +243,20 @@ class JobMonitor:
             memory_total_bytes=host.memory_total_bytes,
         )
 
-    def _profile(self, measured: Measurement) -> dict[str, Any] | None:
+    def _probes(self) -> tuple[str, ...]:
+        """What is looked at beside the process's own counters."""
+        if not self.enable_profiling:
+            return ()
+        chosen = chosen_probes(self._connection.settings().job_metrics.probes)
+        return tuple(name for name in IN_PROCESS_PROBES if name in chosen)
+
+    def _profile(self, active: _Active, measured: Measurement, *, is_over: bool) -> dict[str, Any] | None:
+        container, stats = active.container, {}
+        if container is not None:
+            stats = container.stats(container.end() if is_over else container.peek())
         if not self.enable_profiling:
             return None
-        profile = detailed_profile(measured.kept, measured.usage, measured.duration_s)
-        return profile | {"samples_collected": measured.samples}
+        return profile_of(measured, active.job.interval_s, METRICS, stats)
 
 
 _global: list[JobMonitor] = []
@@ -247,4 +286,5 @@ def _forget_parents_jobs() -> None:
         monitor._forget_jobs()  # noqa: SLF001
 
 
-os.register_at_fork(after_in_child=_forget_parents_jobs)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_parents_jobs)
