@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import fields
 
 from joblens.model.job import USAGE_NUMBERS
-from joblens.model.sample import Sample
+from joblens.model.sample import SAMPLE_TABLES, Sample
 
 TEXT = (Path(__file__).parents[2] / "docs" / "metrics.md").read_text(encoding="utf-8")
 SAMPLES, USED = TEXT.split("\n## What the whole job used\n")
@@ -25,6 +25,20 @@ def test_every_field_of_a_sample_has_its_row(field: str) -> None:
 @pytest.mark.parametrize("number", USAGE_NUMBERS)
 def test_every_number_of_a_usage_has_its_row(number: str) -> None:
     assert rows(USED.split("\n## ")[0]).count(number) == 1
+
+
+@pytest.mark.parametrize(
+    "name",
+    [f"{table}.{field.name}" for table in ("gpus", "interfaces") for field in fields(SAMPLE_TABLES[table])],
+)
+def test_every_number_of_a_device_is_explained_once(name: str) -> None:
+    assert SAMPLES.count(f"`{name}`") == 1
+
+
+def test_no_number_of_a_device_is_explained_that_is_gone() -> None:
+    for table in ("gpus", "interfaces"):
+        known = {field.name for field in fields(SAMPLE_TABLES[table])}
+        assert set(re.findall(rf"`{table}\.(\w+)`", SAMPLES)) == known
 
 
 def test_no_row_is_about_a_number_that_is_gone() -> None:
