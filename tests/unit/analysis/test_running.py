@@ -1,0 +1,81 @@
+"""What is kept in memory of a long job's samples."""
+
+from typing import Any
+
+import pytest
+
+from joblens.analysis.running import RunningSummary
+from joblens.model.sample import GpuReading, Sample
+
+SECOND = 1_000_000
+
+
+def long_job(count: int, special: dict[int, dict[str, Any]], **every: Any) -> RunningSummary:
+    """`special`: what the samples at these places have beside the others."""
+    summary = RunningSummary()
+    for index in range(count):
+        fields = {"at_us": index * SECOND, "elapsed_us": index * SECOND, **every, **special.get(index, {})}
+        summary.add(Sample(**fields))
+    return summary
+
+
+def elapsed_s(summary: RunningSummary) -> list[int]:
+    return [sample.elapsed_us // SECOND for sample in summary.samples]
+
+
+def test_a_short_job_is_kept_whole() -> None:
+    assert elapsed_s(long_job(500, {})) == list(range(500))
+
+
+def test_a_long_job_is_thinned_out_in_order_with_its_first_and_last_sample() -> None:
+    summary = long_job(20_000, {})
+    kept = elapsed_s(summary)
+    assert summary.count == 20_000
+    assert len(kept) <= 2000
+    assert kept == sorted(set(kept))
+    assert (kept[0], kept[-1]) == (0, 19_999)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["memory_anon_bytes", "memory_pss_bytes", "memory_huge_bytes", "threads", "host_memory_used_bytes"],
+)
+def test_the_sample_with_a_peak_is_never_thinned_out(name: str) -> None:
+    assert 777 in elapsed_s(long_job(20_000, {777: {name: 10**9}}, **{name: 5}))
+
+
+@pytest.mark.parametrize(
+    "name", ["network_rx_bytes", "instructions", "cpu_migrations", "host_energy_package_uj"]
+)
+def test_the_last_sample_that_had_a_counter_stays(name: str) -> None:
+    known = {index: {name: index} for index in range(1000)}
+    assert 999 in elapsed_s(long_job(20_000, known))
+
+
+@pytest.mark.parametrize("name", ["job_memory_bytes", "temperature_c", "power_mw", "job_utilization"])
+def test_peaks_of_each_gpu_stay(name: str) -> None:
+    def gpus(**changes: int) -> dict[str, Any]:
+        both = {gpu: GpuReading(**{name: changes.get(gpu, 5)}) for gpu in ("one", "two")}
+        return {"gpus": both}
+
+    special = {777: gpus(one=90), 1333: gpus(two=80), 1777: gpus(one=70, two=70)}
+    kept = elapsed_s(long_job(20_000, special, **gpus()))
+    assert {777, 1333} <= set(kept)
+    if name == "job_memory_bytes":  # the most at once, over both
+        assert 1777 in kept
+
+
+def test_the_last_look_at_a_gpu_that_is_no_longer_used_stays() -> None:
+    looks = {
+        index: {"gpus": {"one": GpuReading(job_busy_usec=index, energy_mj=index)}} for index in range(999)
+    }
+    assert 998 in elapsed_s(long_job(20_000, looks, gpus={}))
+
+
+@pytest.mark.parametrize("offset", [0, 1])
+def test_looks_at_gpus_that_fall_on_every_second_sample_are_thinned_like_the_rest(offset: int) -> None:
+    looks: dict[int, dict[str, Any]] = {index: {"gpus": {}} for index in range(offset, 20_000, 2)}
+    summary = long_job(20_000, looks)
+    old = [sample for sample in summary.samples if sample.elapsed_us < 15_000 * SECOND]
+    with_gpus = sum(sample.gpus is not None for sample in old)
+    assert 0.4 < with_gpus / len(old) < 0.6
