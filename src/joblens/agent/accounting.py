@@ -51,6 +51,11 @@ class Accountant:
         self._why_not: AccountingUnavailable | None = None
         self._scope_is_wanted: bool | None = None  # None: not looked yet
 
+    @property
+    def parent(self) -> str | None:
+        """Where job groups are to lie, below each mount; None: nobody said."""
+        return self._parent
+
     def close(self) -> None:
         self._host.close()
 
@@ -129,7 +134,11 @@ class Accountant:
             tree = ProcessTreeProbe(launcher_pid, include_root=False)
             return JobMeter(tree, None, self._host, self._clock, probe_counts_reaped=False, others=others)
         probe = CgroupProbe(groups.paths, groups.kind)
-        details = ProcessesProbe(groups.pids)
+        return self.meter_of(probe, groups.pids, others)
+
+    def meter_of(self, probe: Probe, pids: Callable[[], list[int]], others: Sequence[Probe] = ()) -> JobMeter:
+        """`probe` counts whatever the job starts; `pids` are its living processes."""
+        details = ProcessesProbe(pids)
         return JobMeter(probe, details, self._host, self._clock, probe_counts_reaped=True, others=others)
 
 

@@ -95,8 +95,10 @@ class LauncherProcess:
         outcome_path: str,
         rlimits: Sequence[tuple[int, int, int]] = (),
         affinity: Sequence[int] | None = None,
+        groups: Sequence[str] = (),
     ) -> tuple[int, int]:
-        """Has the job's process made and put into its groups, where it waits. -> (pid, start ticks)"""
+        """Has the job's process made and put into its groups, where it waits. -> (pid, start ticks)
+        `groups`: of a job whose process does not join them; taken away too should it never run."""
         plan = self._plan
         start: dict[str, Any] = {
             "argv": [os.fsencode(word) for word in plan.argv],
@@ -104,6 +106,7 @@ class LauncherProcess:
             "cwd": os.fsencode(plan.cwd),
             "stdio": [os.fsencode(end) if isinstance(end, str) else end for end in plan.stdio],
             "attach": list(attach),
+            "groups": list(groups),
             "rlimits": list(rlimits),
             "affinity": list(affinity) if affinity is not None else None,
             "new_session": plan.new_session,

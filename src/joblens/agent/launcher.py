@@ -267,6 +267,7 @@ class Launcher:
         self.terminal_modes = start["terminal_modes"]
         if not self.main_pid and not self.join(start["attach"]):
             return
+        self.groups = start["groups"] or self.groups
         _write_all(self.go, len(description).to_bytes(8, "little") + description)
         self._let_go_of_files(start["stdio"])
         answer = os.read(self.report, 4096)

@@ -44,6 +44,7 @@ class Ending(Struct, frozen=True, kw_only=True):
     ended_at_us: int
     leftovers: int
     reaped: ExitUsage | None  # None: what it used was told by nobody
+    refusal: str = ""  # why it never ran, though its main process did
     why_lost: str = "its launcher was killed, so its exit status is not known"
 
 
@@ -160,6 +161,8 @@ def verdict(ending: Ending, usage: Usage, job: Job) -> Outcome:
 def _judge(
     ending: Ending, code: int | None, number: int | None, *, oom: bool
 ) -> tuple[Status, str, str | None]:
+    if ending.refusal and ending.cause is EndCause.NONE:
+        return Status.ERROR, "not-started", ending.refusal
     if ending.cause in _ENDED_BY_JOBLENS:
         return _ENDED_BY_JOBLENS[ending.cause]
     if ending.wait_status is None:

@@ -5,6 +5,7 @@ import signal
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -43,6 +44,9 @@ from joblens.model.job import Attempt, Job, Record, Status
 from joblens.model.sample import Sample
 from joblens.model.writes import JobEnded, JobQueued, JobStarted, Write
 from joblens.probes.host import process_start_ticks
+
+if TYPE_CHECKING:
+    from joblens.agent.container_job import ContainerHold
 
 # A process that ends together with the main one is not a leftover; only what is still
 # there after this long is.
@@ -86,7 +90,8 @@ class JobSession:
             lead_is_grace=early is not None and early.is_grace,
             grace_s=job.grace_s,
         )
-        self._processes = JobProcesses()
+        self._container = _hold_of(job, kit)
+        self._processes = JobProcesses() if self._container is None else self._container.processes
         self._limits = Limits()
         self._launcher: LauncherProcess | None = None
         self._measurement: Measurement | None = None
@@ -133,6 +138,7 @@ class JobSession:
             outcome_path=os.path.join(kit.spool_dir, f"{self.job.uuid}.outcome"),
             rlimits=(*kit.job_rlimits, *self._limits.rlimits),
             affinity=self._limits.affinity,
+            groups=tuple(self._groups.paths.values()) if self._groups else (),
         )
         self._measurement = self._measure(launcher.launcher_pid, pid if self._main_process_joins else None)
         return Attempt(
@@ -167,6 +173,10 @@ class JobSession:
             self._launcher, processes.groups = self._place.launcher, self._place.groups
             self._launcher.give(self._plan)
             return self._launcher
+        if self._container is not None:
+            self._launcher = LauncherProcess(self._plan)
+            self._container.begin(self._launcher, accountant, self._plan)
+            return self._launcher
         self._launcher, is_in_scope = self._start_launcher()
         if is_in_scope:
             processes.groups = accountant.groups_in_scope(self.job, self._launcher.launcher_pid)
@@ -184,9 +194,14 @@ class JobSession:
             pids=self.pids,
         )
         instruments = kit.instruments.open(watched)
-        meter = kit.accountant.meter(groups, launcher_pid, instruments.probes)
+        details = instruments.details
+        if self._container is None:
+            meter = kit.accountant.meter(groups, launcher_pid, instruments.probes)
+        else:
+            meter = kit.accountant.meter_of(self._container.probe(), self.pids, instruments.probes)
+            details = (*details, self._container.facts())
         self._processes.meter = meter
-        return Measurement(self.job, kit.recorder, meter, instruments.details, self._on_sample)
+        return Measurement(self.job, kit.recorder, meter, details, self._on_sample)
 
     def _start_launcher(self) -> tuple[LauncherProcess, bool]:
         """-> the launcher, and whether systemd gave it a scope of its own."""
@@ -311,7 +326,7 @@ class JobSession:
             self._launcher_is_lost()
             return
         word = message[0]
-        if word in ("exited", "reaped", "empty"):
+        if word in ("exited", "reaped", "empty") and self._main_process_joins:
             self._reaped = exit_usage_of(message[2] if word == "exited" else message[1])
         if word == "exited":
             self._wait_status = int(message[1])
@@ -358,6 +373,8 @@ class JobSession:
         self._kit.sampler.remove(watch_name(self.job.uuid))
         self._kit.loop.unwatch(self._launcher.socket)
         self._kit.loop.remove_timed(self)
+        if self._container is not None:
+            self._container.end_left()
         self._measurement.finish(self._reaped)
         if self._drain is not None:
             self._drain()
@@ -372,6 +389,8 @@ class JobSession:
             leftovers=self._life.leftovers,
             reaped=self._reaped,
         )
+        if self._container is not None:
+            ending = self._container.judged(ending)
         outcome = outcome_of(
             self.record, ending, self._measurement.summary, self._measurement.meter, self._output
         )
@@ -386,6 +405,8 @@ class JobSession:
         self._measurement.close()
         if self._groups is not None:
             self._groups.remove()
+        if self._container is not None:
+            self._container.forget()
         # Last: an owner that is killed before this point leaves an outcome file, which says what to clear.
         self._launcher.bye()
         self._read_number()
@@ -398,3 +419,12 @@ class JobSession:
         except JoblensError:
             return  # it waits in the journal and has no number yet
         self.record = replace(self.record, number=stored.number)
+
+
+def _hold_of(job: Job, kit: Kit) -> "ContainerHold | None":
+    """Only jobs in containers pay for what they need."""
+    if job.container is None:
+        return None
+    from joblens.agent.container_job import ContainerHold
+
+    return ContainerHold(job, kit.spool_dir)

@@ -32,7 +32,7 @@ from joblens.app.results import JobFailed, Result
 from joblens.app.retention import apply_retention
 from joblens.app.settings import load_settings
 from joblens.model.errors import InputError
-from joblens.model.job import Accounting, Requirements
+from joblens.model.job import Accounting, ContainerJob, Requirements
 from joblens.model.settings import Settings
 
 __all__ = ["JobFailed", "Result", "map_commands", "measured", "run"]
@@ -59,13 +59,15 @@ def run(  # noqa: PLR0913 - the keywords are the interface
     monitor: bool | None = None,
     probes: str | None = None,
     accounting: str | None = None,
+    container: "str | Mapping[str, Any] | ContainerJob | None" = None,
     check: bool = False,
     store: str | None = None,
 ) -> Result:
     """Runs one command to its end, measured like `joblens run`. A string is a shell line, a list is a
     command with its arguments. With `check`, anything but success raises JobFailed; without it a job that
     fails or cannot be started is a Result like any other. Bad input raises InputError. What is not said here
-    is as the settings say.
+    is as the settings say. `container` is an image to run it in, or a dict with `image`, `engine`,
+    `volumes` and whatever else `--container-…` can say.
 
     What it prints goes to files (`Result.stdout`), its input is empty. Works in any thread, and changes no
     signal handler of the program. An exception while it runs (KeyboardInterrupt) ends the job first."""
@@ -84,6 +86,7 @@ def run(  # noqa: PLR0913 - the keywords are the interface
         enforce=enforce,
         monitor=monitor,
         probes=probes,
+        container=_container(container),
         accounting=_accounting(accounting),
         interval_s=seconds_of("interval", interval),
     )
@@ -226,6 +229,14 @@ def _accounting(name: str | None) -> Accounting | None:
         return Accounting(name)
     except ValueError:
         raise InputError(f"accounting='{name}'", hint=f"one of {', '.join(Accounting)}") from None
+
+
+def _container(given: "str | Mapping[str, Any] | ContainerJob | None") -> ContainerJob | None:
+    if given is None:
+        return None
+    from joblens.app.container_requests import container_of
+
+    return container_of(given)
 
 
 def _width(jobs: Any) -> int:

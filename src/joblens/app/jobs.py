@@ -14,7 +14,7 @@ from joblens.app.owning import current_user
 from joblens.app.requests import LEAST_INTERVAL_S, Request, check_request
 from joblens.model.errors import InputError, LaunchError
 from joblens.model.ids import new_uuid
-from joblens.model.job import EarlySignal, Job, Owner
+from joblens.model.job import ContainerJob, EarlySignal, Job, Owner
 from joblens.model.secrets import is_allowed_env, redact_argv, redact_env, redact_params, redact_text
 from joblens.model.settings import Settings
 from joblens.probes.host import read_host
@@ -57,7 +57,8 @@ def prepare(request: Request, settings: Settings, here: Surroundings | None = No
     here = here or Surroundings.here()
     argv = ("/bin/sh", "-c", request.shell) if request.shell is not None else request.argv
     uuid = new_uuid()
-    cwd = _job_dir(request.cwd, here.cwd)
+    container = request.container
+    cwd = _job_dir(request.cwd, here.cwd) if container is None else ""
     shown = (request.shell,) if request.shell is not None else argv
     redacted = redact_argv(tuple(map(as_text, shown)))
     interval_s = request.interval_s or settings.job_metrics.default_sample_rate or DEFAULT_INTERVAL_S
@@ -67,9 +68,10 @@ def prepare(request: Request, settings: Settings, here: Surroundings | None = No
         is_shell=request.shell is not None,
         created_at_us=time.time_ns() // 1000,
         external_id=_shown(request.external_id) if request.external_id else None,
-        name=_shown(request.name) or default_name(redacted),
-        tool=_shown(request.tool) or as_text(_default_tool(argv, request.shell)),
-        script=_shown(request.script) or as_text(_default_script(argv, request.shell)),
+        name=_shown(request.name) or default_name(redacted or (container.image if container else "",)),
+        tool=_shown(request.tool) or as_text(_default_tool(argv, request.shell, container)),
+        script=_shown(request.script)
+        or as_text(_default_script(argv, request.shell, is_in_container=container is not None)),
         params=_params(request.params),
         tags=tuple(map(_shown, request.tags)),
         cwd=as_text(cwd),
@@ -89,7 +91,12 @@ def prepare(request: Request, settings: Settings, here: Surroundings | None = No
         background=request.background,
         created_by=None if request.background else here.owner,
         grid_co2_g_per_kwh=settings.energy.grid_co2_g_per_kwh,
+        container=_recorded(container),
     )
+    if container is not None:
+        from joblens.app.container_requests import client_env
+
+        return PreparedJob(job, argv, client_env(here.environ, request.env, uuid), cwd, request.notify)
     env = {**here.environ, **request.env, JOB_ID_VARIABLE: uuid}
     return PreparedJob(job, argv, env, cwd, request.notify)
 
@@ -198,13 +205,24 @@ def parse_notify(text: str | None) -> tuple[str, ...]:
     return tuple(words)
 
 
-def _default_tool(argv: tuple[str, ...], shell: str | None) -> str:
+def _recorded(container: ContainerJob | None) -> ContainerJob | None:
+    """Paths in it are what the client goes by, so they are whole."""
+    if container is None:
+        return None
+    from joblens.app.container_requests import with_whole_paths
+
+    return with_whole_paths(container)
+
+
+def _default_tool(argv: tuple[str, ...], shell: str | None, container: ContainerJob | None = None) -> str:
+    if shell is None and not argv and container is not None:
+        return os.path.basename(container.image).partition(":")[0]
     return "sh" if shell is not None else os.path.basename(argv[0])
 
 
-def _default_script(argv: tuple[str, ...], shell: str | None) -> str:
+def _default_script(argv: tuple[str, ...], shell: str | None, *, is_in_container: bool) -> str:
     """The first argument that is a file: the script an interpreter was given."""
-    if shell is not None:
+    if shell is not None or is_in_container:
         return ""
     for word in argv[1:3]:
         if not word.startswith("-"):

@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import Struct
 
 from joblens.model.errors import InputError
-from joblens.model.job import Accounting, EarlySignal, Granularity, Requirements
+from joblens.model.job import Accounting, ContainerJob, EarlySignal, Granularity, Requirements
 
 LEAST_INTERVAL_S = 0.05
 _MOST_CPUS = 1_000_000
@@ -41,6 +41,7 @@ class Request(Struct, frozen=True, kw_only=True):
     output_dir: str = ""
     notify: tuple[str, ...] = ()
     background: bool = False
+    container: ContainerJob | None = None
 
 
 class UnusableValue(InputError):
@@ -64,6 +65,10 @@ def check_request(request: Request) -> None:
     if request.requirements != _NO_REQUIREMENTS:
         _check_requirements(request.requirements)
     _check_times(request)
+    if request.container is not None:
+        from joblens.app.container_requests import check_container
+
+        check_container(request, request.container)
 
 
 def seconds_of(name: str, value: str | float | None) -> float | None:
@@ -128,17 +133,19 @@ def _check_command(request: Request) -> None:
     if request.shell is not None:
         if request.argv:
             raise InputError("both --shell and a command were given", hint="put the whole line into --shell")
-        _check_word("command", request.shell)
+        check_word("command", request.shell)
         if not request.shell.strip():
             raise InputError("the shell line is empty", hint="give a command")
+    elif not request.argv and request.container is not None:
+        return  # the image says what runs
     elif not request.argv or not request.argv[0]:
         verb = "submit" if request.background else "run"
         raise InputError("no command was given", hint=f"joblens {verb} -- COMMAND ARGUMENTS…")
     for word in request.argv:
-        _check_word("command", word)
+        check_word("command", word)
 
 
-def _check_word(where: str, word: Any) -> None:
+def check_word(where: str, word: Any) -> None:
     """What the kernel can be given: text without NUL that stands for bytes."""
     if not isinstance(word, str):
         raise InputError(f"{where}: {word!r} is not text")
@@ -155,27 +162,27 @@ def _check_texts(request: Request) -> None:
     for name in ("name", "tool", "script", "output_dir"):
         value = getattr(request, name)
         if value != "":
-            _check_word(name, value)
+            check_word(name, value)
     for tag in request.tags:
-        _check_word("tags", tag)
+        check_word("tags", tag)
         if not tag:
             raise InputError("a tag is empty")
     if request.external_id is not None:
-        _check_word("id", request.external_id)
+        check_word("id", request.external_id)
         if not request.external_id:
             raise InputError("the id is empty", hint="leave it out, or give one such as my-task-123")
     if request.cwd is not None:
-        _check_word("cwd", request.cwd)
+        check_word("cwd", request.cwd)
     for word in request.notify:
-        _check_word("notify", word)
+        check_word("notify", word)
 
 
 def _check_env(env: Mapping[Any, Any]) -> None:
     for name, value in env.items():
-        _check_word(f"env {name}", name)
+        check_word(f"env {name}", name)
         if not name or "=" in name:
             raise InputError(f"env {name}: not a name a variable can have")
-        _check_word(f"env {name}", value)
+        check_word(f"env {name}", value)
 
 
 def _check_requirements(asked: Requirements) -> None:

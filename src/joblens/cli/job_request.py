@@ -5,7 +5,7 @@ from typing import Any
 from joblens.app.jobs import parse_early_signal, parse_env, parse_notify, parse_params
 from joblens.app.requests import Request, UnusableValue, bytes_of, check_request, seconds_of
 from joblens.model.errors import InputError
-from joblens.model.job import Accounting, Granularity, Requirements
+from joblens.model.job import Accounting, ContainerJob, Granularity, Requirements
 
 
 def request_from(given: dict[str, Any], *, background: bool) -> Request:
@@ -58,4 +58,38 @@ def _request(given: dict[str, Any], *, background: bool) -> Request:
         output_dir=given["output_dir"] or "",
         notify=parse_notify(given["notify"]),
         background=background,
+        container=_container(given),
     )
+
+
+_CONTAINER_OPTIONS = {  # option -> field of ContainerJob
+    "container_engine": "engine",
+    "container_socket": "socket",
+    "container_name": "name",
+    "volumes": "volumes",
+    "devices": "devices",
+    "container_network": "network",
+    "container_user": "user",
+    "container_workdir": "workdir",
+    "entrypoint": "entrypoint",
+    "pull": "pull",
+}
+
+
+def _container(given: dict[str, Any]) -> ContainerJob | None:
+    wanted = {field: given[name] for name, field in _CONTAINER_OPTIONS.items() if given[name]}
+    if given["container"] is None:
+        if wanted:
+            name = next(name for name in _CONTAINER_OPTIONS if given[name])
+            flag = {"volumes": "volume", "devices": "device"}.get(name, name).replace("_", "-")
+            raise InputError(f"--{flag} goes with --container IMAGE only")
+        return None
+    return ContainerJob(image=given["container"], **wanted)
+
+
+def options_of_container(container: ContainerJob | None) -> dict[str, Any]:
+    """The options that ask for it, by their names."""
+    if container is None:
+        return {}
+    fields = {name: getattr(container, field) for name, field in _CONTAINER_OPTIONS.items()}
+    return {"container": container.image, **fields}

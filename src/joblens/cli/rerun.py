@@ -131,6 +131,7 @@ def _tell_of_changed_file(session: Session, base: "Run") -> None:
 
 def _run_job_again(session: Session, record: Any, *, quiet: bool) -> None:
     """As far as its record tells all of it: what was taken out of it as a secret cannot be put back."""
+    from joblens.cli.job_request import options_of_container
     from joblens.cli.option_table import GLOBAL_OPTIONS, JOB_OPTIONS, RUN_OPTIONS, SPEC_OPTIONS
     from joblens.cli.run import run
     from joblens.model.secrets import REDACTED
@@ -146,7 +147,7 @@ def _run_job_again(session: Session, record: Any, *, quiet: bool) -> None:
             f"job {record.number}: a secret was taken out of its recorded command",
             hint="type the command again",
         )
-    if not job.argv:
+    if not job.argv and job.container is None:
         raise InputError(f"job {record.number} has no command: a program measured itself")
     rows = (*JOB_OPTIONS, *RUN_OPTIONS, *SPEC_OPTIONS, *GLOBAL_OPTIONS)
     given: dict[str, Any] = {
@@ -160,7 +161,7 @@ def _run_job_again(session: Session, record: Any, *, quiet: bool) -> None:
         "name": job.name,
         "tool": job.tool,
         "tags": job.tags,
-        "cwd": job.cwd,
+        "cwd": job.cwd or None,
         "cpus": asked.cpus,
         "memory": None if asked.memory_bytes is None else str(asked.memory_bytes),
         "gpus": None if asked.gpus is None else str(asked.gpus),
@@ -170,4 +171,5 @@ def _run_job_again(session: Session, record: Any, *, quiet: bool) -> None:
         "probes": None if job.probes is None else ",".join(job.probes) or "none",
         "quiet": quiet,
     }
+    given |= options_of_container(job.container)
     run(session, given)

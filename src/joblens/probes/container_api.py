@@ -1,4 +1,4 @@
-"""A container engine asked over its socket: Docker, or Podman, which speaks Docker's language beside its own."""
+"""A container engine asked over its socket: Docker, or Podman, which speaks Docker's language too."""
 
 import json
 import os
@@ -13,6 +13,7 @@ ANSWER_S = 10.0  # an engine that takes longer over a plain question hangs
 CREATE_S = 120.0  # unpacking an image's layers on a slow disk
 _LIBPOD = "/v4.0.0/libpod"
 _NOT_THERE = 404
+_IS_GOING = 409  # somebody else removes it at this moment
 
 
 def connect(engine: str = "", socket: str = "", *, timeout_s: float = ANSWER_S) -> "ContainerApi":
@@ -128,7 +129,7 @@ class ContainerApi:
         try:
             self.ask("DELETE", f"/containers/{container_id}", query=query, timeout_s=timeout_s)
         except ContainerError as error:
-            if error.status != _NOT_THERE:
+            if error.status not in (_NOT_THERE, _IS_GOING):
                 raise
 
     def resize(self, container_id: str, rows: int, columns: int) -> None:

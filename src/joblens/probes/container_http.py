@@ -110,4 +110,4 @@ def _why_silent(socket_path: str, error: Exception, timeout_s: float | None) -> 
         return f"no container engine listens at {socket_path}"
     if isinstance(error, PermissionError):
         return f"the container engine at {socket_path} may not be used by this user"
-    return f"the container engine at {socket_path} hung up: {error or type(error).__name__}"
+    return f"the container engine at {socket_path} hung up: {str(error) or type(error).__name__}"

@@ -1,6 +1,6 @@
 """What an engine tells about one container, as a value."""
 
-import datetime
+import datetime as dt
 from collections.abc import Mapping
 from typing import Any
 
@@ -101,7 +101,7 @@ def _microseconds(text: Any) -> int | None:
     digits = fraction[:9].rstrip("+-:").split("+")[0].split("-")[0]
     zone = fraction[len(digits) :] or "+00:00"
     try:
-        moment = datetime.datetime.fromisoformat(f"{whole}{zone if fraction else ''}")
+        moment = dt.datetime.fromisoformat(f"{whole}{zone if fraction else ''}")
     except ValueError:
         return None
     microseconds = int(digits.ljust(6, "0")[:6]) if digits.isdigit() else 0

@@ -1,0 +1,102 @@
+"""What a job in a container has to be like before anything is begun."""
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from msgspec.structs import fields, replace
+
+from joblens.agent.container_order import ENV_PREFIX
+from joblens.agent.marked import JOB_ID_VARIABLE
+from joblens.app.requests import Request, check_word
+from joblens.model.errors import InputError
+from joblens.model.job import Accounting, ContainerJob
+
+_FIELDS = tuple(field.name for field in fields(ContainerJob))
+_MANY = ("volumes", "devices")
+
+
+def check_container(request: Request, container: ContainerJob) -> None:
+    """Raises InputError for the first thing that cannot be used."""
+    for name in _FIELDS:
+        value = getattr(container, name)
+        for text in value if isinstance(value, tuple) else (value,):
+            if not isinstance(text, bool):
+                check_word(f"container {name}", text)
+    if not container.image.strip():
+        raise InputError("the container's image is empty", hint="--container IMAGE")
+    if container.engine not in ("", "docker", "podman"):
+        raise InputError(f"container engine '{container.engine}': expected docker or podman")
+    if request.cwd is not None:
+        raise InputError(
+            "--cwd is a directory of this machine, and the job runs in a container",
+            hint="--container-workdir DIR is one inside; --volume SRC:DST takes a folder there",
+        )
+    if request.accounting is Accounting.PROCESS_TREE:
+        raise InputError(
+            "--accounting process_tree: a container's processes are not children of joblens",
+            hint="leave --accounting out",
+        )
+    for text in container.volumes:
+        _check_volume(text)
+    for text in container.devices:
+        if not text.startswith(("/", "nvidia.com/", "amd.com/", "intel.com/")):
+            raise InputError(f"--device {text}: expected a path such as /dev/fuse")
+
+
+def _check_volume(text: str) -> None:
+    parts = text.split(":")
+    if len(parts) not in (2, 3) or not all(parts):
+        raise InputError(f"--volume {text}: expected SOURCE:TARGET or SOURCE:TARGET:ro")
+    source, target = parts[:2]
+    if not target.startswith("/"):
+        raise InputError(f"--volume {text}: the target {target} has to begin with /")
+    if _is_path(source) and not os.path.exists(os.path.expanduser(source)):
+        raise InputError(f"--volume {text}: there is no {source}", hint="make it first")
+
+
+def _is_path(source: str) -> bool:
+    """What does not look like one is the name of a volume the engine keeps."""
+    return source.startswith(("/", ".", "~"))
+
+
+def with_whole_paths(container: ContainerJob) -> ContainerJob:
+    volumes = []
+    for text in container.volumes:
+        source, _, rest = text.partition(":")
+        whole = os.path.abspath(os.path.expanduser(source)) if _is_path(source) else source
+        volumes.append(f"{whole}:{rest}")
+    socket = container.socket
+    if socket and "://" not in socket:
+        socket = os.path.abspath(socket)
+    return replace(container, volumes=tuple(volumes), socket=socket)
+
+
+def client_env(environ: Mapping[str, str], env: Mapping[str, str], uuid: str) -> dict[str, str]:
+    """Of the client, with the container's variables among them: those somebody asked for, and no others."""
+    inside = {**env, JOB_ID_VARIABLE: uuid}
+    return {**environ, JOB_ID_VARIABLE: uuid, **{ENV_PREFIX + name: value for name, value in inside.items()}}
+
+
+def container_of(given: "str | Mapping[str, Any] | ContainerJob | None") -> ContainerJob | None:
+    """As a Python program gives it: an image, or fields of ContainerJob by name."""
+    if given is None or isinstance(given, ContainerJob):
+        return given
+    if isinstance(given, str):
+        return ContainerJob(image=given)
+    if "image" not in given:
+        raise InputError(f"container={given!r}: expected an image, or a dict with 'image' in it")
+    unknown = [name for name in given if name not in _FIELDS]
+    if unknown:
+        raise InputError(f"container: unknown key '{unknown[0]}'", hint=f"known are {', '.join(_FIELDS)}")
+    return ContainerJob(**{name: _value(name, value) for name, value in given.items()})
+
+
+def _value(name: str, value: Any) -> Any:
+    if name not in _MANY:
+        if not isinstance(value, bool if name == "pull" else str):
+            raise InputError(f"container {name}: {value!r} cannot be used")
+        return value
+    if isinstance(value, str) or not isinstance(value, Sequence):
+        raise InputError(f"container {name}: {value!r} is no list of texts")
+    return tuple(value)
