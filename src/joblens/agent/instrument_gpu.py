@@ -1,6 +1,5 @@
 """The GPUs of a job: its probe hands out what the drivers have read last, on threads of their own."""
 
-import os
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +10,7 @@ from joblens.agent.instruments import Instruments, Watched
 from joblens.model.details import Details, GpuFacts
 from joblens.model.sample import GpuReading
 from joblens.ports.probe import Driver
+from joblens.probes.gpu_devices import has_drm, has_nvidia
 from joblens.probes.gpu_following import GpuFollower, JobGpus
 
 _NOT_YET = "the job ended before the GPU's driver had answered"
@@ -18,7 +18,7 @@ _FACTS_S = 2.0
 
 
 class GpuKind(Struct, frozen=True):
-    """A driver, and how to see in a microsecond whether this machine needs it."""
+    """A driver, and how to see in some microseconds whether this machine needs it."""
 
     name: str
     sign: Callable[[], bool]
@@ -31,18 +31,29 @@ def _make_nvml() -> Driver[Any]:
     return NvmlDriver()
 
 
-_KINDS = (GpuKind("nvml", lambda: os.path.exists("/dev/nvidiactl"), _make_nvml),)
+def _make_drm() -> Driver[Any]:
+    from joblens.probes.drm import DrmDriver
+    from joblens.probes.intel_gpu_top import IntelGpuTop
+
+    return DrmDriver(watch=IntelGpuTop())
+
+
+_KINDS = (GpuKind("nvml", has_nvidia, _make_nvml), GpuKind("drm", has_drm, _make_drm))
 
 
 def open_probe(watched: Watched, instruments: Instruments) -> "GpuProbe | None":
     """None: there is no GPU on this machine."""
-    threads = [instruments.driver(kind.name, kind.make) for kind in _KINDS if kind.sign()]
+    threads = _threads(instruments)
     return GpuProbe(watched, threads) if threads else None
 
 
 def open_gpu_facts(watched: Watched, instruments: Instruments) -> "GpuFactsProbe | None":
-    threads = [instruments.driver(kind.name, kind.make) for kind in _KINDS if kind.sign()]
+    threads = _threads(instruments)
     return GpuFactsProbe(watched, threads) if threads else None
+
+
+def _threads(instruments: Instruments) -> "list[DriverThread[dict[str, JobGpus]]]":
+    return [instruments.driver(kind.name, kind.make) for kind in _KINDS if kind.sign()]
 
 
 class GpuProbe:

@@ -44,8 +44,8 @@ class DrmDriver:
 
     def __init__(self, proc: str = "/proc", sys: str = "/sys", watch: DeviceWatch | None = None) -> None:
         self.followers = Followers()
-        self._proc = proc
-        self._cards = find_cards(sys)
+        self._proc, self._sys = proc, sys
+        self._found: list[Card] | None = None
         self._watch = watch
         self._jobs: dict[str, _JobClients] = {}
         self._due_s = 0.0
@@ -59,6 +59,12 @@ class DrmDriver:
         cost_s = (time.thread_time_ns() - began_ns) / 1e9
         self._due_s = now_s + cost_s / _BUDGET - _INTERVAL_S / 2
         return told
+
+    @property
+    def _cards(self) -> list[Card]:
+        if self._found is None:  # on the driver's own thread: a card may take its time to answer
+            self._found = find_cards(self._sys)
+        return self._found
 
     def facts(self) -> list[GpuFacts]:
         return [card.facts for card in self._cards]

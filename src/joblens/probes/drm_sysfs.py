@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from msgspec import Struct
 
 from joblens.model.details import GpuFacts
+from joblens.probes.gpu_devices import DRM_DRIVERS
 from joblens.probes.kernel_files import read_text
 
 _CARD = re.compile(r"card(\d+)")
@@ -58,7 +59,7 @@ def _card(directory: str, names: list[str], root: str) -> tuple[str, Callable[[i
     device = f"{directory}/device"
     vendor = _VENDORS.get(_word(f"{device}/vendor"))
     driver = os.path.basename(os.path.realpath(f"{device}/driver"))
-    if vendor is None or driver not in ("amdgpu", "i915", "xe"):
+    if vendor is None or driver not in DRM_DRIVERS:
         return None
     place = os.path.realpath(device)
     nodes = frozenset(

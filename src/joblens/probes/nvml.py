@@ -70,9 +70,10 @@ class NvmlDriver:
     name = "NVML"
     interval_s = _INTERVAL_S
 
-    def __init__(self, load: Callable[[], Any] = load_library) -> None:
+    def __init__(self, load: Callable[[], Any] = load_library, clock_us: Callable[[], int] = now_us) -> None:
         self.followers = Followers()
         self._load = load
+        self._clock_us = clock_us  # as NVML stamps what processes did
         self._library: Any = None
         self._devices: list[_Device] = []
         self._failure: Exception | None = None
@@ -110,7 +111,7 @@ class NvmlDriver:
             raise self._failure
         try:
             library = self._load()
-            self._devices = [_Device(calls, facts) for calls, facts in find_devices(library)]
+            self._devices = [_Device(calls, facts, self._clock_us) for calls, facts in find_devices(library)]
         except Exception as failure:
             self._failure, self._due_s = failure, now_s + _RETRY_S
             raise
@@ -130,8 +131,9 @@ class NvmlDriver:
 
 
 class _Device:
-    def __init__(self, calls: DeviceCalls, facts: GpuFacts) -> None:
+    def __init__(self, calls: DeviceCalls, facts: GpuFacts, clock_us: Callable[[], int]) -> None:
         self._calls = calls
+        self._clock_us = clock_us
         self.facts = facts
         self._listed: dict[int, int | None] = {}
         self._utilization = ProcessUtilization()
@@ -145,7 +147,7 @@ class _Device:
     def read(self) -> GpuState:
         fields = self._calls.read(_EACH_TIME) | self._memory() | self._read_seldom()
         samples = self._calls.process_samples(self._utilization.newest_us) if self._tells_use() else []
-        self._utilization.add(samples, now_us(), set(self._listed))
+        self._utilization.add(samples, self._clock_us(), set(self._listed))
         reading = GpuReading(
             **fields,
             processes=len(self._listed),

@@ -1,0 +1,77 @@
+"""Every GPU of this machine, asked once: for people and programs that want to know what is there."""
+
+import functools
+import os
+from collections.abc import Callable, Mapping
+
+from joblens.model.details import GpuFacts
+
+NVIDIA_SIGN = "/dev/nvidiactl"
+DRM_SIGN = "/sys/class/drm"
+DRM_DRIVERS = ("amdgpu", "i915", "xe")
+
+
+def has_nvidia() -> bool:
+    return os.path.exists(NVIDIA_SIGN)
+
+
+@functools.cache
+def has_drm() -> bool:
+    """A card of a driver that tells something. Most servers have one that shows text, and no more."""
+    try:
+        cards = [name for name in os.listdir(DRM_SIGN) if name.startswith("card") and "-" not in name]
+    except OSError:
+        return False
+    drivers = {os.path.basename(os.path.realpath(f"{DRM_SIGN}/{card}/device/driver")) for card in cards}
+    return not drivers.isdisjoint(DRM_DRIVERS)
+
+
+def list_gpus() -> list[GpuFacts]:
+    """Those that could be asked; `gpu_problems` says of the others why not. Takes as long as the drivers
+    take."""
+    found, _ = ask_gpus()
+    return found
+
+
+def gpu_problems() -> dict[str, str]:
+    """Kind of GPU that is there and cannot be asked -> why."""
+    _, problems = ask_gpus()
+    return problems
+
+
+def ask_gpus(
+    kinds: Mapping[str, Callable[[], list[GpuFacts]]] | None = None,
+) -> tuple[list[GpuFacts], dict[str, str]]:
+    found: list[GpuFacts] = []
+    problems: dict[str, str] = {}
+    for kind, ask in (kinds if kinds is not None else _kinds()).items():
+        try:
+            found += ask()
+        except Exception as error:  # noqa: BLE001 - told, not raised
+            problems[kind] = str(error) or type(error).__name__
+    return found, problems
+
+
+def _kinds() -> dict[str, Callable[[], list[GpuFacts]]]:
+    kinds: dict[str, Callable[[], list[GpuFacts]]] = {}
+    if has_nvidia():
+        kinds["nvidia"] = _ask_nvml
+    if has_drm():
+        kinds["drm"] = _ask_drm
+    return kinds
+
+
+def _ask_nvml() -> list[GpuFacts]:
+    from joblens.probes.nvml import NvmlDriver
+
+    driver = NvmlDriver()
+    try:
+        return driver.facts()
+    finally:
+        driver.close()
+
+
+def _ask_drm() -> list[GpuFacts]:
+    from joblens.probes.drm_sysfs import find_cards
+
+    return [card.facts for card in find_cards()]
