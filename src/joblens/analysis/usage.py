@@ -15,6 +15,7 @@ from joblens.model.sample import Sample
 RUSAGE = "wait4 rusage"
 _LARGEST_SAMPLE = "largest sample of"
 _BELOW_LAUNCHER = "no process was larger than the launcher, whose size the kernel's figure starts from"
+_GPU_DOES_NOT_TELL = "the driver of its GPUs does not tell"
 REAPED_IO = "/proc/PID/io of the launcher, which takes over what it waits for"
 
 # Number -> (group under which its source is named, field of Sample that it comes from).
@@ -107,6 +108,7 @@ def total_usage(
     for number in (*_GROUP_COUNTERS, *_INSTRUMENT_COUNTERS):
         total.add_counter(number)
     total.add_energy()
+    total.add_gpus()
     return total.usage(lower_bounds)
 
 
@@ -310,6 +312,22 @@ class _Total:
         for number, share in (("energy_package_uj", shares.package_uj), ("energy_dram_uj", shares.dram_uj)):
             if share is not None:
                 self._put(number, share)
+
+    def add_gpus(self) -> None:
+        if not any(sample.gpus is not None for sample in self.samples):
+            return
+        from joblens.analysis.gpu_totals import gpu_totals  # as above: few machines have one
+
+        totals = gpu_totals(self.samples)
+        for number, value in (
+            ("gpu_memory_peak_bytes", totals.memory_peak_bytes),
+            ("gpu_busy_usec", totals.busy_usec),
+            ("gpu_energy_uj", totals.energy_uj),
+        ):
+            if value is not None:
+                self._put(number, value)
+            else:
+                self._unknown[number] = self._given_unknown.get("gpus") or _GPU_DOES_NOT_TELL
 
     def _put(self, number: str, value: int, source: str | None = None) -> None:
         group, field = _ORIGINS[number]

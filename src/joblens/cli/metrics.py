@@ -51,7 +51,7 @@ def command(session: Session, ident: str, follow: bool, since: str | None, field
             gpus = store.details(record.job.uuid).gpus or ()
         if from_us is None or sample.at_us >= from_us:
             if session.json or chosen:
-                _write_form(session, sample, previous, record, chosen)
+                _write_form(session, sample, previous, record, chosen, gpus)
             else:
                 text = render_sample(sample, previous, record, session.palette, gpus, gpu_before)
                 session.write_lines([*text, ""])
@@ -64,11 +64,16 @@ def command(session: Session, ident: str, follow: bool, since: str | None, field
 
 
 def _write_form(
-    session: Session, sample: Sample, previous: Sample | None, record: Record, chosen: list[list[str]]
+    session: Session,
+    sample: Sample,
+    previous: Sample | None,
+    record: Record,
+    chosen: list[list[str]],
+    gpus: Sequence[GpuFacts],
 ) -> None:
     from joblens.analysis.sample_form import to_sample_object
 
-    form = to_sample_object(sample, previous, record)
+    form = to_sample_object(sample, previous, record, gpus)
     session.write_json_line(pick(form, chosen) if chosen else form)
 
 

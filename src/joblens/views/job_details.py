@@ -29,12 +29,12 @@ _THREAD_COLUMNS = (
 )
 _ENDPOINT_COLUMNS = (
     Column("KIND"),
-    Column("WITH", gives_way=True, least=16, keeps_end=True),
+    Column("WITH", gives_way=True, least=24, keeps_end=True),
     Column("SOCKETS", is_right=True, goes=2),
     Column("RECEIVED", is_right=True),
     Column("SENT", is_right=True),
     Column("RESENT", is_right=True, goes=3),
-    Column("ROUND TRIP", is_right=True, goes=1),
+    Column("RTT", is_right=True, goes=1),
 )
 _PROCESS_COLUMNS = (
     Column("PID", is_right=True),
@@ -143,7 +143,7 @@ def _endpoint_row(endpoint: Endpoint) -> list[str]:
     where = clean(f"{address}:{endpoint.port}")
     return [
         endpoint.protocol,
-        f"(listens at) {where}" if endpoint.is_listener else where,
+        f"listens {where}" if endpoint.is_listener else where,
         str(endpoint.sockets),
         format_bytes(endpoint.rx_bytes),
         format_bytes(endpoint.tx_bytes),

@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from joblens.analysis.usage import RUSAGE, source_of, total_usage
+from joblens.analysis.usage import NOT_MEASURED, RUSAGE, source_of, total_usage
 from joblens.model.exit_usage import ExitUsage
 from joblens.model.job import USAGE_NUMBERS, Usage
-from joblens.model.sample import SAMPLE_COLUMNS, Sample
+from joblens.model.sample import SAMPLE_COLUMNS, GpuReading, Sample
 from joblens.model.units import MIB
 from tests.unit.analysis.records import a_sample
 
@@ -315,3 +315,64 @@ def test_a_process_smaller_than_the_launcher_was_only_seen_and_may_have_been_lar
     usage = usage_in_tree(first, a_sample(1, processes=0), exit_usage=waited)
     assert usage.memory_peak_bytes == 16 * 1024
     assert {"memory_peak_bytes", "memory_largest_process_bytes"} <= set(usage.lower_bounds)
+
+
+# what instruments of their own count
+
+
+def test_network_and_processor_counters_are_what_was_counted_at_the_end() -> None:
+    counted = {"network_rx_bytes": 10, "network_tx_packets": 3, "instructions": 7, "cpu_migrations": 2}
+    usage = usage_in_group(a_sample(0), a_sample(1, **counted), sources={"network": "BPF"})
+    assert (usage.network_rx_bytes, usage.network_tx_packets) == (10, 3)
+    assert (usage.instructions, usage.cpu_migrations) == (7, 2)
+    assert source_of(usage, "network_rx_bytes") == "BPF"
+    assert usage.lower_bounds == ()
+
+
+def test_a_counter_of_an_instrument_that_was_lost_on_the_way_is_a_lower_bound() -> None:
+    usage = usage_in_group(a_sample(0, network_rx_bytes=10), a_sample(1))
+    assert (usage.network_rx_bytes, usage.lower_bounds) == (10, ("network_rx_bytes",))
+
+
+def test_what_no_instrument_looked_at_is_not_measured_and_what_one_could_not_read_has_its_reason() -> None:
+    usage = usage_in_group(a_sample(0), unknown={"network_rx_bytes": "not permitted", "gpus": "driver hangs"})
+    assert usage.unknown["network_rx_bytes"] == "not permitted"
+    assert usage.unknown["gpu_memory_peak_bytes"] == "driver hangs"
+    assert usage.unknown["instructions"] == NOT_MEASURED
+
+
+def test_energy_is_the_share_of_the_jobs_cpu_time() -> None:
+    samples = [
+        a_sample(
+            second,
+            cpu_total_usec=second * 500_000,
+            host_cpu_busy_usec=second * 2_000_000,
+            host_energy_package_uj=second * 40_000_000,
+        )
+        for second in range(5)
+    ]
+    usage = usage_in_group(*samples, sources={"energy": "powercap"})
+    assert usage.energy_package_uj == 40_000_000
+    assert usage.energy_dram_uj is None
+    assert source_of(usage, "energy_package_uj") == "powercap"
+
+
+def test_gpu_memory_is_the_largest_look_over_all_devices_and_busy_time_is_added_up() -> None:
+    def look(first: int, second: int, busy: int) -> dict[str, GpuReading]:
+        return {
+            "a": GpuReading(job_memory_bytes=first * MIB, job_busy_usec=busy),
+            "b": GpuReading(job_memory_bytes=second * MIB, job_busy_usec=busy),
+        }
+
+    usage = usage_in_group(
+        a_sample(0, gpus=look(10, 0, 0)), a_sample(1), a_sample(2, gpus=look(5, 7, 90)), a_sample(3, gpus={})
+    )
+    assert usage.gpu_memory_peak_bytes == 12 * MIB
+    assert usage.gpu_busy_usec == 180
+    assert usage.gpu_energy_uj is None
+    assert "does not tell" in usage.unknown["gpu_energy_uj"]
+
+
+def test_a_job_that_uses_no_gpu_used_nothing_of_it() -> None:
+    usage = usage_in_group(a_sample(0, gpus={}), a_sample(1, gpus={}))
+    assert (usage.gpu_memory_peak_bytes, usage.gpu_busy_usec) == (0, 0)
