@@ -66,8 +66,6 @@ COUNTERS = frozenset(
 # processes it is then done less often than once a sample, and those fields are None in between.
 DETAIL_BUDGET = 1 / 2000
 _DEVICE_TOTALS = ("io_read_bytes", "io_write_bytes", "io_read_ops", "io_write_ops")
-# Counted by descriptors that end with the process that opened them: who goes on begins at 0 again.
-_COUNTED_ANEW = ("instructions", "cycles", "cpu_migrations", "context_switches")
 _REAPED_FIELDS = ("cpu_user_usec", "cpu_system_usec", "faults_minor", "faults_major")
 
 
@@ -99,7 +97,7 @@ class JobMeter:
         self._last_seen: dict[str, int] = {}  # by the one who measured before
         self._start_mono_ns = 0
         self._details_due_ns = 0
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # what looks at the job beside its totals may ask who is alive
 
     def take_base(self) -> dict[str, int]:
         """Called when the job's process waits in its group, just before it becomes the job."""
@@ -122,8 +120,6 @@ class JobMeter:
         # How much of it was on which device is written down nowhere: it can be told only from nothing.
         self._knows_devices = not any(base.get(name) for name in _DEVICE_TOTALS)
         self._start_mono_ns = start_mono_ns
-        for name in _COUNTED_ANEW:
-            self._base[name] = -((getattr(last, name) if last is not None else None) or 0)
         for name in (*_REAPED_FIELDS, *IO_FIELDS) if last is not None else ():
             value = getattr(last, name)
             if value is not None:
