@@ -10,8 +10,8 @@ from joblens.agent.instruments import Instruments, Watched
 from joblens.model.details import Details, GpuFacts
 from joblens.model.sample import GpuReading
 from joblens.ports.probe import Driver
-from joblens.probes.gpu_devices import has_drm, has_nvidia
 from joblens.probes.gpu_following import GpuFollower, JobGpus
+from joblens.probes.gpu_signs import has_drm, has_nvidia
 
 _NOT_YET = "the job ended before the GPU's driver had answered"
 _FACTS_S = 2.0

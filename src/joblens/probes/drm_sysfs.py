@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from msgspec import Struct
 
 from joblens.model.details import GpuFacts
-from joblens.probes.gpu_devices import DRM_DRIVERS
+from joblens.probes.gpu_signs import DRM_DRIVERS
 from joblens.probes.kernel_files import read_text
 
 _CARD = re.compile(r"card(\d+)")

@@ -1,29 +1,9 @@
 """Every GPU of this machine, asked once: for people and programs that want to know what is there."""
 
-import functools
-import os
 from collections.abc import Callable, Mapping
 
 from joblens.model.details import GpuFacts
-
-NVIDIA_SIGN = "/dev/nvidiactl"
-DRM_SIGN = "/sys/class/drm"
-DRM_DRIVERS = ("amdgpu", "i915", "xe")
-
-
-def has_nvidia() -> bool:
-    return os.path.exists(NVIDIA_SIGN)
-
-
-@functools.cache
-def has_drm() -> bool:
-    """A card of a driver that tells something. Most servers have one that shows text, and no more."""
-    try:
-        cards = [name for name in os.listdir(DRM_SIGN) if name.startswith("card") and "-" not in name]
-    except OSError:
-        return False
-    drivers = {os.path.basename(os.path.realpath(f"{DRM_SIGN}/{card}/device/driver")) for card in cards}
-    return not drivers.isdisjoint(DRM_DRIVERS)
+from joblens.probes.gpu_signs import has_drm, has_nvidia
 
 
 def list_gpus() -> list[GpuFacts]:
