@@ -9,6 +9,7 @@ from collections.abc import Callable
 from msgspec.structs import replace
 
 from joblens.agent.accounting import BY_SAMPLER
+from joblens.agent.container_holding import hold_of
 from joblens.agent.detail_taking import DetailTaker
 from joblens.agent.instruments import Watched
 from joblens.agent.kit import Kit, watch_name
@@ -34,7 +35,7 @@ from joblens.engine.job_life import (
     on_event,
 )
 from joblens.model.errors import JoblensError, ProbeError
-from joblens.model.exit_usage import ExitUsage
+from joblens.model.exit_usage import NOTHING_REAPED, ExitUsage
 from joblens.model.job import EarlySignal, Record
 from joblens.model.sample import Sample
 from joblens.model.writes import JobStarted, SamplesTaken
@@ -58,11 +59,14 @@ class AdoptedJob:
         self._recovery = recovery
         self._on_end = on_end
         self._groups = standing_groups(self._attempt)
+        self._container = hold_of(record.job, kit.spool_dir)
+        if self._container is not None:
+            self._container.processes.groups = self._groups
+            self._container.processes.tell_client = self._signal_main
         self._instruments = kit.instruments.open(self._watched())
-        self._meter: JobMeter = kit.accountant.meter(
-            self._groups, self._attempt.launcher_pid or 0, self._instruments.probes
-        )
-        self._details = DetailTaker(self.job.uuid, self._instruments.details, kit.recorder.put)
+        self._meter: JobMeter = self._open_meter()
+        facts = () if self._container is None else (self._container.facts(),)
+        self._details = DetailTaker(self.job.uuid, (*self._instruments.details, *facts), kit.recorder.put)
         stored = kit.recorder.read(lambda store: store.samples(record.job.uuid))
         last = stored[-1] if stored else None
         self._next_index = last[0] + 1 if last else 0
@@ -78,6 +82,12 @@ class AdoptedJob:
         self._launcher_fd = self._main_fd = -1
         self._settle_until_s: float | None = None
         self.is_over = False
+
+    def _open_meter(self) -> JobMeter:
+        accountant, others = self._kit.accountant, self._instruments.probes
+        if self._container is not None:
+            return accountant.meter_of(self._container.probe(), self._pids, others)
+        return accountant.meter(self._groups, self._attempt.launcher_pid or 0, others)
 
     def _watched(self) -> Watched:
         groups = self._groups
@@ -154,8 +164,11 @@ class AdoptedJob:
     def _look(self) -> Sample | None:
         if self.is_over:
             return None
+        in_container = self._container is not None
         try:
-            return self._meter.sample(_reaped_so_far(self._attempt.launcher_pid or 0))
+            return self._meter.sample(
+                NOTHING_REAPED if in_container else _reaped_so_far(self._attempt.launcher_pid or 0)
+            )
         except (ProbeError, OSError):
             return None
 
@@ -230,6 +243,12 @@ class AdoptedJob:
 
     def _signal_all(self, number: int) -> None:
         """To every process of the job, never to its launcher, which has yet to say how it went."""
+        if self._container is not None:
+            if number == signal.SIGKILL:
+                self._container.processes.kill()
+            else:
+                self._signal_main(number)  # the client hands it on
+            return
         launcher_pid = self._attempt.launcher_pid or 0
         if self._groups is not None:
             if number == signal.SIGKILL:
@@ -249,6 +268,8 @@ class AdoptedJob:
 
     def _pids(self) -> list[int]:
         launcher_pid = self._attempt.launcher_pid
+        if self._container is not None:
+            return self._container.processes.pids()
         if self._groups is not None:
             return [pid for pid in self._groups.pids() if pid != launcher_pid]
         return list(self._meter.probe.descendants())  # type: ignore[attr-defined]

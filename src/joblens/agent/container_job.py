@@ -18,7 +18,9 @@ from joblens.agent.container_signals import GIVE_UP
 from joblens.agent.job_processes import JobProcesses
 from joblens.agent.launch import LauncherProcess, LaunchPlan
 from joblens.agent.outcome import Ending
+from joblens.model.details import Details
 from joblens.model.job import Job
+from joblens.probes.cgroup_layout import read_layout
 from joblens.probes.kernel_files import list_pids
 
 _CLIENT_PATIENCE_S = 20.0  # its own time limits are shorter
@@ -93,11 +95,20 @@ class ContainerHold:
         client = (sys.executable, "-P", "-m", "joblens.agent.container_client")
         return replace(plan, argv=(*client, *plan.argv), env={**plan.env, **as_variables(order)})
 
+    @property
+    def accounting(self) -> str:
+        """How it is measured where joblens can make no groups: by those the engine makes."""
+        return read_layout().kind
+
     def probe(self) -> ContainerProbe:
         return ContainerProbe(self.processes.groups, self.notes)
 
     def facts(self) -> ContainerFactsProbe:
         return ContainerFactsProbe(self.notes)
+
+    def last_facts(self) -> Details:
+        """For whoever comes too late to take them while it runs."""
+        return self.facts().read()
 
     def judged(self, ending: Ending) -> Ending:
         """What the client found out that its exit status does not tell. Who waited for the container's

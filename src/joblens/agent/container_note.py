@@ -45,6 +45,7 @@ class ContainerNote(Struct, frozen=True, kw_only=True, omit_defaults=True):
     refusal: str = ""  # why it never ran
     silence: str = ""  # why its exit code is not known
     is_removed: bool = False  # nothing of it is left with the engine
+    tries: int = 0  # to take it away, without an answer
 
 
 def note_path(spool_dir: str, uuid: str) -> str:

@@ -1,10 +1,15 @@
 """Takes away the container of a job whose client could not, as `container_removal NOTE UUID`.
 A process of its own, because an engine may take any time to answer."""
 
+import os
 import sys
 import time
+from collections.abc import Callable
 
-from joblens.agent.container_note import read_note, remove_note
+from msgspec.structs import replace
+
+from joblens.agent.container_job import start_removal
+from joblens.agent.container_note import note_path, noted, read_note, remove_note, write_note
 from joblens.model.errors import ContainerError
 from joblens.probes.container_api import connect
 from joblens.probes.container_info import JOB_LABEL
@@ -12,6 +17,8 @@ from joblens.probes.container_info import JOB_LABEL
 _ANSWER_S = 10.0
 _TRIES = 20  # while somebody else is at it
 _PAUSE_S = 0.1
+_TRIES_IN_ALL = 20
+_BETWEEN_TRIES_S = 60.0
 
 
 def remove_container(path: str, uuid: str) -> bool:
@@ -33,7 +40,29 @@ def remove_container(path: str, uuid: str) -> bool:
             time.sleep(_PAUSE_S)
     except ContainerError:
         pass
+    write_note(path, replace(note, tries=note.tries + 1))
     return False
+
+
+def sweep_notes(spool_dir: str, is_over: Callable[[str], bool]) -> None:
+    """Tries again to take away what was left while an engine did not answer. `is_over`: the job of that
+    UUID has ended. Nobody waits for it."""
+    for uuid in noted(spool_dir):
+        path = note_path(spool_dir, uuid)
+        note = read_note(path)
+        if not is_over(uuid):
+            continue
+        if note is None or note.is_removed or not note.engine or note.tries >= _TRIES_IN_ALL:
+            remove_note(path)
+        elif note.tries == 0 or _age_s(path) > _BETWEEN_TRIES_S:
+            start_removal(path, uuid)
+
+
+def _age_s(path: str) -> float:
+    try:
+        return time.time() - os.stat(path).st_mtime
+    except OSError:
+        return 0.0
 
 
 if __name__ == "__main__":

@@ -5,11 +5,11 @@ import signal
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from joblens.agent.accounting import PROCESS_TREE, Limits, limit
+from joblens.agent.container_holding import hold_of
 from joblens.agent.groups import JobGroups
 from joblens.agent.instruments import Watched
 from joblens.agent.job_processes import JobProcesses
@@ -44,9 +44,6 @@ from joblens.model.job import Attempt, Job, Record, Status
 from joblens.model.sample import Sample
 from joblens.model.writes import JobEnded, JobQueued, JobStarted, Write
 from joblens.probes.host import process_start_ticks
-
-if TYPE_CHECKING:
-    from joblens.agent.container_job import ContainerHold
 
 # A process that ends together with the main one is not a leftover; only what is still
 # there after this long is.
@@ -90,7 +87,7 @@ class JobSession:
             lead_is_grace=early is not None and early.is_grace,
             grace_s=job.grace_s,
         )
-        self._container = _hold_of(job, kit)
+        self._container = hold_of(job, kit.spool_dir)
         self._processes = JobProcesses() if self._container is None else self._container.processes
         self._limits = Limits()
         self._launcher: LauncherProcess | None = None
@@ -148,7 +145,7 @@ class JobSession:
             pid_start_ticks=start_ticks,
             launcher_pid=launcher.launcher_pid,
             launcher_start_ticks=process_start_ticks(launcher.launcher_pid),
-            accounting=self._groups.kind if self._groups else PROCESS_TREE,
+            accounting=self._accounting,
             groups=dict(self._groups.paths) if self._groups else {},
             enforced_by=self._limits.enforced_by,
             logs_dir=self._output.directory if self._output else "",
@@ -160,6 +157,12 @@ class JobSession:
     @property
     def _groups(self) -> JobGroups | None:
         return self._processes.groups
+
+    @property
+    def _accounting(self) -> str:
+        if self._groups is not None:
+            return self._groups.kind
+        return PROCESS_TREE if self._container is None else self._container.accounting
 
     @property
     def _main_process_joins(self) -> bool:
@@ -419,12 +422,3 @@ class JobSession:
         except JoblensError:
             return  # it waits in the journal and has no number yet
         self.record = replace(self.record, number=stored.number)
-
-
-def _hold_of(job: Job, kit: Kit) -> "ContainerHold | None":
-    """Only jobs in containers pay for what they need."""
-    if job.container is None:
-        return None
-    from joblens.agent.container_job import ContainerHold
-
-    return ContainerHold(job, kit.spool_dir)

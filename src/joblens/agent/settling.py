@@ -9,6 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from joblens.agent.accounting import PROCESS_TREE, Accountant
+from joblens.agent.container_holding import hold_of
 from joblens.agent.groups import JobGroups
 from joblens.agent.instrument_network import network_counted
 from joblens.agent.left_outcome import LeftOutcome, read_left_outcome
@@ -19,10 +20,10 @@ from joblens.agent.output import NOTHING_NEW, OutputFiles
 from joblens.analysis.running import RunningSummary
 from joblens.engine.job_life import EndCause
 from joblens.model.errors import JoblensError, ProbeError
-from joblens.model.exit_usage import ExitUsage
+from joblens.model.exit_usage import NOTHING_REAPED, ExitUsage
 from joblens.model.job import Attempt, Record
 from joblens.model.sample import Sample
-from joblens.model.writes import JobEnded, JobStarted, SamplesTaken, Write
+from joblens.model.writes import DetailsTaken, JobEnded, JobStarted, SamplesTaken, Write
 from joblens.ports.clock import Clock
 from joblens.probes.processes import IO_FIELDS
 
@@ -72,6 +73,9 @@ class Settling:
         self._is_within_reach = is_within_reach
         self._left = read_left_outcome(tools.spool_dir, record.job.uuid)
         self._groups = standing_groups(record.attempt) if is_within_reach and end.owns_groups else None
+        self._container = hold_of(record.job, tools.spool_dir)
+        if self._container is not None:
+            self._container.processes.groups = self._groups
         self._was_alive = False
         self._summary = RunningSummary()
         for _, sample in samples:
@@ -82,6 +86,11 @@ class Settling:
         if self._is_within_reach:
             self._end_processes()
         writes: list[Write] = []
+        if self._container is not None:
+            self._container.end_left()
+            facts = self._container.last_facts()
+            if facts.container is not None:
+                writes.append(DetailsTaken(uuid, facts))
         meter = self._meter()
         final = self._final_sample(meter)
         if final is not None:
@@ -95,6 +104,8 @@ class Settling:
             meter.close()
         if self._groups is not None:
             self._groups.remove()
+        if self._container is not None:
+            self._container.forget()
         writes.append(JobEnded(uuid, outcome))
         return writes
 
@@ -103,10 +114,14 @@ class Settling:
         if groups is not None:
             self._was_alive = not groups.is_empty()
             groups.kill()
+        if self._container is not None:
+            self._was_alive |= bool(self._container.processes.pids())
         self._was_alive |= end_marked(uuid)
 
     def _meter(self) -> JobMeter | None:
         """Only what can still be read, or could be at the time, has sources to name."""
+        if self._container is not None:
+            return self._container_meter()
         in_tree = self._attempt.accounting == PROCESS_TREE and self._attempt.launcher_pid is not None
         if self._groups is None and not in_tree:
             return None
@@ -117,16 +132,26 @@ class Settling:
             self._groups = None
             return None
 
+    def _container_meter(self) -> JobMeter | None:
+        assert self._container is not None
+        counted = network_counted(self._groups.paths) if self._groups is not None else ()
+        try:
+            return self._tools.accountant.meter_of(
+                self._container.probe(), self._container.processes.pids, counted
+            )
+        except ProbeError:
+            return None
+
     def _final_sample(self, meter: JobMeter | None) -> Sample | None:
         left, started_mono_ns = self._left, self._attempt.started_mono_ns
         if meter is None or started_mono_ns is None:
             return None
-        if self._groups is None:
+        if self._groups is None and self._container is None:
             last = self._summary.samples[-1] if self._summary.samples else None
             return _sample_of(left, *self._when_it_ended(), last) if left else None
         meter.resume(self._attempt.base, started_mono_ns)
         try:
-            sample = meter.sample(left.reaped if left else ExitUsage(), final=True)
+            sample = meter.sample(self._reaped(), final=True)
         except ProbeError:
             return None
         if self._was_alive and left is None:
@@ -134,6 +159,11 @@ class Settling:
         # Its counters are those of the end, which was earlier than somebody came to look.
         ended_at_us, duration_us = self._when_it_ended()
         return replace(sample, at_us=ended_at_us, elapsed_us=duration_us)
+
+    def _reaped(self) -> ExitUsage:
+        if self._container is not None:
+            return NOTHING_REAPED  # the launcher waited for the engine's client only
+        return self._left.reaped if self._left else ExitUsage()
 
     def _when_it_ended(self) -> tuple[int, int]:
         """(µs UTC, µs since the start): as its launcher says, or else when it was last seen."""
@@ -155,7 +185,7 @@ class Settling:
     def _ending(self) -> Ending:
         ended_at_us, duration_us = self._when_it_ended()
         left = self._left
-        return Ending(
+        ending = Ending(
             wait_status=left.wait_status if left else None,
             cause=self._cause(ended_at_us),
             duration_s=duration_us / 1e6,
@@ -164,6 +194,7 @@ class Settling:
             reaped=left.reaped if left else ExitUsage(),
             why_lost=NOBODY_WAITED if self._is_within_reach else RESTARTED,
         )
+        return ending if self._container is None else self._container.judged(ending)
 
     def _cause(self, ended_at_us: int) -> EndCause:
         """A wish that came when the job had ended already did not end it."""

@@ -4,6 +4,7 @@ import contextlib
 import glob
 import os
 
+from joblens.agent.container_note import noted
 from joblens.agent.left_outcome import left_outcomes, outcome_path
 from joblens.agent.payload import payload_path, payloads
 from joblens.agent.settling import standing_groups
@@ -23,12 +24,25 @@ def sweep(spool_dir: str, store: Store, now_us: int, host: HostFacts) -> None:
         _remove_when_old(path, now_us)
     for uuid in left_outcomes(spool_dir):
         _sweep_outcome(outcome_path(spool_dir, uuid), _find(store, uuid), now_us)
+    _sweep_containers(spool_dir, store)
     for uuid in payloads(spool_dir):
         record = _find(store, uuid)
         if record is None:
             _remove_when_old(payload_path(spool_dir, uuid), now_us)
         elif record.status is not Status.QUEUED and (record.status.is_final or not record.job.notify):
             _remove(payload_path(spool_dir, uuid))
+
+
+def _sweep_containers(spool_dir: str, store: Store) -> None:
+    if not noted(spool_dir):
+        return
+    from joblens.agent.container_removal import sweep_notes
+
+    def is_over(uuid: str) -> bool:
+        record = _find(store, uuid)
+        return record is None or record.status.is_final
+
+    sweep_notes(spool_dir, is_over)
 
 
 def _sweep_outcome(path: str, record: Record | None, now_us: int) -> None:
