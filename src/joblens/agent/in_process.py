@@ -94,7 +94,7 @@ class InProcessMeter:
             )
             self._windows.append(window)
             self._note_rivals()
-            window.take_sample(level, self._host_fields())
+            window.take_sample(now_ns, level, self._host_fields())
             self._wake()
         if not is_whole:
             _enclosing.set((*around, window))
@@ -133,7 +133,7 @@ class InProcessMeter:
             raise ValueError("this measurement has ended already, or was begun before a fork")
         last = self._advance(set())
         level = self._tree.level()
-        window.take_sample(level, self._host_fields(), final=final)
+        window.take_sample(self._tree.looked_mono_ns, level, self._host_fields(), final=final)
         usage = usage_of(window, level, has_children=bool(last.live))
         duration_s = (window.last_mono_ns - window.started_mono_ns) / 1e9
         return Measurement(
@@ -255,7 +255,7 @@ class InProcessMeter:
         if due:
             level, host = self._tree.level(), self._host_fields()
             for window in due:
-                window.take_sample(level, host)
+                window.take_sample(self._tree.looked_mono_ns, level, host)
                 # Missed places are skipped, never made up for in a burst.
                 missed = (began_ns - window.due_mono_ns) // window.interval_ns
                 window.due_mono_ns += (missed + 1) * window.interval_ns

@@ -96,7 +96,7 @@ class PortableMeter:
                 if not (is_whole or other.is_whole):
                     other.is_shared = window.is_shared = True
             self._windows.append(window)
-            _take(window, fields)
+            _take(window, fields, now_s)
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="joblens-in-process", daemon=True)
                 self._thread.start()
@@ -133,7 +133,8 @@ class PortableMeter:
     def _measure(self, window: PortableWindow) -> Measurement:
         if window not in self._windows:
             raise ValueError("this measurement has ended already, or was begun before a fork")
-        _take(window, self._read())
+        fields = self._read()
+        _take(window, fields, self._tree.looked_mono_s)
         duration_s = window.kept[-1].elapsed_us / 1e6
         return Measurement(
             ended_at_us=time.time_ns() // 1000,
@@ -172,7 +173,7 @@ class PortableMeter:
         fields, now_s = self._read(), time.monotonic()
         due = [window for window in self._windows if window.due_mono_s <= now_s]
         for window in due:
-            _take(window, fields)
+            _take(window, fields, self._tree.looked_mono_s)
             missed = (now_s - window.due_mono_s) // window.interval_s
             window.due_mono_s += (missed + 1) * window.interval_s
         return due
@@ -187,13 +188,13 @@ class PortableMeter:
         window.on_samples(first, samples)
 
 
-def _take(window: PortableWindow, fields: dict[str, Any]) -> None:
+def _take(window: PortableWindow, fields: dict[str, Any], at_mono_s: float) -> None:
     since = {
         name: max(0, value - window.base.get(name, 0)) for name, value in fields.items() if name in _COUNTERS
     }
     sample = Sample(
         at_us=time.time_ns() // 1000,
-        elapsed_us=int((time.monotonic() - window.started_mono_s) * 1e6),
+        elapsed_us=max(0, int((at_mono_s - window.started_mono_s) * 1e6)),
         **{**fields, **since},
     )
     window.samples += 1

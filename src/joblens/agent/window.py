@@ -57,8 +57,11 @@ class Window(Struct, eq=False, kw_only=True):
             return level.own_peak_bytes, True
         return level.own_rss_bytes, False
 
-    def take_sample(self, level: Level, host: dict[str, Any], *, final: bool = False) -> None:
-        self.last_mono_ns = time.monotonic_ns()
+    def take_sample(
+        self, at_mono_ns: int, level: Level, host: dict[str, Any], *, final: bool = False
+    ) -> None:
+        """`at_mono_ns`: when `used` was looked at."""
+        self.last_mono_ns = max(at_mono_ns, self.started_mono_ns)
         self.peak_bytes = max(self.peak_bytes, level.anon_bytes + level.shmem_bytes + level.kernel_bytes)
         self.peak_is_lower_bound |= level.is_lower_bound
         self.largest_bytes = max(self.largest_bytes, self.own_bytes(level)[0], level.largest_child_bytes)

@@ -3,10 +3,11 @@
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from joblens.analysis.gpu_totals import GpuDeviceTotals, gpu_totals
 from joblens.analysis.rates import growth
 from joblens.model.details import Details, GpuFacts, ThreadUse
 from joblens.model.job import Usage
-from joblens.model.sample import GpuReading, Sample
+from joblens.model.sample import Sample
 from joblens.model.units import MIB
 
 _HOTTEST = 5
@@ -74,16 +75,16 @@ def _thread(one: ThreadUse) -> dict[str, Any]:
 
 
 def gpu_stats(samples: Sequence[Sample], details: Details | None) -> dict[str, dict[str, Any]]:
-    """One entry a maker of the GPUs that were seen; {}: none were."""
+    """One entry a maker of the GPUs that the job used; {}: none."""
     facts = {one.id: one for one in (details.gpus if details is not None else None) or ()}
-    readings: dict[str, list[GpuReading]] = {}
-    for sample in samples:
-        for ident, reading in (sample.gpus or {}).items():
-            readings.setdefault(ident, []).append(reading)
+    totals = gpu_totals(samples).devices or {}
     by_vendor: dict[str, list[dict[str, Any]]] = {}
-    for ident in sorted(readings, key=lambda one: (facts[one].index if one in facts else 0, one)):
+    for ident in sorted(totals, key=lambda one: (facts[one].index if one in facts else 0, one)):
         known = facts.get(ident)
-        by_vendor.setdefault(_vendor(ident, known), []).append(_device(ident, readings[ident], known))
+        size = known.memory_total_bytes if known is not None else None
+        device = _device(ident, totals[ident], size if size is not None else _size_seen(samples, ident))
+        device["name"] = "" if known is None else known.name
+        by_vendor.setdefault(_vendor(ident, known), []).append(device)
     return {vendor: _of_vendor(vendor, devices) for vendor, devices in sorted(by_vendor.items())}
 
 
@@ -93,36 +94,32 @@ def _vendor(ident: str, facts: GpuFacts | None) -> str:
     return "nvidia" if ident.startswith(_NVIDIA_IDS) else "other"
 
 
-def _device(ident: str, readings: Sequence[GpuReading], facts: GpuFacts | None) -> dict[str, Any]:
+def _device(ident: str, total: GpuDeviceTotals, memory_bytes: int | None) -> dict[str, Any]:
     """Averages over the time in which the job used it, peaks of memory and temperature."""
-
-    def known(name: str) -> list[int]:
-        return [value for reading in readings if (value := getattr(reading, name)) is not None]
-
-    def share(name: str) -> float | None:
-        return _mean(value / 100 for value in known(name))
-
+    power_mw = total.power_mean_mw
     return {
         "id": ident,
-        "name": "" if facts is None else facts.name,
-        "gpu_utilization_percent": share("utilization"),
-        "memory_utilization_percent": share("memory_utilization"),
-        "memory_used_mb": mib(max(known("memory_used_bytes"), default=None)),
-        "memory_total_mb": mib(_total_memory(readings, facts)),
-        "temperature_celsius": _float(max(known("temperature_c"), default=None)),
-        "power_watts": _mean(value / 1000 for value in known("power_mw")),
-        "job_utilization_percent": share("job_utilization"),
-        "job_memory_mb": mib(max(known("job_memory_bytes"), default=None)),
+        "name": "",
+        "gpu_utilization_percent": _percent(total.utilization_mean),
+        "memory_utilization_percent": _percent(total.memory_utilization_mean),
+        "memory_used_mb": mib(total.memory_used_max_bytes),
+        "memory_total_mb": mib(memory_bytes),
+        "temperature_celsius": None if total.temperature_max_c is None else float(total.temperature_max_c),
+        "power_watts": None if power_mw is None else power_mw / 1000,
+        "energy_joules": _joules(total.energy_uj),
+        "job_utilization_percent": _percent(total.job_utilization_mean),
+        "job_memory_mb": mib(total.job_memory_peak_bytes),
+        "job_energy_joules": _joules(total.job_energy_uj),
     }
 
 
-def _total_memory(readings: Sequence[GpuReading], facts: GpuFacts | None) -> int | None:
-    if facts is not None and facts.memory_total_bytes is not None:
-        return facts.memory_total_bytes
-    last = readings[-1]
-    if last.memory_used_bytes is None or last.memory_free_bytes is None:
-        return None
-    return last.memory_used_bytes + last.memory_free_bytes
+def _size_seen(samples: Sequence[Sample], ident: str) -> int | None:
+    """Where nobody told what the device is: used and free make the whole."""
+    for sample in reversed(samples):
+        reading = (sample.gpus or {}).get(ident)
+        if reading is not None and None not in (reading.memory_used_bytes, reading.memory_free_bytes):
+            return (reading.memory_used_bytes or 0) + (reading.memory_free_bytes or 0)
+    return None
 
 
 def _of_vendor(vendor: str, devices: Sequence[dict[str, Any]]) -> dict[str, Any]:
@@ -144,6 +141,7 @@ def _of_vendor(vendor: str, devices: Sequence[dict[str, Any]]) -> dict[str, Any]
         "power_watts": total("power_watts"),
         "job_utilization_percent": _mean(known("job_utilization_percent")),
         "job_memory_mb": total("job_memory_mb"),
+        "job_energy_joules": total("job_energy_joules"),
         "devices": list(devices),
     }
     if vendor == "intel":
@@ -167,8 +165,8 @@ def _mean(values: Iterable[float]) -> float | None:
     return round(sum(known) / len(known), 3) if known else None
 
 
-def _float(value: int | None) -> float | None:
-    return None if value is None else float(value)
+def _percent(hundredths: int | None) -> float | None:
+    return None if hundredths is None else hundredths / 100
 
 
 def _joules(uj: int | None) -> float | None:

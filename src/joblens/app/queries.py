@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from msgspec import to_builtins
+from msgspec import structs, to_builtins
 
 from joblens.analysis.history_form import returncode_of, to_history_record
 from joblens.model.errors import JoblensError, UnknownJob
@@ -60,6 +60,17 @@ def running(store: Store) -> list[Record]:
 
 def statistics(store: Store, query: HistoryQuery) -> Statistics:
     return store.statistics(query)
+
+
+def profile_statistics(store: Store, query: HistoryQuery) -> dict[str, Any]:
+    """How every number of the profiles of ended jobs is spread."""
+    from joblens.analysis.profile_statistics import aggregate_profiles
+
+    ended = structs.replace(query, include_unfinished=False)
+    outcomes = (record.outcome for record in store.records(ended))
+    return aggregate_profiles(
+        outcome.profile for outcome in outcomes if outcome is not None and outcome.profile is not None
+    )
 
 
 def samples(store: Store, uuid: str) -> list[Sample]:

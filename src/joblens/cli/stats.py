@@ -5,14 +5,29 @@ import click
 from joblens.cli.context import Session
 from joblens.cli.filters import is_narrowed, job_filters, with_run_found
 from joblens.cli.options import shared_options
+from joblens.model.errors import InputError
 from joblens.model.history import HistoryQuery, Statistics
 
 
 @click.command("stats")
+@click.option("--profiles", is_flag=True, help="Every number of the jobs' profiles: mean, spread, extremes.")
+@click.option(
+    "--compose",
+    is_flag=True,
+    help="Print resources for Compose services, one a tool: limits with room above the peak.",
+)
 @job_filters
 @shared_options
-def command(session: Session, query: HistoryQuery) -> None:
+def command(session: Session, query: HistoryQuery, profiles: bool, compose: bool) -> None:
     """Totals and percentiles of ended jobs, overall and by tool."""
+    if profiles and compose:
+        raise InputError("--profiles and --compose are two answers: choose one")
+    if profiles:
+        _show_profiles(session, query)
+        return
+    if compose:
+        _show_compose(session, query)
+        return
     found = _statistics(session, query)
     if found is None:
         return
@@ -34,6 +49,37 @@ def job_stats(session: Session, query: HistoryQuery) -> None:
     session.write_lines(render_job_stats(found))
 
 
+def _show_profiles(session: Session, query: HistoryQuery) -> None:
+    from joblens.app.queries import profile_statistics
+
+    store = session.current_store
+    told = profile_statistics(store, with_run_found(store, query))
+    if session.json:
+        session.write_json(told)
+    elif not told["profiles"]:
+        _tell_of_none(session, query)
+    else:
+        from joblens.views.profile_stats import render_profile_statistics
+
+        session.write_lines(render_profile_statistics(told, width=session.width, paint=session.palette))
+
+
+def _show_compose(session: Session, query: HistoryQuery) -> None:
+    from msgspec import to_builtins
+
+    from joblens.analysis.compose import compose_text
+    from joblens.app.compose import advise_stored
+
+    store = session.current_store
+    services = advise_stored(store, with_run_found(store, query))
+    if session.json:
+        session.write_json({"services": to_builtins(services)})
+    elif not services:
+        _tell_of_none(session, query)
+    else:
+        session.write(compose_text(services))
+
+
 def _statistics(session: Session, query: HistoryQuery) -> Statistics | None:
     """What there is to show as text; None when the answer has been given."""
     from joblens.app.queries import statistics
@@ -47,8 +93,12 @@ def _statistics(session: Session, query: HistoryQuery) -> Statistics | None:
         return None
     if found.overall.jobs:
         return found
+    _tell_of_none(session, query)
+    return None
+
+
+def _tell_of_none(session: Session, query: HistoryQuery) -> None:
     if is_narrowed(query):
         session.write("No ended jobs match.\n")
     else:
         session.write("No jobs have ended yet. Run one: joblens run -- CMD\n")
-    return None

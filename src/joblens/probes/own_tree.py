@@ -72,6 +72,7 @@ class OwnTree:
         self._pid = os.getpid()
         self._seen: dict[Identity, _Seen] = {}
         self._stats: dict[int, ProcStat] = {}
+        self.looked_mono_ns = 0  # when the last look was
         self._has_children_files = os.path.exists(f"{proc}/self/task/{self._pid}/children")
 
     def forget(self) -> None:
@@ -86,10 +87,15 @@ class OwnTree:
             # A child was waited for meanwhile: it may be in both readings, or in neither.
             waited = again
             live, io, again = self._living(), self._io("self"), resource.getrusage(resource.RUSAGE_CHILDREN)
+        used_by = {thread: used for thread in threads if (used := self._thread(thread)) is not None}
+        own = rusage_counters(resource.getrusage(resource.RUSAGE_SELF))
+        # Reading files lets busy threads of the host program run in between, 5 ms each time: the CPU time
+        # belongs to this moment, not to when everything has been read.
+        self.looked_mono_ns = time.monotonic_ns()
         return Snapshot(
-            own=rusage_counters(resource.getrusage(resource.RUSAGE_SELF)),
+            own=own,
             absorbed=rusage_counters(again) + (io or NOTHING),
-            threads={thread: used for thread in threads if (used := self._thread(thread)) is not None},
+            threads=used_by,
             live=live,
             overhead_usec=overhead_usec,
         )

@@ -33,6 +33,7 @@ class PortableTree:
         self._ended: dict[str, int] = {}
         self._high: dict[str, int] = {}
         self._pids: list[int] = []
+        self.looked_mono_s = 0.0  # when the CPU time was read
 
     @property
     def pids(self) -> list[int]:
@@ -40,7 +41,7 @@ class PortableTree:
 
     def read(self) -> dict[str, Any]:
         """Sample fields; counters since the process began, never going back."""
-        times = os.times()
+        times, self.looked_mono_s = os.times(), time.monotonic()
         fields: dict[str, Any] = {
             "cpu_user_usec": int((times.user + times.children_user) * 1e6),
             "cpu_system_usec": int((times.system + times.children_system) * 1e6),
