@@ -5,7 +5,7 @@ what the kernel says of each such open file. Who else uses the device is not kno
 
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from msgspec.structs import replace
@@ -42,22 +42,30 @@ class DrmDriver:
     name = "the graphics driver"
     interval_s = _INTERVAL_S
 
-    def __init__(self, proc: str = "/proc", sys: str = "/sys", watch: DeviceWatch | None = None) -> None:
+    def __init__(
+        self,
+        proc: str = "/proc",
+        sys: str = "/sys",
+        watch: DeviceWatch | None = None,
+        clock_ns: Callable[[], int] = time.monotonic_ns,
+    ) -> None:
         self.followers = Followers()
         self._proc, self._sys = proc, sys
         self._found: list[Card] | None = None
         self._watch = watch
         self._jobs: dict[str, _JobClients] = {}
-        self._due_s = 0.0
+        self._clock_ns = clock_ns
+        self._due_ns = 0
 
     def read(self) -> dict[str, JobGpus] | None:
-        now_s = time.monotonic()
-        if now_s < self._due_s:
+        now_ns = self._clock_ns()
+        if now_ns < self._due_ns:
             return None
         began_ns = time.thread_time_ns()
         told = self._tell()
-        cost_s = (time.thread_time_ns() - began_ns) / 1e9
-        self._due_s = now_s + cost_s / _BUDGET - _INTERVAL_S / 2
+        cost_ns = time.thread_time_ns() - began_ns
+        # A reading that is due a moment before the thread's next turn is taken on that turn.
+        self._due_ns = now_ns + int(cost_ns / _BUDGET - _INTERVAL_S * 5e8)
         return told
 
     @property
@@ -75,7 +83,9 @@ class DrmDriver:
 
     def _tell(self) -> dict[str, JobGpus]:
         followers = self.followers.now()
-        self._jobs = {job: self._jobs.get(job) or _JobClients(self._proc) for job in followers}
+        self._jobs = {
+            job: self._jobs.get(job) or _JobClients(self._proc, self._clock_ns) for job in followers
+        }
         told, readings = {}, dict[str, _CardReading]()
         for job, follower in followers.items():
             processes = self._jobs[job].look(follower.look(), self._cards)
@@ -115,8 +125,9 @@ def _state(card: Card, reading: _CardReading, processes: Mapping[int, GpuProcess
 class _JobClients:
     """The open devices of one job's processes, and what became of them since the last look."""
 
-    def __init__(self, proc: str) -> None:
+    def __init__(self, proc: str, clock_ns: Callable[[], int]) -> None:
         self._proc = proc
+        self._clock_ns = clock_ns
         self._before: Clients = {}
         self._read_ns: int | None = None
         self._busy_usec: dict[tuple[str, int], int] = {}  # (device, pid) -> counter
@@ -134,7 +145,7 @@ class _JobClients:
             if not clients:
                 for device in self._open_devices(pid, cards):
                     silent.setdefault(device, set()).add(pid)
-        now_ns = time.monotonic_ns()
+        now_ns = self._clock_ns()
         elapsed_ns = now_ns - self._read_ns if self._read_ns is not None else 0
         found = {
             card.facts.id: self._of_card(card, owners, elapsed_ns)

@@ -70,17 +70,23 @@ class NvmlDriver:
     name = "NVML"
     interval_s = _INTERVAL_S
 
-    def __init__(self, load: Callable[[], Any] = load_library, clock_us: Callable[[], int] = now_us) -> None:
+    def __init__(
+        self,
+        load: Callable[[], Any] = load_library,
+        clock_us: Callable[[], int] = now_us,
+        mono_s: Callable[[], float] = time.monotonic,
+    ) -> None:
         self.followers = Followers()
         self._load = load
         self._clock_us = clock_us  # as NVML stamps what processes did
+        self._mono_s = mono_s
         self._library: Any = None
         self._devices: list[_Device] = []
         self._failure: Exception | None = None
         self._due_s = 0.0
 
     def read(self) -> dict[str, JobGpus] | None:
-        now_s = time.monotonic()
+        now_s = self._mono_s()
         if now_s < self._due_s and self._failure is None:
             return None
         if self._library is None:
@@ -95,7 +101,7 @@ class NvmlDriver:
     def facts(self) -> list[GpuFacts]:
         """Of every device there is. Raises ProbeError where NVML cannot be had."""
         if self._library is None:
-            self._open(time.monotonic())
+            self._open(self._mono_s())
         return [device.facts for device in self._devices]
 
     def close(self) -> None:
@@ -125,7 +131,11 @@ class NvmlDriver:
                 follower.look()
         facts = [device.facts for device in self._devices]
         wanted = set[str]().union(*(each.find_devices(listed, facts) for each in followers.values()))
-        states = {device.facts.id: device.read() for device in self._devices if device.facts.id in wanted}
+        states = {
+            device.facts.id: device.read(self._mono_s())
+            for device in self._devices
+            if device.facts.id in wanted
+        }
         foreign = foreign_pids([pid for processes in listed.values() for pid in processes])
         return {job: follower.tell(states, foreign) for job, follower in followers.items()}
 
@@ -138,14 +148,14 @@ class _Device:
         self._listed: dict[int, int | None] = {}
         self._utilization = ProcessUtilization()
         self._seldom: dict[str, int] = {}
-        self._seldom_due_s = 0.0
+        self._seldom_due_s = float("-inf")
 
     def list_processes(self) -> dict[int, int | None]:
         self._listed = self._calls.running_processes()
         return self._listed
 
-    def read(self) -> GpuState:
-        fields = self._calls.read(_EACH_TIME) | self._memory() | self._read_seldom()
+    def read(self, now_s: float) -> GpuState:
+        fields = self._calls.read(_EACH_TIME) | self._memory() | self._read_seldom(now_s)
         samples = self._calls.process_samples(self._utilization.newest_us) if self._tells_use() else []
         self._utilization.add(samples, self._clock_us(), set(self._listed))
         reading = GpuReading(
@@ -167,8 +177,7 @@ class _Device:
             memory = self._calls.ask("nvmlDeviceGetMemoryInfo", numbers=names)
         return {} if memory is None else {"memory_used_bytes": memory.used, "memory_free_bytes": memory.free}
 
-    def _read_seldom(self) -> dict[str, int]:
-        now_s = time.monotonic()
+    def _read_seldom(self, now_s: float) -> dict[str, int]:
         if now_s >= self._seldom_due_s:
             self._seldom_due_s = now_s + _SELDOM_S
             self._seldom = self._calls.read(_SELDOM)
