@@ -6,14 +6,24 @@ from typing import Any
 from msgspec import Struct, structs
 
 from joblens.analysis.outcome_numbers import mean_cpu_percent, peak_cpu_percent, peak_of
-from joblens.analysis.profile import real_spacing_s
-from joblens.analysis.rates import cpu_percent, elapsed_usec, unreclaimable_bytes
+from joblens.analysis.rates import cpu_percent, unreclaimable_bytes
+from joblens.analysis.sample_curves import device_curves, rate_curve
 from joblens.model.job import Record, Requirements, Status
 from joblens.model.sample import Sample
 
 MOST_POINTS = 2000
 _FEWEST_POINTS = 60
-_SHORTEST_USEC = 40_000  # a rate over less than four ticks of the kernel would be a spike made of nothing
+_CURVES = (
+    "cpu_percent",
+    "memory_bytes",
+    "processes",
+    "gpu_percent",
+    "gpu_memory_bytes",
+    "gpu_power_watts",
+    "network_rx_per_s",
+    "network_tx_per_s",
+    "power_watts",
+)
 
 
 class Extremes(Struct, frozen=True):
@@ -28,7 +38,8 @@ class Extremes(Struct, frozen=True):
 
 class JobSeries(Struct, frozen=True, kw_only=True):
     """`at_us` is wall-clock time, ascending; the other lists are as long, None where a number is not known.
-    CPU: 100 is one core, over the time since the point before. A short job may have no points at all."""
+    CPU: 100 is one core, over the time since the point before. A short job may have no points at all. What
+    not every job has (GPU: 100 is one of them; power) is empty where it was not measured."""
 
     job_id: int
     name: str
@@ -37,6 +48,12 @@ class JobSeries(Struct, frozen=True, kw_only=True):
     cpu_percent: Sequence[float | None]
     memory_bytes: Sequence[int | None]
     processes: Sequence[int | None]
+    gpu_percent: Sequence[float | None] = ()
+    gpu_memory_bytes: Sequence[float | None] = ()
+    gpu_power_watts: Sequence[float | None] = ()  # of the devices, whoever uses them
+    network_rx_per_s: Sequence[float | None] = ()
+    network_tx_per_s: Sequence[float | None] = ()
+    power_watts: Sequence[float | None] = ()  # its share of the processors' and the memory's
     started_at_us: int | None = None  # None: the first point is all that is known of it
     ended_at_us: int | None = None
     status: Status | None = None
@@ -88,9 +105,10 @@ def series_of_samples(record: Record, samples: Sequence[Sample]) -> JobSeries:
         name=record.job.name or record.job.external_id or " ".join(record.job.argv)[:60],
         attempt=1 if record.job.run is None else record.job.run.attempt,
         at_us=[begin_us + sample.elapsed_us for sample in samples],
-        cpu_percent=_cpu_curve(samples),
+        cpu_percent=rate_curve(samples, cpu_percent),
         memory_bytes=[unreclaimable_bytes(sample) for sample in samples],
         processes=[sample.processes for sample in samples],
+        **device_curves(samples),
         started_at_us=begin_us,
         ended_at_us=None if outcome is None else begin_us + round(outcome.duration_s * 1_000_000),
         status=record.status,
@@ -117,7 +135,7 @@ def thinned(series: JobSeries, most: int = MOST_POINTS) -> JobSeries:
     smallest and the largest number of every curve stay, so no peak is lost."""
     if len(series.at_us) <= most:
         return series
-    curves = (series.cpu_percent, series.memory_bytes, series.processes)
+    curves = [curve for name in _CURVES if (curve := getattr(series, name))]
     kept = _places_to_keep(series.at_us, curves, max(1, most // (2 * len(curves))))
     return _only(series, kept)
 
@@ -142,13 +160,12 @@ def clock_starts(sources: Sequence[tuple[int, int]]) -> list[int]:
 
 
 def _only(series: JobSeries, kept: list[int]) -> JobSeries:
-    return structs.replace(
-        series,
-        at_us=[series.at_us[place] for place in kept],
-        cpu_percent=[series.cpu_percent[place] for place in kept],
-        memory_bytes=[series.memory_bytes[place] for place in kept],
-        processes=[series.processes[place] for place in kept],
-    )
+    thin = {
+        name: [curve[place] for place in kept]
+        for name in ("at_us", *_CURVES)
+        if (curve := getattr(series, name))
+    }
+    return structs.replace(series, **thin)
 
 
 def _places_to_keep(at_us: Sequence[int], curves: Sequence[Sequence[Any]], parts: int) -> list[int]:
@@ -170,24 +187,10 @@ def _places_to_keep(at_us: Sequence[int], curves: Sequence[Sequence[Any]], parts
     return sorted(kept)
 
 
-def _cpu_curve(samples: Sequence[Sample]) -> list[float | None]:
-    """None for the first, and for one that came too soon after the one before."""
-    curve: list[float | None] = []
-    before: Sample | None = None
-    shortest_usec = max(_SHORTEST_USEC, round((real_spacing_s(samples) or 0.0) * 250_000))
-    for sample in samples:
-        if before is not None and (elapsed_usec(before, sample) or 0) < shortest_usec:
-            curve.append(None)
-            continue
-        curve.append(None if before is None else cpu_percent(before, sample))
-        before = sample
-    return curve
-
-
 def _extremes_of_record(record: Record, samples: Sequence[Sample]) -> Extremes:
     """What the record says is exact; what it does not know comes from the samples."""
     seen = extremes_of(
-        _cpu_curve(samples),
+        rate_curve(samples, cpu_percent),
         [unreclaimable_bytes(sample) for sample in samples],
         [sample.processes for sample in samples],
     )

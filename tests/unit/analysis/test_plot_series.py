@@ -1,5 +1,6 @@
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from joblens.analysis.plot_series import (
     JobSeries,
@@ -12,6 +13,7 @@ from joblens.analysis.plot_series import (
 from joblens.model.job import Record, Status, Usage
 from joblens.model.run_link import RunLink
 from joblens.model.sample import Sample
+from tests.golden.gpu_job import gpu_samples
 from tests.unit.analysis.records import START_US, a_job, an_attempt, an_outcome
 
 SECOND = 1_000_000
@@ -122,3 +124,34 @@ def test_many_curves_get_fewer_points_each() -> None:
     assert points_for_each(1) == 2000
     assert points_for_each(100) < 2000
     assert points_for_each(10**6) == 60
+
+
+def test_curves_of_gpu_network_and_power_come_from_the_samples() -> None:
+    series = series_of_samples(
+        Record(status=Status.SUCCESS, job=a_job(), attempt=an_attempt(), outcome=an_outcome()),
+        gpu_samples(5),
+    )
+    assert series.gpu_percent == [None, 73.0, 73.0, 73.0, 73.0]
+    assert series.network_rx_per_s == [None, *[15 * 1024**2] * 4]
+    assert series.power_watts == [None, *[24.0] * 4]
+    assert series.gpu_power_watts == [45.2, None, 45.2, None, 45.2]
+
+
+def test_what_was_not_measured_or_was_nothing_all_along_has_no_curve() -> None:
+    quiet = [
+        structs.replace(sample(at, at), network_rx_bytes=0, network_tx_bytes=0, gpus={}) for at in range(5)
+    ]
+    series = series_of_samples(Record(status=Status.RUNNING, job=a_job(), attempt=an_attempt()), quiet)
+    assert (series.network_rx_per_s, series.gpu_percent, series.power_watts) == ((), (), ())
+
+
+def test_thinning_keeps_the_peaks_of_a_gpu() -> None:
+    count = 10_000
+    whole = structs.replace(
+        curves([1.0] * count, [1] * count, [1] * count),
+        gpu_percent=[*[0.0] * 777, 99.0, *[0.0] * (count - 778)],
+    )
+    thin = thinned(whole)
+    assert len(thin.gpu_percent) == len(thin.at_us) < count
+    assert 99.0 in thin.gpu_percent
+    assert thin.network_rx_per_s == ()

@@ -1,5 +1,6 @@
 """Charts as pages and pictures. What plotly.js takes is checked by plotly's own validators."""
 
+import itertools
 import json
 import re
 import warnings
@@ -46,6 +47,20 @@ def a_series(job_id: int = 1, name: str = "train", count: int = 20, memory: int 
     )
 
 
+def on_devices(series: JobSeries) -> JobSeries:
+    """With GPU, network and power."""
+    count = len(series.at_us)
+    return structs.replace(
+        series,
+        gpu_percent=[None, *[80.0] * (count - 1)],
+        gpu_memory_bytes=[3 * GIB] * count,
+        gpu_power_watts=[300.0 if place % 2 else None for place in range(count)],
+        network_rx_per_s=[None, *[15.0 * MIB] * (count - 1)],
+        network_tx_per_s=[None, *[0.5 * MIB] * (count - 1)],
+        power_watts=[None, *[20.0 + place for place in range(count - 1)]],
+    )
+
+
 def a_source(*jobs: JobSeries) -> PlotSource:
     host = HostSeries(at_us=[T0, T0 + SECOND], cpu_percent=[None, 30.0], memory_bytes=[GIB, GIB])
     return PlotSource(label="run 1.1", file_label="run", jobs=jobs or (a_series(),), host=host)
@@ -67,6 +82,7 @@ def all_charts(name: str = "train") -> list[Chart]:
     source = a_source(a_series(1, name), a_series(2, name))
     return [
         job_chart(a_series(1, name), "run 1.1", "job_1"),
+        job_chart(on_devices(a_series(1, name)), "run 1.1", "job_1_devices"),
         cpu_chart([source]),
         memory_chart([source]),
         summary_chart([source]),
@@ -110,6 +126,31 @@ def test_every_chart_becomes_an_svg_without_a_warning_whatever_the_names(chart: 
 
 def test_the_same_chart_makes_the_same_picture() -> None:
     assert picture(CHARTS[0], "svg") == picture(CHARTS[0], "svg")
+
+
+def test_gpu_network_and_power_have_panels_of_their_own_where_they_were_measured() -> None:
+    _, *panels = job_chart(on_devices(a_series()), "run 1.1", "job_1").panels
+    titles = [[axis.title for axis in panel.axes] for panel in panels if isinstance(panel, LinePanel)]
+    assert titles == [["GPU (%; 100 is one)", "GPU memory (GB)"], ["Network (MB/s)"], ["Power (W)"]]
+    names = [[line.name for line in panel.lines] for panel in panels if isinstance(panel, LinePanel)]
+    assert names[1:] == [["Received", "Sent"], ["Processors and memory, the job's share", "Its GPUs"]]
+
+
+def test_a_job_without_a_gpu_has_no_panel_for_one() -> None:
+    series = structs.replace(a_series(), network_rx_per_s=[None, *[100.0] * 19])
+    chart = job_chart(series, "run 1.1", "job_1")
+    assert [panel.axes[0].title for panel in chart.panels[1:] if isinstance(panel, LinePanel)] == [
+        "Network (KB/s)"
+    ]
+
+
+def test_panels_below_each_other_share_the_time_and_have_legends_of_their_own() -> None:
+    figure = plotly_figure(job_chart(on_devices(a_series()), "run 1.1", "job_1"))
+    layout = figure["layout"]
+    assert layout["xaxis"]["anchor"] == "y7"  # three axes, two, one: the last panel has the seventh
+    domains = [layout[key]["domain"] for key in ("yaxis", "yaxis4", "yaxis6", "yaxis7")]
+    assert all(above[0] > below[1] for above, below in itertools.pairwise(domains))
+    assert {trace["legend"] for trace in figure["data"]} == {"legend", "legend2", "legend3", "legend4"}
 
 
 def test_a_job_has_three_curves_each_with_its_own_axis_in_units_that_fit() -> None:

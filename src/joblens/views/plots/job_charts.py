@@ -16,7 +16,9 @@ from joblens.model.units import format_bytes, format_duration, format_instant
 from joblens.views.numbers import counted, percent
 from joblens.views.plots import colors
 from joblens.views.plots.chart import DASHES, Axis, BarGroup, BarPanel, Chart, Line, LinePanel, shortened
-from joblens.views.plots.scales import Scale, memory_scale, round_axis, time_scale
+from joblens.views.plots.curve_lines import line_of, reach
+from joblens.views.plots.device_panels import device_panels
+from joblens.views.plots.scales import Scale, memory_scale, time_scale
 
 MOST_CURVES = len(colors.CURVES) * len(DASHES)  # no two look the same; the rest is drawn in grey
 MOST_BARS = 100
@@ -24,14 +26,15 @@ _LONGEST_NAME = 44
 
 
 def job_chart(series: JobSeries, source: str, stem: str) -> Chart:
-    """CPU, memory and process count on one time line, each with its own axis."""
+    """CPU, memory and process count on one time line, each with its own axis; below it GPU, network and power
+    where they were measured."""
     drawn = thinned(series)
     clock = time_scale(series.end_us - series.begin_us)
     x = clock.times(drawn.at_us, series.begin_us)
     memory = memory_scale(_known_max(drawn.memory_bytes))
     lines = [
-        _line("CPU", x, _since_start(drawn.cpu_percent), colors.CPU, unit="%"),
-        _line(
+        line_of("CPU", x, _since_start(drawn.cpu_percent), colors.CPU, unit="%"),
+        line_of(
             "Memory",
             x,
             memory.all_of(drawn.memory_bytes),
@@ -46,28 +49,17 @@ def job_chart(series: JobSeries, source: str, stem: str) -> Chart:
     ]
     lines += _asked_lines(series, [0.0, clock.of(series.end_us - series.begin_us)], memory)
     axes = (
-        Axis("CPU (%; 100 is one core)", colors.CPU, False, *_reach(lines, 0, 0.05)),
-        Axis(f"Memory ({memory.unit})", colors.MEMORY, False, *_reach(lines, 1, 0.2)),
-        Axis("Processes", colors.PROCESSES, True, *_reach(lines, 2, 0.6, least_step=1.0)),
+        Axis("CPU (%; 100 is one core)", colors.CPU, False, *reach(lines, 0, 0.05)),
+        Axis(f"Memory ({memory.unit})", colors.MEMORY, False, *reach(lines, 1, 0.2)),
+        Axis("Processes", colors.PROCESSES, True, *reach(lines, 2, 0.6, least_step=1.0)),
     )
     return Chart(
         stem=stem,
         title=_title_of(series),
         subtitle=_about_job(series, source),
         x_title=f"Time since its start ({clock.unit})",
-        panels=(LinePanel(lines=tuple(lines), axes=axes, height=520),),
+        panels=(LinePanel(lines=tuple(lines), axes=axes, height=520), *device_panels(drawn, x)),
     )
-
-
-def _reach(
-    lines: Sequence[Line], axis: int, room: float, least_step: float = 0.0
-) -> tuple[float, float] | tuple[None, None]:
-    """Where an axis ends. One with a line that comes when it is asked for has to grow with it."""
-    own = [line for line in lines if line.axis == axis]
-    known = [y for line in own for y in line.y if y is not None]
-    if not known or not all(line.is_shown for line in own):
-        return None, None
-    return round_axis(max(known), room, least_step)
 
 
 def _since_start(rates: Sequence[float | None]) -> list[float | None]:
@@ -99,29 +91,6 @@ def _asked_lines(series: JobSeries, ends: list[float], memory: Scale) -> list[Li
 def _asked(name: str, ends: list[float], value: float, color: str, axis: int, *, is_shown: bool) -> Line:
     y = [value, value]
     return Line(name=name, x=ends, y=y, color=color, axis=axis, dash="dot", width=1.2, is_shown=is_shown)
-
-
-def _line(
-    name: str,
-    x: Sequence[float],
-    y: Sequence[float | None],
-    color: str,
-    *,
-    axis: int = 0,
-    decimals: int = 1,
-    unit: str = "",
-) -> Line:
-    """Without the points that have no number: two neighbours that have one are joined."""
-    known = [(at, round(value, 4)) for at, value in zip(x, y, strict=True) if value is not None]
-    return Line(
-        name=name,
-        x=[at for at, _ in known],
-        y=[value for _, value in known],
-        color=color,
-        axis=axis,
-        decimals=decimals,
-        unit=unit,
-    )
 
 
 def _about_job(series: JobSeries, source: str) -> str:
@@ -201,7 +170,7 @@ def _overview(sources: Sequence[PlotSource], subject: _Subject, scale: Scale, ax
         name = shortened(job.label, _LONGEST_NAME) + (f" ({source.label})" if len(sources) > 1 else "")
         decimals = 3 if scale.unit == "GB" else 1
         color, dash = _pen(len(lines))
-        line = _line(name, x, y, color, decimals=decimals, unit=scale.unit)
+        line = line_of(name, x, y, color, decimals=decimals, unit=scale.unit)
         lines.append(_dashed(line, dash))
     if rest_x:
         others = f"{len(jobs) - MOST_CURVES:,} other jobs"
@@ -235,7 +204,7 @@ def _host_lines(
         values = source.host.cpu_percent if is_cpu else source.host.memory_bytes
         if all(value is None for value in values):
             continue
-        line = _line(
+        line = line_of(
             "whole machine" + (f" ({source.label})" if len(sources) > 1 else ""),
             clock.times(source.host.at_us, zero),
             scale.all_of(values),

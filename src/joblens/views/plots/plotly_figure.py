@@ -9,6 +9,7 @@ Part = dict[str, Any]
 
 _FONT = "DejaVu Sans, Verdana, Arial, sans-serif"
 _GAP = 26  # pixels between panels
+_GAP_WITH_LEGEND = 46
 _TOP, _BOTTOM = 84, 64
 _BAR_ROW = 30
 
@@ -68,8 +69,9 @@ def _key(kind: str, number: int) -> str:
 
 def _stacked(chart: Chart) -> tuple[list[Part], Part]:
     panels = [panel for panel in chart.panels if not isinstance(panel, BarPanel)]
-    inner = sum(panel.height for panel in panels) + _GAP * (len(panels) - 1)
-    axes = len(panels[0].axes) if len(panels) == 1 and isinstance(panels[0], LinePanel) else 1
+    axes = len(panels[0].axes) if isinstance(panels[0], LinePanel) else 1
+    gap = _GAP if axes <= 2 else _GAP_WITH_LEGEND
+    inner = sum(panel.height for panel in panels) + gap * (len(panels) - 1)
     data: list[Part] = []
     layout: Part = {
         "height": inner + _TOP + _BOTTOM,
@@ -88,25 +90,23 @@ def _stacked(chart: Chart) -> tuple[list[Part], Part]:
         else:
             data += [_line_trace(line, names, is_alone=axes <= 2) for line in panel.lines]
             layout.update(_line_axes(panel, names, [bottom, top]))
-        layout[names.legend] = {
-            "x": 1.01,
-            "xanchor": "left",
-            "y": top,
-            "yanchor": "top",
-            "font": {"size": 11},
-        }
+        layout[names.legend] = _legend(top, is_above=axes > 2)
+        layout["xaxis"] = _axis(chart.x_title, anchor=names.y(0), rangemode="tozero")
         y_number += 1 if isinstance(panel, SpanPanel) else len(panel.axes)
-        top = bottom - _GAP / inner
-    layout["xaxis"] = _axis(
-        chart.x_title, anchor=f"y{y_number - 1}" if len(panels) > 1 else "y", rangemode="tozero"
-    )
+        top = bottom - gap / inner
     if axes > 2:
-        layout["legend"] = {"orientation": "h", "x": 0, "y": 1.0, "yanchor": "bottom", "font": {"size": 11}}
         layout["margin"]["t"] += 26
         layout["height"] += 26
     elif axes == 2:
         layout["legend"]["x"] = 1.08
     return data, layout
+
+
+def _legend(top: float, *, is_above: bool) -> Part:
+    """Of one panel: in a line above it where axes stand at its side."""
+    if is_above:
+        return {"orientation": "h", "x": 0, "y": top, "yanchor": "bottom", "font": {"size": 11}}
+    return {"x": 1.01, "xanchor": "left", "y": top, "yanchor": "top", "font": {"size": 11}}
 
 
 class _Names:
