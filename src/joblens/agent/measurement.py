@@ -7,6 +7,7 @@ from joblens.agent.detail_taking import DetailTaker
 from joblens.agent.meter import JobMeter
 from joblens.agent.recorder import Recorder
 from joblens.analysis.running import RunningSummary
+from joblens.model.details import Details
 from joblens.model.errors import ProbeError
 from joblens.model.exit_usage import ExitUsage
 from joblens.model.job import Job
@@ -34,6 +35,11 @@ class Measurement:
         self._details = DetailTaker(job.uuid, details, self._put_details)
         self._on_sample = on_sample
         self._next_index = next_index
+
+    @property
+    def details(self) -> Details:
+        """As last seen."""
+        return self._details.latest
 
     def take(self, reaped: ExitUsage) -> Sample | None:
         """A sample that is kept. None: the group has just vanished."""

@@ -9,12 +9,14 @@ from msgspec.structs import replace
 
 from joblens.agent.meter import JobMeter
 from joblens.agent.output import OutputFiles
+from joblens.analysis.container_form import container_stats
 from joblens.analysis.energy import with_co2
 from joblens.analysis.findings import findings_for
 from joblens.analysis.profile import detailed_profile, real_spacing_s
 from joblens.analysis.running import RunningSummary
 from joblens.analysis.usage import total_usage
 from joblens.engine.job_life import EndCause
+from joblens.model.details import Details
 from joblens.model.errors import JoblensError
 from joblens.model.exit_usage import ExitUsage
 from joblens.model.job import Job, Outcome, Record, Status, Usage
@@ -35,6 +37,9 @@ _ENDED_BY_JOBLENS: dict[EndCause, tuple[Status, str, str | None]] = {
         "ended by joblens: it had more processes than its limit",
     ),
 }
+
+
+_NO_DETAILS = Details()
 
 
 class Ending(Struct, frozen=True, kw_only=True):
@@ -70,12 +75,13 @@ def outcome_of(
     summary: RunningSummary,
     meter: JobMeter | None,
     output: OutputFiles | None,
+    details: Details = _NO_DETAILS,
 ) -> Outcome:
     """`meter` None: nothing could be read any more but what was sampled."""
     samples = summary.samples
     printed = Printed(output.stdout_bytes, output.stderr_bytes, output.stderr_tail) if output else Printed()
     outcome = measured_outcome(record, ending, samples, summary.count, _origins(meter), printed)
-    return with_findings(record, with_profile(outcome, samples), samples)
+    return with_findings(record, with_profile(outcome, samples, details), samples)
 
 
 def measured_outcome(
@@ -111,8 +117,16 @@ def measured_outcome(
     )
 
 
-def with_profile(outcome: Outcome, samples: Sequence[Sample]) -> Outcome:
-    profile = detailed_profile(samples, outcome.usage, outcome.duration_s, count=outcome.samples)
+def with_profile(outcome: Outcome, samples: Sequence[Sample], details: Details = _NO_DETAILS) -> Outcome:
+    usage, container = outcome.usage, details.container
+    profile = detailed_profile(
+        samples,
+        usage,
+        outcome.duration_s,
+        count=outcome.samples,
+        details=details,
+        container_stats=container_stats(samples, usage, container.memory_bytes) if container else None,
+    )
     return replace(outcome, profile=profile)
 
 

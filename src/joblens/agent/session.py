@@ -394,8 +394,9 @@ class JobSession:
         )
         if self._container is not None:
             ending = self._container.judged(ending)
+        measured = self._measurement
         outcome = outcome_of(
-            self.record, ending, self._measurement.summary, self._measurement.meter, self._output
+            self.record, ending, measured.summary, measured.meter, self._output, measured.details
         )
         self.record = replace(self.record, status=outcome.status, outcome=outcome)
         if self._on_outcome is not None:

@@ -19,6 +19,7 @@ from joblens.agent.outcome import Ending, outcome_of
 from joblens.agent.output import NOTHING_NEW, OutputFiles
 from joblens.analysis.running import RunningSummary
 from joblens.engine.job_life import EndCause
+from joblens.model.details import Details
 from joblens.model.errors import JoblensError, ProbeError
 from joblens.model.exit_usage import NOTHING_REAPED, ExitUsage
 from joblens.model.job import Attempt, Record
@@ -86,6 +87,7 @@ class Settling:
         if self._is_within_reach:
             self._end_processes()
         writes: list[Write] = []
+        facts = Details()
         if self._container is not None:
             self._container.end_left()
             facts = self._container.last_facts()
@@ -99,7 +101,7 @@ class Settling:
         record = self._with_logs()
         if record.attempt is not None and record.attempt != self._attempt:
             writes.append(JobStarted(uuid, record.attempt))
-        outcome = outcome_of(record, self._ending(), self._summary, meter, self._output(record))
+        outcome = outcome_of(record, self._ending(), self._summary, meter, self._output(record), facts)
         if meter is not None:
             meter.close()
         if self._groups is not None:

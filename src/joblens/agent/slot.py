@@ -30,6 +30,7 @@ from joblens.agent.slot_numbers import NOBODY_LOOKED, SlotNumbers, never_back
 from joblens.agent.slot_process import Order
 from joblens.analysis.running import RunningSummary
 from joblens.engine.job_life import EndCause
+from joblens.model.details import Details
 from joblens.model.errors import LauncherLost, ProbeError
 from joblens.model.exit_usage import ExitUsage
 from joblens.model.job import Accounting, Attempt, Job
@@ -67,6 +68,7 @@ class Finished(Struct, kw_only=True):
     samples: list[Sample] = []  # a selection of them, when there were many
     sample_count: int = 0
     origins: Origins = Origins()
+    details: Details = Details()
     duration_s: float = 0.0
     ended_at_us: int = 0
     leftovers: int = 0
@@ -250,6 +252,7 @@ class Slot:
             samples=samples,
             sample_count=count,
             origins=self._origins_now(),
+            details=self._details_now(),
             duration_s=(ended_ns - started_ns) / 1e9,
             ended_at_us=sample.at_us,
             leftovers=leftovers,
@@ -277,6 +280,7 @@ class Slot:
             samples=samples,
             sample_count=count,
             origins=self._origins_now(),
+            details=self._details_now(),
             duration_s=(self._kit.clock.mono_ns() - self._started_ns) / 1e9,
             ended_at_us=max(samples[-1].at_us, self._kit.clock.now_us()),
         )
@@ -391,6 +395,9 @@ class Slot:
             return Origins({}, {**UNSEEN, **dict.fromkeys(("processes", "threads"), NOBODY_LOOKED)})
         unknown = {**UNSEEN, **self._numbers.unknown(), **self._probe.unknown}
         return Origins(dict(self._probe.sources), unknown)
+
+    def _details_now(self) -> Details:
+        return Details() if self._instruments is None else self._instruments.details
 
     def _origins_now(self) -> Origins:
         tree, origins = self._tree, self._origins

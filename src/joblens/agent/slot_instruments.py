@@ -11,6 +11,7 @@ from joblens.agent.other_probes import OtherProbes
 from joblens.agent.outcome import Origins
 from joblens.agent.slot_home import SlotHome
 from joblens.agent.slot_numbers import NOBODY_LOOKED
+from joblens.model.details import Details
 from joblens.model.job import Job
 from joblens.model.probe_choice import INSTRUMENTS
 
@@ -49,6 +50,11 @@ class SlotInstruments:
         for name in COUNTERS.intersection(reading):
             reading[name] = max(0, reading[name] - self._base.setdefault(name, reading[name]))
         return reading
+
+    @property
+    def details(self) -> Details:
+        """As last seen."""
+        return self._details.latest
 
     def look_closely(self) -> None:
         self._details.tick()

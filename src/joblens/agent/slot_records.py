@@ -46,7 +46,7 @@ def _outcome(record: Record, finished: Finished, *, is_combined: bool) -> Outcom
     )
     if finished.sample_count > 2:
         # Below that there is nothing to make a profile of: the totals say it all.
-        outcome = with_profile(outcome, samples)
+        outcome = with_profile(outcome, samples, finished.details)
     return with_findings(record, outcome, samples)
 
 

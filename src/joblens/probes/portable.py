@@ -12,7 +12,7 @@ from msgspec import Struct
 try:
     import psutil
 except ImportError:  # everything but wall-clock time and the own CPU time is then unknown
-    psutil = None  # type: ignore[assignment]
+    psutil = None
 
 Identity = tuple[int, float]  # pid, time of its start
 _KEEPS_WAITED = os.name != "nt"  # os.times has the CPU time of children that were waited for
@@ -59,9 +59,10 @@ class PortableTree:
             fields["memory_virtual_bytes"] = sum(size[2] for size in sizes)
         fields["processes"] = len(sizes) or 1
         fields["threads"] = sum(_asked(process.num_threads, 1) for process in living)
-        files = [_asked(lambda one=process: _files_of(one), None) for process in living]
-        if None not in files:
-            fields["open_files"] = sum(files)
+        files = [_files_of(process) for process in living]
+        known = [count for count in files if count is not None]
+        if len(known) == len(files):
+            fields["open_files"] = sum(known)
         return self._finished(fields)
 
     def _add_children(self, fields: dict[str, Any], children: "list[psutil.Process]") -> None:
@@ -169,6 +170,6 @@ def _memory_of(process: "psutil.Process") -> tuple[int, int, int] | None:
     return getattr(whole, "uss", told.rss), told.rss, told.vms
 
 
-def _files_of(process: "psutil.Process") -> int:
-    count: int = process.num_handles() if os.name == "nt" else process.num_fds()
+def _files_of(process: "psutil.Process") -> int | None:
+    count: int | None = _asked(lambda: process.num_handles() if os.name == "nt" else process.num_fds(), None)
     return count
