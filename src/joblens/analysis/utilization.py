@@ -75,6 +75,7 @@ class UtilizationReport(Struct, frozen=True, kw_only=True):
     violations: tuple[Utilization, ...]
     within: tuple[Utilization, ...]
     failures: tuple[LikelyCause, ...]
+    gpu_memory: tuple[Record, ...] | None = None  # attempts that used a GPU; None: of none it is known
 
     @property
     def over_asking(self) -> int:
@@ -91,10 +92,13 @@ def check_utilization(
     violations: list[Utilization] = []
     within: list[Utilization] = []
     failures: list[LikelyCause] = []
+    looked_at: list[Record] = []
     for record in records:
         if record.outcome is None:
             continue
         total += 1
+        if record.outcome.usage.gpu_memory_peak_bytes is not None:
+            looked_at.append(record)
         is_failed = record.status is not Status.SUCCESS
         for item in utilizations(record, record.outcome):
             if item.is_violation(min_over_percent) and (item.hit or include_failed or not is_failed):
@@ -108,7 +112,13 @@ def check_utilization(
         violations=tuple(violations),
         within=tuple(within),
         failures=tuple(failures),
+        gpu_memory=tuple(record for record in looked_at if gpu_memory_peak(record)) if looked_at else None,
     )
+
+
+def gpu_memory_peak(record: Record) -> int:
+    """A spec has no key for how much is asked for, so it is told and compared with nothing."""
+    return 0 if record.outcome is None else record.outcome.usage.gpu_memory_peak_bytes or 0
 
 
 def utilizations(record: Record, outcome: Outcome) -> Iterator[Utilization]:

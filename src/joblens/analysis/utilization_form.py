@@ -4,7 +4,14 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from joblens.analysis.utilization import LikelyCause, Resource, Utilization, UtilizationReport
+from joblens.analysis.utilization import (
+    LikelyCause,
+    Resource,
+    Utilization,
+    UtilizationReport,
+    gpu_memory_peak,
+)
+from joblens.model.job import Record
 
 _GB, _MB = 1024**3, 1024**2
 
@@ -56,8 +63,23 @@ def report_form(
         form["within_limits"] = _item_forms(report.within)
     form["likely_causes"] = [_cause_form(cause) for cause in report.failures]
     form["over_asking_count"] = report.over_asking
-    form["gpu_memory"] = None  # nothing measures it yet, and a spec has no key for what is asked of it
+    form["gpu_memory"] = None if report.gpu_memory is None else _gpu_memory_forms(report.gpu_memory)
     return form
+
+
+def _gpu_memory_forms(records: Sequence[Record]) -> list[dict[str, Any]]:
+    return [
+        {
+            "job_id": record.number,
+            "job_name": record.job.name,
+            "peak_used": amount_text(Resource.MEMORY, gpu_memory_peak(record)),
+            "peak_value": gpu_memory_peak(record),
+            "status": record.status.value,
+            "attempt": 1 if record.job.run is None else record.job.run.attempt,
+            "job_uuid": record.job.uuid,
+        }
+        for record in records
+    ]
 
 
 def _item_forms(items: Sequence[Utilization]) -> list[dict[str, Any]]:

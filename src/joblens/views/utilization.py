@@ -2,8 +2,16 @@
 
 from collections.abc import Sequence
 
-from joblens.analysis.utilization import LikelyCause, LimitHit, Resource, Utilization, UtilizationReport
+from joblens.analysis.utilization import (
+    LikelyCause,
+    LimitHit,
+    Resource,
+    Utilization,
+    UtilizationReport,
+    gpu_memory_peak,
+)
 from joblens.analysis.utilization_form import amount_text, over_text, specified_text
+from joblens.model.job import Record
 from joblens.views.jobs import display_name
 from joblens.views.numbers import UNKNOWN, counted, mark_bound
 from joblens.views.style import PLAIN, Palette, pad, visible_width
@@ -32,7 +40,22 @@ def render_utilization(
         ]
     else:
         lines = [paint.paint(_nothing(report), "green") if report.within else _nothing(report)]
-    return [*lines, *_likely_causes(report.failures), *_next_step(report, run)]
+    gpu = _gpu_memory(report.gpu_memory or ()) if show_all else []
+    return [*lines, *gpu, *_likely_causes(report.failures), *_next_step(report, run)]
+
+
+def _gpu_memory(records: Sequence[Record]) -> list[str]:
+    if not records:
+        return []
+    return [
+        "",
+        "GPU memory at most (nothing is asked for, so nothing is compared):",
+        *(
+            f"  job {record.number} {display_name(record.job)}: "
+            + amount_text(Resource.MEMORY, gpu_memory_peak(record))
+            for record in records
+        ),
+    ]
 
 
 def _next_step(report: UtilizationReport, run: str) -> list[str]:

@@ -15,6 +15,7 @@ from joblens.analysis.utilization import (
 )
 from joblens.analysis.utilization_form import over_text, report_form, runtime_text, specified_text
 from joblens.model.job import Job, Outcome, Record, Requirements, Status, Usage
+from joblens.views.utilization import render_utilization
 
 GB = 1024**3
 NONE = Requirements()
@@ -263,3 +264,19 @@ def test_the_json_form_begins_with_the_known_keys_in_their_order() -> None:
     }
     assert form["gpu_memory"] is None
     assert "within_limits" not in form
+
+
+def test_gpu_memory_is_told_of_jobs_that_used_some_and_compared_with_nothing() -> None:
+    report = check(
+        record(NONE, number=1, gpu_memory_peak_bytes=10 * GB), record(NONE, number=2, gpu_memory_peak_bytes=0)
+    )
+    assert (report.violations, report.within) == ((), ())
+    (told,) = report_form(report, workflow_id=1, run_id=1, show_all=False)["gpu_memory"]
+    assert (told["job_id"], told["peak_used"], told["peak_value"]) == (1, "10.00 GB", 10 * GB)
+    assert "  job 1 train_model: 10.00 GB" in render_utilization(report, show_all=True)
+
+
+def test_where_no_gpu_was_looked_at_gpu_memory_is_unknown_and_not_empty() -> None:
+    assert check(record(NONE)).gpu_memory is None
+    assert check(record(NONE, gpu_memory_peak_bytes=0)).gpu_memory == ()
+    assert "GPU" not in "".join(render_utilization(check(record(NONE)), show_all=True))
