@@ -2,11 +2,18 @@
 selection that adds up to the same for a long one (every sample is in the store)."""
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from joblens.analysis.rates import cpu_percent, unreclaimable_bytes
 from joblens.model.sample import GpuReading, Sample
 
-_MOST_KEPT = 2000
+if TYPE_CHECKING:  # a short job needs none of it
+    from joblens.analysis.packed_samples import Chunk, Row
+
+_MOST_KEPT = 400
+_MOST_AS_OBJECTS = 20  # the newest; an object takes two kilobytes
+_PACKED_AT_ONCE = 16
+_ROWS_A_CHUNK = 64
 _WATCHED = (  # the sample with the highest value of each is never thinned out
     "memory_current_bytes",
     "memory_kernel_peak_bytes",
@@ -44,16 +51,33 @@ class RunningSummary:
     is how many there were in all."""
 
     def __init__(self) -> None:
-        self.samples: list[Sample] = []
         self.count = 0
-        self._champions: dict[str, tuple[float, tuple[Sample, ...]]] = {}
+        self._added = 0
+        self._chunks: list[Chunk] = []  # older ones
+        self._recent: list[Sample] = []
+        self._champions: dict[str, tuple[float, tuple[int, ...]]] = {}  # value, and which samples hold it
+
+    @property
+    def samples(self) -> list[Sample]:
+        """Made anew each time: this is for the end of the job."""
+        if not self._chunks:
+            return list(self._recent)
+        from joblens.analysis.packed_samples import unpacked
+
+        old = [unpacked(row) for chunk in self._chunks for row in chunk.rows()]
+        return old + self._recent
+
+    @property
+    def last(self) -> Sample | None:
+        return self._recent[-1] if self._recent else None
 
     def add(self, sample: Sample) -> None:
         self._compare(sample)
-        self.samples.append(sample)
+        self._recent.append(sample)
+        self._added += 1
         self.count += 1
-        if len(self.samples) > _MOST_KEPT:
-            self._thin_out()
+        if len(self._recent) > _MOST_AS_OBJECTS:
+            self._pack()
 
     def add_unstored(self, sample: Sample) -> None:
         """A look between two samples that may have seen a peak; it is not one of the stored samples."""
@@ -61,38 +85,51 @@ class RunningSummary:
         self.count -= 1
 
     def _compare(self, sample: Sample) -> None:
+        this = (self._added,)
         for name in _WATCHED:
-            self._challenge(name, getattr(sample, name), (sample,))
-        self._challenge("unreclaimable", unreclaimable_bytes(sample), (sample,))
+            self._challenge(name, getattr(sample, name), this)
+        self._challenge("unreclaimable", unreclaimable_bytes(sample), this)
         if sample.gpus:
-            self._compare_gpus(sample.gpus, sample)
-        if self.samples:
+            self._compare_gpus(sample.gpus, this)
+        if self._recent:
             # A rate belongs to two neighbours; both stay.
-            before = self.samples[-1]
-            self._challenge("cpu_percent", cpu_percent(before, sample), (before, sample))
+            rate = cpu_percent(self._recent[-1], sample)
+            self._challenge("cpu_percent", rate, (self._added - 1, self._added))
 
-    def _compare_gpus(self, gpus: Mapping[str, GpuReading], sample: Sample) -> None:
+    def _compare_gpus(self, gpus: Mapping[str, GpuReading], this: tuple[int]) -> None:
         for name, reading in gpus.items():
             for field in _WATCHED_OF_EACH_GPU:
-                self._challenge(f"{name} {field}", getattr(reading, field), (sample,))
+                self._challenge(f"{name} {field}", getattr(reading, field), this)
         together = sum(reading.job_memory_bytes or 0 for reading in gpus.values())
-        self._challenge("gpu memory", together, (sample,))
+        self._challenge("gpu memory", together, this)
 
-    def _challenge(self, name: str, value: float | None, samples: tuple[Sample, ...]) -> None:
+    def _challenge(self, name: str, value: float | None, numbers: tuple[int, ...]) -> None:
         champion = self._champions.get(name)
         if value is not None and (champion is None or value >= champion[0]):
-            self._champions[name] = (value, samples)
+            self._champions[name] = (value, numbers)
 
-    def _thin_out(self) -> None:
+    def _pack(self) -> None:
+        from joblens.analysis.packed_samples import packed_chunk, packed_row
+
+        older, self._recent = self._recent[:_PACKED_AT_ONCE], self._recent[_PACKED_AT_ONCE:]
+        first = self._added - len(self._recent) - len(older)
+        self._chunks.append(
+            packed_chunk([packed_row(first + place, each) for place, each in enumerate(older)])
+        )
+        if sum(len(chunk.numbers) for chunk in self._chunks) > _MOST_KEPT:
+            rows = self._thinned_out([row for chunk in self._chunks for row in chunk.rows()])
+            starts = range(0, len(rows), _ROWS_A_CHUNK)
+            self._chunks = [packed_chunk(rows[start : start + _ROWS_A_CHUNK]) for start in starts]
+
+    def _thinned_out(self, rows: "list[Row]") -> "list[Row]":
         """Every second one goes, unless it holds a peak. The newest quarter is left as it is. GPUs are looked
         at less often than the rest: of those looks, too, every second one stays."""
-        protected = {id(sample) for _, held in self._champions.values() for sample in held}
-        old, recent = self.samples[: _MOST_KEPT * 3 // 4], self.samples[_MOST_KEPT * 3 // 4 :]
-        kept: list[Sample] = []
+        protected = {number for _, numbers in self._champions.values() for number in numbers}
+        kept: list[Row] = []
         seen = {False: 0, True: 0}
-        for sample in old:
-            has_gpus = sample.gpus is not None
-            if seen[has_gpus] % 2 == 0 or id(sample) in protected:
-                kept.append(sample)
-            seen[has_gpus] += 1
-        self.samples = kept + recent
+        start_of_recent = len(rows) * 3 // 4
+        for row in rows[:start_of_recent]:
+            if seen[row.has_gpus] % 2 == 0 or row.number in protected:
+                kept.append(row)
+            seen[row.has_gpus] += 1
+        return kept + rows[start_of_recent:]
