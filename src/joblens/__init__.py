@@ -30,7 +30,7 @@ _PUBLIC = {
     "compose_advice": "joblens.app.compose",
     "run": "joblens.app.api",
     "map_commands": "joblens.app.api",
-    "measured": "joblens.app.api",
+    "measured": "joblens.app.measured",
     "Result": "joblens.app.api",
     "JobFailed": "joblens.app.api",
     "samples": "joblens.app.samples_api",
@@ -59,8 +59,14 @@ def __getattr__(name: str) -> object:
     if module_name is None:
         raise AttributeError(f"module 'joblens' has no attribute {name!r}")
     import importlib
+    import sys
 
-    value = getattr(importlib.import_module(module_name), name)
+    try:
+        value = getattr(importlib.import_module(module_name), name)
+    except (ImportError, AttributeError) as error:
+        if sys.platform.startswith("linux"):
+            raise
+        raise ImportError(f"joblens.{name} works on Linux only: {error}") from error
     globals()[name] = value  # asked for once only
     return value
 

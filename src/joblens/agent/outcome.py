@@ -9,7 +9,6 @@ from msgspec.structs import replace
 
 from joblens.agent.meter import JobMeter
 from joblens.agent.output import OutputFiles
-from joblens.analysis.container_form import container_stats
 from joblens.analysis.energy import with_co2
 from joblens.analysis.findings import findings_for
 from joblens.analysis.profile import detailed_profile, real_spacing_s
@@ -118,14 +117,18 @@ def measured_outcome(
 
 
 def with_profile(outcome: Outcome, samples: Sequence[Sample], details: Details = _NO_DETAILS) -> Outcome:
-    usage, container = outcome.usage, details.container
+    stats: dict[str, str] = {}
+    if details.container is not None:
+        from joblens.analysis.container_form import container_stats
+
+        stats = container_stats(samples, outcome.usage, details.container.memory_bytes)
     profile = detailed_profile(
         samples,
-        usage,
+        outcome.usage,
         outcome.duration_s,
         count=outcome.samples,
         details=details,
-        container_stats=container_stats(samples, usage, container.memory_bytes) if container else None,
+        container_stats=stats,
     )
     return replace(outcome, profile=profile)
 
@@ -156,7 +159,10 @@ def verdict(ending: Ending, usage: Usage, job: Job) -> Outcome:
             code = 128 + number
         else:
             code = os.WEXITSTATUS(ending.wait_status)
-    status, reason, error = _judge(ending, code, number, oom=bool(usage.oom_kills))
+    if job.attached and ending.wait_status is None:
+        status, reason, error = Status.MEASURED, "measured", None
+    else:
+        status, reason, error = _judge(ending, code, number, oom=bool(usage.oom_kills))
     if status is Status.TIMEOUT:
         code = job.timeout_exit_code
     elif ending.cause is EndCause.MEMORY_LIMIT:

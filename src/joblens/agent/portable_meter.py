@@ -19,7 +19,7 @@ from joblens.probes.portable import COUNTERS, PortableTree, has_psutil, read_por
 MIN_INTERVAL_S = 0.05
 _MOST_KEPT = 4096
 _LINGER_S = 5.0
-_COUNTERS = frozenset({*COUNTERS, "cpu_total_usec", "host_network_rx_bytes", "host_network_tx_bytes"})
+_COUNTERS = frozenset({*COUNTERS, "cpu_system_usec", "host_network_rx_bytes", "host_network_tx_bytes"})
 _TOTALS = (
     "cpu_total_usec",
     "cpu_user_usec",
@@ -82,8 +82,7 @@ class PortableMeter:
     ) -> PortableWindow:
         interval_s = max(interval_s, MIN_INTERVAL_S)
         with self._changed:
-            fields = self._read()
-            now_s = time.monotonic()
+            fields, now_s = self._read(), self._tree.looked_mono_s
             window = PortableWindow(
                 interval_s=interval_s,
                 started_mono_s=now_s,

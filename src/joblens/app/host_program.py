@@ -11,6 +11,7 @@ from typing import TypeVar
 from msgspec.structs import replace
 
 from joblens.agent.window_measurement import Measurement
+from joblens.app.host_meter import has_linux
 from joblens.app.retention import apply_retention
 from joblens.model.details import Details
 from joblens.model.errors import ConfigError, InputError, JoblensError, StoreError
@@ -21,6 +22,7 @@ from joblens.model.writes import DetailsTaken, JobEnded, JobQueued, JobStarted, 
 from joblens.ports.sink import Sink
 from joblens.ports.store import Store
 from joblens.probes.host import HostFacts, process_start_ticks, read_host
+from joblens.probes.portable_facts import read_portable_facts
 from joblens.stores.private_files import make_private_folder
 
 T = TypeVar("T")
@@ -106,7 +108,7 @@ class HostConnection:
     def host(self) -> HostFacts:
         with self._lock:
             if self._facts is None:
-                self._facts = read_host()
+                self._facts = read_host() if has_linux() else read_portable_facts()
             return self._facts
 
     def owner(self) -> Owner:
@@ -116,7 +118,7 @@ class HostConnection:
                 self._owner = Owner(
                     host=self.host().hostname,
                     pid=pid,
-                    start_ticks=process_start_ticks(pid) or 0,
+                    start_ticks=(process_start_ticks(pid) or 0) if has_linux() else 0,
                     boot_id=self.host().boot_id,
                 )
             return self._owner
@@ -126,9 +128,7 @@ class HostConnection:
         # a module could never import it.
         with self._lock:
             if not self._user:
-                from joblens.app.owning import current_user
-
-                self._user = current_user()
+                self._user = _current_user()
             return self._user
 
     def open(self) -> None:
@@ -221,15 +221,20 @@ class HostConnection:
             if self._why_unusable:
                 raise StoreError(self._why_unusable)
             if self._store is None:
-                from joblens.app.drivers import open_sinks, open_store
-
-                self._store = open_store(self.settings(), self._warn)
-                self._sinks = open_sinks(self.settings(), self._warn)
+                self._store, self._sinks = self._opened()
             self._users += 1
             try:
                 yield self._store
             finally:
                 self._users -= 1
+
+    def _opened(self) -> tuple[Store, list[Sink]]:
+        from joblens.app.drivers import open_sinks, open_store
+
+        try:
+            return open_store(self.settings(), self._warn), open_sinks(self.settings(), self._warn)
+        except ImportError as error:  # no file locks on this system
+            raise StoreError(f"no store can be kept here: {error}") from error
 
     # -- around a fork. SQLite keeps the locks of a process in its memory: a child that inherits an open
     # database believes to hold locks that only its parent has. So nothing may be open while forking.
@@ -250,6 +255,19 @@ class HostConnection:
         if inherited is not None:
             _never_closed.append(inherited)
             self._why_unusable = "the program forked while its store was in use: this child cannot use it"
+
+
+def _current_user() -> str:
+    if not has_linux():
+        import getpass
+
+        try:
+            return getpass.getuser()
+        except (OSError, LookupError, ImportError, AttributeError):
+            return ""
+    from joblens.app.owning import current_user
+
+    return current_user()
 
 
 _FORK_PATIENCE_S = 5.0
@@ -276,6 +294,7 @@ def _after_fork_in_child() -> None:
     _forking.held = []
 
 
-os.register_at_fork(
-    before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child
-)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child
+    )

@@ -1,5 +1,6 @@
 """A container that somebody else runs, measured for a Python program."""
 
+import socket
 import time
 from collections.abc import Iterable
 from typing import Any
@@ -10,6 +11,7 @@ from joblens.agent.window_measurement import Measurement
 from joblens.analysis.container_form import container_stats
 from joblens.app.drivers import SystemClock
 from joblens.app.host_meter import has_linux, shared_instruments
+from joblens.model.errors import ContainerError
 from joblens.model.ids import new_uuid
 from joblens.model.job import Job
 from joblens.model.secrets import redact_text
@@ -66,6 +68,10 @@ def container_info(name: str) -> dict[str, Any]:
 
 
 def _connect() -> ContainerApi:
+    if not hasattr(socket, "AF_UNIX"):
+        raise ContainerError(
+            "container engines are asked over Unix sockets, which Python lacks on this system"
+        )
     return connect(timeout_s=5.0)
 
 

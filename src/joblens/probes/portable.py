@@ -18,7 +18,7 @@ Identity = tuple[int, float]  # pid, time of its start
 _KEEPS_WAITED = os.name != "nt"  # os.times has the CPU time of children that were waited for
 _IO = ("io_read_bytes", "io_write_bytes")
 _CALLS = ("io_call_read_bytes", "io_call_write_bytes", "io_call_reads", "io_call_writes")
-COUNTERS = ("cpu_user_usec", "cpu_system_usec", *_IO, *_CALLS)
+COUNTERS = ("cpu_total_usec", "cpu_user_usec", *_IO, *_CALLS)
 
 
 class _Child(Struct, frozen=True):
@@ -41,10 +41,11 @@ class PortableTree:
 
     def read(self) -> dict[str, Any]:
         """Sample fields; counters since the process began, never going back."""
-        times, self.looked_mono_s = os.times(), time.monotonic()
+        times, own_s, self.looked_mono_s = os.times(), time.process_time(), time.monotonic()
         fields: dict[str, Any] = {
+            # The clock is finer than the parts, which come in ticks on some systems.
+            "cpu_total_usec": int((own_s + times.children_user + times.children_system) * 1e6),
             "cpu_user_usec": int((times.user + times.children_user) * 1e6),
-            "cpu_system_usec": int((times.system + times.children_system) * 1e6),
         }
         if psutil is None:
             return self._finished(fields)
@@ -92,7 +93,8 @@ class PortableTree:
         for name in COUNTERS:
             if name in fields:
                 fields[name] = self._high[name] = max(fields[name], self._high.get(name, 0))
-        fields["cpu_total_usec"] = fields["cpu_user_usec"] + fields["cpu_system_usec"]
+        fields["cpu_user_usec"] = min(fields["cpu_user_usec"], fields["cpu_total_usec"])
+        fields["cpu_system_usec"] = fields["cpu_total_usec"] - fields["cpu_user_usec"]
         return fields
 
 
@@ -120,10 +122,6 @@ def read_portable_host() -> dict[str, Any]:
     return fields
 
 
-def portable_boot_time() -> float:
-    return time.time() - time.monotonic() if psutil is None else _asked(psutil.boot_time, 0.0)
-
-
 def has_psutil() -> bool:
     return psutil is not None
 
@@ -141,8 +139,8 @@ def _counters_of(process: "psutil.Process") -> dict[str, int]:
     if times is None:
         return {}
     return {
+        "cpu_total_usec": int((times.user + times.system) * 1e6),
         "cpu_user_usec": int(times.user * 1e6),
-        "cpu_system_usec": int(times.system * 1e6),
         **_io_of(process),
     }
 

@@ -5,8 +5,10 @@ from typing import NamedTuple
 
 from joblens.model.errors import ProbeError
 
-PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
-USEC_PER_TICK = 1_000_000 // os.sysconf("SC_CLK_TCK")
+# Windows has no such question, and no /proc to need the answer for.
+_has_sysconf = hasattr(os, "sysconf")
+PAGE_BYTES = os.sysconf("SC_PAGE_SIZE") if _has_sysconf else 4096
+USEC_PER_TICK = 1_000_000 // (os.sysconf("SC_CLK_TCK") if _has_sysconf else 100)
 _SIGCHLD_BIT = 1 << (17 - 1)
 
 
