@@ -121,6 +121,9 @@ class NvmlDriver:
         except Exception as failure:
             self._failure, self._due_s = failure, now_s + _RETRY_S
             raise
+        parents = {device.facts.parent for device in self._devices}
+        for device in self._devices:
+            device.is_split = device.facts.id in parents
         self._library, self._failure = library, None
 
     def _tell(self) -> dict[str, JobGpus]:
@@ -145,13 +148,15 @@ class _Device:
         self._calls = calls
         self._clock_us = clock_us
         self.facts = facts
+        self.is_split = False
         self._listed: dict[int, int | None] = {}
         self._utilization = ProcessUtilization()
         self._seldom: dict[str, int] = {}
         self._seldom_due_s = float("-inf")
 
     def list_processes(self) -> dict[int, int | None]:
-        self._listed = self._calls.running_processes()
+        # What runs on an instance is listed of the whole GPU, too, and would be counted twice.
+        self._listed = {} if self.is_split else self._calls.running_processes()
         return self._listed
 
     def read(self, now_s: float) -> GpuState:
