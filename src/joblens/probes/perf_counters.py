@@ -14,6 +14,7 @@ from typing import Any
 from msgspec import Struct
 
 from joblens.probes.kernel_files import read_text
+from joblens.probes.system_calls import call
 
 _SYSTEM_CALLS = {  # machine -> number of perf_event_open
     "x86_64": 298,
@@ -32,6 +33,8 @@ _EXCLUDE_KERNEL, _EXCLUDE_HYPERVISOR = 1 << 5, 1 << 6
 _ENABLE_ON_EXEC = 1 << 12
 _CLOSE_ON_EXEC = 8
 _READ_SIZE = 24
+_DEVICES = "/sys/bus/event_source/devices"
+_NO_PROCESSORS = frozenset({"breakpoint", "kprobe", "msr", "software", "tracepoint", "uprobe"})
 
 # Reading asks every CPU that runs a thread of the job: with many threads that is not for every sample.
 _BUDGET = 1 / 2000
@@ -114,6 +117,8 @@ def _open_all(
     counter: Counter, threads: Sequence[int], *, on_exec: bool, user_only: bool
 ) -> tuple[int, list[int]]:
     """-> (0, descriptors), or (error number, []) when one of the threads could not be counted."""
+    if counter.kind == _HARDWARE and not _has_processor_counters():
+        return errno.ENOENT, []
     attributes = perf_attributes(counter, on_exec=on_exec, user_only=user_only)
     opened: list[int] = []
     for thread in threads:
@@ -161,22 +166,22 @@ def _count(descriptor: int) -> int:
 
 def _perf_event_open(attributes: bytes, thread: int) -> int:
     """-> a descriptor, or an error number below 0."""
-    import ctypes
-
-    system_call = _SYSTEM_CALLS.get(os.uname().machine)
-    if system_call is None:
+    number = _SYSTEM_CALLS.get(os.uname().machine)
+    if number is None:
         return -errno.ENOSYS
-    libc = ctypes.CDLL(None, use_errno=True)
-    long = ctypes.c_long
-    descriptor: int = libc.syscall(
-        long(system_call),
-        ctypes.c_char_p(attributes),
-        long(thread),
-        long(-1),  # on whatever CPU it runs
-        long(-1),  # in no group: a group cannot be handed down and read as one
-        long(_CLOSE_ON_EXEC),
-    )
-    return descriptor if descriptor >= 0 else -ctypes.get_errno()
+    try:
+        # On whatever CPU it runs; in no group: a group that is handed down cannot be read as one.
+        return call(number, attributes, thread, -1, -1, _CLOSE_ON_EXEC)
+    except OSError as error:
+        return -(error.errno or errno.EINVAL)
+
+
+def _has_processor_counters(devices: str = _DEVICES) -> bool:
+    """False: nobody needs to ask, and the answer would be no. Asking costs every job's start a little."""
+    try:
+        return not _NO_PROCESSORS.issuperset(os.listdir(devices))
+    except OSError:
+        return True
 
 
 def _why_not(number: int, *, is_hardware: bool) -> str:
