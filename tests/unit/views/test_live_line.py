@@ -1,10 +1,12 @@
 """The live line never wraps and never lets a job's name move the cursor."""
 
 import pytest
+from msgspec import structs
 
 from joblens.model.sample import Sample
 from joblens.views.live_line import render_live_line
 from joblens.views.style import visible_width
+from tests.golden.gpu_job import gpu_samples
 
 
 def samples(count: int) -> list[Sample]:
@@ -52,3 +54,23 @@ def test_control_characters_in_a_name_do_not_reach_the_terminal() -> None:
 def test_wide_characters_count_as_two_columns() -> None:
     line = render_live_line("学習" * 20, samples(3), 60, color=False)
     assert visible_width(line) < 60
+
+
+def test_network_and_gpu_are_told_where_there_is_something() -> None:
+    line = render_live_line("train", gpu_samples(5), 120, color=False)
+    assert "gpu  73%  2.1G" in line
+    assert "net 15.2M/s" in line
+
+
+def test_a_job_without_network_and_gpu_has_no_place_for_them() -> None:
+    quiet = [
+        structs.replace(sample, network_rx_bytes=0, network_tx_bytes=0, gpus={}) for sample in samples(5)
+    ]
+    line = render_live_line("train", quiet, 120, color=False)
+    assert "net" not in line
+    assert "gpu" not in line
+
+
+@pytest.mark.parametrize("width", range(1, 130))
+def test_the_line_with_network_and_gpu_is_narrower_than_the_terminal(width: int) -> None:
+    assert visible_width(render_live_line("train", gpu_samples(5), width, color=True)) < width

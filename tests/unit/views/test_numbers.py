@@ -2,11 +2,23 @@
 
 import pytest
 
-from joblens.views.numbers import clock, compact_bytes, counted, mark_bound, percent, rate, seconds
+from joblens.views.numbers import (
+    clock,
+    compact_bytes,
+    counted,
+    grams,
+    joules,
+    mark_bound,
+    percent,
+    rate,
+    seconds,
+    watts,
+)
 
 
 def test_unknown_is_a_dash_everywhere() -> None:
-    assert {seconds(None), percent(None), compact_bytes(None), rate(None)} == {"-"}
+    known = (seconds, percent, compact_bytes, rate, joules, watts, grams)
+    assert {show(None) for show in known} == {"-"}
 
 
 def test_a_lower_bound_is_marked_and_unknown_is_not() -> None:
@@ -43,3 +55,24 @@ def test_a_running_clock_keeps_its_width() -> None:
 
 def test_one_is_singular() -> None:
     assert [counted(1, "job"), counted(2000, "job")] == ["1 job", "2,000 jobs"]
+
+
+@pytest.mark.parametrize(
+    ("microjoules", "text"),
+    [
+        (0, "0.0 J"),
+        (999_900_000, "999.9 J"),
+        (999_960_000, "1.0 kJ"),
+        (3_599e9, "3599.0 kJ"),
+        (3.6e12, "1.00 kWh"),
+    ],
+)
+def test_energy_is_told_in_what_fits(microjoules: float, text: str) -> None:
+    assert joules(microjoules) == text
+
+
+@pytest.mark.parametrize(
+    ("milligrams", "text"), [(290, "290 mg"), (950, "0.9 g"), (12_340, "12.3 g"), (1_000_000, "1.00 kg")]
+)
+def test_weights_are_told_in_what_fits(milligrams: int, text: str) -> None:
+    assert grams(milligrams) == text

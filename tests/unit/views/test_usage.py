@@ -1,7 +1,9 @@
 import pytest
 
-from joblens.model.job import Usage
+from joblens.analysis.usage import NOT_MEASURED
+from joblens.model.job import USAGE_NUMBERS, Usage
 from joblens.views.style import PLAIN
+from joblens.views.usage import USAGE_NUMBERS as VIEW_NUMBERS
 from joblens.views.usage import render_usage
 
 MIB = 1 << 20
@@ -17,3 +19,27 @@ def test_a_process_larger_than_the_memory_peak_is_explained(largest: int, is_exp
     (line,) = [line for line in render_usage(usage, 1.0, 120, PLAIN) if "largest process" in line]
     assert "wait4 rusage" in line
     assert ("libraries it shares with others" in line) is is_explained
+
+
+def test_what_nobody_looked_at_is_not_listed_as_unknown_and_what_could_not_be_read_is() -> None:
+    usage = Usage(unknown={"gpu_busy_usec": NOT_MEASURED, "network_rx_bytes": "not permitted"})
+    text = "\n".join(render_usage(usage, 1.0, 120, PLAIN))
+    assert "GPU" not in text
+    assert "not known: received (not permitted)" in text
+
+
+def test_a_job_that_used_no_gpu_has_no_lines_about_gpus() -> None:
+    usage = Usage(gpu_memory_peak_bytes=0, gpu_busy_usec=0, network_rx_bytes=0)
+    text = "\n".join(render_usage(usage, 1.0, 120, PLAIN))
+    assert "GPU" not in text
+    assert "received" in text
+
+
+@pytest.mark.parametrize(("energy", "is_told"), [(None, False), (5_000_000, True)])
+def test_why_co2_is_not_known_is_told_where_energy_is(energy: int | None, is_told: bool) -> None:
+    usage = Usage(energy_package_uj=energy, unknown={"co2_mg": "no grid factor is set"})
+    assert ("grid factor" in "\n".join(render_usage(usage, 1.0, 120, PLAIN))) is is_told
+
+
+def test_every_number_of_a_usage_has_a_line() -> None:
+    assert set(VIEW_NUMBERS) == set(USAGE_NUMBERS)
