@@ -1,3 +1,4 @@
+import importlib
 import os
 import sys
 from collections.abc import Iterator
@@ -51,8 +52,12 @@ def waiting_process(program: str) -> Iterator[tuple[int, int]]:
     reader, writer = os.pipe()
     pid = os.fork()
     if pid == 0:
-        os.read(reader, 1)
-        os.execv(sys.executable, [sys.executable, "-I", "-S", "-c", program])
+        os.close(writer)
+        try:
+            if os.read(reader, 1):
+                os.execv(sys.executable, [sys.executable, "-I", "-S", "-c", program])
+        finally:
+            os._exit(1)
     os.close(reader)
     try:
         yield pid, writer
@@ -125,21 +130,23 @@ def test_a_process_that_is_gone_leaves_a_reason_for_every_counter() -> None:
     int(read_text("/proc/sys/kernel/perf_event_paranoid") or 0) < 2, reason="everybody may count here"
 )
 def test_who_may_not_count_the_kernel_gets_a_reason_and_no_zeros() -> None:
+    importlib.import_module("ctypes")  # somebody else may not be let into the folder it lies in
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
-        os.setgroups([])
-        os.setgid(65534)
-        os.setuid(65534)
-        with waiting_process("") as (pid, _go):
-            probe = PerfCountersProbe(pid, lambda: [pid])
-            told = f"{sorted(set(probe.read()) & {'cpu_migrations', 'context_switches'})} {probe.unknown}"
+        try:
+            os.setgroups([])
+            os.setgid(65534)
+            os.setuid(65534)
+            probe = PerfCountersProbe(os.getpid(), list)
+            told = (
+                f"{sorted({'cpu_migrations', 'context_switches'}.intersection(probe.read()))} {probe.unknown}"
+            )
             os.write(writer, told.encode())
-            os.kill(pid, 9)
-            os.waitpid(pid, 0)
-        os._exit(0)
-    os.waitpid(child, 0)
+        finally:
+            os._exit(0)
     os.close(writer)
+    os.waitpid(child, 0)
     told = os.read(reader, 10_000).decode()
     os.close(reader)
     assert told.startswith("[]")
