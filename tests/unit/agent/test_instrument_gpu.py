@@ -1,0 +1,169 @@
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from joblens.agent import instrument_gpu
+from joblens.agent.instrument_gpu import GpuFactsProbe, GpuKind, GpuProbe, open_gpu_facts, open_probe
+from joblens.agent.instruments import Instruments, Watched
+from joblens.model.details import Details
+from joblens.model.job import Job
+from joblens.probes.drm import DrmDriver
+from joblens.probes.nvml import NvmlDriver
+from tests.unit.probes.gpu_trees import GpuTree
+from tests.unit.probes.nvml_fake import FakeGpu, FakeNvml
+
+MIB = 2**20
+PATIENCE_S = 10.0
+
+
+def watched(*pids: int, given: tuple[str, ...] = ()) -> Watched:
+    job = Job(uuid="0" * 32, argv=("train",), created_at_us=0, gpu_devices=given)
+    return Watched(job=job, main_pid=None, pids=lambda: list(pids))
+
+
+def soon(look: Callable[[], Any]) -> Any:
+    """What it gives once it gives something."""
+    end = time.monotonic() + PATIENCE_S
+    while time.monotonic() < end:
+        found = look()
+        if found:
+            return found
+        time.sleep(0.005)
+    raise AssertionError("nothing came")
+
+
+@pytest.fixture
+def gpu(monkeypatch: pytest.MonkeyPatch) -> FakeGpu:
+    gpu = FakeGpu("GPU-a")
+    kinds = (GpuKind("nvml", lambda: True, lambda: NvmlDriver(lambda: FakeNvml(gpu))),)
+    monkeypatch.setattr(instrument_gpu, "_KINDS", kinds)
+    return gpu
+
+
+@pytest.fixture
+def opened(gpu: FakeGpu) -> Iterator[Callable[[Watched], tuple[GpuProbe, GpuFactsProbe]]]:
+    probes: list[GpuProbe] = []
+    instruments = Instruments()
+
+    def make(job: Watched) -> tuple[GpuProbe, GpuFactsProbe]:
+        probe, facts = open_probe(job, instruments), open_gpu_facts(job, instruments)
+        assert probe is not None
+        assert facts is not None
+        probes.append(probe)
+        return probe, facts
+
+    yield make
+    for probe in probes:
+        probe.close()
+
+
+def test_a_machine_without_gpus_has_no_probe(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(instrument_gpu, "_KINDS", ())
+    assert open_probe(watched(), Instruments()) is None
+    assert open_gpu_facts(watched(), Instruments()) is None
+
+
+def test_a_job_gets_its_part_of_the_gpu(gpu: FakeGpu, opened: Any) -> None:
+    gpu.processes = {71: 400 * MIB}
+    probe, _ = opened(watched(71))
+    reading = soon(probe.read)["gpus"]["GPU-a"]
+    assert (reading.job_memory_bytes, reading.utilization) == (400 * MIB, 9700)
+    assert probe.unknown == {}
+    assert probe.sources["gpu"] == "NVML (nvidia-ml-py)"
+
+
+def test_one_reading_is_handed_out_once(gpu: FakeGpu, opened: Any) -> None:
+    probe, _ = opened(watched(71, given=("0",)))
+    assert soon(probe.read)
+    assert probe.read() == {}
+
+
+def test_facts_are_told_when_they_change(gpu: FakeGpu, opened: Any) -> None:
+    probe, facts = opened(watched(71, given=("0",)))
+    soon(probe.read)
+    details = facts.read()
+    assert details.gpus is not None
+    assert details.gpus[0].name == "NVIDIA H200"
+    assert facts.read() == Details()
+
+
+def test_a_job_that_ends_before_the_first_answer_has_a_reason(gpu: FakeGpu, opened: Any) -> None:
+    probe, _ = opened(watched(71))
+    assert "before" in probe.unknown["gpus"]
+
+
+def test_a_driver_that_cannot_be_had_is_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse() -> Any:
+        raise RuntimeError("NVML: Driver/library version mismatch")
+
+    kinds = (GpuKind("nvml", lambda: True, lambda: NvmlDriver(refuse)),)
+    monkeypatch.setattr(instrument_gpu, "_KINDS", kinds)
+    probe = open_probe(watched(71), Instruments())
+    assert probe is not None
+    try:
+        thread = probe._threads[0]
+        soon(thread.problem)
+        assert probe.read() == {}
+        assert probe.unknown == {"gpus": "NVML: Driver/library version mismatch"}
+    finally:
+        probe.close()
+
+
+def test_a_driver_that_hangs_delays_nobody_and_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    release = threading.Event()
+
+    def hang() -> Any:
+        release.wait(PATIENCE_S)
+        raise RuntimeError("too late")
+
+    monkeypatch.setattr("joblens.agent.driver_thread._SILENT_AFTER_S", 0.05)
+    monkeypatch.setattr("joblens.agent.driver_thread._SILENT_AFTER", 0)
+    kinds = (GpuKind("nvml", lambda: True, lambda: NvmlDriver(hang)),)
+    monkeypatch.setattr(instrument_gpu, "_KINDS", kinds)
+    probe = open_probe(watched(71), Instruments())
+    assert probe is not None
+    try:
+        began = time.monotonic()
+        assert probe.read() == {}
+        assert time.monotonic() - began < 1.0
+        soon(probe._threads[0].problem)
+        assert "NVML has not answered" in probe.unknown["gpus"]
+    finally:
+        probe.close()
+        release.set()
+
+
+def test_jobs_of_one_process_share_the_driver(gpu: FakeGpu) -> None:
+    instruments = Instruments()
+    gpu.processes = {71: MIB, 81: 2 * MIB}
+    first = open_probe(watched(71), instruments)
+    other = Watched(job=Job(uuid="1" * 32, argv=("x",), created_at_us=0), main_pid=None, pids=lambda: [81])
+    second = open_probe(other, instruments)
+    assert first is not None
+    assert second is not None
+    try:
+        assert first._threads[0] is second._threads[0]
+        assert soon(second.read)["gpus"]["GPU-a"].job_memory_bytes == 2 * MIB
+        assert soon(first.read)["gpus"]["GPU-a"].job_memory_bytes == MIB
+    finally:
+        first.close()
+        second.close()
+
+
+def test_gpus_of_two_makers_are_told_together(
+    gpu: FakeGpu, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tree = GpuTree("amdgpu", tmp_path)
+    kinds = (*instrument_gpu._KINDS, GpuKind("drm", lambda: True, lambda: DrmDriver(tree.proc, tree.sys)))
+    monkeypatch.setattr(instrument_gpu, "_KINDS", kinds)
+    gpu.processes = {4001: MIB}
+    probe = open_probe(watched(4001), Instruments())
+    assert probe is not None
+    try:
+        soon(lambda: all(thread.latest() for thread in probe._threads))
+        assert set(soon(probe.read)["gpus"]) == {"GPU-a", "0000:0b:00.0"}
+    finally:
+        probe.close()
