@@ -24,6 +24,7 @@ from joblens.agent.launch import exit_usage_of
 from joblens.agent.marked import end_marked
 from joblens.agent.outcome import Origins
 from joblens.agent.output import STDERR, STDOUT, CappedFile
+from joblens.agent.slot_counters import NO_PACKETS
 from joblens.agent.slot_home import SlotHome
 from joblens.agent.slot_instruments import UNSEEN, SlotInstruments
 from joblens.agent.slot_numbers import NOBODY_LOOKED, SlotNumbers, never_back
@@ -392,7 +393,8 @@ class Slot:
 
     def _origins_without_look(self) -> Origins:
         if self._probe is None:
-            return Origins({}, {**UNSEEN, **dict.fromkeys(("processes", "threads"), NOBODY_LOOKED)})
+            uncounted = dict.fromkeys(("processes", "threads"), NOBODY_LOOKED)
+            return Origins({}, {**UNSEEN, **uncounted, **NO_PACKETS})
         unknown = {**UNSEEN, **self._numbers.unknown(), **self._probe.unknown}
         return Origins(dict(self._probe.sources), unknown)
 
@@ -402,7 +404,8 @@ class Slot:
     def _origins_now(self) -> Origins:
         tree, origins = self._tree, self._origins
         if tree is not None and self._looks is not None:
-            origins = Origins(dict(tree.sources), dict(tree.unknown), frozenset(tree.lower_bounds))
+            unknown = {**NO_PACKETS, **tree.unknown}
+            origins = Origins(dict(tree.sources), unknown, frozenset(tree.lower_bounds))
         return self._instruments.added_to(origins) if self._instruments is not None else origins
 
     # ---- the end ---------------------------------------------------------------------------------
