@@ -1,0 +1,183 @@
+"""Sockets of real jobs, as the kernel lists them."""
+
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from joblens.agent.groups import JobGroups
+from joblens.agent.instrument_endpoints import EndpointProbe, open_probe
+from joblens.agent.instruments import Instruments, Watched
+from joblens.model.details import Endpoint
+from joblens.model.errors import ProbeError
+from joblens.model.job import Job
+from joblens.probes.cgroup_network import NO_GROUP
+from joblens.probes.endpoints import SocketDriver, group_ids
+from joblens.probes.socket_dump import SocketDump
+from tests.conftest import wait_until
+from tests.integration.background_jobs import desk
+from tests.integration.cgroup_jobs import make_groups, start_in, start_python_in
+from tests.integration.network_jobs import LOOPBACK_UP, has_ipv6, tcp
+from tests.integration.run_jobs import PYTHON
+
+pytestmark = pytest.mark.cgroup
+WAIT = "print(server.getsockname()[1], flush=True)\ninput()\n"
+
+
+@pytest.fixture(autouse=True)
+def _sockets_are_listed() -> None:
+    dump = SocketDump()
+    try:
+        list(dump.sockets([1]))
+    except ProbeError as error:
+        pytest.skip(str(error))
+    finally:
+        dump.close()
+
+
+@pytest.fixture
+def groups() -> Iterator[JobGroups]:
+    yield from make_groups()
+
+
+@pytest.fixture
+def driver() -> Iterator[SocketDriver]:
+    driver = SocketDriver()
+    yield driver
+    driver.close()
+
+
+def started(groups: JobGroups, code: str, *prefix: str) -> tuple[subprocess.Popen[bytes], int]:
+    """A job that holds its sockets until it is told to end, and the port of its server."""
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    if prefix:
+        process = start_in(groups, *prefix, sys.executable, "-I", "-S", "-c", code, **pipes)
+    else:
+        process = start_python_in(groups, code, **pipes)
+    assert process.stdout is not None
+    return process, int(process.stdout.readline())
+
+
+def end(process: subprocess.Popen[bytes]) -> None:
+    process.communicate(b"\n", timeout=20)
+
+
+def seen(driver: SocketDriver, name: str = "job") -> dict[tuple[str, int, bool], Endpoint]:
+    known = driver.read()
+    assert known is not None
+    table, problem = known[name]
+    assert table is not None
+    assert problem == ""
+    return {(one.address, one.port, one.is_listener): one for one in table.endpoints}
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "::1"])
+def test_both_ends_of_a_connection_are_seen_with_their_bytes(
+    groups: JobGroups, driver: SocketDriver, address: str
+) -> None:
+    if ":" in address and not has_ipv6():
+        pytest.skip("no IPv6 here")
+    job, port = started(groups, tcp(1_000_000, address) + WAIT)
+    driver.watch("job", groups.paths["unified"], groups.pids)
+    found = seen(driver)
+    end(job)
+    assert found[address, port, False].tx_bytes == 1_000_000
+    assert found[address, port, False].rx_bytes == 0
+    assert found[address, port, True].rx_bytes == 1_000_000
+
+
+def test_sockets_of_groups_below_are_the_jobs_and_those_of_others_are_not(
+    groups: JobGroups, driver: SocketDriver
+) -> None:
+    below = Path(groups.paths["unified"]) / "below"
+    below.mkdir()
+    nested = JobGroups(groups.kind, {"unified": str(below)})
+    job, port = started(nested, tcp(10) + WAIT)
+    for others in make_groups():
+        other, other_port = started(others, tcp(10) + WAIT)
+        driver.watch("job", groups.paths["unified"], groups.pids)
+        driver.watch("other", others.paths["unified"], others.pids)
+        known = driver.read()
+        end(other)
+    end(job)
+    below.rmdir()
+    assert known is not None
+    ports = {name: {one.port for one in table.endpoints} for name, (table, _) in known.items() if table}
+    assert ports == {"job": {port}, "other": {other_port}}
+
+
+def test_a_job_with_a_network_of_its_own_is_asked_for_there(groups: JobGroups, driver: SocketDriver) -> None:
+    job, port = started(groups, LOOPBACK_UP + tcp(500) + WAIT, "unshare", "-n")
+    driver.watch("job", groups.paths["unified"], groups.pids)
+    found = seen(driver)
+    namespace = Path("/proc/thread-self/ns/net").readlink()
+    end(job)
+    assert found["127.0.0.1", port, False].tx_bytes == 500
+    assert namespace == Path("/proc/self/ns/net").readlink()
+
+
+def test_a_job_is_looked_at_less_and_less_often(groups: JobGroups, driver: SocketDriver) -> None:
+    driver.watch("job", groups.paths["unified"], groups.pids)
+    assert driver.read() is not None
+    assert driver.read() is None  # not yet
+    gaps = []
+    for _ in range(6):
+        driver._jobs["job"].due_s = 0.0
+        before = time.monotonic()
+        driver.read()
+        gaps.append(driver._jobs["job"].due_s - before)
+    assert gaps[0] < gaps[-1]
+    assert gaps[-1] > 9
+
+
+def test_a_group_that_is_gone_has_no_sockets(driver: SocketDriver, tmp_path: Path) -> None:
+    assert group_ids(str(tmp_path / "gone")) == []
+    driver.watch("job", str(tmp_path / "gone"), list)
+    assert seen(driver) == {}
+
+
+def test_the_probe_hands_out_what_the_thread_has_seen_and_ends_it_when_it_is_closed(
+    groups: JobGroups,
+) -> None:
+    job, port = started(groups, tcp(1234) + WAIT)
+    instruments = Instruments()
+    probe = open_probe(watched(groups.paths, groups.pids), instruments)
+    assert isinstance(probe, EndpointProbe)
+    probe._opened_s -= 1
+    tables = []
+
+    def has_news() -> bool:
+        tables.append(probe.read().endpoints)
+        return tables[-1] is not None
+
+    wait_until(has_news, what="the first look")
+    end(job)
+    assert any(one.port == port and one.tx_bytes == 1234 for one in tables[-1].endpoints)  # type: ignore[union-attr]
+    thread = instruments.driver("sock_diag", SocketDriver)
+    probe.close()
+    wait_until(lambda: thread._thread is None, what="the thread to end")
+
+
+def test_without_a_group_the_details_say_why(groups: JobGroups) -> None:
+    probe = open_probe(watched({}, list), Instruments())
+    assert probe.read().unknown == {"endpoints": NO_GROUP}
+
+
+def test_a_whole_job_keeps_whom_it_talked_to(tmp_path: Path) -> None:
+    with desk("cgroup", tmp_path) as one:
+        code = tcp(5000) + "import time\ntime.sleep(2.5)\n"
+        ran = one("--interval", "100ms", "--", *PYTHON, code)
+        with one.opened() as store:
+            details = store.details(ran.record["job_uuid"])
+    assert details is not None
+    assert details.endpoints is not None
+    assert {end.tx_bytes for end in details.endpoints.endpoints} >= {5000}
+
+
+def watched(paths: dict[str, str], pids: Any) -> Watched:
+    job = Job(uuid="job", argv=("x",), created_at_us=0, cwd="/")
+    return Watched(job=job, main_pid=None, groups=paths, pids=pids)
