@@ -45,6 +45,11 @@ def groups() -> Iterator[JobGroups]:
 
 
 @pytest.fixture
+def other_groups() -> Iterator[JobGroups]:
+    yield from make_groups()
+
+
+@pytest.fixture
 def driver() -> Iterator[SocketDriver]:
     driver = SocketDriver()
     yield driver
@@ -91,18 +96,17 @@ def test_both_ends_of_a_connection_are_seen_with_their_bytes(
 
 
 def test_sockets_of_groups_below_are_the_jobs_and_those_of_others_are_not(
-    groups: JobGroups, driver: SocketDriver
+    groups: JobGroups, other_groups: JobGroups, driver: SocketDriver
 ) -> None:
     below = Path(groups.paths["unified"]) / "below"
     below.mkdir()
     nested = JobGroups(groups.kind, {"unified": str(below)})
     job, port = started(nested, tcp(10) + WAIT)
-    for others in make_groups():
-        other, other_port = started(others, tcp(10) + WAIT)
-        driver.watch("job", groups.paths["unified"], groups.pids)
-        driver.watch("other", others.paths["unified"], others.pids)
-        known = driver.read()
-        end(other)
+    other, other_port = started(other_groups, tcp(10) + WAIT)
+    driver.watch("job", groups.paths["unified"], groups.pids)
+    driver.watch("other", other_groups.paths["unified"], other_groups.pids)
+    known = driver.read()
+    end(other)
     end(job)
     below.rmdir()
     assert known is not None
