@@ -2,7 +2,8 @@
 
 `python -m bench.gpu` (or this file itself) needs a GPU, PyTorch and nvidia-smi, and ends within 4 minutes. It
 prints its results and leaves in the folder $OUT: results.json, nvml.json (every call of NVML and its answer,
-which tests replay), pmon.txt and samples.json."""
+which tests replay), nvml_bursts.json,
+pmon.txt and samples.json."""
 
 import json
 import os
@@ -309,6 +310,20 @@ def counter_share(seen: list[Any]) -> float | None:
     return float(busy_usec / 1e4 / (last_s - first_s))
 
 
+def bursts() -> dict[str, Any]:
+    """Alone on the GPU, one second busy in four: whether the counter of busy time adds up to the truth."""
+    job = Started("bursts", [sys.executable, WORKLOAD, "256", "0.25", "32", "4"], "--gpus", "1")
+    pid = job.wait_for_pid()
+    driver = record_driver({"bursts": pid}, 30)
+    job.finish()
+    (OUT / "nvml_bursts.json").write_text(json.dumps(driver))
+    told = stored("bursts")
+    known = [next(iter(gpus.values())) for _, gpus in told["gpus"] if gpus]
+    truth_s = float(job.lines[-1].split()[1])
+    busy_s = known[-1].get("job_busy_usec", 0) / 1e6
+    return {"truth_s": truth_s, "joblens_s": busy_s, "printed": job.lines, **told}
+
+
 WORKFLOW = """name: given
 jobs:
   - name: given_and_idle
@@ -391,6 +406,8 @@ def main() -> int:
     samples = results["two_jobs"].pop("all_samples", {})
     (OUT / "results.json").write_text(json.dumps(results, indent=1))
     attempt(results, "other_jobs", other_jobs)
+    (OUT / "results.json").write_text(json.dumps(results, indent=1))
+    attempt(results, "bursts", bursts)
     (OUT / "results.json").write_text(json.dumps(results, indent=1))
     attempt(results, "costs", costs_without)
     (OUT / "samples.json").write_text(json.dumps(samples))

@@ -84,6 +84,7 @@ class NvmlDriver:
         self._devices: list[_Device] = []
         self._failure: Exception | None = None
         self._due_s = 0.0
+        self._read_us: int | None = None  # when the last reading was, by the clock of the samples
 
     def read(self) -> dict[str, JobGpus] | None:
         now_s = self._mono_s()
@@ -117,7 +118,7 @@ class NvmlDriver:
             raise self._failure
         try:
             library = self._load()
-            self._devices = [_Device(calls, facts, self._clock_us) for calls, facts in find_devices(library)]
+            self._devices = [_Device(calls, facts) for calls, facts in find_devices(library)]
         except Exception as failure:
             self._failure, self._due_s = failure, now_s + _RETRY_S
             raise
@@ -134,19 +135,28 @@ class NvmlDriver:
                 follower.look()
         facts = [device.facts for device in self._devices]
         wanted = set[str]().union(*(each.find_devices(listed, facts) for each in followers.values()))
+        window = self._next_window()
         states = {
-            device.facts.id: device.read(self._mono_s())
+            device.facts.id: device.read(self._mono_s(), *window)
             for device in self._devices
             if device.facts.id in wanted
         }
         foreign = foreign_pids([pid for processes in listed.values() for pid in processes])
         return {job: follower.tell(states, foreign) for job, follower in followers.items()}
 
+    def _next_window(self) -> tuple[int, int]:
+        """(since when, how long): from the last reading to this one."""
+        now_us = self._clock_us()
+        since_us = self._read_us
+        if since_us is None or since_us >= now_us:  # the first one, or the clock was set back
+            since_us = now_us - int(_INTERVAL_S * 1e6)
+        self._read_us = now_us
+        return since_us, now_us - since_us
+
 
 class _Device:
-    def __init__(self, calls: DeviceCalls, facts: GpuFacts, clock_us: Callable[[], int]) -> None:
+    def __init__(self, calls: DeviceCalls, facts: GpuFacts) -> None:
         self._calls = calls
-        self._clock_us = clock_us
         self.facts = facts
         self.is_split = False
         self._listed: dict[int, int | None] = {}
@@ -159,10 +169,10 @@ class _Device:
         self._listed = {} if self.is_split else self._calls.running_processes()
         return self._listed
 
-    def read(self, now_s: float) -> GpuState:
+    def read(self, now_s: float, since_us: int, elapsed_us: int) -> GpuState:
         fields = self._calls.read(_EACH_TIME) | self._memory() | self._read_seldom(now_s)
-        samples = self._calls.process_samples(self._utilization.newest_us) if self._tells_use() else []
-        self._utilization.add(samples, self._clock_us(), set(self._listed))
+        samples = self._calls.process_samples(since_us) if self._tells_use() else []
+        self._utilization.add(samples, elapsed_us, self._listed)
         reading = GpuReading(
             **fields,
             processes=len(self._listed),

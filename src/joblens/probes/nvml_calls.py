@@ -85,7 +85,7 @@ class DeviceCalls:
         return memory
 
     def process_samples(self, since: int) -> list[Any]:
-        """Utilisation of each process after the moment `since` (µs of the wall clock, as NVML stamps it)."""
+        """Utilisation of each process since that moment (µs of the wall clock, as NVML stamps it)."""
         call = "nvmlDeviceGetProcessUtilization"
         if (call, ()) in self._refused:
             return []

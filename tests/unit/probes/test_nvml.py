@@ -103,24 +103,29 @@ def test_two_jobs_on_one_gpu_are_told_apart(machine: Machine) -> None:
     heavy, light = reading(told["heavy"]), reading(told["light"])
     assert (heavy.job_memory_bytes, light.job_memory_bytes) == (1130 * MIB, 650 * MIB)
     assert (heavy.job_utilization, light.job_utilization) == (8300, 700)
-    assert heavy.job_busy_usec is not None
-    assert light.job_busy_usec is not None
-    # The first sample may stand for 3 s at most, one and a half times what was between two readings.
-    assert heavy.job_busy_usec == 2_400_000 + 1_660_000
-    assert light.job_busy_usec == 240_000 + 140_000
+    assert heavy.job_busy_usec == 1_600_000 + 1_660_000
+    assert light.job_busy_usec == 160_000 + 140_000
 
 
-def test_several_samples_of_one_process_are_weighed_by_the_time_they_stand_for(machine: Machine) -> None:
+def test_a_share_is_of_all_the_time_between_two_readings(machine: Machine) -> None:
+    """NVML's stamp says when the process was last at work, not how long its number holds."""
     gpu = machine.gpus[0]
-    gpu.processes = {71: MIB}
+    gpu.processes = {71: MIB, 81: MIB}
+    machine.job("early", 71)
+    machine.told()
+    gpu.samples = [(71, BEGIN_US + 200_000, 10), (81, BEGIN_US + 1_900_000, 89)]
+    told = reading(machine.after(2)["early"])
+    assert (told.job_utilization, told.job_busy_usec) == (1000, 200_000)
+
+
+def test_a_clock_that_was_set_back_does_no_harm(machine: Machine) -> None:
+    machine.gpus[0].processes = {71: MIB}
     machine.job("job", 71)
     machine.told()
-    gpu.samples = [(71, BEGIN_US + 1_000_000, 0)]
-    machine.after(2)
-    gpu.samples = [(71, BEGIN_US + 1_500_000, 100), (71, BEGIN_US + 3_000_000, 20)]
-    told = reading(machine.after(2)["job"])
-    assert told.job_busy_usec == 500_000 + 300_000
-    assert told.job_utilization == 4000
+    machine.driver._due_s = 0
+    machine.now_us -= 3600 * 10**6
+    machine.gpus[0].samples = [(71, machine.now_us, 50)]
+    assert reading(machine.told()["job"]).job_busy_usec == 1_000_000
 
 
 def test_a_process_without_a_new_sample_was_idle(machine: Machine) -> None:
@@ -146,7 +151,7 @@ def test_what_an_ended_process_did_last_is_still_counted(machine: Machine) -> No
     gpu.samples = [(71, BEGIN_US + 3_000_000, 90)]
     told = reading(machine.after(2)["job"])
     assert before is not None
-    assert told.job_busy_usec == before + 900_000
+    assert told.job_busy_usec == before + 1_800_000
     assert (told.job_processes, told.job_memory_bytes) == (0, 0)
 
 
