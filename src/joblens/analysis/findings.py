@@ -52,6 +52,9 @@ def findings_for(record: Record, samples: Sequence[Sample]) -> tuple[Finding, ..
         *_gpus(record.job, outcome, samples),
         *_caveats(outcome.usage),
     ]
+    if any(finding.code == Code.LEAK_SUSPECTED for finding in found):
+        # What it would need next time is not what it used this time.
+        found = [finding for finding in found if finding.code != Code.MEMORY_UNUSED]
     if record.job.run is not None:
         found = [_in_words_of_the_file(finding) for finding in found]
     return tuple(sorted(found, key=lambda finding: _ORDER.index(finding.severity)))

@@ -54,6 +54,20 @@ def test_a_rise_that_would_take_months_to_matter_says_nothing_about_the_end() ->
     assert "another" not in text
 
 
+def test_a_job_that_leaks_is_not_told_to_ask_for_less() -> None:
+    asked = {"requirements": Requirements(memory_bytes=8 * GIB)}
+    usage = Usage(cpu_total_usec=500_000_000, memory_peak_bytes=700 * MIB)
+    leaking, level = curve(lambda part: 100 + 600 * part), curve(lambda _part: 700)
+
+    def codes(samples: list[Sample]) -> list[str]:
+        record = a_record(job=asked, duration_s=600.0, usage=usage)
+        return [finding.code for finding in findings_for(record, samples)]
+
+    assert Code.MEMORY_UNUSED in codes(level)
+    assert Code.MEMORY_UNUSED not in codes(leaking)
+    assert Code.LEAK_SUSPECTED in codes(leaking)
+
+
 def test_a_saw_tooth_on_a_rising_floor_is_a_leak_all_the_same() -> None:
     assert found(curve(lambda part: 100 + 300 * part + 500 * (part * 64 % 1)))
 
