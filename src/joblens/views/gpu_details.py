@@ -34,7 +34,7 @@ def _gpu_facts(name: str, facts: GpuFacts | None) -> list[tuple[str, str]]:
         ("device", clean(facts.uuid or facts.pci or facts.id)),
         ("bus address", clean(facts.pci) if facts.uuid else ""),
         ("driver", clean(" ".join(word for word in (facts.driver, facts.driver_version) if word))),
-        ("capability", clean(facts.compute_capability)),
+        ("compute", clean(facts.compute_capability)),
         ("compute mode", clean(facts.compute_mode)),
         ("part of", clean(facts.parent)),
     ]
@@ -66,9 +66,13 @@ def _last_reading(name: str, facts: GpuFacts | None, look: Look) -> list[str]:
     reading = next(
         sample.gpus[name] for sample in reversed(look.samples) if sample.gpus and name in sample.gpus
     )
-    read = [(label.lower(), value) for label, value in gpu_pairs(reading, None, 0.0, facts)]
+    read = [(_plain(label), value) for label, value in gpu_pairs(reading, None, 0.0, facts)]
     shown = pairs([pair for pair in read if pair[0] != "energy"], look)
     return ["  at the last look:", *(f"  {line}" for line in shown)]
+
+
+def _plain(label: str) -> str:
+    return label if label[:2].isupper() else label.lower()
 
 
 # ---- container ------------------------------------------------------------------------------------------
