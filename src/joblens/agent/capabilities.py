@@ -5,6 +5,7 @@ import os
 import signal
 from collections.abc import Mapping
 
+from joblens.agent.capability_gpu import gpu_capabilities
 from joblens.agent.gap_fixes import GROUP_FIX, fix_for_number
 from joblens.agent.groups import GroupFactory, JobGroups
 from joblens.agent.systemd_scope import user_systemd_available
@@ -43,7 +44,8 @@ class _Trial:
 def probe_capabilities(parent: str | None = None) -> list[Capability]:
     """The whole matrix but the store's part. `parent` as for GroupFactory.detect."""
     trial = _try_groups(parent)
-    return [*_accounting(trial), *_numbers(trial), *_limits(trial), *_ending(trial), _terminal()]
+    numbers = [*_numbers(trial), *gpu_capabilities()]
+    return [*_accounting(trial), *numbers, *_limits(trial), *_ending(trial), _terminal()]
 
 
 def _try_groups(parent: str | None) -> _Trial:
