@@ -55,6 +55,7 @@ _MAKERS: dict[str, tuple[str, ...]] = {
     "network": ("joblens.agent.instrument_network", "joblens.agent.instrument_network:open_interfaces"),
     "endpoints": ("joblens.agent.instrument_endpoints",),
     "counters": ("joblens.agent.instrument_counters",),
+    "threads": ("joblens.agent.instrument_threads",),
     "energy": ("joblens.agent.instrument_energy",),
 }
 

@@ -36,7 +36,11 @@ class DetailProbe(Protocol):
     None. Costs are bounded by the caller: a dear look is followed by a long pause."""
 
     name: str
-    interval_s: float  # at least so long between two looks
+
+    @property
+    def interval_s(self) -> float:
+        """At least so long between two looks."""
+        ...
 
     def read(self) -> Details: ...
 

@@ -1,0 +1,268 @@
+"""The threads of a job: who used the CPU, who waited for one, who was moved about.
+
+Every look reads one short file a thread, and more of those that have run since. It stops after a few
+milliseconds and goes on there the next time, so that a job with thousands of threads delays nobody."""
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+
+from msgspec import Struct
+
+from joblens.model.details import Details, ThreadTable, ThreadUse
+from joblens.probes.proc_files import USEC_PER_TICK
+from joblens.probes.thread_files import (
+    Scheduling,
+    ThreadStat,
+    cpu_list,
+    parse_sched,
+    parse_schedstat,
+    parse_switches,
+    parse_thread_stat,
+)
+
+MOST_KEPT = 256
+_MOST_WATCHED = 2048  # that live at once; what is beyond is in the job's totals only
+_LOOK_NS = 4_000_000
+_SOURCE = "/proc/PID/task/TID: schedstat, stat, sched"
+_SHORTEST_S, _LONGEST_S = 1.0, 15.0
+_EMPTY = Details()
+
+
+class _Seen(Struct):
+    """What is remembered of a thread that lives. Times in nanoseconds since the job's start."""
+
+    pid: int
+    process: str
+    base_cpu_ns: int = 0
+    base_wait_ns: int = 0
+    base_user_usec: int = 0
+    base_system_usec: int = 0
+    base_sched: Scheduling = Scheduling(0, 0, 0)
+    cpu_ns: int = 0
+    wait_ns: int | None = None
+    read_at_cpu_ns: int = -1  # its CPU time when the rest was read
+    stat: ThreadStat | None = None
+    sched: Scheduling = Scheduling(None, None, None)
+    allowed: str = ""
+
+
+class ThreadsProbe:
+    """`pids` lists the living processes. What a thread has used when it is first seen is taken off where
+    `was_before(tid, start_ticks)` says that it was not for the job."""
+
+    name = "threads"
+
+    def __init__(
+        self,
+        pids: Callable[[], Sequence[int]],
+        was_before: Callable[[int, int], bool],
+        *,
+        proc: str = "/proc",
+        now_us: Callable[[], int] = lambda: time.time_ns() // 1000,
+    ) -> None:
+        self._pids = pids
+        self._was_before = was_before
+        self._proc = proc
+        self._now_us = now_us
+        self._began_s = time.monotonic()
+        self._living: dict[int, _Seen] = {}
+        self._ended: list[ThreadUse] = []  # the hottest of them
+        self._ended_cpu_ns = self._ended_wait_ns = 0
+        self._ended_migrations: int | None = 0
+        self._seen = 0
+        self._turn = 0
+        self._last: ThreadTable | None = None
+        self._look()
+
+    @property
+    def interval_s(self) -> float:
+        """A young job is looked at often, so that a short one is seen at all."""
+        return min(_LONGEST_S, max(_SHORTEST_S, (time.monotonic() - self._began_s) / 10))
+
+    def read(self) -> Details:
+        self._look()
+        table = self._table()
+        if self._last is not None and _without_time(table) == _without_time(self._last):
+            return _EMPTY
+        self._last = table
+        return Details(threads=table)
+
+    def close(self) -> None:
+        """Nothing is kept open."""
+
+    # ---- looking -------------------------------------------------------------------------------------
+
+    def _look(self) -> None:
+        """Brings what is known of the living up to date."""
+        started_ns = time.monotonic_ns()
+        there = self._list()
+        for tid in self._living.keys() - there.keys():
+            self._end(tid)
+        order = list(there)
+        first = self._turn % len(order) if order else 0
+        for number, tid in enumerate((*order[first:], *order[:first])):
+            if time.monotonic_ns() - started_ns > _LOOK_NS:
+                self._turn = first + number
+                return
+            with suppress(OSError):  # it has just ended
+                self._update(tid, there[tid])
+
+    def _list(self) -> dict[int, int]:
+        """Thread -> process."""
+        found: dict[int, int] = {}
+        for pid in self._pids():
+            try:
+                found.update((int(name), pid) for name in os.listdir(f"{self._proc}/{pid}/task"))
+            except OSError:
+                continue  # it has just ended
+            if len(found) > _MOST_WATCHED:
+                return dict(list(found.items())[:_MOST_WATCHED])
+        return found
+
+    def _update(self, tid: int, pid: int) -> None:
+        folder = f"{self._proc}/{pid}/task/{tid}"
+        cpu_ns, wait_ns = self._times(folder)
+        seen = self._living.get(tid)
+        if seen is not None and (seen.pid != pid or cpu_ns < seen.cpu_ns + seen.base_cpu_ns):
+            self._end(tid)  # the kernel has given its number to another
+            seen = None
+        is_new = seen is None
+        if seen is None:
+            seen = _Seen(pid=pid, process=self._process_name(pid, tid))
+        seen.cpu_ns = cpu_ns - seen.base_cpu_ns
+        seen.wait_ns = None if wait_ns is None else wait_ns - seen.base_wait_ns
+        if seen.cpu_ns != seen.read_at_cpu_ns:
+            self._read_closely(folder, tid, seen)
+        if is_new:
+            self._living[tid] = seen
+            self._seen += 1
+            if seen.stat is not None and self._was_before(tid, seen.stat.start_ticks):
+                _take_base(seen)
+
+    def _times(self, folder: str) -> tuple[int, int | None]:
+        try:
+            on_cpu_ns, waiting_ns = parse_schedstat(_read(f"{folder}/schedstat"))
+        except FileNotFoundError:
+            stat = parse_thread_stat(_read(f"{folder}/stat"))
+            return (stat.user_ticks + stat.system_ticks) * USEC_PER_TICK * 1000, None
+        return on_cpu_ns, waiting_ns
+
+    def _read_closely(self, folder: str, tid: int, seen: _Seen) -> None:
+        seen.stat = parse_thread_stat(_read(f"{folder}/stat"))
+        if tid == seen.pid:
+            seen.process = seen.stat.name  # it is another after exec
+        try:
+            seen.sched = parse_sched(_read(f"{folder}/sched"))
+        except FileNotFoundError:
+            seen.sched = parse_switches(_read(f"{folder}/status"))
+        if self._proc == "/proc":
+            seen.allowed = cpu_list(os.sched_getaffinity(tid))
+        seen.read_at_cpu_ns = seen.cpu_ns
+
+    def _process_name(self, pid: int, tid: int) -> str:
+        leader = self._living.get(pid)
+        if leader is not None:
+            return leader.process
+        return "" if tid == pid else parse_thread_stat(_read(f"{self._proc}/{pid}/stat")).name
+
+    def _end(self, tid: int) -> None:
+        seen = self._living.pop(tid)
+        use = _use_of(tid, seen, is_alive=False)
+        self._ended_cpu_ns += seen.cpu_ns
+        self._ended_wait_ns += seen.wait_ns or 0
+        self._ended_migrations = _sum_known([self._ended_migrations, use.migrations])
+        self._ended.append(use)
+        if len(self._ended) > 2 * MOST_KEPT:
+            self._ended = _hottest(self._ended)
+
+    # ---- telling -------------------------------------------------------------------------------------
+
+    def _table(self) -> ThreadTable:
+        living = [_use_of(tid, seen, is_alive=True) for tid, seen in self._living.items()]
+        waits = [seen.wait_ns for seen in self._living.values()]
+        wait_ns = None if None in waits else self._ended_wait_ns + sum(wait or 0 for wait in waits)
+        cpu_ns = self._ended_cpu_ns + sum(seen.cpu_ns for seen in self._living.values())
+        return ThreadTable(
+            at_us=self._now_us(),
+            threads=tuple(_hottest([*living, *self._ended])),
+            seen=self._seen,
+            cpu_usec=cpu_ns // 1000,
+            wait_usec=None if wait_ns is None else wait_ns // 1000,
+            migrations=_sum_known([self._ended_migrations, *(use.migrations for use in living)]),
+            source=_SOURCE
+            if len(self._living) < _MOST_WATCHED
+            else f"{_SOURCE} (of {_MOST_WATCHED} threads at a time)",
+        )
+
+
+def _take_base(seen: _Seen) -> None:
+    """What it has used so far was not for the job."""
+    seen.base_cpu_ns, seen.cpu_ns = seen.cpu_ns, 0
+    seen.base_wait_ns, seen.wait_ns = seen.wait_ns or 0, 0 if seen.wait_ns is not None else None
+    seen.read_at_cpu_ns = -1
+    seen.base_sched = seen.sched
+    if seen.stat is not None:
+        seen.base_user_usec = seen.stat.user_ticks * USEC_PER_TICK
+        seen.base_system_usec = seen.stat.system_ticks * USEC_PER_TICK
+
+
+def _use_of(tid: int, seen: _Seen, *, is_alive: bool) -> ThreadUse:
+    user = system = None
+    if seen.stat is not None:
+        user, system = _divided(
+            seen.cpu_ns // 1000,
+            seen.stat.user_ticks * USEC_PER_TICK - seen.base_user_usec,
+            seen.stat.system_ticks * USEC_PER_TICK - seen.base_system_usec,
+        )
+    voluntary, involuntary, migrations = (
+        None if value is None else value - (base or 0)
+        for value, base in zip(seen.sched, seen.base_sched, strict=True)
+    )
+    return ThreadUse(
+        pid=seen.pid,
+        tid=tid,
+        process=seen.process,
+        name=seen.stat.name if seen.stat is not None else "",
+        cpu_usec=seen.cpu_ns // 1000,
+        user_usec=user,
+        system_usec=system,
+        wait_usec=None if seen.wait_ns is None else seen.wait_ns // 1000,
+        switches_voluntary=voluntary,
+        switches_involuntary=involuntary,
+        migrations=migrations,
+        last_cpu=seen.stat.last_cpu if seen.stat is not None else None,
+        cpus_allowed=seen.allowed,
+        is_alive=is_alive,
+    )
+
+
+def _divided(cpu_usec: int, user_usec: int, system_usec: int) -> tuple[int | None, int | None]:
+    """Both in the proportion of the clock ticks, so that they add up; None: below a tick there is none."""
+    if user_usec + system_usec <= 0:
+        return None, None
+    user = cpu_usec * user_usec // (user_usec + system_usec)
+    return user, cpu_usec - user
+
+
+def _hottest(threads: list[ThreadUse]) -> list[ThreadUse]:
+    return sorted(threads, key=lambda use: -use.cpu_usec)[:MOST_KEPT]
+
+
+def _sum_known(values: Sequence[int | None]) -> int | None:
+    return None if None in values else sum(value or 0 for value in values)
+
+
+def _without_time(table: ThreadTable) -> tuple[object, ...]:
+    return table.threads, table.seen
+
+
+def _read(path: str) -> bytes:
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return os.read(descriptor, 8192)
+    except ProcessLookupError as error:
+        raise OSError(error.errno, error.strerror, path) from error
+    finally:
+        os.close(descriptor)
