@@ -190,7 +190,11 @@ def _began_at_us(change: JobChange) -> int:
         return change.job.created_at_us
     if change.outcome is not None:
         return change.outcome.ended_at_us - round(change.outcome.duration_s * 1_000_000)
-    return next((sample.at_us - sample.elapsed_us for sample in change.samples.values()), 0)
+    if change.samples:
+        return min(sample.at_us - sample.elapsed_us for sample in change.samples.values())
+    details = change.details or Details()
+    looks = (details.threads, details.endpoints, details.memory)
+    return min((look.at_us for look in looks if look is not None), default=0)
 
 
 def _description(job: Job) -> tuple[str | None, str, str, str]:
