@@ -32,7 +32,7 @@ def gpu_capabilities(
                 name="gpu",
                 available=False,
                 reason=f"the GPU's driver has not answered for {patience_s:.0f} s",
-                fix="see whether nvidia-smi answers; a driver that hangs usually needs a restart of the machine",
+                fix="see whether nvidia-smi answers; a driver that hangs often needs the machine restarted",
             )
         ]
     found, problems = answers[0]
@@ -54,9 +54,10 @@ def gpu_capabilities(
 
 
 def _device(facts: GpuFacts) -> Capability:
+    driver = f"{facts.driver} {facts.driver_version}"
     return Capability(
         area=_AREA,
         name=f"gpu {facts.index}" if not facts.parent else f"gpu {facts.index} {facts.uuid}",
         available=True,
-        mechanism=f"{facts.name}: {facts.sources.get('gpu', '')}, driver {facts.driver} {facts.driver_version}".strip(),
+        mechanism=f"{facts.name}: {facts.sources.get('gpu', '')}, driver {driver.strip()}",
     )
