@@ -35,6 +35,19 @@ _PLAIN_NAMES = {
     "io_call_write_bytes": "I/O calls",
     "io_call_reads": "I/O calls",
     "io_call_writes": "I/O calls",
+    "network_rx_bytes": "network",
+    "network_tx_bytes": "network",
+    "network_rx_packets": "network",
+    "network_tx_packets": "network",
+    "gpu_memory_peak_bytes": "GPU memory",
+    "gpu_busy_usec": "GPU time",
+    "gpu_energy_uj": "energy",
+    "energy_package_uj": "energy",
+    "energy_dram_uj": "energy",
+    "co2_mg": "CO2",
+    "instructions": "processor counters",
+    "cycles": "processor counters",
+    "cpu_migrations": "moves between CPUs",
 }
 
 
