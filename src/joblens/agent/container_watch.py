@@ -21,6 +21,7 @@ from joblens.probes.container_counters import counters_of
 from joblens.probes.container_info import ContainerInfo
 
 _LOOK_S = 1.0
+_FIRST_ANSWER_S = 0.25
 _MOST_KEPT = 4096
 
 
@@ -86,9 +87,11 @@ class ContainerWatch:
         self._origins: tuple[dict[str, str], dict[str, str]] = ({}, {})
         self._details = Details()
         self.info: ContainerInfo | None = None
+        self.counted_from_us: int | None = None  # since the watch began
         self._stopped = threading.Event()
         self._driver.use()
         self._is_asking = True
+        self._await_answer()
         self._take()
         threading.Thread(target=self._work, name="joblens-container", daemon=True).start()
 
@@ -119,6 +122,12 @@ class ContainerWatch:
     def samples(self) -> tuple[Sample, ...]:
         with self._lock:
             return tuple(self._samples)
+
+    def _await_answer(self) -> None:
+        """An engine at hand answers at once: a container that runs already is then seen from the start."""
+        deadline_s = time.monotonic() + _FIRST_ANSWER_S
+        while time.monotonic() < deadline_s and self._driver.latest() is None and not self._driver.problem():
+            time.sleep(_FIRST_ANSWER_S / 50)
 
     # -- the thread
 
@@ -158,6 +167,10 @@ class ContainerWatch:
         began_us = found.info.started_at_us
         is_new = self._count > 0 and began_us is not None and began_us > self._started_at_us
         base: dict[str, int] | None = {} if is_new else None
+        if self.counted_from_us is None:
+            now_us = (time.monotonic_ns() - self._started_mono_ns) // 1000
+            began_then_us = 0 if began_us is None else began_us - self._started_at_us
+            self.counted_from_us = min(began_then_us, now_us) if is_new else now_us
         self.info, self._run = found.info, found.run
         if found.counters:
             self._reader = EngineReader(found.counters, self._started_mono_ns, self._read_host, base)

@@ -11,16 +11,20 @@ _DECIMAL = ("B", "KB", "MB", "GB", "TB", "PB")
 
 
 def container_stats(
-    samples: Sequence[Sample], usage: Usage, memory_limit_bytes: int | None = None
+    samples: Sequence[Sample],
+    usage: Usage,
+    memory_limit_bytes: int | None = None,
+    counted_from_us: int | None = None,
 ) -> dict[str, str]:
     """Of the time it was measured: mean CPU (100 is one core), the most memory it held beside its limit (the
     machine's where it has none), what it received / sent and read / wrote. A number that is not known has
-    no entry; {}: it was never seen."""
+    no entry; {}: it was never seen. `counted_from_us`: since when its counters are counted, where that was
+    not with the first sample that has them."""
     seen = [sample for sample in samples if sample.cpu_total_usec is not None]
     if not seen:
         return {}
     told: dict[str, str] = {}
-    cpu = _cpu_percent(seen)
+    cpu = _cpu_percent(seen, counted_from_us)
     if cpu is not None:
         told["cpu_percent"] = f"{cpu:.2f}"
     peak = usage.memory_peak_bytes
@@ -57,12 +61,11 @@ def _scaled(size: float, factor: int, units: Sequence[str], digits: int) -> str:
     return f"{size:.{digits}g}{units[place]}"
 
 
-def _cpu_percent(seen: Sequence[Sample]) -> float | None:
+def _cpu_percent(seen: Sequence[Sample], counted_from_us: int | None) -> float | None:
     first, last = seen[0], seen[-1]
-    usec = last.elapsed_us - first.elapsed_us
-    if usec <= 0 or first.cpu_total_usec is None or last.cpu_total_usec is None:
-        return None
-    return max(0.0, 100 * (last.cpu_total_usec - first.cpu_total_usec) / usec)
+    base = 0 if counted_from_us is not None else first.cpu_total_usec or 0
+    usec = last.elapsed_us - (first.elapsed_us if counted_from_us is None else counted_from_us)
+    return max(0.0, 100 * ((last.cpu_total_usec or 0) - base) / usec) if usec > 0 else None
 
 
 def _machine(seen: Sequence[Sample]) -> int | None:

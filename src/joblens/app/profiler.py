@@ -202,7 +202,10 @@ class ContainerResourceMonitor:
             if container is None:
                 logger.warning("Monitoring of %s was stopped before it was started", self.container_name)
                 return {}
-            return self._told(container, container.end())
+            profile = self._told(container, container.end())
+            if why := container.problem():
+                logger.warning("Container %s could not be measured: %s", self.container_name, why)
+            return profile
 
     def snapshot(self) -> dict[str, Any]:
         """The profile of the time so far, with `snapshot_time`; {} when nothing is being monitored."""
@@ -234,7 +237,6 @@ class ContainerResourceMonitor:
         profile = profile_of(measured, self.interval, self.metrics, container.stats(measured))
         unknown = dict(measured.usage.unknown)
         if why := container.problem():
-            logger.warning("Container %s could not be measured: %s", self.container_name, why)
             unknown = dict.fromkeys(("container_stats", *unknown), why)
         return profile | {"unknown": unknown}
 

@@ -39,7 +39,8 @@ class WatchedContainer:
     def stats(self, measured: Measurement) -> dict[str, str]:
         """`container_stats` of the time that was measured."""
         info = self._watch.info
-        return container_stats(measured.kept, measured.usage, None if info is None else info.memory_bytes)
+        limit = None if info is None else info.memory_bytes
+        return container_stats(measured.kept, measured.usage, limit, self._watch.counted_from_us)
 
     def peek(self) -> Measurement:
         return self._watch.peek()
