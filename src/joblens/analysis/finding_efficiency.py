@@ -23,6 +23,7 @@ _MIN_WAIT_S = LEAST_THROTTLED_S
 # Advice about sizes is for jobs long enough to show how they behave.
 _MIN_DURATION_S = 5.0
 _MIN_MEMORY_SAVED = 128 * MIB
+_GPU_BUSY = 0.1  # of its time: then the CPU is not where its work is done
 
 
 def waiting_findings(record: Record, outcome: Outcome, samples: Sequence[Sample]) -> Iterator[Finding]:
@@ -165,7 +166,7 @@ def _cpu_size(
     elif can_shrink and asked is not None and asked >= 2 and most <= asked / 2:
         text = f"it asked for {asked:g} CPUs and never used more than {most:.1f}, {mean:.1f} on average"
         yield Finding(Code.CPUS_UNUSED, Severity.INFO, text, cpus_option(most))
-    elif mean < 0.1 and not _explained_by_io(outcome):
+    elif mean < 0.1 and not _explained_by_io(outcome) and not _worked_on_gpu(outcome):
         share = 100 * mean
         text = f"it used {share:.1f} % of one core: most of its time it waited for something else"
         advice = "network, locks, sleep or another program: more CPUs will not make it faster"
@@ -186,6 +187,10 @@ def _more_cpus(cpus: float, usage: Usage) -> str:
 
 def _explained_by_io(outcome: Outcome) -> bool:
     return (_share(outcome.usage.io_pressure_usec, outcome) or 0.0) >= _IO_PRESSURE
+
+
+def _worked_on_gpu(outcome: Outcome) -> bool:
+    return (outcome.usage.gpu_busy_usec or 0) >= _GPU_BUSY * outcome.duration_s * 1_000_000
 
 
 def _more_memory(record: Record) -> str:

@@ -285,6 +285,12 @@ def test_an_idle_job_waited_for_something() -> None:
     assert set(found(record)) == {Code.MOSTLY_WAITING}
 
 
+@pytest.mark.parametrize(("gpu_share", "is_told"), [(0.09, True), (0.1, False)])
+def test_a_job_whose_work_is_on_a_gpu_does_not_wait(gpu_share: float, is_told: bool) -> None:
+    usage = Usage(cpu_total_usec=SECOND, gpu_busy_usec=round(gpu_share * 100 * SECOND))
+    assert (Code.MOSTLY_WAITING in found(a_record(duration_s=100.0, usage=usage))) is is_told
+
+
 def test_an_idle_job_that_waited_for_the_disk_is_told_only_that() -> None:
     usage = Usage(cpu_total_usec=SECOND, io_pressure_usec=90 * SECOND)
     assert set(found(a_record(duration_s=100.0, usage=usage))) == {Code.IO_PRESSURE}
