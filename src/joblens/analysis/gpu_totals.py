@@ -89,8 +89,8 @@ def _device_totals(taken: Sequence[_Reading]) -> GpuDeviceTotals:
         job_processes_max=_max([reading.job_processes for reading in readings]),
         job_memory_peak_bytes=_max([reading.job_memory_bytes for reading in readings]),
         job_memory_mean_bytes=_mean(taken, "job_memory_bytes"),
-        job_busy_usec=busy[-1] if busy else None,
-        job_utilization_mean=min(10_000, (busy[-1] - busy[0]) * 10_000 // observed_usec)
+        job_busy_usec=_counted(busy) if busy else None,
+        job_utilization_mean=min(10_000, (_counted(busy) - busy[0]) * 10_000 // observed_usec)
         if busy and observed_usec
         else None,
         job_idle_usec=_idle_usec(taken),
@@ -103,6 +103,11 @@ def _device_totals(taken: Sequence[_Reading]) -> GpuDeviceTotals:
         if energy
         else None,
     )
+
+
+def _counted(values: Sequence[int]) -> int:
+    """What a counter came to. It begins anew where another process took over the measuring."""
+    return values[0] + sum(now - before if now >= before else now for before, now in pairwise(values))
 
 
 def _energy_uj(before: _Reading, now: _Reading) -> int | None:

@@ -13,6 +13,11 @@ from joblens.model.errors import ProbeError
 _FOR_GOOD = frozenset({3, 4, 13})
 _NO_SAMPLES = frozenset({0, 6})  # nothing new; the binding raises "success" for an empty list, too
 _GROWN = 7  # the list grew between asking for its size and for itself
+_PROCESS_LISTS = (
+    "nvmlDeviceGetComputeRunningProcesses",
+    "nvmlDeviceGetGraphicsRunningProcesses",
+    "nvmlDeviceGetMPSComputeRunningProcesses",
+)
 
 
 def load_library() -> Any:
@@ -75,9 +80,9 @@ class DeviceCalls:
         return fields
 
     def running_processes(self) -> dict[int, int | None]:
-        """pid -> bytes it has on the device; computing and drawing ones."""
+        """pid -> bytes it has on the device; those that compute, draw, or share it through MPS."""
         memory: dict[int, int | None] = {}
-        for call in ("nvmlDeviceGetComputeRunningProcesses", "nvmlDeviceGetGraphicsRunningProcesses"):
+        for call in _PROCESS_LISTS:
             for process in self.ask(call) or ():
                 known = memory.get(process.pid)
                 used = process.usedGpuMemory

@@ -54,6 +54,11 @@ def test_busy_time_is_added_up_over_devices() -> None:
     assert totals.devices["b"].job_utilization_mean == 1250
 
 
+def test_a_counter_that_began_anew_goes_on() -> None:
+    readings = [sample(at, a=alone(job_busy_usec=busy)) for at, busy in ((0, 0), (2, 900), (9, 0), (11, 50))]
+    assert gpu_totals(readings).busy_usec == 950
+
+
 def test_a_part_that_is_not_known_makes_the_sum_unknown() -> None:
     totals = gpu_totals([sample(0, a=alone(job_busy_usec=5), b=GpuReading(utilization=1))])
     assert totals.busy_usec is None

@@ -1,4 +1,5 @@
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -243,6 +244,16 @@ def test_instances_of_a_split_gpu_are_devices_of_their_own() -> None:
     assert (facts.parent, facts.index) == ("GPU-a", 0)
     assert "MIG" in facts.unknown["job_utilization"]
     assert list(told["given"].readings or {}) == ["MIG-1"]
+
+
+def test_a_process_in_several_lists_is_one(machine: Machine) -> None:
+    gpu = machine.gpus[0]
+    gpu.processes = {71: 300 * MIB}
+    both = [SimpleNamespace(pid=71, usedGpuMemory=300 * MIB), SimpleNamespace(pid=72, usedGpuMemory=20 * MIB)]
+    gpu.answers["nvmlDeviceGetMPSComputeRunningProcesses"] = both
+    machine.job("job", 71, 72)
+    told = reading(machine.told()["job"])
+    assert (told.job_processes, told.job_memory_bytes) == (2, 320 * MIB)
 
 
 def test_memory_that_the_driver_does_not_tell_is_not_known(machine: Machine) -> None:
