@@ -6,7 +6,6 @@ directions, each on a cache line of its own, since several CPUs count at once.""
 
 import mmap
 import struct
-from typing import NamedTuple
 
 from joblens.probes.bpf import EGRESS, INGRESS
 
@@ -45,13 +44,12 @@ _GO = 0x05
 _ADDRESS_IN_MAP = 2
 
 
-class _Step(NamedTuple):
-    code: int
-    to: int = 0
-    source: int = 0
-    place: int = 0
-    value: int = 0
-    go: str = ""  # label of the step that follows when the condition holds
+_Step = tuple[int, int, int, int, int, str]
+
+
+def _step(code: int, to: int = 0, source: int = 0, place: int = 0, value: int = 0, go: str = "") -> _Step:
+    """`go`: label of the step that follows when the condition holds."""
+    return code, to, source, place, value, go
 
 
 def program(counters: int, direction: int) -> bytes:
@@ -61,102 +59,102 @@ def program(counters: int, direction: int) -> bytes:
 
 # The protocol is the socket's, which knows it also where IPv6 hides it behind headers of its own.
 _PROTOCOL_OF_SOCKET: tuple[_Step | str, ...] = (
-    _Step(_COPY, _PACKET, _R1),
-    _Step(_SET, _R1),
-    _Step(_STORE_64, _STACK, _R1, _PROTOCOL),
-    _Step(_LOAD_64, _R1, _PACKET, _SOCKET),
-    _Step(_GO_IF_EQUAL, _R1, value=0, go="size"),
-    _Step(_CALL, value=_FULL_SOCKET),
-    _Step(_GO_IF_EQUAL, _R0, value=0, go="size"),
-    _Step(_LOAD_32, _R1, _R0, _SOCKET_PROTOCOL),
-    _Step(_STORE_64, _STACK, _R1, _PROTOCOL),
+    _step(_COPY, _PACKET, _R1),
+    _step(_SET, _R1),
+    _step(_STORE_64, _STACK, _R1, _PROTOCOL),
+    _step(_LOAD_64, _R1, _PACKET, _SOCKET),
+    _step(_GO_IF_EQUAL, _R1, value=0, go="size"),
+    _step(_CALL, value=_FULL_SOCKET),
+    _step(_GO_IF_EQUAL, _R0, value=0, go="size"),
+    _step(_LOAD_32, _R1, _R0, _SOCKET_PROTOCOL),
+    _step(_STORE_64, _STACK, _R1, _PROTOCOL),
 )
 
 
 def _one_byte(otherwise: str) -> tuple[_Step, ...]:
     """Of the packet, at the place in R2 -> R1."""
     return (
-        _Step(_COPY, _R1, _PACKET),
-        _Step(_COPY, _R3, _STACK),
-        _Step(_ADD, _R3, value=_ONE_BYTE),
-        _Step(_SET, _R4, value=1),
-        _Step(_CALL, value=_COPY_BYTES),
-        _Step(_GO_IF_OTHER, _R0, value=0, go=otherwise),
-        _Step(_LOAD_8, _R1, _STACK, _ONE_BYTE),
+        _step(_COPY, _R1, _PACKET),
+        _step(_COPY, _R3, _STACK),
+        _step(_ADD, _R3, value=_ONE_BYTE),
+        _step(_SET, _R4, value=1),
+        _step(_CALL, value=_COPY_BYTES),
+        _step(_GO_IF_OTHER, _R0, value=0, go=otherwise),
+        _step(_LOAD_8, _R1, _STACK, _ONE_BYTE),
     )
 
 
 # All but the first packet of several in one piece have headers that are not in its length.
 _SIZE_ON_THE_WIRE: tuple[_Step | str, ...] = (
     "size",
-    _Step(_LOAD_32, _SIZE, _PACKET, _LENGTH),
-    _Step(_LOAD_32, _COUNT, _PACKET, _SEGMENTS),
-    _Step(_GO_IF_ABOVE, _COUNT, value=1, go="several"),
-    _Step(_SET, _COUNT, value=1),
-    _Step(_GO, go="add"),
+    _step(_LOAD_32, _SIZE, _PACKET, _LENGTH),
+    _step(_LOAD_32, _COUNT, _PACKET, _SEGMENTS),
+    _step(_GO_IF_ABOVE, _COUNT, value=1, go="several"),
+    _step(_SET, _COUNT, value=1),
+    _step(_GO, go="add"),
     "several",
-    _Step(_LOAD_32, _R1, _PACKET, _ETHERNET_PROTOCOL),
-    _Step(_GO_IF_EQUAL, _R1, value=_IPV6_BIG_ENDIAN, go="ipv6"),
-    _Step(_SET, _R2),
+    _step(_LOAD_32, _R1, _PACKET, _ETHERNET_PROTOCOL),
+    _step(_GO_IF_EQUAL, _R1, value=_IPV6_BIG_ENDIAN, go="ipv6"),
+    _step(_SET, _R2),
     *_one_byte(otherwise="add"),
-    _Step(_AND, _R1, value=15),
-    _Step(_SHIFT_LEFT, _R1, value=2),  # it is told in words of four bytes
-    _Step(_COPY, _R2, _R1),
-    _Step(_STORE_64, _STACK, _R2, _IP_SIZE),
-    _Step(_GO, go="behind ip"),
+    _step(_AND, _R1, value=15),
+    _step(_SHIFT_LEFT, _R1, value=2),  # it is told in words of four bytes
+    _step(_COPY, _R2, _R1),
+    _step(_STORE_64, _STACK, _R2, _IP_SIZE),
+    _step(_GO, go="behind ip"),
     "ipv6",
-    _Step(_SET, _R2, value=_IPV6_NEXT_PLACE),
+    _step(_SET, _R2, value=_IPV6_NEXT_PLACE),
     *_one_byte(otherwise="add"),
-    _Step(_SET, _R2, value=_IPV6_HEADER),
-    _Step(_STORE_64, _STACK, _R2, _IP_SIZE),
-    _Step(_GO_IF_EQUAL, _R1, value=_IPPROTO_TCP, go="behind ip"),
-    _Step(_GO_IF_EQUAL, _R1, value=_IPPROTO_UDP, go="behind ip"),
-    _Step(_GO_IF_OTHER, _R1, value=_HOP_BY_HOP, go="add"),
+    _step(_SET, _R2, value=_IPV6_HEADER),
+    _step(_STORE_64, _STACK, _R2, _IP_SIZE),
+    _step(_GO_IF_EQUAL, _R1, value=_IPPROTO_TCP, go="behind ip"),
+    _step(_GO_IF_EQUAL, _R1, value=_IPPROTO_UDP, go="behind ip"),
+    _step(_GO_IF_OTHER, _R1, value=_HOP_BY_HOP, go="add"),
     # A piece that is longer than IPv6 can say has a header for that, which no packet on the wire will have.
-    _Step(_GO_IF_ABOVE, _SIZE, value=_LONGEST_IPV6, go="jumbo"),
-    _Step(_GO, go="add"),
+    _step(_GO_IF_ABOVE, _SIZE, value=_LONGEST_IPV6, go="jumbo"),
+    _step(_GO, go="add"),
     "jumbo",
-    _Step(_SUBTRACT, _SIZE, value=_JUMBO_HEADER),
-    _Step(_ADD, _R2, value=_JUMBO_HEADER),
+    _step(_SUBTRACT, _SIZE, value=_JUMBO_HEADER),
+    _step(_ADD, _R2, value=_JUMBO_HEADER),
     "behind ip",
-    _Step(_LOAD_64, _R3, _STACK, _PROTOCOL),
-    _Step(_SET, _R1, value=_UDP_HEADER),
-    _Step(_GO_IF_EQUAL, _R3, value=_IPPROTO_UDP, go="headers"),
-    _Step(_GO_IF_OTHER, _R3, value=_IPPROTO_TCP, go="add"),
-    _Step(_ADD, _R2, value=_TCP_SIZE_PLACE),
+    _step(_LOAD_64, _R3, _STACK, _PROTOCOL),
+    _step(_SET, _R1, value=_UDP_HEADER),
+    _step(_GO_IF_EQUAL, _R3, value=_IPPROTO_UDP, go="headers"),
+    _step(_GO_IF_OTHER, _R3, value=_IPPROTO_TCP, go="add"),
+    _step(_ADD, _R2, value=_TCP_SIZE_PLACE),
     *_one_byte(otherwise="add"),
-    _Step(_SHIFT_RIGHT, _R1, value=4),
-    _Step(_SHIFT_LEFT, _R1, value=2),
+    _step(_SHIFT_RIGHT, _R1, value=4),
+    _step(_SHIFT_LEFT, _R1, value=2),
     "headers",
-    _Step(_LOAD_64, _R2, _STACK, _IP_SIZE),
-    _Step(_ADD_TO, _R1, _R2),
-    _Step(_COPY, _R2, _COUNT),
-    _Step(_SUBTRACT, _R2, value=1),
-    _Step(_MULTIPLY, _R1, _R2),
-    _Step(_ADD_TO, _SIZE, _R1),
+    _step(_LOAD_64, _R2, _STACK, _IP_SIZE),
+    _step(_ADD_TO, _R1, _R2),
+    _step(_COPY, _R2, _COUNT),
+    _step(_SUBTRACT, _R2, value=1),
+    _step(_MULTIPLY, _R1, _R2),
+    _step(_ADD_TO, _SIZE, _R1),
 )
 
 
 def _adding(counters: int, direction: int) -> tuple[_Step | str, ...]:
     return (
         "add",
-        _Step(_LOAD_ADDRESS, _COUNTERS, _ADDRESS_IN_MAP, value=counters),
-        _Step(0, value=_STARTS[direction]),  # second half of the address
-        _Step(_ADD_ATOMIC, _COUNTERS, _SIZE, _BYTES),
-        _Step(_ADD_ATOMIC, _COUNTERS, _COUNT, _PACKETS),
-        _Step(_LOAD_32, _R1, _PACKET, _ETHERNET_PROTOCOL),
-        _Step(_GO_IF_OTHER, _R1, value=_IPV6_BIG_ENDIAN, go="tcp"),
-        _Step(_ADD_ATOMIC, _COUNTERS, _SIZE, _IPV6),
+        _step(_LOAD_ADDRESS, _COUNTERS, _ADDRESS_IN_MAP, value=counters),
+        _step(0, value=_STARTS[direction]),  # second half of the address
+        _step(_ADD_ATOMIC, _COUNTERS, _SIZE, _BYTES),
+        _step(_ADD_ATOMIC, _COUNTERS, _COUNT, _PACKETS),
+        _step(_LOAD_32, _R1, _PACKET, _ETHERNET_PROTOCOL),
+        _step(_GO_IF_OTHER, _R1, value=_IPV6_BIG_ENDIAN, go="tcp"),
+        _step(_ADD_ATOMIC, _COUNTERS, _SIZE, _IPV6),
         "tcp",
-        _Step(_LOAD_64, _R1, _STACK, _PROTOCOL),
-        _Step(_GO_IF_OTHER, _R1, value=_IPPROTO_TCP, go="udp"),
-        _Step(_ADD_ATOMIC, _COUNTERS, _SIZE, _TCP),
+        _step(_LOAD_64, _R1, _STACK, _PROTOCOL),
+        _step(_GO_IF_OTHER, _R1, value=_IPPROTO_TCP, go="udp"),
+        _step(_ADD_ATOMIC, _COUNTERS, _SIZE, _TCP),
         "udp",
-        _Step(_GO_IF_OTHER, _R1, value=_IPPROTO_UDP, go="pass"),
-        _Step(_ADD_ATOMIC, _COUNTERS, _SIZE, _UDP),
+        _step(_GO_IF_OTHER, _R1, value=_IPPROTO_UDP, go="pass"),
+        _step(_ADD_ATOMIC, _COUNTERS, _SIZE, _UDP),
         "pass",
-        _Step(_SET, _R0, value=1),
-        _Step(_EXIT),
+        _step(_SET, _R0, value=1),
+        _step(_EXIT),
     )
 
 
@@ -170,9 +168,9 @@ def _assembled(parts: tuple[_Step | str, ...]) -> bytes:
         else:
             steps.append(part)
     code = b""
-    for place, step in enumerate(steps):
-        offset = labels[step.go] - place - 1 if step.go else step.place
-        code += struct.pack("=BBhi", step.code, step.source << 4 | step.to, offset, step.value)
+    for number, (operation, to, source, place, value, go) in enumerate(steps):
+        offset = labels[go] - number - 1 if go else place
+        code += struct.pack("=BBhi", operation, source << 4 | to, offset, value)
     return code
 
 
