@@ -6,6 +6,7 @@ import signal
 from collections.abc import Mapping
 
 from joblens.agent.capability_gpu import gpu_capabilities
+from joblens.agent.capability_network import network_capabilities
 from joblens.agent.gap_fixes import GROUP_FIX, fix_for_number
 from joblens.agent.groups import GroupFactory, JobGroups
 from joblens.agent.systemd_scope import user_systemd_available
@@ -39,12 +40,13 @@ class _Trial:
         self.enforced: dict[str, str] = {}
         self.limit_gaps: dict[str, str] = {}
         self.kill = ""
+        self.network: list[Capability] = []
 
 
 def probe_capabilities(parent: str | None = None) -> list[Capability]:
     """The whole matrix but the store's part. `parent` as for GroupFactory.detect."""
     trial = _try_groups(parent)
-    numbers = [*_numbers(trial), *gpu_capabilities()]
+    numbers = [*_numbers(trial), *(trial.network or network_capabilities({})), *gpu_capabilities()]
     return [*_accounting(trial), *numbers, *_limits(trial), *_ending(trial), _terminal()]
 
 
@@ -65,6 +67,7 @@ def _try_groups(parent: str | None) -> _Trial:
         probe = CgroupProbe(groups.paths, groups.kind)
         trial.sources, trial.unknown = dict(probe.sources), dict(probe.unknown)
         probe.close()
+        trial.network = network_capabilities(groups.paths)
         has_kill = any(os.path.exists(f"{path}/cgroup.kill") for path in groups.paths.values())
         trial.kill = "cgroup.kill" if has_kill else "SIGKILL to each process until the group is empty"
     except JoblensError as refusal:

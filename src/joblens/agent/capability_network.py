@@ -1,0 +1,59 @@
+"""What can be known of a job's network here, tried at a group that exists for a moment."""
+
+from collections.abc import Mapping
+
+from joblens.agent.gap_fixes import GROUP_FIX
+from joblens.model.capability import Capability
+from joblens.model.errors import ProbeError
+from joblens.probes.cgroup_network import MAY_NOT, NO_GROUP, NO_V2, CgroupNetworkProbe, v2_group
+from joblens.probes.endpoints import group_ids
+from joblens.probes.socket_dump import SocketDump
+
+_FIXES = {
+    NO_GROUP: GROUP_FIX,
+    NO_V2: "mount a cgroup v2 hierarchy (mount -t cgroup2 none DIR)",
+    MAY_NOT: "run joblens as root, or give it CAP_BPF and CAP_NET_ADMIN",
+}
+_NEWER_KERNEL = "Linux 5.9 or later, with CONFIG_CGROUP_BPF and CONFIG_INET_DIAG"
+_LISTING = "sock_diag, every 10 seconds: whom it is connected to"
+
+
+def network_capabilities(groups: Mapping[str, str]) -> list[Capability]:
+    """`groups`: of a job that nobody is in; empty where none could be made."""
+    return [_row("network", *_packets(groups)), _row("endpoints", *_sockets(groups))]
+
+
+def _packets(groups: Mapping[str, str]) -> tuple[str, str]:
+    """(by what, why not)"""
+    group, why = v2_group(groups)
+    if why:
+        return "", why
+    probe = CgroupNetworkProbe(group)
+    probe.close()
+    return probe.sources.get("network", ""), next(iter(probe.unknown.values()), "")
+
+
+def _sockets(groups: Mapping[str, str]) -> tuple[str, str]:
+    group, why = v2_group(groups)
+    if why:
+        return "", why
+    try:
+        dump = SocketDump()
+        try:
+            list(dump.sockets(group_ids(group)))
+        finally:
+            dump.close()
+    except ProbeError as error:
+        return "", str(error)
+    return _LISTING, ""
+
+
+def _row(name: str, mechanism: str, reason: str) -> Capability:
+    return Capability(
+        area="numbers",
+        name=name,
+        available=bool(mechanism),
+        mechanism=mechanism,
+        reason=reason,
+        fix=_FIXES.get(reason, _NEWER_KERNEL) if reason else "",
+    )
