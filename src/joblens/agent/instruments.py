@@ -57,6 +57,7 @@ _MAKERS: dict[str, tuple[str, ...]] = {
     "counters": ("joblens.agent.instrument_counters",),
     "threads": ("joblens.agent.instrument_threads",),
     "energy": ("joblens.agent.instrument_energy",),
+    "memory": ("joblens.agent.instrument_memory", "joblens.agent.instrument_memory:open_details"),
 }
 
 

@@ -1,7 +1,7 @@
 """What is known of a job beside its samples: tables that are brought up to date while it runs, and facts
 about what it runs on. Each part is None until it was looked at."""
 
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from msgspec import Struct
 
@@ -138,13 +138,17 @@ class Details(Struct, frozen=True, kw_only=True, omit_defaults=True):
     def updated(self, newer: "Details") -> "Details":
         """Parts that `newer` has take the place of ours, unless they turn out to be older: what waited in a
         journal may come late."""
+        parts: dict[str, Any] = {
+            "threads": _latest(self.threads, newer.threads),
+            "endpoints": _latest(self.endpoints, newer.endpoints),
+            "memory": _latest(self.memory, newer.memory),
+            "gpus": self.gpus if newer.gpus is None else newer.gpus,
+            "container": newer.container or self.container,
+        }
+        unknown = {**self.unknown, **newer.unknown}
+        # Why there was nothing yet is no news once there is something.
         return Details(
-            threads=_latest(self.threads, newer.threads),
-            endpoints=_latest(self.endpoints, newer.endpoints),
-            memory=_latest(self.memory, newer.memory),
-            gpus=self.gpus if newer.gpus is None else newer.gpus,
-            container=newer.container or self.container,
-            unknown={**self.unknown, **newer.unknown},
+            **parts, unknown={part: why for part, why in unknown.items() if parts.get(part) is None}
         )
 
 
