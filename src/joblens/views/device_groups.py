@@ -104,12 +104,12 @@ def job_part(reading: GpuReading, before: GpuReading | None, seconds: float) -> 
     busy = None if reading.job_utilization is None else reading.job_utilization / 100
     if busy is None and before is not None and before != reading:  # else nobody has looked since
         busy = busy_percent(before, reading, seconds) if reading.job_busy_usec is not None else None
-    coders = _coders(reading.job_encoder_utilization, reading.job_decoder_utilization)
+    encoder, decoder = reading.job_encoder_utilization, reading.job_decoder_utilization
     parts = [
         "" if busy is None else f"{busy:.1f}% busy",
         "" if reading.job_memory_bytes is None else format_bytes(reading.job_memory_bytes),
         "" if reading.job_processes is None else _count(reading.job_processes),
-        "" if coders == UNKNOWN else f"encoder/decoder {coders}",
+        f"encoder/decoder {_coders(encoder, decoder)}" if encoder or decoder else "",
     ]
     return ", ".join(part for part in parts if part) or UNKNOWN
 
