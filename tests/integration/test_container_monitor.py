@@ -113,7 +113,7 @@ def test_one_that_ends_and_is_started_again_is_added_up(engine: Engine, start: S
 
     def used_s() -> float:
         told = monitor.snapshot()
-        return (told["process_cpu"]["mean_percent"] or 0) * told["duration_seconds"] / 100
+        return float(told["process_cpu"]["mean_percent"] or 0) * float(told["duration_seconds"]) / 100
 
     container = start(name)
     wait_until(lambda: has_worked(engine.api(), container) and used_s() > 0)

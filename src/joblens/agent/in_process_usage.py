@@ -4,6 +4,7 @@ import resource
 
 from joblens.agent.window import Window
 from joblens.analysis.finding_codes import Code
+from joblens.analysis.rates import unreclaimable_bytes
 from joblens.analysis.usage import mean_unreclaimable
 from joblens.model.finding import Finding, Severity
 from joblens.model.job import USAGE_NUMBERS, Usage
@@ -24,7 +25,7 @@ def usage_of(window: Window, level: Level, *, has_children: bool) -> Usage:
         "cpu_system_usec": max(0, window.used.cpu_usec - window.used.cpu_user_usec),
         "faults_minor": window.used.faults_minor,
         "faults_major": window.used.faults_major,
-        "memory_mean_bytes": mean_unreclaimable(window.kept),
+        "memory_mean_bytes": _mean_memory(window),
         "processes_peak": window.processes_peak,
         "threads_peak": window.threads_peak,
         "open_files_peak": window.open_files_peak,
@@ -42,8 +43,6 @@ def usage_of(window: Window, level: Level, *, has_children: bool) -> Usage:
     if not has_switches:
         for name in ("context_switches_voluntary", "context_switches_involuntary"):
             unknown[name] = "told by the kernel only of processes that were waited for, and not by thread"
-    if "memory_mean_bytes" in unknown:
-        unknown["memory_mean_bytes"] = "no sample fell between start and end"
     usage = Usage(
         **{name: value for name, value in numbers.items() if value is not None},
         sources=_sources(window, has_switches=has_switches),
@@ -83,6 +82,15 @@ def findings_of(window: Window) -> tuple[Finding, ...]:
             advice="Run such work as a command of its own (joblens.run) to have it counted apart.",
         ),
     )
+
+
+def _mean_memory(window: Window) -> int:
+    """Unlike a job that is launched, a host program is all there at its first sample and at its last."""
+    mean = mean_unreclaimable(window.kept)
+    if mean is not None:
+        return mean
+    sizes = [unreclaimable_bytes(sample) or 0 for sample in window.kept]
+    return sum(sizes) // len(sizes)
 
 
 def _lower_counters(window: Window) -> list[str]:

@@ -210,7 +210,9 @@ def _usage_of(window: PortableWindow) -> Usage:
         numbers[number] = max(
             (value for sample in window.kept if (value := getattr(sample, name)) is not None), default=None
         )
-    numbers["memory_mean_bytes"] = mean_unreclaimable(window.kept)
+    sizes = [size for sample in window.kept if (size := sample.memory_anon_bytes) is not None]
+    mean = mean_unreclaimable(window.kept)
+    numbers["memory_mean_bytes"] = sum(sizes) // len(sizes) if mean is None and sizes else mean
     known = {name: value for name, value in numbers.items() if value is not None}
     why = "not told by psutil on this system" if has_psutil() else "psutil is not installed"
     return Usage(
