@@ -1,10 +1,10 @@
-"""`python -m bench [accuracy|launching|workflows|store|overhead …]`: prints every figure beside its goal."""
+"""`python -m bench [accuracy|launching|workflows|store|network|gpu|overhead …]`: prints every figure beside its goal."""
 
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from bench import accuracy, launching, overhead, remembering, workflows
+from bench import accuracy, gpu_figures, launching, network, overhead, remembering, workflows
 from bench.commands import Workbench, new_folder
 from bench.goals import Figure, render
 
@@ -15,6 +15,8 @@ PARTS: dict[str, Callable[[Workbench], Iterator[Figure]]] = {
     "launching": launching.figures,
     "workflows": workflows.figures,
     "store": remembering.figures,
+    "gpu": gpu_figures.figures,
+    "network": network.figures,
     "overhead": lambda bench: overhead.figures(bench, PEERS),
 }
 
@@ -31,7 +33,8 @@ def main() -> None:
             for figure in PARTS[name](bench):
                 print(render([figure]), flush=True)
                 found.append(figure)
-    print(f"\n{render(found)}\n")
+    if found:
+        print(f"\n{render(found)}\n")
     met = sum(figure.is_met for figure in found)
     print(f"{met} of {len(found)} goals met")
 

@@ -2,8 +2,7 @@
 
 `python -m bench.gpu` (or this file itself) needs a GPU, PyTorch and nvidia-smi, and ends within 4 minutes. It
 prints its results and leaves in the folder $OUT: results.json, nvml.json (every call of NVML and its answer,
-which tests replay), nvml_bursts.json,
-pmon.txt and samples.json."""
+which tests replay), nvml_bursts.json, pmon.txt and samples.json."""
 
 import json
 import os
@@ -195,8 +194,8 @@ def stored(ident: str) -> dict[str, Any]:
 
 
 def two_jobs() -> dict[str, Any]:
-    heavy = Started("heavy", [sys.executable, WORKLOAD, "2048", "1.0", str(JOINT_S)], "--gpus", "1")
-    light = Started("light", [sys.executable, WORKLOAD, "512", "0.25", str(JOINT_S)])
+    heavy = Started("heavy", [sys.executable, WORKLOAD, "2048", "0.7", str(JOINT_S)], "--gpus", "1")
+    light = Started("light", [sys.executable, WORKLOAD, "512", "0.2", str(JOINT_S)])
     pids = {"heavy": heavy.wait_for_pid(), "light": light.wait_for_pid()}
     time.sleep(3)
     apps: list[Any] = []
