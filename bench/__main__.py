@@ -1,4 +1,4 @@
-"""`python -m bench [accuracy|launching|workflows|store|network|gpu|overhead …]`: prints every figure beside its goal."""
+"""`python -m bench [PART …]`: prints every figure of every part, or of those named, beside its goal."""
 
 import sys
 from collections.abc import Callable, Iterator
