@@ -1,11 +1,13 @@
 """What tests of whole commands share."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.conftest import RunJoblens
+from tests.integration.engines import Engine, shared_engine
 from tests.integration.run_jobs import Runner, runner
 from tests.integration.workflow_desk import WorkflowDesk
 
@@ -23,3 +25,30 @@ def root_run(tmp_path: Path) -> Iterator[Runner]:
     """`joblens run` as whoever the tests are, with the accounting it picks by itself."""
     with runner("auto", tmp_path) as one:
         yield one
+
+
+@pytest.fixture(scope="session")
+def docker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
+    with shared_engine("docker", _shared_folder(tmp_path_factory)) as engine:
+        yield engine
+
+
+@pytest.fixture(scope="session")
+def podman(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
+    with shared_engine("podman", _shared_folder(tmp_path_factory)) as engine:
+        yield engine
+
+
+@pytest.fixture(params=["docker", "podman"])
+def engine(request: pytest.FixtureRequest) -> Engine:
+    """Each of the two."""
+    found: Engine = request.getfixturevalue(request.param)
+    return found
+
+
+def _shared_folder(factory: pytest.TempPathFactory) -> Path:
+    """One for all processes of this test run."""
+    base = factory.getbasetemp()
+    folder = (base.parent if os.environ.get("PYTEST_XDIST_WORKER") else base) / "engines"
+    folder.mkdir(exist_ok=True)
+    return folder

@@ -31,10 +31,11 @@ from joblens.model.errors import ContainerError
 from joblens.probes.container_api import ContainerApi, connect
 from joblens.probes.container_info import JOB_LABEL, ContainerInfo
 
-_ENGINE_PATIENCE_S = 10.0  # between the container's end and the engine's word about it
+_ENGINE_PATIENCE_S = 5.0  # between the container's end and the engine's word about it
 _LAST_OUTPUT_S = 2.0  # between that and the end of its output
 _REMOVE_S = 10.0
 _KILL_S = 5.0
+_LAST_TRY_S = 1.0
 _REFUSED, _NOT_EXECUTABLE, _NOT_FOUND = 125, 126, 127
 _INTERRUPT_KEY = b"\x03"
 
@@ -151,6 +152,7 @@ class Client:
         self._streams = ContainerStreams(stream, first, is_terminal=is_terminal_job())
 
     def _look_at_started(self, asked_at_s: float) -> None:
+        self._copy_size()
         unknown: dict[str, str] = {}
         try:
             info = self._api.inspect(self._note.id)
@@ -166,7 +168,6 @@ class Client:
                 unknown["processes"] = f"its processes are not seen from here: {error.strerror}"
         self._note = replace(self._note, unknown=unknown)
         write_note(self._order.note_path, self._note)
-        self._copy_size()
 
     def _could_not(self, error: ContainerError) -> Refused:
         """In the words and with the codes of engines' own command lines."""
@@ -317,7 +318,8 @@ class Client:
             self._note = replace(self._note, overhead=self._gauge.overhead(), has_ended=True)
         code = self._exit_code
         try:
-            info = self._api.inspect(self._note.id, timeout_s=_KILL_S)
+            # Silent so far: it is not given much more time.
+            info = self._api.inspect(self._note.id, timeout_s=_KILL_S if self._has_answered else _LAST_TRY_S)
             self._note = replace(self._note, oom_killed=info.oom_killed)
             code = info.exit_code if code is None else code
         except ContainerError as error:
@@ -326,7 +328,7 @@ class Client:
             why = self._wait_failure or f"{self._api.engine} did not answer any more"
             self._note = replace(self._note, silence=f"its exit code is not known: {why}")
         write_note(self._order.note_path, self._note)
-        self._take_away()
+        self._take_away(_REMOVE_S if code is not None else _LAST_TRY_S)
         if code is None:
             os.write(2, f"joblens: warning: {self._note.silence}\n".encode(errors="replace"))
             self._leave(_REFUSED)
@@ -338,7 +340,7 @@ class Client:
             return self._died_of
         return code - 128 if code - 128 in self._handed_on else None
 
-    def _take_away(self) -> None:
+    def _take_away(self, patience_s: float = _REMOVE_S) -> None:
         """The container itself. One whose id the engine could not tell any more is found by its label."""
         if not hasattr(self, "_api"):
             self._note = replace(self._note, is_removed=True)
@@ -347,7 +349,7 @@ class Client:
         try:
             ids = [self._note.id] if self._note.id else self._api.labelled(label, timeout_s=_KILL_S)
             for container_id in ids:
-                self._api.remove(container_id, timeout_s=_REMOVE_S)
+                self._api.remove(container_id, timeout_s=patience_s)
             self._note = replace(self._note, is_removed=True)
         except ContainerError:
             pass  # the next joblens finds it by its note

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from msgspec.structs import replace
 
-from joblens.agent.accounting import Accountant
+from joblens.agent.accounting import BY_TIMER, Accountant, Limits
 from joblens.agent.container_groups import make_container_groups, path_in_every_mount
 from joblens.agent.container_note import note_path, remove_note
 from joblens.agent.container_order import ContainerOrder, as_variables
@@ -23,6 +23,7 @@ from joblens.model.job import Job
 from joblens.probes.cgroup_layout import read_layout
 from joblens.probes.kernel_files import list_pids
 
+BY_ENGINE = "container engine"
 _CLIENT_PATIENCE_S = 20.0  # its own time limits are shorter
 _REMOVAL_PATIENCE_S = 5.0
 _POLL_S = 0.01
@@ -95,6 +96,23 @@ class ContainerHold:
         client = (sys.executable, "-P", "-m", "joblens.agent.container_client")
         return replace(plan, argv=(*client, *plan.argv), env={**plan.env, **as_variables(order)})
 
+    def limit(self) -> Limits:
+        """The engine holds the container to them; where the job has groups above it, these do as well."""
+        job, groups = self._job, self.processes.groups
+        asked = job.requirements
+        if not job.enforce:
+            return Limits()
+        wanted = {"cpus": asked.cpus, "memory": asked.memory_bytes} if job.limits_resources else {}
+        wanted["pids"] = asked.pids
+        by = {name: BY_ENGINE for name, value in wanted.items() if value is not None}
+        if groups is not None:
+            by |= groups.set_limits(
+                wanted.get("cpus"), asked.memory_bytes if "memory" in by else None, asked.pids
+            )
+        if asked.timeout_s is not None:
+            by["timeout"] = BY_TIMER
+        return Limits(enforced_by=by)
+
     @property
     def accounting(self) -> str:
         """How it is measured where joblens can make no groups: by those the engine makes."""
@@ -128,7 +146,7 @@ class ContainerHold:
         if note is None or note.is_removed or not note.engine:
             return
         pid = start_removal(self._note_path, self._job.uuid)
-        if pid is not None:
+        if pid is not None and not note.silence:
             _wait_for(pid, _REMOVAL_PATIENCE_S)
 
     def forget(self) -> None:

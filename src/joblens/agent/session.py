@@ -129,7 +129,8 @@ class JobSession:
         """The groups, the launcher, and a process that waits to become the job; all that will measure it."""
         kit = self._kit
         launcher = self._get_launcher()
-        self._limits = limit(self.job, self._groups)
+        in_container = self._container
+        self._limits = limit(self.job, self._groups) if in_container is None else in_container.limit()
         pid, start_ticks = launcher.prepare(
             attach=self._groups.attach_files() if self._groups and self._main_process_joins else (),
             outcome_path=os.path.join(kit.spool_dir, f"{self.job.uuid}.outcome"),
