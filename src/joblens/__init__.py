@@ -13,6 +13,7 @@ if TYPE_CHECKING:
         measured,
         run,
     )
+    from joblens.app.attaching import attach
     from joblens.app.compose import compose_advice
     from joblens.app.monitor import JobMonitor, get_monitor
     from joblens.app.profiler import ContainerResourceMonitor, ResourceProfiler, get_profiler
@@ -29,6 +30,7 @@ _PUBLIC = {
     "aggregate_profiles": "joblens.analysis.profile_statistics",
     "compose_advice": "joblens.app.compose",
     "run": "joblens.app.api",
+    "attach": "joblens.app.attaching",
     "map_commands": "joblens.app.api",
     "measured": "joblens.app.measured",
     "Result": "joblens.app.api",
@@ -44,6 +46,7 @@ __all__ = [
     "Result",
     "__version__",
     "aggregate_profiles",
+    "attach",
     "compose_advice",
     "get_monitor",
     "get_profiler",

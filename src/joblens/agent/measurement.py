@@ -56,12 +56,13 @@ class Measurement:
             self.summary.add_unstored(sample)
         return sample
 
-    def finish(self, reaped: ExitUsage) -> None:
-        """The last sample, while the groups are still there."""
+    def finish(self, reaped: ExitUsage) -> Sample | None:
+        """The last sample, while the groups are still there. None: they are not."""
         last = self._read(reaped, final=True)
         if last is not None:
             self._keep(last)
             self._details.tick(final=True)
+        return last
 
     def close(self) -> None:
         self.meter.close()

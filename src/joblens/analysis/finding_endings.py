@@ -153,6 +153,8 @@ def _last_words(outcome: Outcome) -> str:
 
 
 def _see_stderr(record: Record) -> str:
+    if record.job.attached:
+        return ""  # what it prints is its own affair
     return f"joblens logs {_ident(record)} --stderr"
 
 

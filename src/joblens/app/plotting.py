@@ -23,7 +23,7 @@ from joblens.views.plots.chart import Chart
 FORMATS = ("html", "png", "svg")
 MOST_JOB_PLOTS = 20
 _MIB_OF_A_PAGE = 5  # nearly all of it is the script
-_GOOD = (None, Status.SUCCESS, Status.RUNNING, Status.QUEUED)
+_GOOD = (None, Status.SUCCESS, Status.MEASURED, Status.RUNNING, Status.QUEUED)
 
 
 class PlotChoice(Struct, frozen=True, kw_only=True):

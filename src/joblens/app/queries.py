@@ -9,7 +9,7 @@ from msgspec import structs, to_builtins
 from joblens.analysis.history_form import returncode_of, to_history_record
 from joblens.model.errors import JoblensError, UnknownJob
 from joblens.model.history import HistoryQuery, Statistics
-from joblens.model.job import Record, Status
+from joblens.model.job import Record
 from joblens.model.sample import Sample
 from joblens.ports.store import Store
 
@@ -144,4 +144,4 @@ def exit_code_of(record: Record) -> int:
     code = None if record.outcome is None else returncode_of(record.outcome)
     if code is not None:
         return code
-    return 0 if record.status is Status.SUCCESS else JoblensError.exit_code
+    return JoblensError.exit_code if record.status.is_failure else 0

@@ -62,7 +62,7 @@ def _copy(chunks: "Iterable[bytes]", to: BinaryIO) -> bool:
 
 
 def _has_failed(record: "Record") -> bool:
-    return record.status.is_final and record.status.value != "success"
+    return record.status.is_failure
 
 
 def _nothing(outcome: "Outcome", stream: str) -> str:

@@ -147,6 +147,8 @@ def _run_job_again(session: Session, record: Any, *, quiet: bool) -> None:
             f"job {record.number}: a secret was taken out of its recorded command",
             hint="type the command again",
         )
+    if job.attached:
+        raise InputError(f"job {record.number} was not run by joblens, only looked at: {job.attached}")
     if not job.argv and job.container is None:
         raise InputError(f"job {record.number} has no command: a program measured itself")
     rows = (*JOB_OPTIONS, *RUN_OPTIONS, *SPEC_OPTIONS, *GLOBAL_OPTIONS)

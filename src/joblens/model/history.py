@@ -57,11 +57,16 @@ class GroupStatistics(Struct, frozen=True, kw_only=True):
 
     @property
     def unsuccessful(self) -> int:
-        return self.jobs - self.successful
+        return self._judged - self.successful
 
     @property
     def success_percent(self) -> float:
-        return 100.0 * self.successful / self.jobs if self.jobs else 0.0
+        return 100.0 * self.successful / self._judged if self._judged else 0.0
+
+    @property
+    def _judged(self) -> int:
+        """Those of which it is known how they ended."""
+        return self.jobs - self.by_status.get(Status.MEASURED, 0)
 
 
 class Statistics(Struct, frozen=True, kw_only=True):

@@ -27,6 +27,11 @@ class Status(enum.StrEnum):
     def is_final(self) -> bool:
         return self not in (Status.QUEUED, Status.RUNNING)
 
+    @property
+    def is_failure(self) -> bool:
+        """It ended, and not as it should have, as far as that is known."""
+        return self.is_final and self not in (Status.SUCCESS, Status.MEASURED)
+
 
 class Accounting(enum.StrEnum):
     AUTO = "auto"
@@ -122,6 +127,7 @@ class Job(Struct, frozen=True, kw_only=True, omit_defaults=True):
     probes: tuple[str, ...] | None = None  # what is measured beside CPU, memory, I/O; None: the default
     cpu_list: str = ""  # CPUs it is bound to: 0-3,8
     container: ContainerJob | None = None
+    attached: str = ""  # what joblens only looked on at: process 42, container web, control group /x
     grid_co2_g_per_kwh: float | None = None  # of the electricity it runs on, as the settings said
 
 
@@ -212,7 +218,7 @@ class Outcome(Struct, frozen=True, kw_only=True, omit_defaults=True):
     duration_s: float
     exit_code: int | None = None
     signal: int | None = None
-    reason: str = ""  # exited, signal, timeout, out-of-memory, limit, cancelled, not-started, lost
+    reason: str = ""  # exited, signal, timeout, out-of-memory, limit, cancelled, not-started, measured, lost
     error: str | None = None
     has_result: bool = False
     usage: Usage = Usage()

@@ -148,6 +148,7 @@ def _job_pairs(job: Job) -> Pairs:
     needs = job.requirements
     return [
         ("command", command_line(job) + (" (shell)" if job.is_shell else "")),
+        ("looked at", clean(job.attached)),
         ("directory", clean(job.cwd)),
         ("own id", clean(job.external_id or "")),
         ("tool", clean(job.tool)),

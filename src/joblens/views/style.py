@@ -30,6 +30,7 @@ STATUS_COLOURS = {
     Status.TIMEOUT: "yellow",
     Status.ERROR: "red",
     Status.CANCELLED: "magenta",
+    Status.MEASURED: "blue",
     Status.LOST: "red",
 }
 SEVERITY_COLOURS = {Severity.INFO: "blue", Severity.WARNING: "yellow", Severity.PROBLEM: "red"}

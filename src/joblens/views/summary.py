@@ -32,7 +32,7 @@ def _headline(record: Record, outcome: Outcome, paint: Palette, width: int) -> s
     took = f"in {format_duration(outcome.duration_s)}"
     room = width - len("joblens:   ") - len(short(record.job.uuid)) - len(state) - len(took) - 4
     name = fit(clean(record.job.name), max(8, room))
-    mark = "✓" if outcome.status.value == "success" else "✗"
+    mark = "✗" if outcome.status.is_failure else "•" if outcome.status is Status.MEASURED else "✓"
     return (
         f"{paint.status(outcome.status, mark)} {paint.paint(name, 'bold')} "
         f"{paint.status(outcome.status, state)} {took}{_SEPARATOR}"
