@@ -11,7 +11,6 @@ import pytest
 
 import joblens
 from joblens.agent import instrument_gpu
-from joblens.agent.instrument_gpu import GpuKind
 from joblens.app.drivers import open_store
 from joblens.app.settings import load_settings
 from joblens.model.job import Record
@@ -62,7 +61,7 @@ def gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FolderGpu:
         driver.interval_s = 0.1
         return driver
 
-    monkeypatch.setattr(instrument_gpu, "_KINDS", (GpuKind("nvml", lambda: True, make),))
+    monkeypatch.setattr(instrument_gpu, "_KINDS", {"nvml": (lambda: True, make)})
     monkeypatch.setenv("JOBLENS_STORE", str(tmp_path / "jobs.db"))
     return gpu
 

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from joblens.agent import instrument_gpu
-from joblens.agent.instrument_gpu import GpuFactsProbe, GpuKind, GpuProbe, open_gpu_facts, open_probe
+from joblens.agent.gpu_probes import GpuFactsProbe, GpuProbe
+from joblens.agent.instrument_gpu import open_gpu_facts, open_probe
 from joblens.agent.instruments import Instruments, Watched
 from joblens.model.details import Details
 from joblens.model.job import Job
@@ -38,7 +39,7 @@ def soon(look: Callable[[], Any]) -> Any:
 @pytest.fixture
 def gpu(monkeypatch: pytest.MonkeyPatch) -> FakeGpu:
     gpu = FakeGpu("GPU-a")
-    kinds = (GpuKind("nvml", lambda: True, lambda: NvmlDriver(lambda: FakeNvml(gpu))),)
+    kinds = {"nvml": (lambda: True, lambda: NvmlDriver(lambda: FakeNvml(gpu)))}
     monkeypatch.setattr(instrument_gpu, "_KINDS", kinds)
     return gpu
 
@@ -61,7 +62,7 @@ def opened(gpu: FakeGpu) -> Iterator[Callable[[Watched], tuple[GpuProbe, GpuFact
 
 
 def test_a_machine_without_gpus_has_no_probe(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(instrument_gpu, "_KINDS", ())
+    monkeypatch.setattr(instrument_gpu, "_KINDS", {})
     assert open_probe(watched(), Instruments()) is None
     assert open_gpu_facts(watched(), Instruments()) is None
 
@@ -99,7 +100,7 @@ def test_a_driver_that_cannot_be_had_is_the_reason(monkeypatch: pytest.MonkeyPat
     def refuse() -> Any:
         raise RuntimeError("NVML: Driver/library version mismatch")
 
-    kinds = (GpuKind("nvml", lambda: True, lambda: NvmlDriver(refuse)),)
+    kinds = {"nvml": (lambda: True, lambda: NvmlDriver(refuse))}
     monkeypatch.setattr(instrument_gpu, "_KINDS", kinds)
     probe = open_probe(watched(71), Instruments())
     assert probe is not None
@@ -121,7 +122,7 @@ def test_a_driver_that_hangs_delays_nobody_and_is_named(monkeypatch: pytest.Monk
 
     monkeypatch.setattr("joblens.agent.driver_thread._SILENT_AFTER_S", 0.05)
     monkeypatch.setattr("joblens.agent.driver_thread._SILENT_AFTER", 0)
-    kinds = (GpuKind("nvml", lambda: True, lambda: NvmlDriver(hang)),)
+    kinds = {"nvml": (lambda: True, lambda: NvmlDriver(hang))}
     monkeypatch.setattr(instrument_gpu, "_KINDS", kinds)
     probe = open_probe(watched(71), Instruments())
     assert probe is not None
@@ -157,7 +158,7 @@ def test_gpus_of_two_makers_are_told_together(
     gpu: FakeGpu, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tree = GpuTree("amdgpu", tmp_path)
-    kinds = (*instrument_gpu._KINDS, GpuKind("drm", lambda: True, lambda: DrmDriver(tree.proc, tree.sys)))
+    kinds = {**instrument_gpu._KINDS, "drm": (lambda: True, lambda: DrmDriver(tree.proc, tree.sys))}
     monkeypatch.setattr(instrument_gpu, "_KINDS", kinds)
     gpu.processes = {4001: MIB}
     probe = open_probe(watched(4001), Instruments())
