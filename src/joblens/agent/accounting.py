@@ -145,15 +145,16 @@ class Accountant:
 def limit(job: Job, groups: JobGroups | None) -> Limits:
     """Sets what the kernel can hold by itself and says how the rest is watched."""
     asked = job.requirements
+    placed = place_on_cpus(job)
     if not job.enforce:
-        return Limits()
+        return placed
     if not job.limits_resources:
         asked = Requirements(pids=asked.pids, timeout_s=asked.timeout_s)
-    by: dict[str, str] = {}
+    by: dict[str, str] = dict(placed.enforced_by)
     if groups is not None:
         by.update(groups.set_limits(asked.cpus, asked.memory_bytes, asked.pids))
     rlimits: list[tuple[int, int, int]] = []
-    affinity: tuple[int, ...] | None = None
+    affinity = placed.affinity
     memory = pids = None
     if asked.memory_bytes is not None and "memory" not in by:
         memory = asked.memory_bytes
@@ -166,7 +167,7 @@ def limit(job: Job, groups: JobGroups | None) -> Limits:
         pids = asked.pids
         by["pids"] = BY_SAMPLER
     if asked.cpus is not None and "cpus" not in by:
-        affinity = _some_cpus(asked.cpus)
+        affinity = _some_cpus(asked.cpus, affinity) or affinity
         if affinity is not None:
             by["cpus"] = f"{BY_AFFINITY} ({len(affinity)} whole CPU{'' if len(affinity) == 1 else 's'})"
     if asked.timeout_s is not None:
@@ -180,9 +181,19 @@ def limit(job: Job, groups: JobGroups | None) -> Limits:
     )
 
 
-def _some_cpus(cpus: float) -> tuple[int, ...] | None:
+def place_on_cpus(job: Job) -> Limits:
+    """Where it runs is no limit of what it may use: it holds whether those are enforced or not. A container
+    is bound by its engine."""
+    if not job.cpu_list or job.container is not None:
+        return Limits()
+    from joblens.model.cpu_lists import parse_cpu_list
+
+    return Limits(enforced_by={"cpu_list": BY_AFFINITY}, affinity=parse_cpu_list(job.cpu_list))
+
+
+def _some_cpus(cpus: float, among: Sequence[int] | None = None) -> tuple[int, ...] | None:
     """Whole CPUs only; which ones is spread by our pid so that several jobs do not share the first."""
-    allowed = sorted(os.sched_getaffinity(0))
+    allowed = sorted(among or os.sched_getaffinity(0))
     wanted = max(1, -int(-cpus // 1))
     if wanted >= len(allowed):
         return None

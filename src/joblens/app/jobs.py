@@ -81,6 +81,7 @@ def prepare(request: Request, settings: Settings, here: Surroundings | None = No
         accounting=_chosen(request.accounting, settings.limits.accounting),
         monitor=_chosen(request.monitor, settings.job_metrics.enabled),
         probes=probes_of(request.probes, settings),
+        cpu_list=_cpu_list(request.cpu_list),
         granularity=request.granularity,
         interval_s=max(LEAST_INTERVAL_S, interval_s),
         grace_s=_chosen(request.grace_s, settings.limits.grace),
@@ -99,6 +100,14 @@ def prepare(request: Request, settings: Settings, here: Surroundings | None = No
         return PreparedJob(job, argv, client_env(here.environ, request.env, uuid), cwd, request.notify)
     env = {**here.environ, **request.env, JOB_ID_VARIABLE: uuid}
     return PreparedJob(job, argv, env, cwd, request.notify)
+
+
+def _cpu_list(text: str) -> str:
+    if not text:
+        return ""
+    from joblens.model.cpu_lists import format_cpu_list, parse_cpu_list
+
+    return format_cpu_list(parse_cpu_list(text))
 
 
 def probes_of(asked: str | None, settings: Settings) -> tuple[str, ...] | None:

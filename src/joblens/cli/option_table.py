@@ -42,6 +42,7 @@ JOB_OPTIONS = (
     ),
     _row("--tag", name="tags", kind="many", metavar="TAG", help="Tag to find it by (again for more)."),
     _row("--cpus", kind="number", metavar="N", help="CPUs it may use; 0.5 is half a core."),
+    _row("--cpu-list", metavar="LIST", help="CPUs to bind it to: 0-3,8."),
     _row("--memory", metavar="SIZE", help="Memory it may use: 512m, 2g."),
     _row("--gpus", metavar="N", help="GPUs it needs (recorded)."),
     _row("--pids", kind="count", least=1, metavar="N", help="Processes and threads it may have."),

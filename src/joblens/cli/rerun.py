@@ -170,6 +170,7 @@ def _run_job_again(session: Session, record: Any, *, quiet: bool) -> None:
         "pids": asked.pids,
         "timeout": None if asked.timeout_s is None else str(asked.timeout_s),
         "no_enforce": not job.enforce,
+        "cpu_list": job.cpu_list or None,
         "probes": None if job.probes is None else ",".join(job.probes) or "none",
         "quiet": quiet,
     }

@@ -24,6 +24,10 @@ def command(session: Session, /, ident: str, **asked: bool) -> None:
     store = session.current_store
     record = find(store, ident, session.note)
     details = store.details(record.job.uuid)
+    if asked["memory"]:
+        from joblens.app.memory_look import look_now
+
+        details = details.updated(look_now(store, record))
     if session.json:
         from msgspec import to_builtins
 

@@ -38,6 +38,7 @@ _NO_PROCESSORS = frozenset({"breakpoint", "kprobe", "msr", "software", "tracepoi
 
 # Reading asks every CPU that runs a thread of the job: with many threads that is not for every sample.
 _BUDGET = 1 / 2000
+_CHEAP_NS = 100_000
 _MOST_THREADS = 64  # of a job that runs already; each of them needs descriptors of its own
 
 
@@ -85,7 +86,8 @@ class PerfCountersProbe:
             return {}  # the last reading, when nobody is left, is never passed over
         cpu_before_ns = time.thread_time_ns()
         fields = {field: sum(map(_count, descriptors)) for field, descriptors in self._descriptors.items()}
-        self._due_ns = now_ns + int((time.thread_time_ns() - cpu_before_ns) / _BUDGET)
+        cost_ns = time.thread_time_ns() - cpu_before_ns
+        self._due_ns = now_ns + int(cost_ns / _BUDGET) if cost_ns > _CHEAP_NS else 0
         return fields
 
     def close(self) -> None:

@@ -60,19 +60,3 @@ def _value(data: bytes, name: bytes) -> int | None:
     end = data.find(b"\n", start + 1)
     value = data[data.index(b":", start) + 1 : end if end >= 0 else len(data)].strip()
     return int(value) if value.isdigit() else None
-
-
-def cpu_list(cpus: set[int]) -> str:
-    """{0, 1, 2, 8} -> '0-2,8', as the kernel lists them."""
-    parts: list[str] = []
-    first = last = None
-    for cpu in sorted(cpus):
-        if last is not None and cpu == last + 1:
-            last = cpu
-            continue
-        if first is not None:
-            parts.append(f"{first}-{last}" if last != first else f"{first}")
-        first = last = cpu
-    if first is not None:
-        parts.append(f"{first}-{last}" if last != first else f"{first}")
-    return ",".join(parts)

@@ -10,12 +10,12 @@ from contextlib import suppress
 
 from msgspec import Struct
 
+from joblens.model.cpu_lists import format_cpu_list
 from joblens.model.details import Details, ThreadTable, ThreadUse
 from joblens.probes.proc_files import USEC_PER_TICK
 from joblens.probes.thread_files import (
     Scheduling,
     ThreadStat,
-    cpu_list,
     parse_sched,
     parse_schedstat,
     parse_switches,
@@ -158,7 +158,7 @@ class ThreadsProbe:
         except FileNotFoundError:
             seen.sched = parse_switches(_read(f"{folder}/status"))
         if self._proc == "/proc":
-            seen.allowed = cpu_list(os.sched_getaffinity(tid))
+            seen.allowed = format_cpu_list(os.sched_getaffinity(tid))
         seen.read_at_cpu_ns = seen.cpu_ns
 
     def _process_name(self, pid: int, tid: int) -> str:

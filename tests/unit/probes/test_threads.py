@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from joblens.model.cpu_lists import format_cpu_list
 from joblens.model.details import ThreadTable
 from joblens.probes import threads
 from joblens.probes.thread_files import (
     Scheduling,
-    cpu_list,
     parse_sched,
     parse_schedstat,
     parse_switches,
@@ -71,13 +71,6 @@ def test_the_files_of_a_thread_are_understood() -> None:
     assert parse_sched(b"another form\n") == Scheduling(None, None, None)
     status = b"Name:\tx\nvoluntary_ctxt_switches:\t5\nnonvoluntary_ctxt_switches:\t2\n"
     assert parse_switches(status) == Scheduling(5, 2, None)
-
-
-@pytest.mark.parametrize(
-    ("cpus", "text"), [({0, 1, 2, 8}, "0-2,8"), ({3}, "3"), (set(), ""), ({0, 2, 4, 5}, "0,2,4-5")]
-)
-def test_cpus_are_listed_as_the_kernel_does(cpus: set[int], text: str) -> None:
-    assert cpu_list(cpus) == text
 
 
 class _Machine:
@@ -233,7 +226,7 @@ def test_a_real_hot_thread_is_seen_with_its_name_time_and_cpus() -> None:
                     (use for use in table.threads if use.name == "burner" and use.cpu_usec > 50_000), None
                 )
         assert hot is not None
-        assert hot.cpus_allowed == cpu_list(os.sched_getaffinity(0))
+        assert hot.cpus_allowed == format_cpu_list(os.sched_getaffinity(0))
         assert hot.last_cpu in os.sched_getaffinity(0)
         assert hot.tid != hot.pid == process.pid
         assert process.stdout is not None
