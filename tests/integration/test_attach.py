@@ -16,7 +16,7 @@ from joblens.agent.groups import JobGroups
 from joblens.model.errors import InputError
 from tests.conftest import RunJoblens, wait_until
 from tests.integration.cgroup_jobs import make_groups, start_python_in, wait_usage
-from tests.integration.engines import IMAGE, Engine
+from tests.integration.engines import IMAGE, Engine, FrozenProxy
 from tests.integration.run_jobs import JOBLENS, PYTHON
 
 START = "import os, sys, time; sys.stdin.readline();"
@@ -204,6 +204,27 @@ def test_a_container_is_measured_and_its_exit_code_known(engine: Engine, joblens
         assert "does not run" in refusal.stderr
     finally:
         api.remove(container)
+
+
+def test_an_engine_that_stops_answering_does_not_hold_up_the_end(
+    docker: Engine, joblens: RunJoblens, tmp_path: Path
+) -> None:
+    api = docker.api()
+    body = {"Image": IMAGE, "Cmd": ["sleep", "60"], "HostConfig": {"NetworkMode": "none"}}
+    container = api.create(body)
+    proxy = FrozenProxy(docker, tmp_path)
+    try:
+        api.start(container)
+        looking = Looking(container, "--container-socket", proxy.path)
+        looking.has_begun(joblens)
+        proxy.freeze()
+        api.kill(container, "KILL")
+        _, record = looking.record()
+        assert record["status"] in ("failed", "measured")  # the kernel tells the exit code, or nobody does
+        assert record["resource_usage"]["processes_peak"] == 1
+    finally:
+        api.remove(container)
+        proxy.close()
 
 
 @pytest.mark.parametrize(

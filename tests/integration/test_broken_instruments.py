@@ -1,0 +1,132 @@
+"""Instruments that hang, raise or stop answering: the job, its other numbers and its end do not care."""
+
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import joblens
+from joblens.agent.driver_thread import DriverThread
+from joblens.agent.instruments import Instruments, Watched
+from tests.fake_instruments import CountingProbe, FakeInstruments
+
+HANGS_S = 10.0
+
+
+class HangingDriver:
+    """A GPU's driver that does not come back."""
+
+    name = "gpu"
+    interval_s = 0.1
+
+    def __init__(self) -> None:
+        self.was_asked = threading.Event()
+        self.may_return = threading.Event()
+
+    def read(self) -> int:
+        self.was_asked.set()
+        self.may_return.wait(HANGS_S)
+        return 1
+
+    def close(self) -> None:
+        pass
+
+
+class HangingProbe:
+    """Hands out what its driver has read last."""
+
+    name = "gpu"
+
+    def __init__(self, thread: DriverThread[int]) -> None:
+        self.sources: dict[str, str] = {}
+        self._thread = thread
+        thread.use()
+
+    @property
+    def unknown(self) -> dict[str, str]:
+        return {"gpu": self._thread.problem() or "the driver has not answered yet"}
+
+    def read(self) -> dict[str, Any]:
+        return {} if self._thread.latest() is None else {"gpus": {}}
+
+    def close(self) -> None:
+        self._thread.leave()
+
+
+@pytest.fixture
+def hanging() -> Iterator[HangingDriver]:
+    driver = HangingDriver()
+    yield driver
+    driver.may_return.set()
+
+
+def test_a_driver_that_hangs_delays_neither_samples_nor_the_end(
+    store_path: Path, monkeypatch: pytest.MonkeyPatch, hanging: HangingDriver
+) -> None:
+    def open_probe(_watched: Watched, instruments: Instruments) -> HangingProbe:
+        return HangingProbe(instruments.driver("gpu", lambda: hanging))
+
+    fake = FakeInstruments(monkeypatch)
+    fake.offer("gpu", open_probe)
+    fake.offer("network", lambda *_: CountingProbe())
+    began_s = time.monotonic()
+    result = joblens.run(["sleep", "1"], interval=0.1)
+    assert time.monotonic() - began_s < HANGS_S / 2
+    assert hanging.was_asked.is_set()
+    assert len(result.samples) >= 6  # one every 0.1 s, on a machine that may be busy
+    assert result.usage.network_rx_bytes
+    assert result.usage.unknown["gpu_memory_peak_bytes"] == "the driver has not answered yet"
+
+
+def test_one_that_hangs_is_said_to_hang(monkeypatch: pytest.MonkeyPatch, hanging: HangingDriver) -> None:
+    monkeypatch.setattr("joblens.agent.driver_thread._SILENT_AFTER_S", 0.05)
+    thread = DriverThread(hanging)
+    thread.use()
+    assert hanging.was_asked.wait(10)
+    while not (problem := thread.problem()):
+        time.sleep(0.01)
+    assert problem.startswith("gpu has not answered for")
+    assert thread.latest() is None
+    thread.leave()
+
+
+def test_one_that_raises_becomes_a_reason_in_the_record(
+    store_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Falling(CountingProbe):
+        def read(self) -> dict[str, Any]:
+            raise OSError("the counters fell off")
+
+    fake = FakeInstruments(monkeypatch)
+    fake.offer("energy", lambda *_: Falling("host_energy_package_uj", "energy"))
+    fake.offer("network", lambda *_: CountingProbe())
+    result = joblens.run(["true"])
+    assert result.ok
+    assert result.usage.unknown["energy_package_uj"] == "the counters fell off"
+    assert result.usage.network_rx_bytes
+
+
+def test_one_that_cannot_be_opened_becomes_a_reason_in_the_record(
+    store_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError("not for you")
+
+    FakeInstruments(monkeypatch).offer("network", refuse)
+    result = joblens.run(["true"])
+    assert result.ok
+    assert result.usage.network_rx_bytes is None
+    assert "not for you" in result.usage.unknown["network_rx_bytes"]
+
+
+def test_what_was_not_asked_for_is_not_measured_and_the_record_says_so(
+    store_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    FakeInstruments(monkeypatch).offer("network", lambda *_: CountingProbe())
+    result = joblens.run(["true"], probes="none")
+    assert result.usage.network_rx_bytes is None
+    assert "not asked for" in result.usage.unknown["network_rx_bytes"]
+    assert result.record.job.probes == ()
