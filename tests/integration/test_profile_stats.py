@@ -1,0 +1,68 @@
+"""`joblens stats --profiles` and `--compose` over stored jobs."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from joblens.app.compose import compose_advice
+from joblens.app.monitor import JobMonitor
+from tests.conftest import RunJoblens
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    """Three jobs of two tools."""
+    monitor = JobMonitor(log_dir=tmp_path / "logs")
+    for number, tool in enumerate(("fenicsx", "fenicsx", "lammps")):
+        with monitor.track_job(f"t{number}", tool, "poisson.py"):
+            held = bytearray((number + 1) * 8 << 20)
+            sum(range(300_000))
+        del held
+    monitor.close()
+    return tmp_path / "logs" / "joblens.db"
+
+
+def test_profiles_of_stored_jobs_are_added_up(store: Path, joblens: RunJoblens) -> None:
+    told = joblens("stats", "--profiles", "--store", store, "--json").json
+    assert told["profiles"] == 3
+    spread = told["process_cpu"]["mean_percent"]
+    assert spread["n"] == 3
+    assert 0 < spread["min"] <= spread["median"] <= spread["max"]
+    narrowed = joblens("stats", "--profiles", "--store", store, "--json", "-t", "lammps").json
+    assert (narrowed["profiles"], narrowed["duration_seconds"]["stdev"]) == (1, None)
+
+
+def test_the_table_has_a_line_for_every_number(store: Path, joblens: RunJoblens) -> None:
+    ended = joblens("stats", "--profiles", "--store", store)
+    assert ended.code == 0
+    assert ended.stdout.startswith("3 profiles\n")
+    assert "process_memory.max_mb" in ended.stdout
+
+
+def test_compose_is_a_file_that_compose_can_read(store: Path, joblens: RunJoblens) -> None:
+    text = joblens("stats", "--compose", "--store", store).stdout
+    services = yaml.safe_load(text)["services"]
+    assert list(services) == ["fenicsx", "lammps"]
+    resources = services["lammps"]["deploy"]["resources"]
+    assert float(resources["limits"]["cpus"]) >= float(resources["reservations"]["cpus"]) > 0
+    assert joblens("stats", "--compose", "--store", store, "--json").json["services"][0]["jobs"] == 2
+
+
+def test_the_same_advice_comes_from_the_history(store: Path, joblens: RunJoblens) -> None:
+    monitor = JobMonitor(log_dir=store.parent)
+    advice = compose_advice(monitor.get_job_history())
+    monitor.close()
+    assert advice == joblens("stats", "--compose", "--store", store).stdout
+
+
+@pytest.mark.parametrize("option", ["--profiles", "--compose"])
+def test_where_no_job_matches_that_is_said(option: str, store: Path, joblens: RunJoblens) -> None:
+    ended = joblens("stats", option, "-t", "nobody", "--store", store)
+    assert (ended.code, ended.stdout) == (0, "No ended jobs match.\n")
+
+
+def test_two_answers_at_once_are_refused(joblens: RunJoblens) -> None:
+    ended = joblens("stats", "--profiles", "--compose")
+    assert ended.code == 2
+    assert "choose one" in ended.stderr
