@@ -5,6 +5,7 @@ import os
 import signal
 from collections.abc import Mapping
 
+from joblens.agent.capability_energy import energy_capabilities
 from joblens.agent.capability_gpu import gpu_capabilities
 from joblens.agent.capability_network import network_capabilities
 from joblens.agent.gap_fixes import GROUP_FIX, fix_for_number
@@ -47,6 +48,7 @@ def probe_capabilities(parent: str | None = None) -> list[Capability]:
     """The whole matrix but the store's part. `parent` as for GroupFactory.detect."""
     trial = _try_groups(parent)
     numbers = [*_numbers(trial), *(trial.network or network_capabilities({})), *gpu_capabilities()]
+    numbers += energy_capabilities()
     return [*_accounting(trial), *numbers, *_limits(trial), *_ending(trial), _terminal()]
 
 
