@@ -3,6 +3,7 @@
 import resource
 
 from joblens.agent.window import Window
+from joblens.agent.window_instruments import NUMBERS
 from joblens.analysis.finding_codes import Code
 from joblens.analysis.rates import unreclaimable_bytes
 from joblens.analysis.usage import mean_unreclaimable
@@ -13,6 +14,7 @@ from joblens.probes.processes import IO_FIELDS
 
 _KIB = 1024
 _NOTICEABLE_USEC = 20_000  # CPU below this is not worth a finding
+_NOT_ASKED = "not asked for"
 _NO_GROUP = "the host program's control group holds more than this measurement"
 
 
@@ -39,7 +41,11 @@ def usage_of(window: Window, level: Level, *, has_children: bool) -> Usage:
     has_switches = not (has_children or window.had_children or window.rivals)
     if has_switches:
         numbers |= _context_switches(window, waited)
-    unknown = {name: _NO_GROUP for name in USAGE_NUMBERS if numbers.get(name) is None}
+    unknown = {
+        name: _NOT_ASKED if name in NUMBERS else _NO_GROUP
+        for name in USAGE_NUMBERS
+        if numbers.get(name) is None
+    }
     if not has_switches:
         for name in ("context_switches_voluntary", "context_switches_involuntary"):
             unknown[name] = "told by the kernel only of processes that were waited for, and not by thread"

@@ -78,9 +78,7 @@ class WindowInstruments:
         known = {name: value for name in NUMBERS if (value := getattr(told, name)) is not None}
         # CPU, memory and I/O of a host program have sources of their own.
         more = {group: source for group, source in told.sources.items() if group not in usage.sources}
-        given = set(reasons.values())
-        unknown = dict(usage.unknown)
-        unknown.update((name, why) for name in NUMBERS if (why := told.unknown.get(name, "")) in given)
+        unknown = usage.unknown | {name: told.unknown[name] for name in NUMBERS if name in told.unknown}
         return replace(
             usage,
             **known,
