@@ -146,6 +146,18 @@ def test_parts_of_show_of_a_job_that_was_not_looked_at() -> None:
     same_as_golden("show-only-unknown", shown)
 
 
+def test_a_part_of_show_tells_why_the_numbers_are_not_known() -> None:
+    outcome = ENDED[1].outcome
+    assert outcome is not None
+    usage = structs.replace(
+        outcome.usage, unknown={"network_rx_bytes": "no cgroup v2", "gpu_memory_peak_bytes": "NVML hangs"}
+    )
+    record = structs.replace(ENDED[1], outcome=structs.replace(outcome, usage=usage))
+    shown = render_parts(record, [], Details(), ["network", "gpu"], now_us=NOW_US, width=80, paint=PLAIN)
+    assert "  not known: no cgroup v2" in shown
+    assert "  not known: NVML hangs" in shown
+
+
 def test_show_of_a_job_with_gpus_network_and_energy() -> None:
     shown = render_show(DEVICES_USED, gpu_samples(60), now_us=NOW_US, width=80, paint=PLAIN, details=DETAILS)
     same_as_golden("show-gpu", shown)

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
+from joblens.analysis.usage import NOT_MEASURED
 from joblens.model.details import Details
 from joblens.model.job import Record
 from joblens.model.sample import Sample
@@ -29,12 +30,15 @@ def heading(text: str, look: Look) -> str:
     return look.paint.paint(text, "bold")
 
 
-def nothing(part: str, look: Look, *names: str) -> list[str]:
-    """`names`: under which a reason may stand."""
+def nothing(part: str, look: Look, *names: str, number: str = "") -> list[str]:
+    """Why there is nothing to show. `names`: of details under which a reason may stand; `number`: of the
+    job's usage that comes from the same place."""
     reasons = [look.details.unknown[name] for name in names if name in look.details.unknown]
-    why = reasons[0] if reasons else "nothing was looked at"
-    hint = "" if reasons else f"; joblens run --probes +{part} looks at it"
-    return wrap(f"not known: {clean(why)}{hint}", look.width, "  ")
+    if look.record.outcome is not None and number in look.record.outcome.usage.unknown:
+        reasons.append(look.record.outcome.usage.unknown[number])
+    told = [reason for reason in reasons if reason != NOT_MEASURED]
+    why = told[0] if told else f"nothing was looked at; joblens run --probes +{part} looks at it"
+    return wrap(f"not known: {clean(why)}", look.width, "  ")
 
 
 def pairs(known: Sequence[tuple[str, str]], look: Look) -> list[str]:

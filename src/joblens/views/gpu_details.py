@@ -18,13 +18,17 @@ def gpu_section(look: Look) -> list[str]:
     if not used:
         looked = any(sample.gpus is not None for sample in look.samples)
         lines = [heading("GPU", look)]
-        return [*lines, "  it used none"] if looked else [*lines, *nothing("gpu", look, "gpus", "gpu")]
+        return [*lines, "  it used none"] if looked else [*lines, *_why_nothing(look)]
     lines = []
     for name in sorted(used, key=lambda name: (facts[name].index if name in facts else 1 << 20, name)):
         lines += [*([""] if lines else []), heading(gpu_title(name, facts.get(name)), look)]
         lines += pairs([*_gpu_facts(name, facts.get(name)), *_gpu_use(name, look.samples)], look)
         lines += _last_reading(name, facts.get(name), look)
     return lines
+
+
+def _why_nothing(look: Look) -> list[str]:
+    return nothing("gpu", look, "gpus", "gpu_facts", number="gpu_memory_peak_bytes")
 
 
 def _gpu_facts(name: str, facts: GpuFacts | None) -> list[tuple[str, str]]:

@@ -117,7 +117,7 @@ def _network(look: Look) -> list[str]:
     if last is None:
         last = next((sample for sample in reversed(look.samples) if sample.interfaces), None)
     if endpoints is None and last is None:
-        return [heading("Network", look), *nothing("network", look, "endpoints", "network")]
+        return [heading("Network", look), *nothing("network", look, "endpoints", number="network_rx_bytes")]
     lines = [heading("Network", look)]
     if last is not None:
         lines += pairs(
