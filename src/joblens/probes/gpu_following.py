@@ -27,11 +27,12 @@ class GpuProcess(Struct, frozen=True, kw_only=True):
 
 
 class GpuState(Struct, frozen=True, kw_only=True):
-    """One device now: as a whole, and by process. `reading.energy_mj` is as the driver counts it."""
+    """One device now: as a whole, and by process (None: not told). `reading.energy_mj` is as the driver
+    counts it."""
 
     facts: GpuFacts
     reading: GpuReading = GpuReading()
-    processes: Mapping[int, GpuProcess] = {}
+    processes: Mapping[int, GpuProcess] | None = None
 
 
 class JobGpus(Struct, frozen=True, kw_only=True):
@@ -81,7 +82,7 @@ class GpuFollower:
     def tell(self, states: Mapping[str, GpuState], foreign: str = "") -> JobGpus:
         """`foreign`: why the driver's processes cannot be matched to ours, where that is so."""
         mine = [states[each] for each in sorted(self._devices) if each in states]
-        matched = any(not self._known.isdisjoint(state.processes) for state in mine)
+        matched = any(not self._known.isdisjoint(state.processes or ()) for state in mine)
         problem = "" if matched else foreign
         readings = {state.facts.id: self._reading(state, is_known=not problem) for state in mine}
         self._has_begun = True
@@ -96,7 +97,7 @@ class GpuFollower:
         if reading.energy_mj is not None:
             base = self._energy_base.setdefault(device, reading.energy_mj)
             reading = replace(reading, energy_mj=max(0, reading.energy_mj - base))
-        if not is_known:
+        if not is_known or state.processes is None:
             return reading
         mine = {pid: use for pid, use in state.processes.items() if pid in self._known}
         listed = [use for use in mine.values() if use.is_listed]

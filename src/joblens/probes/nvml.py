@@ -11,6 +11,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from joblens.model.details import GpuFacts
+from joblens.model.errors import ProbeError
 from joblens.model.sample import GpuReading
 from joblens.probes.gpu_following import Followers, GpuProcess, GpuState, JobGpus, sum_known
 from joblens.probes.nvml_calls import DeviceCalls, first_of_pair, load_library, now_us, one, question
@@ -93,7 +94,11 @@ class NvmlDriver:
         if self._library is None:
             self._open(now_s)
         began_ns = time.thread_time_ns()
-        told = self._tell()
+        try:
+            told = self._tell()
+        except ProbeError:  # NVML is gone: the next reading begins anew
+            self.close()
+            raise
         cost_s = (time.thread_time_ns() - began_ns) / 1e9
         # A reading that is due a moment before the thread's next turn is taken on that turn.
         self._due_s = now_s + cost_s / _BUDGET - _INTERVAL_S / 2
@@ -159,7 +164,7 @@ class _Device:
         self._calls = calls
         self.facts = facts
         self.is_split = False
-        self._listed: dict[int, int | None] = {}
+        self._listed: dict[int, int | None] | None = {}
         self._utilization = ProcessUtilization()
         self._seldom: dict[str, int] = {}
         self._seldom_due_s = float("-inf")
@@ -167,17 +172,16 @@ class _Device:
     def list_processes(self) -> dict[int, int | None]:
         # What runs on an instance is listed of the whole GPU, too, and would be counted twice.
         self._listed = {} if self.is_split else self._calls.running_processes()
-        return self._listed
+        return self._listed or {}
 
     def read(self, now_s: float, since_us: int, elapsed_us: int) -> GpuState:
         fields = self._calls.read(_EACH_TIME) | self._memory() | self._read_seldom(now_s)
         samples = self._calls.process_samples(since_us) if self._tells_use() else []
-        self._utilization.add(samples, elapsed_us, self._listed)
-        reading = GpuReading(
-            **fields,
-            processes=len(self._listed),
-            processes_memory_bytes=sum_known(list(self._listed.values())),
-        )
+        self._utilization.add(samples, elapsed_us, self._listed or {})
+        if self._listed is not None:
+            fields |= {"processes": len(self._listed)}
+        memory = sum_known(list(self._listed.values())) if self._listed is not None else None
+        reading = GpuReading(**fields, processes_memory_bytes=memory)
         if self._calls.unknown != self.facts.unknown:
             self.facts = replace(self.facts, unknown=dict(self._calls.unknown))
         return GpuState(facts=self.facts, reading=reading, processes=self._processes())
@@ -200,7 +204,9 @@ class _Device:
         # A rate that was measured over a moment half a minute ago is no rate of now; the rest still holds.
         return {name: value for name, value in self._seldom.items() if not name.endswith("_per_s")}
 
-    def _processes(self) -> dict[int, GpuProcess]:
+    def _processes(self) -> dict[int, GpuProcess] | None:
+        if self._listed is None:
+            return None
         tells = not self.facts.parent and self._calls.knows_processes
         nothing = GpuProcess(
             utilization=0 if tells else None,

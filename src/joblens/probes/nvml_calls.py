@@ -12,12 +12,13 @@ from joblens.model.errors import ProbeError
 # What will be the same the next time: not initialised by us, not supported, no permission, no such function.
 _FOR_GOOD = frozenset({3, 4, 13})
 _NO_SAMPLES = frozenset({0, 6})  # nothing new; the binding raises "success" for an empty list, too
+_NOT_OPEN = 1  # somebody shut NVML down, or the driver was loaded anew
 _GROWN = 7  # the list grew between asking for its size and for itself
-_PROCESS_LISTS = (
-    "nvmlDeviceGetComputeRunningProcesses",
-    "nvmlDeviceGetGraphicsRunningProcesses",
-    "nvmlDeviceGetMPSComputeRunningProcesses",
-)
+_PROCESS_LISTS: dict[str, tuple[str, ...]] = {
+    "nvmlDeviceGetComputeRunningProcesses": ("processes", "job_processes", "job_memory_bytes"),
+    "nvmlDeviceGetGraphicsRunningProcesses": (),
+    "nvmlDeviceGetMPSComputeRunningProcesses": (),
+}
 
 
 def load_library() -> Any:
@@ -58,6 +59,8 @@ class DeviceCalls:
         try:
             answer = getattr(self._library, call)(self.handle, *arguments)
         except self._library.NVMLError as error:
+            if error.value == _NOT_OPEN:
+                raise ProbeError(f"NVML: {error}") from None
             reason = f"{call}: {error}"
             if error.value in _FOR_GOOD:
                 self._refused.add((call, arguments))
@@ -79,14 +82,17 @@ class DeviceCalls:
                 fields.update(question.fields(answer))
         return fields
 
-    def running_processes(self) -> dict[int, int | None]:
-        """pid -> bytes it has on the device; those that compute, draw, or share it through MPS."""
+    def running_processes(self) -> dict[int, int | None] | None:
+        """pid -> bytes it has on the device; those that compute, draw, or share it through MPS. None: it is
+        not told."""
         memory: dict[int, int | None] = {}
-        for call in _PROCESS_LISTS:
-            for process in self.ask(call) or ():
-                known = memory.get(process.pid)
-                used = process.usedGpuMemory
-                memory[process.pid] = used if known is None else max(known, used or 0)
+        lists = [self.ask(call, numbers=numbers) for call, numbers in _PROCESS_LISTS.items()]
+        if lists[0] is None:
+            return None
+        for process in (process for listed in lists for process in listed or ()):
+            known = memory.get(process.pid)
+            used = process.usedGpuMemory
+            memory[process.pid] = used if known is None else max(known, used or 0)
         return memory
 
     def process_samples(self, since: int) -> list[Any]:

@@ -294,6 +294,30 @@ def test_utilisation_that_may_not_be_read_has_its_reason(machine: Machine) -> No
     assert reading(told).job_memory_bytes == MIB
 
 
+def test_processes_that_are_not_listed_are_not_none(machine: Machine) -> None:
+    gpu = machine.gpus[0]
+    gpu.answers["nvmlDeviceGetComputeRunningProcesses"] = NVMLError(4, "Insufficient Permissions")
+    machine.job("job", 71, given=("0",))
+    told = machine.told()["job"]
+    assert (reading(told).processes, reading(told).job_processes, reading(told).job_memory_bytes) == (
+        None,
+    ) * 3
+    assert reading(told).utilization == 9700
+    assert "Insufficient Permissions" in told.facts[0].unknown["job_memory_bytes"]
+
+
+def test_nvml_that_was_shut_down_is_opened_again(machine: Machine) -> None:
+    gpu = machine.gpus[0]
+    machine.job("job", given=("0",))
+    machine.told()
+    gpu.answers["nvmlDeviceGetComputeRunningProcesses"] = NVMLError(1, "Uninitialized")
+    machine.now_us += 2_000_000
+    with pytest.raises(ProbeError, match="Uninitialized"):
+        machine.driver.read()
+    del gpu.answers["nvmlDeviceGetComputeRunningProcesses"]
+    assert reading(machine.after(2)["job"]).utilization == 9700
+
+
 def test_a_rate_of_the_bus_is_measured_seldom(machine: Machine) -> None:
     machine.job("job", given=("0",))
     assert reading(machine.told()["job"]).pcie_rx_bytes_per_s == 2_500_000
