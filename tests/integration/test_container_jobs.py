@@ -1,6 +1,7 @@
 """Jobs in containers, on a real Docker engine and a real Podman service."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -436,3 +437,28 @@ def test_network_use_is_the_containers(somebody: ContainerDesk, docker: Engine) 
     if ran.usage["network_rx_packets"] is None:
         pytest.skip(ran.record["accounting"]["unknown"]["network_rx_packets"])
     assert ran.usage["network_rx_packets"] >= 6
+
+
+def test_a_container_without_an_engine_is_a_plain_child_and_measured_exactly(
+    somebody: ContainerDesk, tmp_path: Path
+) -> None:
+    """What Apptainer does: namespaces and another root, with no service in between. The program that makes
+    them is the job's main process, and everything inside is below it."""
+    if os.geteuid() != 0 or not os.path.exists("/bin/busybox"):
+        pytest.skip("needs root and busybox-static")
+    root = tmp_path / "root"
+    for folder in ("bin", "proc"):
+        (root / folder).mkdir(parents=True)
+    shutil.copy("/bin/busybox", root / "bin" / "busybox")
+    (root / "bin" / "sh").symlink_to("busybox")
+    line = "/bin/busybox mount -t proc proc /proc; i=0; while [ $i -lt 150000 ]; do i=$((i+1)); done"
+    inside = f"{line}; /bin/busybox cat /proc/$$/schedstat; exit 6"
+    ran = somebody(
+        *("--", "unshare", "--mount", "--pid", "--fork", "--uts", "--ipc", "--net"),
+        *("chroot", root, "/bin/sh", "-c", inside),
+    )
+    assert (ran.code, ran.record["reason"]) == (6, "exited")
+    told_s = int(ran.stdout.split()[0]) / 1e9
+    assert told_s <= ran.usage["cpu_total_seconds"] <= told_s * 1.1 + 0.15
+    assert ran.record["accounting"]["lower_bounds"] == []
+    assert ran.usage["context_switches_voluntary"] > 0

@@ -16,7 +16,7 @@ from typing import NoReturn
 
 from msgspec.structs import replace
 
-from joblens.agent.container_gauge import ContainerGauge, cpu_usec_of
+from joblens.agent.container_gauge import ContainerGauge, EngineProcess
 from joblens.agent.container_note import ContainerNote, write_note
 from joblens.agent.container_order import (
     ContainerOrder,
@@ -98,8 +98,7 @@ class Client:
     def _bring_up(self) -> None:
         asked = self._order.container
         self._api = connect(asked.engine, asked.socket)
-        engine_pid = self._api.engine_pid()
-        engine_cpu_usec = cpu_usec_of(engine_pid) if engine_pid is not None else None
+        engine = EngineProcess(self._api.engine_pid())
         self._note = replace(
             self._note,
             engine=self._api.engine,
@@ -120,8 +119,9 @@ class Client:
             break
         self._is_starting = False
         self._look_at_started(asked_at_s)
-        self._gauge = ContainerGauge(self._note, engine_pid, engine_cpu_usec)
-        threading.Thread(target=self._wait, daemon=True).start()
+        self._gauge = ContainerGauge(self._note, engine)
+        if self._ended_pidfd < 0:
+            self._ask_for_the_end()
 
     def _orders(self) -> list[ContainerOrder]:
         return list(
@@ -192,6 +192,11 @@ class Client:
 
     # ---- while it runs -----------------------------------------------------------------------------
 
+    def _ask_for_the_end(self) -> None:
+        """Where the kernel tells when it has ended, not before: some engines look all the time while they
+        are asked, which costs more than many a job."""
+        threading.Thread(target=self._wait, daemon=True).start()
+
     def _wait(self) -> None:
         """On a thread of its own: the engine answers when the container has ended, or never."""
         try:
@@ -206,13 +211,13 @@ class Client:
         has_answered = False
         while True:
             ready = self._poll(give_up_s)
+            if self._ended_pidfd >= 0 and self._ended_pidfd in ready:
+                self._first_process_ended()
+                give_up_s = time.monotonic() + _ENGINE_PATIENCE_S
             typed = self._streams.serve(ready)
             if _INTERRUPT_KEY in typed and interrupts_by_key(self._note.pid):
                 self._came.append(signal.SIGINT)
             self._heed_signals()
-            if self._ended_pidfd >= 0 and self._ended_pidfd in ready:
-                self._first_process_ended()
-                give_up_s = time.monotonic() + _ENGINE_PATIENCE_S
             if self._has_answered and not has_answered:
                 has_answered = True
                 give_up_s = time.monotonic() + _LAST_OUTPUT_S
@@ -248,6 +253,7 @@ class Client:
         self._note = replace(self._note, last=last, overhead=overhead, has_ended=True)
         os.close(self._ended_pidfd)
         self._ended_pidfd = -1
+        self._ask_for_the_end()
 
     # ---- signals -----------------------------------------------------------------------------------
 

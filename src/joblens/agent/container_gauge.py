@@ -1,6 +1,7 @@
 """What can be read only while a container is there, taken by its client: its own control groups, which vanish
 with it, and what the engine's processes use for its sake."""
 
+import glob
 import os
 import resource
 from typing import Any
@@ -14,12 +15,19 @@ _NOT_KEPT = ("devices",)  # tables; the totals of a group say the same
 
 
 class ContainerGauge:
-    """`helper` is the engine's process above the container's first one: a shim, or conmon."""
+    """To be made when the container has just been started. The engine's helper is the process above the
+    container's first one: a shim, or conmon. The kernel adds to a process's numbers those of what it waited
+    for, in the end the container itself: so that counts up to the start only, when it was the runtime which
+    made the container."""
 
-    def __init__(self, note: ContainerNote, engine_pid: int | None, engine_cpu_usec: int | None) -> None:
-        self._engine_pid = engine_pid
-        self._engine_cpu_usec = engine_cpu_usec  # when the container was asked for
+    def __init__(self, note: ContainerNote, engine: "EngineProcess") -> None:
+        self._engine = engine
         self._helper = _parent_of(note.pid) if note.pid is not None else None
+        self._reaped_usec, self._start_io = 0, (0, 0)
+        if self._helper is not None:
+            _, self._reaped_usec = _cpu_usec(self._helper) or (0, 0)
+            whole, own = _io_of([f"/proc/{self._helper}/io"]), _io_of(_task_files(self._helper))
+            self._start_io = (whole[0] - own[0], whole[1] - own[1])
         self._probe: CgroupProbe | None = None
         if note.groups:
             try:
@@ -39,13 +47,11 @@ class ContainerGauge:
         return {name: value for name, value in reading.items() if name not in _NOT_KEPT}
 
     def overhead(self) -> dict[str, float]:
-        """What is known of it; the engine's own numbers are for all that it did meanwhile."""
-        used: dict[str, float] = {}
-        if self._helper is not None:
-            used |= _use_of(self._helper, "helper")
-        engine_now = cpu_usec_of(self._engine_pid) if self._engine_pid is not None else None
-        if engine_now is not None and self._engine_cpu_usec is not None:
-            used["engine_cpu_s"] = (engine_now - self._engine_cpu_usec) / 1e6
+        """What is known of it; the engine's own time is for all that it did meanwhile."""
+        used = self._of_helper() if self._helper is not None else {}
+        engine_s = self._engine.used_s()
+        if engine_s is not None:
+            used["engine_cpu_s"] = engine_s
         own = resource.getrusage(resource.RUSAGE_SELF)
         used["client_cpu_s"] = own.ru_utime + own.ru_stime
         used["client_memory_bytes"] = float(own.ru_maxrss * 1024)
@@ -55,33 +61,52 @@ class ContainerGauge:
         if self._probe is not None:
             self._probe.close()
 
+    def _of_helper(self) -> dict[str, float]:
+        assert self._helper is not None
+        cpu, memory = _cpu_usec(self._helper), _line_value(f"/proc/{self._helper}/status", b"VmHWM:")
+        if cpu is None or memory is None:
+            return {}  # it has ended with the container
+        own = _io_of(_task_files(self._helper))
+        return {
+            "helper_cpu_s": (cpu[0] + self._reaped_usec) / 1e6,
+            "helper_memory_bytes": float(memory * 1024),
+            "helper_io_read_bytes": float(self._start_io[0] + own[0]),
+            "helper_io_write_bytes": float(self._start_io[1] + own[1]),
+        }
 
-def cpu_usec_of(pid: int) -> int | None:
-    """Of a process and all it has waited for: an engine's helper waits for the runtime that makes and ends
-    the container."""
+
+class EngineProcess:
+    """The engine itself, from the moment the container is asked for."""
+
+    def __init__(self, pid: int | None) -> None:
+        self._pid = pid
+        self._before = _cpu_usec(pid) if pid is not None else None
+
+    def used_s(self) -> float | None:
+        now = _cpu_usec(self._pid) if self._pid is not None else None
+        return None if now is None or self._before is None else (now[0] - self._before[0]) / 1e6
+
+
+def _cpu_usec(pid: int) -> tuple[int, int] | None:
+    """Of the process itself, and of all it has waited for."""
     try:
         with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
             stat = parse_stat(file.read())
     except (OSError, ValueError):
         return None
-    ticks = stat.user_ticks + stat.system_ticks + stat.user_ticks_reaped + stat.system_ticks_reaped
-    return ticks * USEC_PER_TICK
+    own, reaped = stat.user_ticks + stat.system_ticks, stat.user_ticks_reaped + stat.system_ticks_reaped
+    return own * USEC_PER_TICK, reaped * USEC_PER_TICK
 
 
-def _use_of(pid: int, whose: str) -> dict[str, float]:
-    used: dict[str, float] = {}
-    cpu_usec = cpu_usec_of(pid)
-    if cpu_usec is not None:
-        used[f"{whose}_cpu_s"] = cpu_usec / 1e6
-    for name, line, scale in (
-        (f"{whose}_memory_bytes", b"VmHWM:", 1024),
-        (f"{whose}_io_read_bytes", b"read_bytes:", 1),
-        (f"{whose}_io_write_bytes", b"write_bytes:", 1),
-    ):
-        value = _line_value(f"/proc/{pid}/{'status' if line == b'VmHWM:' else 'io'}", line)
-        if value is not None:
-            used[name] = float(value * scale)
-    return used
+def _io_of(paths: list[str]) -> tuple[int, int]:
+    """Bytes read from and written to disks, added up."""
+    read = sum(_line_value(path, b"read_bytes:") or 0 for path in paths)
+    return read, sum(_line_value(path, b"write_bytes:") or 0 for path in paths)
+
+
+def _task_files(pid: int) -> list[str]:
+    """Threads count for themselves alone, without what the process has waited for."""
+    return glob.glob(f"/proc/{pid}/task/*/io")
 
 
 def _line_value(path: str, name: bytes) -> int | None:
