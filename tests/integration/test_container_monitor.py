@@ -13,7 +13,7 @@ from joblens.app.monitor import JobMonitor
 from joblens.app.profiler import ContainerResourceMonitor, ResourceProfiler
 from joblens.model.errors import ContainerError
 from joblens.probes.container_api import ContainerApi
-from tests.conftest import wait_until
+from tests.conftest import RunJoblens, wait_until
 from tests.integration.engines import IMAGE, Engine
 
 MEMORY = 64 << 20
@@ -100,8 +100,7 @@ def test_what_a_container_used_before_is_not_counted(engine: Engine, start: Star
     wait_until(lambda: has_worked(engine.api(), container))
     with ContainerResourceMonitor(name, interval=0.1) as monitor:
         wait_until(lambda: "cpu_percent" in monitor.snapshot()["container_stats"])
-        profile = monitor.stop_monitoring()
-        monitor.start_monitoring()
+    profile = monitor.profile
     assert float(profile["container_stats"]["cpu_percent"]) < 20  # it sleeps
     assert profile["process_memory"]["max_mb"] > 0
 
@@ -172,6 +171,16 @@ def test_a_profiler_and_a_job_monitor_tell_of_a_container_beside_the_process(
     # The process is this one, which is much larger than the container.
     assert profile["process_memory"]["max_mb"] > 20
     assert f"container={name}" in record["tags"]
+
+
+def test_a_job_in_a_container_has_its_strings_in_its_profile(engine: Engine, joblens: RunJoblens) -> None:
+    ran = joblens(
+        "run", "--json", "--memory", "64m", "--interval", "0.1", *engine.options, "--", "sleep", "0.6"
+    )
+    assert ran.code == 0, ran.stderr
+    stats = ran.json["detailed_profile"]["container_stats"]
+    assert re.fullmatch(r"\d+\.\d\d", stats["cpu_percent"])
+    assert stats["memory_usage"].endswith(" / 64MiB")
 
 
 def test_without_an_engine_the_rest_is_measured_and_the_reason_told(

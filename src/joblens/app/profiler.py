@@ -1,7 +1,6 @@
 """Profiling from inside a Python program: what this process and everything it starts use between a start
 and a stop, as a profile. Nothing is written anywhere; `JobMonitor` is for what is to be remembered."""
 
-import contextlib
 import logging
 import os
 import threading
@@ -176,6 +175,7 @@ class ContainerResourceMonitor:
             raise InputError("container_name is empty", hint="give the name or the id of a container")
         self.interval = _seconds("interval", interval)
         self.metrics = chosen_metrics(metrics)
+        self.profile: dict[str, Any] = {}  # of the last time it was stopped
         self._forget()
         _profilers.add(self)
 
@@ -202,10 +202,10 @@ class ContainerResourceMonitor:
             if container is None:
                 logger.warning("Monitoring of %s was stopped before it was started", self.container_name)
                 return {}
-            profile = self._told(container, container.end())
+            self.profile = self._told(container, container.end())
             if why := container.problem():
                 logger.warning("Container %s could not be measured: %s", self.container_name, why)
-            return profile
+            return self.profile
 
     def snapshot(self) -> dict[str, Any]:
         """The profile of the time so far, with `snapshot_time`; {} when nothing is being monitored."""
@@ -230,7 +230,7 @@ class ContainerResourceMonitor:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        with contextlib.suppress(Exception) if error is not None else contextlib.nullcontext():
+        if self._container is not None:
             self.stop_monitoring()
 
     def _told(self, container: WatchedContainer, measured: Measurement) -> dict[str, Any]:
