@@ -4,15 +4,18 @@ import os
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import msgspec
 import pytest
 
+import joblens
 from joblens.app.memory_look import look_now
 from joblens.model.cpu_lists import format_cpu_list
 from joblens.model.details import Details, ThreadUse
 from joblens.model.job import Record
+from joblens.probes.energy import EnergyCounters
 from joblens.probes.perf_counters import could_count
 from joblens.stores.sqlite import SqliteStore
 from tests.conftest import wait_until
@@ -98,6 +101,35 @@ def test_what_cannot_be_counted_has_its_reason_in_the_record(run: Runner) -> Non
         "co2_mg",
     ):
         assert (getattr(usage, number) is None) == bool(usage.unknown.get(number)), number
+
+
+def test_a_job_gets_its_share_of_the_energy_and_co2_by_the_factor_of_the_settings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The counter is a made-up one: it is the job that makes it grow, by 50 J."""
+    zone = tmp_path / "powercap" / "intel-rapl:0"
+    zone.mkdir(parents=True)
+    (zone / "name").write_text("package-0\n")
+    (zone / "max_energy_range_uj").write_text("262143328850\n")
+    (zone / "energy_uj").write_text("1000000\n")
+    counters = partial(EnergyCounters, str(tmp_path / "powercap"))
+    monkeypatch.setattr("joblens.agent.instrument_energy.EnergyCounters", counters)
+    monkeypatch.setenv("JOBLENS_ENERGY_GRID_CO2_G_PER_KWH", "360")
+    code = f"""
+import time
+while time.process_time() < 0.3:
+    pass
+with open({str(zone / "energy_uj")!r}, 'r+') as file:
+    file.write('51000000')
+"""
+    done = joblens.run([*PYTHON, code], store=str(tmp_path / "store.db"))
+    assert done.record.outcome is not None
+    usage = done.record.outcome.usage
+    assert usage.energy_package_uj is not None
+    assert 0 < usage.energy_package_uj <= 50_000_000
+    assert usage.co2_mg == round(usage.energy_package_uj / 1e7)  # 360 g/kWh are 0.1 mg for a joule
+    assert usage.sources["energy"] == "powercap (package-0), by its share of the CPU time"
+    assert usage.unknown["energy_dram_uj"] == "this processor has no energy counter for its memory"
 
 
 def test_threads_are_remembered_with_their_names_when_the_job_is_over(run: Runner) -> None:

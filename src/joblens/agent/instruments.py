@@ -68,6 +68,7 @@ class Instruments:
         self._chosen = tuple(chosen)
         self._drivers: dict[str, DriverThread[Any]] = {}
         self._shared: dict[str, Any] = {}
+        self._is_ready = False
         self._lock = threading.Lock()  # jobs are begun on the loop, and in slots by the sampler
 
     def is_chosen(self, name: str) -> bool:
@@ -76,15 +77,17 @@ class Instruments:
 
     def open(self, watched: Watched, leave_out: Container[str] = ()) -> InstrumentSet:
         """`leave_out`: what is measured some other way."""
-        wanted = self._chosen if watched.job.probes is None else watched.job.probes
         probes: list[Probe] = []
         details: list[DetailProbe] = []
-        for opened in self._all(watched, wanted, leave_out) if watched.job.monitor else ():
+        for opened in self._all(watched, self._wanted(watched.job), leave_out) if watched.job.monitor else ():
             if isinstance(getattr(opened, "interval_s", None), int | float):
                 details.append(opened)
             else:
                 probes.append(opened)
         return InstrumentSet(tuple(probes), tuple(details))
+
+    def _wanted(self, job: Job) -> Container[str]:
+        return self._chosen if job.probes is None else job.probes
 
     def _all(self, watched: Watched, wanted: Container[str], leave_out: Container[str]) -> Iterator[Any]:
         for name, makers in _MAKERS.items():
@@ -105,6 +108,12 @@ class Instruments:
             return _missing(name, f"the {name} probe could not be opened: {told}")
         return opened
 
+    def get_ready(self, job: Job) -> None:
+        """Begins what takes the kernel a while the first time, beside the start of a launcher."""
+        if job.monitor and "counters" in self._wanted(job) and not self._is_ready:
+            self._is_ready = True
+            threading.Thread(target=_stay_awake, name="joblens-ready", daemon=True).start()
+
     def driver(self, name: str, make: Callable[[], Driver[Any]]) -> DriverThread[Any]:
         """The one driver of that name in this process; its thread runs while somebody uses it."""
         with self._lock:
@@ -119,6 +128,12 @@ class Instruments:
                 self._shared[name] = make()
             found: T = self._shared[name]
             return found
+
+
+def _stay_awake() -> None:
+    from joblens.probes.perf_counters import stay_awake
+
+    stay_awake()
 
 
 def _missing(name: str, why: str) -> Probe | DetailProbe:

@@ -177,6 +177,7 @@ class JobSession:
             self._launcher, processes.groups = self._place.launcher, self._place.groups
             self._launcher.give(self._plan)
             return self._launcher
+        self._kit.instruments.get_ready(self.job)
         if self._container is not None:
             self._launcher = LauncherProcess(self._plan)
             self._container.begin(self._launcher, accountant, self._plan)
@@ -195,12 +196,12 @@ class JobSession:
             main_pid=main_pid,
             kind=groups.kind if groups else "",
             groups=groups.paths if groups else {},
-            pids=self.pids,
+            pids=self._processes.seen,
         )
         instruments = kit.instruments.open(watched)
         details = instruments.details
         if self._container is None:
-            meter = kit.accountant.meter(groups, launcher_pid, instruments.probes)
+            meter = kit.accountant.meter(groups, launcher_pid, instruments.probes, self._processes.seen)
         else:
             meter = kit.accountant.meter_of(self._container.probe(), self.pids, instruments.probes)
             details = (*details, self._container.facts())

@@ -212,6 +212,13 @@ def _threads_of(pids: Sequence[int], proc: str) -> list[int]:
     return threads
 
 
+def stay_awake() -> None:
+    """Counts for this process as long as it lives. The first counter of all waits until every CPU has taken
+    notice of it, milliseconds, and the kernel forgets a second after the last: who opens this one early does
+    not have to wait when a job begins."""
+    _perf_event_open(perf_attributes(COUNTERS[2], on_exec=False, user_only=False), 0)
+
+
 def could_count(pid: int) -> Mapping[str, str]:
     """Counter -> why it could not be opened on that process; '' where it could."""
     answers = {}
