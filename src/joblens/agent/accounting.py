@@ -17,6 +17,7 @@ from joblens.probes.cgroup_layout import read_layout
 from joblens.probes.host import HostProbe
 from joblens.probes.process_tree import ProcessTreeProbe
 from joblens.probes.processes import ProcessesProbe
+from joblens.probes.recent import RecentReading
 
 PROCESS_TREE = "process-tree"
 BY_SAMPLER = "joblens sampler"
@@ -46,7 +47,7 @@ class Accountant:
         self._clock = clock
         self._parent = cgroup_parent
         self._warn = warn
-        self._host = HostProbe()
+        self._host = RecentReading(HostProbe())
         self._factory: GroupFactory | None = None
         self._why_not: AccountingUnavailable | None = None
         self._scope_is_wanted: bool | None = None  # None: not looked yet
@@ -128,13 +129,20 @@ class Accountant:
             )
             self._warn = None
 
-    def meter(self, groups: JobGroups | None, launcher_pid: int, others: Sequence[Probe] = ()) -> JobMeter:
-        """`others`: what looks at the job beside its groups."""
+    def meter(
+        self,
+        groups: JobGroups | None,
+        launcher_pid: int,
+        others: Sequence[Probe] = (),
+        pids: Callable[[], list[int]] | None = None,
+    ) -> JobMeter:
+        """`others`: what looks at the job beside its groups. `pids`: where it is known already who is in
+        them."""
         if groups is None:
             tree = ProcessTreeProbe(launcher_pid, include_root=False)
             return JobMeter(tree, None, self._host, self._clock, probe_counts_reaped=False, others=others)
         probe = CgroupProbe(groups.paths, groups.kind)
-        return self.meter_of(probe, groups.pids, others)
+        return self.meter_of(probe, pids or groups.pids, others)
 
     def meter_of(self, probe: Probe, pids: Callable[[], list[int]], others: Sequence[Probe] = ()) -> JobMeter:
         """`probe` counts whatever the job starts; `pids` are its living processes."""

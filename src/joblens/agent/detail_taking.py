@@ -4,12 +4,10 @@ import contextlib
 import time
 from collections.abc import Callable, Sequence
 
+from joblens.agent.look_budget import pause_ns
 from joblens.model.details import Details
 from joblens.model.writes import DetailsTaken
 from joblens.ports.probe import DetailProbe
-
-# A look that costs a millisecond is followed by a pause of at least two seconds.
-_BUDGET = 1 / 2000
 
 
 class DetailTaker:
@@ -49,5 +47,5 @@ class DetailTaker:
         except Exception as error:  # noqa: BLE001 - one that fails must not keep the others from looking
             details = Details(unknown={probe.name: str(error) or type(error).__name__})
         cost_ns = time.thread_time_ns() - cpu_before_ns
-        self._due_ns[probe.name] = now_ns + max(int(probe.interval_s * 1e9), int(cost_ns / _BUDGET))
+        self._due_ns[probe.name] = now_ns + max(int(probe.interval_s * 1e9), pause_ns(cost_ns))
         return details

@@ -7,6 +7,7 @@ import time
 from joblens.agent.groups import JobGroups
 from joblens.agent.meter import JobMeter
 
+_SAME_LOOK_S = 0.01
 _KILL_TRIES = 20  # a fork may slip between listing and killing
 
 
@@ -16,6 +17,16 @@ class JobProcesses:
     def __init__(self) -> None:
         self.groups: JobGroups | None = None
         self.meter: JobMeter | None = None
+        self._seen: list[int] = []
+        self._seen_at_s = 0.0
+
+    def seen(self) -> list[int]:
+        """As they were a moment ago: for those who look at the job together, not for signals."""
+        now_s = time.monotonic()
+        if now_s - self._seen_at_s > _SAME_LOOK_S:
+            self._seen = self.pids()
+            self._seen_at_s = now_s
+        return self._seen
 
     def pids(self) -> list[int]:
         """Every process of the job that is alive now."""

@@ -5,6 +5,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from joblens.agent.look_budget import MEASURED, pause_ns
 from joblens.agent.other_probes import OtherProbes
 from joblens.model.exit_usage import ExitUsage
 from joblens.model.sample import DeviceIo, Sample
@@ -62,9 +63,6 @@ COUNTERS = frozenset(
         "host_network_tx_bytes",
     }
 )
-# Looking at every single process may cost this share of one core at the most; with many
-# processes it is then done less often than once a sample, and those fields are None in between.
-DETAIL_BUDGET = 1 / 2000
 _DEVICE_TOTALS = ("io_read_bytes", "io_write_bytes", "io_read_ops", "io_write_ops")
 _REAPED_FIELDS = ("cpu_user_usec", "cpu_system_usec", "faults_minor", "faults_major")
 
@@ -97,6 +95,7 @@ class JobMeter:
         self._last_seen: dict[str, int] = {}  # by the one who measured before
         self._start_mono_ns = 0
         self._details_due_ns = 0
+        MEASURED.add(self)
         self._lock = threading.RLock()  # what looks at the job beside its totals may ask who is alive
 
     def take_base(self) -> dict[str, int]:
@@ -141,7 +140,7 @@ class JobMeter:
                 cpu_before_ns = time.thread_time_ns()
                 self._add_io(fields, self.details.read(), reaped)
                 cost_ns = time.thread_time_ns() - cpu_before_ns
-                self._details_due_ns = mono_ns + int(cost_ns / DETAIL_BUDGET)
+                self._details_due_ns = mono_ns + pause_ns(cost_ns)
             if not self._probe_counts_reaped:
                 self._add_reaped(fields, reaped)
             fields.update(self._host.read())
@@ -154,6 +153,7 @@ class JobMeter:
             return pids
 
     def close(self) -> None:
+        MEASURED.discard(self)
         self.probe.close()
         self.others.close()
         if self.details is not None:

@@ -165,3 +165,27 @@ def test_a_look_that_fails_stops_neither_the_others_nor_the_end_of_its_own_job()
     (warning,) = said
     assert "broken" in warning
     assert "a file that nobody expected" in warning
+
+
+def test_jobs_that_are_nearly_due_are_looked_at_together_and_keep_their_places() -> None:
+    clock = FakeClock()
+    sampler = StillSampler(clock)
+    sampler.add("first", 1.0)
+    clock.pass_s(0.04)
+    sampler.add("second", 1.0)
+    clock.pass_s(0.2)
+    sampler.add("third", 1.0)
+    for _ in range(3):
+        clock.pass_s(sampler.wait_s() or 0)
+        assert sampler.due() == ["first", "second"]
+        clock.pass_s(sampler.wait_s() or 0)
+        assert sampler.due() == ["third"]
+    assert clock.mono / 1e9 - 5 == pytest.approx(3.24)  # its own place, whoever was early
+
+
+def test_a_job_that_is_nearly_due_wakes_nobody() -> None:
+    clock = FakeClock()
+    sampler = StillSampler(clock)
+    sampler.add("job", 1.0)
+    clock.pass_s(0.99)
+    assert sampler.due() == []

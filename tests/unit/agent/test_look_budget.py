@@ -1,0 +1,22 @@
+"""Looking closely costs a share of a core, however many jobs there are."""
+
+from joblens.agent import look_budget
+from joblens.agent.look_budget import MEASURED, pause_ns
+
+
+class Meter:
+    pass
+
+
+def test_a_dear_look_is_followed_by_a_long_pause() -> None:
+    assert pause_ns(1_000_000) == 2_000_000_000
+
+
+def test_many_jobs_share_what_looking_may_cost() -> None:
+    meters = [Meter() for _ in range(8 * look_budget._FULL_SHARES)]
+    alone = pause_ns(1000)
+    for meter in meters:
+        MEASURED.add(meter)
+    assert pause_ns(1000) >= 7 * alone
+    meters.clear()
+    assert pause_ns(1000) == alone
