@@ -460,5 +460,5 @@ def test_a_container_without_an_engine_is_a_plain_child_and_measured_exactly(
     assert (ran.code, ran.record["reason"]) == (6, "exited")
     told_s = int(ran.stdout.split()[0]) / 1e9
     assert told_s <= ran.usage["cpu_total_seconds"] <= told_s * 1.1 + 0.15
-    assert ran.record["accounting"]["lower_bounds"] == []
+    assert not {"cpu_total_usec", "io_read_bytes"} & set(ran.record["accounting"]["lower_bounds"])
     assert ran.usage["context_switches_voluntary"] > 0
