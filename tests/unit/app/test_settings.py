@@ -163,7 +163,9 @@ def test_the_short_variable_wins_over_the_long(machine: Machine) -> None:
 def test_every_setting_can_come_from_the_environment(name: str, machine: Machine) -> None:
     setting = all_settings()[name]
     word = (
-        str(setting.default) if setting.default is not None else "1s" if setting.kind == "duration" else "/x"
+        str(setting.default)
+        if setting.default is not None
+        else {"duration": "1s", "float": "1"}.get(setting.kind, "/x")
     )
     machine.env[setting.variable] = word
     loaded = machine.load()

@@ -40,6 +40,7 @@ WRONG: list[tuple[list[str], str]] = [
     (["--interval", "0.01", "--", "true"], "--interval 0.01: at least 50ms"),
     (["--interval", "1ms", "--", "true"], "--interval 1ms: at least 50ms"),
     (["--shell", " "], "the shell line is empty"),
+    (["--cpu-list", "0-x", "--", "true"], "CPU list '0-x': '0-x' is not a CPU"),
     (["--probes", "weather", "--", "true"], "probes: there is no 'weather'"),
     (["--probes", "", "--", "true"], "none is named"),
     (["--interval", "0", "--", "true"], "--interval 0: must be more than 0"),
@@ -90,7 +91,7 @@ def given(**changes: Any) -> dict[str, Any]:
     nothing = dict.fromkeys(
         ("external_id", "cpus", "memory", "gpus", "pids", "timeout", "early_signal", "grace", "interval")
     )
-    nothing |= dict.fromkeys(("accounting", "cwd", "shell", "notify", "probes"))
+    nothing |= dict.fromkeys(("accounting", "cwd", "shell", "notify", "probes", "cpu_list"))
     texts = dict.fromkeys(("name", "tool", "script", "output_dir"), "")
     lists = dict.fromkeys(("params", "tags", "env"), ())
     flags = {"no_enforce": False, "no_monitor": False, "granularity": "summary"}
