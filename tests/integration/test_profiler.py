@@ -297,7 +297,6 @@ sys.exit(code or profile["process_cpu"]["mean_percent"] <= 0)
 
 
 def test_nothing_is_left_running_or_open() -> None:
-    ResourceProfiler().start_profiling()  # thrown away while it runs
     profiler = ResourceProfiler()
     profiler.start_profiling()
     profiler.stop_profiling()
