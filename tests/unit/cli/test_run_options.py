@@ -8,6 +8,7 @@ import pytest
 from joblens.__main__ import main
 from joblens.app.jobs import parse_early_signal, parse_params
 from joblens.cli.job_request import request_from
+from joblens.cli.option_table import JOB_OPTIONS
 from joblens.model.errors import InputError
 from joblens.model.job import EarlySignal
 
@@ -88,14 +89,12 @@ def test_it_is_refused_with_words_that_help(
 
 
 def given(**changes: Any) -> dict[str, Any]:
-    nothing = dict.fromkeys(
-        ("external_id", "cpus", "memory", "gpus", "pids", "timeout", "early_signal", "grace", "interval")
-    )
-    nothing |= dict.fromkeys(("accounting", "cwd", "shell", "notify", "probes", "cpu_list"))
-    texts = dict.fromkeys(("name", "tool", "script", "output_dir"), "")
-    lists = dict.fromkeys(("params", "tags", "env"), ())
-    flags = {"no_enforce": False, "no_monitor": False, "granularity": "summary"}
-    return {**nothing, **texts, **lists, **flags, "command_line": ("true",), **changes}
+    """What nobody says, and what is said here."""
+    nothing = {
+        row.name: False if row.kind == "flag" else () if row.kind == "many" else row.default
+        for row in JOB_OPTIONS
+    }
+    return {**nothing, "command_line": ("true",), **changes}
 
 
 def test_values_are_read_in_the_units_people_write() -> None:
