@@ -1,14 +1,16 @@
 """Parts of a profile beyond CPU, memory and I/O: network, energy, threads, GPUs."""
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from joblens.analysis.gpu_totals import GpuDeviceTotals, gpu_totals
 from joblens.analysis.rates import growth
 from joblens.model.details import Details, GpuFacts, ThreadUse
 from joblens.model.job import Usage
 from joblens.model.sample import Sample
 from joblens.model.units import MIB
+
+if TYPE_CHECKING:
+    from joblens.analysis.gpu_totals import GpuDeviceTotals
 
 _HOTTEST = 5
 _NVIDIA_IDS = ("GPU-", "MIG-")
@@ -76,6 +78,12 @@ def _thread(one: ThreadUse) -> dict[str, Any]:
 
 def gpu_stats(samples: Sequence[Sample], details: Details | None) -> dict[str, dict[str, Any]]:
     """One entry a maker of the GPUs that the job used; {}: none."""
+    if not any(sample.gpus for sample in samples):
+        return {}
+    from joblens.analysis.gpu_totals import (
+        gpu_totals,  # few machines have one, and every job pays for imports
+    )
+
     facts = {one.id: one for one in (details.gpus if details is not None else None) or ()}
     totals = gpu_totals(samples).devices or {}
     by_vendor: dict[str, list[dict[str, Any]]] = {}
@@ -94,7 +102,7 @@ def _vendor(ident: str, facts: GpuFacts | None) -> str:
     return "nvidia" if ident.startswith(_NVIDIA_IDS) else "other"
 
 
-def _device(ident: str, total: GpuDeviceTotals, memory_bytes: int | None) -> dict[str, Any]:
+def _device(ident: str, total: "GpuDeviceTotals", memory_bytes: int | None) -> dict[str, Any]:
     """Averages over the time in which the job used it, peaks of memory and temperature."""
     power_mw = total.power_mean_mw
     return {
