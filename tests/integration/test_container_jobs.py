@@ -329,6 +329,20 @@ def test_when_all_of_joblens_is_killed_the_next_one_takes_the_container_away(
     wait_until(lambda: engine.containers_of(record.job.uuid) == [], what="the container to go")
 
 
+def test_a_reader_that_leaves_ends_a_program_that_would_have_died_of_it(
+    somebody: ContainerDesk, docker: Engine, processes_to_end: list[subprocess.Popen[Any]]
+) -> None:
+    one = somebody.start(*docker.options, "--", "yes", stdout=subprocess.PIPE)
+    processes_to_end.append(one)
+    assert one.stdout is not None
+    assert one.stdout.readline() == b"y\n"
+    one.stdout.close()
+    assert one.wait(20) in (-signal.SIGPIPE, 128 + signal.SIGPIPE)
+    record = somebody.record(only_uuid(somebody))
+    assert record.outcome is not None
+    assert record.outcome.signal == signal.SIGPIPE
+
+
 def test_a_killed_client_ends_the_job_and_its_container(
     somebody: ContainerDesk, docker: Engine, processes_to_end: list[subprocess.Popen[Any]]
 ) -> None:
@@ -394,6 +408,15 @@ def test_a_container_that_the_engine_puts_elsewhere_is_measured_there(
     assert said_s * 0.95 - 0.02 <= ran.usage["cpu_total_seconds"] <= said_s * 1.1 + 0.15
     assert ran.usage["cpu_throttled_usec"] > 0
     assert ran.usage["memory_peak_mb"] > 0
+
+
+def test_network_use_of_a_container_that_is_elsewhere(somebody: ContainerDesk, docker: Engine) -> None:
+    somebody.extra_env["JOBLENS_LIMITS_CGROUP_PARENT"] = "/no/such/group"
+    ran = somebody.run(docker, "--interval", "50ms", "--", "ping", "-c", "12", "-i", "0.2", "127.0.0.1")
+    if ran.usage["network_rx_packets"] is None:
+        pytest.skip(ran.record["accounting"]["unknown"]["network_rx_packets"])
+    assert 2 <= ran.usage["network_rx_packets"] <= 24
+    assert "a moment after its start" in ran.record["accounting"]["sources"]["network"]
 
 
 def test_from_python(docker: Engine, store_path: Path) -> None:

@@ -86,7 +86,8 @@ class AdoptedJob:
     def _open_meter(self) -> JobMeter:
         accountant, others = self._kit.accountant, self._instruments.probes
         if self._container is not None:
-            return accountant.meter_of(self._container.probe(), self._pids, others)
+            bound = self._container.bound(others)
+            return accountant.meter_of(self._container.probe(), self._pids, bound)
         return accountant.meter(self._groups, self._attempt.launcher_pid or 0, others)
 
     def _watched(self) -> Watched:

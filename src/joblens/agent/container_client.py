@@ -217,6 +217,9 @@ class Client:
             typed = self._streams.serve(ready)
             if _INTERRUPT_KEY in typed and interrupts_by_key(self._note.pid):
                 self._came.append(signal.SIGINT)
+            if self._streams.reader_has_left and signal.SIGPIPE not in self._handed_on:
+                self._handed_on.add(signal.SIGPIPE)
+                self._came.append(signal.SIGPIPE)  # what writing would have brought the program outside
             self._heed_signals()
             if self._has_answered and not has_answered:
                 has_answered = True

@@ -5,12 +5,13 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from msgspec.structs import replace
 
 from joblens.agent.accounting import BY_TIMER, Accountant, Limits
 from joblens.agent.container_groups import make_container_groups, path_in_every_mount
+from joblens.agent.container_network import NETWORK, ContainerNetworkProbe
 from joblens.agent.container_note import note_path, remove_note
 from joblens.agent.container_order import ContainerOrder, as_variables
 from joblens.agent.container_probe import ContainerFactsProbe, ContainerProbe, NoteReader
@@ -20,6 +21,7 @@ from joblens.agent.launch import LauncherProcess, LaunchPlan
 from joblens.agent.outcome import Ending
 from joblens.model.details import Details
 from joblens.model.job import Job
+from joblens.ports.probe import Probe
 from joblens.probes.cgroup_layout import read_layout
 from joblens.probes.kernel_files import list_pids
 
@@ -120,6 +122,12 @@ class ContainerHold:
 
     def probe(self) -> ContainerProbe:
         return ContainerProbe(self.processes.groups, self.notes)
+
+    def bound(self, probes: Sequence[Probe]) -> tuple[Probe, ...]:
+        """Those of them that look at the job's groups look where the container really is."""
+        return tuple(
+            ContainerNetworkProbe(probe, self.notes) if probe.name == NETWORK else probe for probe in probes
+        )
 
     def facts(self) -> ContainerFactsProbe:
         return ContainerFactsProbe(self.notes)

@@ -28,6 +28,7 @@ class ContainerStreams:
         self._to_send = bytearray()
         self._takes_input = True
         self.engine_has_hung_up = False
+        self.reader_has_left = False  # of something that it printed
         self._modes: list[object] | None = None
         if is_terminal:
             self._take_keys_one_by_one()
@@ -120,7 +121,8 @@ class ContainerStreams:
         except BlockingIOError:
             return
         except OSError:
-            held.clear()  # its reader is gone; the container is not to end for that
+            held.clear()
+            self.reader_has_left = True
             return
         del held[:done]
 

@@ -24,7 +24,9 @@ def open_probe(watched: Watched, _instruments: Instruments) -> Probe:
     if watched.is_resumed:
         begin = go_on_counting
     else:
-        begin = count_here if watched.main_pid is not None else count_as_guest
+        # The group is the job's own, also where it is a container that is going to be in it.
+        is_own = watched.main_pid is not None or watched.job.container is not None
+        begin = count_here if is_own else count_as_guest
     probe = CgroupNetworkProbe(group, begin)
     probe.close_descriptor()
     return probe

@@ -203,7 +203,8 @@ class JobSession:
         if self._container is None:
             meter = kit.accountant.meter(groups, launcher_pid, instruments.probes, self._processes.seen)
         else:
-            meter = kit.accountant.meter_of(self._container.probe(), self.pids, instruments.probes)
+            others = self._container.bound(instruments.probes)
+            meter = kit.accountant.meter_of(self._container.probe(), self.pids, others)
             details = (*details, self._container.facts())
         self._processes.meter = meter
         return Measurement(self.job, kit.recorder, meter, details, self._on_sample)
