@@ -4,7 +4,17 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from bench import accuracy, containers, gpu_figures, launching, network, overhead, remembering, workflows
+from bench import (
+    accuracy,
+    agent,
+    containers,
+    gpu_figures,
+    launching,
+    network,
+    overhead,
+    remembering,
+    workflows,
+)
 from bench.commands import Workbench, new_folder
 from bench.goals import Figure, render
 
@@ -18,6 +28,7 @@ PARTS: dict[str, Callable[[Workbench], Iterator[Figure]]] = {
     "gpu": gpu_figures.figures,
     "network": network.figures,
     "containers": containers.figures,
+    "agent": agent.figures,
     "overhead": lambda bench: overhead.figures(bench, PEERS),
 }
 
