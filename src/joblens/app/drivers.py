@@ -44,7 +44,7 @@ def store_path(settings: Settings) -> str:
 def _check_folder(url: str, folder: str) -> None:
     """It may still have to be made, but not where something else is."""
     while not os.path.isdir(folder):
-        if os.path.lexists(folder):
+        if os.path.lexists(folder) and not os.path.isdir(folder):  # else somebody has made it just now
             raise InputError(
                 f"store '{url}': {folder} is not a directory", hint="give the path of a file in a directory"
             )
