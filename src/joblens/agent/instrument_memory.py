@@ -33,7 +33,7 @@ class MemoryDriver:
     """Looks at one job after the other; each has its own pause, after what its last look cost."""
 
     name = "memory"
-    interval_s = 0.5
+    interval_s = 1.0
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
