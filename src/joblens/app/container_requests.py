@@ -8,7 +8,7 @@ from msgspec.structs import fields, replace
 
 from joblens.agent.container_order import ENV_PREFIX
 from joblens.agent.marked import JOB_ID_VARIABLE
-from joblens.app.requests import Request, check_word
+from joblens.app.kernel_words import check_word
 from joblens.model.errors import InputError
 from joblens.model.job import Accounting, ContainerJob
 
@@ -16,7 +16,7 @@ _FIELDS = tuple(field.name for field in fields(ContainerJob))
 _MANY = ("volumes", "devices")
 
 
-def check_container(request: Request, container: ContainerJob) -> None:
+def check_container(container: ContainerJob, *, cwd: str | None, accounting: Accounting | None) -> None:
     """Raises InputError for the first thing that cannot be used."""
     for name in _FIELDS:
         value = getattr(container, name)
@@ -27,12 +27,12 @@ def check_container(request: Request, container: ContainerJob) -> None:
         raise InputError("the container's image is empty", hint="--container IMAGE")
     if container.engine not in ("", "docker", "podman"):
         raise InputError(f"container engine '{container.engine}': expected docker or podman")
-    if request.cwd is not None:
+    if cwd is not None:
         raise InputError(
             "--cwd is a directory of this machine, and the job runs in a container",
             hint="--container-workdir DIR is one inside; --volume SRC:DST takes a folder there",
         )
-    if request.accounting is Accounting.PROCESS_TREE:
+    if accounting is Accounting.PROCESS_TREE:
         raise InputError(
             "--accounting process_tree: a container's processes are not children of joblens",
             hint="leave --accounting out",

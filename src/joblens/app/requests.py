@@ -7,6 +7,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from joblens.app.kernel_words import check_word
 from joblens.model.errors import InputError
 from joblens.model.job import Accounting, ContainerJob, EarlySignal, Granularity, Requirements
 
@@ -71,7 +72,7 @@ def check_request(request: Request) -> None:
     if request.container is not None:
         from joblens.app.container_requests import check_container
 
-        check_container(request, request.container)
+        check_container(request.container, cwd=request.cwd, accounting=request.accounting)
 
 
 def seconds_of(name: str, value: str | float | None) -> float | None:
@@ -146,19 +147,6 @@ def _check_command(request: Request) -> None:
         raise InputError("no command was given", hint=f"joblens {verb} -- COMMAND ARGUMENTS…")
     for word in request.argv:
         check_word("command", word)
-
-
-def check_word(where: str, word: Any) -> None:
-    """What the kernel can be given: text without NUL that stands for bytes."""
-    if not isinstance(word, str):
-        raise InputError(f"{where}: {word!r} is not text")
-    if "\0" in word:
-        raise InputError(f"{where}: {word!r} has a NUL character in it, which no program can be given")
-    if not word.isascii():
-        try:
-            os.fsencode(word)
-        except UnicodeEncodeError:
-            raise InputError(f"{where}: {word!r} cannot be written as bytes") from None
 
 
 def _check_texts(request: Request) -> None:
