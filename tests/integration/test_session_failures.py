@@ -2,6 +2,7 @@
 
 import os
 import signal
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -64,18 +65,24 @@ def stored(path: Path) -> list[Record]:
         store.close()
 
 
-def open_files() -> list[str]:
-    """But for the counter that a process keeps from its first job on."""
-    found = {number: f"/proc/self/fd/{number}" for number in os.listdir("/proc/self/fd")}
-    counters = [number for number, path in found.items() if "perf_event" in link_of(path)]
-    return sorted(found.keys() - set(counters[:1]))
+def open_files() -> dict[str, str]:
+    """But for the one counter that a kit keeps from its first job on, which is opened beside the job."""
+    found = all_open_files()
+    counters = [number for number, link in found.items() if "perf_event" in link]
+    return {number: link for number, link in found.items() if number not in counters[:1]}
+
+
+def all_open_files() -> dict[str, str]:
+    """Number -> what it is. Not the listing itself, which has whatever number is free at that moment."""
+    numbers = os.listdir("/proc/self/fd")
+    return {number: link for number in numbers if (link := link_of(f"/proc/self/fd/{number}"))}
 
 
 def link_of(path: str) -> str:
     try:
         return os.readlink(path)
     except FileNotFoundError:
-        return ""  # of the listing itself
+        return ""
 
 
 def test_a_job_that_cannot_be_written_down_leaves_no_launcher_and_no_group(kit: Kit, tmp_path: Path) -> None:
@@ -114,6 +121,27 @@ def test_a_fault_after_the_first_instruction_ends_the_job_and_its_record(
     assert str(record.status) == "error"
     assert record.attempt is not None
     assert [path for path in record.attempt.groups.values() if os.path.exists(path)] == []
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_a_closed_kit_leaves_nothing_open_however_soon_it_is_closed(
+    store_path: Path, tmp_path: Path, waits: bool
+) -> None:
+    def begin_and_close() -> dict[str, str]:
+        kit = open_kit(load_settings().settings, lambda name: None, warn=pytest.fail)
+        kit.instruments.get_ready(a_job(tmp_path, "true").job)
+        if waits:
+            wait_until(lambda: not is_getting_ready(), what="the counter to be opened")
+        close_kit(kit)
+        wait_until(lambda: not is_getting_ready(), what="the counter to be opened")
+        return all_open_files()
+
+    before = begin_and_close()  # imports what is needed
+    assert begin_and_close() == before
+
+
+def is_getting_ready() -> bool:
+    return any(thread.name == "joblens-ready" for thread in threading.enumerate())
 
 
 def test_output_that_cannot_be_kept_is_a_launch_error(

@@ -5,9 +5,10 @@ wants it, and one that cannot be had leaves the reason in the record. Nothing he
 
 import contextlib
 import importlib
+import os
 import threading
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from msgspec import Struct
 
@@ -15,11 +16,17 @@ from joblens.agent.driver_thread import DriverThread
 from joblens.agent.missing import MissingDetails, MissingProbe
 from joblens.model.job import Job
 from joblens.model.probe_choice import ALL_PROBES, DEFAULT_PROBES, INSTRUMENTS
+from joblens.model.sample import GpuReading
 from joblens.ports.probe import DetailProbe, Driver, Probe
 
 __all__ = ["ALL_PROBES", "DEFAULT_PROBES", "NO_INSTRUMENTS", "InstrumentSet", "Instruments", "Watched"]
 
-T = TypeVar("T")
+
+class _Closable(Protocol):
+    def close(self) -> None: ...
+
+
+T = TypeVar("T", bound=_Closable)
 
 
 class Watched(Struct, frozen=True, kw_only=True):
@@ -31,6 +38,7 @@ class Watched(Struct, frozen=True, kw_only=True):
     groups: Mapping[str, str] = {}  # hierarchy -> directory
     pids: Callable[[], list[int]]  # those of its processes that are alive
     is_resumed: bool = False  # another process began to measure it: what that left counting goes on
+    last_gpus: Mapping[str, GpuReading] = {}  # what that one saw last of its GPUs
 
 
 class InstrumentSet(Struct, frozen=True):
@@ -67,8 +75,8 @@ class Instruments:
     def __init__(self, chosen: Sequence[str] = DEFAULT_PROBES) -> None:
         self._chosen = tuple(chosen)
         self._drivers: dict[str, DriverThread[Any]] = {}
-        self._shared: dict[str, Any] = {}
-        self._is_ready = False
+        self._shared: dict[str, Any] = {}  # what can be closed
+        self._waking: _WakingCounter | None = None
         self._lock = threading.Lock()  # jobs are begun on the loop, and in slots by the sampler
 
     def is_chosen(self, name: str) -> bool:
@@ -110,9 +118,17 @@ class Instruments:
 
     def get_ready(self, job: Job) -> None:
         """Begins what takes the kernel a while the first time, beside the start of a launcher."""
-        if job.monitor and "counters" in self._wanted(job) and not self._is_ready:
-            self._is_ready = True
-            threading.Thread(target=_stay_awake, name="joblens-ready", daemon=True).start()
+        if job.monitor and "counters" in self._wanted(job) and self._waking is None:
+            self._waking = _WakingCounter()
+            threading.Thread(target=self._waking.open, name="joblens-ready", daemon=True).start()
+
+    def close(self) -> None:
+        """When no job is looked at any more. Drivers' threads end by themselves."""
+        with self._lock:
+            shared, self._shared = self._shared, {}
+        for thing in (*shared.values(), self._waking):
+            if thing is not None:
+                thing.close()
 
     def driver(self, name: str, make: Callable[[], Driver[Any]]) -> DriverThread[Any]:
         """The one driver of that name in this process; its thread runs while somebody uses it."""
@@ -130,10 +146,32 @@ class Instruments:
             return found
 
 
-def _stay_awake() -> None:
-    from joblens.probes.perf_counters import stay_awake
+class _WakingCounter:
+    """The first counter of all waits until every CPU has taken notice of it, milliseconds, and the kernel
+    forgets a second after the last: who keeps this one open does not have to wait when a job begins."""
 
-    stay_awake()
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._descriptor = -1
+        self._is_closed = False
+
+    def open(self) -> None:
+        """On a thread of its own; `close` may come before it is done."""
+        from joblens.probes.perf_counters import open_own_counter
+
+        descriptor = open_own_counter()
+        with self._lock:
+            if not self._is_closed:
+                self._descriptor, descriptor = descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
+
+    def close(self) -> None:
+        with self._lock:
+            self._is_closed = True
+            descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
 
 
 def _missing(name: str, why: str) -> Probe | DetailProbe:

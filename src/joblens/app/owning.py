@@ -121,6 +121,7 @@ def open_recovery(kit: Kit, settings: Settings) -> Recovery:
 
 def close_kit(kit: Kit) -> None:
     kit.sampler.close()
+    kit.instruments.close()
     kit.recorder.close()
     kit.accountant.close()
     kit.loop.close()

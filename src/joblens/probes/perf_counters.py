@@ -212,16 +212,9 @@ def _threads_of(pids: Sequence[int], proc: str) -> list[int]:
     return threads
 
 
-_awake: list[int] = []  # holds something once the process has its counter
-
-
-def stay_awake() -> None:
-    """Counts for this process as long as it lives. The first counter of all waits until every CPU has taken
-    notice of it, milliseconds, and the kernel forgets a second after the last: who opens this one early does
-    not have to wait when a job begins. One is enough, however many begin."""
-    if not _awake:
-        _awake.append(0)
-        _perf_event_open(perf_attributes(COUNTERS[2], on_exec=False, user_only=False), 0)
+def open_own_counter() -> int:
+    """A counter of the calling thread that nobody reads: -> its descriptor, below 0 where there is none."""
+    return _perf_event_open(perf_attributes(COUNTERS[2], on_exec=False, user_only=False), 0)
 
 
 def could_count(pid: int) -> Mapping[str, str]:
