@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from joblens.model.details import GpuFacts
 from joblens.model.sample import GpuReading
-from joblens.probes.drm_fdinfo import DrmClient, busy_shares, device_descriptors, read_clients
+from joblens.probes.drm_fdinfo import DrmClient, busy_shares, device_descriptors, never_back, read_clients
 from joblens.probes.drm_sysfs import Card, find_cards, read_card
 from joblens.probes.gpu_following import Followers, GpuProcess, GpuState, JobGpus
 
@@ -20,7 +20,9 @@ _INTERVAL_S = 2.0
 _BUDGET = 0.004  # of a core
 _SILENT = "its driver tells nothing of single processes in /proc/PID/fdinfo (Linux 5.19 and later do)"
 _NOT_LISTED = "its driver lists no processes; only the job's own are looked at"
-_JOB_NUMBERS = ("job_memory_bytes", "job_utilization", "job_busy_usec")
+_ROCM = "work that a process gives to the GPU through ROCm (/dev/kfd) is in none of the kernel's counters"
+_NO_TIME = "this version of its driver does not count the time of single processes"
+_TIMES = ("job_utilization", "job_busy_usec")
 _ENCODERS, _DECODERS = ("enc", "enc_1"), ("dec", "jpeg")
 
 Clients = dict[tuple[str, int], DrmClient]
@@ -117,7 +119,9 @@ _CardReading = tuple[dict[str, int], dict[str, str]]
 def _state(card: Card, reading: _CardReading, processes: Mapping[int, GpuProcess]) -> GpuState:
     fields, unknown = reading
     if any(process.memory_bytes is None for process in processes.values()):
-        unknown = {**unknown, **dict.fromkeys(_JOB_NUMBERS, _SILENT)}
+        unknown = {**unknown, **dict.fromkeys(("job_memory_bytes", *_TIMES), _SILENT)}
+    elif any(process.busy_usec is None for process in processes.values()):
+        unknown = {**unknown, **dict.fromkeys(_TIMES, _ROCM if card.facts.vendor == "amd" else _NO_TIME)}
     facts = card.facts if card.facts.unknown == unknown else replace(card.facts, unknown=unknown)
     return GpuState(facts=facts, reading=GpuReading(**fields), processes=processes)
 
@@ -152,7 +156,7 @@ class _JobClients:
             | {pid: GpuProcess() for pid in silent.get(card.facts.id, ())}
             for card in cards
         }
-        self._before, self._read_ns = seen, now_ns
+        self._before, self._read_ns = never_back(self._before, seen), now_ns
         return {device: processes for device, processes in found.items() if processes}
 
     def _of_card(self, card: Card, owners: Mapping[int, Clients], elapsed_ns: int) -> dict[int, GpuProcess]:
@@ -183,22 +187,20 @@ class _JobClients:
         busy_usec = self._busy_usec.get((device, pid), 0) + round(share * elapsed_ns / 1000)
         self._busy_usec[device, pid] = busy_usec
         memory = [client.memory_bytes for client in clients.values()]
+        tells_time = all(client.tells_time for client in clients.values())
         return GpuProcess(
             memory_bytes=sum(size or 0 for size in memory)
             if any(size is not None for size in memory)
             else None,
-            utilization=round(share * 10_000),
-            busy_usec=busy_usec,
+            utilization=round(share * 10_000) if tells_time else None,
+            busy_usec=busy_usec if tells_time else None,
             encoder_utilization=_of_engines(shares, _ENCODERS),
             decoder_utilization=_of_engines(shares, _DECODERS),
         )
 
     def _open_devices(self, pid: int, cards: list[Card]) -> list[str]:
         """Devices that it has open although nothing is told of it."""
-        nodes = {
-            os.path.basename(os.readlink(f"{self._proc}/{pid}/fd/{name}"))
-            for name in device_descriptors(pid, self._proc)
-        }
+        nodes = {os.path.basename(device) for device in device_descriptors(pid, self._proc).values()}
         return [card.facts.id for card in cards if not nodes.isdisjoint(card.nodes)]
 
 

@@ -7,15 +7,18 @@ import os
 from collections.abc import Iterable, Iterator
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 _UNITS = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 # Memory of the card before memory of the machine: what a discrete GPU has the least of.
-_CARD_REGIONS = ("vram", "local")
+_CARD_REGIONS = ("vram", "local", "stolen-local")
 _ENGINE, _CYCLES, _TOTAL_CYCLES = "drm-engine-", "drm-cycles-", "drm-total-cycles-"
 _CAPACITY = "drm-engine-capacity-"
 # A newer kernel's name before an older one's.
 _MEMORY = ("drm-resident-", "drm-memory-", "drm-total-")
 _DEVICE = "/dev/dri/"
+_ROCM = "/dev/kfd"
+_LEAVES_OUT_ZERO = "amdgpu"  # an engine that the client has not used yet is not in its list
 
 
 class DrmClient(Struct, frozen=True, kw_only=True):
@@ -28,6 +31,7 @@ class DrmClient(Struct, frozen=True, kw_only=True):
     cycles: dict[str, tuple[int, int]] = {}  # engine -> (busy, all)
     capacity: dict[str, int] = {}  # engine -> how many of it there are, where more than one
     memory_bytes: int | None = None
+    tells_time: bool = True  # False: what it does on the engines is not in `busy_ns` and `cycles`
 
 
 def parse_fdinfo(text: str) -> DrmClient | None:
@@ -57,6 +61,7 @@ def parse_fdinfo(text: str) -> DrmClient | None:
             if name.startswith(_CAPACITY)
         },
         memory_bytes=_memory(values),
+        tells_time=bool(busy or cycles) or values["drm-driver"] == _LEAVES_OUT_ZERO,
     )
 
 
@@ -89,31 +94,56 @@ def read_clients(pid: int, proc: str = "/proc") -> dict[tuple[str, int], DrmClie
     """Clients of one process, by PCI address and id. Empty where it has none, has ended, or is not ours to
     look at."""
     clients: dict[tuple[str, int], DrmClient] = {}
-    for descriptor in device_descriptors(pid, proc):
+    opened = device_descriptors(pid, proc)
+    has_rocm = _ROCM in opened.values()
+    for descriptor, device in opened.items():
+        if device == _ROCM:
+            continue
         try:
             with open(f"{proc}/{pid}/fdinfo/{descriptor}", "rb", buffering=0) as file:
                 client = parse_fdinfo(file.read().decode("ascii", "replace"))
-        except OSError:
-            continue  # closed just now
+        except (OSError, ValueError, IndexError):
+            continue  # closed just now, or not as the kernel's documentation says
         if client is not None:
-            clients[client.pci, client.id] = client
+            # Work that goes through ROCm's own queues is in none of the kernel's counters of engines.
+            is_rocm = has_rocm and client.driver == _LEAVES_OUT_ZERO
+            clients[client.pci, client.id] = replace(client, tells_time=False) if is_rocm else client
     return clients
 
 
-def device_descriptors(pid: int, proc: str = "/proc") -> list[str]:
-    """Descriptors of the process that lead to a graphics device."""
+def device_descriptors(pid: int, proc: str = "/proc") -> dict[str, str]:
+    """Descriptors of the process that lead to a graphics device, or to ROCm -> the device's file."""
     try:
         names = os.listdir(f"{proc}/{pid}/fd")
     except OSError:
-        return []
-    found = []
+        return {}
+    found = {}
     for name in names:
         try:
-            if os.readlink(f"{proc}/{pid}/fd/{name}").startswith(_DEVICE):
-                found.append(name)
+            target = os.readlink(f"{proc}/{pid}/fd/{name}")
         except OSError:
             continue
+        if target.startswith(_DEVICE) or target == _ROCM:
+            found[name] = target
     return found
+
+
+def never_back(
+    before: dict[tuple[str, int], DrmClient], now: dict[tuple[str, int], DrmClient]
+) -> dict[tuple[str, int], DrmClient]:
+    """`now` with counters that do not go back: drivers may tell less for a moment, and catch up."""
+    return {key: _not_below(before[key], client) if key in before else client for key, client in now.items()}
+
+
+def _not_below(earlier: DrmClient, later: DrmClient) -> DrmClient:
+    busy = {engine: max(value, earlier.busy_ns.get(engine, 0)) for engine, value in later.busy_ns.items()}
+    cycles = {
+        engine: (max(used, earlier.cycles.get(engine, (0, 0))[0]), total)
+        for engine, (used, total) in later.cycles.items()
+    }
+    if busy == later.busy_ns and cycles == later.cycles:
+        return later
+    return replace(later, busy_ns=busy, cycles=cycles)
 
 
 def busy_shares(

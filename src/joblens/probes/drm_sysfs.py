@@ -118,11 +118,11 @@ def _sensors(device: str) -> dict[str, int | None]:
     """Units of the kernel's hwmon files: m°C, µW, µJ, Hz, and 0-255 for a fan."""
     values: dict[str, int | None] = {}
     for sensor in _hwmon(device):
-        power = _scaled(f"{sensor}/power1_average", 1, 1000)
         found = {
-            "temperature_c": _scaled(f"{sensor}/temp1_input", 1, 1000),
-            "power_mw": power if power is not None else _scaled(f"{sensor}/power1_input", 1, 1000),
-            "energy_mj": _scaled(f"{sensor}/energy1_input", 1, 1000),
+            # Cards without a sensor at the edge (xe, AMD's for servers) have one in the package.
+            "temperature_c": _first(sensor, "temp1_input", "temp2_input"),
+            "power_mw": _first(sensor, "power1_average", "power1_input"),
+            "energy_mj": _first(sensor, "energy1_input", "energy2_input"),  # the card; else its package
             "memory_clock_mhz": _scaled(f"{sensor}/freq2_input", 1, 1_000_000),
             "fan_speed": _scaled(f"{sensor}/pwm1", 10_000, _PWM_MAX),
             "sm_clock_mhz": _scaled(f"{sensor}/freq1_input", 1, 1_000_000),
@@ -146,7 +146,8 @@ def _clock_mhz(directory: str) -> int | None:
 
 def _power_limit(directory: str) -> int | None:
     for sensor in _hwmon(f"{directory}/device"):
-        for file in ("power1_cap", "power1_max"):
+        # Where there are both, the cap is what it may draw for a moment. 0: it is switched off.
+        for file in ("power1_max", "power1_cap"):
             value = _scaled(f"{sensor}/{file}", 1, 1000)
             if value:
                 return value
@@ -159,7 +160,14 @@ def _hwmon(device: str) -> Iterator[str]:
     except OSError:
         return
     for name in names:
-        yield f"{device}/hwmon/{name}"
+        if "_gt" not in _word(f"{device}/hwmon/{name}/name"):  # of a part of the card only (i915_gt0)
+            yield f"{device}/hwmon/{name}"
+
+
+def _first(sensor: str, *files: str) -> int | None:
+    """Thousandths of the first that is there."""
+    values = (_scaled(f"{sensor}/{file}", 1, 1000) for file in files)
+    return next((value for value in values if value is not None), None)
 
 
 def _pci(device: str) -> str:
