@@ -1,6 +1,7 @@
 """A driver that may block, read on a thread of its own, so that it delays neither a sample, nor another
 driver, nor the end of this process."""
 
+import contextlib
 import threading
 import time
 from typing import Generic, TypeVar
@@ -21,8 +22,8 @@ class Reading(Struct, Generic[T], frozen=True):
 
 
 class DriverThread(Generic[T]):
-    """Started by the first `use`, ends some time after the last `leave`; never joined: a driver that hangs
-    would hang us. `latest` and `problem` return at once."""
+    """Started by the first `use`, ends some time after the last `leave`, and closes the driver then; never
+    joined: a driver that hangs would hang us. `latest` and `problem` return at once."""
 
     def __init__(self, driver: Driver[T], interval_s: float | None = None) -> None:
         self.driver = driver
@@ -62,15 +63,29 @@ class DriverThread(Generic[T]):
             return self._error
 
     def _run(self) -> None:
-        due_s = time.monotonic()
+        """One thread at a time: who comes while the driver is being closed is served after that."""
         while self._is_wanted():
+            self._read_while_used()
+            with self._changed:
+                self._asked_at_s = time.monotonic()
+            with contextlib.suppress(Exception):  # what it has left open is all that is lost
+                self.driver.close()
+            with self._changed:
+                self._asked_at_s = None
+
+    def _read_while_used(self) -> None:
+        due_s = time.monotonic()
+        while self._is_used():
             self._read()
             now_s = time.monotonic()
             due_s = max(due_s + self.interval_s, now_s)
             with self._changed:
                 while self._users > 0 and (wait_s := due_s - time.monotonic()) > 0:
                     self._changed.wait(wait_s)
-        self.driver.close()
+
+    def _is_used(self) -> bool:
+        with self._changed:
+            return self._users > 0
 
     def _is_wanted(self) -> bool:
         with self._changed:
