@@ -341,7 +341,7 @@ def other_jobs() -> dict[str, Any]:
     """A job that asks for a GPU and leaves it idle, one that never touches it, and one that did not ask."""
     started = [
         Started("holds_idle", [sys.executable, WORKLOAD, "256", "0", "10"], "--gpus", "1"),
-        Started("asks_never_uses", ["sleep", "9"], "--gpus", "1"),
+        Started("asks_never_uses", ["sleep", "33"], "--gpus", "1"),  # long enough for a finding
         Started("no_gpu", ["sleep", "9"]),
     ]
     spec = Path(STORE) / "given.yaml"

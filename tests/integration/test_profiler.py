@@ -13,11 +13,16 @@ from typing import Any
 import pytest
 
 import joblens
+from joblens.agent import instrument_gpu
 from joblens.analysis.profile_choice import METRICS
+from joblens.app import host_meter
 from joblens.app.monitor import JobMonitor
 from joblens.app.profiler import ContainerResourceMonitor, ResourceProfiler, get_profiler
 from joblens.model.errors import InputError
+from joblens.probes.drm import DrmDriver
+from joblens.probes.nvml import NvmlDriver
 from tests.conftest import wait_until
+from tests.unit.probes.nvml_fake import FakeGpu, FakeNvml
 
 MIB = 2**20
 # Every key of the profile that programs of Keystone's form read, with the kind of its value.
@@ -49,6 +54,12 @@ def burn(cpu_s: float) -> None:
 
 def has_samples(profiler: ResourceProfiler, count: int) -> bool:
     return bool(profiler.snapshot()["samples_collected"] >= count)
+
+
+def drivers_at_work() -> list[str]:
+    """Threads that ask a GPU's driver; it is closed some time after the last one has left."""
+    names = (f"joblens-{driver.name}" for driver in (NvmlDriver, DrmDriver))
+    return [thread.name for thread in threading.enumerate() if thread.name in set(names)]
 
 
 def assert_keys(found: Any, wanted: dict[str, Any]) -> None:
@@ -218,6 +229,23 @@ def test_an_unknown_metric_is_refused_with_the_known_ones(metrics: Any) -> None:
         ContainerResourceMonitor("c", metrics=metrics)
 
 
+def test_a_gpu_that_nobody_uses_is_told_of_when_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    gpu = FakeGpu("GPU-a")
+    kinds = {"nvml": (lambda: True, lambda: NvmlDriver(lambda: FakeNvml(gpu)))}
+    monkeypatch.setattr(instrument_gpu, "_KINDS", kinds)
+    monkeypatch.setattr(host_meter, "_instruments", [])
+    named = ResourceProfiler(interval=0.05, metrics=["gpu"])
+    named.start_profiling()
+    wait_until(lambda: bool(named.snapshot()["gpu_stats"]))
+    usual = ResourceProfiler(interval=0.05)
+    usual.start_profiling()
+    told = named.stop_profiling()["gpu_stats"]["nvidia"]
+    assert (told["gpu_utilization_percent"], told["power_watts"]) == (97.0, 512.0)
+    assert [device["name"] for device in told["devices"]] == ["NVIDIA H200"]
+    wait_until(lambda: has_samples(usual, 3))
+    assert usual.stop_profiling()["gpu_stats"] == {}
+
+
 def test_metrics_may_be_written_as_one_text() -> None:
     assert ResourceProfiler(metrics="memory, cpu").metrics == ("cpu", "memory")
     assert ResourceProfiler().metrics == tuple(METRICS)
@@ -300,10 +328,12 @@ def test_nothing_is_left_running_or_open() -> None:
     profiler = ResourceProfiler()
     profiler.start_profiling()
     profiler.stop_profiling()
+    wait_until(lambda: not drivers_at_work())
     before = len(os.listdir("/proc/self/fd"))
     for _ in range(20):
         profiler.start_profiling()
         profiler.stop_profiling()
+    wait_until(lambda: not drivers_at_work())
     assert len(os.listdir("/proc/self/fd")) <= before + 1
 
 

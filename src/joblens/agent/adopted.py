@@ -4,7 +4,7 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from msgspec.structs import replace
 
@@ -63,11 +63,11 @@ class AdoptedJob:
         if self._container is not None:
             self._container.processes.groups = self._groups
             self._container.processes.tell_client = self._signal_main
-        self._instruments = kit.instruments.open(self._watched())
+        stored = kit.recorder.read(lambda store: store.samples(record.job.uuid))
+        self._instruments = kit.instruments.open(self._watched(stored))
         self._meter: JobMeter = self._open_meter()
         facts = () if self._container is None else (self._container.facts(),)
         self._details = DetailTaker(self.job.uuid, (*self._instruments.details, *facts), kit.recorder.put)
-        stored = kit.recorder.read(lambda store: store.samples(record.job.uuid))
         last = stored[-1] if stored else None
         self._next_index = last[0] + 1 if last else 0
         self._meter.resume(self._attempt.base, self._attempt.started_mono_ns or 0, last[1] if last else None)
@@ -90,8 +90,9 @@ class AdoptedJob:
             return accountant.meter_of(self._container.probe(), self._pids, bound)
         return accountant.meter(self._groups, self._attempt.launcher_pid or 0, others)
 
-    def _watched(self) -> Watched:
+    def _watched(self, stored: Sequence[tuple[int, Sample]]) -> Watched:
         groups = self._groups
+        gpus = next((sample.gpus for _, sample in reversed(stored) if sample.gpus is not None), {})
         return Watched(
             job=self.job,
             main_pid=None,
@@ -99,6 +100,7 @@ class AdoptedJob:
             groups=groups.paths if groups else {},
             pids=self._pids,
             is_resumed=True,
+            last_gpus=gpus,
         )
 
     def start(self) -> None:

@@ -24,7 +24,9 @@ class GpuProbe:
         self._has_read = False
         for thread in threads:
             followers: Any = thread.driver
-            followers.followers.add(self._job, GpuFollower(watched.pids, watched.job.gpu_devices))
+            followers.followers.add(
+                self._job, GpuFollower(watched.pids, watched.job.gpu_devices, watched.last_gpus)
+            )
             thread.use()
 
     @property

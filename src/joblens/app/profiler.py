@@ -21,7 +21,7 @@ from joblens.app.plain_values import plain_text
 from joblens.app.watched_container import WatchedContainer
 from joblens.model.errors import InputError
 from joblens.model.ids import new_uuid
-from joblens.model.job import Job
+from joblens.model.job import EVERY_GPU, Job
 from joblens.model.units import format_instant
 
 DEFAULT_INTERVAL_S = 0.5
@@ -39,7 +39,8 @@ class _UnderWay(Struct, eq=False):
 
 class ResourceProfiler:
     """Safe to use from any number of threads; any number at once, each sees the whole process. `metrics` are
-    names such as cpu, memory, gpu (all of them without); `interval` is the time between samples in seconds.
+    names such as cpu, memory, gpu (all of them without; a gpu that is named stands for every GPU of the
+    machine, otherwise those in use are looked at); `interval` is the time between samples in seconds.
     With `snapshot_interval` a profile of the time so far is taken that often, kept in `snapshots` and handed
     to `on_snapshot`, on a thread of its own."""
 
@@ -53,6 +54,7 @@ class ResourceProfiler:
     ) -> None:
         self.interval = _seconds("interval", interval)
         self.metrics = chosen_metrics(metrics)
+        self._shows_every_gpu = metrics is not None and "gpu" in self.metrics
         if on_snapshot is not None and snapshot_interval is None:
             raise InputError(
                 "on_snapshot needs snapshot_interval", hint="say how often: snapshot_interval=60"
@@ -92,7 +94,7 @@ class ResourceProfiler:
                 self.interval,
                 lambda _first, _samples: None,
                 is_whole=True,
-                instruments=open_instruments(_as_job(self.metrics)),
+                instruments=open_instruments(_as_job(self.metrics, every_gpu=self._shows_every_gpu)),
             )
             self._under_way = _UnderWay(meter, window, container, threading.Event())
             if self.snapshot_interval is not None:
@@ -257,13 +259,14 @@ def profile_of(
     return without_others(profile, metrics)
 
 
-def _as_job(metrics: tuple[str, ...]) -> Job:
+def _as_job(metrics: tuple[str, ...], *, every_gpu: bool) -> Job:
     """What the instruments are told to look at."""
     return Job(
         uuid=new_uuid(),
         argv=(),
         created_at_us=time.time_ns() // 1000,
         probes=tuple(name for name in IN_PROCESS_PROBES if name in metrics),
+        gpu_devices=(EVERY_GPU,) if every_gpu else (),
     )
 
 

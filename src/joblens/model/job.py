@@ -89,6 +89,9 @@ class Owner(Struct, frozen=True):
     pid_namespace: int = 0  # in which the pid counts; 0: not known
 
 
+EVERY_GPU = "all"  # among the devices of a job
+
+
 class Job(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One command with its requirements. What is stored is already redacted (model.secrets)."""
 
@@ -119,7 +122,7 @@ class Job(Struct, frozen=True, kw_only=True, omit_defaults=True):
     created_by: Owner | None = None  # who is to start it, unless it waits for the supervisor
     run: RunLink | None = None  # of a workflow
     inputs: tuple[FileStamp, ...] = ()  # files it was started with
-    gpu_devices: tuple[str, ...] = ()  # it was given
+    gpu_devices: tuple[str, ...] = ()  # it was given; EVERY_GPU: all there are
     command_digest: str = ""  # of everything that makes it do what it does; changed: it has to run again
     limits_resources: bool = True  # False: of its requirements only the time-out is enforced
     timeout_exit_code: int = 124  # what its record says when joblens ended it

@@ -10,6 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from joblens.model.details import GpuFacts
+from joblens.model.job import EVERY_GPU
 from joblens.model.sample import GpuReading
 
 _WHOLE = 10_000  # hundredths of a percent
@@ -45,17 +46,30 @@ class JobGpus(Struct, frozen=True, kw_only=True):
 
 class GpuFollower:
     """One job. A device that it was given or has used once is in all its readings from then on, so that what
-    it did there is not forgotten, and neither is that it left it idle."""
+    it did there is not forgotten, and neither is that it left it idle. `before`: what another process that
+    measured it has seen last, by device; its counters go on."""
 
-    def __init__(self, pids: Callable[[], list[int]], given: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        pids: Callable[[], list[int]],
+        given: Sequence[str] = (),
+        before: Mapping[str, GpuReading] | None = None,
+    ) -> None:
         self._read_pids = pids
         self._given = tuple(given)
         self._alive: frozenset[int] = frozenset()
         self._known: frozenset[int] = frozenset()  # alive now or at the reading before
-        self._devices: set[str] = set()
+        self._devices: set[str] = set(before or ())
+        self._energy_before = {
+            device: seen.energy_mj for device, seen in (before or {}).items() if seen.energy_mj is not None
+        }
         self._energy_base: dict[str, int] = {}
         self._busy_seen: dict[tuple[str, int], int] = {}
-        self._busy_usec: dict[str, int] = {}
+        self._busy_usec = {
+            device: seen.job_busy_usec
+            for device, seen in (before or {}).items()
+            if seen.job_busy_usec is not None
+        }
         self._has_begun = False
 
     def look(self) -> frozenset[int]:
@@ -95,7 +109,8 @@ class GpuFollower:
     def _reading(self, state: GpuState, *, is_known: bool) -> GpuReading:
         device, reading = state.facts.id, state.reading
         if reading.energy_mj is not None:
-            base = self._energy_base.setdefault(device, reading.energy_mj)
+            began_mj = reading.energy_mj - self._energy_before.get(device, 0)
+            base = self._energy_base.setdefault(device, began_mj)
             reading = replace(reading, energy_mj=max(0, reading.energy_mj - base))
         if not is_known or state.processes is None:
             return reading
@@ -145,7 +160,9 @@ class Followers:
 
 
 def is_named(facts: GpuFacts, name: str) -> bool:
-    """Whether it is what CUDA_VISIBLE_DEVICES calls so: a number, or the beginning of a UUID."""
+    """Whether it is what CUDA_VISIBLE_DEVICES calls so: a number, or the beginning of a UUID. All are."""
+    if name == EVERY_GPU:
+        return True
     if name.isdecimal():
         return facts.vendor == "nvidia" and not facts.parent and facts.index == int(name)
     return name != "" and (facts.uuid.startswith(name) or name in (facts.id, facts.pci))

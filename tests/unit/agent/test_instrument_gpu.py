@@ -1,16 +1,18 @@
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import pytest
 
 from joblens.agent import instrument_gpu
+from joblens.agent.driver_thread import DriverThread
 from joblens.agent.gpu_probes import GpuFactsProbe, GpuProbe
 from joblens.agent.instrument_gpu import open_gpu_facts, open_probe
 from joblens.agent.instruments import Instruments, Watched
 from joblens.model.details import Details
 from joblens.model.job import Job
+from joblens.model.sample import GpuReading
 from joblens.probes.drm import DrmDriver
 from joblens.probes.nvml import NvmlDriver
 from tests.unit.probes.gpu_trees import GpuTree
@@ -20,9 +22,9 @@ MIB = 2**20
 PATIENCE_S = 10.0
 
 
-def watched(*pids: int, given: tuple[str, ...] = ()) -> Watched:
+def watched(*pids: int, given: tuple[str, ...] = (), last: Mapping[str, GpuReading] | None = None) -> Watched:
     job = Job(uuid="0" * 32, argv=("train",), created_at_us=0, gpu_devices=given)
-    return Watched(job=job, main_pid=None, pids=lambda: list(pids))
+    return Watched(job=job, main_pid=None, pids=lambda: list(pids), last_gpus=last or {})
 
 
 def soon(look: Callable[[], Any]) -> Any:
@@ -168,3 +170,60 @@ def test_gpus_of_two_makers_are_told_together(
         assert set(soon(probe.read)["gpus"]) == {"GPU-a", "0000:0b:00.0"}
     finally:
         probe.close()
+
+
+def test_counters_go_on_where_an_earlier_owner_left_them(gpu: FakeGpu, opened: Any) -> None:
+    gpu.processes = {71: MIB}
+    seen = GpuReading(energy_mj=40_000, job_busy_usec=6_000_000)
+    probe, _ = opened(watched(71, last={"GPU-a": seen}))
+    reading = soon(probe.read)["gpus"]["GPU-a"]
+    assert (reading.energy_mj, reading.job_busy_usec) == (40_000, 6_000_000)
+
+
+def test_the_library_is_shut_down_when_nobody_uses_it_and_opened_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    libraries: list[FakeNvml] = []
+
+    def load() -> FakeNvml:
+        libraries.append(FakeNvml(FakeGpu("GPU-a")))
+        return libraries[-1]
+
+    monkeypatch.setattr(instrument_gpu, "_KINDS", {"nvml": (lambda: True, lambda: NvmlDriver(load))})
+    instruments = Instruments()
+    for count in (1, 2):
+        probe = open_probe(watched(71, given=("0",)), instruments)
+        assert probe is not None
+        soon(lambda: len(libraries) == count)  # noqa: B023 - called at once
+        probe.close()
+        soon(lambda: not libraries[-1].is_open)
+    soon(lambda: instruments.driver("nvml", NvmlDriver)._thread is None)
+
+
+def test_who_comes_while_the_library_is_shut_down_is_served_after_that() -> None:
+    closing, go_on = threading.Event(), threading.Event()
+    order: list[str] = []
+
+    class Slow:
+        name, interval_s = "slow", 0.01
+
+        def read(self) -> dict[str, Any]:
+            order.append("read")
+            return {}
+
+        def close(self) -> None:
+            closing.set()
+            go_on.wait(PATIENCE_S)
+            order.append("closed")
+
+    thread = DriverThread(Slow())
+    thread.use()
+    soon(thread.latest)
+    thread.leave()
+    assert closing.wait(PATIENCE_S)
+    reads = len(order)
+    thread.use()
+    go_on.set()
+    soon(lambda: len(order) > reads + 1)
+    thread.leave()
+    assert order[reads : reads + 2] == ["closed", "read"]

@@ -198,6 +198,88 @@ def test_energy_is_counted_since_the_first_reading(xe: GpuTree) -> None:
     assert job.after(2).energy_mj == 60_000
 
 
+def test_a_counter_that_goes_back_for_a_moment_is_counted_once(amd: GpuTree) -> None:
+    job = Watching(amd, 4001)
+    job.only()
+    for now, busy_usec in ((4_400, 400_000), (4_300, 400_000), (4_500, 500_000)):
+        for descriptor in (5, 6):
+            path = amd.folder / f"proc/4001/fdinfo/{descriptor}"
+            lines = [line for line in path.read_text().splitlines() if "engine-gfx" not in line]
+            path.write_text("\n".join([*lines, f"drm-engine-gfx:\t{now}000000 ns"]) + "\n")
+        assert job.after(2).job_busy_usec == busy_usec
+
+
+def test_time_of_work_that_goes_through_rocm_is_unknown_and_not_none(amd: GpuTree) -> None:
+    job = Watching(amd, 4001, 4010)
+    job.only()
+    job.now_ns += 2 * 10**9
+    told = job.driver.read()
+    assert told is not None
+    readings = told["job"].readings
+    assert readings is not None
+    (reading,) = readings.values()
+    assert (reading.job_utilization, reading.job_busy_usec) == (None, None)
+    assert (reading.job_processes, reading.job_memory_bytes) == (2, (2048 + 512) * MIB)
+    assert "ROCm" in told["job"].facts[0].unknown["job_busy_usec"]
+
+
+def test_a_driver_that_counts_no_time_leaves_a_reason(xe: GpuTree) -> None:
+    path = xe.folder / "proc/6001/fdinfo/8"
+    path.write_text("\n".join(line for line in path.read_text().splitlines() if "cycles" not in line))
+    told = Watching(xe, 6001).driver.read()
+    assert told is not None
+    readings = told["job"].readings
+    assert readings is not None
+    assert readings["0000:03:00.0"].job_busy_usec is None
+    assert readings["0000:03:00.0"].job_memory_bytes == 480 * MIB
+    assert "does not count" in told["job"].facts[0].unknown["job_utilization"]
+
+
+def test_a_client_that_cannot_be_understood_is_passed_over(amd: GpuTree) -> None:
+    amd.change("/proc/4001/fdinfo/5", "drm-engine-gfx:\t4000000000 ns", "drm-engine-gfx:")
+    amd.change("/proc/4001/fdinfo/6", "drm-engine-gfx:\t4000000000 ns", "drm-engine-gfx:\tmany ns")
+    assert read_clients(4001, amd.proc) == {}
+
+
+def test_an_xe_card_tells_what_its_package_tells(xe: GpuTree) -> None:
+    (card,) = find_cards(xe.sys)
+    assert card.facts.power_limit_mw == 190_000  # what it may draw for long, not for a moment
+    told = read_card(card.directory)
+    assert (told["temperature_c"], told["energy_mj"], told["sm_clock_mhz"]) == (61, 987_654_321, 2850)
+    assert "fan_speed" not in told  # turns a minute, and nobody says of how many
+
+
+def test_sensors_of_a_part_of_a_card_are_not_the_cards(intel: GpuTree) -> None:
+    device = "/sys/devices/pci0000:00/0000:00:02.0/hwmon"
+    for sensor, name, energy in (("hwmon3", "i915", "5000000\n"), ("hwmon4", "i915_gt0", "2000000\n")):
+        intel.write(f"{device}/{sensor}/name", f"{name}\n")
+        intel.write(f"{device}/{sensor}/energy1_input", energy)
+    assert read_card(f"{intel.sys}/class/drm/card1")["energy_mj"] == 5000
+
+
+def test_counters_of_a_job_that_was_adopted_go_on(xe: GpuTree) -> None:
+    before = {"0000:03:00.0": GpuReading(energy_mj=7_000, job_busy_usec=3_000_000)}
+    job = Watching(xe)
+    job.driver.followers.add("job", GpuFollower(lambda: [6001], (), before))
+    first = job.only()
+    assert (first.energy_mj, first.job_busy_usec) == (7_000, 3_000_000)
+    xe.change("/proc/6001/fdinfo/8", "cycles-rcs:\t28257900\n", "cycles-rcs:\t38257900\n")
+    xe.change("/proc/6001/fdinfo/8", "total-cycles-rcs:\t7655183225", "total-cycles-rcs:\t7695183225")
+    xe.write("/sys/devices/pci0000:00/0000:03:00.0/hwmon/hwmon2/energy1_input", "987714321000\n")
+    later = job.after(2)
+    assert (later.energy_mj, later.job_busy_usec) == (67_000, 3_500_000)
+
+
+def test_a_device_that_an_adopted_job_used_stays_in_its_readings(xe: GpuTree) -> None:
+    job = Watching(xe)
+    job.driver.followers.add("job", GpuFollower(list, (), {"0000:03:00.0": GpuReading(energy_mj=9)}))
+    assert (job.only().job_processes, job.only().energy_mj) == (0, 9)
+
+
+def test_all_gpus_can_be_asked_for(amd: GpuTree) -> None:
+    assert list(Watching(amd, 4003, given=("all",)).readings()) == ["0000:0b:00.0"]
+
+
 def test_a_job_that_leaves_the_gpu_alone_uses_none(amd: GpuTree) -> None:
     assert Watching(amd, 4003).readings() == {}
 
