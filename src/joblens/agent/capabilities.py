@@ -5,6 +5,7 @@ import os
 import signal
 from collections.abc import Mapping
 
+from joblens.agent.capability_containers import container_capabilities
 from joblens.agent.capability_energy import energy_capabilities
 from joblens.agent.capability_gpu import gpu_capabilities
 from joblens.agent.capability_network import network_capabilities
@@ -49,7 +50,8 @@ def probe_capabilities(parent: str | None = None) -> list[Capability]:
     trial = _try_groups(parent)
     numbers = [*_numbers(trial), *(trial.network or network_capabilities({})), *gpu_capabilities()]
     numbers += energy_capabilities()
-    return [*_accounting(trial), *numbers, *_limits(trial), *_ending(trial), _terminal()]
+    ways = [*_limits(trial), *_ending(trial), _terminal()]
+    return [*_accounting(trial), *numbers, *ways, *container_capabilities(parent)]
 
 
 def _try_groups(parent: str | None) -> _Trial:

@@ -11,6 +11,7 @@ from joblens.probes.container_info import ContainerInfo, info_of
 
 ANSWER_S = 10.0  # an engine that takes longer over a plain question hangs
 CREATE_S = 120.0  # unpacking an image's layers on a slow disk
+SYSTEM_SOCKETS = {"docker": "/var/run/docker.sock", "podman": "/run/podman/podman.sock"}
 _LIBPOD = "/v4.0.0/libpod"
 _NOT_THERE = 404
 _IS_GOING = 409  # somebody else removes it at this moment
@@ -49,11 +50,16 @@ def plain_path(socket: str) -> str:
 def _usual_sockets(engine: str) -> list[str]:
     """Where the variables of the engines' own command lines say, then the usual places."""
     mine = os.environ.get("XDG_RUNTIME_DIR") or f"/run/user/{os.geteuid()}"
-    docker = [os.environ.get("DOCKER_HOST", ""), "/var/run/docker.sock", f"{mine}/docker.sock"]
-    podman = [os.environ.get("CONTAINER_HOST", ""), "/run/podman/podman.sock", f"{mine}/podman/podman.sock"]
+    docker = [os.environ.get("DOCKER_HOST", ""), SYSTEM_SOCKETS["docker"], f"{mine}/docker.sock"]
+    podman = [os.environ.get("CONTAINER_HOST", ""), SYSTEM_SOCKETS["podman"], f"{mine}/podman/podman.sock"]
     chosen = {"docker": docker, "podman": podman}.get(engine, docker + podman)
     paths = [plain_path(place) for place in chosen if place.startswith(("/", "unix://"))]
     return list(dict.fromkeys(paths))
+
+
+def has_socket(engine: str) -> bool:
+    """Whether it listens, or has listened, somewhere usual."""
+    return any(map(os.path.exists, _usual_sockets(engine)))
 
 
 class ContainerApi:
@@ -66,9 +72,9 @@ class ContainerApi:
         names = " ".join(str(part.get("Name", "")) for part in components if isinstance(part, dict))
         self.engine = "podman" if "podman" in names.lower() else "docker"
 
-    def cgroup_driver(self) -> str:
+    def cgroup_driver(self, *, timeout_s: float = ANSWER_S) -> str:
         """cgroupfs or systemd; '' where the engine does not say."""
-        told = self.ask("GET", "/info")
+        told = self.ask("GET", "/info", timeout_s=timeout_s)
         return str(told.get("CgroupDriver") or "") if isinstance(told, dict) else ""
 
     def ask(
