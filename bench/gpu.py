@@ -19,6 +19,7 @@ from typing import Any
 
 import msgspec
 
+import joblens
 from bench.nvml_recording import RecordingLibrary, cost_by_call
 from joblens.app.drivers import open_store
 from joblens.app.settings import load_settings
@@ -397,9 +398,26 @@ def attempt(results: dict[str, Any], name: str, measure: Callable[[], Any]) -> N
     results.setdefault("seconds", {})[name] = round(time.monotonic() - began, 1)
 
 
+def code_that_runs() -> dict[str, str]:
+    """The commit where there is one to be had, and what the sources are whether they are in it or not."""
+    import hashlib
+
+    root = Path(joblens.__file__).parent
+    digest = hashlib.sha256()
+    for file in sorted(root.rglob("*.py")):
+        digest.update(f"{file.relative_to(root)}\n".encode() + file.read_bytes())
+    git = ["git", "-C", str(root), "describe", "--always", "--dirty"]
+    try:
+        commit = subprocess.run(git, capture_output=True, text=True, check=False).stdout.strip()
+    except OSError:
+        commit = ""
+    return {"commit": commit, "sha256": digest.hexdigest()}
+
+
 def main() -> int:
     OUT.mkdir(parents=True, exist_ok=True)
     results: dict[str, Any] = {"python": sys.version, "kernel": os.uname().release, "smi": smi()[:3000]}
+    results["code"] = code_that_runs()
     results["pid_namespace"] = os.readlink("/proc/self/ns/pid")
     attempt(results, "two_jobs", two_jobs)
     samples = results["two_jobs"].pop("all_samples", {})
