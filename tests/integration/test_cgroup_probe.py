@@ -285,7 +285,8 @@ signal.pause()
 
 def test_the_matrix_names_a_mechanism_or_a_reason_for_everything(groups: JobGroups) -> None:
     matrix = probe_capabilities()
-    assert {row.area for row in matrix} == {"accounting", "numbers", "limits", "ending", "output"}
+    areas = {"accounting", "numbers", "limits", "ending", "output", "containers"}
+    assert {row.area for row in matrix} == areas
     assert all(row.mechanism for row in matrix if row.available)
     assert all(row.reason for row in matrix if not row.available)
     numbers = {row.name: row for row in matrix if row.area == "numbers"}
