@@ -9,6 +9,8 @@ from joblens.model.details import Details
 from joblens.model.writes import DetailsTaken
 from joblens.ports.probe import DetailProbe
 
+_NOTHING = Details()
+
 
 class DetailTaker:
     """`tick` is called with every sample, on the sampler's thread."""
@@ -28,10 +30,11 @@ class DetailTaker:
         taken = [
             self._look(probe, now_ns) for probe in self._probes if final or now_ns >= self._due_ns[probe.name]
         ]
-        news = Details()
+        news = _NOTHING
         for details in taken:
-            news = news.updated(details)
-        if news != Details():
+            if details is not _NOTHING and details != _NOTHING:
+                news = news.updated(details)
+        if news is not _NOTHING:
             self.latest = self.latest.updated(news)
             self._put([DetailsTaken(self._uuid, news)])
 

@@ -8,10 +8,11 @@ from typing import Generic, TypeVar
 
 from msgspec import Struct
 
-from joblens.ports.probe import Driver
+from joblens.ports.probe import Driver, PatientDriver
 
 T = TypeVar("T")
 _SILENT_AFTER = 3  # intervals without an answer, and …
+_LONGEST_WAIT_S = 3600.0
 _SILENT_AFTER_S = 5.0  # … at least so long: then the driver is said to hang
 
 
@@ -43,6 +44,7 @@ class DriverThread(Generic[T]):
                     target=self._run, name=f"joblens-{self.driver.name}", daemon=True
                 )
                 self._thread.start()
+            self._changed.notify_all()  # whoever is new may be due before everyone else
 
     def leave(self) -> None:
         with self._changed:
@@ -80,8 +82,14 @@ class DriverThread(Generic[T]):
             now_s = time.monotonic()
             due_s = max(due_s + self.interval_s, now_s)
             with self._changed:
-                while self._users > 0 and (wait_s := due_s - time.monotonic()) > 0:
+                while self._users > 0 and (wait_s := self._idle_until_s(due_s) - time.monotonic()) > 0:
                     self._changed.wait(wait_s)
+
+    def _idle_until_s(self, due_s: float) -> float:
+        """A driver that knows when there is something to do again is not woken before that."""
+        if not isinstance(self.driver, PatientDriver):
+            return due_s
+        return max(due_s, min(self.driver.idle_until_s(), time.monotonic() + _LONGEST_WAIT_S))
 
     def _is_used(self) -> bool:
         with self._changed:

@@ -12,6 +12,7 @@ from joblens.probes.cgroup_network import v2_group
 
 _DRIVER = "sock_diag"
 _TOO_SHORT_S = 0.5
+_NO_NEWS = Details()
 
 
 class EndpointProbe:
@@ -34,7 +35,7 @@ class EndpointProbe:
             return self._news(self._thread)
         if time.monotonic() - self._opened_s >= _TOO_SHORT_S:
             self._begin()
-        return Details()
+        return _NO_NEWS
 
     def close(self) -> None:
         thread, self._thread = self._thread, None
@@ -61,7 +62,7 @@ class EndpointProbe:
         known = latest.value if latest is not None else {}
         table, problem = known.get(self._watched.job.uuid, (None, ""))
         if table is None or table.at_us == self._taken_at_us:
-            return Details()
+            return _NO_NEWS
         self._taken_at_us = table.at_us
         return Details(endpoints=table, unknown={"endpoints": problem} if problem else {})
 

@@ -13,12 +13,13 @@ from joblens.agent.instruments import Instruments, Watched
 from joblens.model.details import Details, MemoryDepth
 from joblens.model.errors import JoblensError
 from joblens.ports.probe import DetailProbe, Probe
-from joblens.probes.memory_depth import huge_reader, look_at_memory
+from joblens.probes.memory_depth import HugePages, look_at_memory
 
 _FIRST_AFTER_S = 0.5  # a program has to be loaded before there is something to see
 _SHORTEST_PAUSE_S = 5.0
 # A look that costs a millisecond is followed by a pause of at least two seconds.
 _BUDGET = 1 / 2000
+_NO_NEWS = Details()
 _NOT_YET = "nobody has looked: it had just begun, or it was over already"
 
 
@@ -61,6 +62,10 @@ class MemoryDriver:
         for patient in due:
             self._look_at(patient)
 
+    def idle_until_s(self) -> float:
+        with self._lock:
+            return min((patient.due_s for patient in self._patients.values()), default=float("inf"))
+
     def close(self) -> None:
         """Nothing is kept open."""
 
@@ -84,17 +89,17 @@ class MemoryProbe:
 
     def __init__(self, look: Callable[[], tuple[int, MemoryDepth | None]], groups: Mapping[str, str]) -> None:
         self._look = look
-        self._huge = huge_reader(groups)
+        self._huge = HugePages(groups)
         self._told = 0
         self.sources: Mapping[str, str] = {
             "memory_pss_bytes": "/proc/PID/smaps_rollup",
-            **({"memory_huge_bytes": "memory.stat"} if self._huge is not None else {}),
+            **({"memory_huge_bytes": "memory.stat"} if self._huge.is_there else {}),
         }
         self.unknown: dict[str, str] = {}
 
     def read(self) -> dict[str, Any]:
         fields: dict[str, Any] = {}
-        huge = self._huge() if self._huge is not None else None
+        huge = self._huge.read()
         if huge is not None:
             fields["memory_huge_bytes"] = huge
         looks, depth = self._look()
@@ -102,12 +107,13 @@ class MemoryProbe:
             self._told = looks
             if depth.pss_bytes is not None:
                 fields["memory_pss_bytes"] = depth.pss_bytes
-            if self._huge is None and depth.huge_bytes is not None:
+            if not self._huge.is_there and depth.huge_bytes is not None:
                 fields["memory_huge_bytes"] = depth.huge_bytes
         return fields
 
     def close(self) -> None:
         """The details' probe lets go of the driver."""
+        self._huge.close()
 
 
 class MemoryDetails:
@@ -125,7 +131,7 @@ class MemoryDetails:
         looks, depth = memory.latest(self._uuid)
         problem = self._driver.problem()
         if looks == self._told:
-            return Details()
+            return _NO_NEWS
         self._told = looks
         return Details(memory=depth, unknown={} if depth is not None else {"memory": problem or _NOT_YET})
 

@@ -101,14 +101,19 @@ class JobMeter:
     def take_base(self) -> dict[str, int]:
         """Called when the job's process waits in its group, just before it becomes the job."""
         reading = {**self.others.read(), **self.probe.read()}
-        self._base = {name: value for name, value in reading.items() if name in COUNTERS or name == "devices"}
+        # From nothing there is nothing to take off, and most counters begin with nothing.
+        self._base = {
+            name: value
+            for name, value in reading.items()
+            if value and (name in COUNTERS or name == "devices")
+        }
         if self.details is not None:
             # What the waiting process has read and written so far is ours, not the job's.
             self._io_base = self.details.read()
         for probe in (self.probe, self.details):
             if isinstance(probe, ProcessTreeProbe | ProcessesProbe):
                 probe.forget_peaks()
-        return {name: value for name, value in self._base.items() if name != "devices" and value}
+        return {name: value for name, value in self._base.items() if name != "devices"}
 
     def start_at(self, mono_ns: int) -> None:
         self._start_mono_ns = mono_ns

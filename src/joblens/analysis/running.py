@@ -2,6 +2,7 @@
 selection that adds up to the same for a long one (every sample is in the store)."""
 
 from collections.abc import Mapping
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from joblens.analysis.rates import cpu_percent, unreclaimable_bytes
@@ -34,6 +35,7 @@ _WATCHED = (  # the sample with the highest value of each is never thinned out
     "cpu_migrations",
     "host_energy_package_uj",
 )
+_watched_of = attrgetter(*_WATCHED)
 _WATCHED_OF_EACH_GPU = (
     "utilization",
     "memory_used_bytes",
@@ -86,8 +88,11 @@ class RunningSummary:
 
     def _compare(self, sample: Sample) -> None:
         this = (self._added,)
-        for name in _WATCHED:
-            self._challenge(name, getattr(sample, name), this)
+        champions = self._champions
+        for name, value in zip(_WATCHED, _watched_of(sample), strict=True):
+            # As `_challenge` does it, for every sample of every job.
+            if value is not None and ((champion := champions.get(name)) is None or value >= champion[0]):
+                champions[name] = (value, this)
         self._challenge("unreclaimable", unreclaimable_bytes(sample), this)
         if sample.gpus:
             self._compare_gpus(sample.gpus, this)

@@ -1,7 +1,7 @@
 """What reads numbers."""
 
 from collections.abc import Mapping
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from joblens.model.details import Details
 
@@ -58,3 +58,13 @@ class Driver(Protocol[T_co]):
     def read(self) -> T_co: ...
 
     def close(self) -> None: ...
+
+
+@runtime_checkable
+class PatientDriver(Protocol):
+    """A driver that can tell when it has something to do again. It is read no sooner, and never more often
+    than every `interval_s`."""
+
+    def idle_until_s(self) -> float:
+        """On the monotonic clock; asked again whenever somebody comes to use it."""
+        ...

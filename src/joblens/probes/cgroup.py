@@ -53,6 +53,7 @@ class CgroupProbe:
         self._kept: list[int] = []
         self._readings: list[tuple[_File, Callable[[bytes], dict[str, Any]]]] = []
         self._read_paths: list[str] = []
+        # Most of a group's files say the same again and again: no events, no waiting.
         self._parsed: dict[int, tuple[bytes, dict[str, Any]]] = {}
         self._processes: _File = ""
         self._peak: _File | None = None
@@ -69,9 +70,12 @@ class CgroupProbe:
     def read(self) -> dict[str, Any]:
         fields: dict[str, Any] = dict(self._limits)
         try:
-            for file, parse in self._readings:
+            for place, (file, parse) in enumerate(self._readings):
                 data = os.pread(file, _READ_SIZE, 0) if type(file) is int else _read_whole(file)
-                fields.update(parse(data))
+                known = self._parsed.get(place)
+                if known is None or known[0] != data:
+                    known = self._parsed[place] = (data, parse(data))
+                fields.update(known[1])
             fields["processes"] = self._count_processes()
             if self._io is not None:
                 self._add_io(fields, parsers.parse_io_stat(_read_whole(self._io)))
@@ -92,7 +96,6 @@ class CgroupProbe:
     def parse(self, contents: Sequence[bytes]) -> dict[str, Any]:
         fields: dict[str, Any] = dict(self._limits)
         for place, ((_, parse), data) in enumerate(zip(self._readings, contents, strict=False)):
-            # Most of a group's files say the same after many a short job: no events, no waiting.
             known = self._parsed.get(place)
             if known is None or known[0] != data:
                 known = self._parsed[place] = (data, parse(data))

@@ -33,7 +33,7 @@ class _Job(Struct):
 
 
 class SocketDriver:
-    """Wakes every second for jobs that are young; each job is looked at less and less often, at last every
+    """Wakes every second while jobs are young; each job is looked at less and less often, at last every
     ten seconds. Only `read` asks the kernel, on the driver's thread."""
 
     name = "sock_diag"
@@ -70,6 +70,10 @@ class SocketDriver:
             job.due_s = max(job.due_s, now_s + pause_s)
         with self._lock:
             return {name: (job.table, job.problem) for name, job in self._jobs.items()}
+
+    def idle_until_s(self) -> float:
+        with self._lock:
+            return min((job.due_s for job in self._jobs.values()), default=float("inf"))
 
     def close(self) -> None:
         if self._here is not None:

@@ -5,13 +5,15 @@ this is for the moment when somebody asks, or seldom and on a thread of its own.
 
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
 from joblens.model.details import MemoryDepth, ProcessMemory
 from joblens.probes.cgroup_layout import UNIFIED
 from joblens.probes.cgroup_parsers import parse_memory_stat_v1, parse_memory_stat_v2
+from joblens.probes.descriptors import BUDGET, DescriptorBudget
+from joblens.probes.kernel_files import pread_whole, read_bytes
 from joblens.probes.memory_files import (
     Rollup,
     huge_bytes_v1,
@@ -73,8 +75,8 @@ def _rollups(
         if time.monotonic() > deadline_s:
             return found, refused, sum(1 for rest, _ in sizes[number:] if rest)
         try:
-            rollup = parse_rollup(_read(f"{proc}/{pid}/smaps_rollup"))
-            found.append((pid, _read(f"{proc}/{pid}/comm").decode("utf-8", "replace").strip(), rollup))
+            rollup = parse_rollup(read_bytes(f"{proc}/{pid}/smaps_rollup"))
+            found.append((pid, read_bytes(f"{proc}/{pid}/comm").decode("utf-8", "replace").strip(), rollup))
         except PermissionError:
             refused += 1
         except OSError:
@@ -84,7 +86,7 @@ def _rollups(
 
 def _resident(pid: int, proc: str) -> int:
     try:
-        return int(_read(f"{proc}/{pid}/statm").split()[1]) * PAGE_BYTES
+        return int(read_bytes(f"{proc}/{pid}/statm").split()[1]) * PAGE_BYTES
     except OSError:
         return 0
 
@@ -122,7 +124,7 @@ def _of_group(groups: Mapping[str, str], unknown: dict[str, str]) -> dict[str, A
     directory, is_v2 = group
     parts: dict[str, Any] = {}
     try:
-        stat = _read(f"{directory}/memory.stat")
+        stat = read_bytes(f"{directory}/memory.stat")
         fields = parse_memory_stat_v2(stat) if is_v2 else parse_memory_stat_v1(stat)
         shmem = fields.get("memory_shmem_bytes")
         parts["anon_bytes"] = fields.get("memory_anon_bytes")
@@ -138,32 +140,47 @@ def _of_group(groups: Mapping[str, str], unknown: dict[str, str]) -> dict[str, A
         return parts
     if not is_v2:
         with suppress(OSError):
-            parts["kernel_bytes"] = int(_read(f"{directory}/memory.kmem.usage_in_bytes"))
+            parts["kernel_bytes"] = int(read_bytes(f"{directory}/memory.kmem.usage_in_bytes"))
     try:
-        numa = _read(f"{directory}/memory.numa_stat")
+        numa = read_bytes(f"{directory}/memory.numa_stat")
         parts["numa_bytes"] = parse_numa_v2(numa) if is_v2 else parse_numa_v1(numa)
     except OSError:
         unknown["numa"] = "the job's group has no memory.numa_stat: this kernel knows no NUMA nodes"
     return parts
 
 
-def huge_reader(groups: Mapping[str, str]) -> Callable[[], int | None] | None:
-    """What tells, cheaply, how much of a job's memory is in huge pages; None: nothing does."""
-    group = memory_group(groups)
-    if group is None:
-        return None
-    directory, is_v2 = group
-    parse = huge_bytes_v2 if is_v2 else huge_bytes_v1
+class HugePages:
+    """How much of a job's memory is in huge pages, as its group tells cheaply: its file is kept open."""
 
-    def read() -> int | None:
+    def __init__(self, groups: Mapping[str, str], *, budget: DescriptorBudget = BUDGET) -> None:
+        group = memory_group(groups)
+        self.is_there = group is not None
+        directory, is_v2 = group or ("", False)
+        self._path = f"{directory}/memory.stat"
+        self._parse = huge_bytes_v2 if is_v2 else huge_bytes_v1
+        self._budget = budget
+        self._descriptor = -1
+        self._text = b""
+        self._bytes: int | None = None
+        if self.is_there and budget.take(1):
+            try:
+                self._descriptor = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
+            except OSError:
+                budget.give_back(1)
+
+    def read(self) -> int | None:
+        if not self.is_there:
+            return None
         try:
-            return parse(_read(f"{directory}/memory.stat"))
+            text = pread_whole(self._descriptor) if self._descriptor >= 0 else read_bytes(self._path)
         except OSError:
             return None
+        if text != self._text:
+            self._text, self._bytes = text, self._parse(text)
+        return self._bytes
 
-    return read
-
-
-def _read(path: str) -> bytes:
-    with open(path, "rb", buffering=0) as file:
-        return file.read()
+    def close(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+            self._budget.give_back(1)

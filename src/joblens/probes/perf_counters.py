@@ -159,10 +159,7 @@ def scaled_count(value: int, enabled_ns: int, running_ns: int) -> int:
 
 
 def _count(descriptor: int) -> int:
-    data = os.read(descriptor, _READ_SIZE)
-    value, enabled_ns, running_ns = (
-        int.from_bytes(data[start : start + 8], sys.byteorder) for start in (0, 8, 16)
-    )
+    value, enabled_ns, running_ns = memoryview(os.read(descriptor, _READ_SIZE)).cast("Q")
     return scaled_count(value, enabled_ns, running_ns)
 
 
