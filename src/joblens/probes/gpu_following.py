@@ -128,13 +128,14 @@ class GpuFollower:
 
     def _busy(self, device: str, mine: Mapping[int, GpuProcess]) -> int | None:
         total = self._busy_usec.get(device, 0)
-        for pid, use in mine.items():
-            if use.busy_usec is None:
-                return None
+        counters = {pid: use.busy_usec for pid, use in mine.items() if use.busy_usec is not None}
+        if len(counters) < len(mine):
+            return None
+        for pid, busy_usec in counters.items():
             # What a process did before we began to look at it is not counted.
-            before = self._busy_seen.get((device, pid), 0 if self._has_begun else use.busy_usec)
-            total += max(0, use.busy_usec - before)
-            self._busy_seen[device, pid] = use.busy_usec
+            before = self._busy_seen.get((device, pid), 0 if self._has_begun else busy_usec)
+            total += max(0, busy_usec - before)
+            self._busy_seen[device, pid] = busy_usec
         self._busy_usec[device] = total
         return total
 

@@ -22,6 +22,7 @@ from joblens.probes.pid_namespace import foreign_pids
 _INTERVAL_S = 2.0
 _SELDOM_S = 30.0  # what hardly changes, or costs 20 ms to be told
 _BUDGET = 0.008  # of a core
+_LONGEST_GAP_US = 6_000_000  # NVML keeps what processes did for some seconds only
 _RETRY_S = 60.0  # after NVML could not be had
 _MEMORY_V2 = 0x2000028  # the version that tells what the driver reserves apart from what is used
 
@@ -166,6 +167,8 @@ class _Device:
         self.is_split = False
         self._listed: dict[int, int | None] | None = {}
         self._utilization = ProcessUtilization()
+        self._knows_use = False
+        self._unknown_since_us: int | None = None  # when the first reading that failed would have begun
         self._seldom: dict[str, int] = {}
         self._seldom_due_s = float("-inf")
 
@@ -176,8 +179,7 @@ class _Device:
 
     def read(self, now_s: float, since_us: int, elapsed_us: int) -> GpuState:
         fields = self._calls.read(_EACH_TIME) | self._memory() | self._read_seldom(now_s)
-        samples = self._calls.process_samples(since_us) if self._tells_use() else []
-        self._utilization.add(samples, elapsed_us, self._listed or {})
+        self._read_use(since_us, elapsed_us)
         if self._listed is not None:
             fields |= {"processes": len(self._listed)}
         memory = sum_known(list(self._listed.values())) if self._listed is not None else None
@@ -186,8 +188,19 @@ class _Device:
             self.facts = replace(self.facts, unknown=dict(self._calls.unknown))
         return GpuState(facts=self.facts, reading=reading, processes=self._processes())
 
-    def _tells_use(self) -> bool:
-        return not self.facts.parent and bool(self._listed or self._utilization.uses)
+    def _read_use(self, since_us: int, elapsed_us: int) -> None:
+        """After a reading that failed, the next one is asked about the time of both."""
+        if self.facts.parent:
+            return
+        if self._unknown_since_us is not None and 0 < since_us - self._unknown_since_us < _LONGEST_GAP_US:
+            elapsed_us += since_us - self._unknown_since_us
+            since_us = self._unknown_since_us
+        someone = bool(self._listed or self._utilization.uses)
+        samples = self._calls.process_samples(since_us) if someone else []
+        self._knows_use = samples is not None
+        self._unknown_since_us = since_us if samples is None else None
+        if samples is not None:
+            self._utilization.add(samples, elapsed_us, self._listed or {})
 
     def _memory(self) -> dict[str, int]:
         names = ("memory_used_bytes", "memory_free_bytes")
@@ -207,14 +220,10 @@ class _Device:
     def _processes(self) -> dict[int, GpuProcess] | None:
         if self._listed is None:
             return None
-        tells = not self.facts.parent and self._calls.knows_processes
-        nothing = GpuProcess(
-            utilization=0 if tells else None,
-            busy_usec=0 if tells else None,
-            encoder_utilization=0 if tells else None,
-            decoder_utilization=0 if tells else None,
-        )
+        nothing = GpuProcess(utilization=0, busy_usec=0, encoder_utilization=0, decoder_utilization=0)
         uses = self._utilization.uses
+        if not self._knows_use:
+            nothing, uses = GpuProcess(), dict.fromkeys(uses, GpuProcess())
         processes = {
             pid: replace(uses.get(pid, nothing), memory_bytes=memory, is_listed=True)
             for pid, memory in self._listed.items()

@@ -95,28 +95,30 @@ class DeviceCalls:
             memory[process.pid] = used if known is None else max(known, used or 0)
         return memory
 
-    def process_samples(self, since: int) -> list[Any]:
-        """Utilisation of each process since that moment (µs of the wall clock, as NVML stamps it)."""
+    def process_samples(self, since: int) -> list[Any] | None:
+        """Utilisation of each process since that moment (µs of the wall clock, as NVML stamps it). None: it
+        is not told, and `unknown` says why."""
         call = "nvmlDeviceGetProcessUtilization"
         if (call, ()) in self._refused:
-            return []
+            return None
+        reason = ""
         for _ in range(3):
             try:
                 samples: list[Any] = getattr(self._library, call)(self.handle, since)
             except self._library.NVMLError as error:
+                reason = f"{call}: {error}"
                 if error.value == _GROWN:
                     continue
                 if error.value not in _NO_SAMPLES:
-                    self.unknown.update(dict.fromkeys(PROCESS_NUMBERS, f"{call}: {error}"))
                     if error.value in _FOR_GOOD:
                         self._refused.add((call, ()))
-                return []
+                    break
+                samples = []
+            for number in PROCESS_NUMBERS:
+                self.unknown.pop(number, None)
             return [sample for sample in samples if sample.timeStamp > since]
-        return []
-
-    @property
-    def knows_processes(self) -> bool:
-        return "job_utilization" not in self.unknown
+        self.unknown.update(dict.fromkeys(PROCESS_NUMBERS, reason))
+        return None
 
 
 PROCESS_NUMBERS = ("job_utilization", "job_busy_usec", "job_encoder_utilization", "job_decoder_utilization")

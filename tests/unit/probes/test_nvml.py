@@ -294,6 +294,37 @@ def test_utilisation_that_may_not_be_read_has_its_reason(machine: Machine) -> No
     assert reading(told).job_memory_bytes == MIB
 
 
+def test_a_share_that_could_not_be_read_is_not_none_and_its_time_comes_with_the_next(
+    machine: Machine,
+) -> None:
+    gpu = machine.gpus[0]
+    gpu.processes = {71: MIB}
+    machine.job("job", 71)
+    machine.told()
+    gpu.answers["nvmlDeviceGetProcessUtilization"] = NVMLError(999, "Unknown Error")
+    failed = machine.after(2)["job"]
+    assert (reading(failed).job_utilization, reading(failed).job_busy_usec) == (None, None)
+    assert reading(failed).job_memory_bytes == MIB
+    assert "Unknown Error" in failed.facts[0].unknown["job_utilization"]
+    del gpu.answers["nvmlDeviceGetProcessUtilization"]
+    gpu.samples = [(71, machine.now_us + 1_000_000, 50)]
+    again = machine.after(2)["job"]
+    assert (reading(again).job_utilization, reading(again).job_busy_usec) == (5000, 2_000_000)
+    assert "job_utilization" not in again.facts[0].unknown
+
+
+def test_after_a_reading_that_failed_a_new_process_without_work_is_idle(machine: Machine) -> None:
+    gpu = machine.gpus[0]
+    gpu.processes = {71: MIB}
+    machine.job("job", 71, 72)
+    gpu.answers["nvmlDeviceGetProcessUtilization"] = NVMLError(999, "Unknown Error")
+    machine.told()
+    del gpu.answers["nvmlDeviceGetProcessUtilization"]
+    gpu.processes = {72: MIB}
+    told = machine.after(2)["job"]
+    assert (reading(told).job_utilization, reading(told).job_busy_usec) == (0, 0)
+
+
 def test_processes_that_are_not_listed_are_not_none(machine: Machine) -> None:
     gpu = machine.gpus[0]
     gpu.answers["nvmlDeviceGetComputeRunningProcesses"] = NVMLError(4, "Insufficient Permissions")
