@@ -45,6 +45,6 @@ def test_it_is_read_when_it_said_it_would_be_due() -> None:
     driver.due_s = time.monotonic() + 0.2
     thread = DriverThread(driver)
     thread.use()
-    wait_until(lambda: driver.reads == 2, what="the second reading")
+    wait_until(lambda: driver.reads >= 2, what="the second reading")
     assert time.monotonic() >= driver.due_s
     thread.leave()
