@@ -1,5 +1,6 @@
 """A job's view of what the drivers of GPUs have read last, on threads of their own."""
 
+import time
 from typing import Any
 
 from joblens.agent.driver_thread import DriverThread
@@ -10,10 +11,12 @@ from joblens.probes.gpu_following import GpuFollower, JobGpus
 
 _NOT_YET = "the job ended before the GPU's driver had answered"
 _FACTS_S = 2.0
+_BOUNDED = frozenset({"gpu", "gpu_energy"})
 
 
 class GpuProbe:
-    """Each reading of a driver is handed out once; in samples between two readings there is none."""
+    """Each reading of a driver is handed out once; in samples between two readings there is none. What the
+    job did before the first and after the last one is not seen."""
 
     name = "gpu"
 
@@ -22,10 +25,13 @@ class GpuProbe:
         self._threads = threads
         self._taken = [0] * len(threads)
         self._has_read = False
+        self.lower_bounds: frozenset[str] = frozenset()
+        began_ns = time.monotonic_ns() if watched.is_own else None
         for thread in threads:
             followers: Any = thread.driver
             followers.followers.add(
-                self._job, GpuFollower(watched.pids, watched.job.gpu_devices, watched.last_gpus)
+                self._job,
+                GpuFollower(watched.pids, watched.job.gpu_devices, watched.last_gpus, began_ns),
             )
             thread.use()
 
@@ -57,6 +63,8 @@ class GpuProbe:
         if not known:
             return {}
         self._has_read = True
+        if any(known):
+            self.lower_bounds = _BOUNDED
         return {"gpus": {device: reading for readings in known for device, reading in readings.items()}}
 
     def close(self) -> None:

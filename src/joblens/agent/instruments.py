@@ -39,6 +39,13 @@ class Watched(Struct, frozen=True, kw_only=True):
     pids: Callable[[], list[int]]  # those of its processes that are alive
     is_resumed: bool = False  # another process began to measure it: what that left counting goes on
     last_gpus: Mapping[str, GpuReading] = {}  # what that one saw last of its GPUs
+    has_new_processes: bool = False  # it runs already, but nothing in it is older than itself (a slot's job)
+
+    @property
+    def is_own(self) -> bool:
+        """All that is in its groups began with it: there is nothing earlier to take off."""
+        is_new = self.main_pid is not None or self.job.container is not None or self.has_new_processes
+        return is_new and not self.is_resumed
 
 
 class InstrumentSet(Struct, frozen=True):

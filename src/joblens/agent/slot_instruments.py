@@ -35,6 +35,7 @@ class SlotInstruments:
             kind=home.kind if home.groups else "",
             groups=home.paths,
             pids=home.job_pids,
+            has_new_processes=True,
         )
         opened: InstrumentSet = kit.instruments.open(watched, leave_out=_OF_THE_SLOT)
         self._others = OtherProbes(opened.probes)

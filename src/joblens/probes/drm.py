@@ -86,7 +86,8 @@ class DrmDriver:
     def _tell(self) -> dict[str, JobGpus]:
         followers = self.followers.now()
         self._jobs = {
-            job: self._jobs.get(job) or _JobClients(self._proc, self._clock_ns) for job in followers
+            job: self._jobs.get(job) or _JobClients(self._proc, self._clock_ns, follower.began_ns)
+            for job, follower in followers.items()
         }
         told, readings = {}, dict[str, _CardReading]()
         for job, follower in followers.items():
@@ -129,11 +130,11 @@ def _state(card: Card, reading: _CardReading, processes: Mapping[int, GpuProcess
 class _JobClients:
     """The open devices of one job's processes, and what became of them since the last look."""
 
-    def __init__(self, proc: str, clock_ns: Callable[[], int]) -> None:
+    def __init__(self, proc: str, clock_ns: Callable[[], int], began_ns: int | None) -> None:
         self._proc = proc
         self._clock_ns = clock_ns
         self._before: Clients = {}
-        self._read_ns: int | None = None
+        self._read_ns = began_ns  # the last look, or when there was nothing yet
         self._busy_usec: dict[tuple[str, int], int] = {}  # (device, pid) -> counter
 
     def look(self, pids: frozenset[int], cards: list[Card]) -> dict[str, dict[int, GpuProcess]]:

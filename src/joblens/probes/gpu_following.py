@@ -47,14 +47,17 @@ class JobGpus(Struct, frozen=True, kw_only=True):
 class GpuFollower:
     """One job. A device that it was given or has used once is in all its readings from then on, so that what
     it did there is not forgotten, and neither is that it left it idle. `before`: what another process that
-    measured it has seen last, by device; its counters go on."""
+    measured it has seen last, by device; its counters go on. `began_ns`: when the job began, on the monotonic
+    clock, where all that its processes ever did is its own; None: they were there before."""
 
     def __init__(
         self,
         pids: Callable[[], list[int]],
         given: Sequence[str] = (),
         before: Mapping[str, GpuReading] | None = None,
+        began_ns: int | None = None,
     ) -> None:
+        self.began_ns = began_ns
         self._read_pids = pids
         self._given = tuple(given)
         self._alive: frozenset[int] = frozenset()
@@ -70,7 +73,7 @@ class GpuFollower:
             for device, seen in (before or {}).items()
             if seen.job_busy_usec is not None
         }
-        self._has_begun = False
+        self._has_begun = began_ns is not None
 
     def look(self) -> frozenset[int]:
         """Its processes: those that are alive, and those that were at the last look."""
@@ -132,7 +135,7 @@ class GpuFollower:
         if len(counters) < len(mine):
             return None
         for pid, busy_usec in counters.items():
-            # What a process did before we began to look at it is not counted.
+            # What a process did before the job was looked at is not counted, unless the job began with us.
             before = self._busy_seen.get((device, pid), 0 if self._has_begun else busy_usec)
             total += max(0, busy_usec - before)
             self._busy_seen[device, pid] = busy_usec

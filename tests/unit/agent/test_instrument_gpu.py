@@ -78,6 +78,29 @@ def test_a_job_gets_its_part_of_the_gpu(gpu: FakeGpu, opened: Any) -> None:
     assert probe.sources["gpu"] == "NVML (nvidia-ml-py)"
 
 
+def test_numbers_of_a_job_that_used_a_gpu_are_lower_bounds(gpu: FakeGpu, opened: Any) -> None:
+    """What it did before the first reading and after the last is not seen."""
+    gpu.processes = {71: MIB}
+    user, _ = opened(watched(71))
+    assert not user.lower_bounds
+    soon(user.read)
+    assert user.lower_bounds == {"gpu", "gpu_energy"}
+
+
+def test_a_job_that_used_no_gpu_has_no_lower_bound(gpu: FakeGpu, opened: Any) -> None:
+    probe, _ = opened(watched(71))
+    assert soon(probe.read) == {"gpus": {}}
+    assert not probe.lower_bounds
+
+
+def test_busy_time_of_a_job_that_began_here_has_no_base(gpu: FakeGpu, opened: Any) -> None:
+    gpu.processes = {71: MIB}
+    gpu.samples = [(71, time.time_ns() // 1000 + 60_000_000, 50)]
+    job = watched(71)
+    began_here, _ = opened(Watched(job=job.job, main_pid=71, pids=job.pids))
+    assert soon(began_here.read)["gpus"]["GPU-a"].job_busy_usec > 0
+
+
 def test_one_reading_is_handed_out_once(gpu: FakeGpu, opened: Any) -> None:
     probe, _ = opened(watched(71, given=("0",)))
     assert soon(probe.read)

@@ -1,5 +1,6 @@
 """GPUs of AMD and Intel on folders made by hand after the kernel's documentation."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -121,6 +122,14 @@ def test_a_client_that_a_child_inherited_is_counted_once(amd: GpuTree) -> None:
 def test_busy_time_begins_with_the_first_look(amd: GpuTree) -> None:
     reading = Watching(amd, 4001).only()
     assert (reading.job_busy_usec, reading.job_utilization) == (0, 0)
+
+
+def test_busy_time_of_a_job_that_began_here_begins_with_the_job(amd: GpuTree) -> None:
+    job = Watching(amd, 4001)
+    began_ns = job.now_ns - 8 * 10**9
+    job.driver.followers.add("job", GpuFollower(lambda: [4001], began_ns=began_ns))
+    reading = job.only()
+    assert (reading.job_busy_usec, reading.job_utilization) == (4_000_000, 5000)
 
 
 def test_a_device_is_as_busy_as_its_busiest_engine(amd: GpuTree) -> None:
@@ -298,6 +307,21 @@ def test_a_driver_that_says_nothing_of_processes_leaves_a_reason(intel: GpuTree)
     reading = readings["0000:00:02.0"]
     assert (reading.job_processes, reading.job_memory_bytes, reading.job_busy_usec) == (1, None, None)
     assert "fdinfo" in told["job"].facts[0].unknown["job_memory_bytes"]
+
+
+def test_a_descriptor_that_is_closed_in_the_middle_of_a_look_does_no_harm(
+    intel: GpuTree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    readlink, read = os.readlink, list[str]()
+
+    def open_twice(path: str) -> str:
+        read.append(path)
+        if read.count(path) > 2:
+            raise FileNotFoundError(path)
+        return readlink(path)
+
+    monkeypatch.setattr(os, "readlink", open_twice)
+    assert set(Watching(intel, 5002).readings()) == {"0000:00:02.0"}
 
 
 def test_numbers_that_only_a_program_tells_are_taken_from_it(intel: GpuTree) -> None:

@@ -170,6 +170,16 @@ def test_a_process_that_ran_before_is_counted_from_the_first_look(machine: Machi
     assert reading(machine.after(2)["attached"]).job_busy_usec == 1_000_000
 
 
+def test_a_process_of_a_job_that_began_here_is_counted_from_its_beginning(machine: Machine) -> None:
+    gpu = machine.gpus[0]
+    gpu.processes = {71: MIB}
+    gpu.samples = [(71, BEGIN_US, 25)]
+    machine.driver.followers.add("job", GpuFollower(lambda: [71], began_ns=0))
+    assert reading(machine.told()["job"]).job_busy_usec == 500_000
+    gpu.samples += [(71, BEGIN_US + 2_000_000, 50)]
+    assert reading(machine.after(2)["job"]).job_busy_usec == 1_500_000
+
+
 def test_energy_is_counted_since_the_jobs_first_reading(machine: Machine) -> None:
     machine.job("job", given=("0",))
     assert reading(machine.told()["job"]).energy_mj == 0
