@@ -316,7 +316,7 @@ def test_a_descriptor_that_is_closed_in_the_middle_of_a_look_does_no_harm(
 
     def open_twice(path: str) -> str:
         read.append(path)
-        if read.count(path) > 2:
+        if "/fd/" in path and read.count(path) > 2:
             raise FileNotFoundError(path)
         return readlink(path)
 
