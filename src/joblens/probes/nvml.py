@@ -17,7 +17,7 @@ from joblens.probes.gpu_following import Followers, GpuProcess, GpuState, JobGpu
 from joblens.probes.nvml_calls import DeviceCalls, first_of_pair, load_library, now_us, one, question
 from joblens.probes.nvml_facts import find_devices
 from joblens.probes.nvml_processes import ProcessUtilization
-from joblens.probes.pid_namespace import foreign_pids
+from joblens.probes.pid_namespace import NOBODY_LISTED, foreign_pids, is_own_namespace
 
 _INTERVAL_S = 2.0
 _SELDOM_S = 30.0  # what hardly changes, or costs 20 ms to be told
@@ -77,6 +77,7 @@ class NvmlDriver:
         load: Callable[[], Any] = load_library,
         clock_us: Callable[[], int] = now_us,
         mono_s: Callable[[], float] = time.monotonic,
+        proc: str = "/proc",
     ) -> None:
         self.followers = Followers()
         self._load = load
@@ -86,6 +87,8 @@ class NvmlDriver:
         self._devices: list[_Device] = []
         self._failure: Exception | None = None
         self._due_s = 0.0
+        self._proc = proc
+        self._lists_ours = False  # a process of a job was in a list once
         self._read_us: int | None = None  # when the last reading was, by the clock of the samples
 
     def read(self) -> dict[str, JobGpus] | None:
@@ -138,7 +141,8 @@ class NvmlDriver:
         listed = {device.facts.id: device.list_processes() for device in self._devices}
         if any(listed.values()):
             for follower in followers.values():
-                follower.look()
+                known = follower.look()
+                self._lists_ours |= any(not known.isdisjoint(pids) for pids in listed.values())
         facts = [device.facts for device in self._devices]
         wanted = set[str]().union(*(each.find_devices(listed, facts) for each in followers.values()))
         window = self._next_window()
@@ -147,8 +151,13 @@ class NvmlDriver:
             for device in self._devices
             if device.facts.id in wanted
         }
-        foreign = foreign_pids([pid for processes in listed.values() for pid in processes])
+        foreign = self._why_unmatched([pid for processes in listed.values() for pid in processes])
         return {job: follower.tell(states, foreign) for job, follower in followers.items()}
+
+    def _why_unmatched(self, listed: list[int]) -> str:
+        if listed or self._lists_ours or not is_own_namespace(self._proc):
+            return foreign_pids(listed, self._proc)
+        return NOBODY_LISTED if any(device.is_at_work() for device in self._devices) else ""
 
     def _next_window(self) -> tuple[int, int]:
         """(since when, how long): from the last reading to this one."""
@@ -187,6 +196,9 @@ class _Device:
         if self._calls.unknown != self.facts.unknown:
             self.facts = replace(self.facts, unknown=dict(self._calls.unknown))
         return GpuState(facts=self.facts, reading=reading, processes=self._processes())
+
+    def is_at_work(self) -> bool:
+        return self._calls.read(_EACH_TIME[:1]).get("utilization", 0) > 0
 
     def _read_use(self, since_us: int, elapsed_us: int) -> None:
         """After a reading that failed, the next one is asked about the time of both."""

@@ -1,4 +1,5 @@
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,14 +17,18 @@ MIB = 2**20
 
 
 class Machine:
-    """A driver over fake GPUs, with a clock that stands still until it is told."""
+    """A driver over fake GPUs, with a clock that stands still until it is told. It is in nobody's container,
+    wherever the tests are, unless `proc` says so."""
 
-    def __init__(self, *gpus: FakeGpu) -> None:
+    def __init__(self, *gpus: FakeGpu, proc: str = "/nowhere") -> None:
         self.library = FakeNvml(*gpus)
         self.gpus = gpus
         self.now_us = BEGIN_US
         self.driver = NvmlDriver(
-            lambda: self.library, clock_us=lambda: self.now_us, mono_s=lambda: self.now_us / 1e6
+            lambda: self.library,
+            clock_us=lambda: self.now_us,
+            mono_s=lambda: self.now_us / 1e6,
+            proc=proc,
         )
 
     def job(self, name: str, *pids: int, given: tuple[str, ...] = ()) -> None:
@@ -385,7 +390,7 @@ def test_processes_of_another_pid_namespace_cannot_be_matched(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "joblens.probes.nvml.foreign_pids", lambda pids: "numbers of the machine" if pids else ""
+        "joblens.probes.nvml.foreign_pids", lambda pids, proc: "numbers of the machine" if pids else ""
     )
     machine.gpus[0].processes = {4_000_001: MIB}
     machine.job("unknown", 71)
@@ -406,6 +411,41 @@ def test_numbers_of_our_own_namespace_are_ours(tmp_path_factory: pytest.TempPath
     (proc / "12").mkdir()
     assert pid_namespace.foreign_pids([12], str(proc)) == ""
     assert "namespace" in pid_namespace.foreign_pids([12, 4_000_001], str(proc))
+
+
+@pytest.fixture
+def container(tmp_path: Path) -> Machine:
+    (tmp_path / "self" / "ns").mkdir(parents=True)
+    (tmp_path / "self" / "ns" / "pid").symlink_to("pid:[4026532701]")
+    return Machine(FakeGpu("GPU-a"), proc=str(tmp_path))
+
+
+def test_a_gpu_at_work_that_lists_nobody_to_a_container_tells_nothing_of_the_job(container: Machine) -> None:
+    container.job("given", 99, given=("0",))
+    container.job("other", 98)
+    told = container.told()
+    given = reading(told["given"])
+    assert (given.utilization, given.job_processes, given.job_utilization) == (9700, None, None)
+    assert "namespace" in told["given"].problem
+    assert told["other"].readings is None
+    assert "namespace" in told["other"].problem
+
+
+def test_an_idle_gpu_that_lists_nobody_to_a_container_is_used_by_nobody(container: Machine) -> None:
+    container.gpus[0].answers["nvmlDeviceGetUtilizationRates"] = SimpleNamespace(gpu=0, memory=0)
+    container.job("given", 99, given=("0",))
+    assert reading(container.told()["given"]).job_processes == 0
+
+
+def test_a_gpu_that_has_listed_the_jobs_processes_to_a_container_is_believed(
+    container: Machine, tmp_path: Path
+) -> None:
+    (tmp_path / "99").mkdir()
+    container.job("job", 99)
+    container.gpus[0].processes = {99: MIB}
+    assert reading(container.told()["job"]).job_memory_bytes == MIB
+    container.gpus[0].processes = {}
+    assert reading(container.after(2)["job"]).job_processes == 0
 
 
 def test_nvml_that_cannot_be_had_is_not_tried_all_the_time() -> None:
