@@ -1,6 +1,7 @@
 """How much of the energy that the machine drew is a job's, and what that means in CO2."""
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -9,16 +10,20 @@ from joblens.model.job import Usage
 from joblens.model.sample import Sample
 
 # The host's CPU time is told in hundredths of a second: an interval with less of it has no share worth its
-# name, and is taken together with the next one.
+# name, and is taken together with the one beside it.
 _LEAST_BUSY_USEC = 100_000
 _UJ_PER_KWH = 3_600_000_000_000
 _ENERGIES = ("energy_package_uj", "energy_dram_uj", "gpu_energy_uj")
+TOO_SHORT = (
+    "too short: the CPU time of the machine, of which it has a share, is told in hundredths of a second"
+)
+_Counters = tuple[int, int, int]  # energy, CPU time of the job, of the machine
 _NO_FACTOR = "no grid factor is set (energy.grid_co2_g_per_kwh)"
 _NO_ENERGY = "the energy it used is not known"
 
 
 class EnergyShares(Struct, frozen=True):
-    """The job's part. None: the machine does not tell."""
+    """The job's part. None: the machine does not tell, or it was too short to tell."""
 
     package_uj: int | None = None
     dram_uj: int | None = None
@@ -43,17 +48,34 @@ def _share(samples: Sequence[Sample], field: str) -> int | None:
     ]
     if len(known) < 2:
         return None
-    total_uj = 0.0
-    start = known[0]
-    for place, now in enumerate(known[1:], start=2):
-        energy_uj, job_usec, busy_usec = (later - earlier for later, earlier in zip(now, start, strict=True))
-        if busy_usec < _LEAST_BUSY_USEC and place < len(known):
-            continue
-        start = now
+    total_uj, has_drawn = 0.0, False
+    for start, end in _steps(known):
+        energy_uj, job_usec, busy_usec = (later - earlier for later, earlier in zip(end, start, strict=True))
         # A counter that went back belongs to another count (joblens was started anew): that step is lost.
-        if energy_uj > 0 and job_usec > 0:
-            total_uj += energy_uj * min(1.0, job_usec / busy_usec if busy_usec > 0 else 1.0)
-    return round(total_uj)
+        if energy_uj > 0:
+            has_drawn = True
+            total_uj += energy_uj * min(1.0, max(0, job_usec) / busy_usec)
+    return round(total_uj) if has_drawn else None
+
+
+def _steps(known: Sequence[_Counters]) -> list[tuple[_Counters, _Counters]]:
+    """From where to where; in each the machine used enough CPU time."""
+    steps: list[tuple[_Counters, _Counters]] = []
+    start = known[0]
+    for now in known[1:]:
+        if now[2] - start[2] >= _LEAST_BUSY_USEC:
+            steps.append((start, now))
+            start = now
+    if steps and start is not known[-1]:
+        steps[-1] = (steps[-1][0], known[-1])
+    return steps
+
+
+def misses_energy(samples: Sequence[Sample], field: str) -> bool:
+    """Whether a part of the time is not in it: no counter at the start or the end, or one that went back."""
+    drawn = [getattr(sample, field) for sample in samples]
+    known = [uj for uj in drawn if uj is not None]
+    return drawn[0] is None or drawn[-1] is None or any(later < earlier for earlier, later in pairwise(known))
 
 
 def co2_mg(uj: int, g_per_kwh: float) -> int:

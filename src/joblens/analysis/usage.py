@@ -306,12 +306,18 @@ class _Total:
     def add_energy(self) -> None:
         if not any(sample.host_energy_package_uj is not None for sample in self.samples):
             return
-        from joblens.analysis.energy import energy_shares  # few machines tell, and each start pays for it
+        # Few machines tell, and each start would pay for it.
+        from joblens.analysis.energy import TOO_SHORT, energy_shares, misses_energy
 
         shares = energy_shares(self.samples)
         for number, share in (("energy_package_uj", shares.package_uj), ("energy_dram_uj", shares.dram_uj)):
+            field = _ORIGINS[number][1]
             if share is not None:
                 self._put(number, share)
+                if misses_energy(self.samples, field):
+                    self._lower.append(number)
+            elif any(getattr(sample, field) is not None for sample in self.samples):
+                self._unknown[number] = self._given_unknown.get(field) or TOO_SHORT
 
     def add_gpus(self) -> None:
         if not any(sample.gpus is not None for sample in self.samples):

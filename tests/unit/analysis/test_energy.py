@@ -43,6 +43,25 @@ def test_intervals_too_short_for_the_clock_ticks_are_taken_together() -> None:
     assert energy_shares(samples).package_uj == 5 * S  # 0.05 s of 0.2 s of 20 J
 
 
+def test_a_job_too_short_for_the_clock_ticks_has_no_share() -> None:
+    assert energy_shares([_sample(0, 0, 100, 0), _sample(1, 0.002, 100, 9)]) == EnergyShares()
+    assert energy_shares([_sample(0, 0, 100, 0), _sample(1, 0.002, 100.09, 9)]) == EnergyShares()
+
+
+def test_a_counter_that_was_not_read_anew_tells_nothing() -> None:
+    assert energy_shares([_sample(0, 0, 100, 7), _sample(1, 1, 101, 7)]) == EnergyShares()
+
+
+def test_the_last_moment_is_taken_together_with_what_went_before() -> None:
+    samples = [
+        _sample(0, 0, 100, 0),
+        _sample(1, 0, 101, 10),
+        _sample(2, 0.5, 104, 40),
+        _sample(3, 0.51, 104, 44),  # no tick since: all of 4 J would be the job's
+    ]
+    assert energy_shares(samples).package_uj == 5.78 * S  # 0.51 s of 3 s of 34 J
+
+
 def test_samples_that_lack_a_number_are_passed_over() -> None:
     samples = [
         _sample(0, 0, 100, 0),

@@ -341,6 +341,35 @@ def test_what_no_instrument_looked_at_is_not_measured_and_what_one_could_not_rea
     assert usage.unknown["instructions"] == NOT_MEASURED
 
 
+def energy_sample(second: int, joules: int | None) -> Sample:
+    return a_sample(
+        second,
+        cpu_total_usec=second * 1_000_000,
+        host_cpu_busy_usec=second * 2_000_000,
+        host_energy_package_uj=None if joules is None else joules * 1_000_000,
+    )
+
+
+@pytest.mark.parametrize("joules", [(0, 40, None), (None, 0, 40), (0, 40, 5)])
+def test_energy_of_which_a_part_was_not_seen_is_a_lower_bound(joules: tuple[int | None, ...]) -> None:
+    usage = usage_in_group(*(energy_sample(second, each) for second, each in enumerate(joules)))
+    assert usage.energy_package_uj == 20_000_000
+    assert usage.lower_bounds == ("energy_package_uj",)
+
+
+def test_energy_that_was_seen_from_start_to_end_is_no_lower_bound() -> None:
+    usage = usage_in_group(*(energy_sample(second, second * 40) for second in range(3)))
+    assert usage.energy_package_uj == 40_000_000
+    assert usage.lower_bounds == ()
+
+
+def test_a_job_too_short_for_its_share_of_the_energy_has_a_reason() -> None:
+    usage = usage_in_group(energy_sample(0, 0), energy_sample(0, 3))
+    assert usage.energy_package_uj is None
+    assert "hundredths of a second" in usage.unknown["energy_package_uj"]
+    assert usage.unknown["energy_dram_uj"] == NOT_MEASURED
+
+
 def test_energy_is_the_share_of_the_jobs_cpu_time() -> None:
     samples = [
         a_sample(
