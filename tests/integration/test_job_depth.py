@@ -113,7 +113,8 @@ def test_a_job_gets_its_share_of_the_energy_and_co2_by_the_factor_of_the_setting
     (zone / "max_energy_range_uj").write_text("262143328850\n")
     (zone / "energy_uj").write_text("1000000\n")
     counters = partial(EnergyCounters, str(tmp_path / "powercap"))
-    monkeypatch.setattr("joblens.agent.instrument_energy.EnergyCounters", counters)
+    monkeypatch.setattr("joblens.probes.energy.EnergyCounters", counters)
+    monkeypatch.setattr("joblens.agent.instrument_energy.has_zones", lambda: True)
     monkeypatch.setenv("JOBLENS_ENERGY_GRID_CO2_G_PER_KWH", "360")
     code = f"""
 import time

@@ -10,15 +10,14 @@ from msgspec import Struct
 
 from joblens.agent.driver_thread import DriverThread
 from joblens.agent.instruments import Instruments, Watched
+from joblens.agent.look_budget import pause_ns
 from joblens.model.details import Details, MemoryDepth
 from joblens.model.errors import JoblensError
 from joblens.ports.probe import DetailProbe, Probe
-from joblens.probes.memory_depth import HugePages, look_at_memory
+from joblens.probes.memory_depth import look_at_memory, memory_group
 
 _FIRST_AFTER_S = 0.5  # a program has to be loaded before there is something to see
 _SHORTEST_PAUSE_S = 5.0
-# A look that costs a millisecond is followed by a pause of at least two seconds.
-_BUDGET = 1 / 2000
 _NO_NEWS = Details()
 _NOT_YET = "nobody has looked: it had just begun, or it was over already"
 
@@ -70,11 +69,11 @@ class MemoryDriver:
         """Nothing is kept open."""
 
     def _look_at(self, patient: _Patient) -> None:
-        cpu_before_s = time.thread_time()
+        cpu_before_ns = time.thread_time_ns()
         depth: MemoryDepth | None = None
         with suppress(JoblensError, OSError):  # it is just going away
             depth = look_at_memory(patient.watched.pids(), patient.watched.groups, within_s=1.0)
-        pause_s = max(_SHORTEST_PAUSE_S, (time.thread_time() - cpu_before_s) / _BUDGET)
+        pause_s = max(_SHORTEST_PAUSE_S, pause_ns(time.thread_time_ns() - cpu_before_ns) / 1e9)
         with self._lock:
             patient.due_s = time.monotonic() + pause_s
             if depth is not None and depth.seen:  # else the look before this one is the last
@@ -83,42 +82,38 @@ class MemoryDriver:
 
 
 class MemoryProbe:
-    """Huge pages with every sample; PSS in the sample that follows a look."""
+    """PSS in the sample that follows a look; huge pages too where the job's group does not tell of them."""
 
     name = "memory"
 
     def __init__(self, look: Callable[[], tuple[int, MemoryDepth | None]], groups: Mapping[str, str]) -> None:
         self._look = look
-        self._huge = HugePages(groups)
         self._told = 0
+        self._group_tells = memory_group(groups) is not None
         self.sources: Mapping[str, str] = {
             "memory_pss_bytes": "/proc/PID/smaps_rollup",
-            **({"memory_huge_bytes": "memory.stat"} if self._huge.is_there else {}),
+            **({} if self._group_tells else {"memory_huge_bytes": "/proc/PID/smaps_rollup"}),
         }
         self.unknown: dict[str, str] = {}
 
     def read(self) -> dict[str, Any]:
         fields: dict[str, Any] = {}
-        huge = self._huge.read()
-        if huge is not None:
-            fields["memory_huge_bytes"] = huge
         looks, depth = self._look()
         if depth is not None and looks != self._told:
             self._told = looks
             if depth.pss_bytes is not None:
                 fields["memory_pss_bytes"] = depth.pss_bytes
-            if not self._huge.is_there and depth.huge_bytes is not None:
+            if not self._group_tells and depth.huge_bytes is not None:
                 fields["memory_huge_bytes"] = depth.huge_bytes
         return fields
 
     def close(self) -> None:
         """The details' probe lets go of the driver."""
-        self._huge.close()
 
 
 class MemoryDetails:
     name = "memory"
-    interval_s = 1.0
+    interval_s = _SHORTEST_PAUSE_S / 2
 
     def __init__(self, uuid: str, driver: "DriverThread[None]") -> None:
         self._uuid = uuid

@@ -1,15 +1,13 @@
 """How much looking closely at jobs (each process, each thread) may cost: with many processes, or many jobs,
 it is done less often than once a sample."""
 
-from weakref import WeakSet
-
 # Of one core, for one job …
 _SHARE = 1 / 2000
 # … and for so many: what more of them take comes out of the share of each.
 _FULL_SHARES = 8
 
 # What this process measures: everyone who looks at a job is in it for as long.
-MEASURED: WeakSet[object] = WeakSet()
+MEASURED: set[object] = set()
 
 
 def pause_ns(cost_ns: int) -> int:

@@ -73,11 +73,13 @@ _MEMORY_STAT_V1 = (
     (b"total_cache", "memory_file_bytes"),  # shmem included, as in v2's 'file'
     (b"total_shmem", "memory_shmem_bytes"),
     (b"total_swap", "memory_swap_bytes"),
+    (b"total_rss_huge", "memory_huge_bytes"),  # of anonymous memory: v1 tells of no other
     (b"total_mapped_file", "memory_file_mapped_bytes"),
     (b"total_dirty", "memory_file_dirty_bytes"),
     (b"total_writeback", "memory_file_writeback_bytes"),
     (b"total_pgmajfault", "faults_major"),
 )
+_HUGE_V2 = (b"anon_thp", b"file_thp", b"shmem_thp")
 # What v2's 'kernel' line adds up; kernels before 5.18 write only the parts.
 _KERNEL_PARTS = (b"kernel_stack", b"pagetables", b"sec_pagetables", b"percpu", b"vmalloc", b"slab")
 
@@ -87,6 +89,8 @@ def parse_memory_stat_v2(data: bytes) -> Fields:
     fields = {field: int(pairs[key]) for key, field in _MEMORY_STAT_V2 if key in pairs}
     if b"pgfault" in pairs:
         fields["faults_minor"] = int(pairs[b"pgfault"]) - fields.get("faults_major", 0)
+    if b"anon_thp" in pairs:
+        fields["memory_huge_bytes"] = sum(int(pairs.get(kind, 0)) for kind in _HUGE_V2)
     if b"kernel" not in pairs and b"slab" in pairs:
         fields["memory_kernel_bytes"] = sum(int(pairs.get(part, 0)) for part in _KERNEL_PARTS)
     return fields

@@ -9,15 +9,14 @@ from typing import Any
 
 from msgspec import Struct
 
+from joblens.probes.energy_signs import NO_ZONES, POWERCAP
 from joblens.probes.kernel_files import read_text
 
-POWERCAP = "/sys/class/powercap"
 PACKAGE_FIELD, DRAM_FIELD = "host_energy_package_uj", "host_energy_dram_uj"
 _FRESH_NS = 5_000_000  # jobs that are looked at together share one reading
 # Nothing draws more for long. A counter that was left alone for longer than it takes at this power to come
 # round may have come round more than once.
 _MOST_WATTS = 1000
-_NO_ZONES = "this machine tells no energy: it has no RAPL counters under /sys/class/powercap"
 _NO_DRAM = "this processor has no energy counter for its memory"
 
 
@@ -64,9 +63,9 @@ class EnergyCounters:
         self._fields: dict[str, int] = {}
         self._meters: dict[str, list[_ZoneMeter]] = {PACKAGE_FIELD: [], DRAM_FIELD: []}
         zones = find_zones(root)
-        for field, is_dram, why in ((PACKAGE_FIELD, False, _NO_ZONES), (DRAM_FIELD, True, _NO_DRAM)):
+        for field, is_dram, why in ((PACKAGE_FIELD, False, NO_ZONES), (DRAM_FIELD, True, _NO_DRAM)):
             wanted = [zone for zone in zones if zone.is_dram is is_dram]
-            self._open(field, wanted, why if zones else _NO_ZONES)
+            self._open(field, wanted, why if zones else NO_ZONES)
 
     def read(self) -> Mapping[str, int]:
         with self._lock:

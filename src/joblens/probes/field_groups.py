@@ -19,6 +19,7 @@ FIELD_GROUPS: dict[str, tuple[str, ...]] = {
         "memory_file_mapped_bytes",
         "memory_file_dirty_bytes",
         "memory_file_writeback_bytes",
+        "memory_huge_bytes",
     ),
     "memory_kernel": ("memory_kernel_bytes",),
     "memory_kernel_parts": ("memory_kernel_stack_bytes", "memory_slab_bytes", "memory_sock_bytes"),

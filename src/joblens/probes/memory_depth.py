@@ -12,12 +12,9 @@ from typing import Any
 from joblens.model.details import MemoryDepth, ProcessMemory
 from joblens.probes.cgroup_layout import UNIFIED
 from joblens.probes.cgroup_parsers import parse_memory_stat_v1, parse_memory_stat_v2
-from joblens.probes.descriptors import BUDGET, DescriptorBudget
-from joblens.probes.kernel_files import pread_whole, read_bytes
+from joblens.probes.kernel_files import read_bytes
 from joblens.probes.memory_files import (
     Rollup,
-    huge_bytes_v1,
-    huge_bytes_v2,
     parse_numa_v1,
     parse_numa_v2,
     parse_rollup,
@@ -131,9 +128,8 @@ def _of_group(groups: Mapping[str, str], unknown: dict[str, str]) -> dict[str, A
         parts["shmem_bytes"] = shmem
         if "memory_file_bytes" in fields:
             parts["page_cache_bytes"] = max(0, fields["memory_file_bytes"] - (shmem or 0))
-        huge = huge_bytes_v2(stat) if is_v2 else huge_bytes_v1(stat)
-        if huge is not None:
-            parts["huge_bytes"] = huge
+        if "memory_huge_bytes" in fields:
+            parts["huge_bytes"] = fields["memory_huge_bytes"]
         parts["kernel_bytes"] = fields.get("memory_kernel_bytes")
     except OSError as error:
         unknown["anon_bytes"] = f"cannot read {directory}/memory.stat: {error.strerror}"
@@ -147,40 +143,3 @@ def _of_group(groups: Mapping[str, str], unknown: dict[str, str]) -> dict[str, A
     except OSError:
         unknown["numa"] = "the job's group has no memory.numa_stat: this kernel knows no NUMA nodes"
     return parts
-
-
-class HugePages:
-    """How much of a job's memory is in huge pages, as its group tells cheaply: its file is kept open."""
-
-    def __init__(self, groups: Mapping[str, str], *, budget: DescriptorBudget = BUDGET) -> None:
-        group = memory_group(groups)
-        self.is_there = group is not None
-        directory, is_v2 = group or ("", False)
-        self._path = f"{directory}/memory.stat"
-        self._parse = huge_bytes_v2 if is_v2 else huge_bytes_v1
-        self._budget = budget
-        self._descriptor = -1
-        self._text = b""
-        self._bytes: int | None = None
-        if self.is_there and budget.take(1):
-            try:
-                self._descriptor = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
-            except OSError:
-                budget.give_back(1)
-
-    def read(self) -> int | None:
-        if not self.is_there:
-            return None
-        try:
-            text = pread_whole(self._descriptor) if self._descriptor >= 0 else read_bytes(self._path)
-        except OSError:
-            return None
-        if text != self._text:
-            self._text, self._bytes = text, self._parse(text)
-        return self._bytes
-
-    def close(self) -> None:
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-            self._descriptor = -1
-            self._budget.give_back(1)

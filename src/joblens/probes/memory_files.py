@@ -2,14 +2,12 @@
 
 from typing import NamedTuple
 
-from joblens.probes.cgroup_parsers import parse_pairs
 from joblens.probes.proc_files import PAGE_BYTES
 
 _KIB = 1024
 # What v2's memory.numa_stat lists that is no part of another line there.
 _NUMA_V2 = (b"anon", b"file", b"kernel_stack", b"pagetables", b"sec_pagetables", b"slab_reclaimable")
 _NUMA_V2_KINDS = frozenset((*_NUMA_V2, b"slab_unreclaimable"))
-_HUGE_V2 = (b"anon_thp", b"file_thp", b"shmem_thp")
 
 
 class Rollup(NamedTuple):
@@ -72,15 +70,3 @@ def _add_nodes(nodes: dict[str, int], parts: list[bytes], unit: int) -> None:
         node, _, value = part.partition(b"=")
         name = node.decode()
         nodes[name] = nodes.get(name, 0) + int(value) * unit
-
-
-def huge_bytes_v2(memory_stat: bytes) -> int | None:
-    pairs = parse_pairs(memory_stat)
-    known = [int(pairs[name]) for name in _HUGE_V2 if name in pairs]
-    return sum(known) if known else None
-
-
-def huge_bytes_v1(memory_stat: bytes) -> int | None:
-    """Of anonymous memory: v1 tells of no other."""
-    value = parse_pairs(memory_stat).get(b"total_rss_huge")
-    return None if value is None else int(value)

@@ -82,6 +82,14 @@ def test_v1_memory_stat_takes_the_totals_with_subgroups() -> None:
     }
 
 
+def test_huge_pages_are_unknown_where_the_kernel_has_no_line_for_them() -> None:
+    v2, v1 = parsers.parse_memory_stat_v2, parsers.parse_memory_stat_v1
+    assert v2(b"anon 5\nanon_thp 2097152\nfile_thp 0\nshmem_thp 4194304\n")["memory_huge_bytes"] == 6291456
+    assert "memory_huge_bytes" not in v2(b"anon 5\n")
+    assert v1(b"rss_huge 1\ntotal_rss_huge 2097152\n")["memory_huge_bytes"] == 2097152
+    assert "memory_huge_bytes" not in v1(b"rss 1\ntotal_rss 1\n")
+
+
 def test_events_tell_limits_reached_from_kills() -> None:
     text = b"low 0\nhigh 0\nmax 12\noom 3\noom_kill 2\noom_group_kill 0\n"
     assert parsers.parse_memory_events(text) == {

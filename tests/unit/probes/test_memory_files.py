@@ -1,6 +1,4 @@
 from joblens.probes.memory_files import (
-    huge_bytes_v1,
-    huge_bytes_v2,
     parse_numa_v1,
     parse_numa_v2,
     parse_rollup,
@@ -52,10 +50,3 @@ def test_v1_counts_pages_of_the_group_and_those_below() -> None:
         b"total=1 N0=1 N1=0\nfile=1 N0=1 N1=0\nhierarchical_total=12 N0=10 N1=2\nhierarchical_anon=4 N0=4\n"
     )
     assert parse_numa_v1(numa) == {"N0": 10 * PAGE_BYTES, "N1": 2 * PAGE_BYTES}
-
-
-def test_huge_pages_are_unknown_where_the_kernel_has_no_line_for_them() -> None:
-    assert huge_bytes_v2(b"anon 5\nanon_thp 2097152\nfile_thp 0\nshmem_thp 4194304\n") == 6291456
-    assert huge_bytes_v2(b"anon 5\n") is None
-    assert huge_bytes_v1(b"rss_huge 1\ntotal_rss_huge 2097152\n") == 2097152
-    assert huge_bytes_v1(b"rss 1\n") is None
