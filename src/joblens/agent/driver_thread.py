@@ -4,11 +4,12 @@ driver, nor the end of this process."""
 import contextlib
 import threading
 import time
+from collections.abc import Callable
 from typing import Generic, TypeVar
 
 from msgspec import Struct
 
-from joblens.ports.probe import Driver, PatientDriver
+from joblens.ports.probe import Driver
 
 T = TypeVar("T")
 _SILENT_AFTER = 3  # intervals without an answer, and …
@@ -87,9 +88,10 @@ class DriverThread(Generic[T]):
 
     def _idle_until_s(self, due_s: float) -> float:
         """A driver that knows when there is something to do again is not woken before that."""
-        if not isinstance(self.driver, PatientDriver):
+        idle_until_s: Callable[[], float] | None = getattr(self.driver, "idle_until_s", None)
+        if idle_until_s is None:
             return due_s
-        return max(due_s, min(self.driver.idle_until_s(), time.monotonic() + _LONGEST_WAIT_S))
+        return max(due_s, min(idle_until_s(), time.monotonic() + _LONGEST_WAIT_S))
 
     def _is_used(self) -> bool:
         with self._changed:

@@ -1,7 +1,7 @@
 """What reads numbers."""
 
 from collections.abc import Mapping
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import Any, Protocol, TypeVar
 
 from joblens.model.details import Details
 
@@ -50,7 +50,8 @@ class DetailProbe(Protocol):
 class Driver(Protocol[T_co]):
     """A source that may take any time to answer (a GPU's driver, a daemon's socket, netlink). `read` is
     called on a thread of its own, every `interval_s`, for all jobs of this process together. Whatever it
-    raises is a reason why there is nothing new."""
+    raises is a reason why there is nothing new. One that has `idle_until_s() -> float` (on the monotonic
+    clock) is read no sooner than that; it is asked again whenever somebody comes to use the driver."""
 
     name: str
     interval_s: float
@@ -58,13 +59,3 @@ class Driver(Protocol[T_co]):
     def read(self) -> T_co: ...
 
     def close(self) -> None: ...
-
-
-@runtime_checkable
-class PatientDriver(Protocol):
-    """A driver that can tell when it has something to do again. It is read no sooner, and never more often
-    than every `interval_s`."""
-
-    def idle_until_s(self) -> float:
-        """On the monotonic clock; asked again whenever somebody comes to use it."""
-        ...

@@ -2,8 +2,10 @@
 
 from typing import NamedTuple
 
+from msgspec import Struct
 
-class ThreadStat(NamedTuple):
+
+class ThreadStat(Struct, frozen=True):
     name: str
     user_ticks: int
     system_ticks: int

@@ -1,5 +1,6 @@
 """What is known of jobs beside their samples: one row a job, brought up to date in place."""
 
+import functools
 import sys
 from collections.abc import Callable, Mapping
 
@@ -17,7 +18,6 @@ else:
 
 _MAX_JSON = 1 << 26  # a damaged length must not make us ask for all memory
 _encoder = msgspec.json.Encoder()
-_decoder = msgspec.json.Decoder(Details)
 _compressor = zstd.ZstdCompressor(level=3)  # making one costs as much as using it
 
 
@@ -48,9 +48,15 @@ def read_details(connection: apsw.Connection, uuid: str, warn: Callable[[str], N
 
 def unpack_details(data: bytes) -> Details:
     try:
-        return _decoder.decode(zstd.ZstdDecompressor().decompress(data, _MAX_JSON))
+        return _decoder().decode(zstd.ZstdDecompressor().decompress(data, _MAX_JSON))
     except (zstd.ZstdError, EOFError, msgspec.MsgspecError) as error:
         raise StoreCorrupt(f"details of {len(data)} bytes cannot be read ({error})") from error
+
+
+@functools.cache
+def _decoder() -> "msgspec.json.Decoder[Details]":
+    """Dear to make, and a job that writes its details once never needs it."""
+    return msgspec.json.Decoder(Details)
 
 
 def _packed(details: Details) -> bytes:
