@@ -51,9 +51,11 @@ class Measurement:
 
     def look(self, reaped: ExitUsage) -> Sample | None:
         """One that is not kept, but may have seen a peak."""
-        sample = self._read(reaped)
-        if sample is not None:
-            self.summary.add_unstored(sample)
+        try:
+            sample = self.meter.look(reaped)
+        except ProbeError:
+            return None
+        self.summary.add_unstored(sample)
         return sample
 
     def finish(self, reaped: ExitUsage) -> Sample | None:

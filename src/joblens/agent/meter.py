@@ -135,10 +135,7 @@ class JobMeter:
         """`reaped` is what the launcher has waited for so far: it was read before the living are."""
         with self._lock:
             at_us, mono_ns = self._clock.now_us(), self._clock.mono_ns()
-            others = self.others.read()
-            fields = self._since_start({**others, **self.probe.read()})
-            if self._last_seen:
-                self._go_on(fields, others)
+            fields = self._beside(self.others.read(), self.probe.read())
             if final:
                 self._add_io(fields, {}, reaped)
             elif self.details is not None and mono_ns >= self._details_due_ns:
@@ -146,10 +143,19 @@ class JobMeter:
                 self._add_io(fields, self.details.read(), reaped)
                 cost_ns = time.thread_time_ns() - cpu_before_ns
                 self._details_due_ns = mono_ns + pause_ns(cost_ns)
-            if not self._probe_counts_reaped:
-                self._add_reaped(fields, reaped)
-            fields.update(self._host.read())
-            return Sample(at_us=at_us, elapsed_us=(mono_ns - self._start_mono_ns) // 1000, **fields)
+            return self._put_together(fields, reaped, at_us, mono_ns)
+
+    def look(self, reaped: ExitUsage) -> Sample:
+        """A sample that nobody keeps, of the job's totals alone: much of what is read beside them is told
+        once, and belongs in one that is kept."""
+        with self._lock:
+            at_us, mono_ns = self._clock.now_us(), self._clock.mono_ns()
+            return self._put_together(self._since_start(self.probe.read()), reaped, at_us, mono_ns)
+
+    def beside(self) -> dict[str, Any]:
+        """What was read last beside the job's totals, when there is nobody left to count those of."""
+        with self._lock:
+            return {**self._beside(self.others.read(), {}), **self._host.read()}
 
     def living(self) -> list[int]:
         """The job's processes where only the process tree knows them."""
@@ -163,6 +169,19 @@ class JobMeter:
         self.others.close()
         if self.details is not None:
             self.details.close()
+
+    def _put_together(self, fields: dict[str, Any], reaped: ExitUsage, at_us: int, mono_ns: int) -> Sample:
+        if not self._probe_counts_reaped:
+            self._add_reaped(fields, reaped)
+        fields.update(self._host.read())
+        return Sample(at_us=at_us, elapsed_us=(mono_ns - self._start_mono_ns) // 1000, **fields)
+
+    def _beside(self, others: dict[str, Any], totals: dict[str, Any]) -> dict[str, Any]:
+        """Both since the start; what the totals have is the better source."""
+        fields = self._since_start({**others, **totals})
+        if self._last_seen:
+            self._go_on(fields, others)
+        return fields
 
     def _since_start(self, reading: dict[str, Any]) -> dict[str, Any]:
         for name, base in self._base.items():
@@ -180,7 +199,8 @@ class JobMeter:
             if name in others and fields[name] < seen:
                 self._base[name] = self._base.get(name, 0) - (seen - fields[name])
                 fields[name] = seen
-        self._last_seen = {}
+        # Some are not told every time.
+        self._last_seen = {name: seen for name, seen in self._last_seen.items() if name not in fields}
 
     def _add_io(self, fields: dict[str, Any], living: dict[str, Any], reaped: ExitUsage) -> None:
         """What living processes did (each counts what it has reaped) plus what the launcher reaped."""

@@ -4,7 +4,7 @@ from typing import Any
 
 from joblens.agent.meter import JobMeter
 from joblens.model.exit_usage import NOTHING_REAPED, ExitUsage
-from joblens.model.sample import DeviceIo, Sample
+from joblens.model.sample import DeviceIo, GpuReading, Sample
 from tests.unit.agent.fake_clock import FakeClock
 
 
@@ -145,3 +145,36 @@ def test_counters_that_begin_anew_with_another_owner_go_on_from_where_they_were(
     first, second = one.sample(NOTHING_REAPED), one.sample(NOTHING_REAPED)
     assert (first.instructions, second.instructions) == (100, 120)
     assert first.network_rx_bytes == 700  # the kernel counted on all the time
+
+
+def test_a_look_that_is_not_kept_leaves_to_the_next_sample_what_is_told_once() -> None:
+    gpus = {"GPU-a": GpuReading(utilization=9700)}
+    told_once = Readings({"gpus": gpus}, {})
+    details = Readings({"open_files": 3}, {"open_files": 4})
+    one = JobMeter(
+        Readings({"memory_anon_bytes": 5}),
+        details,
+        Readings({}),
+        FakeClock(),
+        probe_counts_reaped=True,
+        others=[told_once],
+    )
+    look = one.look(NOTHING_REAPED)
+    assert (look.memory_anon_bytes, look.gpus, look.open_files) == (5, None, None)
+    sample = one.sample(NOTHING_REAPED)
+    assert (sample.gpus, sample.open_files) == (gpus, 3)
+
+
+def test_a_look_is_since_the_start_like_a_sample() -> None:
+    one = meter(Readings({"cpu_total_usec": 1000}, {"cpu_total_usec": 1700}), FakeClock())
+    one.take_base()
+    assert one.look(NOTHING_REAPED).cpu_total_usec == 700
+
+
+def test_a_counter_that_is_not_told_every_time_goes_on_when_it_is_told_again() -> None:
+    others = [Readings({}, {"instructions": 10})]
+    one = JobMeter(Readings({}), None, Readings({}), FakeClock(), probe_counts_reaped=True, others=others)
+    one.resume({}, 0, Sample(at_us=0, elapsed_us=0, instructions=100))
+    assert one.look(NOTHING_REAPED).instructions is None
+    assert one.sample(NOTHING_REAPED).instructions is None
+    assert one.sample(NOTHING_REAPED).instructions == 100
