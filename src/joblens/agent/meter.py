@@ -59,8 +59,6 @@ COUNTERS = frozenset(
         "context_switches",
         "host_energy_package_uj",
         "host_energy_dram_uj",
-        "host_network_rx_bytes",
-        "host_network_tx_bytes",
     }
 )
 _DEVICE_TOTALS = ("io_read_bytes", "io_write_bytes", "io_read_ops", "io_write_ops")

@@ -2,7 +2,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from joblens.agent.meter import JobMeter
+from joblens.agent.meter import COUNTERS, JobMeter
 from joblens.model.exit_usage import NOTHING_REAPED, ExitUsage
 from joblens.model.sample import DeviceIo, GpuReading, Sample
 from tests.unit.agent.fake_clock import FakeClock
@@ -178,3 +178,7 @@ def test_a_counter_that_is_not_told_every_time_goes_on_when_it_is_told_again() -
     assert one.look(NOTHING_REAPED).instructions is None
     assert one.sample(NOTHING_REAPED).instructions is None
     assert one.sample(NOTHING_REAPED).instructions == 100
+
+
+def test_what_the_whole_machine_carried_is_no_counter_of_a_job() -> None:
+    assert not {name for name in COUNTERS if name.startswith("host_network")}
