@@ -21,6 +21,7 @@ class OtherProbes:
         for probe in self._probes:
             try:
                 fields.update(probe.read())
+                self._failures.pop(probe.name, None)  # what is well again is no reason any more
             except Exception as error:  # noqa: BLE001 - told in the record
                 self._failures[probe.name] = _told(error)
         return fields

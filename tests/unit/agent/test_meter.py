@@ -3,6 +3,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from joblens.agent.meter import COUNTERS, JobMeter
+from joblens.agent.other_probes import OtherProbes
 from joblens.model.exit_usage import NOTHING_REAPED, ExitUsage
 from joblens.model.sample import DeviceIo, GpuReading, Sample
 from tests.unit.agent.fake_clock import FakeClock
@@ -182,3 +183,23 @@ def test_a_counter_that_is_not_told_every_time_goes_on_when_it_is_told_again() -
 
 def test_what_the_whole_machine_carried_is_no_counter_of_a_job() -> None:
     assert not {name for name in COUNTERS if name.startswith("host_network")}
+
+
+def test_a_probe_that_is_well_again_has_no_reason_any_more() -> None:
+    class Unsteady(Readings):
+        name = "unsteady"
+        sources: Mapping[str, str] = {"gpu": "a driver"}
+        is_well = False
+
+        def read(self) -> dict[str, Any]:
+            if not self.is_well:
+                raise RuntimeError("the driver fell over")
+            return {}
+
+    probe = Unsteady({})
+    others = OtherProbes([probe])
+    others.read()
+    assert others.origins()[1] == {"gpu": "the driver fell over"}
+    probe.is_well = True
+    others.read()
+    assert others.origins()[1] == {}
