@@ -1,5 +1,7 @@
 """What looks at a host program beside its own counters (GPUs, energy, threads …), for one measurement."""
 
+import contextlib
+from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
@@ -40,7 +42,7 @@ class WindowInstruments:
     """`read` and `look` are called with every sample, by one thread at a time."""
 
     def __init__(self, uuid: str, opened: InstrumentSet) -> None:
-        self._news: list[DetailsTaken] = []
+        self._news: deque[DetailsTaken] = deque()
         self._others = OtherProbes(opened.probes)
         self._taker = DetailTaker(uuid, opened.details, self._news.extend)
         self._base: dict[str, int] = {}
@@ -58,8 +60,11 @@ class WindowInstruments:
 
     def take_news(self) -> list[DetailsTaken]:
         """Details that nobody has taken yet, from any thread."""
-        taken = [self._news.pop(0) for _ in range(len(self._news))]
-        return taken[-_NEWS_A_WRITE:]
+        taken: deque[DetailsTaken] = deque(maxlen=_NEWS_A_WRITE)
+        with contextlib.suppress(IndexError):  # none is left, or another thread has just taken the last
+            while True:
+                taken.append(self._news.popleft())
+        return list(taken)
 
     def look(self, *, final: bool = False) -> None:
         self._taker.tick(final=final)
