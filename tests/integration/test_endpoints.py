@@ -166,6 +166,27 @@ def test_the_probe_hands_out_what_the_thread_has_seen_and_ends_it_when_it_is_clo
     wait_until(lambda: thread._thread is None, what="the thread to end")
 
 
+def test_what_was_exchanged_before_somebody_began_to_look_is_not_counted(groups: JobGroups) -> None:
+    again = "input()\nclient.sendall(bytes(77))\nserved.recv(100)\nprint(flush=True)\n"
+    job, port = started(
+        groups, tcp(1_000_000) + "print(server.getsockname()[1], flush=True)\n" + again + WAIT
+    )
+    probe = open_probe(watched(groups.paths, groups.pids, has_new_processes=False), Instruments())
+
+    def sent() -> int | None:
+        table = probe.read().endpoints
+        ends = table.endpoints if table is not None else ()
+        return next((one.tx_bytes for one in ends if one.port == port and not one.is_listener), None)
+
+    wait_until(lambda: sent() == 0, what="the first look, at once")
+    assert job.stdin is not None
+    job.stdin.write(b"\n")
+    job.stdin.flush()
+    wait_until(lambda: sent() == 77, what="what it sent after that")
+    end(job)
+    probe.close()
+
+
 def test_without_a_group_the_details_say_why(groups: JobGroups) -> None:
     probe = open_probe(watched({}, list), Instruments())
     assert probe.read().unknown == {"endpoints": NO_GROUP}
@@ -182,6 +203,6 @@ def test_a_whole_job_keeps_whom_it_talked_to(tmp_path: Path) -> None:
     assert {end.tx_bytes for end in details.endpoints.endpoints} >= {5000}
 
 
-def watched(paths: dict[str, str], pids: Any) -> Watched:
+def watched(paths: dict[str, str], pids: Any, *, has_new_processes: bool = True) -> Watched:
     job = Job(uuid="job", argv=("x",), created_at_us=0, cwd="/")
-    return Watched(job=job, main_pid=None, groups=paths, pids=pids)
+    return Watched(job=job, main_pid=None, groups=paths, pids=pids, has_new_processes=has_new_processes)

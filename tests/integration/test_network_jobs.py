@@ -1,8 +1,10 @@
 """The network of whole jobs: run, in slots, adopted, with a network of their own, where nobody may count."""
 
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -131,6 +133,23 @@ def test_a_job_with_a_network_of_its_own_has_its_interfaces(one: Desk) -> None:
     assert tables[-1].keys() >= {"lo"}
     assert (tables[-1]["lo"].rx_packets, tables[-1]["lo"].tx_bytes) == (10, 10 * (100 + HEADERS))
     assert ran.usage["network_tx_packets"] == 10
+
+
+def test_what_a_network_carried_before_the_job_came_to_it_is_not_the_jobs(one: Desk) -> None:
+    told = "print(flush=True)\ninput()\n"
+    code = LOOPBACK_UP + udp(count=10, size=100) + told
+    pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    older = subprocess.Popen(["unshare", "-n", sys.executable, "-I", "-S", "-c", code], **pipes)
+    try:
+        assert older.stdout is not None
+        older.stdout.readline()
+        job = ("nsenter", "-t", str(older.pid), "-n", "sleep", "0.5")
+        ran = one("--interval", "50ms", "--", *job)
+    finally:
+        older.communicate(b"\n", timeout=20)
+    samples = one.samples(ran.record["job_uuid"])
+    tables = [sample.interfaces for _, sample in samples if sample.interfaces is not None]
+    assert {(table["lo"].rx_packets, table["lo"].tx_bytes) for table in tables} == {(0, 0)}
 
 
 def test_a_job_on_the_machines_network_has_no_interfaces_but_the_machine_has_numbers(one: Desk) -> None:

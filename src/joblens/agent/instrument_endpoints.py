@@ -29,11 +29,13 @@ class EndpointProbe:
         self._thread: DriverThread[Any] | None = None
         self._opened_s = time.monotonic()
         self._taken_at_us = 0
+        # Of a job that was there before, the first look says where its connections stand: it comes at once.
+        self._is_guest = not watched.is_own and not watched.is_resumed
 
     def read(self) -> Details:
         if self._thread is not None:
             return self._news(self._thread)
-        if time.monotonic() - self._opened_s >= _TOO_SHORT_S:
+        if self._is_guest or time.monotonic() - self._opened_s >= _TOO_SHORT_S:
             self._begin()
         return _NO_NEWS
 
@@ -51,7 +53,9 @@ class EndpointProbe:
 
         self._thread = self._instruments.driver(_DRIVER, SocketDriver)
         assert isinstance(self._thread.driver, SocketDriver)
-        self._thread.driver.watch(self._watched.job.uuid, self._group_dir, self._watched.pids)
+        self._thread.driver.watch(
+            self._watched.job.uuid, self._group_dir, self._watched.pids, has_begun=self._is_guest
+        )
         self._thread.use()
 
     def _news(self, thread: DriverThread[Any]) -> Details:

@@ -1,5 +1,6 @@
 """What one job sends and receives."""
 
+import time
 from collections.abc import Mapping
 
 from joblens.agent.instruments import Instruments, Watched
@@ -25,8 +26,7 @@ def open_probe(watched: Watched, _instruments: Instruments) -> Probe:
         begin = go_on_counting
     else:
         # The group is the job's own, also where it is a container that is going to be in it.
-        is_own = watched.main_pid is not None or watched.job.container is not None
-        begin = count_here if is_own else count_as_guest
+        begin = count_here if watched.is_own else count_as_guest
     probe = CgroupNetworkProbe(group, begin)
     probe.close_descriptor()
     return probe
@@ -34,8 +34,9 @@ def open_probe(watched: Watched, _instruments: Instruments) -> Probe:
 
 def open_interfaces(watched: Watched, _instruments: Instruments) -> Probe:
     """Those of its network namespace, should it have one."""
-    is_guest = watched.main_pid is None and not watched.is_resumed
-    return InterfacesProbe(watched.pids, has_begun=is_guest)
+    if watched.is_resumed:
+        return InterfacesProbe(watched.pids, age_s=max(0.0, time.time() - watched.job.created_at_us / 1e6))
+    return InterfacesProbe(watched.pids, has_begun=not watched.is_own)
 
 
 def network_counted(groups: Mapping[str, str]) -> tuple[Probe, ...]:

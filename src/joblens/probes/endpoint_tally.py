@@ -22,9 +22,9 @@ class _Total(Struct):
     retransmits: int | None = None
     rtt_usec: int | None = None
 
-    def add(self, seen: SocketSeen, before: SocketSeen | None) -> None:
-        """What it has carried since it was seen `before`."""
-        if before is None and not seen.is_listening:
+    def add(self, seen: SocketSeen, before: SocketSeen | None, *, is_new: bool) -> None:
+        """What it has carried since it was seen `before`; None: since it began."""
+        if is_new and not seen.is_listening:
             self.sockets += 1
         for field in ("rx_bytes", "tx_bytes", "retransmits"):
             value = getattr(seen, field)
@@ -41,9 +41,11 @@ class _Total(Struct):
 
 class EndpointTally:
     """Of one job. A connection is followed while it is open; one that came and went between two looks was
-    never seen."""
+    never seen. `has_begun`: the job is older than the measurement, so what its connections carried before the
+    first look is left out."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, has_begun: bool = False) -> None:
+        self._takes_base = has_begun
         self._open: dict[_Socket, tuple[_Peer, SocketSeen]] = {}
         self._totals: dict[_Peer, _Total] = {}
         self._ports: set[tuple[str, int]] = set()  # where the job has ever waited for connections
@@ -56,14 +58,16 @@ class EndpointTally:
         still_open = {}
         for key, seen in now.items():
             peer, before = self._open.get(key, (None, None))
-            if peer is None or (before is not None and before.remote_port != seen.remote_port):
-                peer, before = self._peer(seen), None
+            is_new = before is None or before.remote_port != seen.remote_port
+            if peer is None or is_new:
+                peer, before = self._peer(seen), seen if self._takes_base else None
             if peer not in self._totals:
                 self._seen += 1
                 self._totals[peer] = _Total()
-            self._totals[peer].add(seen, before)
+            self._totals[peer].add(seen, before, is_new=is_new)
             still_open[key] = (peer, seen)
         self._open = still_open
+        self._takes_base = False
         if len(self._totals) > _MOST_KEPT:
             self._forget_small_ones()
 

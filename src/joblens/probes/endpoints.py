@@ -5,7 +5,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from joblens.model.details import EndpointTable
 from joblens.model.errors import ProbeError
@@ -25,7 +25,7 @@ Known = dict[str, tuple[EndpointTable | None, str]]  # job -> (what was seen, wh
 class _Job(Struct):
     group_dir: str
     pids: Callable[[], Sequence[int]]
-    tally: EndpointTally = field(default_factory=EndpointTally)
+    tally: EndpointTally
     gap_s: float = _FIRST_GAP_S
     due_s: float = 0.0
     table: EndpointTable | None = None
@@ -44,9 +44,12 @@ class SocketDriver:
         self._jobs: dict[str, _Job] = {}
         self._here: SocketDump | None = None
 
-    def watch(self, job: str, group_dir: str, pids: Callable[[], Sequence[int]]) -> None:
+    def watch(
+        self, job: str, group_dir: str, pids: Callable[[], Sequence[int]], *, has_begun: bool = False
+    ) -> None:
+        """`has_begun`: it was there before, and so may its connections have been."""
         with self._lock:
-            self._jobs[job] = _Job(group_dir, pids)
+            self._jobs[job] = _Job(group_dir, pids, EndpointTally(has_begun=has_begun))
 
     def forget(self, job: str) -> None:
         with self._lock:

@@ -1,11 +1,13 @@
 """Network interfaces by /proc/net/dev: those of the machine, or of a namespace that a job has to itself."""
 
 import os
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from joblens.model.sample import InterfaceIo
 from joblens.probes.kernel_files import pread_whole
+from joblens.probes.proc_files import USEC_PER_TICK, process_start_ticks
 
 SAME_NETWORK = "the job uses the machine's network, whose interfaces are everybody's"
 _FEW = 4  # processes to look at: those of a container all have its network
@@ -16,19 +18,28 @@ _TX_BYTES, _TX_PACKETS, _TX_ERRORS, _TX_DROPPED = 8, 9, 10, 11
 
 
 class InterfacesProbe:
-    """Of the first process that has a network of its own. `has_begun`: the namespace is older than the
-    measurement, so what its interfaces counted before is taken off."""
+    """Of the first process that has a network of its own. What a namespace's interfaces counted before the
+    job came to it is taken off; `has_begun`: the job itself was there before the measurement. `age_s`: how
+    long ago it began."""
 
     name = "interfaces"
 
     def __init__(
-        self, pids: Callable[[], Sequence[int]], *, has_begun: bool = False, proc: str = "/proc"
+        self,
+        pids: Callable[[], Sequence[int]],
+        *,
+        has_begun: bool = False,
+        age_s: float = 0.0,
+        proc: str = "/proc",
+        named: str = "/run/netns",
     ) -> None:
         self.sources: dict[str, str] = {}
         self.unknown: dict[str, str] = {"interfaces": SAME_NETWORK}
         self._pids = pids
         self._proc = proc
         self._has_begun = has_begun
+        self._began_ticks = int((time.clock_gettime(time.CLOCK_BOOTTIME) - age_s) * 1e6) // USEC_PER_TICK
+        self._named = frozenset[int]() if age_s else _named_namespaces(named)
         self._own = network_namespace("self", proc)
         self._file = -1
         self._base: Mapping[str, InterfaceIo] = {}
@@ -48,7 +59,8 @@ class InterfacesProbe:
             self._file = -1
 
     def _look_for_namespace(self) -> None:
-        for pid in list(self._pids())[:_FEW]:
+        pids = list(self._pids())
+        for pid in pids[:_FEW]:
             found = network_namespace(pid, self._proc)
             if found is None or found == self._own:
                 continue
@@ -57,14 +69,34 @@ class InterfacesProbe:
                 self._file = os.open(f"{self._proc}/{pid}/net/dev", os.O_RDONLY | os.O_CLOEXEC)
             except OSError:
                 continue
-            if self._has_begun:
+            if self._has_begun or self._is_older(found, pids):
                 self._base = self._read()
             self.sources["interfaces"] = "/proc/PID/net/dev"
             self.unknown.clear()
             return
 
+    def _is_older(self, namespace: int, own: Sequence[int]) -> bool:
+        """The kernel does not tell when a namespace was made. It was there before the job if it had a name
+        then, or if somebody else who is older than the job is in it."""
+        if namespace in self._named:
+            return True
+        others = {int(name) for name in os.listdir(self._proc) if name.isdecimal()}.difference(own)
+        return any(
+            network_namespace(pid, self._proc) == namespace
+            and (process_start_ticks(pid, self._proc) or self._began_ticks) < self._began_ticks
+            for pid in others
+        )
+
     def _read(self) -> dict[str, InterfaceIo]:
         return parse_interfaces(pread_whole(self._file))
+
+
+def _named_namespaces(folder: str) -> frozenset[int]:
+    """Those that `ip netns` keeps, whether or not somebody is in them."""
+    try:
+        return frozenset(os.stat(f"{folder}/{name}").st_ino for name in os.listdir(folder))
+    except OSError:  # there are none, or one is just going
+        return frozenset()
 
 
 def network_namespace(pid: int | str, proc: str = "/proc") -> int | None:

@@ -42,6 +42,16 @@ def test_a_connection_that_grows_counts_once() -> None:
     assert (one.address, one.port, one.sockets, one.rx_bytes, one.tx_bytes) == (THERE, 443, 1, 30, 9)
 
 
+def test_of_a_connection_that_was_there_before_only_the_difference_counts() -> None:
+    found = EndpointTally(has_begun=True)
+    found.add([(0, connection(1, rx=5_000_000, tx=7))])
+    (one,) = found.table(1).endpoints
+    assert (one.sockets, one.rx_bytes, one.tx_bytes) == (1, 0, 0)
+    found.add([(0, connection(1, rx=5_000_100, tx=7)), (0, connection(2, rx=30))])
+    (one,) = found.table(2).endpoints
+    assert (one.sockets, one.rx_bytes, one.tx_bytes) == (2, 130, 0)
+
+
 def test_connections_to_one_peer_add_up_also_when_some_are_closed() -> None:
     (one,) = tally(
         [connection(1, rx=10), connection(2, rx=20)], [connection(2, rx=25), connection(3, rx=1)], []

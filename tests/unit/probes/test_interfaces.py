@@ -80,3 +80,13 @@ def test_of_a_namespace_that_was_there_before_only_the_difference_counts(tmp_pat
     (tmp_path / "8" / "net" / "dev").write_bytes(TWO.replace(b"123456", b"123460"))
     assert probe.read()["interfaces"]["eth0.1"].rx_bytes == 4
     probe.close()
+
+
+def test_a_namespace_that_had_a_name_before_the_job_began_is_older(tmp_path: Path) -> None:
+    proc = proc_with(tmp_path, self="a", p8="b")
+    named = tmp_path / "named"
+    named.mkdir()
+    (named / "blue").hardlink_to(tmp_path / "namespace-b")
+    probe = InterfacesProbe(lambda: [8], proc=proc, named=str(named))
+    assert probe.read()["interfaces"]["eth0.1"] == InterfaceIo()
+    probe.close()
