@@ -13,11 +13,12 @@ from joblens.agent.container_holding import hold_of
 from joblens.agent.detail_taking import DetailTaker
 from joblens.agent.instruments import Watched
 from joblens.agent.kit import Kit, watch_name
-from joblens.agent.meter import JobMeter
+from joblens.agent.meter import COUNTERS, JobMeter
+from joblens.agent.other_probes import OtherProbes
 from joblens.agent.output import NOTHING_NEW, OutputFiles
 from joblens.agent.owners import is_running
 from joblens.agent.recovery import Recovery
-from joblens.agent.settling import Circumstances, standing_groups
+from joblens.agent.settling import Circumstances, Seen, standing_groups
 from joblens.analysis.rates import unreclaimable_bytes
 from joblens.engine.job_life import (
     Command,
@@ -34,6 +35,7 @@ from joblens.engine.job_life import (
     next_wake_s,
     on_event,
 )
+from joblens.model.details import Details
 from joblens.model.errors import JoblensError, ProbeError
 from joblens.model.exit_usage import NOTHING_REAPED, ExitUsage
 from joblens.model.job import EarlySignal, Record
@@ -43,6 +45,7 @@ from joblens.probes.proc_files import USEC_PER_TICK, parse_stat
 
 _SETTLE_S = 0.1  # what ends together with the main process is not a leftover
 _WATCH_INTERVAL_S = 0.1
+_FAR_ENOUGH_BACK = 1000  # samples
 
 
 class AdoptedJob:
@@ -63,15 +66,16 @@ class AdoptedJob:
         if self._container is not None:
             self._container.processes.groups = self._groups
             self._container.processes.tell_client = self._signal_main
-        stored = kit.recorder.read(lambda store: store.samples(record.job.uuid))
-        self._instruments = kit.instruments.open(self._watched(stored))
-        self._meter: JobMeter = self._open_meter()
-        facts = () if self._container is None else (self._container.facts(),)
-        self._details = DetailTaker(self.job.uuid, (*self._instruments.details, *facts), kit.recorder.put)
-        last = stored[-1] if stored else None
-        self._next_index = last[0] + 1 if last else 0
-        self._meter.resume(self._attempt.base, self._attempt.started_mono_ns or 0, last[1] if last else None)
-        early = self._early_signal_to_come(last[1] if last else None)
+        stored, earlier = kit.recorder.read(
+            lambda store: (store.samples(record.job.uuid), store.details(record.job.uuid))
+        )
+        # First of all: where there are no groups, it knows who is alive.
+        self._meter = self._open_meter()
+        self._details = self._open_instruments(stored, earlier)
+        last = _last_seen(stored)
+        self._next_index = stored[-1][0] + 1 if stored else 0
+        self._meter.resume(self._attempt.base, self._attempt.started_mono_ns or 0, last)
+        early = self._early_signal_to_come(last)
         self._life = JobLife(
             timeout_s=self._time_left_s(),
             early_signal=early.signal if early else None,
@@ -84,13 +88,20 @@ class AdoptedJob:
         self.is_over = False
 
     def _open_meter(self) -> JobMeter:
-        accountant, others = self._kit.accountant, self._instruments.probes
+        accountant = self._kit.accountant
         if self._container is not None:
-            bound = self._container.bound(others)
-            return accountant.meter_of(self._container.probe(), self._pids, bound)
-        return accountant.meter(self._groups, self._attempt.launcher_pid or 0, others)
+            return accountant.meter_of(self._container.probe(), self._pids)
+        return accountant.meter(self._groups, self._attempt.launcher_pid or 0)
 
-    def _watched(self, stored: Sequence[tuple[int, Sample]]) -> Watched:
+    def _open_instruments(self, stored: Sequence[tuple[int, Sample]], earlier: Details) -> DetailTaker:
+        opened = self._kit.instruments.open(self._watched(stored, earlier))
+        probes, details = opened.probes, opened.details
+        if self._container is not None:
+            probes, details = self._container.bound(probes), (*details, self._container.facts())
+        self._meter.others = OtherProbes(probes)
+        return DetailTaker(self.job.uuid, details, self._kit.recorder.put, earlier)
+
+    def _watched(self, stored: Sequence[tuple[int, Sample]], earlier: Details) -> Watched:
         groups = self._groups
         gpus = next((sample.gpus for _, sample in reversed(stored) if sample.gpus is not None), {})
         return Watched(
@@ -101,6 +112,7 @@ class AdoptedJob:
             pids=self._pids,
             is_resumed=True,
             last_gpus=gpus,
+            earlier=earlier,
         )
 
     def start(self) -> None:
@@ -144,14 +156,14 @@ class AdoptedJob:
     # ---- on the sampler's thread -------------------------------------------------------------------
 
     def take_sample(self) -> None:
-        sample = self._look()
+        sample = self._read(self._meter.sample)
         if sample is not None:
             self._kit.recorder.put([SamplesTaken(self.job.uuid, self._next_index, (sample,))])
             self._next_index += 1
             self._details.tick()
 
     def watch_limits(self) -> None:
-        sample, asked = self._look(), self.job.requirements
+        sample, asked = self._read(self._meter.look), self.job.requirements
         if sample is None:
             return
         if self._is_over("memory", unreclaimable_bytes(sample), asked.memory_bytes):
@@ -164,14 +176,12 @@ class AdoptedJob:
         is_ours = self._attempt.enforced_by.get(limit, "").startswith(BY_SAMPLER)
         return is_ours and used is not None and asked is not None and used > asked
 
-    def _look(self) -> Sample | None:
+    def _read(self, read: Callable[[ExitUsage], Sample]) -> Sample | None:
         if self.is_over:
             return None
         in_container = self._container is not None
         try:
-            return self._meter.sample(
-                NOTHING_REAPED if in_container else _reaped_so_far(self._attempt.launcher_pid or 0)
-            )
+            return read(NOTHING_REAPED if in_container else _reaped_so_far(self._attempt.launcher_pid or 0))
         except (ProbeError, OSError):
             return None
 
@@ -204,12 +214,13 @@ class AdoptedJob:
         kit.loop.remove_timed(self)
         kit.sampler.remove(uuid)
         kit.sampler.remove(watch_name(uuid))
-        self._meter.close()
-        self._details.close()
+        self._details.tick(final=True)
         kit.recorder.wait_until_applied()
         samples = kit.recorder.read(lambda store: store.samples(uuid))
         how = Circumstances(cause=self._life.cause, leftovers=self._life.leftovers)
-        kit.recorder.write(self._recovery.settle(self.record, samples, how))
+        seen = Seen(samples, self._details.latest, self._meter)
+        kit.recorder.write(self._recovery.settle(self.record, seen, how))
+        self._details.close()
         self._recovery.forget(uuid)
         with contextlib.suppress(JoblensError):
             self.record = kit.recorder.read(lambda store: store.find(uuid))
@@ -275,7 +286,7 @@ class AdoptedJob:
             return self._container.processes.pids()
         if self._groups is not None:
             return [pid for pid in self._groups.pids() if pid != launcher_pid]
-        return list(self._meter.probe.descendants())  # type: ignore[attr-defined]
+        return self._meter.living()
 
     def _early_signal_to_come(self, last: Sample | None) -> EarlySignal | None:
         """None also when it was due while the owner before was still seen at work, who sent it then."""
@@ -295,6 +306,20 @@ class AdoptedJob:
         if timeout_s is None or started_ns is None or not self.job.enforce:
             return None
         return max(0.0, timeout_s - (self._kit.clock.mono_ns() - started_ns) / 1e9)
+
+
+def _last_seen(stored: Sequence[tuple[int, Sample]]) -> Sample | None:
+    """The last sample. Counters that not every sample has are as they were last seen."""
+    if not stored:
+        return None
+    last = stored[-1][1]
+    counters: dict[str, int] = {}
+    for name in COUNTERS:
+        if getattr(last, name) is None:
+            known = (getattr(sample, name) for _, sample in reversed(stored[-_FAR_ENOUGH_BACK:]))
+            value = next((value for value in known if value is not None), None)
+            counters |= {} if value is None else {name: value}
+    return replace(last, **counters)
 
 
 def _hold(pid: int | None, start_ticks: int | None) -> int:

@@ -16,13 +16,18 @@ class DetailTaker:
     """`tick` is called with every sample, on the sampler's thread."""
 
     def __init__(
-        self, uuid: str, probes: Sequence[DetailProbe], put: Callable[[list[DetailsTaken]], object]
+        self,
+        uuid: str,
+        probes: Sequence[DetailProbe],
+        put: Callable[[list[DetailsTaken]], object],
+        earlier: Details = _NOTHING,
     ) -> None:
+        """`earlier`: what another process has taken of the job."""
         self._uuid = uuid
         self._probes = tuple(probes)
         self._put = put
         self._due_ns = dict.fromkeys((probe.name for probe in probes), 0)
-        self.latest = Details()
+        self.latest = earlier
 
     def tick(self, *, final: bool = False) -> None:
         """`final`: the job is about to be taken away; everyone looks once more."""

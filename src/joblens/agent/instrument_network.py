@@ -39,11 +39,11 @@ def open_interfaces(watched: Watched, _instruments: Instruments) -> Probe:
     return InterfacesProbe(watched.pids, has_begun=not watched.is_own)
 
 
-def network_counted(groups: Mapping[str, str]) -> tuple[Probe, ...]:
+def network_counted(groups: Mapping[str, str]) -> Probe:
     """What an earlier owner of the job had counted at its groups, and the kernel has gone on counting."""
     group, why = v2_group(groups)
     if why:
-        return ()
+        return MissingProbe("network", dict.fromkeys(FIELDS, why))
     probe = CgroupNetworkProbe(group, go_on_counting)
     probe.close_descriptor()
-    return (probe,)
+    return probe

@@ -13,7 +13,8 @@ from typing import Any, Protocol, TypeVar
 from msgspec import Struct
 
 from joblens.agent.driver_thread import DriverThread
-from joblens.agent.missing import MissingDetails, MissingProbe
+from joblens.agent.missing import missing, not_asked_for
+from joblens.model.details import Details
 from joblens.model.job import Job
 from joblens.model.probe_choice import ALL_PROBES, DEFAULT_PROBES, INSTRUMENTS
 from joblens.model.sample import GpuReading
@@ -39,6 +40,7 @@ class Watched(Struct, frozen=True, kw_only=True):
     pids: Callable[[], list[int]]  # those of its processes that are alive
     is_resumed: bool = False  # another process began to measure it: what that left counting goes on
     last_gpus: Mapping[str, GpuReading] = {}  # what that one saw last of its GPUs
+    earlier: Details = Details()  # … and of the rest
     has_new_processes: bool = False  # it runs already, but nothing in it is older than itself (a slot's job)
 
     @property
@@ -111,7 +113,7 @@ class Instruments:
             if name in wanted:
                 yield from (found for maker in makers if (found := self._opened(name, maker, watched)))
             elif INSTRUMENTS[name].groups:
-                yield _missing(name, f"not asked for: {name} is not among the job's probes")
+                yield not_asked_for(name)
 
     def _opened(self, name: str, maker: str, watched: Watched) -> Probe | DetailProbe | None:
         module, _, function = maker.partition(":")
@@ -120,7 +122,7 @@ class Instruments:
             opened: Probe | DetailProbe | None = open_probe(watched, self)
         except Exception as error:  # noqa: BLE001 - told in the record, as the reason why numbers are missing
             told = str(error) or type(error).__name__
-            return _missing(name, f"the {name} probe could not be opened: {told}")
+            return missing(name, f"the {name} probe could not be opened: {told}")
         return opened
 
     def get_ready(self, job: Job) -> None:
@@ -179,11 +181,3 @@ class _WakingCounter:
             descriptor, self._descriptor = self._descriptor, -1
         if descriptor >= 0:
             os.close(descriptor)
-
-
-def _missing(name: str, why: str) -> Probe | DetailProbe:
-    """Stands where the instrument would: reads nothing and says why."""
-    instrument = INSTRUMENTS[name]
-    if instrument.detail:
-        return MissingDetails(name, {instrument.detail: why})
-    return MissingProbe(name, dict.fromkeys(instrument.groups, why))

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from joblens.model.details import Details
+from joblens.model.probe_choice import INSTRUMENTS
 
 
 class MissingProbe:
@@ -33,3 +34,15 @@ class MissingDetails:
 
     def close(self) -> None:
         """Nothing was opened."""
+
+
+def missing(name: str, why: str) -> MissingProbe | MissingDetails:
+    """For the instrument of that name."""
+    instrument = INSTRUMENTS[name]
+    if instrument.detail:
+        return MissingDetails(name, {instrument.detail: why})
+    return MissingProbe(name, dict.fromkeys(instrument.groups, why))
+
+
+def not_asked_for(name: str) -> MissingProbe | MissingDetails:
+    return missing(name, f"not asked for: {name} is not among the job's probes")

@@ -8,9 +8,8 @@ from msgspec import Struct
 from joblens.agent.accounting import Accountant
 from joblens.agent.left_outcome import outcome_path
 from joblens.agent.owners import is_gone, is_running, is_within_reach
-from joblens.agent.settling import UNKNOWN, Circumstances, Settling, Tools
+from joblens.agent.settling import UNKNOWN, Circumstances, Seen, Settling, Tools
 from joblens.model.job import Outcome, Record, Status
-from joblens.model.sample import Sample
 from joblens.model.writes import JobEnded, Write
 from joblens.ports.clock import Clock
 from joblens.probes.host import HostFacts
@@ -91,15 +90,13 @@ class Recovery:
 
     # ---- the end of a job --------------------------------------------------------------------------
 
-    def settle(
-        self, record: Record, samples: list[tuple[int, Sample]], end: Circumstances = UNKNOWN
-    ) -> list[Write]:
+    def settle(self, record: Record, seen: Seen, end: Circumstances = UNKNOWN) -> list[Write]:
         """Ends what is left of the job; -> what is to be remembered about it."""
         attempt = record.attempt
         assert attempt is not None
         tools = Tools(self.spool_dir, self._accountant, self._clock, self._output_max_bytes)
         return Settling(
-            record, samples, end, tools, is_within_reach=is_within_reach(attempt.owner, self._host)
+            record, seen, end, tools, is_within_reach=is_within_reach(attempt.owner, self._host)
         ).writes()
 
     def give_up(self, record: Record, why: str = NEVER_STARTED) -> list[Write]:

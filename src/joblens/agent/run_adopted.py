@@ -7,7 +7,7 @@ from joblens.agent.locks import alone
 from joblens.agent.recovery import Recovery
 from joblens.agent.run_attempts import BESIDE
 from joblens.agent.run_reports import RunReports
-from joblens.agent.settling import Circumstances
+from joblens.agent.settling import Circumstances, Seen
 from joblens.agent.slot_marks import end_unknown
 from joblens.engine.job_life import EndCause
 from joblens.model.errors import JoblensError
@@ -54,12 +54,15 @@ class RunAdopted:
 
     def _settle(self, record: Record, *, owns_groups: bool) -> None:
         uuid = record.job.uuid
-        samples, asked = self._kit.recorder.read(
-            lambda store: (store.samples(uuid), store.cancel_requests().get(uuid))
+        seen, asked = self._kit.recorder.read(
+            lambda store: (
+                Seen(store.samples(uuid), store.details(uuid)),
+                store.cancel_requests().get(uuid),
+            )
         )
         asked_at_us = asked.asked_at_us if asked else None
         how = Circumstances(cancel_asked_at_us=asked_at_us, owns_groups=owns_groups)
-        self._kit.recorder.write(self._recovery.settle(record, samples, how))
+        self._kit.recorder.write(self._recovery.settle(record, seen, how))
         self._recovery.forget(uuid)
 
     def _unfinished(self, run_uuid: str) -> list[Record]:

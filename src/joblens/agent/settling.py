@@ -4,6 +4,8 @@ Three things may be left of such a job: an outcome file from its launcher, its p
 groups. What can still be known is read, and all of it is cleared away."""
 
 import os
+from collections.abc import Mapping
+from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -11,7 +13,6 @@ from msgspec.structs import replace
 from joblens.agent.accounting import PROCESS_TREE, Accountant
 from joblens.agent.container_holding import hold_of
 from joblens.agent.groups import JobGroups
-from joblens.agent.instrument_network import network_counted
 from joblens.agent.left_outcome import LeftOutcome, read_left_outcome
 from joblens.agent.marked import end_marked
 from joblens.agent.meter import JobMeter
@@ -26,6 +27,7 @@ from joblens.model.job import Attempt, Record
 from joblens.model.sample import Sample
 from joblens.model.writes import DetailsTaken, JobEnded, JobStarted, SamplesTaken, Write
 from joblens.ports.clock import Clock
+from joblens.ports.probe import Probe
 from joblens.probes.processes import IO_FIELDS
 
 RESTARTED = "the machine was started anew while it ran"
@@ -45,6 +47,14 @@ class Circumstances(Struct, frozen=True, kw_only=True):
 UNKNOWN = Circumstances()
 
 
+class Seen(Struct, frozen=True):
+    """What has been seen of the job."""
+
+    samples: list[tuple[int, Sample]] = []
+    details: Details = Details()
+    meter: JobMeter | None = None  # of whoever measured it up to now; closed when it is settled
+
+
 class Tools(Struct, frozen=True):
     spool_dir: str
     accountant: Accountant
@@ -59,7 +69,7 @@ class Settling:
     def __init__(
         self,
         record: Record,
-        samples: list[tuple[int, Sample]],
+        seen: Seen,
         end: Circumstances,
         tools: Tools,
         *,
@@ -68,7 +78,8 @@ class Settling:
         assert record.attempt is not None
         self._record = record
         self._attempt = record.attempt
-        self._next_index = samples[-1][0] + 1 if samples else 0
+        self._seen = seen
+        self._next_index = seen.samples[-1][0] + 1 if seen.samples else 0
         self._end = end
         self._tools = tools
         self._is_within_reach = is_within_reach
@@ -79,7 +90,7 @@ class Settling:
             self._container.processes.groups = self._groups
         self._was_alive = False
         self._summary = RunningSummary()
-        for _, sample in samples:
+        for _, sample in seen.samples:
             self._summary.add(sample)
 
     def writes(self) -> list[Write]:
@@ -87,10 +98,11 @@ class Settling:
         if self._is_within_reach:
             self._end_processes()
         writes: list[Write] = []
-        facts = Details()
+        details = self._seen.details
         if self._container is not None:
             self._container.end_left()
             facts = self._container.last_facts()
+            details = details.updated(facts)
             if facts.container is not None:
                 writes.append(DetailsTaken(uuid, facts))
         meter = self._meter()
@@ -101,7 +113,7 @@ class Settling:
         record = self._with_logs()
         if record.attempt is not None and record.attempt != self._attempt:
             writes.append(JobStarted(uuid, record.attempt))
-        outcome = outcome_of(record, self._ending(), self._summary, meter, self._output(record), facts)
+        outcome = outcome_of(record, self._ending(), self._summary, meter, self._output(record), details)
         if meter is not None:
             meter.close()
         if self._groups is not None:
@@ -122,36 +134,50 @@ class Settling:
 
     def _meter(self) -> JobMeter | None:
         """Only what can still be read, or could be at the time, has sources to name."""
+        if self._seen.meter is not None:
+            return self._seen.meter
         if self._container is not None:
             return self._container_meter()
-        in_tree = self._attempt.accounting == PROCESS_TREE and self._attempt.launcher_pid is not None
-        if self._groups is None and not in_tree:
+        if self._groups is None and not self._is_in_tree:
             return None
-        counted = network_counted(self._groups.paths) if self._groups is not None else ()
+        others = self._left_instruments()
         try:
-            return self._tools.accountant.meter(self._groups, self._attempt.launcher_pid or 0, counted)
+            return self._tools.accountant.meter(self._groups, self._attempt.launcher_pid or 0, others)
         except ProbeError:  # the groups went away just now
             self._groups = None
             return None
 
     def _container_meter(self) -> JobMeter | None:
         assert self._container is not None
-        counted = network_counted(self._groups.paths) if self._groups is not None else ()
+        others = self._left_instruments()
         try:
             return self._tools.accountant.meter_of(
-                self._container.probe(), self._container.processes.pids, counted
+                self._container.probe(), self._container.processes.pids, others
             )
         except ProbeError:
             return None
+
+    @property
+    def _is_in_tree(self) -> bool:
+        return self._attempt.accounting == PROCESS_TREE and self._attempt.launcher_pid is not None
+
+    def _left_instruments(self) -> tuple[Probe, ...]:
+        from joblens.agent.left_instruments import left_instruments  # not for those that only ask who died
+
+        return left_instruments(self._record.job, self._groups.paths if self._groups is not None else {})
 
     def _final_sample(self, meter: JobMeter | None) -> Sample | None:
         left, started_mono_ns = self._left, self._attempt.started_mono_ns
         if meter is None or started_mono_ns is None:
             return None
         if self._groups is None and self._container is None:
-            last = self._summary.samples[-1] if self._summary.samples else None
-            return _sample_of(left, *self._when_it_ended(), last) if left else None
-        meter.resume(self._attempt.base, started_mono_ns)
+            if left is None or not self._is_in_tree:
+                return None
+            # Whoever looked up to now has only just stopped: what is read now is of the end.
+            beside = meter.beside() if self._seen.meter is not None else {}
+            return _sample_of(left, *self._when_it_ended(), self._summary.last, beside)
+        if self._seen.meter is None:
+            meter.resume(self._attempt.base, started_mono_ns)
         try:
             sample = meter.sample(self._reaped(), final=True)
         except ProbeError:
@@ -234,11 +260,13 @@ def standing_groups(attempt: Attempt) -> JobGroups | None:
         return None
 
 
-def _sample_of(left: LeftOutcome, ended_at_us: int, elapsed_us: int, last: Sample | None) -> Sample:
-    """Without a group, what the launcher waited for is all there is to know at the end. A counter that was
-    seen higher, in the kernel's coarser ticks, does not go back."""
+def _sample_of(
+    left: LeftOutcome, ended_at_us: int, elapsed_us: int, last: Sample | None, beside: Mapping[str, Any]
+) -> Sample:
+    """Without a group, what the launcher waited for is all there is to know of the job's totals at the end. A
+    counter that was seen higher, in the kernel's coarser ticks, does not go back."""
     reaped = left.reaped
-    counters = {
+    counters: dict[str, Any] = {
         "cpu_user_usec": reaped.user_usec,
         "cpu_system_usec": reaped.system_usec,
         **{name: getattr(reaped, name) for name in _TOLD_BY_LAUNCHER},
@@ -253,5 +281,5 @@ def _sample_of(left: LeftOutcome, ended_at_us: int, elapsed_us: int, last: Sampl
         cpu_total_usec=counters["cpu_user_usec"] + counters["cpu_system_usec"],
         processes=0,
         threads=0,
-        **counters,
+        **{**beside, **counters},
     )

@@ -20,7 +20,7 @@ from joblens.agent.output import OutputFiles
 from joblens.agent.payload import Payload, read_payload, remove_payload
 from joblens.agent.recovery import Recovery
 from joblens.agent.session import JobSession
-from joblens.agent.settling import Circumstances
+from joblens.agent.settling import Circumstances, Seen
 from joblens.agent.sweeping import sweep
 from joblens.engine.job_life import EndCause
 from joblens.model.errors import JoblensError, LaunchError
@@ -224,11 +224,14 @@ class Supervisor:
 
     def _settle(self, record: Record, *, owns_groups: bool) -> None:
         uuid = record.job.uuid
-        samples, asked = self._kit.recorder.read(
-            lambda store: (store.samples(uuid), store.cancel_requests().get(uuid))
+        seen, asked = self._kit.recorder.read(
+            lambda store: (
+                Seen(store.samples(uuid), store.details(uuid)),
+                store.cancel_requests().get(uuid),
+            )
         )
         how = Circumstances(cancel_asked_at_us=asked.asked_at_us if asked else None, owns_groups=owns_groups)
-        self._kit.recorder.write(self._recovery.settle(record, samples, how))
+        self._kit.recorder.write(self._recovery.settle(record, seen, how))
         self._recovery.forget(uuid)
         self._log(f"job {uuid}: its owner and its launcher were gone")
         payload = read_payload(self._kit.spool_dir, uuid) if record.job.notify else None

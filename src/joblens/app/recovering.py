@@ -62,7 +62,7 @@ def _recovery(spool: str, settings: Settings) -> "Recovery":
 def _settle_alone(store: Store, recovery: "Recovery", settings: Settings, warn: Warn) -> "Orphans":
     """Looked at anew under the lock: somebody else may have done it all in the meantime."""
     from joblens.agent.locks import alone
-    from joblens.agent.settling import Circumstances
+    from joblens.agent.settling import Circumstances, Seen
 
     with alone(recovery.spool_dir, "recovery", _PATIENCE_S) as is_alone:
         found = recovery.orphans(store.running())
@@ -75,7 +75,8 @@ def _settle_alone(store: Store, recovery: "Recovery", settings: Settings, warn: 
                 cancel_asked_at_us=asked[uuid].asked_at_us if uuid in asked else None,
                 owns_groups=uuid not in found.superseded,
             )
-            store.apply(recovery.settle(record, store.samples(uuid), how))
+            seen = Seen(store.samples(uuid), store.details(uuid))
+            store.apply(recovery.settle(record, seen, how))
             recovery.forget(uuid)
         for record in found.never_started:
             store.apply(recovery.give_up(record))
