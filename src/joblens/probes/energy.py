@@ -17,15 +17,17 @@ _FRESH_NS = 5_000_000  # jobs that are looked at together share one reading
 # Nothing draws more for long. A counter that was left alone for longer than it takes at this power to come
 # round may have come round more than once.
 _MOST_WATTS = 1000
+_TOO_SELDOM = "the counters were read too seldom to know how often they came round"
+_NO_RANGE = "a counter began again, and it does not tell how far it goes (max_energy_range_uj)"
 _NO_DRAM = "this processor has no energy counter for its memory"
 
 
 class Zone(Struct, frozen=True):
-    """One counter: it goes up to `range_uj` and then begins again."""
+    """One counter: it goes up to `range_uj` (None: not told) and then begins again."""
 
     label: str
     directory: str
-    range_uj: int
+    range_uj: int | None
     is_dram: bool
 
 
@@ -46,18 +48,21 @@ def find_zones(root: str = POWERCAP) -> list[Zone]:
         parent = (read_text(f"{root}/{name.rpartition(':')[0]}/name") or "").strip() if is_dram else ""
         label = f"{title} of {parent}" if parent else title
         limit = (read_text(f"{directory}/max_energy_range_uj") or "").strip()
-        found.setdefault(label, Zone(label, directory, int(limit) if limit.isdigit() else 0, is_dram))
+        found.setdefault(
+            label, Zone(label, directory, int(limit) if limit.isdigit() and int(limit) else None, is_dram)
+        )
     return list(found.values())
 
 
 class EnergyCounters:
     """One for each process that owns jobs. Sums start at what the counters showed when it was made and only
-    ever grow. `epoch` changes when they were left alone for too long to be told apart from a full round."""
+    ever grow. `epoch` changes when it cannot be told by how much they grew; `why` says for what reason."""
 
     def __init__(self, root: str = POWERCAP) -> None:
         self.unknown: dict[str, str] = {}
         self.labels: list[str] = []
         self.epoch = 0
+        self.why = ""
         self._lock = threading.Lock()
         self._read_at_ns = 0
         self._fields: dict[str, int] = {}
@@ -105,10 +110,12 @@ class EnergyCounters:
     def _read(self, now_ns: int) -> None:
         meters = [meter for several in self._meters.values() for meter in several]
         silent_s = (now_ns - self._read_at_ns) / 1e9 if self._read_at_ns else 0.0
-        if meters and silent_s > min(meter.zone.range_uj for meter in meters) / 1e6 / _MOST_WATTS:
-            self.epoch += 1
+        ranges_uj = [meter.zone.range_uj for meter in meters if meter.zone.range_uj is not None]
+        if ranges_uj and silent_s > min(ranges_uj) / 1e6 / _MOST_WATTS:
+            self.epoch, self.why = self.epoch + 1, _TOO_SELDOM
         for meter in meters:
-            meter.advance()
+            if not meter.advance():
+                self.epoch, self.why = self.epoch + 1, _NO_RANGE
         self._read_at_ns = now_ns
         self._fields = {
             field: sum(meter.total_uj for meter in several)
@@ -127,10 +134,14 @@ class _ZoneMeter:
             os.close(self._descriptor)
             raise
 
-    def advance(self) -> None:
-        now_uj = self._raw()
-        self.total_uj += grown(self._last_uj, now_uj, self.zone.range_uj)
+    def advance(self) -> bool:
+        """False: it began again, and nobody knows from where."""
+        now_uj, before_uj = self._raw(), self._last_uj
         self._last_uj = now_uj
+        if now_uj < before_uj and self.zone.range_uj is None:
+            return False
+        self.total_uj += grown(before_uj, now_uj, self.zone.range_uj or 0)
+        return True
 
     def close(self) -> None:
         os.close(self._descriptor)
@@ -164,9 +175,7 @@ class EnergyProbe:
         fields = dict(self._counters.read())
         if self._counters.epoch == self._epoch:
             return fields
-        self.unknown.update(
-            dict.fromkeys(fields, "the counters were read too seldom to know how often they came round")
-        )
+        self.unknown.update(dict.fromkeys(fields, self._counters.why))
         return {}
 
     def close(self) -> None:

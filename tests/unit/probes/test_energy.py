@@ -127,3 +127,18 @@ def test_counters_left_alone_for_longer_than_a_round_takes_are_not_believed(
     assert "too seldom" in running.unknown[PACKAGE_FIELD]
     assert EnergyProbe(counters).read(), "a job that begins now is not concerned"
     counters.close()
+
+
+def test_a_counter_that_does_not_say_how_far_it_goes_counts_until_it_begins_again(tmp_path: Path) -> None:
+    zone = _zone(tmp_path, "intel-rapl:0", "package-0", 1000)
+    (zone / "max_energy_range_uj").unlink()
+    counters = EnergyCounters(str(tmp_path))
+    running = EnergyProbe(counters)
+    assert running.read() == {PACKAGE_FIELD: 1000}
+    _set(tmp_path, "intel-rapl:0", 1500)
+    assert running.read() == {PACKAGE_FIELD: 1500}
+    _set(tmp_path, "intel-rapl:0", 20)
+    assert running.read() == {}
+    assert "does not tell how far it goes" in running.unknown[PACKAGE_FIELD]
+    assert EnergyProbe(counters).read() == {PACKAGE_FIELD: 1500}, "a job that begins now is not concerned"
+    counters.close()
