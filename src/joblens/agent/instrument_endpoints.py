@@ -4,6 +4,7 @@ import time
 from typing import Any
 
 from joblens.agent.driver_thread import DriverThread
+from joblens.agent.earlier_endpoints import EndpointsGoOn
 from joblens.agent.instruments import Instruments, Watched
 from joblens.agent.missing import MissingDetails
 from joblens.model.details import Details
@@ -75,4 +76,5 @@ def open_probe(watched: Watched, instruments: Instruments) -> DetailProbe:
     group_dir, why = v2_group(watched.groups)
     if why:
         return MissingDetails("endpoints", {"endpoints": why})
-    return EndpointProbe(watched, group_dir, instruments)
+    probe, earlier = EndpointProbe(watched, group_dir, instruments), watched.earlier.endpoints
+    return probe if earlier is None else EndpointsGoOn(probe, earlier)

@@ -17,4 +17,4 @@ def open_probe(watched: Watched, _instruments: Instruments) -> DetailProbe:
             return tid == watched.main_pid  # it has only made itself ready so far
         return not watched.is_resumed and start_ticks * USEC_PER_TICK < created_us
 
-    return ThreadsProbe(watched.pids, was_before)
+    return ThreadsProbe(watched.pids, was_before, earlier=watched.earlier.threads)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from joblens.model.cpu_lists import format_cpu_list
 from joblens.model.details import Details, ThreadTable, ThreadUse
@@ -50,7 +51,8 @@ class _Seen(Struct):
 
 class ThreadsProbe:
     """`pids` lists the living processes. What a thread has used when it is first seen is taken off where
-    `was_before(tid, start_ticks)` says that it was not for the job."""
+    `was_before(tid, start_ticks)` says that it was not for the job. `earlier`: what another process that
+    looked at the job has seen of its threads; those that have ended since are not forgotten."""
 
     name = "threads"
 
@@ -59,6 +61,7 @@ class ThreadsProbe:
         pids: Callable[[], Sequence[int]],
         was_before: Callable[[int, int], bool],
         *,
+        earlier: ThreadTable | None = None,
         proc: str = "/proc",
         now_us: Callable[[], int] = lambda: time.time_ns() // 1000,
     ) -> None:
@@ -74,6 +77,13 @@ class ThreadsProbe:
         self._seen = 0
         self._turn = 0
         self._last: ThreadTable | None = None
+        self._earlier = earlier
+        self._not_met: dict[int, ThreadUse] = {}
+        for use in earlier.threads if earlier is not None else ():
+            if use.is_alive:
+                self._not_met[use.tid] = use
+            else:
+                self._add_ended(use)
         self._look()
 
     @property
@@ -100,6 +110,9 @@ class ThreadsProbe:
         there = self._list()
         for tid in self._living.keys() - there.keys():
             self._end(tid)
+        for tid, use in list(self._not_met.items()):
+            if there.get(tid) != use.pid:
+                self._add_ended(self._not_met.pop(tid))
         order = list(there)
         first = self._turn % len(order) if order else 0
         for number, tid in enumerate((*order[first:], *order[:first])):
@@ -138,6 +151,9 @@ class ThreadsProbe:
         if is_new:
             self._living[tid] = seen
             self._seen += 1
+            known = self._not_met.pop(tid, None)
+            if known is not None and known.cpu_usec > cpu_ns // 1000:
+                self._add_ended(known)  # that one had the same number
             if seen.stat is not None and self._was_before(tid, seen.stat.start_ticks):
                 _take_base(seen)
 
@@ -177,6 +193,14 @@ class ThreadsProbe:
         if len(self._ended) > 2 * MOST_KEPT:
             self._ended = _hottest(self._ended)
 
+    def _add_ended(self, use: ThreadUse) -> None:
+        """One that only somebody else has seen."""
+        self._seen += 1
+        self._ended_cpu_ns += use.cpu_usec * 1000
+        self._ended_wait_ns += (use.wait_usec or 0) * 1000
+        self._ended_migrations = _sum_known([self._ended_migrations, use.migrations])
+        self._ended.append(replace(use, is_alive=False))
+
     # ---- telling -------------------------------------------------------------------------------------
 
     def _table(self) -> ThreadTable:
@@ -184,7 +208,7 @@ class ThreadsProbe:
         waits = [seen.wait_ns for seen in self._living.values()]
         wait_ns = None if None in waits else self._ended_wait_ns + sum(wait or 0 for wait in waits)
         cpu_ns = self._ended_cpu_ns + sum(seen.cpu_ns for seen in self._living.values())
-        return ThreadTable(
+        table = ThreadTable(
             at_us=self._now_us(),
             threads=tuple(_hottest([*living, *self._ended])),
             seen=self._seen,
@@ -195,6 +219,18 @@ class ThreadsProbe:
             if len(self._living) < _MOST_WATCHED
             else f"{_SOURCE} (of {_MOST_WATCHED} threads at a time)",
         )
+        return table if self._earlier is None else _not_below(table, self._earlier)
+
+
+def _not_below(table: ThreadTable, earlier: ThreadTable) -> ThreadTable:
+    """Of what was in an earlier table's totals alone nobody knows whether it lives on."""
+    return replace(
+        table,
+        seen=max(table.seen, earlier.seen),
+        cpu_usec=max(table.cpu_usec, earlier.cpu_usec),
+        wait_usec=None if table.wait_usec is None else max(table.wait_usec, earlier.wait_usec or 0),
+        migrations=None if table.migrations is None else max(table.migrations, earlier.migrations or 0),
+    )
 
 
 def _take_base(seen: _Seen) -> None:

@@ -94,8 +94,10 @@ class _Machine:
             file.unlink()
         folder.rmdir()
 
-    def probe(self, was_before: Callable[[int, int], bool] = _never) -> ThreadsProbe:
-        return ThreadsProbe(lambda: [812], was_before, proc=str(self.root), now_us=lambda: 5)
+    def probe(
+        self, was_before: Callable[[int, int], bool] = _never, earlier: ThreadTable | None = None
+    ) -> ThreadsProbe:
+        return ThreadsProbe(lambda: [812], was_before, earlier=earlier, proc=str(self.root), now_us=lambda: 5)
 
 
 def test_the_hottest_thread_comes_first_and_the_sums_are_of_all(tmp_path: Path) -> None:
@@ -121,6 +123,48 @@ def test_a_thread_that_has_ended_stays_as_it_was_last_seen(tmp_path: Path) -> No
     table = _table(probe)
     assert [(use.tid, use.is_alive) for use in table.threads] == [(813, False), (812, True)]
     assert table.cpu_usec == 940_000
+
+
+def test_threads_that_ended_while_nobody_looked_are_kept_from_the_table_before(tmp_path: Path) -> None:
+    machine = _Machine(tmp_path)
+    machine.thread(812, 40, wait_ms=3)
+    machine.thread(813, 900, wait_ms=20)
+    earlier = _table(machine.probe())
+    machine.end(813)
+    machine.thread(812, 50, wait_ms=3)
+    machine.thread(814, 10)
+    table = _table(machine.probe(earlier=earlier))
+    assert [(use.tid, use.cpu_usec, use.is_alive) for use in table.threads] == [
+        (813, 900_000, False),
+        (812, 50_000, True),
+        (814, 10_000, True),
+    ]
+    assert (table.seen, table.cpu_usec, table.wait_usec, table.migrations) == (3, 960_000, 23_000, 21)
+
+
+def test_another_thread_with_the_number_of_one_before_is_another(tmp_path: Path) -> None:
+    machine = _Machine(tmp_path)
+    machine.thread(812, 40)
+    machine.thread(813, 900)
+    earlier = _table(machine.probe())
+    machine.thread(813, 20)
+    table = _table(machine.probe(earlier=earlier))
+    assert [(use.tid, use.cpu_usec) for use in table.threads] == [
+        (813, 900_000),
+        (812, 40_000),
+        (813, 20_000),
+    ]
+    assert table.seen == 3
+    again = _table(machine.probe(earlier=table))
+    assert (again.threads, again.seen) == (table.threads, 3)
+
+
+def test_totals_of_a_table_before_do_not_go_back(tmp_path: Path) -> None:
+    machine = _Machine(tmp_path)
+    machine.thread(812, 40)
+    many = ThreadTable(at_us=1, seen=5000, cpu_usec=10**9, wait_usec=7, migrations=70)
+    table = _table(machine.probe(earlier=many))
+    assert (table.seen, table.cpu_usec, table.wait_usec, table.migrations) == (5000, 10**9, 7, 70)
 
 
 def test_no_more_than_256_are_kept_and_none_is_missing_in_the_sums(tmp_path: Path) -> None:
@@ -231,6 +275,8 @@ def test_a_real_hot_thread_is_seen_with_its_name_time_and_cpus() -> None:
         assert hot.tid != hot.pid == process.pid
         assert process.stdout is not None
         assert process.stdout.readline() == "burnt\n"
+        while os.path.exists(f"/proc/{process.pid}/task/{hot.tid}"):  # Python has joined it a little before
+            time.sleep(0.001)
         last = _table(probe)
         ended = next(use for use in last.threads if use.name == "burner")
         assert not ended.is_alive
