@@ -8,6 +8,7 @@ from joblens.agent.groups import JobGroups
 from joblens.model.details import ContainerFacts, Details
 from joblens.model.errors import ProbeError
 from joblens.probes.cgroup import CgroupProbe
+from joblens.probes.container_info import description
 
 # What the kernel counts for the group alone in which it happened, not for those above it.
 _OF_ITS_OWN_GROUP = (
@@ -128,20 +129,10 @@ def facts_of(note: ContainerNote) -> ContainerFacts:
         engine=note.engine,
         engine_version=note.engine_version,
         id=note.id,
-        name=note.name,
         image=note.image,
-        image_id=note.image_id,
         cgroup=note.groups.get("unified", main),
-        network_mode=note.network_mode,
-        started_at_us=note.started_at_us,
-        cpus=note.cpus,
-        cpu_list=note.cpu_list,
-        memory_bytes=note.memory_bytes,
-        memory_swap_bytes=note.memory_swap_bytes,
-        pids=note.pids,
-        volumes=note.volumes,
-        devices=note.devices,
         startup_s=note.startup_s,
         overhead=note.overhead,
         unknown=note.unknown,
+        **description(note),
     )

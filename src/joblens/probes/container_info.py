@@ -41,6 +41,27 @@ class ContainerInfo(Struct, frozen=True, kw_only=True):
         return self.pid is not None
 
 
+def description(one: Any) -> dict[str, Any]:
+    """What everybody who speaks of a container keeps under the same names: of a ContainerInfo, or of what was
+    made from one."""
+    return {name: getattr(one, name) for name in _DESCRIBED}
+
+
+_DESCRIBED = (
+    "name",
+    "image_id",
+    "network_mode",
+    "started_at_us",
+    "cpus",
+    "cpu_list",
+    "memory_bytes",
+    "memory_swap_bytes",
+    "pids",
+    "volumes",
+    "devices",
+)
+
+
 def info_of(raw: Mapping[str, Any]) -> ContainerInfo:
     """From the engine's answer to `inspect`; parts that are missing stay empty."""
     state, config, host = (_part(raw, name) for name in ("State", "Config", "HostConfig"))
