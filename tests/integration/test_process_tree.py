@@ -14,6 +14,7 @@ import pytest
 from joblens.model.errors import ProbeError
 from joblens.model.sample import Sample
 from joblens.probes.descriptors import DescriptorBudget
+from joblens.probes.from_now_on import FromNowOn
 from joblens.probes.process_tree import ProcessTreeProbe
 
 MIB = 1 << 20
@@ -322,3 +323,143 @@ print(json.dumps([probe.read(), probe.unknown, probe.descendants()]))
     assert "does not let" in unknown["io_call_reads"]
     assert reading["cpu_total_usec"] >= 0
     os.kill(below[0], 9)
+
+
+def test_who_asks_for_the_descendants_takes_nothing_from_the_next_reading(
+    launch: Callable[[str], Launched],
+) -> None:
+    code = """
+print("small", flush=True)
+sys.stdin.readline()
+held = open("/dev/urandom", "rb", buffering=0).read(40 << 20)
+burn(0.05)  # its stat line has changed
+print("large", flush=True)
+sys.stdin.readline()
+"""
+    job = launch(code)
+    assert job.line() == "small\n"
+    job.probe.descendants()
+    small = job.probe.read()
+    job.let_go_on()
+    assert job.line() == "large\n"
+    for _ in range(3):
+        job.probe.descendants()
+    large = job.probe.read()
+    assert large["memory_anon_bytes"] - small["memory_anon_bytes"] > 35 * MIB
+    assert large["io_call_read_bytes"] - small["io_call_read_bytes"] >= 40 * MIB
+
+
+def test_what_is_written_within_one_clock_tick_is_seen(
+    launch: Callable[[str], Launched], tmp_path: Path
+) -> None:
+    """The stat line of a process that hardly runs stands still although it reads and writes."""
+    code = f"""
+out = open({str(tmp_path / "out")!r}, "wb", buffering=0)
+while True:
+    print("written", flush=True)
+    sys.stdin.readline()
+    out.write(b"x" * 1000)
+"""
+    job = launch(code)
+    assert job.line() == "written\n"
+    before = job.probe.read()["io_call_write_bytes"]
+    for times in range(1, 4):
+        job.let_go_on()
+        assert job.line() == "written\n"
+        assert job.probe.read()["io_call_write_bytes"] - before >= times * 1000
+
+
+def test_the_last_reading_is_of_everyone_however_many_stand_still(
+    launch: Callable[[str], Launched], wait_until: Callable[..., Any]
+) -> None:
+    code = """
+for _ in range(150):
+    if os.fork() == 0:
+        held = os.dup(0)
+        signal.sigwait({signal.SIGUSR1})
+        os.write(os.open("/dev/null", os.O_WRONLY), b"x" * 1000)
+        signal.pause()
+signal.pause()
+"""
+    job = launch(code.replace("for _", "signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})\nfor _"))
+    wait_until(lambda: job.probe.read()["processes"] == 151, what="all to be there")
+    job.probe.read()
+    before = job.probe.read()["io_call_write_bytes"]
+    for pid in job.probe.descendants():
+        if pid != job.job_pid:
+            os.kill(pid, 10)
+    wait_until(lambda: _written(job) >= 150_000, what="all to have written")
+    job.probe.look_at_all()
+    assert job.probe.read()["io_call_write_bytes"] - before >= 150_000
+
+
+def _written(job: Launched) -> int:
+    """As the kernel has it."""
+    return sum(
+        int(line.split()[1])
+        for pid in job.probe.descendants()
+        for line in Path(f"/proc/{pid}/io").read_text().splitlines()
+        if line.startswith("wchar")
+    )
+
+
+@pytest.mark.root
+def test_what_is_hidden_stays_unknown_in_every_reading_and_comes_back_as_no_sum_from_before(
+    processes_to_end: list[subprocess.Popen[Any]],
+) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("needs root to become someone else")
+    # A root process with a child of an ordinary user that has written before anyone looked.
+    child = (
+        "import os; os.setgroups([]); os.setgid(65534); os.setuid(65534);"
+        "os.write(os.open('/dev/null', 1), b'x' * 100000); print(1, flush=True);"
+        "import time; time.sleep(60)"
+    )
+    parent = f"""
+import os, subprocess, sys, time
+quiet = subprocess.Popen([sys.executable, "-c", {child!r}])
+time.sleep(60)
+"""
+    root = subprocess.Popen([sys.executable, "-c", parent], stdout=subprocess.PIPE)
+    processes_to_end.append(root)
+    assert root.stdout is not None
+    root.stdout.readline()
+    code = f"""
+import json, os
+from joblens.probes.from_now_on import FromNowOn
+from joblens.probes.process_tree import ProcessTreeProbe
+os.setgroups([]); os.setgid(65534); os.setuid(65534)
+probe = FromNowOn(ProcessTreeProbe({root.pid}, include_root=True))
+readings = [probe.read() for _ in range(7)]
+print(json.dumps([readings, probe.unknown, probe.descendants()]))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    readings, unknown, below = json.loads(done.stdout)
+    try:
+        assert [name for reading in readings for name in reading if name.startswith("io_")] == []
+        assert "does not let" in unknown["io_write_bytes"]
+    finally:
+        os.kill(below[0], 9)
+
+
+class _HiddenAtFirst:
+    name = "double"
+
+    def __init__(self) -> None:
+        self.sources: dict[str, str] = {}
+        self.unknown: dict[str, str] = {}
+        self._readings = iter([{"cpu_total_usec": 1}, {"cpu_total_usec": 2, "io_write_bytes": 100}])
+
+    def read(self) -> dict[str, Any]:
+        return dict(next(self._readings))
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+def test_sums_that_could_not_be_read_at_first_are_not_told_later() -> None:
+    probe = FromNowOn(_HiddenAtFirst())
+    probe.read()
+    assert "io_write_bytes" not in probe.unknown
+    assert probe.read() == {"cpu_total_usec": 2}
+    assert "began to look" in probe.unknown["io_write_bytes"]

@@ -4,11 +4,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from joblens.ports.probe import Probe
+from joblens.probes.processes import IO_FIELDS
 
 _PEAKS = ("memory_kernel_peak_bytes", "memory_largest_process_bytes")
 # What is sampled anyway, and adds nothing up.
 _AS_SAMPLED = frozenset({"processes", "threads", "open_files", "open_files_limit", "memory_virtual"})
 _NOT_ABOVE = "it has not been above what it had been before joblens looked, which the kernel does not forget"
+_NO_BEGINNING = "what it was when joblens began to look could not be read"
 
 
 class FromNowOn:
@@ -20,6 +22,8 @@ class FromNowOn:
         self.inner = probe
         self._before: dict[str, int] = {}
         self._missed: set[str] = set()
+        self._absent: set[str] | None = None  # sums that were not there at first
+        self._no_beginning: dict[str, str] = {}  # … and were later
 
     @property
     def sources(self) -> Mapping[str, str]:
@@ -28,7 +32,7 @@ class FromNowOn:
     @property
     def unknown(self) -> Mapping[str, str]:
         # Last, what the probe itself cannot tell at all.
-        return {**dict.fromkeys(self._before, _NOT_ABOVE), **self.inner.unknown}
+        return {**dict.fromkeys(self._before, _NOT_ABOVE), **self._no_beginning, **self.inner.unknown}
 
     @property
     def lower_bounds(self) -> set[str]:
@@ -38,8 +42,19 @@ class FromNowOn:
         """It was gone before it could be read for the last time."""
         self._missed.update(group for group in self.inner.sources if group not in _AS_SAMPLED)
 
+    def look_at_all(self) -> None:
+        """The next reading is the last."""
+        look_at_all = getattr(self.inner, "look_at_all", None)
+        if look_at_all is not None:
+            look_at_all()
+
     def read(self) -> dict[str, Any]:
         reading = self.inner.read()
+        if self._absent is None:
+            self._absent = {name for name in IO_FIELDS if name not in reading}
+        for name in self._absent.intersection(reading):
+            del reading[name]  # since the processes began, and nobody knows what to take off
+            self._no_beginning[name] = _NO_BEGINNING
         for name in _PEAKS:
             if name in reading and reading[name] <= self._before.setdefault(name, reading[name]):
                 del reading[name]

@@ -25,7 +25,8 @@ from joblens.probes.shared_pages import Resident, SharedPages
 from joblens.probes.watched_process import WatchedProcess
 
 _STATUS_A_READING = 8  # /proc/PID/status is dear: the processes take turns
-_STALE_AFTER = 5  # readings; a process whose stat line stands still is looked at again after so many
+# Processes whose stat line stands still: they may read and write and grow all the same, within a clock tick.
+_STILL_A_READING = 64
 _NO_GROUP = "there is no control group for the job, and the processes do not tell"
 _DENIED = "a process of the job does not let this user look at it"
 _NO_STATUS = ProcStatus(None, None, None, ignores_sigchld=False)
@@ -35,10 +36,10 @@ _NO_IO = ProcIo(0, 0, 0, 0, 0, 0)
 class _Detail:
     """What was last read of one process beside its stat line."""
 
-    __slots__ = ("anon_bytes", "io", "open_files", "readings", "status")
+    __slots__ = ("anon_bytes", "denied", "io", "open_files", "status")
 
     def __init__(self) -> None:
-        self.readings = 0
+        self.denied: set[str] = set()  # fields that it does not let this user see
         self.anon_bytes = 0
         self.open_files = 0
         self.io = _NO_IO
@@ -82,17 +83,17 @@ class ProcessTreeProbe:
         self._details: dict[Member, _Detail] = {}
         self._shared = SharedPages()
         self._fd_has_size = has_descriptor_counts(proc)
-        self._turn = 0
+        self._turn = self._still_turn = 0
+        self._changed: set[int] = set()  # pids, since the last reading
+        self._is_last = False
         self._largest_bytes = 0
         self._open_files_limit: int | None = None
         self._lost = [0, 0, 0, 0]  # user, system ticks, faults: of children that nobody waited for
 
     def read(self) -> dict[str, Any]:
-        members, changed = self._look()
-        denied: set[str] = set()
+        members = self._look()
         alive = [member for member in members if member.stat.is_alive]
-        for member in alive:
-            self._renew_detail(member, denied, has_changed=member.process.pid in changed)
+        self._renew_details(alive)
         self._take_turns(alive)
         fields = self._times(members)
         fields.update(self._memory(alive))
@@ -103,10 +104,15 @@ class ProcessTreeProbe:
         fields.update(sum_io([self._details[member].io for member in members if member in self._details]))
         if self._open_files_limit is not None:
             fields["open_files_limit"] = self._open_files_limit
-        for name in denied:
-            fields.pop(name, None)
-            self.unknown[name] = _DENIED
+        for detail in self._details.values():
+            for name in detail.denied:
+                fields.pop(name, None)
+                self.unknown[name] = _DENIED
         return fields
+
+    def look_at_all(self) -> None:
+        """The next reading is the last: it spares nobody."""
+        self._is_last = True
 
     def descendants(self) -> list[int]:
         """Living processes below the root right now, zombies not counted."""
@@ -123,21 +129,22 @@ class ProcessTreeProbe:
             self._root.process.close()
         self._details.clear()
 
-    def _look(self) -> tuple[list[Member], set[int]]:
+    def _look(self) -> list[Member]:
         self._tree.look()
         for member in self._tree.gone:
             self._note_loss(member)
             self._details.pop(member, None)
             self._shared.forget(member.process)
-        members, changed = list(self._tree.members.values()), set(self._tree.changed)
+        members = list(self._tree.members.values())
+        self._changed |= self._tree.changed  # who asks for the descendants looks too, and reads nothing
         if self._root is not None:
             try:
                 if self._root.renew():
-                    changed.add(self._root.process.pid)
+                    self._changed.add(self._root.process.pid)
             except OSError as error:
                 raise ProbeError(f"process {self._root.process.pid} is gone") from error
             members.append(self._root)
-        return members, changed
+        return members
 
     def _note_loss(self, member: Member) -> None:
         """A child that its parent never waited for is in nobody's counters: keep what was seen of it."""
@@ -151,15 +158,27 @@ class ProcessTreeProbe:
         for index, value in enumerate(_own_and_reaped(member)):
             self._lost[index] += value
 
-    def _renew_detail(self, member: Member, denied: set[str], *, has_changed: bool) -> None:
-        detail = self._details.get(member)
-        if detail is None:
-            detail = self._details[member] = _Detail()
-        elif not has_changed and detail.readings % _STALE_AFTER:
-            detail.readings += 1
-            return
-        detail.readings += 1
-        process = member.process
+    def _renew_details(self, alive: Sequence[Member]) -> None:
+        """Who is new or has run, and of those that stand still as many as are worth it."""
+        still: list[Member] = []
+        for member in alive:
+            if member not in self._details:
+                self._details[member] = _Detail()
+            elif member.process.pid not in self._changed:
+                still.append(member)
+                continue
+            self._renew_detail(member)
+        self._changed.clear()
+        if not self._is_last and len(still) > _STILL_A_READING:
+            first = self._still_turn % len(still)
+            self._still_turn = first + _STILL_A_READING
+            still = [*still[first:], *still[:first]][:_STILL_A_READING]
+        for member in still:
+            self._renew_detail(member)
+
+    def _renew_detail(self, member: Member) -> None:
+        detail, process = self._details[member], member.process
+        denied: set[str] = set()
         try:
             _, detail.anon_bytes = parse_statm(process.read("statm"))
             detail.open_files = count_open_files(process, denied, has_size=self._fd_has_size)
@@ -168,6 +187,7 @@ class ProcessTreeProbe:
             denied.update(IO_FIELDS)
         except ProcessLookupError:
             return  # the next look finds it gone
+        detail.denied = denied
 
     def _take_turns(self, alive: Sequence[Member]) -> None:
         """New processes first, then everyone in turn."""
