@@ -16,8 +16,10 @@ from joblens.probes.proc_files import USEC_PER_TICK, process_start_ticks
 __all__ = ["HostFacts", "HostProbe", "process_start_ticks", "read_host"]
 
 _READ_SIZE = 4096
-# A machine of many containers has hundreds of interfaces: jobs that are read together share one look at them.
-_NETWORK_INTERVAL_NS = 250_000_000
+# A machine of many containers has hundreds of interfaces. A look at them that costs more than this is
+# followed by a pause, in which readings are without them.
+_CHEAP_NS = 200_000
+_NETWORK_BUDGET = 1 / 500
 
 
 class HostFacts(Struct, frozen=True, kw_only=True):
@@ -42,7 +44,6 @@ class HostProbe:
         self._readings = []
         self._network = -1
         self._network_due_ns = 0
-        self._network_fields: dict[str, int] = {}
         unknown = {}
         for file, group, fields, parse in (
             ("stat", "host_cpu", ("host_cpu_busy_usec", "host_cpu_total_usec"), parse_host_cpu),
@@ -68,11 +69,18 @@ class HostProbe:
         for descriptor, parse in self._readings:
             fields.update(parse(os.pread(descriptor, _READ_SIZE, 0)))
         if self._network >= 0:
-            now_ns = time.monotonic_ns()
-            if now_ns >= self._network_due_ns:
-                self._network_fields = parse_host_network(pread_whole(self._network))
-                self._network_due_ns = now_ns + _NETWORK_INTERVAL_NS
-            fields.update(self._network_fields)
+            fields.update(self._read_network())
+        return fields
+
+    def _read_network(self) -> dict[str, int]:
+        now_ns = time.monotonic_ns()
+        if now_ns < self._network_due_ns:
+            return {}
+        cpu_before_ns = time.thread_time_ns()
+        fields = parse_host_network(pread_whole(self._network))
+        cost_ns = time.thread_time_ns() - cpu_before_ns
+        if cost_ns > _CHEAP_NS:
+            self._network_due_ns = now_ns + int(cost_ns / _NETWORK_BUDGET)
         return fields
 
     def close(self) -> None:

@@ -173,6 +173,32 @@ def test_a_machine_without_a_file_leaves_its_numbers_out_and_says_so(tmp_path: P
     probe.close()
 
 
+NET_DEV = "Inter-| Receive\n face |bytes\n  eth0: {} 9 0 0 0 0 0 0 70 5 0 0 0 0 0 0\n"
+
+
+def test_what_the_machines_network_carried_is_of_the_moment_of_the_reading(tmp_path: Path) -> None:
+    (tmp_path / "net").mkdir()
+    (tmp_path / "net" / "dev").write_text(NET_DEV.format(1000))
+    probe = HostProbe(str(tmp_path))
+    probe.read()
+    (tmp_path / "net" / "dev").write_text(NET_DEV.format(2000))
+    assert probe.read()["host_network_rx_bytes"] == 2000
+    probe.close()
+
+
+def test_a_machine_with_so_many_interfaces_that_they_cost_much_is_not_asked_all_the_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("joblens.probes.host._CHEAP_NS", -1)
+    monkeypatch.setattr("joblens.probes.host._NETWORK_BUDGET", 1e-9)
+    (tmp_path / "net").mkdir()
+    (tmp_path / "net" / "dev").write_text(NET_DEV.format(1000))
+    probe = HostProbe(str(tmp_path))
+    assert probe.read() == {"host_network_rx_bytes": 1000, "host_network_tx_bytes": 70}
+    assert probe.read() == {}, "what was read before is no reading of now"
+    probe.close()
+
+
 @pytest.mark.parametrize(
     ("outer", "inner", "allowed"),
     [
