@@ -13,6 +13,7 @@ from joblens.probes.cgroup_network import v2_group
 
 _DRIVER = "sock_diag"
 _TOO_SHORT_S = 0.5
+_SHORTEST_S, _LONGEST_S = 1.0, 5.0
 _NO_NEWS = Details()
 
 
@@ -21,7 +22,6 @@ class EndpointProbe:
     sockets are gone before they could be listed."""
 
     name = "endpoints"
-    interval_s = 1.0
 
     def __init__(self, watched: Watched, group_dir: str, instruments: Instruments) -> None:
         self._watched = watched
@@ -32,6 +32,11 @@ class EndpointProbe:
         self._taken_at_us = 0
         # Of a job that was there before, the first look says where its connections stand: it comes at once.
         self._is_guest = not watched.is_own and not watched.is_resumed
+
+    @property
+    def interval_s(self) -> float:
+        """The driver looks less and less often, too."""
+        return min(_LONGEST_S, max(_SHORTEST_S, (time.monotonic() - self._opened_s) / 10))
 
     def read(self) -> Details:
         if self._thread is not None:
