@@ -1,13 +1,14 @@
 """One slot, driven step by step: what it does while its launcher is a job further on than it knows."""
 
 import os
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from joblens.agent.kit import Kit
-from joblens.agent.slot import Slot, SlotJob
+from joblens.agent.slot import Finished, Slot, SlotJob
 from joblens.app.owning import close_kit, open_kit
 from joblens.app.settings import load_settings
 from joblens.engine.job_life import EndCause
@@ -152,3 +153,36 @@ def test_of_a_job_that_nobody_looked_at_the_record_says_so(
     _, finished = slot.finish(slot.receive(), {})
     assert finished.origins.unknown["energy"] == "no sample fell between start and end"
     assert not opened
+
+
+def test_opening_instruments_does_not_hold_up_the_end_of_a_job(
+    slot: Slot, host: HostProbe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    is_opening, go_on = threading.Event(), threading.Event()
+    energy = CountingProbe("host_energy_package_uj", "energy")
+
+    def open_probe(*_: object) -> CountingProbe:
+        is_opening.set()
+        go_on.wait(20)
+        return energy
+
+    FakeInstruments(monkeypatch).offer("energy", open_probe)
+    start(slot, job("/bin/sh", "-c", f"while [ ! -e {tmp_path}/go ]; do sleep 0.01; done"))
+    taken: list[object] = []
+    sampler = threading.Thread(target=lambda: taken.append(slot.take_sample(host)))
+    sampler.start()
+    ended: list[Finished] = []
+    try:
+        assert is_opening.wait(20)
+        (tmp_path / "go").touch()
+        wait_until(slot._home.launcher.has_answered, what="the job's end")
+        ending = threading.Thread(target=lambda: ended.append(slot.finish(slot.receive(), {})[1]))
+        ending.start()
+        ending.join(10)
+        assert ended, "the end waits for the instruments"
+    finally:
+        go_on.set()
+        sampler.join()
+    assert taken == [None]
+    assert energy.is_closed
+    assert "energy" not in ended[0].origins.sources

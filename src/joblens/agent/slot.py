@@ -354,16 +354,15 @@ class Slot:
 
     def take_sample(self, host: HostProbe) -> tuple[Job, int, Sample] | None:
         """While a job runs. -> (job, index, sample)"""
+        self._open_instruments()
         with self._lock:
             slot_job = self.current
-            if slot_job is None:
+            if slot_job is None or self._instruments is None:
                 return None
             try:
                 reading = self._probe.read() if self._probe is not None else self._read_tree()
             except (ProbeError, OSError):
                 return None
-            if self._instruments is None:
-                self._instruments = SlotInstruments(slot_job.job, self._kit, self._home)
             others = self._instruments.read()
             # Asked after reading: no answer yet means that what was read was this job's.
             if self._is_answered or self._home.launcher.has_answered():
@@ -376,6 +375,19 @@ class Slot:
             sample = self._sample(reading, {**others, **host.read()})
             self._looks.add(sample)
             return slot_job.job, self._looks.count - 1, sample
+
+    def _open_instruments(self) -> None:
+        """Without the lock, which the end of the job needs: opening takes a while, at first above all."""
+        slot_job = self.current
+        if slot_job is None or self._instruments is not None:
+            return
+        opened = SlotInstruments(slot_job.job, self._kit, self._home)
+        with self._lock:
+            # They look at this job, and at no other that has begun meanwhile.
+            if self.current is slot_job and not (self._is_answered or self._home.launcher.has_answered()):
+                self._instruments = opened
+                return
+        opened.close()
 
     def _read_tree(self) -> dict[str, Any]:
         """Of the living; what they waited for is in it. Made only for jobs that live to see a tick."""
