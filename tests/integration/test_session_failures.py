@@ -20,12 +20,13 @@ from joblens.app.jobs import PreparedJob, prepare
 from joblens.app.owning import close_kit, open_kit
 from joblens.app.requests import Request
 from joblens.app.settings import load_settings
-from joblens.model.errors import LaunchError
+from joblens.model.errors import LaunchError, ProbeError
 from joblens.model.history import HistoryQuery
 from joblens.model.job import Record
 from joblens.model.sample import Sample
 from joblens.stores.sqlite import SqliteStore
 from tests.conftest import wait_until
+from tests.fake_instruments import CountingProbe, FakeInstruments
 from tests.integration import run_jobs
 from tests.integration.run_jobs import wait_for_file
 
@@ -201,3 +202,18 @@ def test_when_the_loop_itself_fails_no_job_goes_on_unwatched(
     wait_until(lambda: sessions[0].pids() == [], what="the job to be gone")
     os.kill(attempt.launcher_pid or 0, signal.SIGKILL)
     os.waitpid(attempt.launcher_pid or 0, 0)
+
+
+def test_a_group_that_cannot_be_read_leaves_no_instrument_open(
+    kit: Kit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    network = CountingProbe()
+    FakeInstruments(monkeypatch).offer("network", lambda *_: network)
+
+    def refuse(*_: object) -> None:
+        raise ProbeError("the group has gone")
+
+    monkeypatch.setattr(kit.accountant, "meter", refuse)
+    with pytest.raises(ProbeError, match="has gone"):
+        session_of(a_job(tmp_path, "sleep", "60"), kit).start()
+    assert network.is_closed

@@ -200,12 +200,16 @@ class JobSession:
         )
         instruments = kit.instruments.open(watched)
         details = instruments.details
-        if self._container is None:
-            meter = kit.accountant.meter(groups, launcher_pid, instruments.probes, self._processes.seen)
-        else:
-            others = self._container.bound(instruments.probes)
-            meter = kit.accountant.meter_of(self._container.probe(), self.pids, others)
-            details = (*details, self._container.facts())
+        try:
+            if self._container is None:
+                meter = kit.accountant.meter(groups, launcher_pid, instruments.probes, self._processes.seen)
+            else:
+                others = self._container.bound(instruments.probes)
+                meter = kit.accountant.meter_of(self._container.probe(), self.pids, others)
+                details = (*details, self._container.facts())
+        except BaseException:
+            instruments.close()
+            raise
         self._processes.meter = meter
         return Measurement(self.job, kit.recorder, meter, details, self._on_sample)
 
