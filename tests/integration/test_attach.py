@@ -198,6 +198,7 @@ def test_a_container_is_measured_and_its_exit_code_known(engine: Engine, joblens
         looking = Looking(container[:12], "--container-socket", engine.socket)
         code, record = looking.record()
         assert (code, record["status"]) == (5, "failed")
+        assert record["detailed_profile"]["container_stats"]
         assert joblens("show", record["job_uuid"]).stdout.count(f"attach-{os.getpid()}") >= 1
         refusal = joblens("attach", container[:12], "--container-socket", engine.socket)
         assert refusal.code == 2

@@ -62,11 +62,13 @@ class Attachment:
         self._next_look_s = time.monotonic() + _LOOK_EVERY_S
         self._has_ended = False
         self._meter: JobMeter | None = None
+        self._facts = Details()
         self._started_mono_ns = 0
 
     def start(self) -> None:
         try:
             self._measurement = self._measure()
+            base = self._take_base(self._measurement)
         except ProbeError as error:
             raise InputError(f"{self._target.told} cannot be measured: {error}", hint=error.hint) from error
         kit, meter = self._kit, self._measurement.meter
@@ -79,7 +81,6 @@ class Attachment:
             cpu_count=kit.host.cpu_count,
             memory_total_bytes=kit.host.memory_total_bytes,
         )
-        base = meter.take_base()
         self._started_mono_ns = kit.clock.mono_ns()
         attempt = replace(attempt, base=base, started_mono_ns=self._started_mono_ns)
         self.record = replace(self.record, status=Status.RUNNING, attempt=attempt)
@@ -139,6 +140,13 @@ class Attachment:
         )
         return Measurement(self.job, kit.recorder, meter, instruments.details, self._on_sample)
 
+    def _take_base(self, measurement: Measurement) -> dict[str, int]:
+        try:
+            return measurement.meter.take_base()
+        except BaseException:
+            measurement.close()
+            raise
+
     def _pids(self) -> list[int]:
         if self._group:
             return list_pids(self._group)
@@ -165,7 +173,8 @@ class Attachment:
                 volumes=info.volumes,
                 devices=info.devices,
             )
-            self._kit.recorder.put([DetailsTaken(self.job.uuid, Details(container=facts))], can_wait=True)
+            self._facts = Details(container=facts)
+            self._kit.recorder.put([DetailsTaken(self.job.uuid, self._facts)], can_wait=True)
 
     # ---- the end -------------------------------------------------------------------------------------
 
@@ -202,7 +211,8 @@ class Attachment:
             reaped=None,
         )
         measured = self._measurement
-        outcome = outcome_of(self.record, ending, measured.summary, measured.meter, None)
+        details = measured.details.updated(self._facts)
+        outcome = outcome_of(self.record, ending, measured.summary, measured.meter, None, details)
         self.record = replace(self.record, status=outcome.status, outcome=outcome)
         assert self.record.attempt is not None
         started = JobStarted(self.job.uuid, self.record.attempt)
