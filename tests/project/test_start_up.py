@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -50,3 +51,15 @@ def test_python_dash_m_joblens_works() -> None:
         [sys.executable, "-m", "joblens", "--version"], capture_output=True, text=True, check=True
     )
     assert done.stdout == f"joblens {__version__}\n"
+
+
+def test_a_job_without_probes_imports_nothing_for_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JOBLENS_STORE", str(tmp_path / "jobs.db"))
+    command = [sys.executable, "-X", "importtime", "-m", "joblens", "run", "--probes", "none", "--", "true"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    loaded = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+    assert "joblens.agent.session" in loaded
+    assert not {name for name in loaded if name.startswith("joblens.agent.instrument_")}
+    assert not loaded & {"ctypes", "joblens.probes.cgroup_network", "joblens.agent.left_instruments"}
