@@ -18,7 +18,7 @@ from tests.integration.engines import IMAGE, Engine
 
 MEMORY = 64 << 20
 COUNTING = "i=0; while [ $i -lt 60000 ]; do i=$((i+1)); done"
-WORK = f"dd if=/dev/zero of=/tmp/x bs=1M count=8; {COUNTING}; echo done; sleep 60"
+WORK = f"dd if=/dev/zero of=/tmp/x bs=1M count=8; {COUNTING}; rm /tmp/x; echo done; sleep 60"
 SIZE = r"\d+(\.\d+)?(e\+\d+)?[KMGT]?i?B"
 
 Start = Callable[[str], str]
@@ -103,6 +103,31 @@ def test_what_a_container_used_before_is_not_counted(engine: Engine, start: Star
     profile = monitor.profile
     assert float(profile["container_stats"]["cpu_percent"]) < 20  # it sleeps
     assert profile["process_memory"]["max_mb"] > 0
+
+
+@pytest.mark.parametrize("sees_group", [True, False])
+def test_memory_that_was_given_back_before_is_not_counted(
+    engine: Engine, start: Start, monkeypatch: pytest.MonkeyPatch, sees_group: bool
+) -> None:
+    if not sees_group:
+        monkeypatch.setattr("joblens.agent.container_watch.has_group_here", lambda _info: False)
+    name = a_name()
+    container = start(name)  # eight MiB of page cache, which go with the file
+    wait_until(lambda: has_worked(engine.api(), container))
+    with ContainerResourceMonitor(name, interval=0.1) as monitor:
+        wait_until(lambda: "memory_usage" in monitor.snapshot()["container_stats"])
+    assert monitor.profile["process_memory"]["max_mb"] < 8
+    assert float(monitor.profile["container_stats"]["memory_percent"]) < 12
+
+
+def test_a_profiler_says_why_a_container_was_not_seen(start: Start, caplog: pytest.LogCaptureFixture) -> None:
+    profiler = ResourceProfiler(interval=0.1)
+    profiler.start_profiling(container_name="nobody-here")
+    wait_until(lambda: "nobody-here" in profiler.snapshot()["unknown"]["container_stats"])
+    profile = profiler.stop_profiling()
+    assert profile["container_stats"] == {}
+    assert "nobody-here" in profile["unknown"]["container_stats"]
+    assert "nobody-here could not be measured" in caplog.text
 
 
 def test_one_that_ends_and_is_started_again_is_added_up(engine: Engine, start: Start) -> None:

@@ -29,6 +29,9 @@ BY_ENGINE = "container engine"
 _CLIENT_PATIENCE_S = 20.0  # its own time limits are shorter
 _REMOVAL_PATIENCE_S = 5.0
 _POLL_S = 0.01
+_CLIENT_KILLED = (
+    "the process of joblens that looked after its container was killed, so the container was ended"
+)
 
 
 class ContainerProcesses(JobProcesses):
@@ -145,6 +148,9 @@ class ContainerHold:
             return ending
         if note.silence:
             return replace(ending, wait_status=None, why_lost=note.silence)
+        status = ending.wait_status
+        if status is not None and os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL:
+            return replace(ending, wait_status=None, why_lost=_CLIENT_KILLED)  # it never ends itself so
         return replace(ending, refusal=note.refusal)
 
     def end_left(self) -> None:

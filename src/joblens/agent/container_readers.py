@@ -39,6 +39,8 @@ COUNTERS_OF_A_RUN = (
     "network_tx_packets",
 )
 
+_PEAK = "memory_kernel_peak_bytes"
+
 
 class Found(Struct, frozen=True):
     """A container that runs, as its engine tells it."""
@@ -82,6 +84,7 @@ class EngineReader:
         self.probe = EngineCounters()
         self.probe.latest = counters
         self._base = counters if base is None else base
+        self._peak_before = self._base.get(_PEAK) or 0
         self._start_mono_ns = start_mono_ns
         self._read_host = read_host
 
@@ -90,6 +93,8 @@ class EngineReader:
         for name in COUNTERS_OF_A_RUN:
             if name in fields:
                 fields[name] = max(0, fields[name] - self._base.get(name, 0))
+        if (fields.get(_PEAK) or 0) <= self._peak_before:
+            fields.pop(_PEAK, None)  # of the time before, until it rises
         elapsed_us = (time.monotonic_ns() - self._start_mono_ns) // 1000
         return Sample(at_us=time.time_ns() // 1000, elapsed_us=elapsed_us, **{**self._read_host(), **fields})
 
@@ -116,6 +121,7 @@ class GroupReader:
         from joblens.agent.instruments import Watched
         from joblens.agent.meter import JobMeter
         from joblens.probes.cgroup import CgroupProbe
+        from joblens.probes.from_now_on import FromNowOn
         from joblens.probes.kernel_files import list_pids
         from joblens.probes.processes import ProcessesProbe
 
@@ -125,13 +131,14 @@ class GroupReader:
         def pids() -> list[int]:
             return list_pids(main)
 
-        probe = CgroupProbe(info.groups, info.layout)
+        probe: Probe = CgroupProbe(info.groups, info.layout)
+        processes: Probe = ProcessesProbe(pids)
+        if base is None:
+            probe, processes = FromNowOn(probe), FromNowOn(processes)
         opened = instruments.open(
             Watched(job=job, main_pid=None, kind=info.layout, groups=info.groups, pids=pids)
         )
-        self._meter = JobMeter(
-            probe, ProcessesProbe(pids), host, clock, probe_counts_reaped=True, others=opened.probes
-        )
+        self._meter = JobMeter(probe, processes, host, clock, probe_counts_reaped=True, others=opened.probes)
         self._taker = DetailTaker(job.uuid, opened.details, lambda _: None)
         if base is None:
             self._meter.take_base()

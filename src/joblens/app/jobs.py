@@ -75,7 +75,7 @@ def prepare(request: Request, settings: Settings, here: Surroundings | None = No
         params=_params(request.params),
         tags=tuple(map(_shown, request.tags)),
         cwd=as_text(cwd),
-        env={**here.recorded_env, **_as_texts(redact_env(request.env))} if request.env else here.recorded_env,
+        env=_recorded_env(request, here),
         requirements=request.requirements,
         enforce=_chosen(request.enforce, settings.limits.enforce),
         accounting=_chosen(request.accounting, settings.limits.accounting),
@@ -100,6 +100,15 @@ def prepare(request: Request, settings: Settings, here: Surroundings | None = No
         return PreparedJob(job, argv, client_env(here.environ, request.env, uuid), cwd, request.notify)
     env = {**here.environ, **request.env, JOB_ID_VARIABLE: uuid}
     return PreparedJob(job, argv, env, cwd, request.notify)
+
+
+def _recorded_env(request: Request, here: Surroundings) -> dict[str, str]:
+    """Into a container goes what was asked for and nothing else. That was named one by one, so it is not
+    held to the list of what may be remembered of surroundings: secrets are taken out as they are of
+    parameters."""
+    if request.container is not None:
+        return _as_texts(redact_params(request.env))
+    return {**here.recorded_env, **_as_texts(redact_env(request.env))} if request.env else here.recorded_env
 
 
 def _cpu_list(text: str) -> str:

@@ -116,7 +116,9 @@ class ResourceProfiler:
             measured = under_way.meter.end(under_way.window)
             container = under_way.container
             stats = {} if container is None else container.stats(container.end())
-            self.profile = self._told(measured, stats)
+            self.profile = self._told(measured, container, stats)
+            if container is not None and (why := container.problem()):
+                logger.warning("Container %s could not be measured: %s", container.name, why)
             return self.profile
 
     def snapshot(self) -> dict[str, Any]:
@@ -128,7 +130,8 @@ class ResourceProfiler:
             measured = under_way.meter.peek(under_way.window)
             container = under_way.container
             stats = {} if container is None else container.stats(container.peek())
-        return self._told(measured, stats) | {"snapshot_time": format_instant(measured.ended_at_us)}
+            profile = self._told(measured, container, stats)
+        return profile | {"snapshot_time": format_instant(measured.ended_at_us)}
 
     def __enter__(self) -> Self:
         self.start_profiling()
@@ -140,9 +143,14 @@ class ResourceProfiler:
         if self.is_profiling:
             self.stop_profiling()
 
-    def _told(self, measured: Measurement, container_stats: dict[str, str]) -> dict[str, Any]:
+    def _told(
+        self, measured: Measurement, container: WatchedContainer | None, container_stats: dict[str, str]
+    ) -> dict[str, Any]:
         profile = profile_of(measured, self.interval, self.metrics, container_stats)
-        return profile | {"unknown": dict(measured.usage.unknown)}
+        unknown = dict(measured.usage.unknown)
+        if container is not None and (why := container.problem()):
+            unknown["container_stats"] = why
+        return profile | {"unknown": unknown}
 
     def _take_snapshots(self, under_way: _UnderWay, every_s: float) -> None:
         due_s = time.monotonic() + every_s

@@ -26,6 +26,7 @@ class WatchedContainer:
     """From now on; the container may be started later."""
 
     def __init__(self, name: str, interval_s: float, metrics: Iterable[str]) -> None:
+        self.name = name
         finder = ContainerFinder(name, _connect, sees_groups=has_linux())
         self._host = _open_host()
         self._job = Job(

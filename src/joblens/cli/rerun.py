@@ -1,5 +1,6 @@
 """`joblens rerun`: a new run that repeats part of an earlier one."""
 
+import os
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -151,6 +152,14 @@ def _run_job_again(session: Session, record: Any, *, quiet: bool) -> None:
         raise InputError(f"job {record.number} was not run by joblens, only looked at: {job.attached}")
     if not job.argv and job.container is None:
         raise InputError(f"job {record.number} has no command: a program measured itself")
+    lost = sorted(name for name, value in job.env.items() if REDACTED in value)
+    if lost and job.container is not None:
+        raise InputError(
+            f"job {record.number}: the values of {', '.join(lost)} were not kept, they may be secrets",
+            hint="type the command again, with --env",
+        )
+    if missing := [name for name in lost if name not in os.environ]:
+        session.warn(f"{', '.join(missing)}: set by --env then, not kept in the record, and not set now")
     rows = (*JOB_OPTIONS, *RUN_OPTIONS, *SPEC_OPTIONS, *GLOBAL_OPTIONS)
     given: dict[str, Any] = {
         row.name: False if row.kind == "flag" else () if row.kind == "many" else row.default for row in rows
@@ -174,5 +183,7 @@ def _run_job_again(session: Session, record: Any, *, quiet: bool) -> None:
         "probes": None if job.probes is None else ",".join(job.probes) or "none",
         "quiet": quiet,
     }
+    if job.container is not None:
+        given["env"] = tuple(f"{name}={value}" for name, value in job.env.items())
     given |= options_of_container(job.container)
     run(session, given)
