@@ -6,7 +6,7 @@ from itertools import chain
 from typing import Any
 
 from msgspec import Struct
-from msgspec.structs import astuple, fields
+from msgspec.structs import astuple
 
 from joblens.model.sample import SAMPLE_TABLES
 
@@ -25,7 +25,7 @@ class _Kind:
         self.entry: Any = entry
         self.names = entry.__struct_fields__
         # Where every number may be unknown, one more column tells whether the entry is there at all.
-        self.may_be_unknown = all(field.default is None for field in fields(entry))
+        self.may_be_unknown = entry.__struct_defaults__ == (None,) * len(self.names)
         self.width = len(self.names) + self.may_be_unknown
         self.nothing = (None,) * self.width
 
