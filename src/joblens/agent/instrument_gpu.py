@@ -5,11 +5,15 @@ from typing import TYPE_CHECKING, Any
 
 from joblens.agent.driver_thread import DriverThread
 from joblens.agent.instruments import Instruments, Watched
+from joblens.agent.missing import MissingProbe
+from joblens.model.probe_choice import INSTRUMENTS
 from joblens.ports.probe import Driver
 from joblens.probes.gpu_signs import has_drm, has_nvidia
 
 if TYPE_CHECKING:
     from joblens.agent.gpu_probes import GpuFactsProbe, GpuProbe
+
+_NO_GPU = "no GPU was found on this machine"
 
 
 def _make_nvml() -> Driver[Any]:
@@ -32,11 +36,10 @@ _KINDS: dict[str, tuple[Callable[[], bool], Callable[[], Driver[Any]]]] = {
 }
 
 
-def open_probe(watched: Watched, instruments: Instruments) -> "GpuProbe | None":
-    """None: there is no GPU on this machine."""
+def open_probe(watched: Watched, instruments: Instruments) -> "GpuProbe | MissingProbe":
     threads = _threads(instruments)
     if not threads:
-        return None
+        return MissingProbe("gpu", dict.fromkeys(INSTRUMENTS["gpu"].groups, _NO_GPU))
     from joblens.agent.gpu_probes import GpuProbe
 
     return GpuProbe(watched, threads)

@@ -53,7 +53,7 @@ def opened(gpu: FakeGpu) -> Iterator[Callable[[Watched], tuple[GpuProbe, GpuFact
 
     def make(job: Watched) -> tuple[GpuProbe, GpuFactsProbe]:
         probe, facts = open_probe(job, instruments), open_gpu_facts(job, instruments)
-        assert probe is not None
+        assert isinstance(probe, GpuProbe)
         assert facts is not None
         probes.append(probe)
         return probe, facts
@@ -63,9 +63,11 @@ def opened(gpu: FakeGpu) -> Iterator[Callable[[Watched], tuple[GpuProbe, GpuFact
         probe.close()
 
 
-def test_a_machine_without_gpus_has_no_probe(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_machine_without_gpus_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(instrument_gpu, "_KINDS", {})
-    assert open_probe(watched(), Instruments()) is None
+    probe = open_probe(watched(), Instruments())
+    assert probe.read() == {}
+    assert probe.unknown == dict.fromkeys(("gpu", "gpu_energy"), "no GPU was found on this machine")
     assert open_gpu_facts(watched(), Instruments()) is None
 
 
@@ -128,7 +130,7 @@ def test_a_driver_that_cannot_be_had_is_the_reason(monkeypatch: pytest.MonkeyPat
     kinds = {"nvml": (lambda: True, lambda: NvmlDriver(refuse))}
     monkeypatch.setattr(instrument_gpu, "_KINDS", kinds)
     probe = open_probe(watched(71), Instruments())
-    assert probe is not None
+    assert isinstance(probe, GpuProbe)
     try:
         thread = probe._threads[0]
         soon(thread.problem)
@@ -150,7 +152,7 @@ def test_a_driver_that_hangs_delays_nobody_and_is_named(monkeypatch: pytest.Monk
     kinds = {"nvml": (lambda: True, lambda: NvmlDriver(hang))}
     monkeypatch.setattr(instrument_gpu, "_KINDS", kinds)
     probe = open_probe(watched(71), Instruments())
-    assert probe is not None
+    assert isinstance(probe, GpuProbe)
     try:
         began = time.monotonic()
         assert probe.read() == {}
@@ -168,8 +170,8 @@ def test_jobs_of_one_process_share_the_driver(gpu: FakeGpu) -> None:
     first = open_probe(watched(71), instruments)
     other = Watched(job=Job(uuid="1" * 32, argv=("x",), created_at_us=0), main_pid=None, pids=lambda: [81])
     second = open_probe(other, instruments)
-    assert first is not None
-    assert second is not None
+    assert isinstance(first, GpuProbe)
+    assert isinstance(second, GpuProbe)
     try:
         assert first._threads[0] is second._threads[0]
         assert soon(second.read)["gpus"]["GPU-a"].job_memory_bytes == 2 * MIB
@@ -187,7 +189,7 @@ def test_gpus_of_two_makers_are_told_together(
     monkeypatch.setattr(instrument_gpu, "_KINDS", kinds)
     gpu.processes = {4001: MIB}
     probe = open_probe(watched(4001), Instruments())
-    assert probe is not None
+    assert isinstance(probe, GpuProbe)
     try:
         soon(lambda: all(thread.latest() for thread in probe._threads))
         assert set(soon(probe.read)["gpus"]) == {"GPU-a", "0000:0b:00.0"}
@@ -216,7 +218,7 @@ def test_the_library_is_shut_down_when_nobody_uses_it_and_opened_again(
     instruments = Instruments()
     for count in (1, 2):
         probe = open_probe(watched(71, given=("0",)), instruments)
-        assert probe is not None
+        assert isinstance(probe, GpuProbe)
         soon(lambda: len(libraries) == count)  # noqa: B023 - called at once
         probe.close()
         soon(lambda: not libraries[-1].is_open)
