@@ -147,6 +147,28 @@ def test_a_time_limit_ends_the_measuring_and_not_the_thing(joblens: RunJoblens, 
     assert process.poll() is None
 
 
+@pytest.mark.parametrize("is_group", [False, True])
+def test_what_it_wrote_until_the_looking_ended_is_counted(
+    joblens: RunJoblens, groups: JobGroups, is_group: bool
+) -> None:
+    """With every number of every process, although the next sample would be far away."""
+    program = START + "os.write(os.open('/dev/null', 1), b'x' * 100_000); print(flush=True); time.sleep(60)"
+    process = start_python_in(groups, program, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    with process:
+        looking = Looking(
+            next(iter(groups.paths.values())) if is_group else str(process.pid), "--interval", "60s"
+        )
+        looking.has_begun(joblens)
+        go_on(process)
+        assert process.stdout is not None
+        process.stdout.readline()
+        looking.process.send_signal(signal.SIGINT)
+        code, record = looking.record()
+        process.kill()
+    assert (code, record["status"]) == (0, "measured")
+    assert record["resource_usage"]["io_call_write_bytes"] >= 100_000
+
+
 def test_cancelling_it_ends_the_measuring_and_not_the_thing(joblens: RunJoblens, begin: Begin) -> None:
     process = begin(START)
     looking = Looking(str(process.pid))

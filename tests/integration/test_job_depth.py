@@ -155,6 +155,19 @@ thread.join()
     assert hot.cpus_allowed == format_cpu_list(_CPUS)
 
 
+def test_a_threads_time_is_counted_from_the_jobs_start(run: Runner) -> None:
+    """Not from the first look at it: all that the main thread did before that is the job's."""
+    code = """
+end = time.process_time() + 0.5
+while time.process_time() < end:
+    pass
+while not os.path.exists(go):
+    time.sleep(0.01)
+"""
+    with running(run, "import time", code):
+        wait_until(lambda: any(use.cpu_usec >= 500_000 for use in _threads(run)))
+
+
 def test_nobody_looks_at_threads_of_a_job_that_does_not_want_it(run: Runner) -> None:
     assert run("--probes", "none", "--", "true").code == 0
     assert details_of(run).threads is None

@@ -200,7 +200,7 @@ class Attachment:
             kit.loop.unwatch(self._pidfd)
         kit.loop.remove_timed(self)
         kit.sampler.remove(self.job.uuid)
-        if self._measurement.finish(NOTHING_REAPED) is None:
+        if self._measurement.finish(NOTHING_REAPED, goes_on=not self._has_ended) is None:
             self._probe.miss_the_end()
         ending = Ending(
             wait_status=self._wait_status() if self._has_ended else None,

@@ -12,9 +12,19 @@ def open_probe(watched: Watched, _instruments: Instruments) -> DetailProbe:
     since_boot_us = time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1000
     created_us = since_boot_us - (time.time_ns() // 1000 - watched.job.created_at_us)
 
+    is_opening = True
+
+    def pids() -> list[int]:
+        found = watched.pids()
+        if not found and is_opening and watched.main_pid is not None:
+            return [watched.main_pid]  # it waits, and the job's tree is not looked at yet
+        return found
+
     def was_before(tid: int, start_ticks: int) -> bool:
         if watched.main_pid is not None:
-            return tid == watched.main_pid  # it has only made itself ready so far
+            return is_opening and tid == watched.main_pid  # it has only made itself ready so far
         return not watched.is_resumed and start_ticks * USEC_PER_TICK < created_us
 
-    return ThreadsProbe(watched.pids, was_before, earlier=watched.earlier.threads)
+    probe = ThreadsProbe(pids, was_before, earlier=watched.earlier.threads)
+    is_opening = False
+    return probe

@@ -58,9 +58,10 @@ class Measurement:
         self.summary.add_unstored(sample)
         return sample
 
-    def finish(self, reaped: ExitUsage) -> Sample | None:
-        """The last sample, while the groups are still there. None: they are not."""
-        last = self._read(reaped, final=True)
+    def finish(self, reaped: ExitUsage, *, goes_on: bool = False) -> Sample | None:
+        """The last sample, while the groups are still there. None: they are not. `goes_on`: what was
+        measured does, and nobody looks any more."""
+        last = self._read(reaped, final=True, goes_on=goes_on)
         if last is not None:
             self._keep(last)
             self._details.tick(final=True)
@@ -70,9 +71,9 @@ class Measurement:
         self.meter.close()
         self._details.close()
 
-    def _read(self, reaped: ExitUsage, *, final: bool = False) -> Sample | None:
+    def _read(self, reaped: ExitUsage, *, final: bool = False, goes_on: bool = False) -> Sample | None:
         try:
-            return self.meter.sample(reaped, final=final)
+            return self.meter.sample(reaped, final=final, goes_on=goes_on)
         except ProbeError:
             return None
 

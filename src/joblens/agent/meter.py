@@ -129,14 +129,17 @@ class JobMeter:
         if last is not None:
             self._last_seen = {name: value for name in COUNTERS if (value := getattr(last, name)) is not None}
 
-    def sample(self, reaped: ExitUsage, *, final: bool = False) -> Sample:
-        """`reaped` is what the launcher has waited for so far: it was read before the living are."""
+    def sample(self, reaped: ExitUsage, *, final: bool = False, goes_on: bool = False) -> Sample:
+        """`reaped` is what the launcher has waited for so far: it was read before the living are. `final`:
+        the last one; the job itself `goes_on` where only the looking ends."""
         with self._lock:
             at_us, mono_ns = self._clock.now_us(), self._clock.mono_ns()
+            if final and (look_at_all := getattr(self.probe, "look_at_all", None)):
+                look_at_all()  # of a process tree
             fields = self._beside(self.others.read(), self.probe.read())
-            if final:
+            if final and not goes_on:
                 self._add_io(fields, {}, reaped)
-            elif self.details is not None and mono_ns >= self._details_due_ns:
+            elif self.details is not None and (final or mono_ns >= self._details_due_ns):
                 cpu_before_ns = time.thread_time_ns()
                 self._add_io(fields, self.details.read(), reaped)
                 cost_ns = time.thread_time_ns() - cpu_before_ns
