@@ -479,7 +479,7 @@ def test_every_part_of_details_comes_back(store: Store) -> None:
         memory=MemoryDepth(at_us=3, pss_bytes=4, numa_bytes={"0": 4}, unknown={"huge": "no"}),
         gpus=(GpuFacts(id="0000:01:00.0", vendor="amd", index=1),),
         container=ContainerFacts(engine="podman", id="c0ffee", volumes=("/a:/b",)),
-        unknown={"endpoints": "not permitted"},
+        unknown={"interfaces": "not permitted"},
     )
     assert None not in (getattr(whole, name) for name in Details.__struct_fields__)
     store.apply([*whole_job("a1"), DetailsTaken("a1", whole)])

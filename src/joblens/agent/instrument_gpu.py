@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from joblens.agent.driver_thread import DriverThread
 from joblens.agent.instruments import Instruments, Watched
 from joblens.agent.missing import MissingProbe
 from joblens.model.probe_choice import INSTRUMENTS
@@ -11,6 +10,7 @@ from joblens.ports.probe import Driver
 from joblens.probes.gpu_signs import has_drm, has_nvidia
 
 if TYPE_CHECKING:
+    from joblens.agent.driver_thread import DriverThread
     from joblens.agent.gpu_probes import GpuFactsProbe, GpuProbe
 
 _NO_GPU = "no GPU was found on this machine"
@@ -54,5 +54,5 @@ def open_gpu_facts(watched: Watched, instruments: Instruments) -> "GpuFactsProbe
     return GpuFactsProbe(watched, threads)
 
 
-def _threads(instruments: Instruments) -> list[DriverThread[Any]]:
+def _threads(instruments: Instruments) -> "list[DriverThread[Any]]":
     return [instruments.driver(name, make) for name, (is_there, make) in _KINDS.items() if is_there()]

@@ -8,17 +8,19 @@ import importlib
 import os
 import threading
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from msgspec import Struct
 
-from joblens.agent.driver_thread import DriverThread
 from joblens.agent.missing import missing, not_asked_for
 from joblens.model.details import Details
 from joblens.model.job import Job
 from joblens.model.probe_choice import ALL_PROBES, DEFAULT_PROBES, INSTRUMENTS
 from joblens.model.sample import GpuReading
 from joblens.ports.probe import DetailProbe, Driver, Probe
+
+if TYPE_CHECKING:  # most jobs are over before a driver is needed
+    from joblens.agent.driver_thread import DriverThread
 
 __all__ = ["ALL_PROBES", "DEFAULT_PROBES", "NO_INSTRUMENTS", "InstrumentSet", "Instruments", "Watched"]
 
@@ -139,8 +141,10 @@ class Instruments:
             if thing is not None:
                 thing.close()
 
-    def driver(self, name: str, make: Callable[[], Driver[Any]]) -> DriverThread[Any]:
+    def driver(self, name: str, make: Callable[[], Driver[Any]]) -> "DriverThread[Any]":
         """The one driver of that name in this process; its thread runs while somebody uses it."""
+        from joblens.agent.driver_thread import DriverThread
+
         with self._lock:
             if name not in self._drivers:
                 self._drivers[name] = DriverThread(make())
