@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
+from joblens.agent.detail_taking import read_last
 from joblens.model.details import Details, Endpoint, EndpointTable
 from joblens.ports.probe import DetailProbe
 
@@ -29,7 +30,12 @@ class EndpointsGoOn:
         return self._probe.interval_s
 
     def read(self) -> Details:
-        details = self._probe.read()
+        return self._with_earlier(self._probe.read())
+
+    def read_last(self) -> Details:
+        return self._with_earlier(read_last(self._probe))
+
+    def _with_earlier(self, details: Details) -> Details:
         table = details.endpoints
         return details if table is None else replace(details, endpoints=self._together(table))
 

@@ -1,19 +1,21 @@
 """Whom one job exchanges data with."""
 
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from joblens.agent.driver_thread import DriverThread
-from joblens.agent.earlier_endpoints import EndpointsGoOn
 from joblens.agent.instruments import Instruments, Watched
 from joblens.agent.missing import MissingDetails
 from joblens.model.details import Details
 from joblens.ports.probe import DetailProbe
 from joblens.probes.cgroup_network import v2_group
 
+if TYPE_CHECKING:
+    from joblens.agent.driver_thread import DriverThread
+
 _DRIVER = "sock_diag"
-_TOO_SHORT_S = 0.5
+_BEGIN_AFTER_S = 0.5
 _SHORTEST_S, _LONGEST_S = 1.0, 5.0
+_TOO_SHORT = "it was over before its sockets were listed for the first time"
 _NO_NEWS = Details()
 
 
@@ -41,9 +43,15 @@ class EndpointProbe:
     def read(self) -> Details:
         if self._thread is not None:
             return self._news(self._thread)
-        if self._is_guest or time.monotonic() - self._opened_s >= _TOO_SHORT_S:
+        if self._is_guest or time.monotonic() - self._opened_s >= _BEGIN_AFTER_S:
             self._begin()
         return _NO_NEWS
+
+    def read_last(self) -> Details:
+        news = self._news(self._thread) if self._thread is not None else _NO_NEWS
+        return (
+            Details(unknown={"endpoints": _TOO_SHORT}) if news is _NO_NEWS and not self._taken_at_us else news
+        )
 
     def close(self) -> None:
         thread, self._thread = self._thread, None
@@ -64,7 +72,7 @@ class EndpointProbe:
         )
         self._thread.use()
 
-    def _news(self, thread: DriverThread[Any]) -> Details:
+    def _news(self, thread: "DriverThread[Any]") -> Details:
         problem = thread.problem()
         if problem:
             return Details(unknown={"endpoints": problem})
@@ -82,4 +90,8 @@ def open_probe(watched: Watched, instruments: Instruments) -> DetailProbe:
     if why:
         return MissingDetails("endpoints", {"endpoints": why})
     probe, earlier = EndpointProbe(watched, group_dir, instruments), watched.earlier.endpoints
-    return probe if earlier is None else EndpointsGoOn(probe, earlier)
+    if earlier is None:
+        return probe
+    from joblens.agent.earlier_endpoints import EndpointsGoOn
+
+    return EndpointsGoOn(probe, earlier)

@@ -118,17 +118,17 @@ class MemoryDetails:
     def __init__(self, uuid: str, driver: "DriverThread[None]") -> None:
         self._uuid = uuid
         self._driver = driver
-        self._told = -1
+        self._told = (-1, "")
         driver.use()
 
     def read(self) -> Details:
         memory: MemoryDriver = self._driver.driver  # type: ignore[assignment]
         looks, depth = memory.latest(self._uuid)
-        problem = self._driver.problem()
-        if looks == self._told:
+        why = "" if depth is not None else self._driver.problem() or _NOT_YET
+        if (looks, why) == self._told:
             return _NO_NEWS
-        self._told = looks
-        return Details(memory=depth, unknown={} if depth is not None else {"memory": problem or _NOT_YET})
+        self._told = looks, why
+        return Details(memory=depth, unknown={"memory": why} if why else {})
 
     def close(self) -> None:
         memory: MemoryDriver = self._driver.driver  # type: ignore[assignment]

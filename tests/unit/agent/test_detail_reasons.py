@@ -1,0 +1,64 @@
+"""Why a part of a job's details is missing."""
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from joblens.agent.detail_taking import DetailTaker
+from joblens.agent.driver_thread import DriverThread
+from joblens.agent.instrument_endpoints import EndpointProbe
+from joblens.agent.instrument_memory import MemoryDetails, MemoryDriver
+from joblens.agent.instruments import Instruments, Watched
+from joblens.model.job import Job
+
+PATIENCE_S = 10.0
+
+
+def watched() -> Watched:
+    job = Job(uuid="0" * 32, argv=("x",), created_at_us=0)
+    return Watched(job=job, main_pid=1, pids=list)
+
+
+def soon(is_so: Callable[[], Any]) -> None:
+    end = time.monotonic() + PATIENCE_S
+    while not is_so():
+        assert time.monotonic() < end, "it did not come"
+        time.sleep(0.005)
+
+
+class NobodyAsked(Instruments):
+    def driver(self, *_: Any) -> DriverThread[Any]:
+        raise AssertionError("a thread is begun for a job that is over")
+
+
+@pytest.mark.parametrize("age_s", [0.0, 0.7])
+def test_a_job_that_was_over_before_its_sockets_were_listed_says_so(age_s: float) -> None:
+    probe = EndpointProbe(watched(), "/nowhere", NobodyAsked())
+    probe._opened_s -= age_s
+    taker = DetailTaker("0" * 32, [probe], lambda _: None)
+    taker.tick(final=True)
+    assert "over before its sockets were listed" in taker.latest.unknown["endpoints"]
+    taker.close()
+
+
+def test_a_driver_that_hangs_after_the_first_look_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    release = threading.Event()
+
+    class Hanging(MemoryDriver):
+        def read(self) -> None:
+            release.wait(PATIENCE_S)
+
+    monkeypatch.setattr("joblens.agent.driver_thread._SILENT_AFTER_S", 0.05)
+    monkeypatch.setattr("joblens.agent.driver_thread._SILENT_AFTER", 0)
+    thread: DriverThread[None] = DriverThread(Hanging())
+    details = MemoryDetails("0" * 32, thread)
+    try:
+        assert "nobody has looked" in details.read().unknown["memory"]
+        soon(thread.problem)
+        assert "has not answered" in details.read().unknown["memory"]
+    finally:
+        release.set()
+        details.close()
