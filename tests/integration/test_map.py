@@ -57,6 +57,18 @@ def test_an_unnamed_one_is_a_workflow_of_its_own(joblens: RunJoblens) -> None:
     assert len(joblens("results", "2.1", "--json", code=0).json["results"]) == 1
 
 
+def test_what_is_measured_may_be_said(joblens: RunJoblens) -> None:
+    joblens("map", "--name", "some", "--probes", "threads", "echo {}", ":::", "1", code=0)
+    joblens("run-jobs", "some", "--probes", "none", "-q", code=0)
+    probes = [
+        joblens("show", f"job:{number}", "--json", code=0).json["record"]["job"]["probes"]
+        for number in (1, 2)
+    ]
+    assert probes == [["threads"], []]
+    refused = joblens("map", "--probes", "nothing-such", "echo {}", ":::", "1", code=2)
+    assert "there is no 'nothing-such'" in refused.stderr
+
+
 def test_parameters_and_files(joblens: RunJoblens, tmp_path: Path) -> None:
     (tmp_path / "names.txt").write_text("ann\n\nbob lee\n")
     done = joblens("map", "-n", "--param", "n=1:2", "f {n} {who}", "::::", "names.txt", code=0)

@@ -8,6 +8,7 @@ import click
 
 from joblens.cli.context import Session
 from joblens.cli.options import shared_options
+from joblens.cli.run_options import checked_probes
 
 if TYPE_CHECKING:
     from joblens.agent.run_view import RunView
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     help="Values for {NAME}: x=1:10, x=a,b,c.",
 )
 @click.option("--name", metavar="TEXT", help="Name of the workflow; the same name again is its next run.")
+@click.option("--probes", metavar="LIST", help="What else to measure: all, none, names, +memory, -network.")
 @click.option("-k", "--keep-order", is_flag=True, help="Print in the order of the values, not of the ends.")
 @click.option("-o", "--output-dir", metavar="DIR", help="For what jobs print. Default: beside the store.")
 @click.option("-n", "--dry-run", is_flag=True, help="Print the commands, run nothing.")
@@ -47,6 +49,7 @@ def command(
     timeout: str | None,
     params: tuple[str, ...],
     name: str | None,
+    probes: str | None,
     keep_order: bool,
     output_dir: str | None,
     dry_run: bool,
@@ -70,6 +73,7 @@ def command(
     from joblens.plan.map_lines import mapped_jobs, refuse_misplaced, split_words
 
     refuse_misplaced(words, _long_options())
+    asked_probes = checked_probes(probes)
     given, sources = split_words(words, lines_of_file)
     mapped = mapped_jobs(given, [*parameter_sources(params), *sources])
     if dry_run:
@@ -84,6 +88,7 @@ def command(
         output_dir=output_dir_of(session.settings, output_dir),
         cwd=os.getcwd(),
         most_jobs=jobs,
+        probes=asked_probes,
     )
     run = create_map(session.settings, loaded, options, is_named=name is not None, warn=session.warn)
     return _drive(session, run, loaded, keeps_order=keep_order, quiet=quiet)

@@ -25,6 +25,12 @@ OFFER_OPTIONS = (
     ),
     OptionRow(flags=("--time",), name="time", metavar="TIME", help="End the run after this long."),
     OptionRow(
+        flags=("--probes",),
+        name="probes",
+        metavar="LIST",
+        help="What else to measure: all, none, names, +memory, -network.",
+    ),
+    OptionRow(
         flags=("-o", "--output-dir"),
         name="output_dir",
         metavar="DIR",
@@ -59,6 +65,15 @@ def check_offer(given: dict[str, Any]) -> None:
         raise InputError("-o: the name of the folder is empty", hint="leave it out, or name one")
 
 
+def checked_probes(text: str | None) -> str | None:
+    """As it was given; jobs read it again, over the settings of then. Raises InputError."""
+    if text is not None:
+        from joblens.model.probe_choice import chosen_probes
+
+        chosen_probes(text)
+    return text
+
+
 def with_offer(options: Any, given: dict[str, Any]) -> Any:
     """RunOptions with what was said here instead."""
     from msgspec.structs import replace
@@ -73,6 +88,7 @@ def with_offer(options: Any, given: dict[str, Any]) -> Any:
         "memory_bytes": bytes_of("--memory", given["memory"]),
         "gpus": parse_gpus(given["gpus"]) if given["gpus"] is not None else None,
         "time_s": seconds_of("--time", given["time"]),
+        "probes": checked_probes(given["probes"]),
         # From here, wherever the run is at home.
         "output_dir": os.path.abspath(given["output_dir"]) if given["output_dir"] is not None else None,
     }

@@ -82,7 +82,7 @@ def options_from(given: dict[str, Any]) -> "RunOptions":
     from joblens.app.jobs import parse_params
     from joblens.app.machine_offer import parse_gpus
     from joblens.app.requests import bytes_of, seconds_of
-    from joblens.cli.run_options import check_offer
+    from joblens.cli.run_options import check_offer, checked_probes
     from joblens.model.run import RunOptions
 
     check_offer(given)
@@ -100,18 +100,9 @@ def options_from(given: dict[str, Any]) -> "RunOptions":
         parameters=parse_params(given["params"]),
         enforce=not given["no_enforce"],
         monitor=not (given["no_resource_monitoring"] or given["no_monitor"]),
-        probes=_probes(given["probes"]),
+        probes=checked_probes(given["probes"]),
         interrupt=given["on_interrupt"],
     )
-
-
-def _probes(text: str | None) -> str | None:
-    """As typed, once it is known to make sense."""
-    if text is not None:
-        from joblens.model.probe_choice import chosen_probes
-
-        chosen_probes(text)
-    return text
 
 
 def _load(given: dict[str, Any]) -> "LoadedSpec":
