@@ -8,9 +8,9 @@ import apsw
 import msgspec
 import pytest
 
-from joblens.app.exports import export_job_samples
+from joblens.app.exports import export_history, export_job_samples
 from joblens.app.imports import Imported, import_history, import_samples, import_time_series
-from joblens.model.details import Details, GpuFacts
+from joblens.model.details import ContainerFacts, Details, GpuFacts, ThreadTable, ThreadUse
 from joblens.model.errors import FormatError, InputError
 from joblens.model.history import HistoryQuery
 from joblens.model.job import Status
@@ -141,6 +141,31 @@ def test_exported_samples_are_imported_without_loss_gpus_and_interfaces_included
     assert [sample for _, sample in other.samples(UUID)] == samples
     assert other.details(UUID) == details
     other.close()
+
+
+def test_an_exported_history_keeps_the_details(store: SqliteStore, tmp_path: Path) -> None:
+    details = Details(
+        threads=ThreadTable(at_us=5, threads=(ThreadUse(pid=1, tid=2, name="worker", cpu_usec=3),), seen=1),
+        container=ContainerFacts(engine="docker", id="c0ffee", image="alpine:3", volumes=("/a:/b",)),
+        unknown={"endpoints": "not permitted"},
+    )
+    store.apply([queued(UUID), started(UUID), DetailsTaken(UUID, details), ended(UUID)])
+    path = tmp_path / "history.jsonl"
+    with path.open("wb") as file:
+        export_history(store, [store.find(UUID)], file, nothing)
+    other = SqliteStore(str(tmp_path / "other" / "joblens.db"))
+    import_history(other, [str(path)], Imported(), nothing)
+    assert other.details(UUID) == details
+    other.close()
+
+
+def test_details_that_are_none_are_a_bad_line(store: SqliteStore, tmp_path: Path) -> None:
+    file = tmp_path / "history.jsonl"
+    file.write_bytes(keystone_line(details={"threads": 5}))
+    result = Imported()
+    import_history(store, [str(file)], result, nothing)
+    assert (result.jobs, result.bad_lines) == (0, 1)
+    assert "details" in result.bad[0]
 
 
 def test_a_later_file_of_the_same_job_is_put_behind(store: SqliteStore, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from msgspec import Struct, json
 from joblens.analysis.history_form import to_history_record
 from joblens.analysis.sample_form import time_series_rows, to_sample_object
 from joblens.app.rows import JOB_COLUMNS, SAMPLE_TABLE_COLUMNS, job_row, sample_row
+from joblens.model.details import Details
 from joblens.model.errors import InputError, StoreError
 from joblens.model.job import Record
 from joblens.model.units import format_instant
@@ -19,6 +20,7 @@ from joblens.stores.private_files import make_private_file
 Advance = Callable[[int], None]  # told the jobs done since it was last told
 
 _GZIP_LEVEL = 6
+_NO_DETAILS = Details()
 
 
 class Exported(Struct, frozen=True, kw_only=True):
@@ -58,11 +60,15 @@ def _beside(path: str) -> Iterator[str]:
             os.unlink(temporary)
 
 
-def export_history(records: Iterable[Record], file: IO[bytes], advance: Advance) -> Exported:
-    """One JSON object a line."""
+def export_history(store: Store, records: Iterable[Record], file: IO[bytes], advance: Advance) -> Exported:
+    """One JSON object a line, with the job's details where there are any."""
     count = 0
     for record in records:
-        file.write(json.encode(to_history_record(record)) + b"\n")
+        form = to_history_record(record)
+        details = store.details(record.job.uuid)
+        if details != _NO_DETAILS:
+            form["details"] = details
+        file.write(json.encode(form) + b"\n")
         count += 1
         advance(1)
     return Exported(jobs=count, rows=count)

@@ -82,7 +82,8 @@ def import_history(store: Store, paths: Sequence[str], result: Imported, advance
         for number, line in _lines(path, result):
             advance(1)
             try:
-                record = from_history_record(msgspec.json.decode(line))
+                fields = msgspec.json.decode(line)
+                record, details = from_history_record(fields), _details_of(fields)
             except (msgspec.DecodeError, FormatError, UnicodeDecodeError) as error:
                 result.complain(f"{path}:{number}", error)
                 continue
@@ -91,7 +92,7 @@ def import_history(store: Store, paths: Sequence[str], result: Imported, advance
             elif record.job.uuid in batch or _is_settled(store, record):
                 result.known += 1
             else:
-                batch[record.job.uuid] = _writes(record)
+                batch[record.job.uuid] = _writes(record, details)
                 result.jobs += 1
             if len(batch) >= _BATCH:
                 store.apply([write for writes in batch.values() for write in writes])
@@ -99,7 +100,17 @@ def import_history(store: Store, paths: Sequence[str], result: Imported, advance
     store.apply([write for writes in batch.values() for write in writes])
 
 
-def _writes(record: Record) -> list[Write]:
+def _details_of(fields: dict[str, Any]) -> Details | None:
+    """Raises FormatError."""
+    if "details" not in fields:
+        return None
+    try:
+        return msgspec.convert(fields["details"], Details)
+    except msgspec.ValidationError as error:
+        raise FormatError(f"details: {error}") from error
+
+
+def _writes(record: Record, details: Details | None) -> list[Write]:
     """Its output did not come along, and a path written in a file is not to be trusted. Who wrote the file
     may not have taken secrets out."""
     outcome = record.outcome
@@ -112,6 +123,8 @@ def _writes(record: Record) -> list[Write]:
     writes: list[Write] = [JobQueued(redact_job(record.job))]
     if record.attempt is not None:
         writes.append(JobStarted(record.job.uuid, structs.replace(record.attempt, logs_dir="")))
+    if details is not None:
+        writes.append(DetailsTaken(record.job.uuid, details))
     return [*writes, JobEnded(record.job.uuid, outcome)]
 
 

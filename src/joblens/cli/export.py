@@ -110,7 +110,7 @@ class _Export:
 
         records, advance = self._records(), self._bar.advance
         if form == "history":
-            return self._to_file(lambda file: exports.export_history(records, file, advance))
+            return self._to_file(lambda file: exports.export_history(self._store, records, file, advance))
         table = (
             exports.samples_table(self._store, records, advance)
             if samples
