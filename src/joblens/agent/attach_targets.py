@@ -62,7 +62,10 @@ def _process(text: str) -> Target:
     ticks = process_start_ticks(pid)
     status = read_text(f"/proc/{pid}/status")
     if ticks is None or status is None or "\nState:\tZ" in status:
-        raise InputError(f"there is no process {pid}, or it has ended")
+        raise InputError(
+            f"there is no process {pid}, or it has ended",
+            hint=f"container:{text} is a container of that name",
+        )
     if f"\nTgid:\t{pid}\n" not in status:
         raise InputError(f"{pid} is a thread, not a process", hint="give the id of its process")
     argv = _argv_of(pid)
@@ -155,14 +158,23 @@ def _inspect(name: str, engine: str, socket: str) -> "tuple[ContainerApi, Contai
     from joblens.model.errors import ContainerError
     from joblens.probes.container_api import connect
 
-    problems: list[str] = []
+    silent: list[str] = []
+    answers: list[str] = []
     for one in (engine,) if engine or socket else ("docker", "podman"):
         try:
             api = connect(one, socket)
             return api, api.inspect(name)
         except ContainerError as error:
-            problems.append(str(error))
-    raise InputError(f"no container {name} was found: {'; '.join(problems)}", hint=_HINT)
+            (answers if error.status else silent).append(str(error))
+    group = f"cgroup:{name} is the control group of that name; " if _has_group(name) else ""
+    raise InputError(f"no container {name} was found: {'; '.join(answers or silent)}", hint=group + _HINT)
+
+
+def _has_group(name: str) -> bool:
+    layout = read_layout()
+    return any(
+        os.path.isdir(os.path.join(hierarchy.mount_point, name)) for hierarchy in layout.hierarchies.values()
+    )
 
 
 def _container_argv(info: ContainerInfo) -> tuple[str, ...]:

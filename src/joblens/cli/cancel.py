@@ -54,7 +54,7 @@ def _found(
             raise InputError("--job goes with one run", hint="joblens cancel RUN --job NAME")
         run = store.find_run(idents[0])
         return [job_of_run(store, run, name) for name in names]
-    found = [find_job_or_run(store, ident) for ident in idents]
+    found = [find_job_or_run(store, ident, session.note) for ident in idents]
     return [(isinstance(one, Record) and waiting_job(store, one)) or one for one in found]
 
 

@@ -35,7 +35,7 @@ def command(
     from joblens.app.runs import find_job_or_run
     from joblens.model.job import Record
 
-    found = find_job_or_run(session.current_store, ident)
+    found = find_job_or_run(session.current_store, ident, session.note)
     if isinstance(found, Record):
         if failed or changed or everything or given["dry_run"]:
             raise InputError("--failed, --changed, --all and --dry-run go with a run, not with a job")

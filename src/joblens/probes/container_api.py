@@ -22,7 +22,10 @@ def connect(engine: str = "", socket: str = "", *, timeout_s: float = ANSWER_S) 
     ContainerError with everything that was tried."""
     if engine not in ("", "docker", "podman"):
         raise ContainerError(f"container engine '{engine}': expected docker or podman")
-    tried = []
+    tried: list[str] = []
+    silent: list[str] = []
+    if not socket:
+        _refuse_other_machines(engine)
     for path in [plain_path(socket)] if socket else _usual_sockets(engine):
         try:
             status, body = http.request(path, "GET", "/version", timeout_s=timeout_s)
@@ -30,15 +33,18 @@ def connect(engine: str = "", socket: str = "", *, timeout_s: float = ANSWER_S) 
             if not isinstance(told, dict) or "Version" not in told:
                 raise ContainerError(f"{path} does not answer like a container engine")
         except (ContainerError, ValueError) as error:
-            tried.append(str(error))
+            nobody = isinstance(error.__cause__, (FileNotFoundError, ConnectionRefusedError))
+            (silent if nobody else tried).append(path if nobody else str(error))
             continue
         found = ContainerApi(path, told)
         if engine and found.engine != engine:
             tried.append(f"{path} is {found.engine}, not {engine}")
             continue
         return found
+    if silent:
+        tried.append(f"nobody listens at {', '.join(silent)}")
     raise ContainerError(
-        f"no {engine or 'container'} engine answers: " + "; ".join(tried),
+        f"no {engine or 'container'} engine answers: {'; '.join(tried)}",
         hint="start it (systemctl start docker, podman system service), or give --container-socket PATH",
     )
 
@@ -53,8 +59,18 @@ def _usual_sockets(engine: str) -> list[str]:
     docker = [os.environ.get("DOCKER_HOST", ""), SYSTEM_SOCKETS["docker"], f"{mine}/docker.sock"]
     podman = [os.environ.get("CONTAINER_HOST", ""), SYSTEM_SOCKETS["podman"], f"{mine}/podman/podman.sock"]
     chosen = {"docker": docker, "podman": podman}.get(engine, docker + podman)
-    paths = [plain_path(place) for place in chosen if place.startswith(("/", "unix://"))]
-    return list(dict.fromkeys(paths))
+    return list(dict.fromkeys(plain_path(place) for place in chosen if place))
+
+
+def _refuse_other_machines(engine: str) -> None:
+    """Another engine than the one that was named would be a surprise."""
+    for variable, of_engine in (("DOCKER_HOST", "docker"), ("CONTAINER_HOST", "podman")):
+        scheme, separator, _ = os.environ.get(variable, "").partition("://")
+        if engine in ("", of_engine) and separator and scheme != "unix":
+            raise ContainerError(
+                f"{variable} names an engine by {scheme}://, and joblens speaks to Unix sockets only",
+                hint=f"unset {variable}, or give --container-socket PATH",
+            )
 
 
 def has_socket(engine: str) -> bool:
