@@ -15,6 +15,7 @@ import pytest
 import joblens
 from joblens.agent import instrument_gpu
 from joblens.analysis.profile_choice import METRICS
+from joblens.analysis.profile_statistics import aggregate_profiles
 from joblens.app import host_meter
 from joblens.app.monitor import JobMonitor
 from joblens.app.profiler import ContainerResourceMonitor, ResourceProfiler, get_profiler
@@ -257,6 +258,18 @@ def test_an_interval_that_is_none_is_refused(interval: Any) -> None:
         ResourceProfiler(interval=interval)
     with pytest.raises(InputError, match="snapshot_interval"):
         ResourceProfiler(snapshot_interval=interval)
+
+
+def test_what_cannot_be_meant_is_refused_with_words_that_help() -> None:
+    with pytest.raises(InputError, match="at least 0.05"):
+        ResourceProfiler(interval=0.01)
+    with pytest.raises(InputError, match="expected names"):
+        ResourceProfiler(metrics=5)  # type: ignore[arg-type]
+    for name in (None, 5, ""):
+        with pytest.raises(InputError, match="name or the id of a container"):
+            ContainerResourceMonitor(name)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="item 0 is no profile"):
+        aggregate_profiles([None])  # type: ignore[list-item]
 
 
 def test_a_callback_without_an_interval_is_refused() -> None:

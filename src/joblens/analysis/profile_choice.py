@@ -24,6 +24,8 @@ def chosen_metrics(wanted: str | Iterable[str] | None) -> tuple[str, ...]:
     """In the order of METRICS; None is all of them. A text is a list with commas. Raises InputError."""
     if wanted is None:
         return tuple(METRICS)
+    if not isinstance(wanted, Iterable):
+        raise InputError(f"metrics={wanted!r}: expected names", hint=f"of {', '.join(METRICS)}")
     words = wanted.split(",") if isinstance(wanted, str) else list(wanted)
     names = {str(word).strip() for word in words}
     unknown = sorted(names - METRICS.keys())

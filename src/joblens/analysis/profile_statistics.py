@@ -5,6 +5,8 @@ import statistics
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from joblens.model.errors import InputError
+
 Path = tuple[str, ...]
 SPREAD = ("n", "mean", "min", "max", "stdev", "median")
 
@@ -16,6 +18,8 @@ def aggregate_profiles(profiles: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     values: dict[Path, list[float]] = {}
     count = 0
     for profile in profiles:
+        if not isinstance(profile, Mapping):
+            raise InputError(f"item {count} is no profile, but {type(profile).__name__}")
         count += 1
         for path, value in numbers_of(profile):
             values.setdefault(path, []).append(value)

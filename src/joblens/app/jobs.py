@@ -111,8 +111,8 @@ def _recorded_env(request: Request, here: Surroundings) -> dict[str, str]:
     return {**here.recorded_env, **_as_texts(redact_env(request.env))} if request.env else here.recorded_env
 
 
-def _cpu_list(text: str) -> str:
-    if not text:
+def _cpu_list(text: str | None) -> str:
+    if text is None:
         return ""
     from joblens.model.cpu_lists import format_cpu_list, parse_cpu_list
 

@@ -18,6 +18,7 @@ from joblens.analysis.profile import detailed_profile
 from joblens.analysis.profile_choice import chosen_metrics, without_others
 from joblens.app.host_meter import IN_PROCESS_PROBES, HostMeter, open_instruments, shared_meter
 from joblens.app.plain_values import plain_text
+from joblens.app.requests import LEAST_INTERVAL_S
 from joblens.app.watched_container import WatchedContainer
 from joblens.model.errors import InputError
 from joblens.model.ids import new_uuid
@@ -87,7 +88,7 @@ class ResourceProfiler:
             self.snapshots.clear()
             container = None
             if container_name is not None and "container" in self.metrics:
-                container = WatchedContainer(plain_text(container_name), self.interval, self.metrics)
+                container = WatchedContainer(_container_name(container_name), self.interval, self.metrics)
             meter = shared_meter()
             # Last, so that getting ready is not measured.
             window = meter.begin(
@@ -180,9 +181,7 @@ class ContainerResourceMonitor:
         interval: float = DEFAULT_INTERVAL_S,
         metrics: str | Iterable[str] | None = None,
     ) -> None:
-        self.container_name = plain_text(container_name)
-        if not self.container_name:
-            raise InputError("container_name is empty", hint="give the name or the id of a container")
+        self.container_name = _container_name(container_name)
         self.interval = _seconds("interval", interval)
         self.metrics = chosen_metrics(metrics)
         self.profile: dict[str, Any] = {}  # of the last time it was stopped
@@ -281,7 +280,15 @@ def _as_job(metrics: tuple[str, ...], *, every_gpu: bool) -> Job:
 def _seconds(name: str, value: Any) -> float:
     if not isinstance(value, (int, float)) or not 0 < value < float("inf"):
         raise InputError(f"{name} {value!r}: expected seconds, more than 0")
+    if value < LEAST_INTERVAL_S:
+        raise InputError(f"{name} {value!r}: at least {LEAST_INTERVAL_S:g}")
     return float(value)
+
+
+def _container_name(name: Any) -> str:
+    if not isinstance(name, str) or not name:
+        raise InputError(f"container_name {name!r}: expected the name or the id of a container")
+    return plain_text(name)
 
 
 _global: list[ResourceProfiler] = []

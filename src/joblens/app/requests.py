@@ -35,7 +35,7 @@ class Request(Struct, frozen=True, kw_only=True):
     accounting: Accounting | None = None
     monitor: bool | None = None
     probes: str | None = None  # as model.probe_choice reads it
-    cpu_list: str = ""  # as model.cpu_lists reads it; '': whatever CPUs there are
+    cpu_list: str | None = None  # as model.cpu_lists reads it; None: whatever CPUs there are
     granularity: Granularity = Granularity.SUMMARY
     interval_s: float | None = None
     grace_s: float | None = None
@@ -67,8 +67,8 @@ def check_request(request: Request) -> None:
     if request.requirements != _NO_REQUIREMENTS:
         _check_requirements(request.requirements)
     _check_times(request)
-    if request.cpu_list:
-        _check_cpu_list(request)
+    if request.cpu_list is not None:
+        _check_cpu_list(request, request.cpu_list)
     if request.container is not None:
         from joblens.app.container_requests import check_container
 
@@ -185,22 +185,22 @@ def _check_requirements(asked: Requirements) -> None:
     _check_number("timeout", asked.timeout_s, most=_FOREVER_S, unit="a time such as 90 or 1h30m")
 
 
-def _check_cpu_list(request: Request) -> None:
+def _check_cpu_list(request: Request, text: str) -> None:
     from joblens.model.cpu_lists import format_cpu_list, parse_cpu_list
 
-    check_word("cpu_list", request.cpu_list)
-    wanted = parse_cpu_list(request.cpu_list)
+    check_word("cpu_list", text)
+    wanted = parse_cpu_list(text)
     usable = os.sched_getaffinity(0)
     missing = [cpu for cpu in wanted if cpu not in usable]
     if missing:
         raise InputError(
-            f"CPU list '{request.cpu_list}': CPU {format_cpu_list(missing)} cannot be used here",
+            f"CPU list '{text}': CPU {format_cpu_list(missing)} cannot be used here",
             hint=f"there is {format_cpu_list(usable)}",
         )
     cpus = request.requirements.cpus
     if cpus is not None and cpus > len(wanted):
         raise InputError(
-            f"CPU list '{request.cpu_list}': {cpus:g} CPUs were asked for, and the list has {len(wanted)}",
+            f"CPU list '{text}': {cpus:g} CPUs were asked for, and the list has {len(wanted)}",
             hint="give a longer list, or fewer CPUs",
         )
 

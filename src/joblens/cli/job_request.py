@@ -51,7 +51,7 @@ def _request(given: dict[str, Any], *, background: bool) -> Request:
         accounting=Accounting(given["accounting"]) if given["accounting"] else None,
         monitor=False if given["no_monitor"] else None,
         probes=given["probes"],
-        cpu_list=given["cpu_list"] or "",
+        cpu_list=given["cpu_list"],
         granularity=Granularity(given["granularity"]),
         interval_s=seconds_of("--interval", given["interval"]),
         grace_s=seconds_of("--grace", given["grace"]),

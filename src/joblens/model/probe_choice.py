@@ -36,6 +36,8 @@ def chosen_probes(text: str, default: tuple[str, ...] = DEFAULT_PROBES) -> tuple
     words = [word.strip() for word in text.split(",") if word.strip()]
     if not words:
         raise InputError(f"probes {text!r}: none is named", hint=_HINT)
+    if "none" in words and len(words) > 1:
+        raise InputError(f"probes {text!r}: none and others", hint="none stands alone")
     chosen = set(default if words[0][0] in "+-" else ())
     for word in words:
         names = _named(word.lstrip("+-"), word)

@@ -63,6 +63,8 @@ WRONG: list[tuple[list[str], str]] = [
     (["--env", "NOT_SET_ANYWHERE", "--", "true"], "--env NOT_SET_ANYWHERE: it is not set here"),
     (["--cwd", "/no/such/directory", "--", "true"], "--cwd /no/such/directory: there is no such directory"),
     (["--cwd", "", "--", "true"], "--cwd"),
+    (["--cpu-list", "", "--", "true"], "CPU list '': '' is not a CPU"),
+    (["--probes", "all,none", "--", "true"], "none stands alone"),
     (["--granularity", "daily", "--", "true"], "'daily' is not one of"),
     (["--accounting", "guess", "--", "true"], "'guess' is not one of"),
     (["--shell", "true", "--", "true"], "both --shell and a command were given"),
