@@ -57,7 +57,7 @@ def _show_profiles(session: Session, query: HistoryQuery) -> None:
     if session.json:
         session.write_json(told)
     elif not told["profiles"]:
-        _tell_of_none(session, query)
+        session.note(_none_of(query))
     else:
         from joblens.views.profile_stats import render_profile_statistics
 
@@ -74,10 +74,10 @@ def _show_compose(session: Session, query: HistoryQuery) -> None:
     services = advise_stored(store, with_run_found(store, query))
     if session.json:
         session.write_json({"services": to_builtins(services)})
-    elif not services:
-        _tell_of_none(session, query)
     else:
-        session.write(compose_text(services))
+        if not services:
+            session.note(_none_of(query))
+        session.write(compose_text(services))  # a file that can be read, whatever was found
 
 
 def _statistics(session: Session, query: HistoryQuery) -> Statistics | None:
@@ -93,12 +93,11 @@ def _statistics(session: Session, query: HistoryQuery) -> Statistics | None:
         return None
     if found.overall.jobs:
         return found
-    _tell_of_none(session, query)
+    session.write(f"{_none_of(query)}\n")
     return None
 
 
-def _tell_of_none(session: Session, query: HistoryQuery) -> None:
+def _none_of(query: HistoryQuery) -> str:
     if is_narrowed(query):
-        session.write("No ended jobs match.\n")
-    else:
-        session.write("No jobs have ended yet. Run one: joblens run -- CMD\n")
+        return "No ended jobs match."
+    return "No jobs have ended yet. Run one: joblens run -- CMD"
