@@ -35,14 +35,16 @@ def run(session: Session, given: dict[str, Any]) -> None:
     shows_live = not given["quiet"] and os.isatty(2)
     color = shows_live and not session.options.no_color and not os.environ.get("NO_COLOR")
 
+    # A container with a terminal of its own draws on the screen itself.
+    shares_screen = prepared.job.container is None or not (os.isatty(0) and os.isatty(1))
+    draws_line = shows_live and shares_screen and settings.output.capture
+
     def render_live(samples: list[Any]) -> str:
         from joblens.views.live_line import render_live_line
 
         return render_live_line(prepared.job.name, samples, _width(), color)
 
-    ended = run_in_foreground(
-        prepared, settings, render_live=render_live if shows_live and settings.output.capture else None
-    )
+    ended = run_in_foreground(prepared, settings, render_live=render_live if draws_line else None)
     record = ended.record
     if ended.error is None and (shows_live or given["verbose"]):
         _print_summary(record, color=color, ends_line_first=ended.stderr_line_is_open)
