@@ -14,8 +14,9 @@ import time
 from types import FrameType
 from typing import NoReturn
 
-from joblens.agent.container_making import REFUSED, REMOVE_S, JobContainer, Refused
+from joblens.agent.container_making import REMOVE_S, JobContainer, Refused
 from joblens.agent.container_order import ContainerOrder, container_env, order_from
+from joblens.agent.container_refusal import REFUSED
 from joblens.agent.container_signals import GIVE_UP, HANDED_ON, interrupts_by_key, is_deadly
 from joblens.model.errors import ContainerError
 
