@@ -9,10 +9,14 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
 from joblens.agent.in_process import InProcessMeter, Measurement
+from joblens.model.details import GpuFacts
+from joblens.probes.drm_sysfs import Card
+from joblens.probes.intel_gpu_top import IntelGpuTop
 
 BURN = "import time\nwhile time.process_time() < {seconds}: pass\n"
 HOLD = "block = bytearray({mib} << 20)\nfor i in range(0, len(block), 4096): block[i] = 1\n"
@@ -90,6 +94,32 @@ print(done.samples, done.usage.memory_largest_process_bytes >> 20, done.usage.lo
     assert samples == "2"
     assert 200 <= int(largest) < 260
     assert "memory_largest_process_bytes" not in lower_bounds
+
+
+def test_a_program_that_we_measure_with_is_not_the_measured_programs(
+    meter: InProcessMeter, tmp_path: Path
+) -> None:
+    card = Card(
+        facts=GpuFacts(id="0000:00:02.0", vendor="intel", index=0), directory="", nodes=frozenset({"card0"})
+    )
+    program = tmp_path / "intel_gpu_top"
+    code = BURN.format(seconds=0.4) + "import sys\nsys.stdout.write('{}' * 50_000)\n"
+    program.write_text(f"#!{sys.executable} -ES\n{code}")
+    program.chmod(0o755)
+    top = IntelGpuTop(str(program))
+    alive: list[int] = []
+
+    def watch() -> None:
+        while "exit code 0" not in top.read(card)[1]:
+            alive.append(living(meter))
+            time.sleep(0.02)
+
+    measured = measure(meter, watch)
+    top.close()
+    assert cpu_s(measured) < 0.3
+    assert set(alive) == {0}
+    assert measured.usage.io_call_write_bytes is not None
+    assert measured.usage.io_call_write_bytes < 50_000
 
 
 def test_many_short_children_are_all_counted(meter: InProcessMeter) -> None:

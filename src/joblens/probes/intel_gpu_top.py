@@ -3,9 +3,12 @@ this program reads (and needs a right to). It runs beside us for as long as a jo
 
 import json
 import os
+import signal
+from contextlib import suppress
 from typing import Any
 
 from joblens.probes.drm_sysfs import Card
+from joblens.probes.own_helpers import HELPERS
 
 _EVERY_MS = 2000
 _MISSING = "the kernel's files do not tell it, and intel_gpu_top is not installed"
@@ -44,12 +47,17 @@ class _Running:
 
         node = next((name for name in sorted(card.nodes) if name.startswith("card")), "card0")
         device = f"drm:/dev/dri/{node}"
-        self._process = subprocess.Popen(
-            [program, "-J", "-s", str(_EVERY_MS), "-d", device],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-        )
+
+        def start() -> int:
+            self._process = subprocess.Popen(
+                [program, "-J", "-s", str(_EVERY_MS), "-d", device],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+            )
+            return self._process.pid
+
+        HELPERS.start(start)
         assert self._process.stdout is not None
         assert self._process.stderr is not None
         self._output, self._errors = self._process.stdout.fileno(), self._process.stderr.fileno()
@@ -65,18 +73,26 @@ class _Running:
         objects, self._text = split_objects(self._text)
         if objects:
             self._fields = parse_gpu_top(objects[-1])
-        if self._process.poll() is not None:
+        if self._has_ended():
             said = " ".join(self._said.split()) or f"exit code {self._process.returncode}"
             return {}, f"intel_gpu_top: {said}"
         return self._fields, "" if self._fields else "intel_gpu_top has not answered yet"
 
     def close(self) -> None:
-        if self._process.poll() is None:
-            self._process.kill()  # it keeps nothing that would be lost
-            self._process.wait()
+        if not self._has_ended():
+            os.kill(self._process.pid, signal.SIGKILL)  # it keeps nothing that would be lost
+            with suppress(ChildProcessError):
+                os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOWAIT)
+            self._has_ended()
         for stream in (self._process.stdout, self._process.stderr):
             if stream is not None:
                 stream.close()
+
+    def _has_ended(self) -> bool:
+        # Not by Popen, which would not tell what it used.
+        if self._process.returncode is None:
+            self._process.returncode = HELPERS.ended(self._process.pid)
+        return self._process.returncode is not None
 
 
 def split_objects(text: str) -> tuple[list[dict[str, Any]], str]:

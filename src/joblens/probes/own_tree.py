@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable
 from msgspec import Struct
 
 from joblens.analysis.attribution import NOTHING, Counters, Identity, LiveProcess, Snapshot
+from joblens.probes.own_helpers import HELPERS
 from joblens.probes.proc_files import ProcStat, parse_io, parse_stat, parse_status
 from joblens.probes.task_files import (
     PROCESS_CLOCK,
@@ -79,6 +80,10 @@ class OwnTree:
         self._seen.clear()
 
     def look(self, threads: Collection[int], overhead_usec: int = 0) -> Snapshot:
+        with HELPERS.lock:
+            return self._look(threads, overhead_usec)
+
+    def _look(self, threads: Collection[int], overhead_usec: int) -> Snapshot:
         waited = resource.getrusage(resource.RUSAGE_CHILDREN)
         live, io, again = self._living(), self._io("self"), resource.getrusage(resource.RUSAGE_CHILDREN)
         for _ in range(_TRIES):
@@ -94,7 +99,7 @@ class OwnTree:
         self.looked_mono_ns = time.monotonic_ns()
         return Snapshot(
             own=own,
-            absorbed=rusage_counters(again) + (io or NOTHING),
+            absorbed=rusage_counters(again) + (io or NOTHING) - HELPERS.used,
             threads=used_by,
             live=live,
             overhead_usec=overhead_usec,
@@ -181,11 +186,12 @@ class OwnTree:
 
     def _children_of_us(self) -> Iterable[tuple[int, int | None]]:
         if not self._has_children_files:
-            return [(pid, None) for pid in self._scan(self._pid)]
+            return [(pid, None) for pid in self._scan(self._pid) if pid not in HELPERS.pids]
         return [
             (int(child), int(thread))
             for thread in self._list("self/task")
             for child in (self._read(f"self/task/{thread}/children") or b"").split()
+            if int(child) not in HELPERS.pids
         ]
 
     def _children(self, pid: int) -> list[int]:
