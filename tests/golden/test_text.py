@@ -158,6 +158,14 @@ def test_a_part_of_show_tells_why_the_numbers_are_not_known() -> None:
     assert "  not known: NVML hangs" in shown
 
 
+def test_show_of_a_network_says_why_nobody_knows_with_whom() -> None:
+    details = Details(unknown={"endpoints": "it was over"})
+    shown = render_parts(
+        DEVICES_USED, gpu_samples(60), details, ["network"], now_us=NOW_US, width=80, paint=PLAIN
+    )
+    assert shown[-1] == "  with whom is not known: it was over"
+
+
 def test_show_of_a_job_with_gpus_network_and_energy() -> None:
     shown = render_show(DEVICES_USED, gpu_samples(60), now_us=NOW_US, width=80, paint=PLAIN, details=DETAILS)
     same_as_golden("show-gpu", shown)

@@ -128,7 +128,8 @@ def _network(look: Look) -> list[str]:
             look,
         )
     if endpoints is None:
-        return lines
+        why = look.details.unknown.get("endpoints", "")
+        return [*lines, *wrap(f"with whom is not known: {clean(why)}", look.width, "  ")] if why else lines
     rows = [_endpoint_row(endpoint) for endpoint in endpoints.endpoints]
     if rows:
         lines += ["", *table(_ENDPOINT_COLUMNS, rows, look)]
