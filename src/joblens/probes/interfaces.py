@@ -9,6 +9,7 @@ from joblens.model.sample import InterfaceIo
 from joblens.probes.kernel_files import pread_whole
 from joblens.probes.proc_files import USEC_PER_TICK, process_start_ticks
 
+NOT_ALLOWED = "a process of the job does not let this user look at its network"
 SAME_NETWORK = "the job uses the machine's network, whose interfaces are everybody's"
 _FEW = 4  # processes to look at: those of a container all have its network
 _OFTEN, _SELDOM = 10, 15  # the first readings look for a namespace, after that one in so many
@@ -61,14 +62,17 @@ class InterfacesProbe:
     def _look_for_namespace(self) -> None:
         pids = list(self._pids())
         for pid in pids[:_FEW]:
-            found = network_namespace(pid, self._proc)
-            if found is None or found == self._own:
-                continue
             try:
+                found = os.stat(f"{self._proc}/{pid}/ns/net").st_ino
+                if found == self._own:
+                    continue
                 # It stays readable when the process has ended.
                 self._file = os.open(f"{self._proc}/{pid}/net/dev", os.O_RDONLY | os.O_CLOEXEC)
-            except OSError:
+            except PermissionError:
+                self.unknown["interfaces"] = NOT_ALLOWED
                 continue
+            except OSError:
+                continue  # it has just ended
             if self._has_begun or self._is_older(found, pids):
                 self._base = self._read()
             self.sources["interfaces"] = "/proc/PID/net/dev"

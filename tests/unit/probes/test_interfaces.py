@@ -1,7 +1,12 @@
+import errno
+import os
 from pathlib import Path
+
+import pytest
 
 from joblens.model.sample import InterfaceIo
 from joblens.probes.interfaces import (
+    NOT_ALLOWED,
     SAME_NETWORK,
     InterfacesProbe,
     interfaces_since,
@@ -60,6 +65,28 @@ def test_a_job_on_the_machines_network_has_no_interfaces_and_says_why(tmp_path: 
     probe = InterfacesProbe(lambda: [7], proc=proc_with(tmp_path, self="a", p7="a"))
     assert probe.read() == {}
     assert probe.unknown == {"interfaces": SAME_NETWORK}
+
+
+def test_a_process_that_may_not_be_looked_at_is_not_said_to_be_on_the_machines_network(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    proc = proc_with(tmp_path, self="a", p7="b", p8="b")
+    really = os.stat
+
+    def refuse(path: str) -> os.stat_result:
+        if "/7/" in path:
+            raise PermissionError(errno.EACCES, "Permission denied", path)
+        return really(path)
+
+    monkeypatch.setattr(os, "stat", refuse)
+    alive = [7]
+    probe = InterfacesProbe(lambda: alive, proc=proc)
+    assert probe.read() == {}
+    assert probe.unknown == {"interfaces": NOT_ALLOWED}
+    alive.append(8)
+    assert probe.read()
+    assert probe.unknown == {}
+    probe.close()
 
 
 def test_a_namespace_that_appears_later_is_found(tmp_path: Path) -> None:
