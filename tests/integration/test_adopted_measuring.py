@@ -48,12 +48,15 @@ open({gpu!r} + f"/{{os.getpid()}}", "w").close()
 server = socket.create_server(("127.0.0.1", 0))
 client = socket.create_connection(server.getsockname())
 served, _ = server.accept()
+def wait_for(name):
+    while not os.path.exists({folder!r} + "/" + name): time.sleep(0.02)
 def compute(number):
     open("/proc/thread-self/comm", "w").write(f"step{{number}}")
     end_s = time.thread_time() + 0.2
     while time.thread_time() < end_s: pass
-    time.sleep(1.5)
+    wait_for(f"seen{{number}}")
 for number in range(2):
+    wait_for(f"begin{{number}}")
     client.sendall(bytes(200_000))
     left = 200_000
     while left: left -= len(served.recv(left))
@@ -61,7 +64,6 @@ for number in range(2):
     worker.start()
     worker.join()
     open({folder!r} + f"/done{{number}}", "w").write("x\\n")
-    while not os.path.exists({folder!r} + f"/go{{number}}"): time.sleep(0.02)
 """
 
 
@@ -83,29 +85,32 @@ def details_of(one: Desk, uuid: str) -> Details:
         return store.details(uuid)
 
 
-def thread_names(one: Desk, uuid: str) -> set[str]:
+def busy_threads(one: Desk, uuid: str) -> set[str]:
     table = details_of(one, uuid).threads
-    return {use.name for use in table.threads} if table is not None else set()
+    return {use.name for use in table.threads if use.cpu_usec > 150_000} if table is not None else set()
 
 
 def adopted(one: Desk, tmp_path: Path) -> str:
-    """A job whose owner is killed after its first step and that ends after its second. -> its uuid"""
+    """A job that has one owner for its first step and another for its second. -> its uuid"""
     code = _JOB.format(gpu=str(tmp_path / "gpu"), folder=str(one.folder))
     uuid = one.submit("--interval", "100ms", "--", *PYTHON, code)
-    wait_for_file(one.folder / "done0")
-    wait_until(lambda: "step0" in thread_names(one, uuid), what="the first thread in the table")
+    let_do(one, uuid, 0)
     wait_until(lambda: has_gpus(one.samples(uuid)), what="the GPU in the samples")
     one.kill_supervisor()
     before = len(one.samples(uuid))
     one.call("list", code=0)
     wait_until(lambda: len(one.samples(uuid)) > before + 2, what="samples of the second supervisor")
     wait_until(lambda: has_gpus(one.samples(uuid)[before:]), what="the GPU in samples of the second one")
-    (one.folder / "go0").touch()
-    wait_for_file(one.folder / "done1")
-    wait_until(lambda: "step1" in thread_names(one, uuid), what="the second thread in the table")
-    (one.folder / "go1").touch()
+    let_do(one, uuid, 1)
     one.ended(uuid)
     return uuid
+
+
+def let_do(one: Desk, uuid: str, step: int) -> None:
+    (one.folder / f"begin{step}").touch()
+    wait_until(lambda: f"step{step}" in busy_threads(one, uuid), what="its thread in the table")
+    (one.folder / f"seen{step}").touch()
+    wait_for_file(one.folder / f"done{step}")
 
 
 def has_gpus(samples: Sequence[tuple[int, Sample]]) -> bool:
@@ -223,8 +228,8 @@ def test_endpoints_of_before_are_kept_and_those_still_open_counted_once(tmp_path
         wait_for_file(one.folder / "second")
         before = ports_of(one, uuid)
         one.kill_supervisor()
-        one.call("list", code=0)
         at_us = table_time(one, uuid)
+        one.call("list", code=0)
         wait_until(lambda: table_time(one, uuid) > at_us, what="a table of the second one", timeout=30)
         after = ports_of(one, uuid)
         (one.folder / "go").touch()

@@ -35,15 +35,17 @@ def test_news_are_taken_once_and_the_oldest_are_left_out() -> None:
 
 def test_several_threads_may_take_the_news_at_once() -> None:
     instruments = WindowInstruments("u", InstrumentSet((), (Talkative(),)))
-    failures: list[Exception] = []
-    is_over = threading.Event()
+    for _ in range(20_000):
+        instruments.look(final=True)
+    failures: list[IndexError] = []
+    together = threading.Barrier(4)
 
     def take() -> None:
-        while not is_over.is_set():
-            try:
-                instruments.take_news()
-            except IndexError as error:
-                failures.append(error)
+        together.wait()
+        try:
+            instruments.take_news()
+        except IndexError as error:
+            failures.append(error)
 
     before_s = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
@@ -51,11 +53,8 @@ def test_several_threads_may_take_the_news_at_once() -> None:
     try:
         for thread in threads:
             thread.start()
-        for _ in range(3000):
-            instruments.look(final=True)
-    finally:
-        is_over.set()
-        sys.setswitchinterval(before_s)
         for thread in threads:
             thread.join()
+    finally:
+        sys.setswitchinterval(before_s)
     assert failures == []
