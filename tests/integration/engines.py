@@ -106,13 +106,14 @@ def _start(engine: Engine) -> None:
             stdout=log,
             stderr=log,
             env=_engine_env(engine),
+            cwd=folder,  # podman's conmon leaves a file named oom where it was started
             check=True,
         )
+    api = None
     deadline = time.monotonic() + _START_S
-    while True:
+    while api is None:
         try:
             api = engine.api()
-            break
         except ContainerError as error:
             if time.monotonic() > deadline or _is_over(engine):
                 tail = (folder / "log").read_text(errors="replace")[-400:]
