@@ -148,7 +148,7 @@ def test_what_an_engine_refuses_is_told_in_its_words(somebody: ContainerDesk, do
 def test_an_engine_that_is_not_there_is_told_with_what_was_tried(somebody: ContainerDesk) -> None:
     ran = somebody("--container", IMAGE, "--container-socket", "/nowhere/engine.sock", "--", "true")
     assert ran.code == 125
-    assert b"there is no container engine at /nowhere/engine.sock" in ran.stderr
+    assert b"nobody listens at /nowhere/engine.sock" in ran.stderr
     assert (ran.record["status"], ran.record["reason"]) == ("error", "not-started")
 
 
@@ -247,6 +247,7 @@ def test_a_terminal_is_the_containers_terminal(somebody: ContainerDesk, docker: 
     one = OnTerminal(somebody, *docker.options, "--", "sh", "-c", line, columns=93)
     try:
         one.wait_for(b"30 93")
+        assert b"procs" not in one.screen  # the container has the screen: there is no live line
         one.type(b"something\r")
         one.wait_for(b"got something")
         (container,) = docker.containers_of(only_uuid(somebody))

@@ -21,10 +21,16 @@ def aggregate_profiles(profiles: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
         if not isinstance(profile, Mapping):
             raise InputError(f"item {count} is no profile, but {type(profile).__name__}")
         count += 1
-        for path, value in numbers_of(profile):
-            values.setdefault(path, []).append(value)
+        for path, value in _places_of(profile):
+            known = values.setdefault(
+                path, []
+            )  # in the order of a profile, also where the first knows it not
+            if value is not None:
+                known.append(value)
     told: dict[str, Any] = {"profiles": count}
     for path, known in values.items():
+        if not known:
+            continue
         place = told
         for key in path[:-1]:
             place = place.setdefault(key, {})
@@ -32,14 +38,21 @@ def aggregate_profiles(profiles: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     return told
 
 
-def numbers_of(part: Mapping[str, Any], above: Path = ()) -> Iterator[tuple[Path, float]]:
+def numbers_of(part: Mapping[str, Any]) -> Iterator[tuple[Path, float]]:
     """Every number, with the keys that lead to it."""
+    for path, number in _places_of(part):
+        if number is not None:
+            yield path, number
+
+
+def _places_of(part: Mapping[str, Any], above: Path = ()) -> Iterator[tuple[Path, float | None]]:
+    """Where there is a number, or could be one."""
     for key, value in part.items():
         path = (*above, str(key))
         if isinstance(value, Mapping):
-            yield from numbers_of(value, path)
-        elif (number := _number(value)) is not None:
-            yield path, number
+            yield from _places_of(value, path)
+        else:
+            yield path, _number(value)
 
 
 def spread_of(known: list[float]) -> dict[str, float | int | None]:

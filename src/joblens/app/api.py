@@ -58,7 +58,7 @@ def run(  # noqa: PLR0913 - the keywords are the interface
     enforce: bool | None = None,
     monitor: bool | None = None,
     probes: str | None = None,
-    cpu_list: str = "",
+    cpu_list: str | None = None,
     accounting: str | None = None,
     container: "str | Mapping[str, Any] | ContainerJob | None" = None,
     check: bool = False,

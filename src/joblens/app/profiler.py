@@ -27,6 +27,7 @@ from joblens.model.units import format_instant
 
 DEFAULT_INTERVAL_S = 0.5
 _MOST_SNAPSHOTS = 1000
+_NO_CO2 = {"co2_mg": "worked out for jobs only, with energy.grid_co2_g_per_kwh; a profile has the energy"}
 
 logger = logging.getLogger("joblens.profiler")
 
@@ -148,7 +149,7 @@ class ResourceProfiler:
         self, measured: Measurement, container: WatchedContainer | None, container_stats: dict[str, str]
     ) -> dict[str, Any]:
         profile = profile_of(measured, self.interval, self.metrics, container_stats)
-        unknown = dict(measured.usage.unknown)
+        unknown = {**measured.usage.unknown, **_NO_CO2}
         if container is not None and (why := container.problem()):
             unknown["container_stats"] = why
         return profile | {"unknown": unknown}
@@ -244,7 +245,7 @@ class ContainerResourceMonitor:
 
     def _told(self, container: WatchedContainer, measured: Measurement) -> dict[str, Any]:
         profile = profile_of(measured, self.interval, self.metrics, container.stats(measured))
-        unknown = dict(measured.usage.unknown)
+        unknown = {**measured.usage.unknown, **_NO_CO2}
         if why := container.problem():
             unknown = dict.fromkeys(("container_stats", *unknown), why)
         return profile | {"unknown": unknown}

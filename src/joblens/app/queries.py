@@ -32,7 +32,7 @@ def history(store: Store, query: HistoryQuery) -> list[Record]:
 def find(store: Store, ident: str, note: Note | None = None) -> Record:
     """`job:7` is how to say 7 where it could also be a workflow; commands that take jobs only know it too.
 
-    `note`: for commands that only look. A word that is no id may then be a job's name, and is told which job
+    `note`: where a name will do. A word that is no id may then be a job's name, and is told which job
     was taken."""
     bare = ident.strip().removeprefix("job:")
     try:

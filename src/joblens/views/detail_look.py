@@ -7,6 +7,7 @@ from msgspec import Struct
 from joblens.analysis.usage import NOT_MEASURED
 from joblens.model.details import Details
 from joblens.model.job import Record
+from joblens.model.probe_choice import DEFAULT_PROBES
 from joblens.model.sample import Sample
 from joblens.views.numbers import UNKNOWN, counted
 from joblens.views.style import Palette, clean, pad, wrap
@@ -37,8 +38,22 @@ def nothing(part: str, look: Look, *names: str, number: str = "") -> list[str]:
     if look.record.outcome is not None and number in look.record.outcome.usage.unknown:
         reasons.append(look.record.outcome.usage.unknown[number])
     told = [reason for reason in reasons if reason != NOT_MEASURED]
-    why = told[0] if told else f"nothing was looked at; joblens run --probes +{part} looks at it"
+    why = told[0] if told else _why_not_looked_at(part, look.record)
     return wrap(f"not known: {clean(why)}", look.width, "  ")
+
+
+def _why_not_looked_at(part: str, record: Record) -> str:
+    job = record.job
+    chosen = DEFAULT_PROBES if job.probes is None else job.probes
+    if part in chosen and job.monitor:
+        return "not looked at yet" if record.outcome is None else "nothing of the kind is in its record"
+    if not job.monitor:
+        return "nothing was looked at while it ran"
+    if job.attached:
+        return f"not asked for; joblens attach … --probes +{part} looks at it"
+    if not job.argv and job.container is None:
+        return "not asked for, or nothing came with it: a program measured itself, or it was imported"
+    return f"not asked for; joblens run --probes +{part} looks at it"
 
 
 def pairs(known: Sequence[tuple[str, str]], look: Look) -> list[str]:

@@ -1,6 +1,6 @@
 """GPUs and the container of one job: the device itself, what the job made of it, how it was last seen."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from joblens.analysis.gpu_use import gpus_used, spans_of
 from joblens.model.details import ContainerFacts, GpuFacts
@@ -92,6 +92,7 @@ def container_pairs(facts: ContainerFacts) -> list[tuple[str, str]]:
     ]
     return [
         ("image", clean(facts.image)),
+        ("image id", clean(facts.image_id)),
         ("container", clean(f"{facts.name} {facts.id[:12]}".strip())),
         ("engine", clean(f"{facts.engine} {facts.engine_version}".strip())),
         ("limits", ", ".join(limit for limit in limits if limit)),
@@ -99,4 +100,17 @@ def container_pairs(facts: ContainerFacts) -> list[tuple[str, str]]:
         ("devices", clean(", ".join(facts.devices))),
         ("network", clean(facts.network_mode)),
         ("start-up", format_duration(facts.startup_s) if facts.startup_s is not None else ""),
+        *((f"its {who}", _overhead(who, facts.overhead)) for who in ("helper", "engine", "client")),
     ]
+
+
+def _overhead(who: str, used: Mapping[str, float]) -> str:
+    """What the engine's own processes, and ours beside it, used for the container."""
+    cpu_s = used.get(f"{who}_cpu_s")
+    sizes = {
+        word: used.get(f"{who}_{name}_bytes")
+        for name, word in (("memory", "memory"), ("io_read", "read"), ("io_write", "written"))
+    }
+    parts = [f"CPU {format_duration(cpu_s)}" if cpu_s is not None else ""]
+    parts += [f"{format_bytes(round(size))} {word}" for word, size in sizes.items() if size is not None]
+    return ", ".join(part for part in parts if part)

@@ -6,7 +6,7 @@ from joblens.analysis.gpu_use import gpus_used
 from joblens.analysis.memory_growth import memory_growth
 from joblens.model.details import Details, Endpoint, MemoryDepth, ThreadUse
 from joblens.model.sample import Sample
-from joblens.model.units import format_bytes
+from joblens.model.units import format_bytes, format_duration
 from joblens.views.detail_look import MOST_ROWS, Look, heading, nothing, pairs, rest, table
 from joblens.views.device_groups import network_pairs
 from joblens.views.gpu_details import gpu_section
@@ -162,7 +162,7 @@ def _memory(look: Look) -> list[str]:
     lines = [heading("Memory", look)]
     if depth is None:
         return [*lines, *pairs([growth], look), *nothing("memory", look, "memory")]
-    lines += pairs([*_memory_parts(depth), growth], look)
+    lines += pairs([*_memory_parts(depth), growth, ("looked at", _when(depth.at_us, look))], look)
     rows = [
         [
             str(process.pid),
@@ -199,6 +199,13 @@ def _memory_parts(depth: MemoryDepth) -> list[tuple[str, str]]:
         ("hugetlbfs", format_bytes(depth.hugetlb_bytes)),
         *((f"node {clean(name).removeprefix('N')}", format_bytes(size)) for name, size in nodes),
     ]
+
+
+def _when(at_us: int, look: Look) -> str:
+    attempt = look.record.attempt
+    if attempt is None:
+        return UNKNOWN
+    return f"{format_duration(max(0.0, (at_us - attempt.started_at_us) / 1e6))} after its start"
 
 
 def _share(size: int, whole: int) -> str:

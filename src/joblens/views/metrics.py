@@ -38,7 +38,7 @@ def render_sample(
         f"Sample Interval: {_interval(sample, previous, record)}",
     ]
     for title, group in (
-        ("CPU", _pair_lines(_cpu(sample, previous))),
+        ("CPU", _pair_lines(_cpu(sample, previous, record))),
         ("Memory", _pair_lines(_memory(sample))),
         ("I/O", _pair_lines(_io(sample, previous))),
         ("Processes", _pair_lines(_processes(sample))),
@@ -64,10 +64,13 @@ def _interval(sample: Sample, previous: Sample | None, record: Record) -> str:
     return f"{seconds:.3g}s"
 
 
-def _cpu(sample: Sample, previous: Sample | None) -> Pairs:
+def _cpu(sample: Sample, previous: Sample | None, record: Record) -> Pairs:
+    throttled = throttle_percent(previous, sample) if previous else None
+    if previous and throttled is None and _has_no_cpu_limit(record):
+        throttled = 0.0  # the kernel counts it only where there is a limit
     return [
         ("Usage", _two_decimals(cpu_percent(previous, sample) if previous else None)),
-        ("Throttled", _two_decimals(throttle_percent(previous, sample) if previous else None)),
+        ("Throttled", _two_decimals(throttled)),
         ("User Time", _micros(sample.cpu_user_usec)),
         ("System Time", _micros(sample.cpu_system_usec)),
         ("Total Time", _micros(sample.cpu_total_usec)),
@@ -76,6 +79,13 @@ def _cpu(sample: Sample, previous: Sample | None) -> Pairs:
         ("Migrations", _number(sample.cpu_migrations)),
         ("Context Switches", _number(sample.context_switches)),
     ]
+
+
+def _has_no_cpu_limit(record: Record) -> bool:
+    """What joblens did not start may have one that it does not know of."""
+    job = record.job
+    is_ours = bool(job.argv) and not job.attached and record.attempt is not None
+    return is_ours and (job.requirements.cpus is None or not job.enforce)
 
 
 def _instructions(sample: Sample, previous: Sample | None) -> str:
@@ -92,9 +102,10 @@ def _memory(sample: Sample) -> Pairs:
     current = format_bytes(sample.memory_current_bytes)
     if sample.memory_current_bytes is not None and sample.memory_limit_bytes:
         share = 100 * sample.memory_current_bytes / sample.memory_limit_bytes
-        current += f" ({share:.2f}% of {format_bytes(sample.memory_limit_bytes)})"
+        current += f" ({share:.2f}%)"
     return [
         ("Current", current),
+        ("Limit", format_bytes(sample.memory_limit_bytes) if sample.memory_limit_bytes else UNKNOWN),
         ("Peak", format_bytes(sample.memory_kernel_peak_bytes)),
         ("Unreclaimable", format_bytes(unreclaimable_bytes(sample))),
         ("Anonymous", format_bytes(sample.memory_anon_bytes)),

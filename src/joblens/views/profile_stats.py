@@ -9,7 +9,7 @@ from joblens.views.style import Palette, clean
 from joblens.views.table import Column, render_table
 
 _COLUMNS = (
-    Column("NUMBER", gives_way=True, least=16),
+    Column("NUMBER", gives_way=True, least=16, keeps_end=True),
     Column("JOBS", is_right=True, goes=2),
     Column("MEAN", is_right=True),
     Column("STDEV", is_right=True, goes=1),

@@ -45,6 +45,11 @@ def test_no_profiles_add_up_to_nothing() -> None:
     assert aggregate_profiles([]) == {"profiles": 0}
 
 
+def test_numbers_stand_in_the_order_of_a_profile_also_where_the_first_does_not_know_them() -> None:
+    told = aggregate_profiles([{"a": None, "b": {"c": None}, "d": 1}, {"a": 1, "b": {"c": 2}, "d": 3}])
+    assert [path for path, _ in spreads_in(told)] == [("a",), ("b", "c"), ("d",)]
+
+
 @given(st.lists(FLOATS, min_size=1, max_size=20))
 def test_a_spread_lies_within_its_extremes(values: list[float]) -> None:
     told = aggregate_profiles({"a": {"b": value}} for value in values)

@@ -1,0 +1,54 @@
+"""What the closer looks at a job say."""
+
+import pytest
+from msgspec import structs
+
+from joblens.model.details import ContainerFacts, Details
+from joblens.model.job import Job, Record, Status
+from joblens.views.detail_look import Look, nothing
+from joblens.views.gpu_details import container_pairs
+from joblens.views.profile_stats import render_profile_statistics
+from joblens.views.style import PLAIN
+
+_JOB = Job(uuid="3f8a21b2-c4d5-4e6f-a7b8-c9d0e1f2a3b4", argv=("true",), created_at_us=1)
+
+
+@pytest.mark.parametrize(
+    ("changes", "part", "words"),
+    [
+        ({}, "memory", "not asked for; joblens run --probes +memory"),
+        ({"probes": ()}, "threads", "not asked for; joblens run --probes +threads"),
+        ({"attached": "process 7"}, "memory", "joblens attach … --probes +memory"),
+        ({"argv": ()}, "memory", "a program measured itself, or it was imported"),
+        ({"monitor": False}, "threads", "nothing was looked at while it ran"),
+        ({}, "threads", "not looked at yet"),
+    ],
+)
+def test_why_there_is_nothing_depends_on_what_was_asked_for(
+    changes: dict[str, object], part: str, words: str
+) -> None:
+    record = Record(status=Status.RUNNING, job=structs.replace(_JOB, **changes))
+    look = Look(record=record, samples=[], details=Details(), width=200, paint=PLAIN)
+    assert words in nothing(part, look, part)[0]
+
+
+def test_a_container_is_told_with_its_image_and_what_the_engine_used_for_it() -> None:
+    overhead = {"helper_cpu_s": 0.25, "helper_memory_bytes": 8 << 20, "engine_cpu_s": 0.5}
+    facts = ContainerFacts(
+        engine="docker", id="c0ffee", image="alpine:3", image_id="sha256:abc", overhead=overhead
+    )
+    told = dict(container_pairs(facts))
+    assert (told["image"], told["image id"]) == ("alpine:3", "sha256:abc")
+    assert (told["its helper"], told["its engine"], told["its client"]) == (
+        "CPU 250ms, 8.0 MiB memory",
+        "CPU 500ms",
+        "",
+    )
+
+
+def test_a_number_that_is_cut_keeps_its_unit() -> None:
+    spread = {"n": 3, "mean": 1234.5, "min": 1000.25, "max": 2000.5, "stdev": 100.125, "median": 1100.5}
+    told = {"profiles": 3, "io_stats": {"max_written_mb_per_second": spread}}
+    line = render_profile_statistics(told, width=72, paint=PLAIN)[-1]
+    assert line.split()[0].endswith("second")
+    assert len(line) <= 72
