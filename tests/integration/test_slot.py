@@ -138,6 +138,18 @@ def test_instruments_look_at_jobs_that_live_to_see_a_tick(
     assert energy.is_closed
 
 
+def test_the_threads_of_a_job_that_is_over_have_ended(slot: Slot, host: HostProbe, tmp_path: Path) -> None:
+    start(slot, job("/bin/sh", "-c", f"echo > {tmp_path}/runs; exec sleep 60"))
+    wait_for_file(tmp_path / "runs")
+    assert slot.take_sample(host) is not None
+    stop(slot)
+    _, finished = slot.finish(slot.receive(), {})
+    assert finished.details.threads is not None
+    assert [use.is_alive for use in finished.details.threads.threads] == [False]
+    # The sockets are not listed that soon; it is told that nobody saw them.
+    assert finished.details.endpoints is not None or finished.details.unknown["endpoints"]
+
+
 def test_of_a_job_that_nobody_looked_at_the_record_says_so(
     slot: Slot, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,6 +4,8 @@ import contextlib
 import time
 from collections.abc import Callable, Sequence
 
+from msgspec.structs import replace
+
 from joblens.agent.look_budget import pause_ns
 from joblens.model.details import Details
 from joblens.model.writes import DetailsTaken
@@ -27,6 +29,7 @@ class DetailTaker:
         self._probes = tuple(probes)
         self._put = put
         self._due_ns = dict.fromkeys((probe.name for probe in probes), 0)
+        self._spent_ns = dict(self._due_ns)
         self.latest = earlier
 
     def tick(self, *, final: bool = False) -> None:
@@ -41,9 +44,26 @@ class DetailTaker:
         for details in taken:
             if details is not _NOTHING and details != _NOTHING:
                 news = news.updated(details)
-        if news is not _NOTHING:
+        self._tell(news)
+
+    def _tell(self, news: Details) -> None:
+        if news != _NOTHING:
             self.latest = self.latest.updated(news)
             self._put([DetailsTaken(self._uuid, news)])
+
+    def end(self) -> Details:
+        """The job is over, and others may be in its place already: nobody looks at it once more, but what is
+        at hand is taken, and its threads have ended. -> all that was seen"""
+        news = _NOTHING
+        for probe in self._probes:
+            if hasattr(probe, "read_last"):
+                news = news.updated(self._look(probe, 0, final=True))
+        threads = self.latest.threads
+        if threads is not None and any(use.is_alive for use in threads.threads):
+            ended = tuple(replace(use, is_alive=False) for use in threads.threads)
+            news = news.updated(Details(threads=replace(threads, threads=ended)))
+        self._tell(news)
+        return self.latest
 
     def close(self) -> None:
         for probe in self._probes:
@@ -57,7 +77,9 @@ class DetailTaker:
         except Exception as error:  # noqa: BLE001 - one that fails must not keep the others from looking
             details = Details(unknown={probe.name: str(error) or type(error).__name__})
         cost_ns = time.thread_time_ns() - cpu_before_ns
-        self._due_ns[probe.name] = now_ns + max(int(probe.interval_s * 1e9), pause_ns(cost_ns))
+        spent_ns = self._spent_ns[probe.name] = self._spent_ns[probe.name] + cost_ns
+        pause = max(int(probe.interval_s * 1e9), pause_ns(cost_ns, spent_ns))
+        self._due_ns[probe.name] = now_ns + pause
         return details
 
 

@@ -253,7 +253,7 @@ class Slot:
             samples=samples,
             sample_count=count,
             origins=self._origins_now(),
-            details=self._details_now(),
+            details=self._last_details(),
             duration_s=(ended_ns - started_ns) / 1e9,
             ended_at_us=sample.at_us,
             leftovers=leftovers,
@@ -281,7 +281,7 @@ class Slot:
             samples=samples,
             sample_count=count,
             origins=self._origins_now(),
-            details=self._details_now(),
+            details=self._last_details(),
             duration_s=(self._kit.clock.mono_ns() - self._started_ns) / 1e9,
             ended_at_us=max(samples[-1].at_us, self._kit.clock.now_us()),
         )
@@ -410,8 +410,8 @@ class Slot:
         unknown = {**UNSEEN, **self._numbers.unknown(), **self._probe.unknown}
         return Origins(dict(self._probe.sources), unknown)
 
-    def _details_now(self) -> Details:
-        return Details() if self._instruments is None else self._instruments.details
+    def _last_details(self) -> Details:
+        return Details() if self._instruments is None else self._instruments.end()
 
     def _origins_now(self) -> Origins:
         tree, origins = self._tree, self._origins

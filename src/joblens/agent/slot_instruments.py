@@ -52,10 +52,9 @@ class SlotInstruments:
             reading[name] = max(0, reading[name] - self._base.setdefault(name, reading[name]))
         return reading
 
-    @property
-    def details(self) -> Details:
+    def end(self) -> Details:
         """As last seen."""
-        return self._details.latest
+        return self._details.end()
 
     def look_closely(self) -> None:
         self._details.tick()

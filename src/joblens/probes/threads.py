@@ -1,7 +1,7 @@
 """The threads of a job: who used the CPU, who waited for one, who was moved about.
 
-Every look reads one short file a thread, and more of those that have run since. It stops after a few
-milliseconds and goes on there the next time, so that a job with thousands of threads delays nobody."""
+Every look reads one short file a thread, then more of those that have run since, the busiest first. It stops
+after a few milliseconds and goes on there the next time: a job with thousands of threads delays nobody."""
 
 import os
 import time
@@ -25,7 +25,11 @@ from joblens.probes.thread_files import (
 
 MOST_KEPT = 256
 _MOST_WATCHED = 2048  # that live at once; what is beyond is in the job's totals only
-_LOOK_NS = 4_000_000
+# Of a look, in CPU time: for everyone's times, and for those and the rest together …
+_TIMES_NS, _LOOK_NS = 4_000_000, 6_000_000
+_LOOK_WALL_NS = (
+    25_000_000  # … and on the clock: a job that takes every CPU has this thread wait for each file
+)
 _SOURCE = "/proc/PID/task/TID: schedstat, stat, sched"
 _SHORTEST_S, _LONGEST_S = 1.0, 15.0
 _EMPTY = Details()
@@ -73,8 +77,8 @@ class ThreadsProbe:
         self._living: dict[int, _Seen] = {}
         self._ended: list[ThreadUse] = []  # the hottest of them
         self._ended_cpu_ns = self._ended_wait_ns = 0
-        self._ended_migrations: int | None = 0
-        self._seen = 0
+        self._ended_migrations: int | None = None
+        self._seen = self._unread = 0
         self._turn = 0
         self._last: ThreadTable | None = None
         self._earlier = earlier
@@ -106,7 +110,7 @@ class ThreadsProbe:
 
     def _look(self) -> None:
         """Brings what is known of the living up to date."""
-        started_ns = time.monotonic_ns()
+        budget = _Budget()
         there = self._list()
         for tid in self._living.keys() - there.keys():
             self._end(tid)
@@ -116,11 +120,18 @@ class ThreadsProbe:
         order = list(there)
         first = self._turn % len(order) if order else 0
         for number, tid in enumerate((*order[first:], *order[:first])):
-            if time.monotonic_ns() - started_ns > _LOOK_NS:
+            if budget.is_spent(_TIMES_NS):
                 self._turn = first + number
-                return
+                break
             with suppress(OSError):  # it has just ended
                 self._update(tid, there[tid])
+        self._unread = len(there.keys() - self._living.keys())
+        ran = [tid for tid, seen in self._living.items() if seen.cpu_ns != seen.read_at_cpu_ns]
+        for tid in sorted(ran, key=lambda tid: self._living[tid].read_at_cpu_ns - self._living[tid].cpu_ns):
+            if budget.is_spent(_LOOK_NS):
+                return
+            with suppress(OSError):
+                self._read_closely(tid, self._living[tid])
 
     def _list(self) -> dict[int, int]:
         """Thread -> process."""
@@ -146,16 +157,16 @@ class ThreadsProbe:
             seen = _Seen(pid=pid, process=self._process_name(pid, tid))
         seen.cpu_ns = cpu_ns - seen.base_cpu_ns
         seen.wait_ns = None if wait_ns is None else wait_ns - seen.base_wait_ns
-        if seen.cpu_ns != seen.read_at_cpu_ns:
-            self._read_closely(folder, tid, seen)
         if is_new:
+            seen.stat = parse_thread_stat(_read(f"{folder}/stat"))
+            if self._was_before(tid, seen.stat.start_ticks):
+                self._read_closely(tid, seen)
+                _take_base(seen)
             self._living[tid] = seen
             self._seen += 1
             known = self._not_met.pop(tid, None)
             if known is not None and known.cpu_usec > cpu_ns // 1000:
                 self._add_ended(known)  # that one had the same number
-            if seen.stat is not None and self._was_before(tid, seen.stat.start_ticks):
-                _take_base(seen)
 
     def _times(self, folder: str) -> tuple[int, int | None]:
         try:
@@ -165,7 +176,8 @@ class ThreadsProbe:
             return (stat.user_ticks + stat.system_ticks) * USEC_PER_TICK * 1000, None
         return on_cpu_ns, waiting_ns
 
-    def _read_closely(self, folder: str, tid: int, seen: _Seen) -> None:
+    def _read_closely(self, tid: int, seen: _Seen) -> None:
+        folder = f"{self._proc}/{seen.pid}/task/{tid}"
         seen.stat = parse_thread_stat(_read(f"{folder}/stat"))
         if tid == seen.pid:
             seen.process = seen.stat.name  # it is another after exec
@@ -212,6 +224,7 @@ class ThreadsProbe:
             at_us=self._now_us(),
             threads=tuple(_hottest([*living, *self._ended])),
             seen=self._seen,
+            unread=self._unread,
             cpu_usec=cpu_ns // 1000,
             wait_usec=None if wait_ns is None else wait_ns // 1000,
             migrations=_sum_known([self._ended_migrations, *(use.migrations for use in living)]),
@@ -287,11 +300,27 @@ def _hottest(threads: list[ThreadUse]) -> list[ThreadUse]:
 
 
 def _sum_known(values: Sequence[int | None]) -> int | None:
-    return None if None in values else sum(value or 0 for value in values)
+    """Of a thread that was not looked at closely yet nothing is known, as of all where the kernel does not
+    tell."""
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None
 
 
 def _without_time(table: ThreadTable) -> tuple[object, ...]:
-    return table.threads, table.seen
+    return table.threads, table.seen, table.unread
+
+
+class _Budget:
+    """What one look may take, from now on."""
+
+    def __init__(self) -> None:
+        self._cpu_ns = time.thread_time_ns()
+        self._wall_ns = time.monotonic_ns()
+
+    def is_spent(self, cpu_ns: int) -> bool:
+        if time.monotonic_ns() - self._wall_ns > _LOOK_WALL_NS:
+            return True
+        return time.thread_time_ns() - self._cpu_ns > cpu_ns
 
 
 def _read(path: str) -> bytes:

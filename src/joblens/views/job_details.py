@@ -5,12 +5,13 @@ from collections.abc import Callable, Sequence
 from joblens.analysis.gpu_use import gpus_used
 from joblens.analysis.memory_growth import memory_growth
 from joblens.model.details import Details, Endpoint, MemoryDepth, ThreadUse
+from joblens.model.probe_choice import DEFAULT_PROBES
 from joblens.model.sample import Sample
 from joblens.model.units import format_bytes, format_duration
 from joblens.views.detail_look import MOST_ROWS, Look, heading, nothing, pairs, rest, table
 from joblens.views.device_groups import network_pairs
 from joblens.views.gpu_details import gpu_section
-from joblens.views.numbers import UNKNOWN, count, percent, seconds
+from joblens.views.numbers import UNKNOWN, count, mark_bound, percent, seconds
 from joblens.views.style import clean, wrap
 from joblens.views.table import Column
 
@@ -46,7 +47,17 @@ _PROCESS_COLUMNS = (
     Column("SWAP", is_right=True, goes=4),
 )
 
-
+_TICK_USEC = 10_000  # of the kernel's clock, in which some totals are counted
+_MEMORY_PARTS = {
+    "anon_bytes": "anonymous",
+    "page_cache_bytes": "page cache",
+    "shmem_bytes": "shared",
+    "kernel_bytes": "kernel",
+    "pss_bytes": "proportional",
+    "huge_bytes": "huge pages",
+    "hugetlb_bytes": "hugetlbfs",
+    "numa": "by node",
+}
 _IN_WORDS = {"Total RX": "received", "Total TX": "sent"}
 
 
@@ -73,22 +84,34 @@ def _threads(look: Look) -> list[str]:
     threads = look.details.threads
     if threads is None:
         return [heading("Threads", look), *nothing("threads", look, "threads")]
-    title = f"Threads ({threads.seen:,} seen)"
-    lines = [heading(title, look)]
+    there = f" of {threads.seen + threads.unread:,}" if threads.unread else ""
+    lines = [heading(f"Threads ({threads.seen:,}{there} seen)", look)]
+    job_usec = max(threads.cpu_usec, _cpu_of_job(look))
+    # What ran after the last look at it, or between two, is in the job's total only.
+    misses = bool(threads.unread) or job_usec - threads.cpu_usec > max(_TICK_USEC, job_usec // 100)
+    moves = UNKNOWN if threads.migrations is None else f"{threads.migrations:,} between CPUs"
+    of_job = f" of the job's {seconds(job_usec)}" if misses and job_usec > threads.cpu_usec else ""
     lines += pairs(
         [
-            ("CPU time", seconds(threads.cpu_usec)),
-            ("waited for a CPU", seconds(threads.wait_usec)),
-            ("moves", UNKNOWN if threads.migrations is None else f"{threads.migrations:,} between CPUs"),
+            ("CPU time", mark_bound(seconds(threads.cpu_usec), is_lower_bound=misses) + of_job),
+            ("waited for a CPU", mark_bound(seconds(threads.wait_usec), is_lower_bound=misses)),
+            ("moves", mark_bound(moves, is_lower_bound=misses)),
             ("CPUs allowed", clean(look.record.job.cpu_list)),
             ("source", clean(threads.source)),
         ],
         look,
     )
-    rows = [_thread_row(thread, threads.cpu_usec) for thread in threads.threads]
+    rows = [_thread_row(thread, job_usec) for thread in threads.threads]
     if rows:
         lines += ["", *table(_THREAD_COLUMNS, rows, look)]
     return lines + rest(threads.seen, len(rows[:MOST_ROWS]), "thread", look)
+
+
+def _cpu_of_job(look: Look) -> int:
+    outcome = look.record.outcome
+    if outcome is not None:
+        return outcome.usage.cpu_total_usec or 0
+    return next((sample.cpu_total_usec or 0 for sample in reversed(look.samples)), 0)
 
 
 def _thread_row(thread: ThreadUse, all_usec: int) -> list[str]:
@@ -128,7 +151,8 @@ def _network(look: Look) -> list[str]:
             look,
         )
     if endpoints is None:
-        why = look.details.unknown.get("endpoints", "")
+        is_early = look.record.outcome is None and "endpoints" in _probes_of(look)
+        why = look.details.unknown.get("endpoints") or ("nobody has looked yet" if is_early else "")
         return [*lines, *wrap(f"with whom is not known: {clean(why)}", look.width, "  ")] if why else lines
     rows = [_endpoint_row(endpoint) for endpoint in endpoints.endpoints]
     if rows:
@@ -137,6 +161,11 @@ def _network(look: Look) -> list[str]:
     if endpoints.source:
         lines += wrap(f"sockets as they were seen by {clean(endpoints.source)}", look.width, "  ")
     return lines
+
+
+def _probes_of(look: Look) -> Sequence[str]:
+    probes = look.record.job.probes
+    return DEFAULT_PROBES if probes is None else probes
 
 
 def _endpoint_row(endpoint: Endpoint) -> list[str]:
@@ -178,25 +207,23 @@ def _memory(look: Look) -> list[str]:
     if rows:
         lines += ["", *table(_PROCESS_COLUMNS, rows, look)]
     lines += rest(depth.seen, len(rows[:MOST_ROWS]), "process", look)
-    for name, reason in depth.unknown.items():
-        lines += wrap(f"not known: {clean(name)} ({clean(reason)})", look.width, "  ")
+    for reason in dict.fromkeys(depth.unknown.values()):
+        names = [_MEMORY_PARTS.get(name, name) for name, why in depth.unknown.items() if why == reason]
+        lines += wrap(f"not known: {clean(', '.join(names))} ({clean(reason)})", look.width, "  ")
     return lines
 
 
 def _memory_parts(depth: MemoryDepth) -> list[tuple[str, str]]:
-    parts = [
-        ("anonymous", depth.anon_bytes),
-        ("page cache", depth.page_cache_bytes),
-        ("shared", depth.shmem_bytes),
-        ("kernel", depth.kernel_bytes),
-    ]
+    names = ("anon_bytes", "page_cache_bytes", "shmem_bytes", "kernel_bytes")
+    parts = [(_MEMORY_PARTS[name], getattr(depth, name)) for name in names]
     whole = sum(size or 0 for _, size in parts)
     nodes = sorted(depth.numa_bytes.items(), key=lambda node: (len(node[0]), node[0]))
     return [
         *((name, f"{format_bytes(size)}{_share(size, whole)}") for name, size in parts if size is not None),
-        ("proportional", format_bytes(depth.pss_bytes)),
-        ("huge pages", format_bytes(depth.huge_bytes)),
-        ("hugetlbfs", format_bytes(depth.hugetlb_bytes)),
+        *(
+            (_MEMORY_PARTS[name], format_bytes(getattr(depth, name)))
+            for name in ("pss_bytes", "huge_bytes", "hugetlb_bytes")
+        ),
         *((f"node {clean(name).removeprefix('N')}", format_bytes(size)) for name, size in nodes),
     ]
 

@@ -49,7 +49,8 @@ sys.stdin.readline()
 
 @pytest.fixture(autouse=True)
 def a_look_may_take_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(threads, "_LOOK_NS", 10**10)
+    for name in ("_TIMES_NS", "_LOOK_NS", "_LOOK_WALL_NS"):
+        monkeypatch.setattr(threads, name, 10**10)
 
 
 def _never(_tid: int, _start_ticks: int) -> bool:
@@ -238,14 +239,35 @@ def test_a_look_that_takes_too_long_goes_on_where_it_stopped(
     machine = _Machine(tmp_path)
     for tid in range(900, 910):
         machine.thread(tid, tid)
-    monkeypatch.setattr(threads, "_LOOK_NS", 3)
+    monkeypatch.setattr(threads, "_TIMES_NS", 3)
     clock = iter(range(10**6))
-    monkeypatch.setattr("time.monotonic_ns", lambda: next(clock))
+    monkeypatch.setattr("time.thread_time_ns", lambda: next(clock))
+    table = _table(machine.probe())
+    assert 0 < table.seen < 10
+    assert table.seen + table.unread == 10
     probe = machine.probe()
-    assert 0 < len(probe._living) < 10
     for _ in range(4):
-        probe.read()
-    assert len(probe._living) == 10
+        table = _table(probe)
+        if not table.unread:
+            break
+    assert (table.seen, table.unread, table.cpu_usec) == (10, 0, 1000 * sum(range(900, 910)))
+
+
+def test_time_is_left_for_those_that_ran_most(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their moves and switches are what one wants to know of a job with many threads."""
+    machine = _Machine(tmp_path)
+    for tid in range(900, 910):
+        machine.thread(tid, 5000 if tid == 905 else 10)
+    clock = iter(range(10**6))
+    monkeypatch.setattr(threads, "_TIMES_NS", 10)
+    monkeypatch.setattr(threads, "_LOOK_NS", 13)
+    monkeypatch.setattr("time.thread_time_ns", lambda: next(clock))
+    table = _table(machine.probe())
+    hottest, *others = table.threads
+    assert (table.seen, hottest.tid, hottest.migrations) == (10, 905, 7)
+    assert None in [use.migrations for use in others]
+    assert table.migrations is not None
+    assert table.migrations % 7 == 0
 
 
 @contextmanager
