@@ -23,9 +23,15 @@ _KEYS = {
 }
 _SHORT = 20  # samples: too few for a trend
 _ORDER = (Severity.PROBLEM, Severity.WARNING, Severity.INFO)
-_PLAIN_NAMES = {
+# What can be too low because a process was not followed. The rest (counters, energy, GPUs) has reasons of its
+# own, which nobody can do anything about.
+_FOLLOWED = {
     "cpu_total_usec": "CPU time",
+    "cpu_user_usec": "CPU time",
+    "cpu_system_usec": "CPU time",
     "memory_peak_bytes": "peak memory",
+    "memory_kernel_peak_bytes": "peak memory",
+    "memory_mean_bytes": "mean memory",
     "memory_largest_process_bytes": "largest process",
     "faults_minor": "page faults",
     "faults_major": "page faults",
@@ -39,15 +45,6 @@ _PLAIN_NAMES = {
     "network_tx_bytes": "network",
     "network_rx_packets": "network",
     "network_tx_packets": "network",
-    "gpu_memory_peak_bytes": "GPU memory",
-    "gpu_busy_usec": "GPU time",
-    "gpu_energy_uj": "energy",
-    "energy_package_uj": "energy",
-    "energy_dram_uj": "energy",
-    "co2_mg": "CO2",
-    "instructions": "processor counters",
-    "cycles": "processor counters",
-    "cpu_migrations": "moves between CPUs",
 }
 
 
@@ -63,7 +60,7 @@ def findings_for(record: Record, samples: Sequence[Sample]) -> tuple[Finding, ..
         *start_findings(outcome, samples),
         *sizing_findings(record, outcome, samples),
         *_gpus(record.job, outcome, samples),
-        *_caveats(outcome.usage),
+        *_caveats(record.job, outcome.usage),
     ]
     if any(finding.code == Code.LEAK_SUSPECTED for finding in found):
         # What it would need next time is not what it used this time.
@@ -100,13 +97,25 @@ def _is_small_memory(usage: Usage, number: str) -> bool:
     return number.startswith("memory_") and (getattr(usage, number) or 0) < _SMALL_MEMORY_BYTES
 
 
-def _caveats(usage: Usage) -> Iterator[Finding]:
-    worth_knowing = [number for number in usage.lower_bounds if not _is_small_memory(usage, number)]
-    names = list(dict.fromkeys(_PLAIN_NAMES.get(number, number) for number in worth_knowing))
+def _caveats(job: Job, usage: Usage) -> Iterator[Finding]:
+    names = list(
+        dict.fromkeys(
+            _FOLLOWED[number]
+            for number in usage.lower_bounds
+            if number in _FOLLOWED
+            and not _is_small_memory(usage, number)
+            # The group of a container is gone with the processes that would tell.
+            and not (job.container is not None and number.startswith("io_"))
+        )
+    )
     if names:
-        text = f"these may be higher than shown, as not every process could be followed: {', '.join(names)}"
+        why = "it was looked at from outside" if job.attached else "not every process could be followed"
+        advice = "joblens doctor says what would make them exact"
         yield Finding(
-            Code.LOWER_BOUNDS, Severity.INFO, text, "joblens doctor says what would make them exact"
+            Code.LOWER_BOUNDS,
+            Severity.INFO,
+            f"these may be higher than shown, as {why}: {', '.join(names)}",
+            "joblens run measures a command from its start to its end" if job.attached else advice,
         )
     if usage.shared:
         text = "other measurements ran in the same process at the same time; parts may be counted in both"

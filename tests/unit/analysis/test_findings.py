@@ -6,7 +6,7 @@ from msgspec.structs import replace
 from joblens.analysis.finding_codes import Code
 from joblens.analysis.findings import findings_for
 from joblens.model.finding import Finding, Severity
-from joblens.model.job import Record, Requirements, Status, Usage
+from joblens.model.job import USAGE_NUMBERS, ContainerJob, Record, Requirements, Status, Usage
 from joblens.model.run_link import RunLink
 from joblens.model.units import GIB, MIB
 from tests.unit.analysis.records import a_job, a_record, a_sample
@@ -362,6 +362,31 @@ def test_lower_bounds_are_told_in_plain_words_and_once() -> None:
     text = found(a_record(usage=usage))[Code.LOWER_BOUNDS].text
     assert text.count("I/O calls") == 1
     assert "CPU time" in text
+
+
+def test_what_nobody_can_do_anything_about_is_no_finding() -> None:
+    usage = Usage(
+        cpu_total_usec=300 * SECOND,
+        lower_bounds=("cpu_migrations", "instructions", "cycles", "energy_package_uj", "gpu_busy_usec"),
+    )
+    assert Code.LOWER_BOUNDS not in found(a_record(usage=usage))
+    of_container = a_record(
+        job={"container": ContainerJob(engine="docker", image="alpine")},
+        usage=Usage(cpu_total_usec=300 * SECOND, lower_bounds=("io_read_bytes", "io_call_writes")),
+    )
+    assert Code.LOWER_BOUNDS not in found(of_container)
+
+
+def test_no_lower_bound_is_told_by_the_name_of_its_field() -> None:
+    usage = Usage(cpu_total_usec=300 * SECOND, memory_mean_bytes=GIB, lower_bounds=USAGE_NUMBERS)
+    assert "_" not in found(a_record(usage=usage))[Code.LOWER_BOUNDS].text
+
+
+def test_what_was_looked_at_from_outside_is_not_sent_to_the_doctor() -> None:
+    usage = Usage(cpu_total_usec=300 * SECOND, lower_bounds=("cpu_total_usec",))
+    finding = found(a_record(job={"attached": "process 812"}, usage=usage))[Code.LOWER_BOUNDS]
+    assert "from outside" in finding.text
+    assert "doctor" not in finding.advice
 
 
 def test_overlapping_measurements_are_told() -> None:
