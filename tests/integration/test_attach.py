@@ -190,6 +190,9 @@ def test_killing_joblens_leaves_the_thing_alone_and_keeps_what_was_measured(
     record = joblens("show", uuid, "--json").json
     assert record["status"] == "measured"
     assert process.poll() is None
+    # Nobody has seen how it went on, and nobody has waited for it.
+    assert {"cpu_total_usec", "io_write_bytes"} <= set(record["accounting"]["lower_bounds"])
+    assert "context_switches_voluntary" in record["accounting"]["unknown"]
 
 
 def test_a_group_is_measured_exactly_and_stays_where_it_is(joblens: RunJoblens, groups: JobGroups) -> None:
@@ -206,6 +209,8 @@ def test_a_group_is_measured_exactly_and_stays_where_it_is(joblens: RunJoblens, 
     assert all(os.path.isdir(path) for path in groups.paths.values())
     assert 0.15 < record["resource_usage"]["cpu_total_seconds"] <= used_usec / 1e6 + 0.05
     assert record["accounting"]["mode"].startswith("cgroup")
+    unknown = record["accounting"]["unknown"]
+    assert "could not be read" not in unknown.get("memory_largest_process_bytes", "")
 
 
 def test_a_container_is_measured_and_its_exit_code_known(engine: Engine, joblens: RunJoblens) -> None:

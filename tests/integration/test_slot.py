@@ -164,6 +164,7 @@ def test_of_a_job_that_nobody_looked_at_the_record_says_so(
     wait_until(slot._home.launcher.has_answered, what="the job's end")
     _, finished = slot.finish(slot.receive(), {})
     assert finished.origins.unknown["energy"] == "no sample fell between start and end"
+    assert finished.origins.unknown["open_files"]
     assert not opened
 
 

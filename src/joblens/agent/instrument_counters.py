@@ -1,9 +1,16 @@
 """Processor and scheduler counters of one job."""
 
 from joblens.agent.instruments import Instruments, Watched
-from joblens.ports.probe import Probe
+from joblens.agent.missing import missing
+from joblens.ports.probe import DetailProbe, Probe
 from joblens.probes.perf_counters import PerfCountersProbe
 
+_OF_A_CONTAINER = (
+    "counters are handed down from the first process, and a container's is the engine's to start"
+)
 
-def open_probe(watched: Watched, _instruments: Instruments) -> Probe:
+
+def open_probe(watched: Watched, _instruments: Instruments) -> Probe | DetailProbe:
+    if watched.job.container is not None:
+        return missing("counters", _OF_A_CONTAINER)
     return PerfCountersProbe(watched.main_pid, watched.pids)

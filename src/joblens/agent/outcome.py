@@ -13,7 +13,7 @@ from joblens.analysis.energy import with_co2
 from joblens.analysis.findings import findings_for
 from joblens.analysis.profile import detailed_profile, real_spacing_s
 from joblens.analysis.running import RunningSummary
-from joblens.analysis.usage import total_usage
+from joblens.analysis.usage import GROWING, total_usage
 from joblens.engine.job_life import EndCause
 from joblens.model.details import Details
 from joblens.model.errors import JoblensError
@@ -141,12 +141,13 @@ def with_findings(record: Record, outcome: Outcome, samples: Sequence[Sample]) -
 
 def _origins(meter: JobMeter | None) -> Origins:
     if meter is None:
-        return Origins()
+        return Origins(lower_bounds=GROWING)  # nobody has seen its end
     sources, unknown, lower = meter.others.origins()
     # What the group counts itself is the better source; single processes fill its gaps.
     sources.update(meter.details.sources if meter.details is not None else {})
     sources.update(meter.probe.sources)
     unknown.update(meter.probe.unknown)
+    unknown.update(meter.details.unknown if meter.details is not None else {})
     return Origins(sources, unknown, lower.union(getattr(meter.probe, "lower_bounds", ())))
 
 

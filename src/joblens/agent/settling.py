@@ -219,7 +219,7 @@ class Settling:
             duration_s=duration_us / 1e6,
             ended_at_us=ended_at_us,
             leftovers=self._end.leftovers,
-            reaped=left.reaped if left else ExitUsage(),
+            reaped=left.reaped if left else None,
             why_lost=NOBODY_WAITED if self._is_within_reach else RESTARTED,
         )
         return ending if self._container is None else self._container.judged(ending)

@@ -405,7 +405,7 @@ class Slot:
 
     def _origins_without_look(self) -> Origins:
         if self._probe is None:
-            uncounted = dict.fromkeys(("processes", "threads"), NOBODY_LOOKED)
+            uncounted = dict.fromkeys(("processes", "threads", "open_files"), NOBODY_LOOKED)
             return Origins({}, {**UNSEEN, **uncounted, **NO_PACKETS})
         unknown = {**UNSEEN, **self._numbers.unknown(), **self._probe.unknown}
         return Origins(dict(self._probe.sources), unknown)

@@ -7,6 +7,7 @@ from joblens.agent.meter import COUNTERS, devices_since
 from joblens.model.sample import DeviceIo
 
 NOBODY_LOOKED = "no sample fell between start and end"
+NO_SINGLE_PROCESSES = "the processes of a slot's job are not looked at one by one"
 PEAK_STAYS = (
     "the peak of a slot's groups cannot be reset (Linux 6.12 and later can), and an earlier job's was higher"
 )
@@ -92,6 +93,7 @@ class SlotNumbers:
     def unknown(self) -> dict[str, str]:
         """Why numbers that the groups give are unknown all the same, where they are."""
         reasons = dict.fromkeys(_COUNTED_BY_LOOKING, NOBODY_LOOKED)
+        reasons["open_files"] = NO_SINGLE_PROCESSES
         if not self._can_reset_peak:
             reasons[_PEAK] = PEAK_STAYS
         return reasons

@@ -62,6 +62,8 @@ _ORIGINS: dict[str, tuple[str, str]] = {
     "cycles": ("processor_counters", "cycles"),
     "cpu_migrations": ("cpu_migrations", "cpu_migrations"),
 }
+# What the last sample cannot tell of a job that went on after it.
+GROWING = frozenset(group for group, _ in _ORIGINS.values()) - {"processes", "threads", "open_files"}
 _GROUP_COUNTERS = (  # the kernel counts these for a group and for nothing else
     "cpu_throttled_usec",
     "oom_kills",

@@ -167,6 +167,9 @@ class CgroupProbe:
 
     def _reasons(self, missing: dict[str, str], first: dict[str, Any]) -> dict[str, str]:
         """Why each group of numbers that a control group could give is unknown here."""
+        for group in ("memory_kernel_peak", "memory_swap"):
+            if group in missing and "memory" in missing:
+                missing[group] = missing["memory"]  # no file of the controller is there: not the kernel's age
         # Some files are there on every kernel but have the line only on some.
         if "throttling" in self.sources and "cpu_throttled_usec" not in first:
             del self.sources["throttling"]

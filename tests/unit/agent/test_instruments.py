@@ -9,7 +9,7 @@ from joblens.agent import instruments as registry
 from joblens.agent.detail_taking import DetailTaker
 from joblens.agent.instruments import Instruments, Watched
 from joblens.model.details import Details
-from joblens.model.job import Job
+from joblens.model.job import ContainerJob, Job
 from joblens.model.writes import DetailsTaken
 from tests.fake_instruments import CountingProbe, FakeInstruments
 
@@ -105,3 +105,9 @@ def test_all_jobs_share_one_driver_whichever_thread_asks_first() -> None:
     for thread in threads:
         thread.join()
     assert len({id(driver) for driver in got}) == 1
+
+
+def test_why_a_container_has_no_counters_is_told() -> None:
+    container = watched(container=ContainerJob(image="alpine"), probes=("counters",))
+    reasons = [dict(probe.unknown) for probe in Instruments().open(container).probes]
+    assert any("engine's to start" in reason.get("cpu_migrations", "") for reason in reasons)

@@ -166,6 +166,19 @@ def test_totals_leave_out_volumes_that_stand_on_other_devices(tmp_path: Path) ->
     probe.close()
 
 
+def test_a_group_without_the_memory_controller_is_not_said_to_be_of_an_old_kernel(tmp_path: Path) -> None:
+    (tmp_path / "cgroup.procs").write_text("")
+    (tmp_path / "cpu.stat").write_text("usage_usec 5\nuser_usec 3\nsystem_usec 2\n")
+    probe = CgroupProbe({"unified": str(tmp_path)}, "cgroup-v2")
+    for field in ("memory_kernel_peak_bytes", "memory_swap_bytes", "memory_current_bytes"):
+        assert "controller is not handed down" in probe.unknown[field]
+    probe.close()
+    (tmp_path / "memory.current").write_text("1\n")
+    probe = CgroupProbe({"unified": str(tmp_path)}, "cgroup-v2")
+    assert "Linux 5.19" in probe.unknown["memory_kernel_peak_bytes"]
+    probe.close()
+
+
 def test_a_group_that_is_not_there_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(ProbeError, match="is not there"):
         CgroupProbe({"unified": str(tmp_path / "none")}, "cgroup-v2")
