@@ -5,9 +5,7 @@ from joblens.agent.missing import missing
 from joblens.ports.probe import DetailProbe, Probe
 from joblens.probes.perf_counters import PerfCountersProbe
 
-_OF_A_CONTAINER = (
-    "counters are handed down from the first process, and a container's is the engine's to start"
-)
+_OF_A_CONTAINER = "counters are handed down by the first process, and a container's is the engine's to start"
 
 
 def open_probe(watched: Watched, _instruments: Instruments) -> Probe | DetailProbe:

@@ -18,7 +18,7 @@ from joblens.engine.job_life import EndCause
 from joblens.model.details import Details
 from joblens.model.errors import JoblensError
 from joblens.model.exit_usage import ExitUsage
-from joblens.model.job import Job, Outcome, Record, Status, Usage
+from joblens.model.job import USAGE_NUMBERS, Job, Outcome, Record, Status, Usage
 from joblens.model.sample import Sample
 from joblens.model.secrets import redact_text
 
@@ -39,6 +39,7 @@ _ENDED_BY_JOBLENS: dict[EndCause, tuple[Status, str, str | None]] = {
 
 
 _NO_DETAILS = Details()
+_NEVER_RAN = "it was never started"
 
 
 class Ending(Struct, frozen=True, kw_only=True):
@@ -93,14 +94,17 @@ def measured_outcome(
 ) -> Outcome:
     """How it ended and what it used. `samples` may be a selection of all there were."""
     assert record.attempt is not None
-    usage = total_usage(
-        samples,
-        ending.reaped,
-        accounting=record.attempt.accounting,
-        sources=origins.sources,
-        unknown=origins.unknown,
-        lower_bounds=origins.lower_bounds,
-    )
+    if ending.refusal:
+        usage = Usage(unknown=dict.fromkeys(USAGE_NUMBERS, _NEVER_RAN))
+    else:
+        usage = total_usage(
+            samples,
+            ending.reaped,
+            accounting=record.attempt.accounting,
+            sources=origins.sources,
+            unknown=origins.unknown,
+            lower_bounds=origins.lower_bounds,
+        )
     usage = with_co2(usage, record.job.grid_co2_g_per_kwh)
     outcome = verdict(ending, usage, record.job)
     has_failed = outcome.status is not Status.SUCCESS

@@ -23,6 +23,7 @@ from joblens.model.sample import Sample
 
 Rate = Callable[[Sample, Sample], float | None]
 _SHORTEST_USEC = 40_000  # four ticks of the kernel's usual 100 Hz
+_SHORTEST_S = 0.001  # below that, what looking itself took is a part of the CPU time
 
 
 def detailed_profile(
@@ -118,7 +119,7 @@ def _host_memory(samples: Sequence[Sample]) -> dict[str, float | None]:
 
 def _process_cpu(samples: Sequence[Sample], usage: Usage, duration_s: float) -> dict[str, float | None]:
     mean = None
-    if usage.cpu_total_usec is not None and duration_s > 0:
+    if usage.cpu_total_usec is not None and duration_s >= _SHORTEST_S:
         mean = usage.cpu_total_usec / duration_s / 10_000
     rates = rates_over(samples, cpu_percent)
     return {

@@ -1,11 +1,13 @@
 import signal
 
 import pytest
+from msgspec.structs import replace
 
-from joblens.agent.outcome import Ending, verdict
+from joblens.agent.outcome import Ending, Origins, Printed, measured_outcome, verdict
 from joblens.engine.job_life import EndCause
 from joblens.model.exit_usage import NOTHING_REAPED
-from joblens.model.job import Job, Status, Usage
+from joblens.model.job import USAGE_NUMBERS, Attempt, Job, Owner, Record, Status, Usage
+from joblens.model.sample import Sample
 
 
 def ending(wait_status: int | None, cause: EndCause = EndCause.NONE) -> Ending:
@@ -65,3 +67,17 @@ def test_a_signal_without_a_name_has_its_number() -> None:
 def test_the_exit_code_of_a_time_out_is_the_jobs_own() -> None:
     job = Job(uuid="u", argv=("true",), created_at_us=0, timeout_exit_code=152)
     assert verdict(ending(15, EndCause.TIMEOUT), Usage(), job).exit_code == 152
+
+
+def test_what_never_ran_has_used_nothing_that_anybody_knows() -> None:
+    """Though its groups were there, and were read."""
+    attempt = Attempt(
+        started_at_us=1, owner=Owner(pid=1, start_ticks=1, boot_id="b", host="h"), accounting="cgroup-v2"
+    )
+    record = Record(status=Status.RUNNING, job=JOB, attempt=attempt)
+    zeros = [Sample(at_us=at, elapsed_us=at, cpu_total_usec=0, io_write_bytes=0) for at in (1, 2)]
+    refused = replace(ending(exited(125)), reaped=None, refusal="no such image")
+    outcome = measured_outcome(record, refused, zeros, 2, Origins(), Printed())
+    assert (outcome.status, outcome.reason) == (Status.ERROR, "not-started")
+    assert [name for name in USAGE_NUMBERS if getattr(outcome.usage, name) is not None] == []
+    assert outcome.usage.unknown["cpu_total_usec"] == "it was never started"

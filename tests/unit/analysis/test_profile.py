@@ -72,6 +72,11 @@ def test_the_jobs_mean_cpu_is_from_exact_totals() -> None:
     assert profile["process_cpu"] == {"mean_percent": 150.0, "max_percent": 150.0, "min_percent": 150.0}
 
 
+def test_a_time_too_short_for_a_share_has_none() -> None:
+    profile = detailed_profile([], Usage(cpu_total_usec=400), 0.0003)
+    assert profile["process_cpu"]["mean_percent"] is None
+
+
 def test_the_highest_cpu_is_between_two_samples() -> None:
     samples = [
         a_second(0, cpu_total_usec=0),
