@@ -29,7 +29,7 @@ class ThreadTable(Struct, frozen=True, kw_only=True, omit_defaults=True):
     at_us: int
     threads: tuple[ThreadUse, ...] = ()  # the hottest, hottest first
     seen: int = 0  # how many were looked at in all
-    unread: int = 0  # more that were there at the last look, and have not been read once
+    unread: int = 0  # more that were there, and have not been read once
     cpu_usec: int = 0  # of all that were seen
     wait_usec: int | None = None
     migrations: int | None = None

@@ -78,7 +78,8 @@ class ThreadsProbe:
         self._ended: list[ThreadUse] = []  # the hottest of them
         self._ended_cpu_ns = self._ended_wait_ns = 0
         self._ended_migrations: int | None = None
-        self._seen = self._unread = 0
+        self._seen = self._missed = 0
+        self._unread: set[int] = set()  # that are there, and have not been read once
         self._turn = 0
         self._last: ThreadTable | None = None
         self._earlier = earlier
@@ -125,7 +126,8 @@ class ThreadsProbe:
                 break
             with suppress(OSError):  # it has just ended
                 self._update(tid, there[tid])
-        self._unread = len(there.keys() - self._living.keys())
+        self._missed += len(self._unread - there.keys())
+        self._unread = there.keys() - self._living.keys()
         ran = [tid for tid, seen in self._living.items() if seen.cpu_ns != seen.read_at_cpu_ns]
         for tid in sorted(ran, key=lambda tid: self._living[tid].read_at_cpu_ns - self._living[tid].cpu_ns):
             if budget.is_spent(_LOOK_NS):
@@ -224,7 +226,7 @@ class ThreadsProbe:
             at_us=self._now_us(),
             threads=tuple(_hottest([*living, *self._ended])),
             seen=self._seen,
-            unread=self._unread,
+            unread=self._missed + len(self._unread),
             cpu_usec=cpu_ns // 1000,
             wait_usec=None if wait_ns is None else wait_ns // 1000,
             migrations=_sum_known([self._ended_migrations, *(use.migrations for use in living)]),

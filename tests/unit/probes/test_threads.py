@@ -253,6 +253,22 @@ def test_a_look_that_takes_too_long_goes_on_where_it_stopped(
     assert (table.seen, table.unread, table.cpu_usec) == (10, 0, 1000 * sum(range(900, 910)))
 
 
+def test_threads_that_ended_unread_are_not_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = _Machine(tmp_path)
+    for tid in range(900, 910):
+        machine.thread(tid, tid)
+    monkeypatch.setattr(threads, "_TIMES_NS", 3)
+    clock = iter(range(10**6))
+    monkeypatch.setattr("time.thread_time_ns", lambda: next(clock))
+    probe = machine.probe()
+    seen = len(probe._living)
+    for tid in set(range(900, 910)) - probe._living.keys():
+        machine.end(tid)
+    table = _table(probe)
+    assert 0 < seen < 10
+    assert (table.seen, table.unread) == (seen, 10 - seen)
+
+
 def test_time_is_left_for_those_that_ran_most(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Their moves and switches are what one wants to know of a job with many threads."""
     machine = _Machine(tmp_path)
