@@ -22,11 +22,10 @@ def open_probe(watched: Watched, _instruments: Instruments) -> Probe:
     group, why = v2_group(watched.groups)
     if why:
         return MissingProbe("network", dict.fromkeys(FIELDS, why))
+    # The group is the job's own, also where it is a container that is going to be in it.
+    begin = count_here if watched.is_own else count_as_guest
     if watched.is_resumed:
         begin = go_on_counting
-    else:
-        # The group is the job's own, also where it is a container that is going to be in it.
-        begin = count_here if watched.is_own else count_as_guest
     probe = CgroupNetworkProbe(group, begin)
     probe.close_descriptor()
     return probe
