@@ -116,6 +116,6 @@ def test_an_engine_that_is_installed_and_does_not_run_is_a_gap(
     monkeypatch.setenv("PATH", str(tmp_path))
     podman, docker = row_of("podman"), row_of("docker")
     assert podman.is_gap
-    assert "there is no container engine at" in podman.reason
+    assert "no podman engine answers: nobody listens at" in podman.reason
     assert not docker.applies
     assert docker.reason == "docker is not installed here"
