@@ -65,6 +65,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _run_command(arguments: list[str]) -> int:
+    _import_msgspec()
     from joblens.model.errors import JoblensError
 
     try:
@@ -75,6 +76,21 @@ def _run_command(arguments: list[str]) -> int:
         hint = f"  {error.hint}\n" if error.hint else ""
         _write(sys.stderr, f"joblens: error: {error}\n{hint}")
         return error.exit_code
+
+
+def _import_msgspec() -> None:
+    """It takes from typing_extensions, where somebody has installed that, what `typing` has too; half of the
+    import would be typing_extensions and what that imports, some milliseconds of every start."""
+    name = "typing_extensions"
+    if name in sys.modules or "msgspec" in sys.modules:
+        return
+    sys.modules[name] = None  # type: ignore[assignment]  # not to be had, for a moment
+    try:
+        import msgspec  # noqa: F401
+    except ImportError:
+        pass  # it cannot do without; whoever imports it next gets it
+    finally:
+        del sys.modules[name]
 
 
 def _ran_quickly(arguments: list[str]) -> bool:

@@ -10,7 +10,6 @@ from joblens.agent.kit import Kit
 from joblens.agent.loop import Loop
 from joblens.agent.owners import this_process
 from joblens.agent.recorder import Recorder
-from joblens.agent.recovery import Recovery
 from joblens.agent.sampler import Sampler
 from joblens.app.drivers import SystemClock, is_own_store, open_sinks, open_store, store_path
 from joblens.app.places import spool_dir
@@ -21,6 +20,8 @@ from joblens.stores.private_files import make_private_folder
 
 if TYPE_CHECKING:
     import logging
+
+    from joblens.agent.recovery import Recovery
 
 
 def show(text: str, level: str) -> None:
@@ -107,7 +108,9 @@ def open_kit(
     )
 
 
-def open_recovery(kit: Kit, settings: Settings) -> Recovery:
+def open_recovery(kit: Kit, settings: Settings) -> "Recovery":
+    from joblens.agent.recovery import Recovery
+
     return Recovery(
         kit.spool_dir,
         kit.accountant,
