@@ -10,11 +10,11 @@ if TYPE_CHECKING:
         JobFailed,
         Result,
         map_commands,
-        measured,
         run,
     )
     from joblens.app.attaching import attach
     from joblens.app.compose import compose_advice
+    from joblens.app.measured import measured
     from joblens.app.monitor import JobMonitor, get_monitor
     from joblens.app.profiler import ContainerResourceMonitor, ResourceProfiler, get_profiler
     from joblens.app.samples_api import samples

@@ -16,7 +16,6 @@ from joblens.agent.slot_loop import SlotPlan
 from joblens.agent.slot_pool import SlotPool
 from joblens.app.drivers import store_path
 from joblens.app.jobs import DEFAULT_INTERVAL_S, PreparedJob, Surroundings, prepare
-from joblens.app.measured import measured
 from joblens.app.owning import OwnLog, close_kit, open_kit
 from joblens.app.places import logs_dir
 from joblens.app.requests import (
@@ -35,7 +34,7 @@ from joblens.model.errors import InputError
 from joblens.model.job import Accounting, ContainerJob, Requirements
 from joblens.model.settings import Settings
 
-__all__ = ["JobFailed", "Result", "map_commands", "measured", "run"]
+__all__ = ["JobFailed", "Result", "map_commands", "run"]
 
 Command = str | Sequence[str | os.PathLike[str]]
 

@@ -22,7 +22,6 @@ from joblens.model.writes import DetailsTaken, JobEnded, JobQueued, JobStarted, 
 from joblens.ports.sink import Sink
 from joblens.ports.store import Store
 from joblens.probes.host import HostFacts, process_start_ticks, read_host
-from joblens.probes.portable_facts import read_portable_facts
 from joblens.stores.private_files import make_private_folder
 
 T = TypeVar("T")
@@ -47,6 +46,12 @@ def settings_for(log_dir: str | None) -> Settings:
             history=replace(settings.sinks.history, path=os.path.join(log_dir, "jobs_history.jsonl")),
         ),
     )
+
+
+def _portable_facts() -> HostFacts:
+    from joblens.probes.portable_facts import read_portable_facts  # imports psutil, where it is installed
+
+    return read_portable_facts()
 
 
 def private_dir(path: "str | os.PathLike[str]") -> str:
@@ -108,7 +113,7 @@ class HostConnection:
     def host(self) -> HostFacts:
         with self._lock:
             if self._facts is None:
-                self._facts = read_host() if has_linux() else read_portable_facts()
+                self._facts = read_host() if has_linux() else _portable_facts()
             return self._facts
 
     def owner(self) -> Owner:

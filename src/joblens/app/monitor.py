@@ -7,7 +7,7 @@ import threading
 import time
 import weakref
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -23,7 +23,6 @@ from joblens.app.job_tracker import CODES, REASONS, JobTracker, log_end, logger,
 from joblens.app.plain_values import plain_params, plain_text
 from joblens.app.profiler import profile_of
 from joblens.app.sample_rows import Samples
-from joblens.app.watched_container import WatchedContainer
 from joblens.model.errors import InputError, UnknownJob
 from joblens.model.history import HistoryQuery
 from joblens.model.ids import new_uuid
@@ -33,6 +32,9 @@ from joblens.model.sample import Sample
 from joblens.model.secrets import redact_params, redact_text
 from joblens.model.units import format_instant
 
+if TYPE_CHECKING:  # with all it takes to talk to an engine
+    from joblens.app.watched_container import WatchedContainer
+
 DEFAULT_INTERVAL_S = 0.5
 _NEVER_S = 10.0 * 365 * 86400  # only the first and the last sample
 
@@ -41,7 +43,7 @@ class _Active(Struct):
     job: Job
     attempt: Attempt
     window: Any
-    container: WatchedContainer | None
+    container: "WatchedContainer | None"
 
 
 class JobMonitor:
@@ -111,6 +113,8 @@ class JobMonitor:
         self._connection.started(Record(status=Status.RUNNING, job=job, attempt=attempt))
         container = None
         if container_name and self.enable_profiling:
+            from joblens.app.watched_container import WatchedContainer
+
             container = WatchedContainer(plain_text(container_name), job.interval_s, METRICS)
         instruments = open_instruments(job)
 

@@ -9,7 +9,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Iterable
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from msgspec import Struct
 
@@ -19,11 +19,13 @@ from joblens.analysis.profile_choice import chosen_metrics, without_others
 from joblens.app.host_meter import IN_PROCESS_PROBES, HostMeter, open_instruments, shared_meter
 from joblens.app.plain_values import plain_text
 from joblens.app.requests import LEAST_INTERVAL_S
-from joblens.app.watched_container import WatchedContainer
 from joblens.model.errors import InputError
 from joblens.model.ids import new_uuid
 from joblens.model.job import EVERY_GPU, Job
 from joblens.model.units import format_instant
+
+if TYPE_CHECKING:  # with all it takes to talk to an engine
+    from joblens.app.watched_container import WatchedContainer
 
 DEFAULT_INTERVAL_S = 0.5
 _MOST_SNAPSHOTS = 1000
@@ -35,7 +37,7 @@ logger = logging.getLogger("joblens.profiler")
 class _UnderWay(Struct, eq=False):
     meter: HostMeter
     window: Any
-    container: WatchedContainer | None
+    container: "WatchedContainer | None"
     stopped: threading.Event
 
 
@@ -89,6 +91,8 @@ class ResourceProfiler:
             self.snapshots.clear()
             container = None
             if container_name is not None and "container" in self.metrics:
+                from joblens.app.watched_container import WatchedContainer
+
                 container = WatchedContainer(_container_name(container_name), self.interval, self.metrics)
             meter = shared_meter()
             # Last, so that getting ready is not measured.
@@ -146,7 +150,7 @@ class ResourceProfiler:
             self.stop_profiling()
 
     def _told(
-        self, measured: Measurement, container: WatchedContainer | None, container_stats: dict[str, str]
+        self, measured: Measurement, container: "WatchedContainer | None", container_stats: dict[str, str]
     ) -> dict[str, Any]:
         profile = profile_of(measured, self.interval, self.metrics, container_stats)
         unknown = {**measured.usage.unknown, **_NO_CO2}
@@ -202,6 +206,8 @@ class ContainerResourceMonitor:
                     "Monitoring of %s was started again before it was stopped", self.container_name
                 )
                 self.stop_monitoring()
+            from joblens.app.watched_container import WatchedContainer
+
             self._container = WatchedContainer(self.container_name, self.interval, self.metrics)
 
     def stop_monitoring(self) -> dict[str, Any]:
@@ -243,7 +249,7 @@ class ContainerResourceMonitor:
         if self._container is not None:
             self.stop_monitoring()
 
-    def _told(self, container: WatchedContainer, measured: Measurement) -> dict[str, Any]:
+    def _told(self, container: "WatchedContainer", measured: Measurement) -> dict[str, Any]:
         profile = profile_of(measured, self.interval, self.metrics, container.stats(measured))
         unknown = {**measured.usage.unknown, **_NO_CO2}
         if why := container.problem():
