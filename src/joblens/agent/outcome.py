@@ -9,11 +9,10 @@ from msgspec.structs import replace
 
 from joblens.agent.meter import JobMeter
 from joblens.agent.output import OutputFiles
-from joblens.analysis.energy import with_co2
 from joblens.analysis.findings import findings_for
 from joblens.analysis.profile import detailed_profile, real_spacing_s
 from joblens.analysis.running import RunningSummary
-from joblens.analysis.usage import GROWING, total_usage
+from joblens.analysis.usage import GROWING, NO_GRID_FACTOR, total_usage
 from joblens.engine.job_life import EndCause
 from joblens.model.details import Details
 from joblens.model.errors import JoblensError
@@ -105,7 +104,10 @@ def measured_outcome(
             unknown=origins.unknown,
             lower_bounds=origins.lower_bounds,
         )
-    usage = with_co2(usage, record.job.grid_co2_g_per_kwh)
+    if record.job.grid_co2_g_per_kwh is not None or usage.unknown.get("co2_mg") != NO_GRID_FACTOR:
+        from joblens.analysis.energy import with_co2
+
+        usage = with_co2(usage, record.job.grid_co2_g_per_kwh)
     outcome = verdict(ending, usage, record.job)
     has_failed = outcome.status is not Status.SUCCESS
     return replace(
@@ -147,6 +149,7 @@ def _origins(meter: JobMeter | None) -> Origins:
     if meter is None:
         return Origins(lower_bounds=GROWING)  # nobody has seen its end
     sources, unknown, lower = meter.others.origins()
+    unknown["co2"] = NO_GRID_FACTOR
     # What the group counts itself is the better source; single processes fill its gaps.
     sources.update(meter.details.sources if meter.details is not None else {})
     sources.update(meter.probe.sources)

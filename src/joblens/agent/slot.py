@@ -30,6 +30,7 @@ from joblens.agent.slot_instruments import UNSEEN, SlotInstruments
 from joblens.agent.slot_numbers import NOBODY_LOOKED, SlotNumbers, never_back
 from joblens.agent.slot_process import Order
 from joblens.analysis.running import RunningSummary
+from joblens.analysis.usage import NO_GRID_FACTOR
 from joblens.engine.job_life import EndCause
 from joblens.model.details import Details
 from joblens.model.errors import LauncherLost, ProbeError
@@ -46,6 +47,8 @@ _ENDING_S = 0.02  # a process that is just ending is not a leftover
 _AHEAD_BY_DURATION = ((0.003, 8), (0.02, 2))
 _LEAST_AHEAD = 1
 _NOTHING_MORE: dict[str, str] = {}
+_NO_CO2 = {"co2": NO_GRID_FACTOR}  # for jobs that have no factor
+_NO_DETAILS = Details()
 
 
 class SlotJob(Struct, frozen=True):
@@ -69,7 +72,7 @@ class Finished(Struct, kw_only=True):
     samples: list[Sample] = []  # a selection of them, when there were many
     sample_count: int = 0
     origins: Origins = Origins()
-    details: Details = Details()
+    details: Details = _NO_DETAILS
     duration_s: float = 0.0
     ended_at_us: int = 0
     leftovers: int = 0
@@ -406,17 +409,17 @@ class Slot:
     def _origins_without_look(self) -> Origins:
         if self._probe is None:
             uncounted = dict.fromkeys(("processes", "threads", "open_files"), NOBODY_LOOKED)
-            return Origins({}, {**UNSEEN, **uncounted, **NO_PACKETS})
-        unknown = {**UNSEEN, **self._numbers.unknown(), **self._probe.unknown}
+            return Origins({}, {**UNSEEN, **uncounted, **NO_PACKETS, **_NO_CO2})
+        unknown = {**UNSEEN, **self._numbers.unknown(), **self._probe.unknown, **_NO_CO2}
         return Origins(dict(self._probe.sources), unknown)
 
     def _last_details(self) -> Details:
-        return Details() if self._instruments is None else self._instruments.end()
+        return _NO_DETAILS if self._instruments is None else self._instruments.end()
 
     def _origins_now(self) -> Origins:
         tree, origins = self._tree, self._origins
         if tree is not None and self._looks is not None:
-            unknown = {**NO_PACKETS, **tree.unknown}
+            unknown = {**NO_PACKETS, **tree.unknown, **_NO_CO2}
             origins = Origins(dict(tree.sources), unknown, frozenset(tree.lower_bounds))
         return self._instruments.added_to(origins) if self._instruments is not None else origins
 

@@ -67,11 +67,15 @@ class SlotNumbers:
         self, reading: Mapping[str, Any], own_usec: int = 0, *, was_looked_at: bool = True
     ) -> dict[str, Any]:
         """`own_usec`: CPU time of the launcher since the base. `was_looked_at`: while the job ran."""
-        base = self.base
-        fields: dict[str, Any] = dict(reading)
-        for name in _LESS_BASE & fields.keys():
-            before = base.get(name, 0)
-            fields[name] = fields[name] - before if fields[name] > before else 0
+        base, before = self.base, self.base.get
+        fields: dict[str, Any] = {
+            name: value
+            if name not in _LESS_BASE
+            else value - held
+            if value > (held := before(name, 0))
+            else 0
+            for name, value in reading.items()
+        }
         if _PEAK in fields:
             self._set_peak(fields)
         if not was_looked_at:

@@ -6,6 +6,7 @@ from itertools import pairwise
 from msgspec import Struct
 from msgspec.structs import replace
 
+from joblens.analysis.usage import NO_GRID_FACTOR
 from joblens.model.job import Usage
 from joblens.model.sample import Sample
 
@@ -18,7 +19,6 @@ TOO_SHORT = (
     "too short: the CPU time of the machine, of which it has a share, is told in hundredths of a second"
 )
 _Counters = tuple[int, int, int]  # energy, CPU time of the job, of the machine
-_NO_FACTOR = "no grid factor is set (energy.grid_co2_g_per_kwh)"
 _NO_ENERGY = "the energy it used is not known"
 
 
@@ -86,7 +86,7 @@ def co2_mg(uj: int, g_per_kwh: float) -> int:
 def with_co2(usage: Usage, g_per_kwh: float | None) -> Usage:
     """Of everything whose energy is known; a lower bound where a part of it is."""
     if g_per_kwh is None:
-        return _without_co2(usage, _NO_FACTOR)
+        return _without_co2(usage, NO_GRID_FACTOR)
     known = [uj for name in _ENERGIES if (uj := getattr(usage, name)) is not None]
     if not known:
         return _without_co2(usage, _NO_ENERGY)

@@ -35,7 +35,7 @@ def start_findings(outcome: Outcome, samples: Sequence[Sample]) -> Iterator[Find
 
 def _slow_start(outcome: Outcome, samples: Sequence[Sample]) -> Iterator[Finding]:
     """Little CPU for a good part of its life, then a level it keeps."""
-    if outcome.status is not Status.SUCCESS:
+    if outcome.status is not Status.SUCCESS or len(samples) <= _LEAST_SPANS:
         return
     spans = [
         (later.elapsed_us / 1e6, rate)

@@ -56,12 +56,14 @@ def findings_for(record: Record, samples: Sequence[Sample]) -> tuple[Finding, ..
     found = [
         *ending_findings(record, outcome),
         *waiting_findings(record, outcome, samples),
-        *_growth(record, samples),
+        *(_growth(record, samples) if len(samples) > _SHORT else ()),
         *start_findings(outcome, samples),
         *sizing_findings(record, outcome, samples),
         *_gpus(record.job, outcome, samples),
-        *_caveats(record.job, outcome.usage),
+        *(_caveats(record.job, outcome.usage) if outcome.usage.lower_bounds or outcome.usage.shared else ()),
     ]
+    if not found:
+        return ()
     if any(finding.code == Code.LEAK_SUSPECTED for finding in found):
         # What it would need next time is not what it used this time.
         found = [finding for finding in found if finding.code != Code.MEMORY_UNUSED]
@@ -71,10 +73,9 @@ def findings_for(record: Record, samples: Sequence[Sample]) -> tuple[Finding, ..
 
 
 def _growth(record: Record, samples: Sequence[Sample]) -> Iterator[Finding]:
-    if len(samples) > _SHORT:
-        from joblens.analysis.finding_growth import growth_findings  # not for every start of joblens
+    from joblens.analysis.finding_growth import growth_findings  # not for every start of joblens
 
-        yield from growth_findings(record, samples)
+    yield from growth_findings(record, samples)
 
 
 def _gpus(job: Job, outcome: Outcome, samples: Sequence[Sample]) -> Iterator[Finding]:

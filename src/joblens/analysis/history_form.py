@@ -3,6 +3,7 @@
 The first keys are those of Keystone's jobs_history.jsonl, in its order; what joblens knows beyond them
 follows, so every reader of that file can read ours."""
 
+import operator
 from typing import Any
 
 from msgspec import structs
@@ -17,6 +18,7 @@ _NO_USAGE = Usage()
 # Numbers that resource_usage gives in seconds and MiB; all others stand under their own names.
 _CONVERTED = ("cpu_total_usec", "cpu_user_usec", "cpu_system_usec", "memory_peak_bytes")
 _COUNTS = tuple(name for name in USAGE_NUMBERS if name not in _CONVERTED)
+_counts_of = operator.attrgetter(*_COUNTS)
 
 
 def returncode_of(outcome: Outcome) -> int | None:
@@ -70,8 +72,7 @@ def usage_form(usage: Usage) -> dict[str, Any]:
         "cpu_total_seconds": _seconds(usage.cpu_total_usec),
         "memory_peak_mb": None if usage.memory_peak_bytes is None else usage.memory_peak_bytes / MIB,
     }
-    for name in _COUNTS:
-        form[name] = getattr(usage, name)
+    form.update(zip(_COUNTS, _counts_of(usage), strict=True))
     return form
 
 

@@ -86,6 +86,19 @@ _INSTRUMENT_COUNTERS = (
 )
 _INSTRUMENT_NUMBERS = frozenset(USAGE_NUMBERS[USAGE_NUMBERS.index("network_rx_bytes") :])
 NOT_MEASURED = "not measured"  # nothing of the kind here, or nobody asked for it
+NO_GRID_FACTOR = "no grid factor is set (energy.grid_co2_g_per_kwh)"
+_ONLY_WAITED = "known only when the job's processes are waited for"
+# What is counted by one counter alone, and every number with the last of the reasons why it can be unknown
+# ('': it should have been read): looked up for every job that ends.
+_COUNTED = tuple((number, *_ORIGINS[number]) for number in (*_GROUP_COUNTERS, *_INSTRUMENT_COUNTERS))
+_EXPLAINED = tuple(
+    (
+        number,
+        *_ORIGINS[number],
+        NOT_MEASURED if number in _INSTRUMENT_NUMBERS else "" if _ORIGINS[number][1] else _ONLY_WAITED,
+    )
+    for number in USAGE_NUMBERS
+)
 _CALLS = ("io_call_read_bytes", "io_call_write_bytes", "io_call_reads", "io_call_writes")
 
 
@@ -107,8 +120,7 @@ def total_usage(
     total.add_io()
     total.add_memory()
     total.add_peaks()
-    for number in (*_GROUP_COUNTERS, *_INSTRUMENT_COUNTERS):
-        total.add_counter(number)
+    total.add_counters()
     total.add_energy()
     total.add_gpus()
     return total.usage(lower_bounds)
@@ -142,17 +154,19 @@ class _Total:
         self._lower: list[str] = []
 
     def usage(self, missed: Collection[str]) -> Usage:
+        numbers, unknown, given = self._numbers, self._unknown, self._given_unknown.get
+        not_read = "could not be read" if self.samples else "no sample was taken"
+        for number, group, field, otherwise in _EXPLAINED:
+            if number not in numbers and number not in unknown:
+                unknown[number] = given(field) or given(group) or otherwise or not_read
         lower = set(self._lower)
-        for number in USAGE_NUMBERS:
-            if number not in self._numbers:
-                self._unknown.setdefault(number, self._reason(number))
-            elif missed and self._may_miss(number, missed):
-                lower.add(number)
+        if missed:
+            lower.update(number for number in numbers if self._may_miss(number, missed))
         return Usage(
-            **self._numbers,
+            **numbers,
             sources=self._sources,
-            unknown=self._unknown,
-            lower_bounds=tuple(number for number in USAGE_NUMBERS if number in lower),
+            unknown=unknown,
+            lower_bounds=tuple(number for number in USAGE_NUMBERS if number in lower) if lower else (),
         )
 
     def _may_miss(self, number: str, missed: Collection[str]) -> bool:
@@ -233,7 +247,7 @@ class _Total:
             if kernel_peak is None and (self._may_have_been_several() or not self._knows_largest_process()):
                 self._lower.append("memory_peak_bytes")
         else:
-            self._unknown["memory_peak_bytes"] = self._why_no_peak()
+            self._explain_no_peak()
         self._drop_idle_bound()
         mean = mean_unreclaimable(self.samples)
         if mean is not None:
@@ -287,10 +301,10 @@ class _Total:
             return self.exit is None or self.exit.reaped != 1
         return processes > 1
 
-    def _why_no_peak(self) -> str:
-        if self.exit is not None and self.exit.max_rss_bytes:
-            return self._unknown.get("memory_largest_process_bytes") or self._reason("memory_peak_bytes")
-        return self._reason("memory_peak_bytes")
+    def _explain_no_peak(self) -> None:
+        why = self._unknown.get("memory_largest_process_bytes")
+        if why and self.exit is not None and self.exit.max_rss_bytes:
+            self._unknown["memory_peak_bytes"] = why
 
     def add_peaks(self) -> None:
         for number in ("processes_peak", "threads_peak", "open_files_peak"):
@@ -298,12 +312,17 @@ class _Total:
             if most is not None:
                 self._put(number, most)
 
-    def add_counter(self, number: str) -> None:
-        seen, is_final = self._last(_ORIGINS[number][1])
-        if seen is not None:
-            self._put(number, seen)
-            if not is_final:
+    def add_counters(self) -> None:
+        last = self.samples[-1] if self.samples else None
+        for number, group, field in _COUNTED:
+            seen = getattr(last, field, None)
+            if seen is None:
+                seen, _ = self._last(field)
+                if seen is None:
+                    continue
                 self._lower.append(number)
+            self._numbers[number] = seen
+            self._sources[group] = self._given(group, field)
 
     def add_energy(self) -> None:
         if not any(sample.host_energy_package_uj is not None for sample in self.samples):
@@ -344,17 +363,6 @@ class _Total:
 
     def _given(self, group: str, field: str) -> str:
         return self._given_sources.get(group) or self._given_sources.get(field) or "samples"
-
-    def _reason(self, number: str) -> str:
-        group, field = _ORIGINS[number]
-        given = self._given_unknown.get(field) or self._given_unknown.get(group)
-        if given:
-            return given
-        if number in _INSTRUMENT_NUMBERS:
-            return NOT_MEASURED
-        if not field:
-            return "known only when the job's processes are waited for"
-        return "could not be read" if self.samples else "no sample was taken"
 
     def _last(self, field: str) -> tuple[int | None, bool]:
         """The last known value of a counter, and whether it is the final sample's."""

@@ -6,6 +6,7 @@ import zlib
 from collections.abc import Iterator, Sequence
 from operator import add, sub
 from types import ModuleType
+from typing import Any
 
 from msgspec.structs import astuple
 
@@ -46,6 +47,8 @@ _OFTEN_SUMS: _Predictions = {
     _PLACE["at_us"]: (_PLACE["elapsed_us"],),
     _PLACE["cpu_total_usec"]: (_PLACE["cpu_user_usec"], _PLACE["cpu_system_usec"]),
     _PLACE["memory_current_bytes"]: (_PLACE["memory_anon_bytes"], _PLACE["memory_file_bytes"]),
+}
+_NETWORK_SUMS: _Predictions = {  # most jobs have no network: in few samples there is nothing to gain
     _PLACE["network_rx_bytes"]: (_PLACE["network_tcp_rx_bytes"], _PLACE["network_udp_rx_bytes"]),
     _PLACE["network_tx_bytes"]: (_PLACE["network_tcp_tx_bytes"], _PLACE["network_udp_tx_bytes"]),
 }
@@ -54,7 +57,7 @@ _OFTEN_EQUAL: _Predictions = {
     _PLACE[f"{resource}_full_usec"]: (_PLACE[f"{resource}_some_usec"],)
     for resource in ("cpu", "memory", "io")
 }
-_ALL_PREDICTIONS = _OFTEN_SUMS | _OFTEN_EQUAL
+_ALL_PREDICTIONS = _OFTEN_SUMS | _NETWORK_SUMS | _OFTEN_EQUAL
 
 _compressors: dict[int, "zstd.ZstdCompressor"] = {}
 
@@ -121,7 +124,10 @@ def _payload(
     kinds = bytearray(len(columns))
     kept: list[list[int]] = []
     gaps: list[bytes] = []
+    unknown = (None,) * count
     for place, column in enumerate(columns):
+        if column == unknown:
+            continue
         if None not in column:
             kinds[place] = _FULL
             kept.append(column)  # type: ignore[arg-type]
@@ -153,15 +159,24 @@ def _predict(
     if not columns:
         return
     for place, others in predicted_from.items():
-        if kinds[place] != _FULL or any(kinds[other] != _FULL for other in others):
+        if kinds[place] != _FULL:
             continue
-        left = list(columns[place])
+        left: list[Any] = list(columns[place])
         for other in others:
+            if kinds[other] != _FULL:
+                break
             left = list(map(sub, left, columns[other]))
-        if len(left) >= _PACKED_FROM and not _changes_less(left, columns[place]):
-            continue
-        kept[place - kinds.count(_OMITTED, 0, place)] = left  # type: ignore[assignment]
-        kinds[place] = _PREDICTED
+        else:
+            _keep_what_is_left(place, left, kinds, columns, kept)
+
+
+def _keep_what_is_left(
+    place: int, left: list[Any], kinds: bytearray, columns: list[Column], kept: list[list[int]]
+) -> None:
+    if len(left) >= _PACKED_FROM and not _changes_less(left, columns[place]):
+        return
+    kept[place - kinds.count(_OMITTED, 0, place)] = left
+    kinds[place] = _PREDICTED
 
 
 def _changes_less(left: Column, column: Column) -> bool:
