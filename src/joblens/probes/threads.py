@@ -5,7 +5,7 @@ after a few milliseconds and goes on there the next time: a job with thousands o
 
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
 from msgspec import Struct
@@ -56,7 +56,8 @@ class _Seen(Struct):
 class ThreadsProbe:
     """`pids` lists the living processes. What a thread has used when it is first seen is taken off where
     `was_before(tid, start_ticks)` says that it was not for the job. `earlier`: what another process that
-    looked at the job has seen of its threads; those that have ended since are not forgotten."""
+    looked at the job has seen of its threads; those that have ended since are not forgotten. `waited`: a
+    thread that has become the job since, and its files by name as they were before."""
 
     name = "threads"
 
@@ -66,6 +67,7 @@ class ThreadsProbe:
         was_before: Callable[[int, int], bool],
         *,
         earlier: ThreadTable | None = None,
+        waited: tuple[int, Mapping[str, bytes]] | None = None,
         proc: str = "/proc",
         now_us: Callable[[], int] = lambda: time.time_ns() // 1000,
     ) -> None:
@@ -89,6 +91,9 @@ class ThreadsProbe:
                 self._not_met[use.tid] = use
             else:
                 self._add_ended(use)
+        if waited is not None:
+            self._living[waited[0]] = _before_it_was_the_job(*waited)
+            self._seen += 1
         self._look()
 
     @property
@@ -193,7 +198,7 @@ class ThreadsProbe:
 
     def _process_name(self, pid: int, tid: int) -> str:
         leader = self._living.get(pid)
-        if leader is not None:
+        if leader is not None and leader.process:
             return leader.process
         return "" if tid == pid else parse_thread_stat(_read(f"{self._proc}/{pid}/stat")).name
 
@@ -246,6 +251,17 @@ def _not_below(table: ThreadTable, earlier: ThreadTable) -> ThreadTable:
         wait_usec=None if table.wait_usec is None else max(table.wait_usec, earlier.wait_usec or 0),
         migrations=None if table.migrations is None else max(table.migrations, earlier.migrations or 0),
     )
+
+
+def _before_it_was_the_job(tid: int, files: Mapping[str, bytes]) -> _Seen:
+    seen = _Seen(pid=tid, process="", stat=parse_thread_stat(files["stat"]))
+    if "schedstat" in files:
+        seen.cpu_ns, seen.wait_ns = parse_schedstat(files["schedstat"])
+    elif seen.stat is not None:
+        seen.cpu_ns = (seen.stat.user_ticks + seen.stat.system_ticks) * USEC_PER_TICK * 1000
+    seen.sched = parse_sched(files["sched"]) if "sched" in files else parse_switches(files["status"])
+    _take_base(seen)
+    return seen
 
 
 def _take_base(seen: _Seen) -> None:

@@ -1,5 +1,6 @@
 """Why a part of a job's details is missing."""
 
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -11,6 +12,7 @@ from joblens.agent.detail_taking import DetailTaker
 from joblens.agent.driver_thread import DriverThread
 from joblens.agent.instrument_endpoints import EndpointProbe
 from joblens.agent.instrument_memory import MemoryDetails, MemoryDriver
+from joblens.agent.instrument_threads import ThreadsFromTheStart
 from joblens.agent.instruments import Instruments, Watched
 from joblens.model.job import Job
 
@@ -42,6 +44,26 @@ def test_a_job_that_was_over_before_its_sockets_were_listed_says_so(age_s: float
     taker.tick(final=True)
     assert "over before its sockets were listed" in taker.latest.unknown["endpoints"]
     taker.close()
+
+
+def test_a_job_that_was_over_before_its_threads_were_looked_at_says_so() -> None:
+    taker = DetailTaker("0" * 32, [ThreadsFromTheStart(watched(), os.getpid())], lambda _: None)
+    taker.tick()  # at the very start there is nothing to see
+    assert taker.latest.threads is None
+    taker.tick(final=True)
+    assert "over before its threads were looked at" in taker.latest.unknown["threads"]
+
+
+def test_threads_are_looked_at_by_the_first_sample_after_the_start() -> None:
+    job = Job(uuid="0" * 32, argv=("x",), created_at_us=0)
+    own = Watched(job=job, main_pid=os.getpid(), pids=lambda: [os.getpid()])
+    probe = ThreadsFromTheStart(own, os.getpid())
+    taker = DetailTaker("0" * 32, [probe], lambda _: None)
+    taker.tick()
+    probe._opened_s -= 1.0
+    taker.tick()
+    assert taker.latest.threads is not None
+    assert "threads" not in taker.latest.unknown
 
 
 def test_a_driver_that_hangs_after_the_first_look_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -114,6 +114,22 @@ def test_the_hottest_thread_comes_first_and_the_sums_are_of_all(tmp_path: Path) 
     assert (table.threads[0].switches_voluntary, table.threads[0].switches_involuntary) == (21, 9)
 
 
+def test_what_a_thread_used_while_it_waited_to_become_the_job_is_not_the_jobs(tmp_path: Path) -> None:
+    machine = _Machine(tmp_path)
+    machine.thread(812, 40, wait_ms=3)
+    folder = tmp_path / "812" / "task" / "812"
+    files = {name: (folder / name).read_bytes() for name in ("schedstat", "stat", "sched")}
+    machine.thread(812, 100, wait_ms=10)
+    machine.thread(813, 30)
+    probe = ThreadsProbe(lambda: [812], _never, waited=(812, files), proc=str(tmp_path))
+    table = _table(probe)
+    assert {use.tid: (use.cpu_usec, use.wait_usec, use.process) for use in table.threads} == {
+        812: (60_000, 7_000, "a (odd) name"),
+        813: (30_000, 0, "a (odd) name"),
+    }
+    assert (table.seen, table.unread) == (2, 0)
+
+
 def test_a_thread_that_has_ended_stays_as_it_was_last_seen(tmp_path: Path) -> None:
     machine = _Machine(tmp_path)
     machine.thread(812, 40)
