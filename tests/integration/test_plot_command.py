@@ -18,6 +18,7 @@ from joblens.model.run import Run
 from joblens.model.workflow_spec import MonitorSpec
 from joblens.stores.sqlite import SqliteStore
 from tests.conftest import RunJoblens
+from tests.contract.store_builders import whole_job
 from tests.integration import past_jobs
 from tests.integration.plot_material import documented_torc_file, fan_plan, fill_run, torc_file
 
@@ -251,3 +252,20 @@ print(len(list(read_time_series(sys.argv[1]))), len(read_host_series(sys.argv[1]
             [sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=True
         )
     assert done.stdout == "3 16\n"
+
+
+def test_a_job_is_plotted_by_its_name_and_it_is_told_which_of_several(
+    joblens: RunJoblens, store_path: Path
+) -> None:
+    store = SqliteStore(str(store_path))
+    for uuid, name in (("abc1", "melt"), ("abc2", "melt"), ("abc3", "alone")):
+        store.apply(whole_job(uuid, name=name, sample_count=4))
+    store.close()
+    several = joblens("plot", "melt", "--format", "svg", code=0)
+    assert "resource_plot_job_2.svg" in several.stdout
+    assert "'melt' is job 2, the newest of that name" in several.stderr
+    for ident in ("alone", "job:alone"):
+        one = joblens("plot", ident, "--format", "svg", code=0)
+        assert "resource_plot_job_3.svg" in one.stdout
+        assert "is job" not in one.stderr
+    assert "'nobody' is no run, workflow or job" in joblens("plot", "nobody", code=2).stderr

@@ -17,6 +17,7 @@ from joblens.analysis.plot_series import (
     series_of_samples,
     thinned,
 )
+from joblens.app.queries import Note, find, newest_named
 from joblens.model.errors import FormatError, InputError, UnknownJob, UnknownRun, UnknownWorkflow
 from joblens.model.history import HistoryQuery, SortKey
 from joblens.model.job import Record, Status
@@ -40,8 +41,11 @@ class Source(Struct, frozen=True):
     gantt: Chart | None = None
 
 
-def sources_named(idents: Sequence[str], store: Callable[[], Store], advance: Advance) -> list[Source]:
-    """`store` is only opened when something else than a file is named."""
+def sources_named(
+    idents: Sequence[str], store: Callable[[], Store], advance: Advance, note: Note
+) -> list[Source]:
+    """`store` is only opened when something else than a file is named. `note` is told which job was taken
+    where several have the name."""
     found: list[Source] = []
     jobs: list[Record] = []
     for ident in idents:
@@ -50,7 +54,7 @@ def sources_named(idents: Sequence[str], store: Callable[[], Store], advance: Ad
             found.append(source_of_file(path))
             advance(1)
         if not paths:
-            target = _find(store(), ident)
+            target = _find(store(), ident, note)
             if isinstance(target, Run):
                 found.append(source_of_run(store(), target, advance=advance))
             else:
@@ -61,7 +65,7 @@ def sources_named(idents: Sequence[str], store: Callable[[], Store], advance: Ad
 
 
 def _files_of(ident: str) -> list[str]:
-    """None when it names no file. A pattern the shell has left alone is looked up here."""
+    """Empty when it names no file. A pattern the shell has left alone is looked up here."""
     if os.path.isdir(ident):
         return []  # a workflow may have the name of a folder
     if os.path.exists(ident):
@@ -76,11 +80,12 @@ def _files_of(ident: str) -> list[str]:
     return []
 
 
-def _find(store: Store, ident: str) -> Run | Record:
-    """`job:3` and `workflow:3` say which of the two is meant."""
+def _find(store: Store, ident: str, note: Note) -> Run | Record:
+    """`job:3` and `workflow:3` say which of the two is meant. A word that is the id of neither may be a job's
+    name."""
     kind, colon, bare = ident.partition(":")
     if colon and kind == "job":
-        return store.find(bare)
+        return find(store, bare, note)
     if colon and kind in ("workflow", "run"):
         return store.find_run(bare)
     run = record = None
@@ -92,7 +97,8 @@ def _find(store: Store, ident: str) -> Run | Record:
     try:
         record = store.find(ident.strip())
     except UnknownJob:
-        if run is None:
+        record = None if run is not None else newest_named(store, ident.strip(), note)
+        if run is None and record is None:
             raise _nothing_named(ident) from None
     if run is not None and record is not None:
         raise InputError(f"'{ident}' is a workflow and a job", hint=f"write workflow:{ident} or job:{ident}")

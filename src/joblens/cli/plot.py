@@ -88,8 +88,8 @@ def command(
 ) -> None:
     """Draw what runs and jobs used over time.
 
-    Takes runs (3, 3.2, a workflow's name), jobs, and time-series files (.db) that joblens or Torc wrote. A
-    number that is both a workflow's and a job's is written workflow:3 or job:3."""
+    Takes runs (3, 3.2, a workflow's name), jobs (by id or name), and time-series files (.db) that joblens or
+    Torc wrote. A number that is both a workflow's and a job's is written workflow:3 or job:3."""
     from joblens.app.plot_sources import sources_named
     from joblens.app.plotting import PlotChoice, plot_sources
 
@@ -97,7 +97,7 @@ def command(
     if not prefix:
         raise InputError("--prefix is empty", hint="leave it out to get resource_plot_…")
     with ProgressBar("jobs read") as bar:
-        sources = sources_named(idents, lambda: session.current_store, bar.advance)
+        sources = sources_named(idents, lambda: session.current_store, bar.advance, session.note)
     with ProgressBar("plots", look_every=1) as bar:
         done = plot_sources(sources, output, choice, bar.advance)
     if session.json:
