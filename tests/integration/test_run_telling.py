@@ -67,7 +67,7 @@ def test_logs_of_a_failed_job_have_both_streams_each_on_its_own(desk: WorkflowDe
     assert "joblens logs 1" in told.stdout
     done = desk.call("logs", "a", code=0)
     assert done.stdout == "out\n"
-    assert done.stderr == "joblens: 'a' is job 1\nwhy\n"
+    assert done.stderr == "why\n"  # the only one of that name: nothing to tell
 
 
 def test_nothing_to_run_again_is_told_to_programs_too(desk: WorkflowDesk) -> None:

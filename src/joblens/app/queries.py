@@ -32,8 +32,8 @@ def history(store: Store, query: HistoryQuery) -> list[Record]:
 def find(store: Store, ident: str, note: Note | None = None) -> Record:
     """`job:7` is how to say 7 where it could also be a workflow; commands that take jobs only know it too.
 
-    `note`: where a name will do. A word that is no id may then be a job's name, and is told which job
-    was taken."""
+    `note`: where a name will do. A word that is no id may then be a job's name, and where several have it
+    is told which job was taken."""
     bare = ident.strip().removeprefix("job:")
     try:
         return store.find(bare)
@@ -49,8 +49,8 @@ def newest_named(store: Store, name: str, note: Note) -> Record | None:
     named = [record for record in store.records(query) if record.job.name == name]  # it may read as a pattern
     if not named:
         return None
-    newest = ", the newest of that name" if len(named) > 1 else ""
-    note(f"joblens: '{name}' is job {named[0].number}{newest}")
+    if len(named) > 1:
+        note(f"joblens: '{name}' is job {named[0].number}, the newest of that name")
     return named[0]
 
 
