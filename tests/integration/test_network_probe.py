@@ -18,7 +18,7 @@ from joblens.probes.cgroup_network import (
     count_here,
     go_on_counting,
 )
-from joblens.probes.traffic_program import FIELDS
+from joblens.probes.traffic_code import FIELDS
 from tests.conftest import wait_until
 from tests.integration.cgroup_jobs import make_groups, start_in
 from tests.integration.network_jobs import (

@@ -7,7 +7,7 @@ from joblens.agent.container_probe import NoteReader
 from joblens.model.errors import ProbeError
 from joblens.ports.probe import Probe
 from joblens.probes.cgroup_layout import UNIFIED
-from joblens.probes.traffic_program import FIELDS
+from joblens.probes.traffic_code import FIELDS
 
 NETWORK = "network"
 _LATE = "from a moment after its start: the engine put the container into groups of its own"

@@ -14,7 +14,7 @@ from joblens.probes.cgroup_network import (
     v2_group,
 )
 from joblens.probes.interfaces import InterfacesProbe
-from joblens.probes.traffic_program import FIELDS
+from joblens.probes.traffic_code import FIELDS
 
 
 def open_probe(watched: Watched, _instruments: Instruments) -> Probe:

@@ -11,7 +11,6 @@ from joblens.probes.kernel_files import read_bytes
 if TYPE_CHECKING:  # most jobs are over before there is something to see
     from joblens.probes.threads import ThreadsProbe
 
-_BEGIN_AFTER_S = 0.02
 _TOO_SHORT = "it was over before its threads were looked at for the first time"
 _NO_NEWS = Details()
 _FILES = ("schedstat", "stat", "sched")
@@ -19,7 +18,7 @@ _FILES = ("schedstat", "stat", "sched")
 
 class ThreadsFromTheStart:
     """Of a job that is about to begin: its first process waits, and what that has used so far is not the
-    job's. Looks from the first sample on that is not taken at the very start."""
+    job's. The first reading is taken at the very start, when there is nothing to see yet."""
 
     name = "threads"
 
@@ -27,7 +26,7 @@ class ThreadsFromTheStart:
         """Raises OSError."""
         self._watched = watched
         self._waited = main_pid, _files_of(main_pid)
-        self._opened_s = time.monotonic()
+        self._is_at_start = True
         self._probe: ThreadsProbe | None = None
 
     @property
@@ -36,7 +35,8 @@ class ThreadsFromTheStart:
 
     def read(self) -> Details:
         if self._probe is None:
-            if time.monotonic() - self._opened_s < _BEGIN_AFTER_S:
+            if self._is_at_start:
+                self._is_at_start = False
                 return _NO_NEWS
             from joblens.probes.threads import ThreadsProbe
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from joblens.probes.cgroup import CgroupProbe
 from joblens.probes.cgroup_network import NO_GROUP, CgroupNetworkProbe, v2_group
-from joblens.probes.traffic_program import FIELDS
+from joblens.probes.traffic_code import FIELDS
 
 NO_PACKETS = dict.fromkeys(FIELDS, NO_GROUP)  # of a slot that has no groups
 

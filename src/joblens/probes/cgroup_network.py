@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from joblens.probes import bpf
 from joblens.probes.cgroup_layout import UNIFIED
 from joblens.probes.kernel_files import read_text
-from joblens.probes.traffic_program import FIELDS, VALUE_BYTES, parse_counters, program
+from joblens.probes.traffic_code import FIELDS, VALUE_BYTES, parse_counters, program
 
 SOURCE = "BPF program at the job's control group"
 NO_GROUP = "packets are counted at a control group, and this job has none"

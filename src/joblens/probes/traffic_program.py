@@ -2,28 +2,14 @@
 
 What TCP hands down in one piece, or is handed in one piece, may be many packets on the wire; they are counted
 as such, each with its headers, so that sender and receiver have the same numbers. One value holds both
-directions, each on a cache line of its own, since several CPUs count at once."""
+directions, each on a cache line of its own, since several CPUs count at once.
 
-import mmap
+What comes out of it is written down in `traffic_code`: who starts a job has no time to put it together."""
+
 import struct
 
-from joblens.probes.bpf import EGRESS, INGRESS
+from joblens.probes.traffic_code import STARTS
 
-VALUE_BYTES = 128
-FIELDS = (
-    "network_rx_bytes",
-    "network_rx_packets",
-    "network_tcp_rx_bytes",
-    "network_udp_rx_bytes",
-    "network_ipv6_rx_bytes",
-    "network_tx_bytes",
-    "network_tx_packets",
-    "network_tcp_tx_bytes",
-    "network_udp_tx_bytes",
-    "network_ipv6_tx_bytes",
-)
-_LAYOUT = struct.Struct("=5Q24x5Q24x")  # in the order of FIELDS
-_STARTS = {INGRESS: 0, EGRESS: 64}
 _BYTES, _PACKETS, _TCP, _UDP, _IPV6 = 0, 8, 16, 24, 32
 
 # Places in what the kernel hands to such a program, and in a socket.
@@ -139,7 +125,7 @@ def _adding(counters: int, direction: int) -> tuple[_Step | str, ...]:
     return (
         "add",
         _step(_LOAD_ADDRESS, _COUNTERS, _ADDRESS_IN_MAP, value=counters),
-        _step(0, value=_STARTS[direction]),  # second half of the address
+        _step(0, value=STARTS[direction]),  # second half of the address
         _step(_ADD_ATOMIC, _COUNTERS, _SIZE, _BYTES),
         _step(_ADD_ATOMIC, _COUNTERS, _COUNT, _PACKETS),
         _step(_LOAD_32, _R1, _PACKET, _ETHERNET_PROTOCOL),
@@ -172,7 +158,3 @@ def _assembled(parts: tuple[_Step | str, ...]) -> bytes:
         offset = labels[go] - number - 1 if go else place
         code += struct.pack("=BBhi", operation, source << 4 | to, offset, value)
     return code
-
-
-def parse_counters(data: bytes | mmap.mmap) -> dict[str, int]:
-    return dict(zip(FIELDS, _LAYOUT.unpack_from(data), strict=True))

@@ -57,10 +57,8 @@ def test_a_job_that_was_over_before_its_threads_were_looked_at_says_so() -> None
 def test_threads_are_looked_at_by_the_first_sample_after_the_start() -> None:
     job = Job(uuid="0" * 32, argv=("x",), created_at_us=0)
     own = Watched(job=job, main_pid=os.getpid(), pids=lambda: [os.getpid()])
-    probe = ThreadsFromTheStart(own, os.getpid())
-    taker = DetailTaker("0" * 32, [probe], lambda _: None)
+    taker = DetailTaker("0" * 32, [ThreadsFromTheStart(own, os.getpid())], lambda _: None)
     taker.tick()
-    probe._opened_s -= 1.0
     taker.tick()
     assert taker.latest.threads is not None
     assert "threads" not in taker.latest.unknown
