@@ -25,6 +25,7 @@ class JobUse(Struct, frozen=True):
     peak: Observation
     mean_cores: float | None
     mean_bytes: float | None
+    machine_cpus: int | None = None  # engines refuse more than there are
 
 
 class ServiceAdvice(Struct, frozen=True, kw_only=True):
@@ -46,8 +47,12 @@ def use_of_record(record: Record, run: int) -> JobUse | None:
     if peak is None or outcome is None:
         return None
     percent = mean_cpu_percent(outcome)
-    mean_bytes = outcome.usage.memory_mean_bytes
-    return JobUse(peak, None if percent is None else percent / 100, mean_bytes)
+    return JobUse(
+        peak,
+        mean_cores=None if percent is None else percent / 100,
+        mean_bytes=outcome.usage.memory_mean_bytes,
+        machine_cpus=None if record.attempt is None else record.attempt.cpu_count,
+    )
 
 
 def use_of_profile(profile: dict[str, Any], name: str, run: int) -> JobUse:
@@ -78,7 +83,10 @@ def advise_service(name: str, uses: Sequence[JobUse]) -> ServiceAdvice:
     found: dict[str, Advice] = {part.resource: part for one in advise([group]) for part in one.advice}
     memory, cpus = found.get("memory"), found.get("cpus")
     limit_memory = None if memory is None else max(int(memory.recommended), _LEAST_MEMORY)
-    limit_cpus = None if cpus is None else cpus.recommended
+    limit_cpus = None if cpus is None else _at_most(cpus.recommended, [use.machine_cpus for use in uses])
+    cpus_reason = "" if cpus is None else cpus.reason
+    if cpus is not None and limit_cpus != cpus.recommended:
+        cpus_reason = f"{cpus_reason.partition(',')[0]}, and the machine has no more"
     return ServiceAdvice(
         name=name,
         jobs=len(uses),
@@ -86,7 +94,7 @@ def advise_service(name: str, uses: Sequence[JobUse]) -> ServiceAdvice:
         limit_memory_bytes=limit_memory,
         reserved_cpus=_usual_cpus([use.mean_cores for use in uses], limit_cpus),
         reserved_memory_bytes=_usual_memory([use.mean_bytes for use in uses], limit_memory),
-        cpus_reason="" if cpus is None else cpus.reason,
+        cpus_reason=cpus_reason,
         memory_reason="" if memory is None else memory.reason,
     )
 
@@ -136,6 +144,11 @@ def _key(name: str) -> str:
     """A name that YAML would take for a number or a word of its own is quoted."""
     is_plain = name[0].isalpha() and name.lower() not in ("true", "false", "yes", "no", "on", "off", "null")
     return name if is_plain and name.lower() not in ("y", "n") else f"'{name}'"
+
+
+def _at_most(cpus: float, machines: Sequence[int | None]) -> float:
+    """No more than the largest machine has that they ran on."""
+    return cpus if None in machines else min(cpus, max(there for there in machines if there is not None))
 
 
 def _usual_cpus(means: Sequence[float | None], most: float | None) -> float | None:

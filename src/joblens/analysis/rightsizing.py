@@ -184,14 +184,18 @@ def _cpus(group: Group) -> Advice | None:
         return None
     peak = max(known)
     wanted: float = cpus_for(peak)
-    reason = f"peak {100 * peak:.0f} % CPU, up to the next core"
+    percent = round(100 * peak)
+    # Sampling shows a busy core as a little more than one.
+    cores = "1 core" if wanted == 1 else f"{wanted:g} cores"
+    room = "up to the next core" if percent <= 100 * wanted else f"hardly more than {cores}"
+    reason = f"peak {percent} % CPU, {room}"
     held_back = [item.limits.cpus for item in seen if item.is_throttled and item.limits.cpus]
     if held_back and max(held_back) >= wanted and (current is None or current <= max(held_back)):
         wanted = cpus_for(max(held_back) + 1)
         reason = f"held back at {max(held_back):g}: one more"
     elif current is not None:
         keep = _why_kept(group, current, wanted, (wanted, wanted), uncertain=False)
-        wanted, reason = (current, f"peak {100 * peak:.0f} % CPU{keep}") if keep else (wanted, reason)
+        wanted, reason = (current, f"peak {percent} % CPU{keep}") if keep else (wanted, reason)
     use = spread([item.peak_cores for item in seen if item.is_complete and item.peak_cores is not None])
     return _of("cpus", current, wanted, cpus_text, reason, use)
 

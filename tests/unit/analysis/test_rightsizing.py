@@ -118,6 +118,15 @@ def test_a_job_held_back_by_its_cpus_gets_one_more() -> None:
     assert part(advice_for(held, current=asked(cpus=2)), "cpus").recommended == 3
 
 
+@pytest.mark.parametrize(
+    ("peak_cores", "cpus", "why"),
+    [(0.97, 1, "97 % CPU, up to the next core"), (1.06, 1, "106 % CPU, hardly more than 1 core")],
+)
+def test_cores_are_told_as_they_were_counted(peak_cores: float, cpus: int, why: str) -> None:
+    advice = part(advice_for(seen(peak_cores=peak_cores)), "cpus")
+    assert (advice.recommended, advice.reason) == (cpus, f"peak {why}")
+
+
 def test_all_runs_count_not_only_the_last() -> None:
     runs = [seen(run=run, memory_bytes=size * GIB) for run, size in ((1, 2), (2, 6), (3, 1))]
     found = advice_for(*runs, current=asked(memory=2 * GIB))

@@ -2,10 +2,14 @@ from typing import Any
 
 import pytest
 import yaml
+from msgspec.structs import replace
 
 from joblens.analysis.compose import service_name
 from joblens.app.compose import compose_advice
 from joblens.model.errors import InputError
+from joblens.model.job import Usage
+from joblens.model.units import MIB
+from tests.unit.analysis.records import a_record
 
 
 def a_profile(peak_mb: float, cpu_percent: float, mean_mb: float = 100.0) -> dict[str, Any]:
@@ -47,6 +51,19 @@ def test_one_profile_alone_will_do_and_has_a_name() -> None:
 def test_a_reservation_is_never_above_its_limit() -> None:
     told = resources(compose_advice([a_profile(100, 20, mean_mb=5000)]), "job")
     assert told["reservations"]["memory"] == told["limits"]["memory"]
+
+
+def test_nobody_is_given_more_cpus_than_the_machine_has() -> None:
+    """A job that keeps two CPUs busy is seen with a little more."""
+    usage = Usage(cpu_total_usec=202_000_000, memory_peak_bytes=64 * MIB)
+    record = a_record(duration_s=100.0, usage=usage, job={"tool": "solver"}, attempt={"cpu_count": 2})
+    profile = {"cpu_usage": {"max_percent": 215.0}, "process_cpu": {"max_percent": 215.0}}
+    assert record.outcome is not None
+    record = replace(record, outcome=replace(record.outcome, profile=profile))
+    text = compose_advice([record])
+    told = resources(text, "solver")
+    assert (told["limits"]["cpus"], told["reservations"]["cpus"]) == ("2", "2")
+    assert "# peak 215 % CPU, and the machine has no more\n" in text
 
 
 def test_of_what_nothing_is_known_nothing_is_said() -> None:
