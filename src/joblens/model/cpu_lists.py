@@ -13,8 +13,10 @@ def parse_cpu_list(text: str) -> tuple[int, ...]:
     for part in text.split(","):
         first, dash, last = (word.strip() for word in part.partition("-"))
         last = last if dash else first
-        if not (_is_number(first) and _is_number(last)) or int(first) > int(last) or int(last) >= _MOST:
+        if not (_is_number(first) and _is_number(last)) or max(int(first), int(last)) >= _MOST:
             raise InputError(f"CPU list '{text}': '{part.strip()}' is not a CPU", hint="write it as 0-3,8")
+        if int(first) > int(last):
+            raise InputError(f"CPU list '{text}': '{part.strip()}' runs backwards", hint=f"{last}-{first}")
         cpus.update(range(int(first), int(last) + 1))
     return tuple(sorted(cpus))
 

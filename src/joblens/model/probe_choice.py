@@ -33,7 +33,7 @@ _SETS = {"all": ALL_PROBES, "none": (), "default": DEFAULT_PROBES}
 def chosen_probes(text: str, default: tuple[str, ...] = DEFAULT_PROBES) -> tuple[str, ...]:
     """'all', 'none', 'default' or names, with commas between them; '+NAME' and '-NAME' change the default.
     Raises InputError."""
-    words = [word.strip() for word in text.split(",") if word.strip()]
+    words = [word.strip().lower() for word in text.split(",") if word.strip()]
     if not words:
         raise InputError(f"probes {text!r}: none is named", hint=_HINT)
     if "none" in words and len(words) > 1:

@@ -13,6 +13,8 @@ from joblens.model.probe_choice import ALL_PROBES, DEFAULT_PROBES, chosen_probes
         ("none", ()),
         ("default", DEFAULT_PROBES),
         ("gpu", ("gpu",)),
+        ("GPU,+Network", ("network", "gpu")),
+        ("None", ()),
         ("threads, network", ("network", "threads")),
         ("+memory", ALL_PROBES),
         ("-network", tuple(name for name in DEFAULT_PROBES if name != "network")),
