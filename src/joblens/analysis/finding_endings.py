@@ -84,11 +84,12 @@ def _rerun(record: Record) -> str:
 def _timed_out(record: Record, outcome: Outcome) -> Finding:
     allowed_s = record.job.requirements.timeout_s
     given = "" if allowed_s is None else f" of {format_duration(allowed_s)}"
+    had_s = allowed_s or outcome.duration_s
     return Finding(
         Code.TIMED_OUT,
         Severity.PROBLEM,
         f"its time{given} was up, and it was ended after {format_duration(outcome.duration_s)}",
-        timeout_option((allowed_s or outcome.duration_s) * TIME_HEADROOM),
+        f"it needs more than {format_duration(had_s)}: try {timeout_option(had_s * TIME_HEADROOM)}",
     )
 
 

@@ -71,7 +71,7 @@ def test_a_signal_without_a_name_is_told_too() -> None:
     assert "signal 40" in found(failed(exit_code=168, signal=40, reason="signal"))[Code.SIGNAL].text
 
 
-def test_a_timeout_says_how_much_more_to_ask_for() -> None:
+def test_a_timeout_says_what_is_known_and_what_to_try() -> None:
     record = a_record(
         status=Status.TIMEOUT,
         exit_code=124,
@@ -82,7 +82,7 @@ def test_a_timeout_says_how_much_more_to_ask_for() -> None:
     )
     finding = found(record)[Code.TIMED_OUT]
     assert "1h00m00s" in finding.text
-    assert finding.advice == "--timeout 1h30m"
+    assert finding.advice == "it needs more than 1h00m00s: try --timeout 1h30m"  # nobody knows how much
     assert Code.SIGNAL not in found(record)
 
 
