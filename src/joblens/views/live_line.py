@@ -28,7 +28,7 @@ def render_live_line(name: str, samples: Sequence[Sample], width: int, color: bo
         "memory": f"{_label('mem', paint)} {compact_bytes(now.memory_bytes):>5}",
         "gpu": _gpu(series, paint),
         "io": _io(now, paint),
-        "network": f"{_label('net', paint)} {compact_rate(now.network_per_s):>7}"
+        "network": f"{_label('net in+out', paint)} {compact_rate(now.network_per_s):>7}"
         if now.network_per_s
         else "",
         "processes": _processes(now.processes),

@@ -18,7 +18,7 @@ from joblens.views.gpu_details import container_pairs
 from joblens.views.job_details import parts_known, render_part
 from joblens.views.jobs import command_line, display_name, duration_s, started_at_us
 from joblens.views.numbers import UNKNOWN, compact_bytes, counted, percent
-from joblens.views.style import Palette, clean, clean_lines, fit, pad, wrap
+from joblens.views.style import Palette, clean, clean_lines, fit, fold, pad, wrap
 from joblens.views.summary import ending, finding_lines
 from joblens.views.usage import render_usage
 
@@ -56,7 +56,7 @@ def render_show(
     lines += _more(record, parts_known(details, samples), width, paint)
     lines += _charts(samples, width, paint)
     lines += [*_section("Job", paint), *_pairs(_job_pairs(record.job), paint)]
-    lines += _environment(record.job, paint)
+    lines += _environment(record.job, width, paint)
     if record.attempt is not None:
         lines += [*_section("Ran on", paint), *_pairs(_attempt_pairs(record.attempt), paint)]
     if details.container is not None:
@@ -164,18 +164,23 @@ def _job_pairs(job: Job) -> Pairs:
         ("created", _instant(job.created_at_us)),
         ("bound to CPUs", clean(job.cpu_list)),
         ("GPUs given", clean(", ".join(job.gpu_devices))),
+        ("CO2 factor", _grid_factor(job)),
         ("sampling", f"every {job.interval_s:g}s" if job.monitor else "off"),
     ]
 
 
-def _environment(job: Job, paint: Palette) -> list[str]:
-    """One variable a line: a value that is cut would mislead."""
-    names = ["environment", *[""] * len(job.env)]
-    variables = (f"{name}={value}" for name, value in sorted(job.env.items()))
-    return [
-        f"  {paint.paint(pad(label, _LABEL), 'dim')} {clean(variable)}"
-        for label, variable in zip(names, variables, strict=False)
-    ]
+def _grid_factor(job: Job) -> str:
+    return UNKNOWN if job.grid_co2_g_per_kwh is None else f"{job.grid_co2_g_per_kwh:g} g/kWh"
+
+
+def _environment(job: Job, width: int, paint: Palette) -> list[str]:
+    """One variable each: a value that is cut would mislead, so a long one goes on below its beginning."""
+    lines: list[str] = []
+    for name, value in sorted(job.env.items()):
+        for piece in fold(clean(f"{name}={value}"), width - _LABEL - 3):
+            label = "" if lines else "environment"
+            lines.append(f"  {paint.paint(pad(label, _LABEL), 'dim')} {piece}")
+    return lines
 
 
 def _requirements(job: Job) -> str:
@@ -237,7 +242,7 @@ def _charts(samples: Sequence[Sample], width: int, paint: Palette) -> list[str]:
     lines += _chart("CPU", curve, [point.cpu_percent for point in curve], width, paint)
     lines += _chart("memory", curve, [point.memory_bytes for point in curve], width, paint)
     lines += _chart("I/O per s", curve, [point.io_per_s for point in curve], width, paint)
-    lines += _chart("network per s", curve, _worth_a_curve(curve), width, paint)
+    lines += _chart("network per s (in + out)", curve, _worth_a_curve(curve), width, paint)
     lines += _chart("GPU", curve, [point.gpu_percent for point in curve], width, paint)
     lines += _chart("GPU memory", curve, [point.gpu_memory_bytes for point in curve], width, paint)
     return lines

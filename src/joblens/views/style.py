@@ -120,6 +120,19 @@ def pad_left(text: str, width: int) -> str:
     return " " * (width - visible_width(text)) + text
 
 
+def fold(text: str, width: int) -> list[str]:
+    """Everything of it, over lines of at most `width` columns, but no narrower than 20."""
+    lines, used = [""], 0
+    for character in text:
+        columns = _character_width(character)
+        if used + columns > max(20, width):
+            lines.append("")
+            used = 0
+        lines[-1] += character
+        used += columns
+    return lines
+
+
 def wrap(text: str, width: int, indent: str = "") -> list[str]:
     """Words over lines of at most `width` columns; a word longer than a line stays whole."""
     lines: list[str] = []

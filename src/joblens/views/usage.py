@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from joblens.analysis.usage import NOT_MEASURED, source_of
+from joblens.analysis.usage import NO_GRID_FACTOR, NOT_MEASURED, source_of
 from joblens.model.job import Usage
 from joblens.model.units import format_bytes
 from joblens.views.numbers import count, grams, joules, mark_bound, percent, seconds
@@ -111,13 +111,17 @@ def _exceeds_peak(usage: Usage) -> bool:
     return (usage.memory_largest_process_bytes or 0) > (usage.memory_peak_bytes or float("inf"))
 
 
+def _has_energy(usage: Usage) -> bool:
+    return usage.energy_package_uj is not None or usage.gpu_energy_uj is not None
+
+
 def _unknown(usage: Usage) -> dict[str, list[str]]:
     """Reason -> labels of the numbers it keeps from us."""
     reasons: dict[str, list[str]] = {}
     for label, name, _ in _ROWS:
         reason = clean(usage.unknown.get(name, ""))
-        if name == "co2_mg" and usage.energy_package_uj is None and usage.gpu_energy_uj is None:
-            continue  # nothing that could be told in CO2
+        if name == "co2_mg" and reason == NO_GRID_FACTOR and not _has_energy(usage):
+            continue  # nobody asked for CO2, and there is nothing that could be told in it
         if getattr(usage, name) is None and reason and reason != NOT_MEASURED:
             reasons.setdefault(reason, []).append(label.strip())
     return reasons

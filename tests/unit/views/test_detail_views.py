@@ -8,6 +8,7 @@ from joblens.model.job import Job, Record, Status
 from joblens.views.detail_look import Look, nothing
 from joblens.views.gpu_details import container_pairs
 from joblens.views.profile_stats import render_profile_statistics
+from joblens.views.show import render_show
 from joblens.views.style import PLAIN
 
 _JOB = Job(uuid="3f8a21b2-c4d5-4e6f-a7b8-c9d0e1f2a3b4", argv=("true",), created_at_us=1)
@@ -52,3 +53,19 @@ def test_a_number_that_is_cut_keeps_its_unit() -> None:
     line = render_profile_statistics(told, width=72, paint=PLAIN)[-1]
     assert line.split()[0].endswith("second")
     assert len(line) <= 72
+
+
+def test_a_long_variable_goes_on_below_its_beginning() -> None:
+    path = ":".join(f"/opt/tool{number}/bin" for number in range(12))
+    record = Record(status=Status.QUEUED, job=structs.replace(_JOB, env={"HOME": "/root", "PATH": path}))
+    lines = render_show(record, [], now_us=2, width=60, paint=PLAIN)
+    first = next(place for place, line in enumerate(lines) if "PATH=" in line)
+    assert all(len(line) <= 60 and line.startswith(" " * 19) for line in lines[first:])
+    assert f"PATH={path}" in "".join(line[19:] for line in lines[first:])
+
+
+@pytest.mark.parametrize(("factor", "told"), [(None, False), (380.0, True)])
+def test_the_factor_for_co2_is_told_where_it_is_set(factor: float | None, told: bool) -> None:
+    record = Record(status=Status.QUEUED, job=structs.replace(_JOB, grid_co2_g_per_kwh=factor))
+    lines = render_show(record, [], now_us=2, width=80, paint=PLAIN)
+    assert any(line.split() == ["CO2", "factor", "380", "g/kWh"] for line in lines) is told

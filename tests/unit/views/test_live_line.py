@@ -59,7 +59,7 @@ def test_wide_characters_count_as_two_columns() -> None:
 def test_network_and_gpu_are_told_where_there_is_something() -> None:
     line = render_live_line("train", gpu_samples(5), 120, color=False)
     assert "gpu  73%  2.1G" in line
-    assert "net 15.2M/s" in line
+    assert "net in+out 15.2M/s" in line
 
 
 def test_a_job_without_network_and_gpu_has_no_place_for_them() -> None:

@@ -1,6 +1,7 @@
 import pytest
 
-from joblens.analysis.usage import NOT_MEASURED
+from joblens.analysis.energy import with_co2
+from joblens.analysis.usage import NO_GRID_FACTOR, NOT_MEASURED
 from joblens.model.job import USAGE_NUMBERS, Usage
 from joblens.views.style import PLAIN
 from joblens.views.usage import USAGE_NUMBERS as VIEW_NUMBERS
@@ -37,8 +38,14 @@ def test_a_job_that_used_no_gpu_has_no_lines_about_gpus() -> None:
 
 @pytest.mark.parametrize(("energy", "is_told"), [(None, False), (5_000_000, True)])
 def test_why_co2_is_not_known_is_told_where_energy_is(energy: int | None, is_told: bool) -> None:
-    usage = Usage(energy_package_uj=energy, unknown={"co2_mg": "no grid factor is set"})
+    usage = Usage(energy_package_uj=energy, unknown={"co2_mg": NO_GRID_FACTOR})
     assert ("grid factor" in "\n".join(render_usage(usage, 1.0, 120, PLAIN))) is is_told
+
+
+def test_who_has_set_a_grid_factor_is_told_why_there_is_no_co2() -> None:
+    usage = with_co2(Usage(unknown={"energy_package_uj": "no RAPL"}), 380)
+    text = "\n".join(render_usage(usage, 1.0, 120, PLAIN))
+    assert "not known: CO2 (the energy it used is not known)" in text
 
 
 def test_every_number_of_a_usage_has_a_line() -> None:
