@@ -9,7 +9,7 @@ from joblens.analysis.advice import MEMORY_HEADROOM, cpus_option, memory_option
 from joblens.analysis.finding_codes import Code
 from joblens.analysis.outcome_numbers import LEAST_THROTTLED_S, is_out_of_memory, is_throttled, peak_of
 from joblens.analysis.profile import rates_over
-from joblens.analysis.rates import cpu_percent
+from joblens.analysis.rates import cpu_percent, host_cpu_percent
 from joblens.model.finding import Finding, Severity
 from joblens.model.job import BY_AFFINITY, Outcome, Record, Status, Usage
 from joblens.model.sample import Sample
@@ -23,6 +23,9 @@ _MIN_WAIT_S = LEAST_THROTTLED_S
 # Advice about sizes is for jobs long enough to show how they behave.
 _MIN_DURATION_S = 5.0
 _MIN_MEMORY_SAVED = 128 * MIB
+# Of its CPUs: below the one it is not what filled the machine, above the other it is.
+_FEW_OF_ITS_CPUS, _MOST_OF_ITS_CPUS = 0.5, 0.75
+_FULL = 80  # percent of the machine's CPUs
 _GPU_BUSY = 0.1  # of its time: then the CPU is not where its work is done
 
 
@@ -36,11 +39,8 @@ def waiting_findings(record: Record, outcome: Outcome, samples: Sequence[Sample]
     pressure = _share(usage.cpu_pressure_usec, outcome)
     if pressure is not None and pressure >= _CPU_PRESSURE and not is_throttled(outcome):
         text = f"it waited for a free core for {_spent(usage.cpu_pressure_usec, pressure)}"
-        advice = "start fewer threads or processes, or run fewer jobs at once on this machine"
-        if _had_a_core_for_each_thread(record, usage):
-            text += ", which other programs on the machine used"
-            advice = "run fewer jobs at once on this machine, or run it where nothing else does"
-        yield Finding(Code.CPU_PRESSURE, Severity.WARNING, text, advice)
+        whose, advice = _who_took_the_cores(record, outcome, samples)
+        yield Finding(Code.CPU_PRESSURE, Severity.WARNING, text + whose, advice)
     pressure = _share(usage.io_pressure_usec, outcome)
     if pressure is not None and pressure >= _IO_PRESSURE:
         text = f"it was I/O bound: it waited for the disk for {_spent(usage.io_pressure_usec, pressure)}"
@@ -53,13 +53,32 @@ def waiting_findings(record: Record, outcome: Outcome, samples: Sequence[Sample]
     yield from _paging(record, outcome, samples)
 
 
-def _had_a_core_for_each_thread(record: Record, usage: Usage) -> bool:
-    """Then it cannot have been in its own way."""
+def _who_took_the_cores(record: Record, outcome: Outcome, samples: Sequence[Sample]) -> tuple[str, str]:
+    """-> (what to add to the text, advice). The job is in its own way when its threads fill its CPUs. With a
+    core for each thread it cannot be, and where it got little of a machine that was full, others were."""
+    there, threads = _cpus_it_had(record), outcome.usage.threads_peak
+    used = (outcome.usage.cpu_total_usec or 0) / 1_000_000 / outcome.duration_s
+    if there is not None:
+        has_core_for_each = threads is not None and threads <= there
+        if has_core_for_each or (used < _FEW_OF_ITS_CPUS * there and _machine_was_full(samples)):
+            whose = ", which other programs on the machine used"
+            return whose, "run fewer jobs at once on this machine, or run it where nothing else does"
+        if used < _MOST_OF_ITS_CPUS * there:
+            return "", "run fewer jobs at once on this machine, or start fewer threads or processes"
+    return "", "start fewer threads or processes, or run fewer jobs at once on this machine"
+
+
+def _cpus_it_had(record: Record) -> int | None:
     attempt, cpus = record.attempt, record.job.requirements.cpus
-    there = None if attempt is None else attempt.cpu_count
     if attempt is not None and attempt.enforced_by.get("cpus", "").startswith(BY_AFFINITY) and cpus:
-        there = math.ceil(cpus)
-    return there is not None and usage.threads_peak is not None and usage.threads_peak <= there
+        return math.ceil(cpus)
+    return None if attempt is None else attempt.cpu_count
+
+
+def _machine_was_full(samples: Sequence[Sample]) -> bool:
+    known = [sample for sample in samples if sample.host_cpu_total_usec is not None]
+    busy = host_cpu_percent(known[0], known[-1]) if known else None
+    return busy is not None and busy >= _FULL
 
 
 def sizing_findings(record: Record, outcome: Outcome, samples: Sequence[Sample]) -> Iterator[Finding]:

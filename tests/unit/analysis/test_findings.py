@@ -194,6 +194,30 @@ def test_a_job_that_was_not_in_its_own_way_is_told_that_others_were(
     assert ("fewer threads" in finding.advice) is not is_others
 
 
+@pytest.mark.parametrize(
+    ("cores", "host_percent", "others", "first_advice"),
+    [
+        (0.5, 95, True, "run fewer jobs"),  # it got a quarter of a machine that was full
+        (0.5, 40, False, "run fewer jobs"),
+        (0.5, None, False, "run fewer jobs"),
+        (1.9, 97, False, "start fewer threads"),  # it filled the machine itself
+        (1.2, 97, False, "run fewer jobs"),
+    ],
+)
+def test_a_job_with_many_threads_is_blamed_only_when_they_fill_its_cpus(
+    cores: float, host_percent: int | None, others: bool, first_advice: str
+) -> None:
+    usage = Usage(cpu_total_usec=round(100 * cores * SECOND), cpu_pressure_usec=70 * SECOND, threads_peak=4)
+    record = a_record(duration_s=100.0, usage=usage, attempt={"cpu_count": 2})
+    busy = None if host_percent is None else host_percent * 2 * SECOND
+    total = None if host_percent is None else 200 * SECOND
+    first = a_sample(0, host_cpu_busy_usec=0, host_cpu_total_usec=0)
+    last = a_sample(100, host_cpu_busy_usec=busy, host_cpu_total_usec=total)
+    finding = found(record, first, last)[Code.CPU_PRESSURE]
+    assert ("other programs" in finding.text) is others
+    assert finding.advice.startswith(first_advice)
+
+
 def test_swapping_is_told_with_its_size() -> None:
     record = a_record(usage=Usage(cpu_total_usec=300 * SECOND))
     assert "12.0 MiB" in found(record, a_sample(1, memory_swap_bytes=12 * MIB))[Code.SWAPPED].text
