@@ -5,6 +5,7 @@ import contextlib
 import os
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -27,9 +28,14 @@ class Desk(Runner):
     """One user's joblens."""
 
     def __init__(
-        self, mode: str, folder: Path, prefix: Sequence[str] = (), options: Sequence[str] = ()
+        self,
+        mode: str,
+        folder: Path,
+        prefix: Sequence[str] = (),
+        options: Sequence[str] = (),
+        interpreter: str = sys.executable,
     ) -> None:
-        super().__init__(mode, folder, prefix, options)
+        super().__init__(mode, folder, prefix, options, interpreter)
         self.extra_env: dict[str, str] = {}
 
     def env(self) -> dict[str, str]:
@@ -37,7 +43,7 @@ class Desk(Runner):
 
     def call(self, *arguments: str | Path, timeout: float = 60.0, code: int | None = None) -> Finished:
         done = subprocess.run(
-            [*self._prefix, *JOBLENS, *map(str, arguments)],
+            self.as_user(*JOBLENS, *map(str, arguments)),
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -130,7 +136,8 @@ class Desk(Runner):
 def desk(mode: str, tmp_path: Path) -> Iterator[Desk]:
     if mode == "nobody":
         with run_jobs._nobodys_folder() as folder:
-            one = Desk(mode, folder, run_jobs._as_nobody())
+            prefix, interpreter = run_jobs._as_nobody()
+            one = Desk(mode, folder, prefix, interpreter=interpreter)
             yield one
             one.assert_nothing_left()
         return

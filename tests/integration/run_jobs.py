@@ -13,6 +13,7 @@ import signal
 import struct
 import subprocess
 import sys
+import sysconfig
 import tempfile
 import termios
 import time
@@ -64,12 +65,19 @@ class Runner:
     """`joblens run` with a folder of its own, which holds store and configuration too."""
 
     def __init__(
-        self, mode: str, folder: Path, prefix: Sequence[str] = (), options: Sequence[str] = ()
+        self,
+        mode: str,
+        folder: Path,
+        prefix: Sequence[str] = (),
+        options: Sequence[str] = (),
+        interpreter: str = sys.executable,
     ) -> None:
+        """`interpreter` takes the place of the tests' own in every command."""
         self.mode = mode
         self.folder = folder
         self._prefix = tuple(prefix)
         self._options = tuple(options)
+        self.interpreter = interpreter
 
     def __call__(self, *arguments: str | Path, stdin: bytes = b"", timeout: float = 60.0) -> Ran:
         report = self.folder / "report.json"
@@ -87,13 +95,18 @@ class Runner:
         return Ran(done.returncode, done.stdout, done.stderr, record)
 
     def command(self, *arguments: str | Path) -> list[str]:
-        return [*self._prefix, *JOBLENS, "run", *self._options, *map(str, arguments)]
+        return self.as_user(*JOBLENS, "run", *self._options, *map(str, arguments))
+
+    def as_user(self, *words: str) -> list[str]:
+        return [*self._prefix, *(self.interpreter if word == sys.executable else word for word in words)]
 
     def env(self) -> dict[str, str]:
         places = {
             f"XDG_{name}_HOME": str(self.folder / name.lower())
             for name in ("CONFIG", "DATA", "STATE", "CACHE")
         }
+        if self.interpreter != sys.executable:
+            places["PYTHONPATH"] = _PACKAGES
         return {**os.environ, **places, "HOME": str(self.folder), "JOBLENS_STORE": str(self.store)}
 
     @property
@@ -162,7 +175,8 @@ def runner(mode: str, tmp_path: Path) -> Iterator[Runner]:
     `nobody`: as a user who cannot have any, where the choice is automatic."""
     if mode == "nobody":
         with _nobodys_folder() as folder:
-            one = Runner(mode, folder, _as_nobody())
+            prefix, interpreter = _as_nobody()
+            one = Runner(mode, folder, prefix, interpreter=interpreter)
             yield one
             one.assert_nothing_left()
         return
@@ -178,24 +192,30 @@ def runner(mode: str, tmp_path: Path) -> Iterator[Runner]:
     one.assert_nothing_left()
 
 
+_PACKAGES = os.pathsep.join(
+    (str(Path(__file__).parents[2] / "src"), *dict.fromkeys(map(sysconfig.get_path, ("purelib", "platlib"))))
+)
+
+
 @functools.cache
-def _as_nobody() -> tuple[str, ...]:
+def _as_nobody() -> tuple[tuple[str, ...], str]:
+    """What to put before a command, and the interpreter it is to use."""
     if os.getuid() != 0:
-        return ()  # already someone without rights
+        return (), sys.executable  # already someone without rights
     tool = shutil.which("setpriv")
     if tool is None:
         pytest.skip("setpriv is not installed")
-    become = (tool, f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups")
-    # An interpreter that lies in someone's home cannot be found by others; this lets them look, no more.
-    look = ("--inh-caps=+dac_read_search", "--ambient-caps=+dac_read_search")
-    for prefix in (become, (*become, *look)):
-        code = "import os, sys, joblens; os.execv(sys.executable, [sys.executable, '-c', ''])"
-        if (
-            subprocess.run([*prefix, sys.executable, "-c", code], check=False, capture_output=True).returncode
-            == 0
-        ):
-            return prefix
-    pytest.skip("another user may not read this checkout")
+    become = (tool, f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", "--inh-caps=-all")
+    # An interpreter that lies in someone's home cannot be found by others. The machine's own of the same
+    # version does as well; a right to look everywhere would let them see more than users do.
+    code = "import os, sys, joblens; os.execv(sys.executable, [sys.executable, '-c', ''])"
+    for interpreter in (sys.executable, f"/usr/bin/python{sys.version_info[0]}.{sys.version_info[1]}"):
+        env = os.environ if interpreter == sys.executable else {**os.environ, "PYTHONPATH": _PACKAGES}
+        with contextlib.suppress(OSError):
+            command = [*become, interpreter, "-c", code]
+            if subprocess.run(command, check=False, capture_output=True, env=env).returncode == 0:
+                return become, interpreter
+    pytest.skip("another user may not read this checkout, or there is no interpreter for them")
 
 
 @contextlib.contextmanager

@@ -51,6 +51,7 @@ TOTALS = (
 )
 _MAX_MESSAGE = 1 << 17
 _IGNORED_HERE = (_signal.SIGINT, _signal.SIGTERM, _signal.SIGHUP, _signal.SIGQUIT, _signal.SIGTSTP)
+_HANDLED_HERE = (_signal.SIGCHLD, *_IGNORED_HERE)
 _PR_SET_CHILD_SUBREAPER = 36
 _REMOVE_TRIES = 50
 
@@ -85,13 +86,38 @@ def _prctl(option: int, argument: int) -> None:
 
 
 def read_io(pid: int) -> tuple[int, ...] | None:
-    """rchar, wchar, syscr, syscw, read_bytes, write_bytes of a process and all it has reaped.
-    A process that has ended but was not waited for still answers. None: not ours to read."""
+    """rchar, wchar, syscr, syscw, read_bytes, write_bytes of a living process and all it has reaped.
+    None: not ours to read."""
     text = _read_small(f"/proc/{pid}/io")
-    if text is None:
-        return None
+    return None if text is None else parse_io(text)
+
+
+def parse_io(text: bytes) -> tuple[int, ...]:
     words = text.split()
     return tuple(int(words[place]) for place in (1, 3, 5, 7, 9, 11))
+
+
+class TakenOver:
+    """What this process takes over in /proc/self/io from each process it waits for. An ended one's own file
+    would say the same, but is root's: only its user may not read it any more."""
+
+    def __init__(self) -> None:
+        try:
+            self._file = os.open("/proc/self/io", os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            self._file = -1
+
+    def wait_for(self, pid: int) -> tuple[int, Any, tuple[int, ...] | None]:
+        """-> wait status, usage, and I/O as `read_io` has it. Handling a signal meanwhile would be in it."""
+        if self._file < 0:
+            return (*os.wait4(pid, 0)[1:], None)
+        text = os.pread(self._file, 4096, 0)
+        _, status, usage = os.wait4(pid, 0)
+        after = parse_io(os.pread(self._file, 4096, 0))
+        # Each reading says how it stood before itself: the first one is in the second.
+        ours = (len(text), 0, 1, 0, 0, 0)
+        io = tuple(now - was - own for now, was, own in zip(after, parse_io(text), ours, strict=True))
+        return status, usage, io
 
 
 def read_before_exec(pid: int) -> dict[str, int]:
@@ -230,6 +256,7 @@ class Launcher:
         self.terminal_modes: list[Any] | None = None
         self.ignored_before: list[int] = []
         self.came_to_group: set[int] = set()  # signals that were sent to this process too
+        self.taken_over = TakenOver()
         os.set_inheritable(socket, False)
 
     def send(self, *message: Any) -> None:
@@ -307,11 +334,17 @@ class Launcher:
 
     def reap(self) -> None:
         """Wait for everything that is there to be waited for."""
+        _signal.pthread_sigmask(_signal.SIG_BLOCK, _HANDLED_HERE)
+        try:
+            self._reap_undisturbed()
+        finally:
+            _signal.pthread_sigmask(_signal.SIG_SETMASK, ())
+
+    def _reap_undisturbed(self) -> None:
         assert self.tally is not None
         news = False
         while True:
             try:
-                # Look first and take away after: until then /proc still knows what it read and wrote.
                 ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
             except ChildProcessError:
                 if self.main_status is not None:
@@ -319,8 +352,8 @@ class Launcher:
                 return
             if ended is None:
                 break
-            io = read_io(ended.si_pid)
-            pid, status, usage = os.wait4(ended.si_pid, 0)
+            pid = ended.si_pid
+            status, usage, io = self.taken_over.wait_for(pid)
             self.tally.add(usage, io, is_main=pid == self.main_pid)
             if pid == self.main_pid:
                 self.main_status = status
@@ -352,6 +385,8 @@ class Launcher:
         if not self.exec_confirmed:
             self._close_go()  # the waiting child sees the end of the pipe and leaves
         if self.terminal_modes is not None:
+            from launcher_terminal import restore_terminal  # type: ignore[import-not-found]
+
             restore_terminal(self.terminal_modes)
 
     def _leave_outcome(self, totals: tuple[Any, ...]) -> None:
@@ -438,21 +473,6 @@ class Launcher:
                     poll.unregister(self.socket)
                 except KeyError:
                     pass
-
-
-def restore_terminal(modes: list[Any]) -> None:
-    """Gives the terminal the modes it had, if it is still in those that a killed owner left it in."""
-    import termios
-
-    _signal.signal(_signal.SIGTTOU, _signal.SIG_IGN)
-    try:
-        terminal = os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
-        now = termios.tcgetattr(terminal)
-        if not now[3] & (termios.ISIG | termios.ICANON):  # else the shell has set its own
-            termios.tcsetattr(terminal, termios.TCSANOW, modes)
-        os.close(terminal)
-    except (OSError, termios.error):
-        pass  # there is no terminal any more
 
 
 def as_text(name: Any) -> str:

@@ -223,9 +223,11 @@ class JobMeter:
             fields[name] = self._never_back(name, fields.get(name, 0) + done)
         fields["cpu_total_usec"] = fields["cpu_user_usec"] + fields["cpu_system_usec"]
         for name in IO_FIELDS:
-            done = getattr(reaped, name)
-            if name in fields and done is not None:
-                fields[name] = self._never_back(name, fields[name] + done)
+            if name in fields:
+                done = getattr(reaped, name)
+                fields[name] = self._never_back(name, fields[name] + (done or 0))
+                if done is None and not fields[name]:
+                    del fields[name]  # what has ended did something, and nobody knows what
 
     def _never_back(self, name: str, value: int) -> int:
         # A process that ends between two readings is for a moment in neither; a counter

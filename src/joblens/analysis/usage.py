@@ -17,6 +17,7 @@ _LARGEST_SAMPLE = "largest sample of"
 _BELOW_LAUNCHER = "no process was larger than the launcher, whose size the kernel's figure starts from"
 _GPU_DOES_NOT_TELL = "the driver of its GPUs does not tell"
 REAPED_IO = "/proc/PID/io of the launcher, which takes over what it waits for"
+_REAPED_IO_UNREAD = "the launcher could not read what the processes it waited for had read and written"
 
 # Number -> (group under which its source is named, field of Sample that it comes from).
 _ORIGINS: dict[str, tuple[str, str]] = {
@@ -231,6 +232,8 @@ class _Total:
                 self._lower.append(number)
         elif waited is not None:
             self._put(number, waited, waited_source)
+        elif waited_source is REAPED_IO and self.exit is not None and self.exit.reaped:
+            self._unknown[number] = _REAPED_IO_UNREAD
 
     def add_memory(self) -> None:
         largest = self._largest_process()

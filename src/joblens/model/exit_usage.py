@@ -6,8 +6,8 @@ from msgspec import Struct
 class ExitUsage(Struct, frozen=True, kw_only=True):
     """Sum over every process the launcher reaped (the main one, and orphans that came to it as
     subreaper), each with all the descendants it had reaped itself; `max_rss_bytes` is the largest
-    single process. I/O is read from /proc just before a process is reaped, and is None when one reading
-    failed. Processes whose parent ignores SIGCHLD are in none of these."""
+    single process. I/O is what the launcher's /proc/self/io takes over with each, and None where it may not
+    read that. Processes whose parent ignores SIGCHLD are in none of these."""
 
     user_usec: int = 0
     system_usec: int = 0

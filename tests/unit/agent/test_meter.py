@@ -74,6 +74,15 @@ def test_a_counter_of_the_tree_does_not_go_back_while_a_process_is_in_nobodys_ha
     assert one.sample(ExitUsage(user_usec=1200)).cpu_total_usec == 1200
 
 
+def test_what_the_living_wrote_stays_when_nobody_knows_what_the_ended_wrote() -> None:
+    nothing = {"cpu_user_usec": 0, "cpu_system_usec": 0, "io_write_bytes": 0, "io_read_bytes": 0}
+    one = meter(Readings({**nothing, "io_write_bytes": 4096}, nothing), FakeClock(), counts_reaped=False)
+    assert one.sample(NOTHING_REAPED).io_write_bytes == 4096
+    last = one.sample(ExitUsage(reaped=1), final=True)
+    assert last.io_write_bytes == 4096
+    assert last.io_read_bytes is None  # not 0: it may have read a lot
+
+
 def test_a_look_at_every_process_is_taken_less_often_when_it_is_dear() -> None:
     clock = FakeClock()
 

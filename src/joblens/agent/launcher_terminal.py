@@ -1,0 +1,25 @@
+"""What a launcher does for the terminal of an owner that was killed. launcher.py imports it, where that runs
+as a plain file, when it comes to that."""
+
+from __future__ import annotations
+
+import _signal  # type: ignore[import-not-found]  # the module around it imports enum, which costs
+import os
+import termios
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+
+def restore_terminal(modes: list[Any]) -> None:
+    """Gives the terminal the modes it had, if it is still in those that a killed owner left it in."""
+    _signal.signal(_signal.SIGTTOU, _signal.SIG_IGN)
+    try:
+        terminal = os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
+        now = termios.tcgetattr(terminal)
+        if not now[3] & (termios.ISIG | termios.ICANON):  # else the shell has set its own
+            termios.tcsetattr(terminal, termios.TCSANOW, modes)
+        os.close(terminal)
+    except (OSError, termios.error):
+        pass  # there is no terminal any more
