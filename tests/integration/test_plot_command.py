@@ -14,8 +14,10 @@ import pytest
 from msgspec import structs
 
 from joblens.app.plotting import MOST_JOB_PLOTS, plot_run, write_run_time_series
+from joblens.model.job import Job, Outcome, Status
 from joblens.model.run import Run
 from joblens.model.workflow_spec import MonitorSpec
+from joblens.model.writes import JobEnded, JobQueued, JobStarted, SamplesTaken
 from joblens.stores.sqlite import SqliteStore
 from tests.conftest import RunJoblens
 from tests.contract.store_builders import whole_job
@@ -30,6 +32,23 @@ def run(store_path: Path) -> Run:
     made = fill_run(store, fan_plan(5))
     store.close()
     return made
+
+
+def keep_jobs(store_path: Path, jobs: list[tuple[str, int, int]]) -> None:
+    """Of each: its name, when it started, and how many samples it has, one a second."""
+    store = SqliteStore(str(store_path))
+    for number, (name, start_s, count) in enumerate(jobs):
+        uuid = f"{number:08d}-0000-4000-8000-000000000000"
+        start_us = past_jobs.START_US + start_s * 1_000_000
+        job = Job(uuid=uuid, argv=("work",), created_at_us=start_us, name=name)
+        ended_us = start_us + (count - 1) * 1_000_000
+        outcome = Outcome(
+            status=Status.SUCCESS, ended_at_us=ended_us, duration_s=count - 1.0, exit_code=0, samples=count
+        )
+        taken = SamplesTaken(uuid, 0, past_jobs.samples(count, start_us=start_us))
+        started = JobStarted(uuid, past_jobs.attempt(start_us=start_us))
+        store.apply([JobQueued(job), started, taken, JobEnded(uuid, outcome)])
+    store.close()
 
 
 def figure_in(page: Path) -> Any:
@@ -88,6 +107,32 @@ def test_one_job_by_its_id(joblens: RunJoblens, store_path: Path, tmp_path: Path
     assert re.fullmatch(r"plots/resource_plot_job_\d+\.html\n", done.stdout)
 
 
+def test_jobs_of_different_times_begin_at_their_own_start_and_those_of_one_time_share_it(
+    joblens: RunJoblens, store_path: Path, tmp_path: Path
+) -> None:
+    keep_jobs(store_path, [("first", 0, 5), ("beside", 2, 5), ("later", 600, 5)])
+    joblens("plot", "job:1", "job:2", "job:3", code=0)
+    traces = figure_in(tmp_path / "plots/resource_plot_memory_all_jobs.html")["data"]
+    begins = {trace["name"]: trace["x"][0] for trace in traces if trace.get("visible") != "legendonly"}
+    assert begins == {"1 first": 0.0, "2 beside": 2.0, "3 later": 0.0}
+
+
+def test_a_job_without_a_sample_between_start_and_end_is_told_instead_of_drawn(
+    joblens: RunJoblens, store_path: Path, tmp_path: Path
+) -> None:
+    keep_jobs(store_path, [("tiny", 0, 2), ("whole", 0, 5), ("tiny too", 0, 2)])
+    alone = joblens("plot", "job:1", code=2)
+    assert "job 1 tiny is too short for a curve: no sample fell between its start and its end" in alone.stderr
+    assert not (tmp_path / "plots").exists()
+    together = joblens("plot", "job:1", "job:2", "--json", code=0).json
+    assert {Path(path).name for path in together["files"]} == {
+        f"resource_plot_{stem}.html" for stem in ("job_2", "cpu_all_jobs", "memory_all_jobs", "summary")
+    }
+    assert together["notes"] == ["too short for a curve, no sample fell between start and end: 1 of 2 jobs"]
+    compared = joblens("plot", "job:1", "job:3", "--json", code=0).json["files"]
+    assert [Path(path).name for path in compared] == ["resource_plot_summary.html"]
+
+
 def test_files_of_torc_one_with_the_machine_s_numbers_are_laid_over_each_other(
     joblens: RunJoblens, tmp_path: Path
 ) -> None:
@@ -101,7 +146,7 @@ def test_files_of_torc_one_with_the_machine_s_numbers_are_laid_over_each_other(
     traces = figure_in(tmp_path / "plots/resource_plot_memory_all_jobs.html")["data"]
     by_name = {trace["name"]: trace for trace in traces}
     assert by_name["1 work_1 (a_1_1)"]["x"][0] == by_name["1 work_1 (b_1_2)"]["x"][0] == 0
-    assert by_name["1 work_1 (a_1_1)"]["y"][0] == 0.0625
+    assert by_name["1 work_1 (a_1_1)"]["y"][0] == 64.0
     assert by_name["whole machine (a_1_1)"]["visible"] == "legendonly"
     assert "whole machine (b_1_2)" not in by_name
 

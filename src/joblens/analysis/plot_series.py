@@ -13,6 +13,7 @@ from joblens.model.sample import Sample
 
 MOST_POINTS = 2000
 _FEWEST_POINTS = 60
+_FEWEST_SAMPLES = 3
 _CURVES = (
     "cpu_percent",
     "memory_bytes",
@@ -64,6 +65,11 @@ class JobSeries(Struct, frozen=True, kw_only=True):
     def label(self) -> str:
         again = f" (attempt {self.attempt})" if self.attempt > 1 else ""
         return f"{self.job_id} {self.name}{again}" if self.name else f"job {self.job_id}{again}"
+
+    @property
+    def has_curve(self) -> bool:
+        """The samples at a job's start and end are no curve: what it did lies between them."""
+        return len(self.at_us) >= _FEWEST_SAMPLES if self.started_at_us is not None else bool(self.at_us)
 
     @property
     def begin_us(self) -> int:

@@ -13,6 +13,7 @@ from joblens.analysis.plot_series import (
     HostSeries,
     JobSeries,
     PlotSource,
+    clock_starts,
     extremes_of,
     series_of_samples,
     thinned,
@@ -59,9 +60,7 @@ def sources_named(
                 found.append(source_of_run(store(), target, advance=advance))
             else:
                 jobs.append(target)
-    if jobs:
-        found.append(source_of_jobs(store(), jobs, advance))
-    return found
+    return [*found, *(source_of_jobs(store(), together, advance) for together in _at_one_time(jobs))]
 
 
 def _files_of(ident: str) -> list[str]:
@@ -156,7 +155,25 @@ def source_of_jobs(store: Store, records: Iterable[Record], advance: Advance) ->
     for record in records:
         reading.add(record)
         advance(1)
-    return Source(reading.source("joblens" if len(reading.jobs) > 1 else "", "jobs"))
+    return Source(reading.source("", "jobs"))
+
+
+def _at_one_time(records: Sequence[Record]) -> list[list[Record]]:
+    """Jobs that overlap share a time line; each of the others begins at its own 0."""
+    named = list({record.job.uuid: record for record in records}.values())
+    now_us = time.time_ns() // 1000
+    together: dict[int, list[Record]] = {}
+    for start_us, record in zip(clock_starts([_reach(each, now_us) for each in named]), named, strict=True):
+        together.setdefault(start_us, []).append(record)
+    return list(together.values())
+
+
+def _reach(record: Record, now_us: int) -> tuple[int, int]:
+    attempt, outcome = record.attempt, record.outcome
+    begin_us = attempt.started_at_us if attempt is not None else record.job.created_at_us
+    if outcome is None:
+        return begin_us, max(begin_us, now_us)
+    return begin_us, begin_us + round(outcome.duration_s * 1_000_000)
 
 
 def source_of_run(

@@ -18,6 +18,7 @@ from joblens.model.run import Run
 from joblens.model.sample import Sample
 from joblens.model.workflow_spec import MonitorSpec
 from joblens.ports.store import Store
+from joblens.views.numbers import counted
 from joblens.views.plots.chart import Chart
 
 FORMATS = ("html", "png", "svg")
@@ -63,8 +64,9 @@ def plot_sources(
         _check_ids(sources, choice.job_ids)
         chosen = [source for source in chosen if source.plot.jobs]
     jobs = [job for source in chosen for job in source.plot.jobs]
-    drawn = [job for job in jobs if job.at_us]
-    if not drawn and not any(source.gantt for source in chosen):
+    drawn = [job for job in jobs if job.has_curve]
+    can_compare = len(jobs) > 1 and any(job.at_us for job in jobs)
+    if not drawn and not can_compare and not any(source.gantt for source in chosen):
         raise _nothing_to_draw(jobs)
     drawers = [_drawer(form) for form in dict.fromkeys(choice.formats)]
     single, note = _single_plots(drawn, choice)
@@ -79,8 +81,7 @@ def plot_sources(
             files.append(path)
             advance(1)
     notes = [note] if note else []
-    if jobs and not drawn:
-        notes.append("no job was sampled: the runs were too short, or samples were pruned")
+    notes += _without_curve(jobs)
     return Plotted(files=tuple(files), jobs=len(jobs), notes=tuple(notes))
 
 
@@ -145,11 +146,31 @@ def _check_ids(sources: Sequence[Source], job_ids: tuple[int, ...]) -> None:
 def _nothing_to_draw(jobs: Sequence[JobSeries]) -> InputError:
     if not jobs:
         return InputError("nothing has been started yet, so there is nothing to plot")
+    if jobs[0].at_us:
+        return InputError(
+            f"job {jobs[0].label} is too short for a curve: no sample fell between its start and its end",
+            hint="`joblens show` has what it used; --interval 50ms samples more often when it is run again",
+        )
     names = ", ".join(job.label for job in jobs[:3])
     return InputError(
         f"there are no samples of {names}{' …' if len(jobs) > 3 else ''}",
         hint="it was too short to be sampled, monitoring was off, or its samples were pruned",
     )
+
+
+def _without_curve(jobs: Sequence[JobSeries]) -> list[str]:
+    """Which of the jobs are in the charts that have no curves only, and why."""
+    short = sum(bool(job.at_us) and not job.has_curve for job in jobs)
+    unsampled = sum(not job.at_us for job in jobs)
+    if unsampled == len(jobs):
+        return ["no job was sampled: the runs were too short, or samples were pruned"] if jobs else []
+    of_all = f"of {counted(len(jobs), 'job')}"
+    notes = (
+        [f"too short for a curve, no sample fell between start and end: {short:,} {of_all}"] if short else []
+    )
+    if unsampled:
+        notes.append(f"not sampled, or the samples were pruned: {unsampled:,} {of_all}")
+    return notes
 
 
 def _safe(label: str) -> str:
