@@ -16,7 +16,7 @@ from joblens.analysis.plot_series import HostSeries, JobSeries, PlotSource, extr
 from joblens.model.job import Requirements, Status
 from joblens.model.run import JobResult, RunStarted
 from joblens.model.units import GIB, MIB
-from joblens.views.plots.chart import BarPanel, Chart, LinePanel, SpanPanel, shortened
+from joblens.views.plots.chart import BarPanel, Chart, Line, LinePanel, SpanPanel, shortened
 from joblens.views.plots.gantt_chart import gantt_chart
 from joblens.views.plots.gantt_svg import gantt_svg, ticks
 from joblens.views.plots.job_charts import MOST_CURVES, cpu_chart, job_chart, memory_chart, summary_chart
@@ -131,7 +131,7 @@ def test_the_same_chart_makes_the_same_picture() -> None:
 def test_gpu_network_and_power_have_panels_of_their_own_where_they_were_measured() -> None:
     _, *panels = job_chart(on_devices(a_series()), "run 1.1", "job_1").panels
     titles = [[axis.title for axis in panel.axes] for panel in panels if isinstance(panel, LinePanel)]
-    assert titles == [["GPU (%; 100 is one)", "GPU memory (GB)"], ["Network (MB/s)"], ["Power (W)"]]
+    assert titles == [["GPU (%; 100 is one)", "GPU memory (GiB)"], ["Network (MiB/s)"], ["Power (W)"]]
     names = [[line.name for line in panel.lines] for panel in panels if isinstance(panel, LinePanel)]
     assert names[1:] == [["Received", "Sent"], ["Processors and memory, the job's share", "Its GPUs"]]
 
@@ -140,7 +140,7 @@ def test_a_job_without_a_gpu_has_no_panel_for_one() -> None:
     series = structs.replace(a_series(), network_rx_per_s=[None, *[100.0] * 19])
     chart = job_chart(series, "run 1.1", "job_1")
     assert [panel.axes[0].title for panel in chart.panels[1:] if isinstance(panel, LinePanel)] == [
-        "Network (KB/s)"
+        "Network (KiB/s)"
     ]
 
 
@@ -157,7 +157,7 @@ def test_a_job_has_three_curves_each_with_its_own_axis_in_units_that_fit() -> No
     chart = job_chart(a_series(memory=2 * GIB), "run 1.1", "job_1")
     (panel,) = chart.panels
     assert isinstance(panel, LinePanel)
-    assert [axis.title for axis in panel.axes] == ["CPU (%; 100 is one core)", "Memory (GB)", "Processes"]
+    assert [axis.title for axis in panel.axes] == ["CPU (%; 100 is one core)", "Memory (GiB)", "Processes"]
     assert [(line.name, line.axis) for line in panel.lines[:3]] == [
         ("CPU", 0),
         ("Memory", 1),
@@ -166,7 +166,7 @@ def test_a_job_has_three_curves_each_with_its_own_axis_in_units_that_fit() -> No
     assert max(y for y in panel.lines[1].y if y is not None) == 2.0
     small = job_chart(a_series(memory=3 * MIB), "", "job_1").panels[0]
     assert isinstance(small, LinePanel)
-    assert small.axes[1].title == "Memory (MB)"
+    assert small.axes[1].title == "Memory (MiB)"
 
 
 def test_what_was_asked_for_is_hidden_where_it_would_squeeze_the_curve() -> None:
@@ -297,7 +297,7 @@ def test_units_fit_what_is_drawn() -> None:
         "h",
         "days",
     ]
-    assert [memory_scale(size).unit for size in (None, MIB, GIB)] == ["MB", "MB", "GB"]
+    assert [memory_scale(size).unit for size in (None, MIB, GIB)] == ["MiB", "MiB", "GiB"]
 
 
 def test_a_long_name_loses_its_middle_and_what_cannot_be_shown() -> None:
@@ -310,7 +310,70 @@ def test_an_offer_far_above_the_rest_is_told_and_not_drawn() -> None:
     assert isinstance(cpus, LinePanel)
     assert isinstance(memory, LinePanel)
     assert next((line.name, line.is_shown) for line in cpus.lines) == ("CPUs offered (4)", True)
-    assert next((line.name, line.is_shown) for line in memory.lines) == ("memory offered (1,024 MB)", False)
+    assert next((line.name, line.is_shown) for line in memory.lines) == ("memory offered (1,024 MiB)", False)
+
+
+def lines_of(chart: Chart) -> dict[str, Line]:
+    return {line.name: line for panel in chart.panels if isinstance(panel, LinePanel) for line in panel.lines}
+
+
+def test_a_rate_is_drawn_as_a_step_over_the_time_it_was_measured_in() -> None:
+    """50 % in the first second and 5 % in the next are no slope."""
+    chart = job_chart(on_devices(a_series()), "", "job_1")
+    lines = lines_of(chart)
+    rates = {name for name, line in lines.items() if line.is_rate}
+    assert rates == {"CPU", "GPU", "Received", "Sent", "Processors and memory, the job's share"}
+    shapes = {trace["name"]: trace["line"]["shape"] for trace in plotly_figure(chart)["data"]}
+    assert (shapes["CPU"], shapes["Memory"], shapes["Processes"]) == ("vh", "linear", "hv")
+
+
+def test_rates_begin_where_they_were_measured_first() -> None:
+    """A first sample milliseconds after the start is as good as the start; a look seconds later is not."""
+    series = a_series(count=5)
+    at_us = [series.begin_us + 3000, *series.at_us[1:]]
+    late: list[float | None] = [None, None, None, 80.0, 90.0]
+    series = structs.replace(series, at_us=at_us, network_rx_per_s=[None, 1.0, 2.0, 3.0, 4.0])
+    lines = lines_of(job_chart(structs.replace(series, gpu_percent=late), "", "job_1"))
+    assert lines["CPU"].x[:2] == lines["Received"].x[:2] == [0.0, 1.0]
+    assert (lines["GPU"].x, lines["GPU"].y) == ([2.0, 3.0, 4.0], [80.0, 80.0, 90.0])
+
+
+def test_no_two_curves_of_a_job_have_the_same_colour() -> None:
+    lines = [line for line in lines_of(job_chart(on_devices(a_series()), "", "job_1")).values() if line.x]
+    used = [line.color for line in lines if not line.name.endswith(")")]  # what was asked for is dotted
+    assert len(used) == len(set(used)) == 9
+
+
+def test_equal_curves_are_seen_through_each_other() -> None:
+    """Over the loopback as much is received as sent, and jobs of a sweep may be alike."""
+    lines = lines_of(job_chart(on_devices(a_series()), "", "job_1"))
+    assert (lines["Received"].dash, lines["Sent"].dash) == ("solid", "dash")
+    alike = memory_chart([a_source(*(a_series(place) for place in range(1, 6)))])
+    (panel,) = alike.panels
+    assert isinstance(panel, LinePanel)
+    dashes = [line.dash for line in panel.lines if line.is_shown]
+    assert all(first != second for first, second in itertools.pairwise(dashes))
+    heights = {trace["line"]["dash"]: trace["zorder"] for trace in plotly_figure(alike)["data"]}
+    assert heights["solid"] < heights["dash"] < heights["dot"]
+
+
+def test_the_grey_curves_of_the_rest_are_not_joined_to_each_other() -> None:
+    jobs = [a_series(place, memory=place * GIB) for place in range(1, 41)]
+    for chart in (cpu_chart([a_source(*jobs)]), memory_chart([a_source(*jobs)])):
+        (panel,) = chart.panels
+        assert isinstance(panel, LinePanel)
+        rest = panel.lines[0]
+        begins = [place for place, value in enumerate(rest.y) if value is None]
+        assert len(begins) == 12
+        assert all(rest.x[place] == rest.x[place + 1] for place in begins)
+
+
+def test_a_job_with_no_sample_between_its_start_and_its_end_has_no_curve() -> None:
+    short = a_series(2, "short", count=2)
+    assert not short.has_curve
+    (panel,) = memory_chart([a_source(a_series(1), short)]).panels
+    assert isinstance(panel, LinePanel)
+    assert [line.name for line in panel.lines if line.is_shown] == ["1 train"]
 
 
 def test_the_first_rate_of_a_job_holds_from_its_start() -> None:

@@ -25,11 +25,17 @@ class Line(Struct, frozen=True, kw_only=True):
     axis: int = 0
     dash: str = "solid"
     width: float = 1.6
-    is_step: bool = False
+    is_step: bool = False  # a number holds until the next point
+    is_rate: bool = False  # a number is that of the time since the point before
     is_filled: bool = False
     is_shown: bool = True  # else it is in the legend only, to be clicked on
     decimals: int = 1  # of its numbers, where the pointer is
     unit: str = ""
+
+    @property
+    def needs_marks(self) -> bool:
+        """Too few points to be seen as a curve; a rate is a stroke along the time, and seen."""
+        return len(self.x) <= 3 and self.dash == "solid" and not self.is_rate
 
 
 class LinePanel(Struct, frozen=True, kw_only=True):

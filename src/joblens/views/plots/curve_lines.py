@@ -2,8 +2,12 @@
 
 from collections.abc import Sequence
 
+from msgspec import structs
+
 from joblens.views.plots.chart import Line
 from joblens.views.plots.scales import round_axis
+
+_AS_GOOD_AS_THE_START = 0.34  # of the first interval
 
 
 def reach(
@@ -38,3 +42,25 @@ def line_of(
         decimals=decimals,
         unit=unit,
     )
+
+
+def rate_line_of(
+    name: str,
+    x: Sequence[float],
+    y: Sequence[float | None],
+    color: str,
+    *,
+    decimals: int = 1,
+    unit: str = "",
+    start: float = 0.0,
+) -> Line:
+    """Each number holds for the time since the point before, so the first one begins there too: at the
+    job's start where its first sample is as good as that."""
+    line = line_of(name, x, y, color, decimals=decimals, unit=unit)
+    first = next((place for place, value in enumerate(y) if value is not None), 0)
+    if first:
+        begin = x[first - 1]
+        if begin - start <= (x[first] - begin) * _AS_GOOD_AS_THE_START:
+            begin = start
+        line = structs.replace(line, x=[begin, *line.x], y=[line.y[0], *line.y])
+    return structs.replace(line, is_rate=True)

@@ -175,6 +175,6 @@ def _step_line(
         is_shown=not is_offer or curve.values[-1] <= _FAR_ABOVE * most,
         dash="dash" if is_offer else "solid",
         width=1.4,
-        decimals=2 if scale.unit in ("GB", "MB") else 1,
+        decimals=2 if scale.unit in ("GiB", "MiB") else 1,
         unit=scale.unit,
     )

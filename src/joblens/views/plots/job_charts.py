@@ -16,7 +16,7 @@ from joblens.model.units import format_bytes, format_duration, format_instant
 from joblens.views.numbers import counted, percent
 from joblens.views.plots import colors
 from joblens.views.plots.chart import DASHES, Axis, BarGroup, BarPanel, Chart, Line, LinePanel, shortened
-from joblens.views.plots.curve_lines import line_of, reach
+from joblens.views.plots.curve_lines import line_of, rate_line_of, reach
 from joblens.views.plots.device_panels import device_panels
 from joblens.views.plots.scales import Scale, memory_scale, time_scale
 
@@ -33,7 +33,7 @@ def job_chart(series: JobSeries, source: str, stem: str) -> Chart:
     x = clock.times(drawn.at_us, series.begin_us)
     memory = memory_scale(_known_max(drawn.memory_bytes))
     lines = [
-        line_of("CPU", x, _since_start(drawn.cpu_percent), colors.CPU, unit="%"),
+        rate_line_of("CPU", x, drawn.cpu_percent, colors.CPU, unit="%"),
         line_of(
             "Memory",
             x,
@@ -50,7 +50,7 @@ def job_chart(series: JobSeries, source: str, stem: str) -> Chart:
     lines += _asked_lines(series, [0.0, clock.of(series.end_us - series.begin_us)], memory)
     axes = (
         Axis("CPU (%; 100 is one core)", colors.CPU, False, *reach(lines, 0, 0.05)),
-        Axis(f"Memory ({memory.unit})", colors.MEMORY, False, *reach(lines, 1, 0.2)),
+        Axis(f"Memory ({memory.unit})", colors.MEMORY, False, *reach(lines, 1, 0.3)),
         Axis("Processes", colors.PROCESSES, True, *reach(lines, 2, 0.6, least_step=1.0)),
     )
     return Chart(
@@ -60,12 +60,6 @@ def job_chart(series: JobSeries, source: str, stem: str) -> Chart:
         x_title=f"Time since its start ({clock.unit})",
         panels=(LinePanel(lines=tuple(lines), axes=axes, height=520), *device_panels(drawn, x)),
     )
-
-
-def _since_start(rates: Sequence[float | None]) -> list[float | None]:
-    """A rate is that of the time before its point, so the first one holds from the start."""
-    known = next((place for place, rate in enumerate(rates) if rate is not None), 0)
-    return [*[rates[known]] * known, *rates[known:]] if rates else []
 
 
 def _title_of(series: JobSeries) -> str:
@@ -124,7 +118,7 @@ class _Subject(Struct, frozen=True):
 _CPU = _Subject(
     "cpu_all_jobs",
     "CPU of all jobs",
-    lambda job: _since_start(job.cpu_percent),
+    lambda job: job.cpu_percent,
     lambda top: top.cpu_peak_percent,
 )
 _MEMORY = _Subject(
@@ -159,22 +153,20 @@ def _overview(sources: Sequence[PlotSource], subject: _Subject, scale: Scale, ax
     rest_x: list[float] = []
     rest_y: list[float | None] = []
     for job, source, zero in jobs:
-        if not job.at_us:
+        if not job.has_curve:
             continue
-        drawn = thinned(job, most)
-        x, y = clock.times(drawn.at_us, zero), scale.all_of(subject.curve(drawn))
-        if id(job) not in chosen:
-            rest_x += [*x, x[-1]]
-            rest_y += [*y, None]
-            continue
-        name = shortened(job.label, _LONGEST_NAME) + (f" ({source.label})" if len(sources) > 1 else "")
-        decimals = 3 if scale.unit == "GB" else 1
-        color, dash = _pen(len(lines))
-        line = line_of(name, x, y, color, decimals=decimals, unit=scale.unit)
-        lines.append(_dashed(line, dash))
+        line = _curve_of(thinned(job, most), subject, clock, scale, zero)
+        if id(job) in chosen:
+            color, dash = _pen(len(lines))
+            name = shortened(job.label, _LONGEST_NAME) + _of_source(source, sources)
+            lines.append(structs.replace(line, name=name, color=color, dash=dash))
+        elif line.x:
+            rest_x += [line.x[0], *line.x]  # a gap before each, where it begins
+            rest_y += [None, *line.y]
     if rest_x:
         others = f"{len(jobs) - MOST_CURVES:,} other jobs"
-        lines.insert(0, Line(name=others, x=rest_x, y=rest_y, color=colors.PALE, width=0.8, unit=scale.unit))
+        rest = Line(name=others, x=rest_x, y=rest_y, color=colors.PALE, width=0.8, unit=scale.unit)
+        lines.insert(0, structs.replace(rest, is_rate=subject is _CPU))
     lines += _host_lines(sources, zeros, clock, scale, subject)
     return Chart(
         stem=subject.stem,
@@ -186,13 +178,22 @@ def _overview(sources: Sequence[PlotSource], subject: _Subject, scale: Scale, ax
     )
 
 
-def _dashed(line: Line, dash: str) -> Line:
-    return structs.replace(line, dash=dash)
+def _curve_of(job: JobSeries, subject: _Subject, clock: Scale, scale: Scale, zero_us: int) -> Line:
+    x, y = clock.times(job.at_us, zero_us), scale.all_of(subject.curve(job))
+    if subject is _CPU:
+        return rate_line_of("", x, y, "", unit=scale.unit, start=clock.of(job.begin_us - zero_us))
+    return line_of("", x, y, "", decimals=3 if scale.unit == "GiB" else 1, unit=scale.unit)
+
+
+def _of_source(source: PlotSource, sources: Sequence[PlotSource]) -> str:
+    """What tells the same job of two runs or files apart; jobs that were named by themselves need nothing."""
+    return f" ({source.label})" if len(sources) > 1 and source.label else ""
 
 
 def _pen(place: int) -> tuple[str, str]:
-    count = len(colors.CURVES)
-    return colors.CURVES[place % count], DASHES[place // count % len(DASHES)]
+    """Neighbours have neither colour nor dash in common, so that equal curves are seen through each other.
+    The numbers of colours and dashes have no factor in common: every pair comes once."""
+    return colors.CURVES[place % len(colors.CURVES)], DASHES[place % len(DASHES)]
 
 
 def _host_lines(
@@ -205,7 +206,7 @@ def _host_lines(
         if all(value is None for value in values):
             continue
         line = line_of(
-            "whole machine" + (f" ({source.label})" if len(sources) > 1 else ""),
+            "whole machine" + (_of_source(source, sources) or _at_that_time(source, sources)),
             clock.times(source.host.at_us, zero),
             scale.all_of(values),
             colors.GREY,
@@ -218,14 +219,17 @@ def _host_lines(
     return lines
 
 
+def _at_that_time(source: PlotSource, sources: Sequence[PlotSource]) -> str:
+    return f" (job {source.jobs[0].job_id})" if len(sources) > 1 else ""
+
+
 def _hidden(line: Line) -> Line:
     return structs.replace(line, is_shown=False, dash="dash")
 
 
 def _about_sources(sources: Sequence[PlotSource], jobs: int, zeros: Sequence[int]) -> str:
-    words = [" + ".join(shortened(source.label, 40) for source in sources[:3])]
-    if len(sources) > 3:
-        words[0] += f" + {len(sources) - 3} more"
+    labels = [shortened(source.label, 40) for source in sources if source.label]
+    words = [" + ".join(labels[:3]) + (f" + {len(labels) - 3} more" if len(labels) > 3 else "")]
     tried = any(job.attempt > 1 for source in sources for job in source.jobs)
     words.append(counted(jobs, "attempt" if tried else "job"))
     starts = sorted(set(zeros))
@@ -233,7 +237,7 @@ def _about_sources(sources: Sequence[PlotSource], jobs: int, zeros: Sequence[int
         words.append(f"started {_instant(starts[0])}")
     else:
         words.append("laid over each other: each begins at 0")
-    return " · ".join(words)
+    return " · ".join(word for word in words if word)
 
 
 # ---- peaks against means --------------------------------------------------------------------------------
@@ -246,10 +250,7 @@ def summary_chart(sources: Sequence[PlotSource]) -> Chart:
         most = max((job.extremes.memory_peak_bytes or 0.0 for job, _ in jobs), default=0.0) or 1.0
         busiest = max((job.extremes.cpu_peak_percent or 0.0 for job, _ in jobs), default=0.0) or 1.0
         jobs = sorted(jobs, key=lambda entry: -_weight(entry[0].extremes, most, busiest))[:MOST_BARS]
-    names = tuple(
-        shortened(job.label, _LONGEST_NAME) + (f" ({source.label})" if len(sources) > 1 else "")
-        for job, source in jobs
-    )
+    names = tuple(shortened(job.label, _LONGEST_NAME) + _of_source(source, sources) for job, source in jobs)
     tops = [job.extremes for job, _ in jobs]
     memory = memory_scale(_known_max([top.memory_peak_bytes for top in tops]))
     asked_cpus = [None if job.asked.cpus is None else 100 * job.asked.cpus for job, _ in jobs]

@@ -11,7 +11,7 @@ from msgspec import structs
 
 from joblens.model.errors import MissingExtra
 from joblens.views.plots import colors
-from joblens.views.plots.chart import BarPanel, Chart, Line, LinePanel, SpanPanel
+from joblens.views.plots.chart import DASHES, BarPanel, Chart, Line, LinePanel, SpanPanel
 
 _DPI = 110
 _WIDTH = 12.0  # inches
@@ -135,14 +135,16 @@ def _draw_line(axis: Any, line: Line) -> Any:
     if not line.is_shown:
         line = structs.replace(line, x=(), y=(), is_filled=False)
     y = [float("nan") if value is None else value for value in line.y]
-    marker = "o" if len(line.x) <= 3 and line.dash == "solid" else ""
+    marker = "o" if line.needs_marks else ""
     style = {"color": line.color, "linewidth": line.width, "linestyle": _DASHES[line.dash], "marker": marker}
     style["markersize"] = 3.5
     if line.is_filled:
         axis.fill_between(
             line.x, y, step="post" if line.is_step else None, color=line.color, alpha=0.25, linewidth=0
         )
-    (drawn,) = axis.plot(line.x, y, drawstyle="steps-post" if line.is_step else "default", **style)
+    # what lies under a dashed curve is seen through it
+    shape = "steps-pre" if line.is_rate else "steps-post" if line.is_step else "default"
+    (drawn,) = axis.plot(line.x, y, drawstyle=shape, zorder=2 + DASHES.index(line.dash) / 10, **style)
     return drawn
 
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 from joblens.views.plots import colors
-from joblens.views.plots.chart import BarPanel, Chart, Line, LinePanel, SpanPanel
+from joblens.views.plots.chart import DASHES, BarPanel, Chart, Line, LinePanel, SpanPanel
 
 Part = dict[str, Any]
 
@@ -149,7 +149,7 @@ def _line_trace(line: Line, names: _Names, *, is_alone: bool) -> Part:
     at = f"{escaped(line.unit)}<br>at %{{x}}" if is_alone else escaped(line.unit)
     trace: Part = {
         "type": "scatter",
-        "mode": "lines+markers" if len(line.x) <= 3 and line.dash == "solid" else "lines",
+        "mode": "lines+markers" if line.needs_marks else "lines",
         "name": escaped(line.name),
         "x": list(line.x),
         "y": list(line.y),
@@ -159,11 +159,12 @@ def _line_trace(line: Line, names: _Names, *, is_alone: bool) -> Part:
             "color": line.color,
             "width": line.width,
             "dash": line.dash,
-            "shape": "hv" if line.is_step else "linear",
+            "shape": "vh" if line.is_rate else "hv" if line.is_step else "linear",
         },
         "hovertemplate": f"%{{y:,.{line.decimals}f}} {at}<extra>{escaped(line.name)}</extra>",
         "marker": {"size": 5},
         "connectgaps": False,
+        "zorder": DASHES.index(line.dash),  # what lies under a dashed curve is seen through it
     }
     if line.is_filled:
         trace |= {"fill": "tozeroy", "fillcolor": f"{line.color}40"}

@@ -7,8 +7,6 @@ from msgspec import Struct
 
 from joblens.model.units import GIB, MIB
 
-_GIGABYTES_FROM = GIB // 10
-
 
 class Scale(Struct, frozen=True):
     """`size` base units (microseconds, bytes) are one unit of the axis."""
@@ -48,5 +46,4 @@ def round_axis(largest: float, room: float, least_step: float = 0.0) -> tuple[fl
 
 
 def memory_scale(largest_bytes: float | None) -> Scale:
-    """As in the tables: GB and MB are powers of 1024."""
-    return Scale("MB", MIB) if (largest_bytes or 0) < _GIGABYTES_FROM else Scale("GB", GIB)
+    return Scale("MiB", MIB) if (largest_bytes or 0) < GIB else Scale("GiB", GIB)
