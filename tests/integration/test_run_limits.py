@@ -193,3 +193,10 @@ def test_without_groups_the_choice_is_the_process_tree(nobody: Runner) -> None:
     assert ran.record["accounting"]["mode"] == "process-tree"
     assert ran.usage["oom_kills"] is None  # unknown, not 0
     assert "oom_kills" in ran.record["accounting"]["unknown"]
+
+
+def test_more_gpus_than_the_machine_has_are_told(cgroup: Runner) -> None:
+    cgroup("--gpus", "99", "--", "true")
+    outcome = cgroup.last_record().outcome
+    assert outcome is not None
+    assert any("99 GPUs (it has " in finding.text for finding in outcome.findings)

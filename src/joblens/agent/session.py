@@ -43,6 +43,7 @@ from joblens.model.exit_usage import NOTHING_REAPED
 from joblens.model.job import Attempt, Job, Record, Status
 from joblens.model.sample import Sample
 from joblens.model.writes import JobEnded, JobQueued, JobStarted, Write
+from joblens.probes.gpu_signs import count_gpus
 from joblens.probes.host import process_start_ticks
 
 # A process that ends together with the main one is not a leftover; only what is still
@@ -153,6 +154,7 @@ class JobSession:
             kernel=kit.host.kernel,
             cpu_count=kit.host.cpu_count,
             memory_total_bytes=kit.host.memory_total_bytes,
+            gpu_count=count_gpus() if self.job.requirements.gpus else None,
         )
 
     @property
@@ -242,7 +244,8 @@ class JobSession:
         self.take_sample()
         if self.job.monitor:
             self._kit.sampler.add(self.job.uuid, self.job.interval_s)
-        if self._limits.watched_memory_bytes or self._limits.watched_pids:
+        waits_for_container = self._container is not None and self.job.monitor
+        if self._limits.watched_memory_bytes or self._limits.watched_pids or waits_for_container:
             self._kit.sampler.add(watch_name(self.job.uuid), WATCH_INTERVAL_S)
 
     def _could_not_start(self, error: JoblensError) -> None:
@@ -294,8 +297,14 @@ class JobSession:
             self._output.trim()
 
     def watch_limits(self) -> None:
-        """From the sampler's thread, where the kernel does not enforce a limit."""
+        """From the sampler's thread, where the kernel does not enforce a limit. Of a container: until it has
+        started, for the first sample that finds something."""
         assert self._measurement is not None
+        if self._container is not None:
+            if self._container.has_started:
+                self._kit.sampler.remove(watch_name(self.job.uuid))
+                self.take_sample()
+            return
         sample = self._measurement.look(self._reaped)
         if sample is None:
             return

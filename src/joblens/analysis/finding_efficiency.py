@@ -137,6 +137,9 @@ def _more_than_there_is(record: Record) -> Iterator[Finding]:
     total = there.memory_total_bytes
     if asked.memory_bytes is not None and total is not None and asked.memory_bytes > total:
         parts.append(f"{format_bytes(asked.memory_bytes)} of memory (it has {format_bytes(total)})")
+    if asked.gpus is not None and there.gpu_count is not None and asked.gpus > there.gpu_count:
+        gpus = "1 GPU" if asked.gpus == 1 else f"{asked.gpus} GPUs"
+        parts.append(f"{gpus} (it has {there.gpu_count or 'none'})")
     if parts:
         text = f"it asked for more than this machine has: {', '.join(parts)}"
         advice = "ask for less, or run it on a larger machine"

@@ -153,6 +153,7 @@ class Attempt(Struct, frozen=True, kw_only=True, omit_defaults=True):
     kernel: str = ""
     cpu_count: int | None = None
     memory_total_bytes: int | None = None
+    gpu_count: int | None = None  # looked at where GPUs were asked for
 
 
 class Usage(Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -15,9 +15,23 @@ def has_nvidia() -> bool:
 @functools.cache
 def has_drm() -> bool:
     """A card of a driver that tells something. Most servers have one that shows text, and no more."""
+    return _drm_cards(_DRM_SIGN) > 0
+
+
+def count_gpus(dev: str = "/dev", drm: str = _DRM_SIGN) -> int:
+    """That a job could use, of any make."""
+    nvidia = [name for name in _names(dev) if name.removeprefix("nvidia").isdecimal() and name[0] == "n"]
+    return len(nvidia) + _drm_cards(drm)
+
+
+def _drm_cards(drm: str) -> int:
+    cards = [name for name in _names(drm) if name.startswith("card") and "-" not in name]
+    drivers = [os.path.basename(os.path.realpath(f"{drm}/{card}/device/driver")) for card in cards]
+    return sum(driver in DRM_DRIVERS for driver in drivers)
+
+
+def _names(folder: str) -> list[str]:
     try:
-        cards = [name for name in os.listdir(_DRM_SIGN) if name.startswith("card") and "-" not in name]
+        return os.listdir(folder)
     except OSError:
-        return False
-    drivers = {os.path.basename(os.path.realpath(f"{_DRM_SIGN}/{card}/device/driver")) for card in cards}
-    return not drivers.isdisjoint(DRM_DRIVERS)
+        return []

@@ -195,6 +195,23 @@ def test_a_job_that_was_not_in_its_own_way_is_told_that_others_were(
 
 
 @pytest.mark.parametrize(
+    ("asked", "there", "words"),
+    [
+        (1, 0, "1 GPU (it has none)"),
+        (4, 2, "4 GPUs (it has 2)"),
+        (2, 2, ""),
+        (1, None, ""),  # nobody has looked
+    ],
+)
+def test_more_gpus_than_there_are_are_told(asked: int, there: int | None, words: str) -> None:
+    job = {"requirements": Requirements(gpus=asked)}
+    told = found(a_record(job=job, attempt={"gpu_count": there})).get(Code.MORE_THAN_THERE_IS)
+    assert (told.text if told else "") == (
+        f"it asked for more than this machine has: {words}" if words else ""
+    )
+
+
+@pytest.mark.parametrize(
     ("cores", "host_percent", "others", "first_advice"),
     [
         (0.5, 95, True, "run fewer jobs"),  # it got a quarter of a machine that was full

@@ -1,8 +1,11 @@
+from pathlib import Path
+
 import pytest
 
 from joblens.model.details import GpuFacts
 from joblens.probes import gpu_devices
 from joblens.probes.gpu_devices import ask_gpus, gpu_problems, list_gpus
+from joblens.probes.gpu_signs import count_gpus
 
 
 def test_one_kind_that_cannot_be_asked_hides_no_other() -> None:
@@ -21,3 +24,14 @@ def test_a_machine_without_gpus_lists_none(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(gpu_devices, "has_drm", lambda: False)
     assert list_gpus() == []
     assert gpu_problems() == {}
+
+
+def test_gpus_of_every_make_are_counted_without_touching_one(tmp_path: Path) -> None:
+    dev, drm = tmp_path / "dev", tmp_path / "drm"
+    for name in ("nvidia0", "nvidia1", "nvidiactl", "nvidia-uvm", "tty0", "7"):
+        (dev / name).mkdir(parents=True)
+    for card, driver in (("card0", "amdgpu"), ("card1", "ast"), ("card0-HDMI-A-1", "amdgpu")):
+        (drm / card / "device").mkdir(parents=True)
+        (drm / card / "device" / "driver").symlink_to(tmp_path / "drivers" / driver)
+    assert count_gpus(str(dev), str(drm)) == 3
+    assert count_gpus(str(tmp_path / "none"), str(tmp_path / "none")) == 0
