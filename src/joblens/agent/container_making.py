@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from joblens.agent.container_gauge import ContainerGauge, EngineProcess
 from joblens.agent.container_note import ContainerNote, write_note
 from joblens.agent.container_order import ContainerOrder, body_for, is_terminal_job
-from joblens.agent.container_refusal import NOT_EXECUTABLE, NOT_FOUND, REFUSED, code_for
+from joblens.agent.container_refusal import NOT_EXECUTABLE, NOT_FOUND, REFUSED, code_for, why_refused
 from joblens.agent.container_streams import ContainerStreams
 from joblens.model.errors import ContainerError
 from joblens.probes.container_api import ContainerApi, connect
@@ -121,7 +121,7 @@ class JobContainer:
             return Refused(f"{program}: not found in the image {image} ({text})", code)
         if code == NOT_EXECUTABLE:
             return Refused(f"{program}: cannot be executed in the image {image} ({text})", code)
-        return Refused(f"{self.api.engine} refused the container: {text}")
+        return Refused(f"{self.api.engine} refused the container: {text}{why_refused(text)}")
 
     def copy_size(self) -> None:
         if not is_terminal_job():

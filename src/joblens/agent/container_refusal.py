@@ -16,3 +16,10 @@ def code_for(text: str) -> int:
     if "permission denied" in said or "is a directory" in said or "not a regular file" in said:
         return NOT_EXECUTABLE
     return REFUSED
+
+
+def why_refused(text: str) -> str:
+    """What an engine's words mean, where they do not say it; '' for most."""
+    if "device driver" in text and "gpu" in text:
+        return ": there is no NVIDIA runtime here (nvidia-container-toolkit)"
+    return ""

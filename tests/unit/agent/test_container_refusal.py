@@ -2,7 +2,7 @@
 
 import pytest
 
-from joblens.agent.container_refusal import NOT_EXECUTABLE, NOT_FOUND, REFUSED, code_for
+from joblens.agent.container_refusal import NOT_EXECUTABLE, NOT_FOUND, REFUSED, code_for, why_refused
 
 _RUNC = "OCI runtime create failed: container_linux.go:380: starting container process caused: "
 
@@ -27,3 +27,8 @@ _RUNC = "OCI runtime create failed: container_linux.go:380: starting container p
 )
 def test_only_what_is_said_of_the_program_is_the_programs_fault(text: str, code: int) -> None:
     assert code_for(text) == code
+
+
+def test_a_lack_of_the_gpu_runtime_is_told_in_plain_words() -> None:
+    assert "NVIDIA runtime" in why_refused('could not select device driver "" with capabilities: [[gpu]]')
+    assert why_refused("no such image: bb:2") == ""
