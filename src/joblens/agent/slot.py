@@ -313,7 +313,8 @@ class Slot:
             elapsed_us, at_us = max(elapsed_us, before.elapsed_us), max(at_us, before.at_us)
             if self._probe is None:
                 never_back(fields, lambda name: getattr(before, name))
-        return Sample(at_us=at_us, elapsed_us=elapsed_us, **{**host, **fields})
+            return Sample(at_us=at_us, elapsed_us=elapsed_us, **{**host, **fields})
+        return Sample(at_us=at_us, elapsed_us=elapsed_us, **fields, **host)
 
     def _make_ready(self, after: dict[str, Any], leftovers: int) -> None:
         if leftovers or after.get("oom_kills", 0):

@@ -4,6 +4,7 @@ import struct
 import sys
 import zlib
 from collections.abc import Iterator, Sequence
+from itertools import compress
 from operator import add, sub
 from types import ModuleType
 from typing import Any
@@ -121,20 +122,18 @@ def _payload(
     version: int, tables: list[TableColumns], columns: list[Column], predicted_from: _Predictions
 ) -> bytes:
     count = len(columns[0]) if columns else 0
-    kinds = bytearray(len(columns))
-    kept: list[list[int]] = []
-    gaps: list[bytes] = []
-    unknown = (None,) * count
-    for place, column in enumerate(columns):
-        if column == unknown:
-            continue
-        if None not in column:
-            kinds[place] = _FULL
-            kept.append(column)  # type: ignore[arg-type]
-        elif column.count(None) < count:
-            kinds[place] = _GAPPED
-            gaps.append(_gap_bits(column))
-            kept.append(list(_filled(column)))
+    kinds = bytearray([_OMITTED if None in column else _FULL for column in columns])
+    gapped = [
+        place
+        for place, column in enumerate(columns)
+        if kinds[place] == _OMITTED and column.count(None) < count
+    ]
+    gaps = [_gap_bits(columns[place]) for place in gapped]
+    filled: list[Any] = list(columns)
+    for place in gapped:
+        kinds[place] = _GAPPED
+        filled[place] = list(_filled(columns[place]))
+    kept = list(compress(filled, kinds))
     _predict(predicted_from, kinds, columns, kept)
     head = _head(version, tables, count, kinds)
     return b"".join((head, *gaps, _layout(version).pack_columns(kept)))
