@@ -5,6 +5,7 @@ are each one pass in C over everything."""
 
 import sys
 from array import array
+from functools import lru_cache
 from itertools import accumulate, chain
 from operator import sub
 
@@ -49,21 +50,24 @@ def _wrapped(value: int) -> int:
 
 def _zigzag(numbers: "array[int]") -> bytes:
     data = in_little_endian(numbers).tobytes()
-    lanes, ones = int.from_bytes(data, "little"), _lowest_bits(len(numbers))
+    lanes, (ones, others) = int.from_bytes(data, "little"), _masks(len(numbers))
     negative = (lanes >> 63) & ones
-    doubled = (lanes << 1) & ((1 << 64 * len(numbers)) - 1 - ones)
+    doubled = (lanes << 1) & others
     return (doubled ^ ((negative << 64) - negative)).to_bytes(len(data), "little")
 
 
 def _unzigzag(data: bytes | bytearray) -> "array[int]":
     lanes = int.from_bytes(data, "little")
-    odd = lanes & _lowest_bits(len(data) // 8)
+    odd = lanes & _masks(len(data) // 8)[0]
     halved = (lanes ^ odd) >> 1
     return in_little_endian(array("q", (halved ^ ((odd << 64) - odd)).to_bytes(len(data), "little")))
 
 
-def _lowest_bits(lanes: int) -> int:
-    return int.from_bytes(b"\1\0\0\0\0\0\0\0" * lanes, "little")
+@lru_cache(4)  # jobs that are alike have blocks of the same size
+def _masks(lanes: int) -> tuple[int, int]:
+    """The lowest bit of each lane, and all the others."""
+    ones = int.from_bytes(b"\1\0\0\0\0\0\0\0" * lanes, "little")
+    return ones, (1 << 64 * lanes) - 1 - ones
 
 
 def in_little_endian(numbers: "array[int]") -> "array[int]":
