@@ -44,6 +44,7 @@ class InterfacesProbe:
         self._own = network_namespace("self", proc)
         self._file = -1
         self._base: Mapping[str, InterfaceIo] = {}
+        self._seen: dict[str, InterfaceIo] = {}  # as last seen: an engine takes a container's away at its end
         self._readings = 0
 
     def read(self) -> dict[str, Any]:
@@ -52,7 +53,8 @@ class InterfacesProbe:
             self._look_for_namespace()
         if self._file < 0:
             return {}
-        return {"interfaces": interfaces_since(self._read(), self._base)}
+        self._seen.update(interfaces_since(self._read(), self._base))
+        return {"interfaces": dict(self._seen)}
 
     def close(self) -> None:
         if self._file >= 0:

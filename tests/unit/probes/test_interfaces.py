@@ -100,6 +100,17 @@ def test_a_namespace_that_appears_later_is_found(tmp_path: Path) -> None:
     probe.close()
 
 
+def test_an_interface_that_is_taken_away_stays_as_it_was_last_seen(tmp_path: Path) -> None:
+    probe = InterfacesProbe(lambda: [8], proc=proc_with(tmp_path, self="a", p8="b"))
+    before = probe.read()["interfaces"]
+    lines = TWO.splitlines(keepends=True)
+    (tmp_path / "8" / "net" / "dev").write_bytes(b"".join(line for line in lines if b"eth0" not in line))
+    after = probe.read()["interfaces"]
+    assert after == before
+    assert after["eth0.1"] == ETH
+    probe.close()
+
+
 def test_of_a_namespace_that_was_there_before_only_the_difference_counts(tmp_path: Path) -> None:
     proc = proc_with(tmp_path, self="a", p8="b")
     probe = InterfacesProbe(lambda: [8], has_begun=True, proc=proc)
