@@ -75,6 +75,18 @@ def test_cpu_time_is_what_the_job_says_it_used(somebody: ContainerDesk, engine: 
     assert ran.record["accounting"]["unknown"]["context_switches_voluntary"]
 
 
+def test_a_short_jobs_files_are_no_memory_of_it_and_its_processes_are_seen(
+    somebody: ContainerDesk, docker: Engine
+) -> None:
+    # It is over before its next sample is due, and the engine takes the file away with the container.
+    line = "dd if=/dev/zero of=/tmp/file bs=1M count=30 2>/dev/null; sleep 1"
+    ran = somebody.run(docker, "--interval", "30s", "--", "sh", "-c", line)
+    sources, unknown = ran.record["accounting"]["sources"], ran.record["accounting"]["unknown"]
+    assert ran.usage["memory_peak_mb"] < 20, sources["memory_peak"]
+    for number in ("processes_peak", "threads_peak", "open_files_peak"):
+        assert ran.usage[number], unknown  # looked at as soon as it had started
+
+
 def test_limits_are_the_containers_too_and_told(somebody: ContainerDesk, engine: Engine) -> None:
     limits = ["--cpus", "0.1", "--memory", "64m", "--pids", "50"]
     ran = somebody.run(engine, *limits, "--", "sh", "-c", BURN)
@@ -126,6 +138,8 @@ def test_a_command_that_cannot_run_has_the_usual_codes(
     assert ran.code == code
     assert words in ran.stderr
     assert (ran.record["status"], ran.record["reason"]) == ("error", "not-started")
+    assert ran.usage["cpu_total_seconds"] is None  # the runtime's work is not the job's
+    assert ran.usage["memory_peak_mb"] is None
     assert engine.containers_of(ran.record["job_uuid"]) == []
 
 

@@ -123,6 +123,11 @@ class ContainerHold:
         """How it is measured where joblens can make no groups: by those the engine makes."""
         return read_layout().kind
 
+    @property
+    def has_started(self) -> bool:
+        note = self.notes.latest()
+        return note is not None and (bool(note.groups) or note.has_ended)
+
     def probe(self) -> ContainerProbe:
         return ContainerProbe(self.processes.groups, self.notes)
 

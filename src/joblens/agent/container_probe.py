@@ -19,6 +19,17 @@ _OF_ITS_OWN_GROUP = (
     "memory_limit_events",
     "pids_limit_events",
 )
+# What it held the moment it ended. The engine takes its files away, and with them their page cache.
+_HELD_AT_ITS_END = (
+    "memory_current_bytes",
+    "memory_anon_bytes",
+    "memory_file_bytes",
+    "memory_kernel_bytes",
+    "memory_shmem_bytes",
+    "memory_file_mapped_bytes",
+    "memory_file_dirty_bytes",
+    "memory_file_writeback_bytes",
+)
 _NOT_YET = "the container's control group has not been seen"
 _GONE = "the container's control group was gone before its last numbers could be read"
 
@@ -70,7 +81,7 @@ class ContainerProbe:
             fields = own
         else:
             fields = self._ours.read()
-            for name in _OF_ITS_OWN_GROUP:
+            for name in (*_OF_ITS_OWN_GROUP, *(_HELD_AT_ITS_END if note and note.has_ended else ())):
                 if name in own:
                     fields[name] = max(own[name], fields.get(name) or 0)
         if note is not None and note.oom_killed:

@@ -14,7 +14,9 @@ from joblens.model.sample import Sample
 
 RUSAGE = "wait4 rusage"
 _LARGEST_SAMPLE = "largest sample of"
+_SEEN_PART = 0.5  # of a group's peak, for what it consisted of to be known
 _BELOW_LAUNCHER = "no process was larger than the launcher, whose size the kernel's figure starts from"
+_NO_PROCESS_SEEN = "no sample found a process"
 _GPU_DOES_NOT_TELL = "the driver of its GPUs does not tell"
 REAPED_IO = "/proc/PID/io of the launcher, which takes over what it waits for"
 _REAPED_IO_UNREAD = "the launcher could not read what the processes it waited for had read and written"
@@ -264,11 +266,14 @@ class _Total:
         found = [(f"{_LARGEST_SAMPLE} {parts}", max(sampled, default=0))]
         if largest is not None:
             found.append((f"largest process: {self._sources['memory_largest_process']}", largest))
-        cache = [size for sample in self.samples if (size := _page_cache(sample)) is not None]
-        if kernel_peak is not None and cache:
-            found.append(
-                (f"{self._sources['memory_kernel_peak']} less page cache", max(0, kernel_peak - max(cache)))
-            )
+        cache = max(
+            (size for sample in self.samples if (size := _page_cache(sample)) is not None), default=None
+        )
+        if kernel_peak is not None and cache is not None:
+            # Files that are gone before anybody looks take their page cache with them.
+            is_seen = max(sampled, default=0) + (largest or 0) + cache >= kernel_peak * _SEEN_PART
+            words = "less page cache" if is_seen else "with page cache that no sample saw"
+            found.append((f"{self._sources['memory_kernel_peak']} {words}", max(0, kernel_peak - cache)))
         return found
 
     def _largest_process(self) -> int | None:
@@ -310,9 +315,12 @@ class _Total:
             self._unknown["memory_peak_bytes"] = why
 
     def add_peaks(self) -> None:
+        processes = self._most("processes")
         for number in ("processes_peak", "threads_peak", "open_files_peak"):
             most = self._most(_ORIGINS[number][1])
-            if most is not None:
+            if most is not None and not most and not processes:
+                self._unknown[number] = _NO_PROCESS_SEEN  # there was one, else it would not have ended
+            elif most is not None:
                 self._put(number, most)
 
     def add_counters(self) -> None:
