@@ -15,6 +15,7 @@ from joblens.views.doctor import render_doctor
 from joblens.views.history import render_history, render_job_history
 from joblens.views.metrics import render_sample
 from joblens.views.running import render_running, render_top
+from joblens.views.sample_table import SampleTable
 from joblens.views.show import render_parts, render_show
 from joblens.views.stats import render_job_stats, render_stats
 from joblens.views.style import PLAIN, Palette, visible_width
@@ -131,6 +132,11 @@ def test_metrics_of_a_job_with_gpus_network_and_energy() -> None:
     earlier, between, later = gpu_samples(3)
     lines = render_sample(later, between, ENDED[0], PLAIN, FACTS, gpu_before=earlier)
     same_as_golden("metrics-gpu", lines)
+
+
+def test_metrics_as_a_table_have_a_line_a_sample() -> None:
+    table = SampleTable(PLAIN, interval_s=1.0, has_gpu=True)
+    same_as_golden("metrics-table", [line for sample in gpu_samples(6) for line in table.lines(sample)])
 
 
 @pytest.mark.parametrize("part", ["threads", "network", "memory", "gpu"])

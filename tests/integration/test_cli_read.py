@@ -218,6 +218,30 @@ def test_a_field_that_does_not_exist_is_refused_with_those_that_do(past: Path, j
     assert "usage_percent" in failed.stderr
 
 
+def test_metrics_as_a_table_have_a_line_a_sample(past: Path, joblens: RunJoblens) -> None:
+    titles, *lines = joblens("metrics", "3f8a", "--table", code=0).stdout.splitlines()
+    assert titles.split()[:4] == ["TIME", "CPU", "MEMORY", "READ/S"]
+    assert len(lines) == 60
+    assert [line.split()[0] for line in lines[:2]] == ["10:30:00", "10:30:01"]
+    later = joblens("metrics", "3f8a", "--table", "--since", "+58s", code=0).stdout.splitlines()
+    assert later[1:] == lines[58:]  # with the rates they have among all
+    for other in ("--json", "--fields=timestamp"):
+        assert "choose one" in joblens("metrics", "3f8a", "--table", other, code=2).stderr
+
+
+def test_metrics_as_a_table_follow_a_running_job(
+    present: Path, processes_to_end: list[subprocess.Popen[Any]]
+) -> None:
+    follower = start("metrics", RUNNING, "--table")
+    processes_to_end.append(follower)
+    assert follower.stdout is not None
+    seen = [follower.stdout.readline() for _ in range(6)]  # out at once, though the job runs on
+    assert [line.split()[0] == "TIME" for line in seen] == [True, *[False] * 5]
+    end_running(present)
+    assert follower.stdout.read() == ""
+    assert follower.wait(timeout=20) == 0
+
+
 def test_metrics_follow_a_running_job_to_its_end_with_none_missing_and_none_twice(
     present: Path, processes_to_end: list[subprocess.Popen[Any]]
 ) -> None:

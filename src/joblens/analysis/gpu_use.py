@@ -94,13 +94,14 @@ def busy_curve(samples: Sequence[Sample]) -> list[float | None]:
         if sample.gpus is None:
             continue
         if before is not None:
-            busy = _busy_together(samples[before], sample)
+            busy = busy_together(samples[before], sample)
             curve[before + 1 : place + 1] = [busy] * (place - before)
         before = place
     return curve
 
 
-def _busy_together(earlier: Sample, later: Sample) -> float | None:
+def busy_together(earlier: Sample, later: Sample) -> float | None:
+    """How busy the job kept all of its GPUs between two looks: 100 is one."""
     seconds = (later.elapsed_us - earlier.elapsed_us) / 1e6
     shares = [
         busy_percent((earlier.gpus or {}).get(name), reading, seconds)

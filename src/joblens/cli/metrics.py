@@ -1,6 +1,6 @@
 """`joblens metrics`: every sample of a job from its start, then live until it ends."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import click
@@ -27,29 +27,65 @@ from joblens.model.sample import Sample
 @click.option(
     "--fields", metavar="A,B.C", help="Only these keys, such as timestamp,cpu.usage_percent (JSON lines)."
 )
+@click.option("--table", is_flag=True, help="One line a sample: CPU, memory, I/O, network, GPU.")
 @shared_options
-def command(session: Session, ident: str, follow: bool, since: str | None, fields: str | None) -> None:
+def command(
+    session: Session, ident: str, follow: bool, since: str | None, fields: str | None, table: bool
+) -> None:
     """Every sample of a job from its start; while it runs, new ones follow until it ends."""
     from joblens.app.queries import find, follow_samples
-    from joblens.views.metrics import render_sample
 
+    chosen = _chosen(fields)
+    if table and (session.json or chosen):
+        raise InputError("--table is text, --json and --fields are JSON: choose one")
     store = session.current_store
     record = find(store, ident, session.note)
-    chosen = _chosen(fields)
     from_us = None if since is None else _since_us(since, record)
     stream = (
         follow_samples(store, record.job.uuid, session.care)
         if follow
         else iter(store.samples(record.job.uuid))
     )
+    wanted = ((sample, from_us is None or sample.at_us >= from_us) for _, sample in stream)
+    if table:
+        shown = _write_table(session, wanted, record)
+    else:
+        shown = _write_samples(session, wanted, record, chosen)
+    if not shown and not session.json:
+        session.note(f"no samples of job {record.job.uuid}" + (" from then on" if since else ""))
+
+
+def _write_table(session: Session, stream: Iterable[tuple[Sample, bool]], record: Record) -> int:
+    """-> how many were shown; those that are not wanted are what the first rates are measured from."""
+    from joblens.views.sample_table import SampleTable
+
+    has_gpu = bool(session.store.details(record.job.uuid).gpus)
+    table = SampleTable(session.palette, interval_s=record.job.interval_s, has_gpu=has_gpu)
+    shown = 0
+    for sample, is_wanted in stream:
+        if not is_wanted:
+            table.pass_over(sample)
+            continue
+        session.write_lines(list(table.lines(sample)))
+        session.flush()
+        shown += 1
+    return shown
+
+
+def _write_samples(
+    session: Session, stream: Iterable[tuple[Sample, bool]], record: Record, chosen: list[list[str]]
+) -> int:
+    from joblens.views.metrics import render_sample
+
+    store = session.store
     previous: Sample | None = None
     gpu_before: Sample | None = None
     gpus: Sequence[GpuFacts] = ()
     shown = 0
-    for _, sample in stream:
+    for sample, is_wanted in stream:
         if sample.gpus and not gpus:  # of a job that runs they come with its first look at them
             gpus = store.details(record.job.uuid).gpus or ()
-        if from_us is None or sample.at_us >= from_us:
+        if is_wanted:
             if session.json or chosen:
                 _write_form(session, sample, previous, record, chosen, gpus)
             else:
@@ -59,8 +95,7 @@ def command(session: Session, ident: str, follow: bool, since: str | None, field
             shown += 1
         gpu_before = gpu_before if sample.gpus is None else sample
         previous = sample
-    if not shown and not session.json:
-        session.note(f"no samples of job {record.job.uuid}" + (" from then on" if since else ""))
+    return shown
 
 
 def _write_form(
