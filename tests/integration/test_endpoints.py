@@ -9,12 +9,14 @@ from typing import Any
 
 import pytest
 
+from joblens.agent.detail_taking import DetailTaker
 from joblens.agent.groups import JobGroups
 from joblens.agent.instrument_endpoints import EndpointProbe, open_probe
 from joblens.agent.instruments import Instruments, Watched
 from joblens.model.details import Endpoint
 from joblens.model.errors import ProbeError
 from joblens.model.job import Job
+from joblens.model.writes import DetailsTaken
 from joblens.probes.cgroup_network import NO_GROUP
 from joblens.probes.endpoints import SocketDriver, group_ids
 from joblens.probes.socket_dump import SocketDump
@@ -136,6 +138,45 @@ def test_a_job_is_looked_at_less_and_less_often(groups: JobGroups, driver: Socke
         gaps.append(driver._jobs["job"].due_s - before)
     assert gaps[0] < gaps[-1]
     assert gaps[-1] > 9
+
+
+def test_the_first_looks_come_in_time_though_one_was_dear(driver: SocketDriver) -> None:
+    """What was saved is spent first; in the long run looks cost what they may."""
+    now_s = driver._credit_at_s
+    assert driver._pause_s(now_s, 0.005) == 0
+    assert driver._pause_s(now_s + 1, 0.005) == 0
+    assert driver._pause_s(now_s + 2, 0.030) == pytest.approx((0.040 - 0.020 - 0.001) * 2000)
+    assert driver._pause_s(now_s + 1000, 0.001) == 0
+
+
+def test_the_last_look_of_somebody_who_goes_while_the_job_does_not_is_taken_at_once(
+    groups: JobGroups,
+) -> None:
+    again = "input()\nclient.sendall(bytes(77))\nserved.recv(100)\nprint(flush=True)\n"
+    job, port = started(groups, tcp(1000) + "print(server.getsockname()[1], flush=True)\n" + again + WAIT)
+    probe = open_probe(watched(groups.paths, groups.pids), Instruments())
+    assert isinstance(probe, EndpointProbe)
+    probe._opened_s -= 1
+    wait_until(lambda: probe.read().endpoints is not None, what="the first look")
+    assert job.stdin is not None
+    assert job.stdout is not None
+    job.stdin.write(b"\n")
+    job.stdin.flush()
+    job.stdout.readline()
+    told: list[DetailsTaken] = []
+    probe._driver(probe._thread)._jobs["job"].due_s = float("inf")  # type: ignore[arg-type]
+    taker = DetailTaker("job", [probe], told.extend)
+
+    def has_looked() -> bool:
+        taker.tick(final=True)
+        return bool(told)
+
+    wait_until(has_looked, what="the last look")
+    end(job)
+    probe.close()
+    table = told[-1].details.endpoints
+    assert table is not None
+    assert {one.tx_bytes for one in table.endpoints if one.port == port} >= {1077}
 
 
 def test_a_group_that_is_gone_has_no_sockets(driver: SocketDriver, tmp_path: Path) -> None:

@@ -35,6 +35,10 @@ class DetailTaker:
     def tick(self, *, final: bool = False) -> None:
         """`final`: the job is about to be taken away; everyone looks once more."""
         now_ns = time.monotonic_ns()
+        if final:
+            for probe in self._probes:
+                with contextlib.suppress(Exception):  # then what was seen before has to do
+                    look_again(probe)
         taken = [
             self._look(probe, now_ns, final=final)
             for probe in self._probes
@@ -81,6 +85,13 @@ class DetailTaker:
         pause = max(int(probe.interval_s * 1e9), pause_ns(cost_ns, spent_ns))
         self._due_ns[probe.name] = now_ns + pause
         return details
+
+
+def look_again(probe: DetailProbe) -> None:
+    """Of one that hands out what another thread has seen: that one looks once more, right now."""
+    look: Callable[[], None] | None = getattr(probe, "look_again", None)
+    if look is not None:
+        look()
 
 
 def read_last(probe: DetailProbe) -> Details:

@@ -36,6 +36,7 @@ class DriverThread(Generic[T]):
         self._latest: Reading[T] | None = None
         self._asked_at_s: float | None = None  # when the read that is under way began
         self._error = ""
+        self._is_hurried = False
 
     def use(self) -> None:
         with self._changed:
@@ -55,6 +56,18 @@ class DriverThread(Generic[T]):
     def latest(self) -> Reading[T] | None:
         with self._changed:
             return self._latest
+
+    def read_until(self, has_come: Callable[[T], bool], longest_s: float) -> None:
+        """Has the driver read now, not when it is due, and waits until that is known, though not for long."""
+        with self._changed:
+            if self._thread is None or self._asked_at_s is not None:
+                return  # a driver that is being read may hang
+            self._is_hurried = True
+            self._changed.notify_all()
+            self._changed.wait_for(
+                lambda: bool(self._error) or (self._latest is not None and has_come(self._latest.value)),
+                longest_s,
+            )
 
     def problem(self) -> str:
         """Why nothing new comes; '' while all is well."""
@@ -83,8 +96,12 @@ class DriverThread(Generic[T]):
             now_s = time.monotonic()
             due_s = max(due_s + self.interval_s, now_s)
             with self._changed:
-                while self._users > 0 and (wait_s := self._idle_until_s(due_s) - time.monotonic()) > 0:
+                while self._must_wait() and (wait_s := self._idle_until_s(due_s) - time.monotonic()) > 0:
                     self._changed.wait(wait_s)
+                self._is_hurried = False
+
+    def _must_wait(self) -> bool:
+        return self._users > 0 and not self._is_hurried
 
     def _idle_until_s(self, due_s: float) -> float:
         """A driver that knows when there is something to do again is not woken before that."""

@@ -4,13 +4,13 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from joblens.agent.detail_taking import read_last
+from joblens.agent.detail_taking import look_again, read_last
 from joblens.model.details import Details, Endpoint, EndpointTable
 from joblens.ports.probe import DetailProbe
 
 _Key = tuple[str, str, int, bool]
 _MOST_SHOWN = 50
-_COUNTED = ("sockets", "rx_bytes", "tx_bytes", "retransmits")
+_COUNTED = ("sockets", "gone", "rx_bytes", "tx_bytes", "retransmits")
 
 
 class EndpointsGoOn:
@@ -31,6 +31,9 @@ class EndpointsGoOn:
 
     def read(self) -> Details:
         return self._with_earlier(self._probe.read())
+
+    def look_again(self) -> None:
+        look_again(self._probe)
 
     def read_last(self) -> Details:
         return self._with_earlier(read_last(self._probe))
@@ -54,6 +57,7 @@ class EndpointsGoOn:
             table,
             endpoints=tuple(_busiest([*added, *kept])[:_MOST_SHOWN]),
             seen=max(table.seen, self._earlier.seen + new_ones),
+            open_at_us=table.open_at_us or self._earlier.open_at_us,
         )
 
 

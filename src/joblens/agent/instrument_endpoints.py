@@ -11,10 +11,12 @@ from joblens.probes.cgroup_network import v2_group
 
 if TYPE_CHECKING:
     from joblens.agent.driver_thread import DriverThread
+    from joblens.probes.endpoints import SocketDriver
 
 _DRIVER = "sock_diag"
 _BEGIN_AFTER_S = 0.5
 _SHORTEST_S, _LONGEST_S = 1.0, 5.0
+_LAST_LOOK_S = 0.05  # the end of a job waits no longer for it; most looks take a millisecond
 _TOO_SHORT = "it was over before its sockets were listed for the first time"
 _NO_NEWS = Details()
 
@@ -47,6 +49,20 @@ class EndpointProbe:
             self._begin()
         return _NO_NEWS
 
+    def look_again(self) -> None:
+        """The job's groups are about to go, or nobody will look from here on: what its sockets carried since
+        the last look is told now or never."""
+        if self._thread is None:
+            return
+        job, asked_at_us = self._watched.job.uuid, time.time_ns() // 1000
+        self._driver(self._thread).hurry(job)
+
+        def has_come(known: Any) -> bool:
+            table, _ = known.get(job, (None, ""))
+            return table is not None and table.at_us >= asked_at_us
+
+        self._thread.read_until(has_come, _LAST_LOOK_S)
+
     def read_last(self) -> Details:
         news = self._news(self._thread) if self._thread is not None else _NO_NEWS
         return (
@@ -56,21 +72,22 @@ class EndpointProbe:
     def close(self) -> None:
         thread, self._thread = self._thread, None
         if thread is not None:
-            from joblens.probes.endpoints import SocketDriver
-
-            assert isinstance(thread.driver, SocketDriver)
-            thread.driver.forget(self._watched.job.uuid)
+            self._driver(thread).forget(self._watched.job.uuid)
             thread.leave()
 
     def _begin(self) -> None:
         from joblens.probes.endpoints import SocketDriver
 
         self._thread = self._instruments.driver(_DRIVER, SocketDriver)
-        assert isinstance(self._thread.driver, SocketDriver)
-        self._thread.driver.watch(
+        self._driver(self._thread).watch(
             self._watched.job.uuid, self._group_dir, self._watched.pids, has_begun=self._is_guest
         )
         self._thread.use()
+
+    @staticmethod
+    def _driver(thread: "DriverThread[Any]") -> "SocketDriver":
+        driver: SocketDriver = thread.driver  # type: ignore[assignment]
+        return driver
 
     def _news(self, thread: "DriverThread[Any]") -> Details:
         problem = thread.problem()
