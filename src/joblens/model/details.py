@@ -43,6 +43,7 @@ class Endpoint(Struct, frozen=True, kw_only=True, omit_defaults=True):
     address: str
     port: int
     sockets: int = 0  # seen so far
+    gone: int = 0  # of them, not there any more at a later look: what they carried after the last is missing
     is_listener: bool = False  # the job accepts connections at that port of its own
     rx_bytes: int | None = None
     tx_bytes: int | None = None
@@ -54,6 +55,7 @@ class EndpointTable(Struct, frozen=True, kw_only=True, omit_defaults=True):
     at_us: int
     endpoints: tuple[Endpoint, ...] = ()  # the busiest, busiest first
     seen: int = 0
+    open_at_us: int | None = None  # the last look at which a connection was open
     source: str = ""
 
 

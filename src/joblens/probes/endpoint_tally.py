@@ -17,6 +17,7 @@ _Socket = tuple[int, int]  # network namespace, cookie
 
 class _Total(Struct):
     sockets: int = 0
+    gone: int = 0
     rx_bytes: int | None = None
     tx_bytes: int | None = None
     retransmits: int | None = None
@@ -50,6 +51,7 @@ class EndpointTally:
         self._totals: dict[_Peer, _Total] = {}
         self._ports: set[tuple[str, int]] = set()  # where the job has ever waited for connections
         self._seen = 0
+        self._open_at_us: int | None = None
 
     def add(self, sockets: Iterable[tuple[int, SocketSeen]]) -> None:
         """All sockets that are open now, each with its network namespace."""
@@ -66,17 +68,25 @@ class EndpointTally:
                 self._totals[peer] = _Total()
             self._totals[peer].add(seen, before, is_new=is_new)
             still_open[key] = (peer, seen)
+        for key in self._open.keys() - now.keys():
+            peer, seen = self._open[key]
+            if seen.rx_bytes is not None and peer in self._totals:
+                self._totals[peer].gone += 1
         self._open = still_open
         self._takes_base = False
         if len(self._totals) > _MOST_KEPT:
             self._forget_small_ones()
 
     def table(self, at_us: int) -> EndpointTable:
+        """As of the last look, which was then."""
+        if any(seen.rx_bytes is not None for _, seen in self._open.values()):
+            self._open_at_us = at_us
         busiest = sorted(self._totals.items(), key=lambda item: (-item[1].traffic, -item[1].sockets, item[0]))
         return EndpointTable(
             at_us=at_us,
             endpoints=tuple(_endpoint(peer, total) for peer, total in busiest[:_MOST_SHOWN]),
             seen=self._seen,
+            open_at_us=self._open_at_us,
             source=SOURCE,
         )
 
@@ -101,6 +111,7 @@ def _endpoint(peer: _Peer, total: _Total) -> Endpoint:
         address=address,
         port=port,
         sockets=total.sockets,
+        gone=total.gone,
         is_listener=is_own_port,
         rx_bytes=total.rx_bytes,
         tx_bytes=total.tx_bytes,

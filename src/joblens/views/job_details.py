@@ -4,7 +4,8 @@ from collections.abc import Callable, Sequence
 
 from joblens.analysis.gpu_use import gpus_used
 from joblens.analysis.memory_growth import memory_growth
-from joblens.model.details import Details, Endpoint, MemoryDepth, ThreadUse
+from joblens.model.details import Details, Endpoint, EndpointTable, MemoryDepth, ThreadUse
+from joblens.model.job import Status
 from joblens.model.probe_choice import DEFAULT_PROBES
 from joblens.model.sample import Sample
 from joblens.model.units import format_bytes, format_duration
@@ -154,13 +155,34 @@ def _network(look: Look) -> list[str]:
         is_early = look.record.outcome is None and "endpoints" in _probes_of(look)
         why = look.details.unknown.get("endpoints") or ("nobody has looked yet" if is_early else "")
         return [*lines, *wrap(f"with whom is not known: {clean(why)}", look.width, "  ")] if why else lines
-    rows = [_endpoint_row(endpoint) for endpoint in endpoints.endpoints]
+    is_over = look.record.outcome is not None and look.record.status is not Status.MEASURED
+    rows = [_endpoint_row(endpoint, is_over=is_over) for endpoint in endpoints.endpoints]
     if rows:
         lines += ["", *table(_ENDPOINT_COLUMNS, rows, look)]
     lines += rest(endpoints.seen, len(rows[:MOST_ROWS]), "endpoint", look)
     if endpoints.source:
-        lines += wrap(f"sockets as they were seen by {clean(endpoints.source)}", look.width, "  ")
+        lines += wrap(_looked_at(endpoints, last, look), look.width, "  ")
     return lines
+
+
+def _looked_at(table: EndpointTable, totals: Sample | None, look: Look) -> str:
+    """How far the list can be trusted: how much of the job's traffic is in it, and until when it was seen."""
+    text = f"sockets as they were seen by {clean(table.source)}"
+    seen_at_us = table.open_at_us or table.at_us
+    if look.record.outcome is not None and look.record.attempt is not None:
+        end_us = look.record.attempt.started_at_us + round(look.record.outcome.duration_s * 1e6)
+        before_s = max(0.0, (end_us - seen_at_us) / 1e6)
+        text += f", the last time {format_duration(before_s)} before the end"
+    else:
+        text += f", the last time {_when(seen_at_us, look)}"
+    if totals is None or totals.network_rx_bytes is None or totals.network_tx_bytes is None:
+        return text
+    received = sum(endpoint.rx_bytes or 0 for endpoint in table.endpoints)
+    sent = sum(endpoint.tx_bytes or 0 for endpoint in table.endpoints)
+    return (
+        f"{text}; of {format_bytes(totals.network_rx_bytes)} received {format_bytes(received)} are accounted"
+        f" for, of {format_bytes(totals.network_tx_bytes)} sent {format_bytes(sent)} (without headers)"
+    )
 
 
 def _probes_of(look: Look) -> Sequence[str]:
@@ -168,15 +190,17 @@ def _probes_of(look: Look) -> Sequence[str]:
     return DEFAULT_PROBES if probes is None else probes
 
 
-def _endpoint_row(endpoint: Endpoint) -> list[str]:
+def _endpoint_row(endpoint: Endpoint, *, is_over: bool) -> list[str]:
+    """What a socket carried between the last look and its end nobody has seen."""
+    is_least = is_over or endpoint.gone > 0
     address = f"[{endpoint.address}]" if ":" in endpoint.address else endpoint.address
     where = clean(f"{address}:{endpoint.port}")
     return [
         endpoint.protocol,
         f"listens {where}" if endpoint.is_listener else where,
         str(endpoint.sockets),
-        format_bytes(endpoint.rx_bytes),
-        format_bytes(endpoint.tx_bytes),
+        mark_bound(format_bytes(endpoint.rx_bytes), is_lower_bound=is_least),
+        mark_bound(format_bytes(endpoint.tx_bytes), is_lower_bound=is_least),
         count(endpoint.retransmits),
         UNKNOWN if endpoint.rtt_usec is None else f"{endpoint.rtt_usec / 1000:.2f}ms",
     ]

@@ -59,6 +59,17 @@ def test_connections_to_one_peer_add_up_also_when_some_are_closed() -> None:
     assert (one.sockets, one.rx_bytes) == (3, 36)
 
 
+def test_sockets_that_are_gone_are_counted_and_when_the_last_was_open() -> None:
+    found = EndpointTally()
+    found.add([(0, connection(1, rx=10)), (0, connection(2, rx=20)), (0, listener(53, "udp"))])
+    assert (found.table(100).open_at_us, [one.gone for one in found.table(100).endpoints]) == (100, [0, 0])
+    found.add([(0, connection(2, rx=25))])
+    table = found.table(200)
+    assert (table.open_at_us, [one.gone for one in table.endpoints]) == (200, [1, 0])  # UDP has no bytes
+    found.add([(0, listener(8080))])
+    assert (found.table(300).open_at_us, found.table(300).endpoints[0].gone) == (200, 2)
+
+
 def test_sockets_of_two_namespaces_may_have_one_number() -> None:
     found = EndpointTally()
     found.add([(0, connection(1, rx=10)), (7, connection(1, rx=20))])

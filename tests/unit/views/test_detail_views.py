@@ -3,13 +3,16 @@
 import pytest
 from msgspec import structs
 
-from joblens.model.details import ContainerFacts, Details
+from joblens.model.details import ContainerFacts, Details, Endpoint, EndpointTable
 from joblens.model.job import Job, Record, Status
+from joblens.model.units import MIB
 from joblens.views.detail_look import Look, nothing
 from joblens.views.gpu_details import container_pairs
+from joblens.views.job_details import render_part
 from joblens.views.profile_stats import render_profile_statistics
 from joblens.views.show import render_show
 from joblens.views.style import PLAIN
+from tests.unit.analysis.records import START_US, a_record, a_sample
 
 _JOB = Job(uuid="3f8a21b2-c4d5-4e6f-a7b8-c9d0e1f2a3b4", argv=("true",), created_at_us=1)
 
@@ -69,3 +72,37 @@ def test_the_factor_for_co2_is_told_where_it_is_set(factor: float | None, told: 
     record = Record(status=Status.QUEUED, job=structs.replace(_JOB, grid_co2_g_per_kwh=factor))
     lines = render_show(record, [], now_us=2, width=80, paint=PLAIN)
     assert any(line.split() == ["CO2", "factor", "380", "g/kWh"] for line in lines) is told
+
+
+@pytest.mark.parametrize(
+    ("status", "gone", "sent", "when"),
+    [
+        (Status.SUCCESS, 0, "≥34.0 MiB", "1.9s before the end"),
+        (Status.RUNNING, 0, " 34.0 MiB", "4.1s after its start"),
+        (Status.RUNNING, 1, "≥34.0 MiB", "4.1s after its start"),
+        (Status.MEASURED, 0, " 34.0 MiB", "1.9s before the end"),  # it goes on, and so do its sockets
+    ],
+)
+def test_bytes_of_sockets_that_are_gone_are_a_lower_bound_and_the_rest_is_told(
+    status: Status, gone: int, sent: str, when: str
+) -> None:
+    peer = Endpoint(
+        protocol="tcp", address="10.0.0.2", port=443, sockets=1, gone=gone, rx_bytes=0, tx_bytes=34 * MIB
+    )
+    table = EndpointTable(
+        at_us=START_US + 6_000_000,
+        open_at_us=START_US + 4_100_000,
+        endpoints=(peer,),
+        seen=1,
+        source="sock_diag",
+    )
+    record = a_record(duration_s=6.0)
+    record = structs.replace(
+        record, status=status, outcome=record.outcome if status is not Status.RUNNING else None
+    )
+    samples = [a_sample(6, network_rx_bytes=MIB, network_tx_bytes=57 * MIB)]
+    look = Look(record=record, samples=samples, details=Details(endpoints=table), width=300, paint=PLAIN)
+    text = "\n".join(render_part("network", look))
+    assert sent in text
+    assert when in text
+    assert "of 57.0 MiB sent 34.0 MiB" in text
