@@ -40,6 +40,20 @@ def test_the_table_has_a_line_for_every_number(store: Path, joblens: RunJoblens)
     assert "process_memory.max_mb" in ended.stdout
 
 
+def test_jobs_without_a_profile_are_counted_by_their_reason(store: Path, joblens: RunJoblens) -> None:
+    joblens("run", "--store", store, "--", "no-such-command", code=127)
+    told = joblens("stats", "--profiles", "--store", store, "--json").json
+    assert (told["profiles"], told["without_profile"]) == (3, {"never_ran": 1})
+    text = joblens("stats", "--profiles", "--store", store).stdout
+    assert text.startswith("3 profiles of 4 jobs\nWithout one: 1 never ran.\n")
+
+
+def test_no_name_is_cut_where_a_program_reads(store: Path, joblens: RunJoblens) -> None:
+    text = joblens("stats", "--profiles", "--store", store, env={"COLUMNS": "40"}).stdout
+    assert "process_memory.max_virtual_mb" in text
+    assert "…" not in text
+
+
 def test_compose_is_a_file_that_compose_can_read(store: Path, joblens: RunJoblens) -> None:
     text = joblens("stats", "--compose", "--store", store).stdout
     services = yaml.safe_load(text)["services"]

@@ -6,8 +6,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from joblens.model.errors import InputError
+from joblens.model.job import Record, Status
 
 Path = tuple[str, ...]
+_SAMPLES_OF_NO_CURVE = 2  # those at the start and at the end
 SPREAD = ("n", "mean", "min", "max", "stdev", "median")
 
 
@@ -36,6 +38,16 @@ def aggregate_profiles(profiles: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
             place = place.setdefault(key, {})
         place[path[-1]] = spread_of(known)
     return told
+
+
+def why_without_profile(record: Record) -> str:
+    """`never_ran`, `lost`, `too_short`, or `none_kept`: it was made elsewhere, or came without one."""
+    outcome = record.outcome
+    if outcome is None or record.status is Status.LOST:
+        return "lost"
+    if record.attempt is None or (record.status is Status.ERROR and not outcome.samples):
+        return "never_ran"
+    return "too_short" if 0 < outcome.samples <= _SAMPLES_OF_NO_CURVE else "none_kept"
 
 
 def numbers_of(part: Mapping[str, Any]) -> Iterator[tuple[Path, float]]:

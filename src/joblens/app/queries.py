@@ -63,14 +63,22 @@ def statistics(store: Store, query: HistoryQuery) -> Statistics:
 
 
 def profile_statistics(store: Store, query: HistoryQuery) -> dict[str, Any]:
-    """How every number of the profiles of ended jobs is spread."""
-    from joblens.analysis.profile_statistics import aggregate_profiles
+    """How every number of the profiles of ended jobs is spread; `without_profile` counts, by reason, the jobs
+    that have none."""
+    from joblens.analysis.profile_statistics import aggregate_profiles, why_without_profile
 
-    ended = structs.replace(query, include_unfinished=False)
-    outcomes = (record.outcome for record in store.records(ended))
-    return aggregate_profiles(
-        outcome.profile for outcome in outcomes if outcome is not None and outcome.profile is not None
-    )
+    without: dict[str, int] = {}
+
+    def profiles() -> Iterator[dict[str, Any]]:
+        for record in store.records(structs.replace(query, include_unfinished=False)):
+            if record.outcome is not None and record.outcome.profile is not None:
+                yield record.outcome.profile
+            else:
+                reason = why_without_profile(record)
+                without[reason] = without.get(reason, 0) + 1
+
+    told = aggregate_profiles(profiles())
+    return {"profiles": told.pop("profiles"), "without_profile": without, **told}
 
 
 def samples(store: Store, uuid: str) -> list[Sample]:

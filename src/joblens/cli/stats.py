@@ -56,12 +56,13 @@ def _show_profiles(session: Session, query: HistoryQuery) -> None:
     told = profile_statistics(store, with_run_found(store, query))
     if session.json:
         session.write_json(told)
-    elif not told["profiles"]:
+    elif not told["profiles"] and not told["without_profile"]:
         session.note(_none_of(query))
     else:
         from joblens.views.profile_stats import render_profile_statistics
 
-        session.write_lines(render_profile_statistics(told, width=session.width, paint=session.palette))
+        width = session.width if session.is_terminal else None
+        session.write_lines(render_profile_statistics(told, width=width, paint=session.palette))
 
 
 def _show_compose(session: Session, query: HistoryQuery) -> None:

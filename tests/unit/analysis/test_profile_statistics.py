@@ -4,8 +4,17 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
-from joblens.analysis.profile_statistics import SPREAD, aggregate_profiles, numbers_of, spreads_in
+from joblens.analysis.profile_statistics import (
+    SPREAD,
+    aggregate_profiles,
+    numbers_of,
+    spreads_in,
+    why_without_profile,
+)
+from joblens.model.job import Status
+from tests.integration.past_jobs import lammps, record_of
 
 FLOATS = st.floats(min_value=-1e6, max_value=1e6)
 
@@ -64,3 +73,25 @@ def test_a_spread_lies_within_its_extremes(values: list[float]) -> None:
 @given(st.dictionaries(st.text(max_size=3), FLOATS, max_size=5))
 def test_numbers_are_found_with_the_way_to_them(part: dict[str, float]) -> None:
     assert dict(numbers_of({"x": part})) == {("x", key): value for key, value in part.items()}
+
+
+@pytest.mark.parametrize(
+    ("status", "samples", "started", "reason"),
+    [
+        (Status.SUCCESS, 2, True, "too_short"),
+        (Status.FAILED, 1, True, "too_short"),
+        (Status.ERROR, 0, True, "never_ran"),
+        (Status.CANCELLED, 0, False, "never_ran"),
+        (Status.LOST, 2, True, "lost"),
+        (Status.SUCCESS, 0, True, "none_kept"),
+    ],
+)
+def test_why_a_job_has_no_profile(status: Status, samples: int, started: bool, reason: str) -> None:
+    record = record_of(lammps(), 1)
+    assert record.outcome is not None
+    outcome = structs.replace(record.outcome, status=status, samples=samples)
+    attempt = record.attempt if started else None
+    assert (
+        why_without_profile(structs.replace(record, status=status, attempt=attempt, outcome=outcome))
+        == reason
+    )
