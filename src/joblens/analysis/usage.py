@@ -16,6 +16,7 @@ RUSAGE = "wait4 rusage"
 _LARGEST_SAMPLE = "largest sample of"
 _SEEN_PART = 0.5  # of a group's peak, for what it consisted of to be known
 _BELOW_LAUNCHER = "no process was larger than the launcher, whose size the kernel's figure starts from"
+_CHARGED_ELSEWHERE = "what its processes hold was charged to the group they were in before"
 _NO_PROCESS_SEEN = "no sample found a process"
 _GPU_DOES_NOT_TELL = "the driver of its GPUs does not tell"
 REAPED_IO = "/proc/PID/io of the launcher, which takes over what it waits for"
@@ -255,7 +256,9 @@ class _Total:
             self._explain_no_peak()
         self._drop_idle_bound()
         mean = mean_unreclaimable(self.samples)
-        if mean is not None:
+        if mean == 0 and self._unknown.get("memory_peak_bytes") == _CHARGED_ELSEWHERE:
+            self._unknown["memory_mean_bytes"] = _CHARGED_ELSEWHERE
+        elif mean is not None:
             self._put("memory_mean_bytes", mean)
         elif 0 < len(self.samples) < 3:
             self._unknown["memory_mean_bytes"] = "no sample fell between start and end"
@@ -313,6 +316,8 @@ class _Total:
         why = self._unknown.get("memory_largest_process_bytes")
         if why and self.exit is not None and self.exit.max_rss_bytes:
             self._unknown["memory_peak_bytes"] = why
+        elif any(sample.processes and unreclaimable_bytes(sample) == 0 for sample in self.samples):
+            self._unknown["memory_peak_bytes"] = _CHARGED_ELSEWHERE
 
     def add_peaks(self) -> None:
         processes = self._most("processes")

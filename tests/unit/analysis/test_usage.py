@@ -120,6 +120,15 @@ def test_where_no_sample_found_a_process_there_are_no_zeros() -> None:
         assert usage.unknown[number] == "no sample found a process"
 
 
+def test_processes_that_came_from_another_group_are_why_there_is_no_memory() -> None:
+    usage = usage_in_group(
+        *(a_sample(at, processes=1, memory_anon_bytes=0, memory_file_bytes=0) for at in (1, 2, 3))
+    )
+    assert (usage.memory_peak_bytes, usage.memory_mean_bytes) == (None, None)
+    assert "charged to the group they were in before" in usage.unknown["memory_peak_bytes"]
+    assert "charged to the group they were in before" in usage.unknown["memory_mean_bytes"]
+
+
 def test_page_cache_is_not_taken_for_used_memory() -> None:
     usage = usage_in_group(
         a_sample(1, memory_anon_bytes=MIB, memory_file_bytes=900 * MIB, memory_kernel_peak_bytes=901 * MIB)
