@@ -234,6 +234,24 @@ def test_a_container_is_measured_and_its_exit_code_known(engine: Engine, joblens
         api.remove(container)
 
 
+def test_a_container_that_somebody_kills_is_not_said_to_have_lacked_memory(
+    docker: Engine, joblens: RunJoblens
+) -> None:
+    api = docker.api()
+    body = {"Image": IMAGE, "Cmd": ["sleep", "60"], "HostConfig": {"NetworkMode": "none"}}
+    container = api.create(body, f"attach-killed-{os.getpid()}")
+    try:
+        api.start(container)
+        looking = Looking(container[:12], "--container-socket", docker.socket)
+        looking.has_begun(joblens)
+        api.kill(container, signal.SIGKILL)
+        code, record = looking.record()
+        assert code == 137
+        assert "the engine's kill or stop may have" in str(record["findings"])
+    finally:
+        api.remove(container)
+
+
 def test_an_engine_that_stops_answering_does_not_hold_up_the_end(
     docker: Engine, joblens: RunJoblens, tmp_path: Path
 ) -> None:

@@ -11,6 +11,7 @@ from joblens.model.job import Outcome, Record, Status
 from joblens.model.units import format_bytes, format_duration
 
 _LAST_LINE_LENGTH = 200
+_KILLED_BY_SOMEBODY = "nobody asked joblens to, nor was it the kernel's out-of-memory killer: {} may have"
 _SIGNAL_ADVICE = {
     signal.SIGKILL: "nobody asked joblens to: look in the kernel's log for its out-of-memory killer",
     signal.SIGSEGV: "it used memory that is not its own: run it in a debugger or with a core dump",
@@ -126,7 +127,15 @@ def _pids_limit(record: Record, outcome: Outcome) -> Finding:
 def _signal(record: Record, outcome: Outcome, number: int) -> Finding:
     text = f"signal {number} ({signal_name(number)}) ended it after {format_duration(outcome.duration_s)}"
     known = _SIGNAL_ADVICE.get(number)  # type: ignore[call-overload]
+    if number == signal.SIGKILL and _was_no_oom_kill(outcome):
+        in_container = record.job.container is not None or record.job.attached.startswith("container ")
+        known = _KILLED_BY_SOMEBODY.format("the engine's kill or stop" if in_container else "a user")
     return Finding(Code.SIGNAL, Severity.PROBLEM, text + _last_words(outcome), known or _see_stderr(record))
+
+
+def _was_no_oom_kill(outcome: Outcome) -> bool:
+    """The job's group counts those, whoever's lack of memory it was; where it was read to the end."""
+    return outcome.usage.oom_kills == 0 and "oom_kills" not in outcome.usage.lower_bounds
 
 
 def _exit_code(record: Record, outcome: Outcome, code: int) -> Finding:

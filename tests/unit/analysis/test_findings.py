@@ -100,6 +100,17 @@ def test_out_of_memory_is_told_with_the_limit_and_a_larger_one() -> None:
     assert set(found(record)) == {Code.OUT_OF_MEMORY}
 
 
+def test_a_kill_is_blamed_on_the_out_of_memory_killer_only_where_that_may_have_been() -> None:
+    def advice(usage: Usage, attached: str = "") -> str:
+        record = failed(exit_code=137, signal=9, reason="signal", usage=usage)
+        return found(replace(record, job=replace(record.job, attached=attached)))[Code.SIGNAL].advice
+
+    assert "look in the kernel's log" in advice(Usage())
+    assert "look in the kernel's log" in advice(Usage(oom_kills=0, lower_bounds=("oom_kills",)))
+    assert "nor was it the kernel's out-of-memory killer: a user may have" in advice(Usage(oom_kills=0))
+    assert "the engine's kill or stop may have" in advice(Usage(oom_kills=0), attached="container web")
+
+
 def test_out_of_memory_without_a_limit_is_the_machines() -> None:
     record = failed(exit_code=137, signal=9, reason="out-of-memory", usage=Usage(oom_kills=1))
     assert "the machine had no memory left" in found(record)[Code.OUT_OF_MEMORY].text
