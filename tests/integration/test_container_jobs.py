@@ -1,5 +1,6 @@
 """Jobs in containers, on a real Docker engine and a real Podman service."""
 
+import json
 import os
 import shutil
 import signal
@@ -136,8 +137,10 @@ def test_a_command_that_cannot_run_has_the_usual_codes(
 ) -> None:
     ran = somebody.run(engine, "--", *command)
     assert ran.code == code
-    assert words in ran.stderr
+    assert ran.stderr.endswith(words + b" " + IMAGE.encode() + b"\n")  # and not what the runtime said
     assert (ran.record["status"], ran.record["reason"]) == ("error", "not-started")
+    shown = json.loads(somebody.call("show", ran.record["job_uuid"], "--json", code=0).stdout)
+    assert command[0] in shown["details"]["container"]["unknown"]["start"]  # that is kept
     assert ran.usage["cpu_total_seconds"] is None  # the runtime's work is not the job's
     assert ran.usage["memory_peak_mb"] is None
     assert engine.containers_of(ran.record["job_uuid"]) == []

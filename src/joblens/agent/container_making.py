@@ -112,15 +112,17 @@ class JobContainer:
         self.gauge = ContainerGauge(self.note, self._engine)
 
     def _could_not(self, error: ContainerError) -> Refused:
-        """In the words and with the codes of engines' own command lines."""
+        """With the codes of engines' own command lines. What the engine and all below it said of a program
+        that is not there is kept, and not told."""
         text = str(error)
         code = code_for(text) if self.note.id else REFUSED
         program = self._argv[0] if self._argv else self._order.container.entrypoint or "its command"
         image = self._order.container.image
+        self.noted(unknown={"start": text})
         if code == NOT_FOUND:
-            return Refused(f"{program}: not found in the image {image} ({text})", code)
+            return Refused(f"{program}: not found in the image {image}", code)
         if code == NOT_EXECUTABLE:
-            return Refused(f"{program}: cannot be executed in the image {image} ({text})", code)
+            return Refused(f"{program}: cannot be executed in the image {image}", code)
         return Refused(f"{self.api.engine} refused the container: {text}{why_refused(text)}")
 
     def copy_size(self) -> None:
