@@ -65,7 +65,7 @@ _IN_WORDS = {"Total RX": "received", "Total TX": "sent"}
 def parts_known(details: Details, samples: Sequence[Sample]) -> list[str]:
     """Sections that have something to show."""
     known = {
-        "threads": details.threads is not None,
+        "threads": details.threads is not None and details.threads.seen > 0,
         "network": details.endpoints is not None or any(sample.interfaces for sample in samples[-1:]),
         "memory": details.memory is not None,
         "gpu": bool(gpus_used(samples)),

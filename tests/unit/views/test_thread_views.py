@@ -4,7 +4,7 @@ from joblens.model.details import Details, MemoryDepth, ThreadTable, ThreadUse
 from joblens.model.job import Job, Outcome, Record, Status, Usage
 from joblens.model.sample import Sample
 from joblens.views.detail_look import Look
-from joblens.views.job_details import render_part
+from joblens.views.job_details import parts_known, render_part
 from joblens.views.style import PLAIN
 
 _JOB = Job(uuid="3f8a21b2-c4d5-4e6f-a7b8-c9d0e1f2a3b4", argv=("true",), created_at_us=1)
@@ -37,6 +37,11 @@ def test_threads_that_were_not_all_seen_are_told_with_what_the_job_used() -> Non
     assert "≥5ms" in text
     assert "≥3 between CPUs" in text
     assert "3.1%" in text  # of all that the job used
+
+
+def test_threads_are_offered_only_where_some_were_seen() -> None:
+    assert parts_known(_threads(cpu_usec=1), ()) == ["threads"]
+    assert parts_known(Details(threads=ThreadTable(at_us=1, threads=(), seen=0)), ()) == []
 
 
 def test_time_after_the_last_look_makes_the_sum_a_lower_bound() -> None:
