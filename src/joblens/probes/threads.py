@@ -49,6 +49,10 @@ class _Seen(Struct):
     wait_ns: int | None = None
     read_at_cpu_ns: int = -1  # its CPU time when the rest was read
     stat: ThreadStat | None = None
+    name: str = ""  # under which it used the most: a shell may have become `sleep` since
+    name_cpu_ns: int = -1
+    name_now: str = ""
+    name_now_cpu_ns: int = 0
     sched: Scheduling = Scheduling(None, None, None)
     allowed: str = ""
 
@@ -186,8 +190,9 @@ class ThreadsProbe:
     def _read_closely(self, tid: int, seen: _Seen) -> None:
         folder = f"{self._proc}/{seen.pid}/task/{tid}"
         seen.stat = parse_thread_stat(_read(f"{folder}/stat"))
+        _add_to_name(seen, seen.stat.name)
         if tid == seen.pid:
-            seen.process = seen.stat.name  # it is another after exec
+            seen.process = seen.name  # it may be another after exec
         try:
             seen.sched = parse_sched(_read(f"{folder}/sched"))
         except FileNotFoundError:
@@ -264,11 +269,21 @@ def _before_it_was_the_job(tid: int, files: Mapping[str, bytes]) -> _Seen:
     return seen
 
 
+def _add_to_name(seen: _Seen, name: str) -> None:
+    """What it has used since it was last read goes to the name it has now."""
+    if name != seen.name_now:
+        seen.name_now, seen.name_now_cpu_ns = name, 0
+    seen.name_now_cpu_ns += seen.cpu_ns - max(0, seen.read_at_cpu_ns)
+    if name == seen.name or seen.name_now_cpu_ns >= seen.name_cpu_ns:
+        seen.name, seen.name_cpu_ns = name, max(seen.name_cpu_ns, seen.name_now_cpu_ns)
+
+
 def _take_base(seen: _Seen) -> None:
     """What it has used so far was not for the job."""
     seen.base_cpu_ns, seen.cpu_ns = seen.cpu_ns, 0
     seen.base_wait_ns, seen.wait_ns = seen.wait_ns or 0, 0 if seen.wait_ns is not None else None
-    seen.read_at_cpu_ns = -1
+    seen.read_at_cpu_ns = seen.name_cpu_ns = -1
+    seen.name_now_cpu_ns = 0
     seen.base_sched = seen.sched
     if seen.stat is not None:
         seen.base_user_usec = seen.stat.user_ticks * USEC_PER_TICK
@@ -291,7 +306,7 @@ def _use_of(tid: int, seen: _Seen, *, is_alive: bool) -> ThreadUse:
         pid=seen.pid,
         tid=tid,
         process=seen.process,
-        name=seen.stat.name if seen.stat is not None else "",
+        name=seen.name or (seen.stat.name if seen.stat is not None else ""),
         cpu_usec=seen.cpu_ns // 1000,
         user_usec=user,
         system_usec=system,

@@ -74,6 +74,25 @@ def test_the_files_of_a_thread_are_understood() -> None:
     assert parse_switches(status) == Scheduling(5, 2, None)
 
 
+def test_a_thread_keeps_the_name_under_which_it_was_hot(tmp_path: Path) -> None:
+    """`sh -c 'work; sleep 2'`: the shell has become sleep by the time of the last look."""
+
+    def look(name: bytes, cpu_ms: int) -> tuple[str, str]:
+        machine.thread(812, cpu_ms=cpu_ms)
+        stat = tmp_path / "812" / "task" / "812" / "stat"
+        stat.write_bytes(stat.read_bytes().replace(b"a (odd) name", name))
+        [use] = _table(probe).threads
+        return use.name, use.process
+
+    machine = _Machine(tmp_path)
+    machine.thread(812, cpu_ms=0)
+    probe = ThreadsProbe(lambda: [812], _never, proc=str(tmp_path))
+    assert look(b"sh", 1000) == ("sh", "sh")
+    assert look(b"sleep", 1002) == ("sh", "sh")
+    assert look(b"python3", 1500) == ("sh", "sh")
+    assert look(b"python3", 3000) == ("python3", "python3")  # it has used more by now
+
+
 class _Machine:
     """A /proc made up of one process, whose threads do what a test wants."""
 
