@@ -7,6 +7,8 @@ from joblens.model.job import Usage
 from joblens.model.sample import Sample
 
 _BINARY = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+# From a start to a stop right after it the kernel's counters have not moved: 0 % would be said of a busy one.
+_LEAST_SPAN_USEC = 50_000
 _DECIMAL = ("B", "KB", "MB", "GB", "TB", "PB")
 
 
@@ -65,7 +67,9 @@ def _cpu_percent(seen: Sequence[Sample], counted_from_us: int | None) -> float |
     first, last = seen[0], seen[-1]
     base = 0 if counted_from_us is not None else first.cpu_total_usec or 0
     usec = last.elapsed_us - (first.elapsed_us if counted_from_us is None else counted_from_us)
-    return max(0.0, 100 * ((last.cpu_total_usec or 0) - base) / usec) if usec > 0 else None
+    if usec <= 0 or (counted_from_us is None and usec < _LEAST_SPAN_USEC):
+        return None
+    return max(0.0, 100 * ((last.cpu_total_usec or 0) - base) / usec)
 
 
 def _machine(seen: Sequence[Sample]) -> int | None:

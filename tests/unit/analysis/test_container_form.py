@@ -27,6 +27,13 @@ def test_the_strings_are_those_people_know() -> None:
     }
 
 
+def test_a_moment_is_too_short_for_a_share_of_the_cpu() -> None:
+    samples = [a_sample(0.0, cpu_total_usec=5_000_000), a_sample(0.004, cpu_total_usec=5_000_000)]
+    assert "cpu_percent" not in container_stats(samples, Usage())
+    whole = [a_sample(0.02, cpu_total_usec=10_000)]  # counted by the kernel from its beginning
+    assert container_stats(whole, Usage(), counted_from_us=0)["cpu_percent"] == "50.00"
+
+
 def test_without_a_limit_the_machine_is_the_limit() -> None:
     samples = [a_sample(float(second), cpu_total_usec=0, host_memory_total_bytes=GIB) for second in (0, 1)]
     assert container_stats(samples, Usage(memory_peak_bytes=512 * MIB))["memory_usage"] == "512MiB / 1GiB"
