@@ -43,6 +43,23 @@ def test_every_public_part_of_the_classes_is_documented(kind: type) -> None:
             assert re.search(rf"`{name}\b", PAGE), name
 
 
+@pytest.mark.parametrize("name", ["README.md", "docs/python-api.md", "docs/profiling.md"])
+def test_every_example_imports_what_it_uses_of_joblens(name: str) -> None:
+    """So that it can be pasted alone."""
+    page = (REPOSITORY / name).read_text(encoding="utf-8")
+    for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL):
+        tree = ast.parse(block)
+        names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+        nodes = [node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom)]
+        imported = {alias.asname or alias.name for node in nodes for alias in node.names}
+        assert (names & {"joblens", "time", *joblens.__all__}) <= imported | _defined(tree), block
+
+
+def _defined(tree: ast.AST) -> set[str]:
+    stored = [node for node in ast.walk(tree) if isinstance(node, ast.Name)]
+    return {node.id for node in stored if isinstance(node.ctx, ast.Store)}
+
+
 @pytest.mark.parametrize("page", [PAGE, README], ids=["python-api", "readme"])
 def test_the_examples_are_valid_python_and_use_public_names(page: str) -> None:
     blocks = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
