@@ -224,6 +224,17 @@ def test_doctor() -> None:
     same_as_golden("doctor", render_doctor(capabilities, width=80, paint=PLAIN))
 
 
+def test_doctor_tells_what_opens_several_gaps_once() -> None:
+    gaps = [("oom_events", "not counted"), ("io_ops", "missed"), ("io_devices", "missed")]
+    capabilities = [
+        Capability(area="numbers", name=name, available=False, reason=why, fix="boot with v2 alone")
+        for name, why in gaps
+    ]
+    text = "\n".join(render_doctor(capabilities, width=80, paint=PLAIN))
+    assert text.count("boot with v2 alone") == 1
+    assert text.count("→ as for oom events") == 1
+
+
 def test_doctor_without_a_gap_says_so() -> None:
     capabilities = [
         Capability(area="accounting", name="cgroup-v2", available=True, mechanism="a control group each"),

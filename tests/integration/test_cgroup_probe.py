@@ -290,7 +290,7 @@ def test_the_matrix_names_a_mechanism_or_a_reason_for_everything(groups: JobGrou
     assert all(row.mechanism for row in matrix if row.available)
     assert all(row.reason for row in matrix if not row.available)
     numbers = {row.name: row for row in matrix if row.area == "numbers"}
-    assert numbers.keys() >= {*FIELD_GROUPS, "network", "endpoints"}
+    assert numbers.keys() >= {*FIELD_GROUPS, "network", "endpoints", "thread table", "memory in depth"}
     assert "cgroup" in numbers["cpu"].mechanism
     assert [row.name for row in matrix if row.name == groups.kind and row.available] == [groups.kind]
 

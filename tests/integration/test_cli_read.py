@@ -528,7 +528,7 @@ def test_config_show_tells_where_each_value_comes_from(joblens: RunJoblens, tmp_
 
 def test_doctor_tells_each_gap_with_its_reason(joblens: RunJoblens) -> None:
     report = joblens("doctor", "--json", code=0).json
-    assert {"accounting", "numbers", "limits", "storage"} <= {
+    assert {"accounting", "numbers", "limits", "storage", "extras"} <= {
         entry["area"] for entry in report["capabilities"]
     }
     assert all(entry["available"] or entry["reason"] for entry in report["capabilities"])

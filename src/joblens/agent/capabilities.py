@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from joblens.agent.capability_containers import container_capabilities
 from joblens.agent.capability_energy import energy_capabilities
 from joblens.agent.capability_gpu import gpu_capabilities
+from joblens.agent.capability_looks import look_capabilities
 from joblens.agent.capability_network import network_capabilities
 from joblens.agent.gap_fixes import GROUP_FIX, fix_for_number
 from joblens.agent.groups import GroupFactory, JobGroups
@@ -49,7 +50,7 @@ def probe_capabilities(parent: str | None = None) -> list[Capability]:
     """The whole matrix but the store's part. `parent` as for GroupFactory.detect."""
     trial = _try_groups(parent)
     numbers = [*_numbers(trial), *(trial.network or network_capabilities({})), *gpu_capabilities()]
-    numbers += energy_capabilities()
+    numbers += [*energy_capabilities(), *look_capabilities()]
     ways = [*_limits(trial), *_ending(trial), _terminal()]
     return [*_accounting(trial), *numbers, *ways, *container_capabilities(parent)]
 

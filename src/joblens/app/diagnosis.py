@@ -1,6 +1,9 @@
-"""What joblens can do on this machine: measuring and enforcing, and the store's part."""
+"""What joblens can do on this machine: measuring and enforcing, the store's part, and what is installed."""
 
 import os
+from collections.abc import Sequence
+
+from msgspec import Struct
 
 from joblens.model.capability import Capability
 from joblens.model.settings import Settings
@@ -9,7 +12,23 @@ from joblens.model.settings import Settings
 def diagnose(settings: Settings) -> list[Capability]:
     from joblens.agent.capabilities import probe_capabilities
 
-    return [*probe_capabilities(settings.limits.cgroup_parent), *_storage(settings)]
+    rows = probe_capabilities(settings.limits.cgroup_parent)
+    after_energy = next((place for place, row in enumerate(rows, 1) if row.name == "energy"), len(rows))
+    rows.insert(after_energy, co2_capability(settings.energy.grid_co2_g_per_kwh, rows))
+    return [*rows, *_storage(settings), *extras()]
+
+
+def co2_capability(factor: float | None, rows: Sequence[Capability]) -> Capability:
+    """Energy times the factor: both have to be known."""
+    has_energy = any(row.available for row in rows if row.name == "energy" or row.name.startswith("gpu "))
+    told = "no factor is set" if factor is None else f"{factor:g} g/kWh (energy.grid_co2_g_per_kwh)"
+    if not has_energy:
+        reason = f"no energy is known here to make it of; {told}"
+        return Capability(area="numbers", name="co2", available=False, applies=False, reason=reason)
+    if factor is None:
+        fix = "set energy.grid_co2_g_per_kwh to what a kilowatt-hour of your electricity stands for"
+        return Capability(area="numbers", name="co2", available=False, reason=told, fix=fix)
+    return Capability(area="numbers", name="co2", available=True, mechanism=f"energy, at {told}")
 
 
 def _storage(settings: Settings) -> list[Capability]:
@@ -17,7 +36,7 @@ def _storage(settings: Settings) -> list[Capability]:
 
     path = os.path.abspath(store_path(settings))
     logs = _writable("logs", settings.output.dir or os.path.dirname(path))
-    return [_store(path), _sqlite(), logs, _parquet()]
+    return [_store(path), _sqlite(), logs]
 
 
 def _store(path: str) -> Capability:
@@ -70,15 +89,41 @@ def _writable(name: str, folder: str) -> Capability:
     )
 
 
-def _parquet() -> Capability:
+# ---- what may be installed beside joblens ---------------------------------------------------------------
+
+
+class _Extra(Struct, frozen=True):
+    name: str
+    modules: tuple[str, ...]
+    what_for: str
+
+
+_EXTRAS = (
+    _Extra("plots", ("plotly", "matplotlib"), "joblens plot: pages and pictures"),
+    _Extra("data", ("pyarrow",), "export and import of Parquet"),
+    _Extra("gpu", ("pynvml",), "numbers of NVIDIA GPUs"),
+)
+_NVIDIA_DRIVER = "/proc/driver/nvidia"
+
+
+def extras(driver: str = _NVIDIA_DRIVER) -> list[Capability]:
+    """Optional, each by one line of pip. Without an NVIDIA driver nobody misses the one for its GPUs."""
+    return [_extra(extra, applies=extra.name != "gpu" or os.path.exists(driver)) for extra in _EXTRAS]
+
+
+def _extra(extra: _Extra, *, applies: bool) -> Capability:
     import importlib.util
 
-    if importlib.util.find_spec("pyarrow") is not None:
-        return Capability(area="storage", name="parquet", available=True, mechanism="pyarrow")
+    missing = [name for name in extra.modules if importlib.util.find_spec(name) is None]
+    if not missing:
+        mechanism = f"{extra.what_for} ({', '.join(extra.modules)})"
+        return Capability(area="extras", name=extra.name, available=True, mechanism=mechanism)
+    verb = "is" if len(missing) == 1 else "are"
     return Capability(
-        area="storage",
-        name="parquet",
+        area="extras",
+        name=extra.name,
         available=False,
-        reason="pyarrow is not installed",
-        fix="pip install 'joblens[data]'",
+        applies=applies,
+        reason=f"{extra.what_for}: {' and '.join(missing)} {verb} not installed",
+        fix=f"pip install 'joblens[{extra.name}]'" if applies else "",
     )

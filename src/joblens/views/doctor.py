@@ -1,4 +1,5 @@
-"""The matrix of what joblens can do here, by area. A reason is told once: gaps that share it are together."""
+"""The matrix of what joblens can do here, by area. A reason is told once: gaps that share it are together.
+So is what would open them: where others need the same, they name the first."""
 
 from collections.abc import Iterable, Sequence
 
@@ -13,10 +14,11 @@ _LABELS = {"memory": "memory with page cache", "memory_parts": "memory without p
 def render_doctor(capabilities: Sequence[Capability], *, width: int, paint: Palette) -> list[str]:
     lines: list[str] = []
     told: set[str] = set()
+    fixes: dict[str, str] = {}  # and beside which name each stands
     for area in dict.fromkeys(capability.area for capability in capabilities):
         lines += [*([""] if lines else []), paint.paint(area.capitalize(), "bold")]
         for alike in _together(capability for capability in capabilities if capability.area == area):
-            lines += _entry(alike, told, width, paint)
+            lines += _entry(alike, told, fixes, width, paint)
             told.add(alike[0].reason)
     return [*lines, "", *_verdict(capabilities)]
 
@@ -35,21 +37,33 @@ def _together(capabilities: Iterable[Capability]) -> list[list[Capability]]:
     return found
 
 
-def _entry(alike: list[Capability], told: set[str], width: int, paint: Palette) -> list[str]:
+def _entry(
+    alike: list[Capability], told: set[str], fixes: dict[str, str], width: int, paint: Palette
+) -> list[str]:
     first = alike[0]
+    names = ", ".join(_label(capability) for capability in alike)
     texts = [first.mechanism] if first.available else []
     if not first.available or first.reason not in told:
-        texts += [first.reason, f"→ {first.fix}" if first.fix else ""]
+        texts += [first.reason, _fix(first, fixes)]
     body: list[str] = []
     for text in filter(None, texts):
         lines = wrap(clean(text), width, _BODY)
         body += [paint.paint(line, "yellow") for line in lines] if text.startswith("→") else lines
-    names = ", ".join(_label(capability) for capability in alike)
     if len(names) > _NAME:
         head, *more = wrap(names, width, "    ")
         return [f"  {_mark(first, paint)} {head.lstrip()}", *more, *body]
     beside = body[0].removeprefix(_BODY) if body and body[0].startswith(_BODY) else ""
     return [f"  {_mark(first, paint)} {pad(names, _NAME)} {beside}".rstrip(), *(body[1:] if beside else body)]
+
+
+def _fix(capability: Capability, fixes: dict[str, str]) -> str:
+    fix = capability.fix
+    if not fix:
+        return ""
+    if fix in fixes:
+        return f"→ as for {fixes[fix]}"
+    fixes[fix] = _label(capability)
+    return f"→ {fix}"
 
 
 def _label(capability: Capability) -> str:

@@ -1,0 +1,76 @@
+"""What doctor tells beside what is measured: CO2, extras, and the looks at threads and memory."""
+
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from joblens.agent.capability_looks import look_capabilities
+from joblens.app.diagnosis import co2_capability, extras
+from joblens.model.capability import Capability
+
+
+def energy(*, available: bool) -> list[Capability]:
+    return [Capability(area="numbers", name="energy", available=available, applies=available)]
+
+
+def test_co2_needs_its_factor_where_energy_is_known() -> None:
+    unset = co2_capability(None, energy(available=True))
+    assert (unset.is_gap, unset.reason) == (True, "no factor is set")
+    assert "energy.grid_co2_g_per_kwh" in unset.fix
+    known = co2_capability(380.0, energy(available=True))
+    assert known.mechanism == "energy, at 380 g/kWh (energy.grid_co2_g_per_kwh)"
+
+
+def test_where_no_energy_is_known_the_factor_is_told_all_the_same() -> None:
+    for factor, told in ((None, "no factor is set"), (380.0, "380 g/kWh")):
+        row = co2_capability(factor, energy(available=False))
+        assert not row.is_gap
+        assert not row.available
+        assert told in row.reason
+
+
+def test_a_gpu_that_tells_its_energy_is_enough_for_co2() -> None:
+    gpu = Capability(area="numbers", name="gpu 0", available=True)
+    assert co2_capability(380.0, [*energy(available=False), gpu]).available
+
+
+@pytest.fixture
+def without(monkeypatch: pytest.MonkeyPatch) -> set[str]:
+    """Modules that are not installed, as far as anybody can see."""
+    hidden: set[str] = set()
+    find = importlib.util.find_spec
+
+    def find_spec(name: str, *more: Any) -> Any:
+        return None if name in hidden else find(name, *more)
+
+    monkeypatch.setattr(importlib.util, "find_spec", find_spec)
+    return hidden
+
+
+def test_an_extra_that_is_missing_comes_with_the_line_that_installs_it(
+    without: set[str], tmp_path: Path
+) -> None:
+    without |= {"matplotlib", "pyarrow", "pynvml"}
+    plots, data, gpu = extras(driver=str(tmp_path))
+    assert plots.reason == "joblens plot: pages and pictures: matplotlib is not installed"
+    assert [row.fix for row in (plots, data, gpu)] == [
+        "pip install 'joblens[plots]'",
+        "pip install 'joblens[data]'",
+        "pip install 'joblens[gpu]'",
+    ]
+    assert plots.is_gap
+
+
+def test_without_a_driver_nobody_misses_what_reads_nvidia_gpus(without: set[str], tmp_path: Path) -> None:
+    without.add("pynvml")
+    (gpu,) = [row for row in extras(driver=str(tmp_path / "none")) if row.name == "gpu"]
+    assert not gpu.is_gap
+    assert not gpu.fix
+
+
+def test_looks_at_threads_and_memory_are_tried(tmp_path: Path) -> None:
+    assert [row.name for row in look_capabilities()] == ["thread table", "memory in depth"]
+    missing = look_capabilities(proc=str(tmp_path))
+    assert all(row.is_gap and row.fix and "No such file" in row.reason for row in missing)
