@@ -250,6 +250,10 @@ def test_an_interrupt_ends_job_and_container(
     processes_to_end.append(one)
     assert one.stdout is not None
     assert one.stdout.readline() == b"up\n"
+    (container,) = docker.containers_of(only_uuid(somebody))
+    pid = docker.api().inspect(container).pid
+    # The shell handles the signal, what it becomes does not: one that comes in between would be nobody's.
+    wait_until(lambda: Path(f"/proc/{pid}/comm").read_text() == "sleep\n", what="the shell to become sleep")
     one.send_signal(signal.SIGINT)
     assert one.wait(20) in (-signal.SIGINT, 130)
     record = somebody.record(only_uuid(somebody))
