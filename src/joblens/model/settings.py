@@ -10,7 +10,7 @@ from joblens.model.job import Accounting
 Duration = Annotated[float, Meta(ge=0, extra={"unit": "duration"})]  # seconds; written '5s', '1h30m'
 SampleInterval = Annotated[float, Meta(ge=0.05, extra={"unit": "duration"})]
 Size = Annotated[int, Meta(ge=0, extra={"unit": "size"})]  # bytes; written '512m', '2g'
-NotNegative = Annotated[float, Meta(ge=0)]
+GridFactor = Annotated[float, Meta(ge=0, le=5000)]  # g/kWh; the dirtiest grids have 1200
 # Absolute once read: what a file says is relative to that file, the rest to the current directory.
 Path = Annotated[str, Meta(extra={"unit": "path"})]
 Probes = Annotated[str, Meta(extra={"unit": "probes"})]  # as model.probe_choice reads it
@@ -90,7 +90,7 @@ class OutputSettings(Struct, frozen=True, kw_only=True):
 
 class EnergySettings(Struct, frozen=True, kw_only=True):
     grid_co2_g_per_kwh: Annotated[
-        NotNegative | None,
+        GridFactor | None,
         _doc("Grams of CO2 that a kilowatt-hour of your electricity stands for. Unset: no CO2."),
     ] = None
 

@@ -113,6 +113,10 @@ def test_an_empty_file_or_section_sets_nothing(text: str) -> None:
             "joblens.yml:1:15: job_metrics.compression_level must be at most 9, not 10",
         ),
         (
+            "energy: {grid_co2_g_per_kwh: 380000}",  # milligrams
+            "joblens.yml:1:10: energy.grid_co2_g_per_kwh must be at most 5000, not 380000",
+        ),
+        (
             "job_metrics: {default_sample_rate: 10ms}",
             "joblens.yml:1:15: job_metrics.default_sample_rate must be at least 50ms, not 10ms",
         ),
