@@ -13,7 +13,7 @@ _PLAIN = re.compile(r"[A-Za-z_/.][A-Za-z0-9_/.{}+=@%-]*(?: [A-Za-z0-9_/.{}+=@%$-
 _NOT_PLAIN = re.compile(r"(?i)true|false|yes|no|on|off|null|y|n|\.?inf|\.?nan|\.{1,3}")
 _NUMBER_LIKE = re.compile(r"[.][0-9]")
 _UNPRINTABLE = re.compile(r"[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
-_BLOCK = re.compile(r"[^\s#-][^\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ufeff\ud800-\udfff\ufffe\uffff\r]*")
+_BLOCK = re.compile(r"(?![\s#-])[^\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ufeff\ud800-\udfff\ufffe\uffff\r]*")
 
 
 def yaml_lines(document: dict[str, Any]) -> Iterator[str]:

@@ -3,7 +3,7 @@
 import math
 from typing import Any
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from joblens.spec.yaml_lines import parse_yaml
@@ -26,6 +26,7 @@ VALUES: Any = st.recursive(
 )
 
 
+@example({"": "\x1b\n0"})
 @given(st.dictionaries(TEXTS, VALUES, min_size=1, max_size=4))
 def test_yaml_is_read_back_as_it_was(document: dict[str, Any]) -> None:
     text = "\n".join(yaml_lines(document)) + "\n"
