@@ -352,6 +352,8 @@ def test_equal_curves_are_seen_through_each_other() -> None:
     (panel,) = alike.panels
     assert isinstance(panel, LinePanel)
     dashes = [line.dash for line in panel.lines if line.is_shown]
+    widths = {line.dash: line.width for line in panel.lines if line.is_shown}
+    assert widths["solid"] > widths["dash"] > widths["dot"] > widths["dashdot"]
     assert all(first != second for first, second in itertools.pairwise(dashes))
     heights = {trace["line"]["dash"]: trace["zorder"] for trace in plotly_figure(alike)["data"]}
     assert heights["solid"] < heights["dash"] < heights["dot"]

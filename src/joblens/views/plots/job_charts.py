@@ -23,6 +23,8 @@ from joblens.views.plots.scales import Scale, memory_scale, time_scale
 MOST_CURVES = len(colors.CURVES) * len(DASHES)  # no two look the same; the rest is drawn in grey
 MOST_BARS = 100
 _LONGEST_NAME = 44
+# the more gaps, the thinner and the higher up: a curve under an equal one looks out at its sides
+_WIDTHS = dict(zip(DASHES, (2.8, 2.0, 1.5, 1.1), strict=True))
 
 
 def job_chart(series: JobSeries, source: str, stem: str) -> Chart:
@@ -159,7 +161,7 @@ def _overview(sources: Sequence[PlotSource], subject: _Subject, scale: Scale, ax
         if id(job) in chosen:
             color, dash = _pen(len(lines))
             name = shortened(job.label, _LONGEST_NAME) + _of_source(source, sources)
-            lines.append(structs.replace(line, name=name, color=color, dash=dash))
+            lines.append(structs.replace(line, name=name, color=color, dash=dash, width=_WIDTHS[dash]))
         elif line.x:
             rest_x += [line.x[0], *line.x]  # a gap before each, where it begins
             rest_y += [None, *line.y]
