@@ -3,6 +3,7 @@ moved or signalled: where joblens dies, it goes on as if nothing had been."""
 
 import contextlib
 import os
+import signal
 import time
 from collections.abc import Callable
 
@@ -33,6 +34,7 @@ from joblens.probes.kernel_files import list_pids
 from joblens.probes.process_tree import ProcessTreeProbe
 from joblens.probes.processes import ProcessesProbe
 
+_ENGINE_NOTICES_S, _ASK_AGAIN_S = 2.0, 0.02
 _LOOK_EVERY_S = 0.5  # whether a group is empty, or someone wants the looking to end
 
 
@@ -200,10 +202,14 @@ class Attachment:
             kit.loop.unwatch(self._pidfd)
         kit.loop.remove_timed(self)
         kit.sampler.remove(self.job.uuid)
-        if self._measurement.finish(NOTHING_REAPED, goes_on=not self._has_ended) is None:
+        misses_the_end = self._measurement.finish(NOTHING_REAPED, goes_on=not self._has_ended) is None
+        wait_status = self._wait_status() if self._has_ended else None
+        if misses_the_end:
             self._probe.miss_the_end()
+            if wait_status == signal.SIGKILL and self._engine_saw_no_oom_kill():
+                self._probe.was_not_missed("oom_kills")
         ending = Ending(
-            wait_status=self._wait_status() if self._has_ended else None,
+            wait_status=wait_status,
             cause=EndCause.NONE,
             duration_s=(ended_mono_ns - self._started_mono_ns) / 1e9,
             ended_at_us=kit.clock.now_us(),
@@ -228,6 +234,17 @@ class Attachment:
         if self._pidfd >= 0:
             os.close(self._pidfd)
             self._pidfd = -1
+
+    def _engine_saw_no_oom_kill(self) -> bool:
+        """Once the engine itself has seen the end; it is not waited for long."""
+        ask, deadline_s = self._target.ask_container, time.monotonic() + _ENGINE_NOTICES_S
+        with contextlib.suppress(JoblensError, OSError):
+            while ask is not None and time.monotonic() < deadline_s:
+                info = ask()
+                if not info.is_running:
+                    return not info.oom_killed
+                time.sleep(_ASK_AGAIN_S)
+        return False
 
     def _wait_status(self) -> int | None:
         target = self._target

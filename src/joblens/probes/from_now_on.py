@@ -42,6 +42,10 @@ class FromNowOn:
         """It was gone before it could be read for the last time."""
         self._missed.update(group for group in self.inner.sources if group not in _AS_SAMPLED)
 
+    def was_not_missed(self, group: str) -> None:
+        """Somebody else has seen the end of it."""
+        self._missed.discard(group)
+
     def look_at_all(self) -> None:
         """The next reading is the last."""
         look_at_all = getattr(self.inner, "look_at_all", None)
