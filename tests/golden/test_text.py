@@ -3,8 +3,8 @@
 import pytest
 from msgspec import structs
 
+from joblens.analysis.reasons import NOT_MEASURED
 from joblens.analysis.statistics import distribution_of
-from joblens.analysis.usage import NOT_MEASURED
 from joblens.model.capability import Capability
 from joblens.model.details import Details
 from joblens.model.finding import Finding, Severity

@@ -11,8 +11,9 @@ from joblens.agent.meter import JobMeter
 from joblens.agent.output import OutputFiles
 from joblens.analysis.findings import findings_for
 from joblens.analysis.profile import detailed_profile, real_spacing_s
+from joblens.analysis.reasons import NO_GRID_FACTOR
 from joblens.analysis.running import RunningSummary
-from joblens.analysis.usage import GROWING, NO_GRID_FACTOR, total_usage
+from joblens.analysis.usage import GROWING, total_usage
 from joblens.engine.job_life import EndCause
 from joblens.model.details import Details
 from joblens.model.errors import JoblensError

@@ -29,8 +29,8 @@ from joblens.agent.slot_home import SlotHome
 from joblens.agent.slot_instruments import UNSEEN, SlotInstruments
 from joblens.agent.slot_numbers import NOBODY_LOOKED, SlotNumbers, never_back
 from joblens.agent.slot_process import Order
+from joblens.analysis.reasons import NO_GRID_FACTOR
 from joblens.analysis.running import RunningSummary
-from joblens.analysis.usage import NO_GRID_FACTOR
 from joblens.engine.job_life import EndCause
 from joblens.model.details import Details
 from joblens.model.errors import LauncherLost, ProbeError

@@ -6,7 +6,7 @@ from itertools import pairwise
 from msgspec import Struct
 from msgspec.structs import replace
 
-from joblens.analysis.usage import NO_GRID_FACTOR
+from joblens.analysis.reasons import NO_GRID_FACTOR
 from joblens.model.job import Usage
 from joblens.model.sample import Sample
 

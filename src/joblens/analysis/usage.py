@@ -8,6 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from joblens.analysis.rates import unreclaimable_bytes
+from joblens.analysis.reasons import NOT_MEASURED
 from joblens.model.exit_usage import ExitUsage
 from joblens.model.job import USAGE_NUMBERS, Usage
 from joblens.model.sample import Sample
@@ -89,8 +90,6 @@ _INSTRUMENT_COUNTERS = (
     "cpu_migrations",
 )
 _INSTRUMENT_NUMBERS = frozenset(USAGE_NUMBERS[USAGE_NUMBERS.index("network_rx_bytes") :])
-NOT_MEASURED = "not measured"  # nothing of the kind here, or nobody asked for it
-NO_GRID_FACTOR = "no grid factor is set (energy.grid_co2_g_per_kwh)"
 _ONLY_WAITED = "known only when the job's processes are waited for"
 # What is counted by one counter alone, and every number with the last of the reasons why it can be unknown
 # ('': it should have been read): looked up for every job that ends.

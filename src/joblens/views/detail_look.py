@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from joblens.analysis.usage import NOT_MEASURED
+from joblens.analysis.reasons import NOT_MEASURED
 from joblens.model.details import Details
 from joblens.model.job import Record
 from joblens.model.probe_choice import DEFAULT_PROBES

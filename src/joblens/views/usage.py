@@ -2,7 +2,8 @@
 
 from collections.abc import Callable
 
-from joblens.analysis.usage import NO_GRID_FACTOR, NOT_MEASURED, source_of
+from joblens.analysis.reasons import NO_GRID_FACTOR, NOT_MEASURED
+from joblens.analysis.usage import source_of
 from joblens.model.job import Usage
 from joblens.model.units import format_bytes
 from joblens.views.numbers import count, grams, joules, mark_bound, percent, seconds

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from joblens.analysis.usage import NOT_MEASURED, RUSAGE, source_of, total_usage
+from joblens.analysis.reasons import NOT_MEASURED
+from joblens.analysis.usage import RUSAGE, source_of, total_usage
 from joblens.model.exit_usage import ExitUsage
 from joblens.model.job import USAGE_NUMBERS, Usage
 from joblens.model.sample import SAMPLE_COLUMNS, GpuReading, Sample

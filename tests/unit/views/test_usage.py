@@ -1,7 +1,7 @@
 import pytest
 
 from joblens.analysis.energy import with_co2
-from joblens.analysis.usage import NO_GRID_FACTOR, NOT_MEASURED
+from joblens.analysis.reasons import NO_GRID_FACTOR, NOT_MEASURED
 from joblens.model.job import USAGE_NUMBERS, Usage
 from joblens.views.style import PLAIN
 from joblens.views.usage import USAGE_NUMBERS as VIEW_NUMBERS
