@@ -87,6 +87,8 @@ def _watch(bench: Workbench, command: list[str], settles_s: float) -> _Watched:
     finally:
         process.terminate()
         process.wait()
+        # What it could not take away itself, as long as there is a store that knows the jobs.
+        subprocess.run([*JOBLENS, "list"], env=env, check=True, capture_output=True)
 
 
 def _cpu_s(pid: int) -> float:
