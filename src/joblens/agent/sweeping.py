@@ -5,6 +5,7 @@ import glob
 import os
 
 from joblens.agent.container_note import noted
+from joblens.agent.forgotten_groups import remove_forgotten, shared_parents
 from joblens.agent.left_outcome import left_outcomes, outcome_path
 from joblens.agent.payload import payload_path, payloads
 from joblens.agent.settling import standing_groups
@@ -12,6 +13,7 @@ from joblens.agent.slot_marks import sweep_slots
 from joblens.model.errors import UnknownJob
 from joblens.model.job import Record, Status
 from joblens.ports.store import Store
+from joblens.probes.cgroup_layout import read_layout
 from joblens.probes.host import HostFacts
 
 _FORGOTTEN_US = 86_400_000_000  # nobody asks any more for what belongs to a job that no store knows
@@ -25,6 +27,8 @@ def sweep(spool_dir: str, store: Store, now_us: int, host: HostFacts) -> None:
     for uuid in left_outcomes(spool_dir):
         _sweep_outcome(outcome_path(spool_dir, uuid), _find(store, uuid), now_us)
     _sweep_containers(spool_dir, store)
+    layout = read_layout()
+    remove_forgotten(shared_parents(layout), layout, lambda uuid: _is_unfinished(store, uuid))
     for uuid in payloads(spool_dir):
         record = _find(store, uuid)
         if record is None:
@@ -55,6 +59,11 @@ def _sweep_outcome(path: str, record: Record | None, now_us: int) -> None:
             if groups is not None:
                 groups.remove()
             _remove(path)
+
+
+def _is_unfinished(store: Store, uuid: str) -> bool:
+    record = _find(store, uuid)
+    return record is not None and not record.status.is_final
 
 
 def _find(store: Store, uuid: str) -> Record | None:

@@ -1,0 +1,101 @@
+"""Groups of jobs whose store is gone, on this machine's real hierarchies."""
+
+import os
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from joblens.agent.forgotten_groups import remove_forgotten, shared_parents
+from joblens.agent.group_places import GroupPlaces, find_places, shared_parent
+from joblens.agent.groups import GroupFactory, JobGroups
+from joblens.model.ids import new_uuid
+from joblens.probes.cgroup_layout import read_layout
+from tests.integration.cgroup_jobs import factory_or_skip, start_in
+
+pytestmark = pytest.mark.cgroup
+
+
+class Place:
+    """Of this test alone: what is taken away here is nobody else's."""
+
+    def __init__(self, places: GroupPlaces) -> None:
+        self._factory = GroupFactory(places)
+        self._parents = [shared_parent(base) for base in places.bases.values()]
+        self.made: list[JobGroups] = []
+
+    def make(self, name: str) -> JobGroups:
+        self.made.append(self._factory.create(name))
+        return self.made[-1]
+
+    def sweep(self, unfinished: str = "", older_than_s: float = -1.0) -> None:
+        remove_forgotten(self._parents, read_layout(), lambda uuid: uuid == unfinished, older_than_s)
+
+    def left(self) -> list[bool]:
+        return [any(map(os.path.exists, groups.paths.values())) for groups in self.made]
+
+
+@pytest.fixture
+def place() -> Iterator[Place]:
+    factory_or_skip()
+    found = find_places(read_layout())
+    bases = {key: f"{base}/joblens-forgotten-{os.getpid()}" for key, base in found.bases.items()}
+    for base in dict.fromkeys(bases.values()):
+        os.mkdir(base)
+    place = Place(GroupPlaces(kind=found.kind, bases=bases))
+    yield place
+    for groups in place.made:
+        groups.kill()
+        groups.remove()
+    for base in dict.fromkeys(bases.values()):
+        os.rmdir(base)
+
+
+def test_empty_groups_of_unknown_jobs_go_in_every_hierarchy(place: Place) -> None:
+    uuid = new_uuid()
+    place.make(uuid)
+    place.make(uuid)  # with a number
+    place.sweep()
+    assert place.left() == [False, False]
+
+
+def test_what_was_made_a_moment_ago_stays(place: Place) -> None:
+    place.make(new_uuid())
+    place.sweep(older_than_s=60.0)
+    assert place.left() == [True]
+
+
+def test_groups_of_a_job_that_is_not_over_stay(place: Place) -> None:
+    uuid = new_uuid()
+    place.make(uuid)
+    place.sweep(unfinished=uuid)
+    assert place.left() == [True]
+
+
+def test_groups_that_somebody_is_in_stay(place: Place, wait_until: Callable[..., Any]) -> None:
+    groups = place.make(new_uuid())
+    job = start_in(groups, "sleep", "60")
+    try:
+        wait_until(lambda: groups.pids() == [job.pid], what="the job")
+        place.sweep()
+        assert place.left() == [True]
+        assert job.poll() is None
+    finally:
+        job.kill()
+        job.wait()
+
+
+def test_slots_and_what_is_not_joblens_stay(place: Place) -> None:
+    place.make(f"slot-{new_uuid()}")
+    place.make("mine")
+    place.sweep()
+    assert place.left() == [True, True]
+
+
+def test_where_jobs_get_their_groups_is_looked_at() -> None:
+    groups = factory_or_skip().create(new_uuid())
+    try:
+        found = set(shared_parents(read_layout()))
+        assert {os.path.dirname(path) for path in groups.paths.values()} <= found
+    finally:
+        groups.remove()
