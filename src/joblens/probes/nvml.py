@@ -41,6 +41,7 @@ _EACH_TIME = (
         "nvmlDeviceGetCurrentClocksThrottleReasons", fields=one("throttle_reasons"), names="throttle_reasons"
     ),
 )
+_OF_A_MOMENT = ("_per_s", "_utilization")
 _SELDOM = (
     question(
         "nvmlDeviceGetEncoderUtilization",
@@ -226,8 +227,8 @@ class _Device:
             self._seldom_due_s = now_s + _SELDOM_S
             self._seldom = self._calls.read(_SELDOM)
             return self._seldom
-        # A rate that was measured over a moment half a minute ago is no rate of now; the rest still holds.
-        return {name: value for name, value in self._seldom.items() if not name.endswith("_per_s")}
+        # What was measured over a moment half a minute ago says nothing about now; the rest still holds.
+        return {name: value for name, value in self._seldom.items() if not name.endswith(_OF_A_MOMENT)}
 
     def _processes(self) -> dict[int, GpuProcess] | None:
         if self._listed is None:

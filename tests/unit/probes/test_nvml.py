@@ -369,7 +369,9 @@ def test_a_rate_of_the_bus_is_measured_seldom(machine: Machine) -> None:
     assert reading(machine.told()["job"]).pcie_rx_bytes_per_s == 2_500_000
     later = reading(machine.after(2)["job"])
     assert (later.pcie_rx_bytes_per_s, later.pcie_generation) == (None, 5)
-    assert reading(machine.after(30)["job"]).pcie_rx_bytes_per_s == 2_500_000
+    assert (later.encoder_utilization, later.decoder_utilization) == (None, None)
+    again = reading(machine.after(30)["job"])
+    assert (again.pcie_rx_bytes_per_s, again.encoder_utilization) == (2_500_000, 0)
 
 
 def test_an_older_driver_tells_memory_in_its_own_form(machine: Machine) -> None:
