@@ -1,8 +1,10 @@
 """HTTP over a container engine's Unix socket: requests with a time limit, and connections that turn into a
 plain stream (attach)."""
 
+import contextlib
 import http.client
 import json
+import os
 import socket
 import struct
 from collections.abc import Mapping
@@ -12,6 +14,7 @@ from urllib.parse import urlencode
 from joblens.model.errors import ContainerError
 
 _HEAD_LIMIT = 1 << 16
+_ENGINES = ("dockerd", "podman")
 
 
 class UnixConnection(http.client.HTTPConnection):
@@ -89,7 +92,8 @@ def message_of(body: bytes) -> str:
 
 
 def peer_pid(socket_path: str) -> int | None:
-    """The engine's own process, as far as the kernel tells who listens there."""
+    """The engine's own process, as far as the kernel tells who listens there. None where that is somebody
+    else: systemd listens for engines that it starts when they are needed."""
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
             probe.settimeout(1.0)
@@ -98,7 +102,20 @@ def peer_pid(socket_path: str) -> int | None:
     except OSError:
         return None
     pid = int(struct.unpack("3i", credentials)[0])
-    return pid or None
+    return pid if _program_of(pid).startswith(_ENGINES) else None
+
+
+def _program_of(pid: int) -> str:
+    """'' when there is no such process."""
+    try:
+        return os.path.basename(os.readlink(f"/proc/{pid}/exe"))
+    except OSError:  # it is somebody else's
+        with (
+            contextlib.suppress(OSError),
+            open(f"/proc/{pid}/comm", encoding="utf-8", errors="replace") as file,
+        ):
+            return file.read().strip()
+    return ""
 
 
 def _why_silent(socket_path: str, error: Exception, timeout_s: float | None) -> str:
