@@ -98,7 +98,8 @@ class ThreadsProbe:
         if waited is not None:
             self._living[waited[0]] = _before_it_was_the_job(*waited)
             self._seen += 1
-        self._look()
+        else:  # what is there now may have to be taken off
+            self._look()
 
     @property
     def interval_s(self) -> float:
