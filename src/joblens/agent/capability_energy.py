@@ -7,6 +7,10 @@ from joblens.probes.energy import PACKAGE_FIELD, EnergyCounters
 from joblens.probes.perf_counters import could_count
 
 _LEVEL = "kernel.perf_event_paranoid"
+_OPEN_TO_ALL = (
+    "chmod a+r /sys/class/powercap/*/energy_uj, after every boot "
+    "(its price: everybody here can then guess at what others compute)"
+)
 
 
 def energy_capabilities() -> list[Capability]:
@@ -26,7 +30,7 @@ def _energy() -> Capability:
         applies=not reason or is_locked,
         mechanism=f"powercap: {labels}" if not reason else "",
         reason=reason,
-        fix="chmod a+r /sys/class/powercap/*/energy_uj, after every boot" if is_locked else "",
+        fix=_OPEN_TO_ALL if is_locked else "",
     )
 
 

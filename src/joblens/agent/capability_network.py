@@ -15,7 +15,7 @@ _FIXES = {
     MAY_NOT: "run joblens as root, or give it CAP_BPF and CAP_NET_ADMIN",
 }
 _NEWER_KERNEL = "Linux 5.9 or later, with CONFIG_CGROUP_BPF and CONFIG_INET_DIAG"
-_LISTING = "sock_diag, every 10 seconds: whom it is connected to"
+_LISTING = "sock_diag, at moments up to 10 seconds apart: whom it is connected to"
 
 
 def network_capabilities(groups: Mapping[str, str]) -> list[Capability]:
