@@ -113,6 +113,20 @@ def test_one_whose_parent_waits_at_once_has_its_exit_code_too(joblens: RunJoblen
     assert (code, record["returncode"]) == (7, 7)
 
 
+def test_a_password_on_its_command_line_is_not_written_down(joblens: RunJoblens) -> None:
+    wait = "import sys; sys.stdin.readline()"
+    command = [*PYTHON, wait, "--password", "hunter2", "--api-token=abc123"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE) as process:
+        looking = Looking(str(process.pid))
+        looking.has_begun(joblens)
+        go_on(process)
+        _, record = looking.record()
+    told = json.dumps(record) + joblens("show", record["job_uuid"], "--json").stdout
+    assert "--password" in told
+    assert "hunter2" not in told
+    assert "abc123" not in told
+
+
 def test_children_are_measured_with_it(joblens: RunJoblens, begin: Begin) -> None:
     process = begin(
         START
