@@ -24,7 +24,7 @@ class GpuDeviceTotals(Struct, frozen=True, kw_only=True):
     power_mean_mw: int | None = None
     power_max_mw: int | None = None
     energy_uj: int | None = None  # of the whole device
-    throttle_reasons: int | None = None  # every bit that was seen
+    throttle_reasons: int | None = None  # every bit in these readings
     job_processes_max: int | None = None
     job_memory_peak_bytes: int | None = None
     job_memory_mean_bytes: int | None = None

@@ -1,4 +1,4 @@
 """Why a number is unknown, in words that several places have to recognise."""
 
-NOT_MEASURED = "not measured"  # nothing of the kind here, or nobody asked for it
+NOT_MEASURED = "not measured"  # nobody said anything: an import, a record of an older joblens
 NO_GRID_FACTOR = "no grid factor is set (energy.grid_co2_g_per_kwh)"

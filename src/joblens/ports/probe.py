@@ -34,7 +34,8 @@ class Probe(Protocol):
 class DetailProbe(Protocol):
     """Looks at a job closely and seldom. `read` returns parts of Details; the parts that it could not get are
     None. Costs are bounded by the caller: a dear look is followed by a long pause. One that has
-    `read_last() -> Details` is asked that instead when the job is over and nobody will look again."""
+    `read_last() -> Details` is asked that instead when the job is over and nobody will look again. One that
+    has `look_again()` is told so just before that."""
 
     name: str
 

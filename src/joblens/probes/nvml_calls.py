@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from joblens.model.errors import ProbeError
 
-# What will be the same the next time: not initialised by us, not supported, no permission, no such function.
+# What will be the same the next time: not supported, no permission, no such function.
 _FOR_GOOD = frozenset({3, 4, 13})
 _NO_SAMPLES = frozenset({0, 6})  # nothing new; the binding raises "success" for an empty list, too
 _NOT_OPEN = 1  # somebody shut NVML down, or the driver was loaded anew
