@@ -28,6 +28,7 @@ class ContainerGauge:
             _, self._reaped_usec = _cpu_usec(self._helper) or (0, 0)
             whole, own = _io_of([f"/proc/{self._helper}/io"]), _io_of(_task_files(self._helper))
             self._start_io = (whole[0] - own[0], whole[1] - own[1])
+        self._helper_at_start = self._of_helper() if self._helper is not None else {}
         self._probe: CgroupProbe | None = None
         if note.groups:
             try:
@@ -47,8 +48,10 @@ class ContainerGauge:
         return {name: value for name, value in reading.items() if name not in _NOT_KEPT}
 
     def overhead(self) -> dict[str, float]:
-        """What is known of it; the engine's own time is for all that it did meanwhile."""
+        """What is known of it; the engine's own time is for all that it did meanwhile. Of a helper that has
+        ended with its container it is what it had used when that began, which is most."""
         used = self._of_helper() if self._helper is not None else {}
+        used = used or dict(self._helper_at_start)
         engine_s = self._engine.used_s()
         if engine_s is not None:
             used["engine_cpu_s"] = engine_s
