@@ -12,6 +12,7 @@ from bench import (
     launching,
     network,
     overhead,
+    recipes,
     remembering,
     workflows,
 )
@@ -19,6 +20,7 @@ from bench.commands import Workbench, new_folder
 from bench.goals import Figure, render
 
 PEERS = Path(__file__).parent.parent / ".venv-peers"
+DATAJUICER = PEERS.with_name(".venv-datajuicer")
 
 PARTS: dict[str, Callable[[Workbench], Iterator[Figure]]] = {
     "accuracy": accuracy.figures,
@@ -29,6 +31,7 @@ PARTS: dict[str, Callable[[Workbench], Iterator[Figure]]] = {
     "network": network.figures,
     "containers": containers.figures,
     "agent": agent.figures,
+    "recipes": lambda bench: recipes.figures(bench, DATAJUICER),
     "overhead": lambda bench: overhead.figures(bench, PEERS),
 }
 
