@@ -32,6 +32,15 @@ class Operator:
         """Before anything runs: raises InputError for what cannot work (a pattern, a missing model)."""
 
 
+class RowErrors(Exception):
+    """Raised by `map`, `stats` and `signatures` when some rows cannot be worked on: places in the batch and
+    what is wrong with each. The rest of the batch may be handed in again without them."""
+
+    def __init__(self, reasons: dict[int, str]) -> None:
+        super().__init__(f"{len(reasons)} rows cannot be worked on: {next(iter(reasons.values()), '')}")
+        self.reasons = reasons
+
+
 class Mapper(Operator):
     """Changes rows."""
 
@@ -42,7 +51,12 @@ class Mapper(Operator):
 
 
 class Filter(Operator):
-    """Keeps or drops rows by numbers it computes of them."""
+    """Keeps or drops rows by numbers it computes of them. The settings say how a range is read, and may be
+    given to every filter; `data.ranges.within` keeps to them."""
+
+    min_closed_interval: bool = True
+    max_closed_interval: bool = True
+    reversed_range: bool = False
 
     def stats(self, batch: Any) -> dict[str, Any]:
         """Name -> Arrow array, one value a row."""

@@ -60,6 +60,22 @@ class RunIsDriven(InputError):
     """Another process is running that run."""
 
 
+class RecipeError(InputError):
+    """A recipe cannot be used as it stands: a key, an operator, a parameter, a dataset."""
+
+    def __init__(self, message: str = "", *, hint: str = "", problems: Sequence[str] = ()) -> None:
+        super().__init__(message, hint=hint)
+        self.problems = tuple(problems) or (str(self),)
+
+
+class UnknownOperator(RecipeError):
+    """No operator has that name."""
+
+
+class JobIsRunning(InputError):
+    """Another process is carrying that recipe's job out."""
+
+
 class FormatError(InputError):
     """A file to import is not in the form it was said to be in."""
 

@@ -1,0 +1,9 @@
+"""One module an operator; this table says where each is, so that only those a recipe names are imported."""
+
+# name in recipes -> "module:class", the module below joblens.data.operators
+MODULES: dict[str, str] = {
+    "flagged_words_filter": "flagged_words_filter:FlaggedWordsFilter",
+    "language_id_score_filter": "language_id_score_filter:LanguageIdScoreFilter",
+    "perplexity_filter": "perplexity_filter:PerplexityFilter",
+    "stopwords_filter": "stopwords_filter:StopwordsFilter",
+}

@@ -1,0 +1,143 @@
+"""What an operator may be told: the parameters of its class, against which recipes are checked."""
+
+import inspect
+import math
+import sys
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import msgspec
+from msgspec import UNSET, Struct
+
+from joblens.data.operator import Filter, Operator
+from joblens.spec.words import nearest_word, shown
+
+# Every operator takes the field it works on; filters also take how their range is to be read.
+KEYS = ("text_key", "image_key", "audio_key", "video_key")
+RANGE_SETTINGS = ("min_closed_interval", "max_closed_interval", "reversed_range")
+
+# Known to other systems' operators, about how and where they run. They change no row, and nothing here.
+WITHOUT_EFFECT = frozenset({
+    "accelerator", "adaptive_batching", "auto_op_parallelism", "batch_mode", "batch_size", "cpu_required",
+    "gpu_required", "history_key", "image_bytes_key", "index_key", "instruction_key", "mem_required",
+    "memory", "num_cpus", "num_gpus", "num_proc", "prompt_key", "query_key", "ray_execution_mode", "response_key",
+    "runtime_env", "skip_op_error", "stats_export_path", "system_key", "turbo", "work_dir",
+})  # fmt: skip
+
+
+class Parameter(Struct, frozen=True):
+    name: str
+    type: Any
+    default: Any = UNSET  # UNSET: it has to be given
+
+
+class ParameterProblem(Struct, frozen=True):
+    """`parameter` is None where one is missing: there is no place in the recipe that it could stand for."""
+
+    parameter: str | None
+    message: str
+
+
+def parameters_of(kind: type[Operator]) -> dict[str, Parameter]:
+    """Its own ones, as `__init__` has them, without those that every operator takes."""
+    if kind.__init__ is object.__init__:
+        return {}
+    found: dict[str, Parameter] = {}
+    for given in list(inspect.signature(kind.__init__, eval_str=True).parameters.values())[1:]:
+        if given.kind in (given.VAR_POSITIONAL, given.VAR_KEYWORD):
+            continue
+        wanted = Any if given.annotation is given.empty else given.annotation
+        default = UNSET if given.default is given.empty else given.default
+        found[given.name] = Parameter(given.name, wanted, default)
+    return found
+
+
+def shared_parameters(kind: type[Operator]) -> tuple[str, ...]:
+    return (*KEYS, *RANGE_SETTINGS) if issubclass(kind, Filter) else KEYS
+
+
+def check_parameters(name: str, kind: type[Operator], given: Mapping[str, Any]) -> list[ParameterProblem]:
+    """All that is wrong with them, in the order they were written."""
+    own = parameters_of(kind)
+    problems = [
+        ParameterProblem(parameter, message)
+        for parameter, value in given.items()
+        if (message := _problem(name, kind, parameter, value))
+    ]
+    missing = [parameter.name for parameter in own.values() if parameter.default is UNSET]
+    problems += [
+        ParameterProblem(None, f"{name} needs the parameter '{parameter}'")
+        for parameter in missing
+        if parameter not in given
+    ]
+    return problems
+
+
+def converted(kind: type[Operator], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Checked ones, as the class wants them: a list may become a tuple, a whole number a float."""
+    own = parameters_of(kind)
+    return {name: _convert(value, own[name].type) for name, value in given.items() if name in own}
+
+
+def type_name(wanted: Any) -> str:
+    """As people say it: `int`, `str or nothing`, `list of int`."""
+    if wanted is Any:
+        return "anything"
+    if wanted is None or wanted is type(None):
+        return "nothing"
+    parts = getattr(wanted, "__args__", ())
+    origin = getattr(wanted, "__origin__", None)
+    if hasattr(wanted, "__metadata__"):  # Annotated: the type and what it is limited to
+        return type_name(origin)
+    if origin is dict:
+        return "mapping"
+    if origin in (list, tuple, set, frozenset) and parts:
+        return f"list of {type_name(parts[0])}"
+    if origin is Literal:
+        return " or ".join(repr(part) for part in parts)
+    if parts and not isinstance(wanted, type):
+        return " or ".join(type_name(part) for part in parts)
+    return str(getattr(wanted, "__name__", wanted))
+
+
+def _problem(name: str, kind: type[Operator], parameter: str, value: Any) -> str:
+    own = parameters_of(kind)
+    if parameter in own:
+        return _wrong_value(name, own[parameter], value)
+    if parameter in shared_parameters(kind):
+        wanted = bool if parameter in RANGE_SETTINGS else str
+        return _wrong_value(name, Parameter(parameter, wanted), value)
+    if parameter in WITHOUT_EFFECT:
+        return ""
+    near = nearest_word(parameter, (*own, *shared_parameters(kind)))
+    hint = f"; did you mean '{near}'?" if near else ""
+    takes = f" (it takes {', '.join(own)})" if own else " (it takes none)"
+    return f"{name} has no parameter '{parameter}'{hint}{takes}"
+
+
+def _wrong_value(name: str, parameter: Parameter, value: Any) -> str:
+    try:
+        _convert(value, parameter.type)
+    except (msgspec.ValidationError, OverflowError) as error:
+        limits = str(error).split(" - ")[0]
+        why = f" ({limits})" if ">" in limits or "<" in limits or "length" in limits else ""
+        return f"{name}: '{parameter.name}' must be {type_name(parameter.type)}{why}, not {shown(value)}"
+    return ""
+
+
+def _convert(value: Any, wanted: Any) -> Any:
+    try:
+        return msgspec.convert(value, wanted)
+    except TypeError:  # a type that only its author can check
+        return value
+    except msgspec.ValidationError:
+        if not isinstance(value, float):
+            raise
+    return msgspec.convert(_whole(value), wanted)
+
+
+def _whole(value: float) -> int | float:
+    """1e6 and .inf are fair ways to write a number where a whole one is wanted."""
+    if math.isinf(value):
+        return sys.maxsize if value > 0 else -sys.maxsize
+    return int(value) if value.is_integer() else value

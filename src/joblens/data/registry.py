@@ -1,0 +1,105 @@
+"""Operators by name: the built-in ones, those of a recipe's own files, and those of installed packages."""
+
+import importlib
+from collections.abc import Sequence
+
+from joblens.data import user_operators
+from joblens.data.operator import Filter, GlobalOperator, Mapper, Operator, Surroundings
+from joblens.data.operators import MODULES
+from joblens.data.parameters import (
+    KEYS,
+    RANGE_SETTINGS,
+    WITHOUT_EFFECT,
+    ParameterProblem,
+    check_parameters,
+    converted,
+)
+from joblens.model.errors import MissingExtra, RecipeError, UnknownOperator
+from joblens.model.recipe import OperatorCall
+from joblens.spec.words import nearest_word
+
+_DATA_EXTRA = ("numpy", "pyarrow", "xxhash")
+
+
+def find(name: str) -> type[Operator]:
+    """Imports one module, unless the operator is somebody's own. Raises UnknownOperator."""
+    place = MODULES.get(name)
+    if place is not None:
+        module, _, attribute = place.partition(":")
+        return _built_in(module, attribute)
+    kind = user_operators.registered(name) or user_operators.from_entry_point(name)
+    if kind is None:
+        raise _unknown(name)
+    return kind
+
+
+def make(call: OperatorCall, surroundings: Surroundings) -> Operator:
+    """The operator, told what its recipe says. Raises UnknownOperator and RecipeError; `check()` has still
+    to be called before anything runs."""
+    kind = find(call.name)
+    problems = check_parameters(call.name, kind, call.params)
+    if problems:
+        raise RecipeError("; ".join(problem.message for problem in problems))
+    try:
+        operator = kind(**converted(kind, call.params))
+    except (TypeError, ValueError) as error:
+        raise RecipeError(f"{call.name}: {error}") from error
+    for key in KEYS:
+        setattr(operator, key, call.params.get(key, getattr(surroundings, key)))
+    for setting in RANGE_SETTINGS:
+        if setting in call.params:
+            setattr(operator, setting, call.params[setting])
+    return operator
+
+
+def problems_of(call: OperatorCall) -> list[ParameterProblem]:
+    """What is wrong with its parameters, each by name. Raises UnknownOperator."""
+    return check_parameters(call.name, find(call.name), call.params)
+
+
+def ignored_parameters(call: OperatorCall) -> tuple[str, ...]:
+    """Those that are known from elsewhere and change nothing here."""
+    return tuple(name for name in call.params if name in WITHOUT_EFFECT)
+
+
+def load_custom(paths: Sequence[str]) -> None:
+    """Operators of these files, or of all files of these folders; each is run once a process. Raises
+    RecipeError for one that is not there or cannot be run."""
+    user_operators.load(paths, taken=MODULES)
+
+
+def names() -> list[str]:
+    """Of all operators that can be used now."""
+    return sorted({*MODULES, *user_operators.registered_names(), *user_operators.entry_point_names()})
+
+
+def kind_of(operator: Operator | type[Operator]) -> str:
+    """`mapper`, `filter`, `deduplicator` or `selector`."""
+    kind = operator if isinstance(operator, type) else type(operator)
+    if issubclass(kind, Mapper):
+        return "mapper"
+    if issubclass(kind, Filter):
+        return "filter"
+    assert issubclass(kind, GlobalOperator)
+    return "selector" if "selector" in kind.name else "deduplicator"
+
+
+def _built_in(module: str, attribute: str) -> type[Operator]:
+    try:
+        kind: type[Operator] = getattr(importlib.import_module(f"joblens.data.operators.{module}"), attribute)
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] not in _DATA_EXTRA:
+            raise
+        raise MissingExtra(
+            f"recipes need {error.name}, which is not installed", hint="pip install 'joblens[data]'"
+        ) from error
+    return kind
+
+
+def _unknown(name: str) -> UnknownOperator:
+    near = nearest_word(name, names())
+    hint = f"; did you mean '{near}'?" if near else ""
+    return UnknownOperator(
+        f"there is no operator '{name}'{hint}",
+        hint="'joblens operators' lists them; your own are found by custom_operator_paths",
+    )
