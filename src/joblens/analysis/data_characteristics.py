@@ -1,0 +1,107 @@
+"""What a sample of rows says of the data it was taken from."""
+
+import statistics
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from joblens.model.resources import DataCharacteristics, Modality
+from joblens.model.units import MIB
+
+
+class FieldNames(Struct, frozen=True, kw_only=True):
+    """Where rows have what."""
+
+    text: str = "text"
+    image: str = "images"
+    audio: str = "audios"
+    video: str = "videos"
+
+
+class Sampled(Struct, frozen=True, kw_only=True):
+    rows: Sequence[Mapping[str, Any]]
+    sizes: Sequence[int]  # bytes of each row, with the files that it names
+    total_rows: int
+    is_total_estimated: bool = False
+
+
+def describe(sampled: Sampled, names: FieldNames) -> DataCharacteristics:
+    counts = Counter(modality_of(row, names) for row in sampled.rows)
+    sizes = sorted(sampled.sizes)
+    mean = statistics.fmean(sizes) if sizes else 0.0
+    deviation = statistics.stdev(sizes) if len(sizes) > 1 else 0.0
+    return DataCharacteristics(
+        primary_modality=_primary(counts),
+        modality_distribution={modality.value: counts[modality] for modality in Modality},
+        avg_text_length=_mean(_text_length(field(row, names.text)) for row in sampled.rows),
+        avg_images_per_sample=_mean(_files_in(row, names.image) for row in sampled.rows),
+        avg_audio_per_sample=_mean(_files_in(row, names.audio) for row in sampled.rows),
+        avg_video_per_sample=_mean(_files_in(row, names.video) for row in sampled.rows),
+        total_samples=sampled.total_rows,
+        sample_size_analyzed=len(sampled.rows),
+        memory_per_sample_mb=sizes[int(len(sizes) * 0.9)] / MIB if sizes else 0.0,
+        mean_bytes_per_sample=mean,
+        data_skew_factor=min(1.0, deviation / mean) if mean else 0.0,
+        is_total_estimated=sampled.is_total_estimated,
+    )
+
+
+def modality_of(row: Mapping[str, Any], names: FieldNames) -> Modality:
+    """Rows without anything that is known count as text."""
+    found = [
+        modality
+        for modality, key in (
+            (Modality.TEXT, names.text),
+            (Modality.IMAGE, names.image),
+            (Modality.AUDIO, names.audio),
+            (Modality.VIDEO, names.video),
+        )
+        if field(row, key)
+    ]
+    if len(found) > 1:
+        return Modality.MULTIMODAL
+    return found[0] if found else Modality.TEXT
+
+
+def field(row: Mapping[str, Any], key: str) -> Any:
+    """A field of the row, or with dots in the name a field of a field."""
+    if key in row:
+        return row[key]
+    value: Any = row
+    for part in key.split("."):
+        if not isinstance(value, Mapping) or part not in value:
+            return None
+        value = value[part]
+    return value
+
+
+def named_files(row: Mapping[str, Any], names: FieldNames) -> list[str]:
+    """Images, sounds and films that the row names."""
+    found: list[str] = []
+    for key in (names.image, names.audio, names.video):
+        value = field(row, key)
+        several = value if isinstance(value, list | tuple) else [value]
+        found += [one for one in several if isinstance(one, str)]
+    return found
+
+
+def _primary(counts: Counter[Modality]) -> Modality:
+    return max(Modality, key=lambda modality: counts[modality]) if counts else Modality.TEXT
+
+
+def _text_length(value: Any) -> int:
+    if isinstance(value, str):
+        return len(value)
+    return sum(len(part) for part in value if isinstance(part, str)) if isinstance(value, list | tuple) else 0
+
+
+def _files_in(row: Mapping[str, Any], key: str) -> int:
+    value = field(row, key)
+    return len(value) if isinstance(value, list | tuple) else int(bool(value))
+
+
+def _mean(numbers: Iterable[float]) -> float:
+    values = list(numbers)
+    return statistics.fmean(values) if values else 0.0

@@ -1,0 +1,75 @@
+"""Partitions, workers and memory of a recipe's job: by what it says, or by its data and the machine."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from joblens.analysis.data_characteristics import FieldNames, describe
+from joblens.analysis.partition_sizing import (
+    ASSUMED_MEMORY,
+    OperatorMemory,
+    Sizing,
+    SizingInput,
+    choose_sizing,
+    most_rows,
+)
+from joblens.data.resources import ResourceDetector
+from joblens.data.sampling import DataFile, expanded_bytes, sample_files
+from joblens.model.recipe import Recipe
+from joblens.model.resources import ClusterResources, DataCharacteristics, LocalResources
+from joblens.model.units import GIB
+
+_ROWS_TO_KNOW = 1000  # what sizes are decided on
+_ROWS_TO_NAME = 64  # enough to say whether it is text or images
+
+
+def choose(
+    recipe: Recipe,
+    files: Sequence[DataFile],
+    *,
+    is_np_given: bool = False,
+    memory: OperatorMemory = ASSUMED_MEMORY,
+    local: LocalResources | None = None,
+    cluster: ClusterResources | None = None,
+) -> Sizing:
+    """`memory` is what earlier runs of these operators needed. Without `local` this machine is looked at;
+    `cluster` is where a Ray job will run, if one is connected."""
+    local = local or ResourceDetector.detect_local_resources(recipe.work_dir)
+    names = field_names(recipe)
+    data = describe(
+        sample_files(files, _ROWS_TO_KNOW if recipe.auto_configure else _ROWS_TO_NAME, names), names
+    )
+    sizing = choose_sizing(
+        SizingInput(
+            settings=recipe.partition,
+            is_automatic=recipe.auto_configure,
+            np=recipe.np,
+            is_np_given=is_np_given,
+            total_bytes=expanded_bytes(files),
+            cores=max(1, cluster.available_cpu_cores) if cluster else local.cpu_cores,
+            free_bytes=int((cluster or local).available_memory_gb * GIB) or None,
+            budget_bytes=recipe.memory_budget_bytes,
+            memory=memory,
+            most_rows=most_rows(data) if recipe.auto_configure else None,
+            skew=data.data_skew_factor,
+        )
+    )
+    reasons = (*sizing.reasons, _data_reason(data)) if recipe.auto_configure else sizing.reasons
+    return msgspec.structs.replace(sizing, modality=data.primary_modality.value, reasons=reasons)
+
+
+def field_names(recipe: Recipe) -> FieldNames:
+    return FieldNames(
+        text=recipe.text_keys[0] if recipe.text_keys else "text",
+        image=recipe.image_key,
+        audio=recipe.audio_key,
+        video=recipe.video_key,
+    )
+
+
+def _data_reason(data: DataCharacteristics) -> str:
+    about = "about " if data.is_total_estimated else ""
+    return (
+        f"{data.primary_modality.value}, {about}{data.total_samples:,} rows of "
+        f"{data.mean_bytes_per_sample:,.0f} bytes on average ({data.sample_size_analyzed:,} looked at)"
+    )

@@ -1,0 +1,244 @@
+"""Rows from all over a dataset, without reading it: to know what it is like before it is cut."""
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any, BinaryIO, Protocol
+
+import msgspec
+
+from joblens.analysis.data_characteristics import FieldNames, Sampled, named_files
+
+_WHOLE_BYTES = 1 << 20  # so little is read whole
+_LONGEST_LINE = 8 << 20
+_HEAD_BYTES = 1 << 20  # of what cannot be read from its middle
+_EXPANSION = {"": 1.0, "gzip": 3.5, "zstd": 3.5}  # of text, roughly; only to guess how many rows there are
+_decode = msgspec.json.Decoder().decode
+
+
+class DataFile(Protocol):
+    """A file of a dataset, as far as sampling cares."""
+
+    @property
+    def path(self) -> str: ...
+    @property
+    def size(self) -> int: ...
+    @property
+    def format(self) -> str: ...  # jsonl, parquet, csv
+    @property
+    def compression(self) -> str: ...  # "", gzip, zstd
+
+
+def expanded_bytes(files: Sequence[DataFile]) -> int:
+    """Of all of them; what is in compressed ones is guessed."""
+    return round(sum(file.size * _EXPANSION.get(file.compression, 1.0) for file in files))
+
+
+def sample_files(files: Sequence[DataFile], most: int, names: FieldNames) -> Sampled:
+    """Up to `most` rows, as many of each file as its size says. Damaged rows are passed over."""
+    total = sum(file.size for file in files) or 1
+    rows: list[Mapping[str, Any]] = []
+    sizes: list[int] = []
+    expected, is_estimated = 0.0, False
+    for file in _spread(files, most):
+        share = max(1, round(most * file.size / total))
+        found = _sample_file(file, share)
+        rows += found.rows
+        sizes += _with_named_files(found, names, os.path.dirname(file.path))
+        expected += found.total_rows
+        is_estimated = is_estimated or found.is_total_estimated
+    seen = sum(file.size for file in _spread(files, most)) or 1
+    is_estimated = is_estimated or seen != total
+    return Sampled(
+        rows=rows, sizes=sizes, total_rows=round(expected * total / seen), is_total_estimated=is_estimated
+    )
+
+
+def sample_of(dataset: Any, names: FieldNames) -> Sampled:
+    """Of rows in memory: an Arrow table, or anything with a length that gives a row for its number."""
+    total = len(dataset)
+    take = _is_arrow(dataset)
+    rows = [
+        dataset.slice(place, 1).to_pylist()[0] if take else dataset[place]
+        for place in places(total, sample_size(total))
+    ]
+    sizes = [len(msgspec.json.encode(row, enc_hook=str)) for row in rows]
+    if take and total:
+        scale = dataset.nbytes / total / (sum(sizes) / len(sizes))  # Arrow's own form is what is worked on
+        sizes = [int(size * scale) for size in sizes]
+    found = Sampled(rows=rows, sizes=sizes, total_rows=total)
+    return Sampled(rows=rows, sizes=_with_named_files(found, names, ""), total_rows=total)
+
+
+def sample_size(total: int) -> int:
+    """All of few rows, one of a hundred of many, one of a thousand of very many."""
+    if total < 1000:
+        return total
+    return min(1000, total // 100) if total < 100_000 else min(10_000, total // 1000)
+
+
+def places(total: int, wanted: int) -> list[int]:
+    """So many numbers below `total`, evenly spread: each in the middle of its part."""
+    return [(2 * number + 1) * total // (2 * wanted) for number in range(min(wanted, total))]
+
+
+def _is_arrow(dataset: Any) -> bool:
+    return hasattr(dataset, "slice") and hasattr(dataset, "nbytes") and hasattr(dataset, "schema")
+
+
+def _spread(files: Sequence[DataFile], most: int) -> list[DataFile]:
+    """With more files than rows are wanted, some of them, from all over."""
+    filled = [file for file in files if file.size]
+    return [filled[place] for place in places(len(filled), min(most, len(filled)))]
+
+
+def _sample_file(file: DataFile, share: int) -> Sampled:
+    if file.format == "parquet":
+        return _sample_parquet(file, share)
+    if file.format == "csv":
+        return _sample_csv(file, share)
+    if file.compression:
+        return _sample_lines(_head(file), share, file)
+    if file.size <= _WHOLE_BYTES:
+        with open(file.path, "rb") as stream:
+            return _sample_lines(stream.read(), share, file)
+    return _sample_jsonl(file, share)
+
+
+def _sample_jsonl(file: DataFile, share: int) -> Sampled:
+    rows, sizes = [], []
+    with open(file.path, "rb") as stream:
+        for place in places(file.size, share):
+            line = _line_behind(stream, place)
+            row = _row(line)
+            if row is not None:
+                rows.append(row)
+                sizes.append(len(line))
+    mean = sum(sizes) / len(sizes) if sizes else file.size
+    return Sampled(
+        rows=rows, sizes=sizes, total_rows=max(1, round(file.size / mean)), is_total_estimated=True
+    )
+
+
+def _line_behind(stream: BinaryIO, place: int) -> bytes:
+    """The first line that begins behind a place. Taking the one that is there would prefer long lines."""
+    stream.seek(place)
+    stream.readline(_LONGEST_LINE)
+    line = stream.readline(_LONGEST_LINE)
+    if not line:  # behind the beginning of the last one
+        stream.seek(0)
+        line = stream.readline(_LONGEST_LINE)
+    return line
+
+
+def _sample_lines(data: bytes, share: int, file: DataFile) -> Sampled:
+    """Of a beginning, or of everything."""
+    lines = data.splitlines()
+    expanded = file.size * _EXPANSION.get(file.compression, 1.0)
+    is_whole = not file.compression or len(data) < _HEAD_BYTES
+    if not is_whole and len(lines) > 1:
+        lines.pop()  # cut off in its middle
+    lines = [line for line in lines if line.strip()]
+    pairs = [(row, len(line)) for line in _picked(lines, share) if (row := _row(line)) is not None]
+    mean = sum(map(len, lines)) / len(lines) + 1 if lines else 1.0
+    return Sampled(
+        rows=[row for row, _ in pairs],
+        sizes=[size for _, size in pairs],
+        total_rows=len(lines) if is_whole else max(len(lines), round(expanded / mean)),
+        is_total_estimated=not is_whole,
+    )
+
+
+def _picked(lines: list[bytes], share: int) -> list[bytes]:
+    return [lines[place] for place in places(len(lines), min(share, len(lines)))]
+
+
+def _row(line: bytes) -> Mapping[str, Any] | None:
+    try:
+        row = _decode(line.removeprefix(b"\xef\xbb\xbf"))
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+    return row if isinstance(row, dict) else None
+
+
+def _head(file: DataFile) -> bytes:
+    """The first megabyte of what is in a compressed file; less when it is damaged."""
+    import gzip
+    import zlib
+
+    from joblens.data.zstandard import zstd
+
+    opened = gzip.open if file.compression == "gzip" else zstd.open
+    try:
+        with opened(file.path) as stream:
+            return bytes(stream.read(_HEAD_BYTES))
+    except (OSError, EOFError, zlib.error, zstd.ZstdError):
+        return b""
+
+
+def _sample_csv(file: DataFile, share: int) -> Sampled:
+    import csv
+    import io
+
+    is_plain = not file.compression
+    if is_plain:
+        with open(file.path, "rb") as stream:
+            data = stream.read(_HEAD_BYTES)
+    else:
+        data = _head(file)
+    text = data.decode("utf-8", "replace").removeprefix("\ufeff")
+    try:
+        rows = list(csv.DictReader(io.StringIO(text)))
+    except csv.Error:
+        rows = []
+    is_whole = len(data) < _HEAD_BYTES
+    total = len(rows)
+    if not is_whole and rows:
+        rows.pop()
+        total = round(len(rows) * file.size * _EXPANSION.get(file.compression, 1.0) / len(data))
+    chosen = [rows[place] for place in places(len(rows), min(share, len(rows)))]
+    sizes = [sum(len(str(value)) for value in row.values()) + len(row) for row in chosen]
+    return Sampled(rows=chosen, sizes=sizes, total_rows=total, is_total_estimated=not is_whole)
+
+
+def _sample_parquet(file: DataFile, share: int) -> Sampled:
+    """Some rows of row groups from all over the file; how many rows there are is written in it."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        with pq.ParquetFile(file.path) as table:
+            groups = [n for n in range(table.num_row_groups) if table.metadata.row_group(n).num_rows]
+            chosen = [groups[place] for place in places(len(groups), min(share, 16))]
+            rows: list[dict[str, Any]] = []
+            sizes: list[int] = []
+            for number in chosen:
+                wanted = max(1, share // len(chosen))
+                batch = next(table.iter_batches(batch_size=wanted, row_groups=[number]))
+                rows += batch.to_pylist()
+                sizes += _row_sizes(batch.to_pylist(), table.metadata.row_group(number))
+            return Sampled(rows=rows, sizes=sizes, total_rows=table.metadata.num_rows)
+    except (pa.ArrowException, OSError, StopIteration):
+        return Sampled(rows=[], sizes=[], total_rows=0, is_total_estimated=True)
+
+
+def _row_sizes(rows: list[dict[str, Any]], group: Any) -> list[int]:
+    """Spread as the rows themselves are, around the mean that the row group knows of."""
+    sizes = [len(msgspec.json.encode(row, enc_hook=str)) for row in rows]
+    mean = sum(sizes) / len(sizes) if sizes else 0
+    scale = group.total_byte_size / group.num_rows / mean if mean else 1.0
+    return [int(size * scale) for size in sizes]
+
+
+def _with_named_files(found: Sampled, names: FieldNames, folder: str) -> list[int]:
+    """Sizes of rows with those of the images, sounds and films they name, where these are there."""
+    return [
+        size + sum(_file_size(os.path.join(folder, path)) for path in named_files(row, names))
+        for row, size in zip(found.rows, found.sizes, strict=True)
+    ]
+
+
+def _file_size(path: str) -> int:
+    try:
+        return os.stat(path).st_size
+    except (OSError, ValueError):
+        return 0
