@@ -61,6 +61,7 @@ class Recipe(Struct, frozen=True, kw_only=True):
     executor: Executor = Executor.LOCAL
     executor_type: str = "default"  # as it was written
     np: int = 4
+    suffixes: tuple[str, ...] = ()  # of files to take from folders; (): all that can be read
     text_keys: tuple[str, ...] = ("text",)  # operators work on the first unless they are told another
     image_key: str = "images"
     audio_key: str = "audios"

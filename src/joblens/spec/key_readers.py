@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from joblens.spec import recipe_kinds
 from joblens.spec import workflow_kinds as kinds
 from joblens.spec.key_table import Key
 from joblens.spec.sbatch_options import read_sbatch_options
@@ -145,4 +146,10 @@ _READERS: dict[Kind, Reader] = {
     Kind.VARIABLES: _mapping_reader(Kind.VARIABLES, kinds.read_text, kinds.check_placeholder_name),
     Kind.PARAMETERS: _mapping_reader(Kind.PARAMETERS, kinds.read_parameter, kinds.check_placeholder_name),
     Kind.SBATCH: read_sbatch_options,
+    Kind.PATHS: recipe_kinds.read_paths,
+    Kind.WORDS: recipe_kinds.read_words,
+    Kind.OPERATORS: recipe_kinds.read_operators,
+    Kind.JOB_ID: recipe_kinds.read_job_id,
+    Kind.COUNT_OR_AUTO: recipe_kinds.read_count_or_auto,
+    Kind.NOT_SUPPORTED: recipe_kinds.refuse_unless_off,
 }

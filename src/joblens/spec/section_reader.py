@@ -74,6 +74,11 @@ class SectionReader:
         missing = [name for name in section.keys if name in self._required - raw.keys() - misspelt]
         return [((), f"{whose} has no '{name}'") for name in missing]
 
+    def _misspelt(self, raw: dict[str, Any], needed: tuple[str, ...]) -> list[str]:
+        """Words that stand there for one of those."""
+        unknown = [name for name in raw if name not in self._section.keys]
+        return [name for name in unknown if meant_key(self._section.name, name) in needed]
+
     def _stands_twice(self, name: str, raw: dict[str, Any]) -> str:
         target = self._entries[name][0]
         other = next(one for one in raw if one != name and self._entries.get(one, ("",))[0] == target)
@@ -96,7 +101,7 @@ class SectionReader:
                 text = f"{need.key} {raw[need.key]}{where} needs {_quoted(need.any_of)} beside it"
                 problems.append(((need.key,), text))
         needed = self._section.needs_any
-        if needed and not any(_is_set(raw.get(name)) for name in needed):
+        if needed and not any(_is_set(raw.get(name)) for name in (*needed, *self._misspelt(raw, needed))):
             problems.append(((), f"{self._section.title} needs {_quoted(needed)}"))
         return problems
 

@@ -4,6 +4,7 @@ from functools import cache
 from typing import Any
 
 from joblens.spec.key_table import Section
+from joblens.spec.recipe_keys import RECIPE_SECTIONS
 from joblens.spec.words import any_of, nearest_word
 from joblens.spec.workflow_keys import SECTIONS
 
@@ -41,7 +42,7 @@ _HINTS = {"slurm_config": "write its options into slurm_defaults, its allocation
 
 def where_of(section: Section, raw: dict[str, Any]) -> str:
     """' in job 'a''; at the top of the file nothing."""
-    if section.name == "workflow":
+    if section.name in ("workflow", "recipe"):
         return ""
     name = raw.get("name")
     has_name = isinstance(name, str | int | float) and not isinstance(name, bool) and name != ""
@@ -64,10 +65,15 @@ def unknown_key(section: Section, name: str, raw: dict[str, Any]) -> str:
     return f"unknown key '{name}'{where_of(section, raw)}; {_advice(section.name, name)}"
 
 
+def _sections_beside(section_name: str) -> dict[str, Section]:
+    """Those of the same kind of file."""
+    return RECIPE_SECTIONS if section_name in RECIPE_SECTIONS else SECTIONS
+
+
 @cache
 def meant_key(section_name: str, name: str) -> str | None:
     """The key of the section that was probably meant."""
-    keys = SECTIONS[section_name].keys
+    keys = _sections_beside(section_name)[section_name].keys
     meant = _OTHER_WORDS.get(name.lower(), "")
     return meant if meant in keys else nearest_word(name, keys)
 
@@ -79,10 +85,11 @@ def _advice(section_name: str, name: str) -> str:
     meant = meant_key(section_name, name)
     if meant:
         return f"did you mean '{meant}'?"
-    elsewhere = next((other for other in SECTIONS.values() if name in other.keys), None)
+    sections = _sections_beside(section_name)
+    elsewhere = next((other for other in sections.values() if name in other.keys), None)
     if elsewhere:
         return f"it belongs in {elsewhere.place.replace('`', '')}"
-    keys = SECTIONS[section_name].keys
+    keys = sections[section_name].keys
     if len(keys) <= _MOST_LISTED:
         return f"expected {any_of(list(keys))}"
-    return "'joblens schema' has all keys"
+    return "'joblens schema' has all keys" if sections is SECTIONS else "docs/recipes.md has all keys"

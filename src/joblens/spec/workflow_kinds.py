@@ -50,6 +50,13 @@ class Kind(enum.StrEnum):
     WALLTIME = "walltime"
     SLURM_MEMORY = "Slurm memory"
     SBATCH = "sbatch options"
+    # of recipes
+    PATHS = "path or list of paths"
+    WORDS = "text or list of texts"
+    OPERATORS = "list of operators"
+    JOB_ID = "job id"
+    COUNT_OR_AUTO = "int or auto"
+    NOT_SUPPORTED = "nothing"
 
 
 EXPECTED: dict[Kind, str] = {
@@ -82,6 +89,10 @@ EXPECTED: dict[Kind, str] = {
     Kind.WALLTIME: "a time such as 04:00:00 or 1-12:00:00",
     Kind.SLURM_MEMORY: "memory as Slurm takes it, such as 180G",
     Kind.SBATCH: "a mapping of sbatch options",
+    Kind.PATHS: "a path or a list of them",
+    Kind.WORDS: "a text or a list of them",
+    Kind.OPERATORS: "a list of operators",
+    Kind.COUNT_OR_AUTO: "a whole number or auto",
 }
 
 # Patterns that the JSON Schema uses too, so they are plain enough for every dialect.
