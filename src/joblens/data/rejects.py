@@ -1,0 +1,77 @@
+"""Rows that could not be read or worked on, with the reason, in a file of each partition."""
+
+import os
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from joblens.stores.private_files import make_private_folder
+
+
+class Reject(Struct, frozen=True, kw_only=True):
+    """One row that was left out."""
+
+    source: str  # the file as the user knows it
+    position: int | None = (
+        None  # its line (JSON lines) or row (Parquet, CSV) there, from 1; None: not counted
+    )
+    byte: int | None = None  # where its line begins, in a plain file of JSON lines
+    operator: str = ""  # "": it could not be read
+    reason: str
+    row: Any = None  # what is left of it: its raw line, its text, or its fields
+
+
+class RejectsFile:
+    """What one attempt on one partition rejects. Nothing is on disk before `write`, which replaces what an
+    earlier attempt left: rows are told once."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.counts: dict[str, int] = {}  # by operator
+        self._lines: list[bytes] = []
+
+    @property
+    def count(self) -> int:
+        return len(self._lines)
+
+    def __call__(self, reject: Reject) -> None:
+        self._lines.append(_line_of(reject))
+        self.counts[reject.operator] = self.counts.get(reject.operator, 0) + 1
+
+    def write(self) -> None:
+        """Atomically; without rejects there is no file."""
+        if not self._lines:
+            if os.path.exists(self.path):
+                os.unlink(self.path)
+            return
+        make_private_folder(os.path.dirname(self.path))
+        partial = f"{self.path}.{os.getpid()}.partial"
+        descriptor = os.open(partial, os.O_CREAT | os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        with open(descriptor, "wb") as file:
+            file.write(b"".join(self._lines))
+        os.replace(partial, self.path)
+
+
+def _line_of(reject: Reject) -> bytes:
+    fields: dict[str, Any] = {"source": reject.source}
+    if reject.position is not None:
+        fields["line" if reject.byte is not None else "row"] = reject.position
+    if reject.byte is not None:
+        fields["byte"] = reject.byte
+    fields |= {"operator": reject.operator, "reason": reject.reason, "row": _presentable(reject.row)}
+    return msgspec.json.encode(fields) + b"\n"
+
+
+def _presentable(row: Any) -> Any:
+    """A line that is JSON goes in as what it says, any other as a text; bytes that are no text are shown as
+    such."""
+    if not isinstance(row, bytes):
+        return row
+    line = row.strip()
+    try:
+        line.decode()
+        msgspec.json.decode(line)
+    except (UnicodeDecodeError, msgspec.DecodeError):
+        return line.decode(errors="backslashreplace")
+    return msgspec.Raw(line)
