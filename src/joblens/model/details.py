@@ -130,12 +130,40 @@ class ContainerFacts(Struct, frozen=True, kw_only=True, omit_defaults=True):
     unknown: dict[str, str] = {}
 
 
+class OperatorUse(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One operator of a recipe over all partitions. Work that was lost and done again is counted each time."""
+
+    index: int  # place in the recipe, from 0
+    name: str
+    wall_s: float = 0.0  # of all partitions together, which ran side by side
+    cpu_usec: int | None = None
+    memory_peak_bytes: int | None = None  # of the worker that needed the most
+    read_bytes: int | None = None
+    written_bytes: int | None = None
+    rows_in: int | None = None
+    rows_out: int | None = None
+    rejected: int = 0
+    partitions: int = 0  # that are through with it
+
+
+class OperatorTable(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What the operators of a recipe used."""
+
+    at_us: int
+    operators: tuple[OperatorUse, ...] = ()  # in the order of the recipe
+    workers: int = 0
+    partitions: int = 0
+    largest_partition_bytes: int | None = None
+    job_dir: str = ""
+
+
 class Details(Struct, frozen=True, kw_only=True, omit_defaults=True):
     threads: ThreadTable | None = None
     endpoints: EndpointTable | None = None
     memory: MemoryDepth | None = None
     gpus: tuple[GpuFacts, ...] | None = None
     container: ContainerFacts | None = None
+    operators: OperatorTable | None = None  # of a recipe
     unknown: dict[str, str] = {}  # part -> why there is nothing
 
     def updated(self, newer: "Details") -> "Details":
@@ -147,6 +175,7 @@ class Details(Struct, frozen=True, kw_only=True, omit_defaults=True):
             "memory": _latest(self.memory, newer.memory),
             "gpus": self.gpus if newer.gpus is None else newer.gpus,
             "container": newer.container or self.container,
+            "operators": _latest(self.operators, newer.operators),
         }
         unknown = {**self.unknown, **newer.unknown}
         # Why there was nothing yet is no news once there is something.
@@ -155,7 +184,7 @@ class Details(Struct, frozen=True, kw_only=True, omit_defaults=True):
         )
 
 
-_Table = TypeVar("_Table", ThreadTable, EndpointTable, MemoryDepth)
+_Table = TypeVar("_Table", ThreadTable, EndpointTable, MemoryDepth, OperatorTable)
 
 
 def _latest(ours: _Table | None, theirs: _Table | None) -> _Table | None:
