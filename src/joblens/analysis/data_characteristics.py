@@ -1,8 +1,9 @@
 """What a sample of rows says of the data it was taken from."""
 
-import statistics
+import math
+import operator
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -24,24 +25,27 @@ class Sampled(Struct, frozen=True, kw_only=True):
     rows: Sequence[Mapping[str, Any]]
     sizes: Sequence[int]  # bytes of each row, with the files that it names
     total_rows: int
+    weights: Sequence[float] = ()  # how many rows each one stands for; empty: all for the same
     is_total_estimated: bool = False
 
 
 def describe(sampled: Sampled, names: FieldNames) -> DataCharacteristics:
-    counts = Counter(modality_of(row, names) for row in sampled.rows)
-    sizes = sorted(sampled.sizes)
-    mean = statistics.fmean(sizes) if sizes else 0.0
-    deviation = statistics.stdev(sizes) if len(sizes) > 1 else 0.0
+    rows = sampled.rows
+    weights = sampled.weights or [1.0] * len(rows)
+    modalities = [modality_of(row, names) for row in rows]
+    mean = _mean(sampled.sizes, weights)
+    deviation = math.sqrt(_mean([(size - mean) ** 2 for size in sampled.sizes], weights))
+    counts = Counter(modalities)
     return DataCharacteristics(
-        primary_modality=_primary(counts),
+        primary_modality=_primary(modalities, weights),
         modality_distribution={modality.value: counts[modality] for modality in Modality},
-        avg_text_length=_mean(_text_length(field(row, names.text)) for row in sampled.rows),
-        avg_images_per_sample=_mean(_files_in(row, names.image) for row in sampled.rows),
-        avg_audio_per_sample=_mean(_files_in(row, names.audio) for row in sampled.rows),
-        avg_video_per_sample=_mean(_files_in(row, names.video) for row in sampled.rows),
+        avg_text_length=_mean([_text_length(field(row, names.text)) for row in rows], weights),
+        avg_images_per_sample=_mean([_files_in(row, names.image) for row in rows], weights),
+        avg_audio_per_sample=_mean([_files_in(row, names.audio) for row in rows], weights),
+        avg_video_per_sample=_mean([_files_in(row, names.video) for row in rows], weights),
         total_samples=sampled.total_rows,
-        sample_size_analyzed=len(sampled.rows),
-        memory_per_sample_mb=sizes[int(len(sizes) * 0.9)] / MIB if sizes else 0.0,
+        sample_size_analyzed=len(rows),
+        memory_per_sample_mb=_ninth_tenth(sampled.sizes, weights) / MIB,
         mean_bytes_per_sample=mean,
         data_skew_factor=min(1.0, deviation / mean) if mean else 0.0,
         is_total_estimated=sampled.is_total_estimated,
@@ -87,8 +91,11 @@ def named_files(row: Mapping[str, Any], names: FieldNames) -> list[str]:
     return found
 
 
-def _primary(counts: Counter[Modality]) -> Modality:
-    return max(Modality, key=lambda modality: counts[modality]) if counts else Modality.TEXT
+def _primary(modalities: Sequence[Modality], weights: Sequence[float]) -> Modality:
+    rows = dict.fromkeys(Modality, 0.0)
+    for modality, weight in zip(modalities, weights, strict=True):
+        rows[modality] += weight
+    return max(Modality, key=lambda modality: rows[modality])
 
 
 def _text_length(value: Any) -> int:
@@ -102,6 +109,18 @@ def _files_in(row: Mapping[str, Any], key: str) -> int:
     return len(value) if isinstance(value, list | tuple) else int(bool(value))
 
 
-def _mean(numbers: Iterable[float]) -> float:
-    values = list(numbers)
-    return statistics.fmean(values) if values else 0.0
+def _mean(values: Sequence[float], weights: Sequence[float]) -> float:
+    total = sum(weights)
+    return sum(map(operator.mul, values, weights)) / total if total else 0.0
+
+
+def _ninth_tenth(sizes: Sequence[int], weights: Sequence[float]) -> int:
+    """Nine of ten rows are not larger."""
+    left = 0.9 * sum(weights)
+    largest = 0
+    for size, weight in sorted(zip(sizes, weights, strict=True)):
+        largest = size
+        left -= weight
+        if left < 0:
+            break
+    return largest

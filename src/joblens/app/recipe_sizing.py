@@ -13,8 +13,9 @@ from joblens.analysis.partition_sizing import (
     choose_sizing,
     most_rows,
 )
+from joblens.data.datasets import DataFile
 from joblens.data.resources import ResourceDetector
-from joblens.data.sampling import DataFile, expanded_bytes, sample_files
+from joblens.data.sampling import expanded_bytes, sample_files
 from joblens.model.recipe import Recipe
 from joblens.model.resources import ClusterResources, DataCharacteristics, LocalResources
 from joblens.model.units import GIB

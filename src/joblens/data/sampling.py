@@ -2,30 +2,20 @@
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any, BinaryIO, Protocol
+from typing import Any, BinaryIO
 
 import msgspec
 
 from joblens.analysis.data_characteristics import FieldNames, Sampled, named_files
+from joblens.data.datasets import DataFile
 
 _WHOLE_BYTES = 1 << 20  # so little is read whole
+_USUAL_LINE = 4096
 _LONGEST_LINE = 8 << 20
 _HEAD_BYTES = 1 << 20  # of what cannot be read from its middle
 _EXPANSION = {"": 1.0, "gzip": 3.5, "zstd": 3.5}  # of text, roughly; only to guess how many rows there are
+_GOLDEN = 0.618033988749895  # its multiples fill the space between 0 and 1 evenly
 _decode = msgspec.json.Decoder().decode
-
-
-class DataFile(Protocol):
-    """A file of a dataset, as far as sampling cares."""
-
-    @property
-    def path(self) -> str: ...
-    @property
-    def size(self) -> int: ...
-    @property
-    def format(self) -> str: ...  # jsonl, parquet, csv
-    @property
-    def compression(self) -> str: ...  # "", gzip, zstd
 
 
 def expanded_bytes(files: Sequence[DataFile]) -> int:
@@ -38,19 +28,30 @@ def sample_files(files: Sequence[DataFile], most: int, names: FieldNames) -> Sam
     total = sum(file.size for file in files) or 1
     rows: list[Mapping[str, Any]] = []
     sizes: list[int] = []
+    weights: list[float] = []
     expected, is_estimated = 0.0, False
     for file in _spread(files, most):
         share = max(1, round(most * file.size / total))
         found = _sample_file(file, share)
         rows += found.rows
         sizes += _with_named_files(found, names, os.path.dirname(file.path))
+        weights += _scaled(found)
         expected += found.total_rows
         is_estimated = is_estimated or found.is_total_estimated
     seen = sum(file.size for file in _spread(files, most)) or 1
-    is_estimated = is_estimated or seen != total
     return Sampled(
-        rows=rows, sizes=sizes, total_rows=round(expected * total / seen), is_total_estimated=is_estimated
+        rows=rows,
+        sizes=sizes,
+        weights=weights,
+        total_rows=round(expected * total / seen),
+        is_total_estimated=is_estimated or seen != total,
     )
+
+
+def _scaled(found: Sampled) -> list[float]:
+    """How many rows of its file each row stands for."""
+    weights = found.weights or [1.0] * len(found.rows)
+    return [weight * found.total_rows / sum(weights) for weight in weights]
 
 
 def sample_of(dataset: Any, names: FieldNames) -> Sampled:
@@ -77,8 +78,14 @@ def sample_size(total: int) -> int:
 
 
 def places(total: int, wanted: int) -> list[int]:
-    """So many numbers below `total`, evenly spread: each in the middle of its part."""
-    return [(2 * number + 1) * total // (2 * wanted) for number in range(min(wanted, total))]
+    """So many numbers below `total`: one of each of as many equal parts, now here and now there in its part, so
+    that data which repeats itself is not met at the same spot every time."""
+    wanted = min(total, wanted)
+    found = []
+    for number in range(wanted):
+        start, end = number * total // wanted, (number + 1) * total // wanted
+        found.append(start + int((number * _GOLDEN + 0.5) % 1 * (end - start)))
+    return found
 
 
 def _is_arrow(dataset: Any) -> bool:
@@ -105,29 +112,34 @@ def _sample_file(file: DataFile, share: int) -> Sampled:
 
 
 def _sample_jsonl(file: DataFile, share: int) -> Sampled:
-    rows, sizes = [], []
+    """The lines at evenly spread bytes. A long line is met more often, in proportion to its length; by its
+    weight that is taken back, so that neither means nor the number of rows depend on how lines are sorted."""
+    rows, sizes, weights = [], [], []
+    rows_per_byte = 0.0
     with open(file.path, "rb") as stream:
         for place in places(file.size, share):
-            line = _line_behind(stream, place)
+            line = _line_at(stream, place)
+            rows_per_byte += 1 / len(line) / share
             row = _row(line)
             if row is not None:
                 rows.append(row)
                 sizes.append(len(line))
-    mean = sum(sizes) / len(sizes) if sizes else file.size
-    return Sampled(
-        rows=rows, sizes=sizes, total_rows=max(1, round(file.size / mean)), is_total_estimated=True
-    )
+                weights.append(1 / len(line))
+    total = max(1, round(file.size * rows_per_byte))
+    return Sampled(rows=rows, sizes=sizes, weights=weights, total_rows=total, is_total_estimated=True)
 
 
-def _line_behind(stream: BinaryIO, place: int) -> bytes:
-    """The first line that begins behind a place. Taking the one that is there would prefer long lines."""
-    stream.seek(place)
-    stream.readline(_LONGEST_LINE)
-    line = stream.readline(_LONGEST_LINE)
-    if not line:  # behind the beginning of the last one
-        stream.seek(0)
-        line = stream.readline(_LONGEST_LINE)
-    return line
+def _line_at(stream: BinaryIO, place: int) -> bytes:
+    """The line that this byte belongs to, with its end."""
+    back = _USUAL_LINE
+    while True:
+        start = max(0, place - back)
+        stream.seek(start)
+        before = stream.read(place - start)
+        newline = before.rfind(b"\n")
+        if newline >= 0 or start == 0 or back >= _LONGEST_LINE:
+            return before[newline + 1 :] + stream.readline(_LONGEST_LINE)
+        back *= 8
 
 
 def _sample_lines(data: bytes, share: int, file: DataFile) -> Sampled:
