@@ -20,8 +20,8 @@ RANGE_SETTINGS = ("min_closed_interval", "max_closed_interval", "reversed_range"
 WITHOUT_EFFECT = frozenset({
     "accelerator", "adaptive_batching", "auto_op_parallelism", "batch_mode", "batch_size", "cpu_required",
     "gpu_required", "history_key", "image_bytes_key", "index_key", "instruction_key", "mem_required",
-    "memory", "num_cpus", "num_gpus", "num_proc", "prompt_key", "query_key", "ray_execution_mode", "response_key",
-    "runtime_env", "skip_op_error", "stats_export_path", "system_key", "turbo", "work_dir",
+    "memory", "num_cpus", "num_gpus", "num_proc", "prompt_key", "query_key", "ray_execution_mode",
+    "response_key", "runtime_env", "skip_op_error", "stats_export_path", "system_key", "turbo", "work_dir",
 })  # fmt: skip
 
 
@@ -64,11 +64,13 @@ def check_parameters(name: str, kind: type[Operator], given: Mapping[str, Any]) 
         for parameter, value in given.items()
         if (message := _problem(name, kind, parameter, value))
     ]
+    # One that was only misspelled is not told again as missing.
+    meant = {nearest_word(parameter, own) for parameter in given if parameter not in own}
     missing = [parameter.name for parameter in own.values() if parameter.default is UNSET]
     problems += [
         ParameterProblem(None, f"{name} needs the parameter '{parameter}'")
         for parameter in missing
-        if parameter not in given
+        if parameter not in given and parameter not in meant
     ]
     return problems
 

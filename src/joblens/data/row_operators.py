@@ -1,0 +1,110 @@
+"""Functions on single rows, wrapped so that they work on batches."""
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+
+from joblens.data.operator import Filter, Mapper, Operator, RowErrors
+from joblens.data.row_changes import Change, Row, decoded_rows, put_back, snapshot, thawed
+from joblens.data.rows import LINE
+
+
+def row_operator(written: Any, name: str, kind: str | None, fields: tuple[str, ...] | None) -> type[Operator]:
+    """A class for the registry. Its parameters are those of the function behind the row, or of the class."""
+    base = RowFilter if (kind or _kind_of(written, name)) == "filter" else RowMapper
+    signature = inspect.signature(written, eval_str=True)
+    parameters = list(signature.parameters.values())
+    if not inspect.isclass(written):
+        parameters = parameters[1:]  # the first is the row
+
+    def __init__(self: Any, **given: Any) -> None:  # noqa: N807
+        self.function = written(**given) if inspect.isclass(written) else functools.partial(written, **given)
+        self.fields = fields
+
+    own = inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)
+    keyword = [
+        parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+        for parameter in parameters
+        if _is_named(parameter)
+    ]
+    __init__.__signature__ = inspect.Signature([own, *keyword])  # type: ignore[attr-defined]
+    members = {
+        "name": name,
+        "__init__": __init__,
+        "__doc__": inspect.getdoc(written),
+        "__module__": written.__module__,
+    }
+    return type(name, (base,), members)
+
+
+class RowMapper(Mapper):
+    function: Callable[[Row], Row | None]
+    fields: tuple[str, ...] | None
+
+    def columns(self) -> tuple[str, ...]:
+        return ()  # it is given its fields from the row itself, of whatever type they are
+
+    def map(self, batch: Any) -> Any:
+        is_json = LINE in batch.schema.names
+        changes: dict[int, Change] = {}
+        wrong: dict[int, str] = {}
+        for place, row in enumerate(decoded_rows(batch, self.fields)):
+            try:
+                before = snapshot(row, is_json=is_json)
+                given_back = self.function(row)
+                after = _checked(row if given_back is None else given_back, self.fields)
+                if (frozen := snapshot(after, is_json=is_json)) != before:
+                    changes[place] = Change(thawed(before), thawed(frozen))
+            except Exception as error:  # noqa: BLE001 - somebody else's code: what it raises is about this row
+                wrong[place] = reason_of(error)
+        if wrong:
+            raise RowErrors(wrong)
+        return put_back(batch, changes) if changes else batch
+
+
+class RowFilter(Filter):
+    function: Callable[[Row], bool]
+    fields: tuple[str, ...] | None
+
+    def columns(self) -> tuple[str, ...]:
+        return ()  # it is given its fields from the row itself, of whatever type they are
+
+    def stats(self, batch: Any) -> dict[str, Any]:
+        stays: list[bool] = []
+        wrong: dict[int, str] = {}
+        for place, row in enumerate(decoded_rows(batch, self.fields)):
+            try:
+                stays.append(bool(self.function(row)))
+            except Exception as error:  # noqa: BLE001 - as above
+                wrong[place] = reason_of(error)
+        if wrong:
+            raise RowErrors(wrong)
+        return {self.name: pa.array(stays, pa.bool_())}
+
+    def keep(self, stats: dict[str, Any]) -> Any:
+        return stats[self.name]
+
+
+def reason_of(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}"
+
+
+def _is_named(parameter: inspect.Parameter) -> bool:
+    return parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+
+
+def _kind_of(written: Any, name: str) -> str:
+    called = written.__call__ if inspect.isclass(written) else written
+    is_bool = inspect.signature(called, eval_str=True).return_annotation is bool
+    return "filter" if is_bool or name.endswith("_filter") else "mapper"
+
+
+def _checked(row: Any, fields: tuple[str, ...] | None) -> Row:
+    if not isinstance(row, dict):
+        raise TypeError(f"a mapper gives a row back, a dict, not {type(row).__name__}")
+    if fields is not None and not row.keys() <= set(fields):
+        raise TypeError(f"it has a field that it did not ask for: {', '.join(row.keys() - set(fields))}")
+    return row
