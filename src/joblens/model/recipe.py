@@ -137,6 +137,7 @@ class RecipePlan(Struct, frozen=True, kw_only=True):
     job_dir: str
     recipe: Recipe
     recipe_text: str  # as it was written
+    recipe_path: str = ""  # where it was read
     stages: tuple[Stage, ...]
     partitions: tuple[Partition, ...]  # without what is still to be cut
     inputs: tuple[InputFile, ...]
