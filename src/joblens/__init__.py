@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from joblens.app.monitor import JobMonitor, get_monitor
     from joblens.app.profiler import ContainerResourceMonitor, ResourceProfiler, get_profiler
     from joblens.app.samples_api import samples
+    from joblens.data.logs import setup_logger
+    from joblens.data.operator import Filter, Mapper
+    from joblens.data.user_operators import operator
 
 # Public name -> module that holds it. Imported on first use, so that `import joblens`
 # and `joblens --version` cost nothing.
@@ -36,12 +39,18 @@ _PUBLIC = {
     "Result": "joblens.app.api",
     "JobFailed": "joblens.app.api",
     "samples": "joblens.app.samples_api",
+    "Filter": "joblens.data.operator",
+    "Mapper": "joblens.data.operator",
+    "operator": "joblens.data.user_operators",
+    "setup_logger": "joblens.data.logs",
 }
 
 __all__ = [
     "ContainerResourceMonitor",
+    "Filter",
     "JobFailed",
     "JobMonitor",
+    "Mapper",
     "ResourceProfiler",
     "Result",
     "__version__",
@@ -52,8 +61,10 @@ __all__ = [
     "get_profiler",
     "map_commands",
     "measured",
+    "operator",
     "run",
     "samples",
+    "setup_logger",
 ]
 
 
