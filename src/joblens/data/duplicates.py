@@ -1,0 +1,88 @@
+"""Rows of the same signature, found among all partitions in bounded memory: as many are looked at together
+as the budget allows, chosen by the first bits of their hashes."""
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from joblens.data.operator import Signatures
+
+_BYTES_A_ROW = 80  # hashes, row numbers, their order and what sorting needs besides
+
+
+def later_equals(
+    parts: Sequence[Signatures], columns: Sequence[str], *, budget_bytes: int
+) -> Iterator[tuple[Any, Any]]:
+    """For rows whose values in these columns (uint64, evenly spread) stand in an earlier row already: the
+    rows, and for each the first row of the same values. Rows are numbered through all parts; each comes
+    once, not in order."""
+    total = count_rows(parts)
+    bits = max(0, (total * _BYTES_A_ROW // max(1, budget_bytes)).bit_length())
+    for bucket in range(1 << bits):
+        rows, keys = _bucket(parts, columns, bucket, bits)
+        yield _later_in_bucket(rows, keys)
+
+
+def count_rows(parts: Sequence[Signatures]) -> int:
+    return sum(part.rows for part in parts)
+
+
+def numbers(count: int, kind: Any, *, budget_bytes: int, scratch: str, name: str) -> Any:
+    """Room for one number a row: in memory, or in a file that is mapped where that would take too much."""
+    if count * np.dtype(kind).itemsize <= budget_bytes // 4:
+        return np.zeros(count, kind)
+    return np.memmap(os.path.join(scratch, name), kind, mode="w+", shape=(count,))
+
+
+def masks(parts: Sequence[Signatures], keep: Any) -> Iterable[Any]:
+    """Of all rows, as one Arrow mask a part."""
+    first = 0
+    for part in parts:
+        yield pa.array(np.asarray(keep[first : first + part.rows], np.bool_))
+        first += part.rows
+
+
+def _bucket(
+    parts: Sequence[Signatures], columns: Sequence[str], bucket: int, bits: int
+) -> tuple[Any, list[Any]]:
+    rows: list[Any] = []
+    keys: list[list[Any]] = [[] for _ in columns]
+    first = 0
+    for part in parts:
+        values = [part.batch.column(name).to_numpy(zero_copy_only=True) for name in columns]
+        if bits:
+            chosen = np.flatnonzero(values[0] >> np.uint64(64 - bits) == bucket)
+            values = [column[chosen] for column in values]
+            rows.append(chosen + first)
+        else:
+            rows.append(np.arange(first, first + part.rows))
+        for column, found in zip(keys, values, strict=True):
+            column.append(found)
+        first += part.rows
+    if not rows:
+        return np.zeros(0, np.int64), [np.zeros(0, np.uint64) for _ in columns]
+    return np.concatenate(rows), [np.concatenate(column) for column in keys]
+
+
+def _later_in_bucket(rows: Any, keys: list[Any]) -> tuple[Any, Any]:
+    """Most rows are alone with their first hash; only the others are compared in full."""
+    order = np.argsort(keys[0])
+    hashes = keys[0][order]
+    is_same = hashes[1:] == hashes[:-1]
+    is_shared = np.zeros(len(rows), np.bool_)
+    is_shared[1:] = is_same
+    is_shared[:-1] |= is_same
+    shared = order[is_shared]
+    shared = shared[np.lexsort((rows[shared], *(key[shared] for key in reversed(keys))))]
+    is_first = np.ones(len(shared), np.bool_)
+    if len(shared):
+        same = np.ones(len(shared) - 1, np.bool_)
+        for key in keys:
+            same &= key[shared[1:]] == key[shared[:-1]]
+        is_first[1:] = ~same
+    rows = rows[shared]
+    firsts = np.maximum.accumulate(np.where(is_first, np.arange(len(rows)), 0))
+    return rows[~is_first], rows[firsts][~is_first]
