@@ -27,6 +27,7 @@ class Sampled(Struct, frozen=True, kw_only=True):
     total_rows: int
     weights: Sequence[float] = ()  # how many rows each one stands for; empty: all for the same
     is_total_estimated: bool = False
+    row_group_rows: int | None = None  # of a usual one, where the data has row groups
 
 
 def describe(sampled: Sampled, names: FieldNames) -> DataCharacteristics:
@@ -49,6 +50,7 @@ def describe(sampled: Sampled, names: FieldNames) -> DataCharacteristics:
         mean_bytes_per_sample=mean,
         data_skew_factor=min(1.0, deviation / mean) if mean else 0.0,
         is_total_estimated=sampled.is_total_estimated,
+        row_group_rows=sampled.row_group_rows,
     )
 
 

@@ -5,20 +5,21 @@ from collections.abc import Sequence
 import msgspec
 
 from joblens.analysis.data_characteristics import FieldNames, describe
+from joblens.analysis.operator_memory import learn
 from joblens.analysis.partition_sizing import (
-    ASSUMED_MEMORY,
-    OperatorMemory,
     Sizing,
     SizingInput,
     choose_sizing,
     most_rows,
 )
+from joblens.app.earlier_operators import earlier_tables
 from joblens.data.datasets import DataFile
 from joblens.data.resources import ResourceDetector
 from joblens.data.sampling import expanded_bytes, sample_files
 from joblens.model.recipe import Recipe
 from joblens.model.resources import ClusterResources, DataCharacteristics, LocalResources
 from joblens.model.units import GIB
+from joblens.ports.store import Store
 
 _ROWS_TO_KNOW = 1000  # what sizes are decided on
 _ROWS_TO_NAME = 64  # enough to say whether it is text or images
@@ -29,11 +30,11 @@ def choose(
     files: Sequence[DataFile],
     *,
     is_np_given: bool = False,
-    memory: OperatorMemory = ASSUMED_MEMORY,
+    store: Store | None = None,
     local: LocalResources | None = None,
     cluster: ClusterResources | None = None,
 ) -> Sizing:
-    """`memory` is what earlier runs of these operators needed. Without `local` this machine is looked at;
+    """The store knows what earlier runs of these operators needed. Without `local` this machine is looked at;
     `cluster` is where a Ray job will run, if one is connected."""
     local = local or ResourceDetector.detect_local_resources(recipe.work_dir)
     names = field_names(recipe)
@@ -50,7 +51,7 @@ def choose(
             cores=max(1, cluster.available_cpu_cores) if cluster else local.cpu_cores,
             free_bytes=int((cluster or local).available_memory_gb * GIB) or None,
             budget_bytes=recipe.memory_budget_bytes,
-            memory=memory,
+            memory=learn(earlier_tables(store) if store else (), [call.name for call in recipe.process]),
             most_rows=most_rows(data) if recipe.auto_configure else None,
             skew=data.data_skew_factor,
         )

@@ -30,6 +30,7 @@ def sample_files(files: Sequence[DataFile], most: int, names: FieldNames) -> Sam
     sizes: list[int] = []
     weights: list[float] = []
     expected, is_estimated = 0.0, False
+    group_rows: list[int] = []
     for file in _spread(files, most):
         share = max(1, round(most * file.size / total))
         found = _sample_file(file, share)
@@ -37,6 +38,7 @@ def sample_files(files: Sequence[DataFile], most: int, names: FieldNames) -> Sam
         sizes += _with_named_files(found, names, os.path.dirname(file.path))
         weights += _scaled(found)
         expected += found.total_rows
+        group_rows += [found.row_group_rows] if found.row_group_rows else []
         is_estimated = is_estimated or found.is_total_estimated
     seen = sum(file.size for file in _spread(files, most)) or 1
     return Sampled(
@@ -45,6 +47,7 @@ def sample_files(files: Sequence[DataFile], most: int, names: FieldNames) -> Sam
         weights=weights,
         total_rows=round(expected * total / seen),
         is_total_estimated=is_estimated or seen != total,
+        row_group_rows=sorted(group_rows)[len(group_rows) // 2] if group_rows else None,
     )
 
 
@@ -78,8 +81,8 @@ def sample_size(total: int) -> int:
 
 
 def places(total: int, wanted: int) -> list[int]:
-    """So many numbers below `total`: one of each of as many equal parts, now here and now there in its part, so
-    that data which repeats itself is not met at the same spot every time."""
+    """So many numbers below `total`: one of each of as many equal parts, now here and now there in its part,
+    so that data which repeats itself is not met at the same spot every time."""
     wanted = min(total, wanted)
     found = []
     for number in range(wanted):
@@ -228,7 +231,9 @@ def _sample_parquet(file: DataFile, share: int) -> Sampled:
                 batch = next(table.iter_batches(batch_size=wanted, row_groups=[number]))
                 rows += batch.to_pylist()
                 sizes += _row_sizes(batch.to_pylist(), table.metadata.row_group(number))
-            return Sampled(rows=rows, sizes=sizes, total_rows=table.metadata.num_rows)
+            counts = sorted(table.metadata.row_group(number).num_rows for number in groups)
+            usual = counts[len(counts) // 2] if counts else None
+            return Sampled(rows=rows, sizes=sizes, total_rows=table.metadata.num_rows, row_group_rows=usual)
     except (pa.ArrowException, OSError, StopIteration):
         return Sampled(rows=[], sizes=[], total_rows=0, is_total_estimated=True)
 

@@ -49,3 +49,4 @@ class DataCharacteristics(Struct, frozen=True, kw_only=True):
     mean_bytes_per_sample: float
     data_skew_factor: float  # 0 all rows alike, 1 very different
     is_total_estimated: bool = False
+    row_group_rows: int | None = None  # of Parquet files
