@@ -16,10 +16,12 @@ if TYPE_CHECKING:
     from joblens.app.compose import compose_advice
     from joblens.app.measured import measured
     from joblens.app.monitor import JobMonitor, get_monitor
+    from joblens.app.partition_advice import PartitionSizeOptimizer
     from joblens.app.profiler import ContainerResourceMonitor, ResourceProfiler, get_profiler
     from joblens.app.samples_api import samples
     from joblens.data.logs import setup_logger
     from joblens.data.operator import Filter, Mapper
+    from joblens.data.resources import ResourceDetector
     from joblens.data.user_operators import operator
 
 # Public name -> module that holds it. Imported on first use, so that `import joblens`
@@ -43,6 +45,8 @@ _PUBLIC = {
     "Mapper": "joblens.data.operator",
     "operator": "joblens.data.user_operators",
     "setup_logger": "joblens.data.logs",
+    "PartitionSizeOptimizer": "joblens.app.partition_advice",
+    "ResourceDetector": "joblens.data.resources",
 }
 
 __all__ = [
@@ -51,6 +55,8 @@ __all__ = [
     "JobFailed",
     "JobMonitor",
     "Mapper",
+    "PartitionSizeOptimizer",
+    "ResourceDetector",
     "ResourceProfiler",
     "Result",
     "__version__",

@@ -141,7 +141,7 @@ def _about(situation: Situation) -> dict[str, str]:
     about = "about " if data.is_total_estimated else ""
     whence = "as configured" if situation.is_target_given else "the default"
     return {
-        "modality": f"{data.primary_modality.value}, {data.sample_size_analyzed:,} rows from all over were read",
+        "modality": f"{data.primary_modality.value}, as {data.sample_size_analyzed:,} rows from all over say",
         "target": f"{situation.target_mb:g} MB a partition, {whence}",
         "complexity": f"{situation.complexity:.2f} by the kinds of operators",
         "dataset_size": f"{about}{data.total_samples:,} rows",
