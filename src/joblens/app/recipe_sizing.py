@@ -7,6 +7,8 @@ import msgspec
 from joblens.analysis.data_characteristics import FieldNames, describe
 from joblens.analysis.operator_memory import learn
 from joblens.analysis.partition_sizing import (
+    ASSUMED_MEMORY,
+    OperatorMemory,
     Sizing,
     SizingInput,
     choose_sizing,
@@ -30,12 +32,12 @@ def choose(
     files: Sequence[DataFile],
     *,
     is_np_given: bool = False,
-    store: Store | None = None,
+    memory: OperatorMemory = ASSUMED_MEMORY,
     local: LocalResources | None = None,
     cluster: ClusterResources | None = None,
 ) -> Sizing:
-    """The store knows what earlier runs of these operators needed. Without `local` this machine is looked at;
-    `cluster` is where a Ray job will run, if one is connected."""
+    """`memory` is what earlier runs of these operators needed (`learned_memory`). Without `local` this machine
+    is looked at; `cluster` is where a Ray job will run, if one is connected."""
     local = local or ResourceDetector.detect_local_resources(recipe.work_dir)
     names = field_names(recipe)
     data = describe(
@@ -51,13 +53,18 @@ def choose(
             cores=max(1, cluster.available_cpu_cores) if cluster else local.cpu_cores,
             free_bytes=int((cluster or local).available_memory_gb * GIB) or None,
             budget_bytes=recipe.memory_budget_bytes,
-            memory=learn(earlier_tables(store) if store else (), [call.name for call in recipe.process]),
+            memory=memory,
             most_rows=most_rows(data) if recipe.auto_configure else None,
             skew=data.data_skew_factor,
         )
     )
     reasons = (*sizing.reasons, _data_reason(data)) if recipe.auto_configure else sizing.reasons
     return msgspec.structs.replace(sizing, modality=data.primary_modality.value, reasons=reasons)
+
+
+def learned_memory(recipe: Recipe, store: Store) -> OperatorMemory:
+    """What the recipe's operators needed in the runs that the store knows of."""
+    return learn(earlier_tables(store), [call.name for call in recipe.process])
 
 
 def field_names(recipe: Recipe) -> FieldNames:
