@@ -1,0 +1,262 @@
+"""Rows of JSON lines: the fields that are wanted become columns, the lines stay what they are."""
+
+import itertools
+import json
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from joblens.data.rejects import Reject
+from joblens.data.rows import LINE
+from joblens.model.recipe import Slice
+
+NEWLINE = 0x0A
+_OPENING, _CLOSING = 0x7B, 0x7D  # of an object
+_BOM = b"\xef\xbb\xbf"
+_SEARCH_BYTES = 1 << 18  # the search for line ends stays in the processor's cache
+_DECODED_AT_ONCE = 1 << 20
+_COUNTED_BYTES = 256 << 20  # lines before a slice are counted for its rejects if there are no more than that
+
+
+def read_lines(piece: Slice, columns: Sequence[str], reject: Callable[[Reject], None]) -> Any:
+    """A RecordBatch of `columns` and `__line__`. Lines are not copied as long as none is left out."""
+    data, skipped = _mapped(piece)
+    ends = line_ends(data)
+    starts = np.concatenate([np.zeros(1, np.int64), ends[:-1]]) if len(ends) else ends
+    place = _Places(piece, skipped, starts)
+    decoder = _Decoder(columns)
+    collected = [_Texts(len(ends), data.size) for _ in columns]
+    left_out: list[int] = []
+    for first, end in _spans(ends):
+        texts = decoder.whole(data, starts[first:end], ends[first:end])
+        if texts is None:
+            texts = _one_by_one(decoder, data, (starts, ends), (first, end), (place, reject, left_out))
+        for column, values in zip(collected, texts, strict=True):
+            column.add(values)
+    lines = binary_over(data, np.concatenate([starts[:1], ends]))
+    if left_out:
+        stays = np.ones(len(lines), dtype=bool)
+        stays[left_out] = False
+        lines = lines.filter(pa.array(stays))
+    arrays = [column.array() for column in collected]
+    return pa.RecordBatch.from_arrays([*arrays, lines], names=[*columns, LINE])
+
+
+def line_ends(data: Any) -> Any:
+    """Offsets behind each newline of a buffer."""
+    numbers = np.frombuffer(data, np.uint8)
+    found = [
+        np.flatnonzero(numbers[at : at + _SEARCH_BYTES] == NEWLINE) + (at + 1)
+        for at in range(0, len(numbers), _SEARCH_BYTES)
+    ]
+    return np.concatenate(found) if found else np.zeros(0, np.int64)
+
+
+def binary_over(data: Any, offsets: Any) -> Any:
+    """A LargeBinaryArray whose values are what lies between the offsets; nothing is copied."""
+    offsets = np.ascontiguousarray(offsets, np.int64)
+    count = max(0, len(offsets) - 1)
+    return pa.LargeBinaryArray.from_buffers(
+        pa.large_binary(), count, [None, pa.py_buffer(offsets), pa.py_buffer(data)]
+    )
+
+
+class _Places:
+    """Where lines lie in the file as people know it."""
+
+    def __init__(self, piece: Slice, skipped: int, starts: Any) -> None:
+        self._piece, self._skipped, self._starts = piece, skipped, starts
+        self._lines_before: int | None = None
+
+    def of(self, line: int, reason: str = "", row: Any = None) -> Reject:
+        piece = self._piece
+        byte = piece.start + self._skipped + int(self._starts[line])
+        if piece.origin:
+            return Reject(source=piece.origin, position=piece.origin_row + line + 1, reason=reason, row=row)
+        before = self._count_before()
+        position = None if before is None else before + line + 1
+        return Reject(source=piece.path, position=position, byte=byte, reason=reason, row=row)
+
+    def _count_before(self) -> int | None:
+        if self._lines_before is None and self._piece.start <= _COUNTED_BYTES:
+            with pa.memory_map(self._piece.path) as file:
+                self._lines_before = len(line_ends(file.read_buffer(self._piece.start)))
+        return self._lines_before
+
+
+def places_of_rows(piece: Slice, columns: Sequence[str]) -> Callable[[Sequence[int]], list[Reject]]:
+    """-> a function from row numbers, among those of the slice that can be read, to places."""
+    bad: list[int] = []
+    data, skipped = _mapped(piece)
+    ends = line_ends(data)
+    starts = np.concatenate([np.zeros(1, np.int64), ends[:-1]]) if len(ends) else ends
+    place = _Places(piece, skipped, starts)
+    decoder = _Decoder(columns)
+    for first, end in _spans(ends):
+        if decoder.whole(data, starts[first:end], ends[first:end]) is None:
+            _one_by_one(decoder, data, (starts, ends), (first, end), (place, lambda _: None, bad))
+    good = np.delete(np.arange(len(ends)), bad)
+    return lambda rows: [place.of(int(good[row])) for row in rows]
+
+
+def _mapped(piece: Slice) -> tuple[Any, int]:
+    """The bytes of a slice, the last line always with its end, and how many were passed over before them."""
+    with pa.memory_map(piece.path) as file:
+        file.seek(piece.start)
+        data = file.read_buffer(piece.end - piece.start)
+    skipped = 0
+    if piece.start == 0 and data.slice(0, len(_BOM)).to_pybytes() == _BOM:
+        skipped = len(_BOM)
+        data = data.slice(skipped)
+    if data.size and data[data.size - 1 : data.size].to_pybytes() != b"\n":
+        data = pa.py_buffer(data.to_pybytes() + b"\n")
+    return data, skipped
+
+
+def _spans(ends: Any) -> list[tuple[int, int]]:
+    """Lines to decode at once."""
+    if not len(ends):
+        return []
+    cuts = np.searchsorted(ends, np.arange(_DECODED_AT_ONCE, int(ends[-1]), _DECODED_AT_ONCE))
+    edges = np.unique(np.concatenate([[0], cuts, [len(ends)]])).tolist()
+    return list(itertools.pairwise(edges))
+
+
+def _one_by_one(
+    decoder: "_Decoder",
+    data: Any,
+    all_lines: tuple[Any, Any],
+    span: tuple[int, int],
+    leaving_out: tuple[_Places, Callable[[Reject], None], list[int]],
+) -> list[Any]:
+    starts, ends = all_lines
+    place, reject, left_out = leaving_out
+    rows: list[tuple[str, ...]] = []
+    view = memoryview(data)
+    for number in range(*span):
+        line = bytes(view[starts[number] : ends[number]])
+        values = decoder.single(line)
+        if isinstance(values, tuple):
+            rows.append(values)
+            continue
+        left_out.append(number)
+        if values:
+            reject(place.of(number, values, line))
+    return [pa.array([row[at] for row in rows], pa.large_string()) for at in range(decoder.width)]
+
+
+class _Texts:
+    """A large_string column put together in place: the pieces never lie beside the whole, and memory that
+    was touched once is used again for the next piece."""
+
+    def __init__(self, most_rows: int, most_bytes: int) -> None:
+        self._bytes = np.empty(most_bytes, np.uint8)  # what is not written to takes no memory
+        self._offsets = np.zeros(most_rows + 1, np.int64)
+        self._rows = 0
+
+    def add(self, texts: Any) -> None:
+        count = len(texts)
+        if not count:
+            return
+        offsets = np.frombuffer(texts.buffers()[1], np.int64, count + 1, texts.offset * 8)
+        size = int(offsets[-1] - offsets[0])
+        filled = int(self._offsets[self._rows])
+        if size:
+            self._bytes[filled : filled + size] = np.frombuffer(
+                texts.buffers()[2], np.uint8, size, int(offsets[0])
+            )
+        end = self._rows + count
+        self._offsets[self._rows + 1 : end + 1] = offsets[1:] + (filled - offsets[0])
+        self._rows = end
+
+    def array(self) -> Any:
+        filled = int(self._offsets[self._rows])
+        buffers = [None, pa.py_buffer(self._offsets[: self._rows + 1]), pa.py_buffer(self._bytes[:filled])]
+        return pa.LargeStringArray.from_buffers(self._rows, buffers[1], buffers[2])
+
+
+class _Decoder:
+    """Takes the wanted fields out of lines."""
+
+    def __init__(self, columns: Sequence[str]) -> None:
+        self._columns = tuple(columns)
+        self.width = len(self._columns)
+        names = [f"field_{at}" for at in range(self.width)]
+        fields = [
+            (own, str, msgspec.field(name=name)) for own, name in zip(names, self._columns, strict=True)
+        ]
+        wanted = msgspec.defstruct("Wanted", fields, gc=False)
+        self._names = names
+        self._decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(wanted)
+
+    def whole(self, data: Any, starts: Any, ends: Any) -> list[Any] | None:
+        """Of many lines at once; None: at least one of them is not as it should be, or not known to be."""
+        numbers = np.frombuffer(data, np.uint8)
+        # With these every line holds whole objects: none can go on in the next.
+        if not ((numbers[starts] == _OPENING).all() and (numbers[np.maximum(ends - 2, 0)] == _CLOSING).all()):
+            return None
+        text = data.slice(int(starts[0]), int(ends[-1] - starts[0]))
+        try:
+            binary_over(text, np.array([0, text.size])).cast(pa.large_string())
+            rows = self._decoder.decode_lines(text)
+        except (msgspec.DecodeError, pa.ArrowInvalid, RecursionError, UnicodeDecodeError):
+            return None
+        if len(rows) != len(starts):
+            return None
+        return [pa.array([getattr(row, own) for row in rows], pa.large_string()) for own in self._names]
+
+    def single(self, line: bytes) -> tuple[str, ...] | str:
+        """The fields, or why there are none; "" for a blank line."""
+        if not line.strip():
+            return ""
+        try:
+            text = line.decode()
+        except UnicodeDecodeError as error:
+            return f"not UTF-8: byte 0x{line[error.start]:02x} at {error.start}"
+        try:
+            row = self._decoder.decode(line)
+        except (msgspec.DecodeError, RecursionError):
+            return self._leniently(text)
+        return tuple(getattr(row, own) for own in self._names)
+
+    def _leniently(self, text: str) -> tuple[str, ...] | str:
+        """What Python writes and others do not read (NaN), and the reason in words."""
+        try:
+            row = json.loads(text)
+        except RecursionError:
+            return "nested too deeply"
+        except ValueError as error:
+            return f"not JSON: {error}"
+        return fields_or_reason(row, self._columns)
+
+
+def fields_or_reason(row: Any, columns: Sequence[str]) -> tuple[str, ...] | str:
+    if not isinstance(row, dict):
+        return f"not an object but {_named(row)}"
+    for name in columns:
+        if name not in row:
+            return f"no field '{name}'"
+        if not isinstance(row[name], str):
+            return f"field '{name}' is no text but {_named(row[name])}"
+        try:
+            row[name].encode()
+        except UnicodeEncodeError:
+            return f"field '{name}' has half a surrogate pair"
+    return tuple(row[name] for name in columns)
+
+
+def _named(value: Any) -> str:
+    if value is None:
+        return "null"
+    names = {
+        bool: "true or false",
+        int: "a number",
+        float: "a number",
+        list: "a list",
+        str: "a text",
+        dict: "an object",
+    }
+    return names.get(type(value), type(value).__name__)

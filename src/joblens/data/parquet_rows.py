@@ -1,0 +1,106 @@
+"""Rows of Parquet files."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from joblens.data.rejects import Reject
+from joblens.model.recipe import Slice
+
+
+def read_rows(piece: Slice, columns: Sequence[str], reject: Callable[[Reject], None]) -> Any:
+    """A RecordBatch of all columns, those in `columns` as large_string."""
+    batch = _as_one_batch(_table(piece))
+    reasons = _reasons(batch, columns)
+    first = piece.start + piece.origin_row + 1
+    for row, reason in sorted(reasons.items()):
+        content = batch.slice(row, 1).to_pylist()[0]
+        reject(Reject(source=piece.origin or piece.path, position=first + row, reason=reason, row=content))
+    if reasons:
+        stays = np.ones(batch.num_rows, dtype=bool)
+        stays[list(reasons)] = False
+        batch = batch.filter(pa.array(stays))
+    return _with_texts(batch, columns)
+
+
+def readable_rows(piece: Slice, columns: Sequence[str]) -> Any:
+    """Numbers, in the slice, of the rows that `read_rows` gives."""
+    batch = _as_one_batch(_table(piece))
+    return np.delete(np.arange(batch.num_rows), list(_reasons(batch, columns)))
+
+
+def row_groups(path: str) -> list[tuple[int, int]]:
+    """Rows and bytes of each, as they are once they are unpacked."""
+    with pq.ParquetFile(path) as file:
+        groups = [file.metadata.row_group(number) for number in range(file.num_row_groups)]
+        return [(group.num_rows, group.total_byte_size) for group in groups]
+
+
+def schema_of(path: str) -> Any:
+    return pq.read_schema(path)
+
+
+def _table(piece: Slice) -> Any:
+    """The rows of the slice; only the row groups that they lie in are read."""
+    with pq.ParquetFile(piece.path) as file:
+        wanted: list[int] = []
+        first, skipped = 0, 0
+        for number in range(file.num_row_groups):
+            rows = file.metadata.row_group(number).num_rows
+            if first + rows <= piece.start:
+                skipped = first + rows
+            elif first < piece.end:
+                wanted.append(number)
+            first += rows
+        table = file.read_row_groups(wanted, use_threads=False)
+    return table.slice(piece.start - skipped, piece.end - piece.start)
+
+
+def _as_one_batch(table: Any) -> Any:
+    table = table.combine_chunks()
+    batches = table.to_batches()
+    if batches:
+        return batches[0]
+    empty = [pa.array([], field.type) for field in table.schema]
+    return pa.RecordBatch.from_arrays(empty, schema=table.schema)
+
+
+def _reasons(batch: Any, columns: Sequence[str]) -> dict[int, str]:
+    reasons: dict[int, str] = {}
+    for name in columns:
+        if name not in batch.schema.names:
+            return dict.fromkeys(range(batch.num_rows), f"no field '{name}'")
+        column = batch.column(name)
+        if not is_text(column.type):
+            return dict.fromkeys(range(batch.num_rows), f"field '{name}' is no text but {column.type}")
+        if column.null_count:
+            empty = np.flatnonzero(pc.is_null(column).to_numpy(zero_copy_only=False))
+            reasons |= dict.fromkeys(empty.tolist(), f"field '{name}' is no text but null")
+    return reasons
+
+
+def is_text(kind: Any) -> bool:
+    if pa.types.is_dictionary(kind):
+        return is_text(kind.value_type)
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+
+
+def _with_texts(batch: Any, columns: Sequence[str]) -> Any:
+    arrays, names = list(batch.columns), list(batch.schema.names)
+    for at, array in enumerate(arrays):
+        # Views cannot be filtered yet; other texts stay in the type they came in.
+        is_wanted = names[at] in columns and not pa.types.is_large_string(array.type)
+        if is_wanted or pa.types.is_string_view(array.type):
+            arrays[at] = array.cast(pa.large_string())
+        elif pa.types.is_binary_view(array.type):
+            arrays[at] = array.cast(pa.large_binary())
+    return pa.RecordBatch.from_arrays(arrays, names=names)
+
+
+def batches_of(path: str) -> Iterator[Any]:
+    with pq.ParquetFile(path) as file:
+        yield from file.iter_batches(use_threads=False)
