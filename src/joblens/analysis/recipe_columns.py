@@ -1,0 +1,204 @@
+"""The states of operators on partitions, in columns of plain numbers: a job may have a million of them."""
+
+from array import array
+from collections.abc import Sequence
+
+from joblens.analysis.recipe_seen import UsedResources
+from joblens.model.job_snapshot import OperationStatus, OperatorProgress, ProcessingStatus
+
+UNSEEN, RUNNING, DONE, SAVED, BROKEN = range(5)
+_NEVER = float("nan")
+_UNKNOWN_ROWS = -1
+
+STATUS_OF_CODE = (
+    ProcessingStatus.NOT_STARTED,
+    ProcessingStatus.IN_PROGRESS,
+    ProcessingStatus.COMPLETED,
+    ProcessingStatus.CHECKPOINTED,
+    ProcessingStatus.FAILED,
+)
+
+
+class OperatorColumn:
+    """One operator: a row for each partition, or a single one for a global operator. Totals are kept up to
+    date with each change, so that looking costs nothing however many rows there are."""
+
+    def __init__(self, index: int, name: str, *, is_global: bool) -> None:
+        self.index = index
+        self.name = name
+        self.is_global = is_global
+        self.codes = bytearray()
+        self.starts = array("d")
+        self.ends = array("d")
+        self.durations = array("d")
+        self.saved_at = array("d")
+        self.input_rows = array("q")
+        self.output_rows = array("q")
+        self.errors: dict[int, str] = {}
+        self.counts = [0, 0, 0, 0, 0]  # rows in each state
+        self._input_sum = self._output_sum = self._known_inputs = self._known_outputs = 0
+        self._duration_sum = 0.0
+        self.rejected_rows = 0
+        self._cpu_seconds: float | None = None
+        self._memory_peak_bytes: int | None = None
+        self._read_bytes: int | None = None
+        self._written_bytes: int | None = None
+
+    def grow(self, rows: int) -> None:
+        more = rows - len(self.codes)
+        if more <= 0:
+            return
+        self.counts[UNSEEN] += more
+        self.codes.extend(bytes(more))
+        for times in (self.starts, self.ends, self.durations, self.saved_at):
+            times.extend([_NEVER] * more)
+        for numbers in (self.input_rows, self.output_rows):
+            numbers.extend([_UNKNOWN_ROWS] * more)
+
+    def _turn(self, row: int, code: int) -> None:
+        self.counts[self.codes[row]] -= 1
+        self.counts[code] += 1
+        self.codes[row] = code
+
+    def start(self, row: int, at: float) -> None:
+        self.forget(row)
+        self._turn(row, RUNNING)
+        self.starts[row] = at
+
+    def complete(
+        self, row: int, at: float, duration: float | None, input_rows: int | None, output_rows: int | None
+    ) -> None:
+        if self.codes[row] >= DONE:  # a second time, without a start in between
+            started_at = self.starts[row]
+            self.forget(row)
+            self.starts[row] = started_at
+        self._turn(row, DONE)
+        self.ends[row] = at
+        if duration is None:
+            duration = at - self.starts[row]
+        if duration == duration:  # noqa: PLR0124 - not so for a start that nobody told
+            self.durations[row] = duration
+            self._duration_sum += duration
+        if input_rows is not None:
+            self.input_rows[row] = input_rows
+            self._input_sum += input_rows
+            self._known_inputs += 1
+        if output_rows is not None:
+            self.output_rows[row] = output_rows
+            self._output_sum += output_rows
+            self._known_outputs += 1
+
+    def save(self, row: int, at: float) -> None:
+        self._turn(row, SAVED)
+        self.saved_at[row] = at
+
+    def load(self, row: int) -> None:
+        """It is known to be done, by what was kept of it."""
+        if self.codes[row] != SAVED:
+            self._turn(row, SAVED)
+
+    def fail(self, row: int, at: float, message: str) -> None:
+        self._turn(row, BROKEN)
+        self.ends[row] = at
+        self.errors[row] = message
+
+    def forget(self, row: int) -> None:
+        """As if it had never run: its result is not there any more."""
+        if self.codes[row] == UNSEEN:
+            return
+        self._turn(row, UNSEEN)
+        if self.durations[row] >= 0:
+            self._duration_sum -= self.durations[row]
+        if self.input_rows[row] >= 0:
+            self._input_sum -= self.input_rows[row]
+            self._known_inputs -= 1
+        if self.output_rows[row] >= 0:
+            self._output_sum -= self.output_rows[row]
+            self._known_outputs -= 1
+        self.starts[row] = self.ends[row] = self.durations[row] = self.saved_at[row] = _NEVER
+        self.input_rows[row] = self.output_rows[row] = _UNKNOWN_ROWS
+        self.errors.pop(row, None)
+
+    def use(self, used: UsedResources) -> None:
+        """What an attempt used stays used, also when its result is forgotten."""
+        if used.cpu_seconds is not None:
+            self._cpu_seconds = (self._cpu_seconds or 0.0) + used.cpu_seconds
+        if used.memory_peak_bytes is not None:
+            self._memory_peak_bytes = max(self._memory_peak_bytes or 0, used.memory_peak_bytes)
+        if used.read_bytes is not None:
+            self._read_bytes = (self._read_bytes or 0) + used.read_bytes
+        if used.write_bytes is not None:
+            self._written_bytes = (self._written_bytes or 0) + used.write_bytes
+
+    def progress(self) -> OperatorProgress:
+        return OperatorProgress(
+            operation_idx=self.index,
+            operation_name=self.name,
+            planned=len(self.codes),
+            completed=self.counts[DONE] + self.counts[SAVED],
+            in_progress=self.counts[RUNNING],
+            failed=self.counts[BROKEN],
+            checkpointed=self.counts[SAVED],
+            input_rows=self._input_sum if self._known_inputs else None,
+            output_rows=self._output_sum if self._known_outputs else None,
+            rejected_rows=self.rejected_rows,
+            duration_seconds=max(0.0, self._duration_sum),
+            cpu_seconds=self._cpu_seconds,
+            memory_peak_bytes=self._memory_peak_bytes,
+            read_bytes=self._read_bytes,
+            written_bytes=self._written_bytes,
+            is_global=self.is_global,
+        )
+
+    def frozen(self) -> "ColumnState":
+        return ColumnState(self)
+
+
+class ColumnState:
+    """A column as it was at one moment."""
+
+    def __init__(self, column: OperatorColumn) -> None:
+        self.index = column.index
+        self.name = column.name
+        self.is_global = column.is_global
+        self.codes = bytes(column.codes)
+        self._starts = column.starts[:]
+        self._ends = column.ends[:]
+        self._durations = column.durations[:]
+        self._saved_at = column.saved_at[:]
+        self._input_rows = column.input_rows[:]
+        self._output_rows = column.output_rows[:]
+        self._errors = dict(column.errors)
+
+    def rows_in(self, row: int) -> int | None:
+        return _counted(self._input_rows[row])
+
+    def operation(self, row: int, running: ProcessingStatus) -> OperationStatus:
+        """`running` is what an operation is that was started and has not ended."""
+        code = self.codes[row]
+        return OperationStatus(
+            operation_name=self.name,
+            operation_idx=self.index,
+            status=running if code == RUNNING else STATUS_OF_CODE[code],
+            start_time=known(self._starts[row]),
+            end_time=known(self._ends[row]),
+            duration=known(self._durations[row]),
+            input_rows=_counted(self._input_rows[row]),
+            output_rows=_counted(self._output_rows[row]),
+            checkpoint_time=known(self._saved_at[row]),
+            error_message=self._errors.get(row),
+            progress_percentage=100.0 if code in (DONE, SAVED) else 0.0,
+        )
+
+
+def known(time_s: float) -> float | None:
+    return time_s if time_s == time_s else None  # noqa: PLR0124 - the one number that is not itself
+
+
+def _counted(rows: int) -> int | None:
+    return rows if rows >= 0 else None
+
+
+def last_saved(columns: Sequence[OperatorColumn], row: int) -> int:
+    """The place of the last operator whose result for that partition is kept; -1: there is none."""
+    return max((column.index for column in columns if column.codes[row] == SAVED), default=-1)

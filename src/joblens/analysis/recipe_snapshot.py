@@ -1,0 +1,350 @@
+"""From the events of a recipe's job to where it stands: one event at a time, so that a job can be watched
+without reading its log again."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from msgspec import Struct
+
+from joblens.analysis.recipe_columns import BROKEN, DONE, RUNNING, SAVED, OperatorColumn, last_saved
+from joblens.analysis.recipe_partitions import PartitionRows
+from joblens.analysis.recipe_planned import PlannedWork
+from joblens.analysis.recipe_runs import JobRuns
+from joblens.analysis.recipe_seen import SeenEvent, SeenMetadata
+from joblens.analysis.recipe_tables import OperationTable, PartitionTable
+from joblens.model.job_snapshot import JobSnapshot, ProcessingStatus
+from joblens.model.recipe_event import EventType
+
+_NOTHING = SeenMetadata()
+
+
+class JobFacts(Struct, frozen=True, kw_only=True):
+    """What is known of a job beside its events."""
+
+    job_id: str
+    is_alive: bool | None = None  # its process; None: nobody can tell
+    process_id: int | None = None
+    summary: Mapping[str, Any] = {}  # job_summary.json
+    checkpoint_strategy: str | None = None  # of the recipe
+    has_checkpoints: bool | None = None  # on disk; None: nobody looked
+
+
+class SnapshotFold:
+    """`planned` tells what to expect; what events name beyond it is taken in as it comes."""
+
+    def __init__(self, planned: PlannedWork | None = None) -> None:
+        self._planned = planned or PlannedWork(has_absolute_indexes=False)
+        self._columns: dict[tuple[int, str], OperatorColumn] = {}
+        self._places: dict[str, list[int]] = {}  # of each operator's name
+        self._rows = PartitionRows()
+        for operator in self._planned.operators:
+            self._add_column(operator.index, operator.name, is_global=operator.is_global)
+        for partition_id in self._planned.partition_ids:
+            self._row(partition_id)
+        self._handlers: dict[str, Callable[[SeenEvent], None]] = {
+            EventType.OP_START: self._op_start,
+            EventType.OP_COMPLETE: self._op_complete,
+            EventType.OP_FAILED: self._op_failed,
+            EventType.CHECKPOINT_SAVE: self._checkpoint_save,
+            EventType.CHECKPOINT_LOAD: self._checkpoint_load,
+            EventType.JOB_START: self._job_start,
+            EventType.JOB_RESTART: self._job_start,
+            EventType.JOB_COMPLETE: self._job_end,
+            EventType.JOB_FAILED: self._job_end,
+            EventType.JOB_STOPPED: self._job_end,
+            EventType.PARTITION_CREATION_START: self._creation_start,
+            EventType.PARTITION_CREATION_COMPLETE: self._creation_complete,
+            EventType.PARTITION_START: self._partition_start,
+            EventType.PARTITION_RESUME: self._partition_start,
+            EventType.PARTITION_RETRY: self._partition_retry,
+            EventType.PARTITION_COMPLETE: self._partition_complete,
+            EventType.PARTITION_FAILED: self._partition_failed,
+            EventType.ROWS_REJECTED: self._rows_rejected,
+            EventType.EXPORT_START: self._export_start,
+            EventType.EXPORT_COMPLETE: self._export_complete,
+        }
+        self.events_analyzed = 0
+        self.malformed_lines = 0
+        self.executor_type: str | None = None
+        self._runs = JobRuns()
+        self._strategy: str | None = None
+        self._last_checkpoint: float | None = None
+        self._rejected_rows = 0
+        self._is_exporting = False
+        self._export_path: str | None = None
+        self._told_partitions = 0
+
+    # Reading
+
+    def add(self, event: SeenEvent) -> None:
+        self.events_analyzed += 1
+        handle = self._handlers.get(event.event_type)
+        if handle is not None:
+            handle(event)
+        self._runs.last_event = event.timestamp
+
+    def add_malformed(self) -> None:
+        """A line that is no event."""
+        self.malformed_lines += 1
+
+    # What there is
+
+    def _add_column(self, index: int, name: str, *, is_global: bool) -> OperatorColumn:
+        column = OperatorColumn(index, name, is_global=is_global)
+        column.grow(1 if is_global else len(self._rows.ids))
+        self._columns[index, name] = column
+        self._places.setdefault(name, []).append(index)
+        return column
+
+    def _row(self, partition_id: int) -> int:
+        row = self._rows.number.get(partition_id)
+        if row is None:
+            row = self._rows.add(partition_id)
+            for column in self._columns.values():
+                if not column.is_global:
+                    column.grow(row + 1)
+        return row
+
+    def _of_partitions(self) -> list[OperatorColumn]:
+        return [column for column in self._columns.values() if not column.is_global]
+
+    def _place(self, event: SeenEvent, wanted: tuple[int, ...]) -> tuple[OperatorColumn, int]:
+        """The operator and the row that an event speaks of. `wanted`: states it should be in, where the place
+        that the event names may be that within a group of operators."""
+        index, name = event.operation_idx or 0, event.operation_name or ""
+        column = self._columns.get((index, name))
+        partition_id = event.partition_id
+        if column is None or not self._planned.has_absolute_indexes:
+            column = self._named(name, index, partition_id, wanted) or column
+            if column is None:
+                column = self._add_column(index, name, is_global=partition_id is None)
+        if column.is_global or partition_id is None:
+            if not column.codes:
+                column.grow(1)
+            return column, 0
+        return column, self._row(partition_id)
+
+    def _named(
+        self, name: str, index: int, partition_id: int | None, wanted: tuple[int, ...]
+    ) -> OperatorColumn | None:
+        places = self._places.get(name, ())
+        columns = [self._columns[place, name] for place in places]
+        if len(columns) < 2:
+            return columns[0] if columns else None
+        first = sorted(columns, key=lambda column: (column.index != index, column.index))
+        for column in first:
+            row = 0 if column.is_global or partition_id is None else self._row(partition_id)
+            if row < len(column.codes) and column.codes[row] in wanted:
+                return column
+        return first[0]
+
+    # Operators
+
+    def _op_start(self, event: SeenEvent) -> None:
+        column, row = self._place(event, (0, RUNNING, BROKEN))
+        column.start(row, event.timestamp)
+        if not column.is_global and event.partition_id is not None:
+            self._rows.under_way(row, event.timestamp)
+
+    def _op_complete(self, event: SeenEvent) -> None:
+        column, row = self._place(event, (RUNNING,))
+        details = event.metadata or _NOTHING
+        column.complete(
+            row,
+            event.timestamp,
+            event.duration if event.duration is not None else details.duration_seconds,
+            event.input_rows if event.input_rows is not None else details.input_rows,
+            event.output_rows if event.output_rows is not None else details.output_rows,
+        )
+        if details.resources is not None:
+            column.use(details.resources)
+
+    def _op_failed(self, event: SeenEvent) -> None:
+        column, row = self._place(event, (RUNNING,))
+        column.fail(row, event.timestamp, event.error_message or "")
+        if event.metadata is not None and event.metadata.resources is not None:
+            column.use(event.metadata.resources)
+
+    def _checkpoint_save(self, event: SeenEvent) -> None:
+        column, row = self._place(event, (DONE,))
+        column.save(row, event.timestamp)
+        self._last_checkpoint = event.timestamp
+
+    def _checkpoint_load(self, event: SeenEvent) -> None:
+        """Everything up to there is done, and nothing behind it."""
+        if event.partition_id is None or event.operation_idx is None:
+            return
+        row = self._row(event.partition_id)
+        for column in self._of_partitions():
+            if column.index <= event.operation_idx:
+                column.load(row)
+            else:
+                column.forget(row)
+
+    # Partitions
+
+    def _creation_start(self, event: SeenEvent) -> None:
+        if event.partition_id is not None:
+            self._rows.creation_starts[self._row(event.partition_id)] = event.timestamp
+
+    def _creation_complete(self, event: SeenEvent) -> None:
+        if event.partition_id is None:
+            return
+        row = self._row(event.partition_id)
+        self._rows.creation_ends[row] = event.timestamp
+        if event.metadata is not None and event.metadata.sample_count is not None:
+            self._rows.sample_counts[row] = event.metadata.sample_count
+
+    def _partition_start(self, event: SeenEvent) -> None:
+        if event.partition_id is not None:
+            row = self._row(event.partition_id)
+            if self._rows.codes[row] == BROKEN:  # tried again
+                self._rows.retry(row)
+                self._forget_unsaved(row)
+            self._rows.start(row, event.timestamp)
+
+    def _partition_retry(self, event: SeenEvent) -> None:
+        if event.partition_id is not None:
+            row = self._row(event.partition_id)
+            self._rows.retry(row)
+            self._forget_unsaved(row)
+
+    def _partition_complete(self, event: SeenEvent) -> None:
+        if event.partition_id is not None:
+            self._rows.complete(self._row(event.partition_id), event.timestamp)
+
+    def _partition_failed(self, event: SeenEvent) -> None:
+        """What ran there when it failed is what failed."""
+        if event.partition_id is None:
+            return
+        row = self._row(event.partition_id)
+        message = event.error_message or ""
+        self._rows.fail(row, event.timestamp, message)
+        for column in self._of_partitions():
+            if column.codes[row] == RUNNING:
+                column.fail(row, event.timestamp, message)
+
+    def _forget_unsaved(self, row: int) -> None:
+        """Results that were not kept are made again. Those before a global operator that is through are not
+        needed any more."""
+        columns = self._of_partitions()
+        through = [
+            c.index for c in self._columns.values() if c.is_global and c.counts[DONE] + c.counts[SAVED]
+        ]
+        kept = max(last_saved(columns, row), max(through, default=-1))
+        for column in columns:
+            if column.index > kept:
+                column.forget(row)
+
+    # The job
+
+    @property
+    def process_id(self) -> int | None:
+        """Of the process that started the job last."""
+        return self._runs.process_id
+
+    @property
+    def last_event_time(self) -> float | None:
+        return self._runs.last_event
+
+    def _job_start(self, event: SeenEvent) -> None:
+        details = event.metadata or _NOTHING
+        if self._runs.start(event, self._done()) and self._runs.count > 1:
+            self._let_go()
+            self._is_exporting = False
+            self._runs.done_before = self._done()
+        self._strategy = details.checkpoint_strategy or self._strategy
+        told = event.total_partitions or details.total_partitions or details.num_partitions or 0
+        self._told_partitions = max(told, self._told_partitions)
+        if event.config is not None and event.config.executor_type is not None:
+            self.executor_type = event.config.executor_type
+
+    def _let_go(self) -> None:
+        """The job was gone on with: what was under way is not any more."""
+        for row, code in enumerate(self._rows.codes):
+            if code != DONE:
+                self._forget_unsaved(row)
+                self._rows.reset(row)
+        for column in self._columns.values():
+            if column.is_global and column.counts[RUNNING]:
+                column.forget(0)
+
+    def _job_end(self, event: SeenEvent) -> None:
+        self._runs.end = event
+        self._is_exporting = False
+        self._export_path = event.output_path or (event.metadata or _NOTHING).output_path
+
+    def _rows_rejected(self, event: SeenEvent) -> None:
+        rejected = (event.metadata or _NOTHING).rejected_rows or 0
+        self._rejected_rows += rejected
+        if event.operation_name is not None:
+            self._place(event, (RUNNING,))[0].rejected_rows += rejected
+
+    def _export_start(self, _event: SeenEvent) -> None:
+        self._is_exporting = True
+
+    def _export_complete(self, event: SeenEvent) -> None:
+        self._is_exporting = False
+        self._export_path = event.output_path or self._export_path
+
+    # Telling
+
+    def _done(self) -> int:
+        return sum(column.counts[DONE] + column.counts[SAVED] for column in self._columns.values())
+
+    def snapshot(self, facts: JobFacts, now: float) -> JobSnapshot:
+        """`now`: seconds since 1970."""
+        columns = sorted(self._columns.values(), key=lambda column: column.index)
+        status = self._runs.status(facts.is_alive, self._rows, str(facts.summary.get("status") or ""))
+        running = (
+            ProcessingStatus.IN_PROGRESS
+            if status is ProcessingStatus.IN_PROGRESS
+            else ProcessingStatus.INTERRUPTED
+        )
+        rows, states = self._rows.frozen(), [column.frozen() for column in columns]
+        total, done = sum(len(column.codes) for column in columns), self._done()
+        missing = max(0, self._told_partitions - len(rows.ids))
+        total += missing * len(self._of_partitions())
+        saved = sum(column.counts[SAVED] for column in columns)
+        is_running = status is ProcessingStatus.IN_PROGRESS
+        return JobSnapshot(
+            job_id=facts.job_id,
+            overall_status=status,
+            job_start_time=self._runs.first_start,
+            job_end_time=self._runs.end_time,
+            total_duration=self._runs.seconds(now if is_running else None),
+            total_partitions=len(rows.ids) + missing,
+            completed_partitions=rows.counts[DONE],
+            failed_partitions=rows.counts[BROKEN],
+            in_progress_partitions=rows.counts[RUNNING] if is_running else 0,
+            total_operations=total,
+            completed_operations=done,
+            failed_operations=sum(column.counts[BROKEN] for column in columns),
+            checkpointed_operations=saved,
+            partition_statuses=PartitionTable(rows, states, running),
+            operation_statuses=OperationTable(rows, states, running),
+            operators=tuple(column.progress() for column in columns),
+            checkpoint_strategy=self._strategy or facts.checkpoint_strategy,
+            last_checkpoint_time=self._last_checkpoint,
+            resumable=saved > 0 if facts.has_checkpoints is None else saved > 0 and facts.has_checkpoints,
+            error_message=self._error(status, facts.summary),
+            taken_at=now,
+            last_event_time=self.last_event_time,
+            runs=self._runs.count,
+            retries=sum(rows.retries.values()),
+            rejected_rows=self._rejected_rows,
+            events_analyzed=self.events_analyzed,
+            malformed_lines=self.malformed_lines,
+            is_exporting=self._is_exporting and is_running,
+            export_path=self._export_path,
+            eta_seconds=self._runs.time_left(done, total, now) if is_running else None,
+            is_alive=facts.is_alive,
+            process_id=facts.process_id or self.process_id,
+        )
+
+    def _error(self, status: ProcessingStatus, summary: Mapping[str, Any]) -> str | None:
+        if status not in (ProcessingStatus.FAILED, ProcessingStatus.PARTIAL):
+            return None
+        told = self._runs.end.error_message if self._runs.end is not None else None
+        first = next(iter(self._rows.errors.values()), None)
+        return told or summary.get("error_message") or first

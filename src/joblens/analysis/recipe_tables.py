@@ -1,0 +1,101 @@
+"""Partitions and operations of a snapshot, each made when it is asked for: there may be a million."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from joblens.analysis.recipe_columns import BROKEN, DONE, RUNNING, SAVED, UNSEEN, ColumnState, known
+from joblens.analysis.recipe_partitions import PartitionRows
+from joblens.model.job_snapshot import OperationStatus, PartitionStatus, ProcessingStatus
+
+
+class PartitionTable(Mapping[int, PartitionStatus]):
+    def __init__(
+        self, rows: PartitionRows, columns: Sequence[ColumnState], running: ProcessingStatus
+    ) -> None:
+        self._rows = rows
+        self._columns = [column for column in columns if not column.is_global]
+        self._running = running
+
+    def __len__(self) -> int:
+        return len(self._rows.ids)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(sorted(self._rows.ids))
+
+    def __getitem__(self, partition_id: int) -> PartitionStatus:
+        rows, row = self._rows, self._rows.number[partition_id]
+        if row >= len(rows.ids):  # came later than the snapshot
+            raise KeyError(partition_id)
+        done = [column for column in self._columns if column.codes[row] in (DONE, SAVED)]
+        current = [column.name for column in self._columns if column.codes[row] == RUNNING]
+        return PartitionStatus(
+            partition_id=partition_id,
+            status=rows.status(row, self._running),
+            sample_count=rows.sample_counts.get(row, self._rows_read(row)),
+            creation_start_time=known(rows.creation_starts[row]),
+            creation_end_time=known(rows.creation_ends[row]),
+            processing_start_time=known(rows.starts[row]),
+            processing_end_time=known(rows.ends[row]),
+            current_operation=current[-1] if current else None,
+            completed_operations=tuple(column.name for column in done),
+            failed_operations=tuple(c.name for c in self._columns if c.codes[row] == BROKEN),
+            checkpointed_operations=tuple(column.name for column in done if column.codes[row] == SAVED),
+            error_message=rows.errors.get(row),
+            planned_operations=len(self._columns),
+            retry_count=rows.retries.get(row, 0),
+        )
+
+    def _rows_read(self, row: int) -> int | None:
+        """What came to the first operator, where nothing else tells how many rows there are."""
+        return self._columns[0].rows_in(row) if self._columns else None
+
+
+class OperationTable(Mapping[str, OperationStatus]):
+    """Those that were begun, by `p<partition>_op<place>_<name>`, or `global_op<place>_<name>`."""
+
+    def __init__(
+        self, rows: PartitionRows, columns: Sequence[ColumnState], running: ProcessingStatus
+    ) -> None:
+        self._rows = rows
+        self._columns = columns
+        self._running = running
+        self._length = sum(len(column.codes) - column.codes.count(UNSEEN) for column in columns)
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __iter__(self) -> Iterator[str]:
+        for key, _column, _row in self._places():
+            yield key
+
+    def _places(self) -> Iterator[tuple[str, ColumnState, int]]:
+        partial = [column for column in self._columns if not column.is_global]
+        for partition_id in sorted(self._rows.ids):
+            row = self._rows.number[partition_id]
+            for column in partial:
+                if row < len(column.codes) and column.codes[row] != UNSEEN:
+                    yield f"p{partition_id}_op{column.index}_{column.name}", column, row
+        for column in self._columns:
+            if column.is_global and column.codes and column.codes[0] != UNSEEN:
+                yield f"global_op{column.index}_{column.name}", column, 0
+
+    def __getitem__(self, key: str) -> OperationStatus:
+        where, _, rest = key.partition("_op")
+        place, _, name = rest.partition("_")
+        for column in self._columns:
+            if str(column.index) == place and column.name == name:
+                row = self._row_of(where, column)
+                if row is not None and row < len(column.codes) and column.codes[row] != UNSEEN:
+                    return column.operation(row, self._running)
+        raise KeyError(key)
+
+    def _row_of(self, where: str, column: ColumnState) -> int | None:
+        if column.is_global:
+            return 0 if where == "global" else None
+        number = where.removeprefix("p")
+        is_number = number.removeprefix("-").isdecimal() and where.startswith("p")
+        return self._rows.number.get(int(number)) if is_number else None
+
+    def pairs(self) -> Iterator[tuple[str, OperationStatus]]:
+        """All of them in order, without looking each one up."""
+        for key, column, row in self._places():
+            yield key, column.operation(row, self._running)

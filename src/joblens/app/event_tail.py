@@ -1,0 +1,108 @@
+"""Event logs of recipes' jobs, read as far as they go, and further the next time."""
+
+import os
+from typing import Any
+
+import msgspec
+
+from joblens.analysis.recipe_seen import SeenEvent, SeenMetadata
+from joblens.analysis.recipe_snapshot import SnapshotFold
+
+_CHUNK_BYTES = 1 << 20
+_decoder = msgspec.json.Decoder(SeenEvent)
+
+
+class EventTail:
+    """One file. A last line without its end is left for the next time: somebody may be writing it."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._offset = 0
+        self._inode: int | None = None
+
+    def is_replaced(self) -> bool:
+        """The file is not the one that was read, or it was cut: everything has to be read again."""
+        if self._inode is None:
+            return False
+        try:
+            status = os.stat(self.path)
+        except FileNotFoundError:
+            return True
+        return status.st_ino != self._inode or status.st_size < self._offset
+
+    def feed(self, fold: SnapshotFold) -> None:
+        try:
+            file = open(self.path, "rb", buffering=0)  # noqa: SIM115 - closed below, after the error is told apart
+        except FileNotFoundError:
+            return
+        with file:
+            self._inode = os.fstat(file.fileno()).st_ino
+            file.seek(self._offset)
+            left = b""
+            while chunk := file.read(_CHUNK_BYTES):
+                lines, line_end, left = (left + chunk).rpartition(b"\n")
+                if line_end:
+                    self._offset += len(lines) + 1
+                    _add_lines(lines, fold)
+
+    def feed_rest(self, fold: SnapshotFold) -> None:
+        """A last line without an end, of a log that nobody writes any more."""
+        with open(self.path, "rb") as file:
+            file.seek(self._offset)
+            rest = file.read()
+        if rest:
+            self._offset += len(rest)
+            _add_line(rest, fold)
+
+
+def _add_lines(lines: bytes, fold: SnapshotFold) -> None:
+    try:
+        events = _decoder.decode_lines(lines)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        for line in lines.split(b"\n"):
+            if line.strip():
+                _add_line(line, fold)
+        return
+    add = fold.add
+    for event in events:
+        add(event)
+
+
+def _add_line(line: bytes, fold: SnapshotFold) -> None:
+    try:
+        fold.add(_decoder.decode(line))
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        event = _odd_event(line)
+        if event is None:
+            fold.add_malformed()
+        else:
+            fold.add(event)
+
+
+def _odd_event(line: bytes) -> SeenEvent | None:
+    """An event with fields of another form than expected is taken without those."""
+    try:
+        written = msgspec.json.decode(line, type=dict[str, Any])
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return None
+    metadata = written.pop("metadata", None)
+    kept = _fitting(written, SeenEvent)
+    if isinstance(metadata, dict):
+        kept["metadata"] = _fitting(metadata, SeenMetadata)
+    try:
+        return msgspec.convert(kept, SeenEvent, strict=False)
+    except msgspec.ValidationError:
+        return None
+
+
+def _fitting(written: dict[str, Any], kind: type[msgspec.Struct]) -> dict[str, Any]:
+    fits = {}
+    for field in msgspec.structs.fields(kind):
+        value = written.get(field.encode_name)
+        try:
+            msgspec.convert(value, field.type, strict=False)
+        except msgspec.ValidationError:
+            continue
+        if value is not None:
+            fits[field.encode_name] = value
+    return fits

@@ -1,0 +1,107 @@
+"""Where a recipe's job stands: once, or again and again while it runs."""
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from joblens.analysis.recipe_snapshot import JobFacts, SnapshotFold
+from joblens.analysis.recipe_snapshot_form import JobAbout, snapshot_form, snapshot_json
+from joblens.app.event_tail import EventTail
+from joblens.app.job_directory import JobDirectory
+from joblens.app.job_process import JobProcess, process_by_events, process_of_executor
+from joblens.model.job_snapshot import JobSnapshot, ProcessingStatus
+
+
+class LiveSnapshot:
+    """Each look reads only what was written since the one before."""
+
+    def __init__(self, job_dir: str) -> None:
+        self.directory = JobDirectory(job_dir)
+        self._summary: dict[str, Any] = {}
+        self._begin()
+
+    def _begin(self) -> None:
+        self._fold = SnapshotFold(self.directory.planned())
+        self._tails: dict[str, EventTail] = {}
+
+    def refresh(self) -> JobSnapshot:
+        if any(tail.is_replaced() for tail in self._tails.values()):
+            self._begin()
+        process = self._process()  # before its last words are read, so that none are missed
+        self._read_events(is_over=process.is_alive is False)
+        if process.process_id is None or process.is_alive is None:
+            process = self._process()
+        self._summary = self.directory.read_summary()
+        now = time.time()
+        snapshot = self._fold.snapshot(self._facts(process), now)
+        return _with_summary_times(snapshot, self._summary)
+
+    def _read_events(self, *, is_over: bool) -> None:
+        files = self.directory.event_files()
+        if self._tails and list(self._tails) != files[: len(self._tails)]:
+            self._begin()
+        for path in files:
+            tail = self._tails.setdefault(path, EventTail(path))
+            tail.feed(self._fold)
+            if is_over or path != files[-1]:
+                tail.feed_rest(self._fold)
+
+    def _process(self) -> JobProcess:
+        by_lock = process_of_executor(self.directory.folder)
+        if by_lock is not None:
+            return by_lock
+        return process_by_events(self._fold.process_id, self._fold.last_event_time)
+
+    def _facts(self, process: JobProcess) -> JobFacts:
+        return JobFacts(
+            job_id=self.directory.job_id,
+            is_alive=process.is_alive,
+            process_id=process.process_id,
+            summary=self._summary,
+            checkpoint_strategy=self.directory.checkpoint_strategy(),
+            has_checkpoints=self.directory.has_checkpoints(),
+        )
+
+    def about(self, snapshot: JobSnapshot) -> JobAbout:
+        about = self.directory.about(self._summary, self._fold.executor_type)
+        is_of_summary = (
+            snapshot.total_duration is not None and about.summary_duration == snapshot.total_duration
+        )
+        return msgspec.structs.replace(about, is_timing_of_summary=is_of_summary)
+
+    def json_dict(self, snapshot: JobSnapshot) -> dict[str, Any]:
+        return snapshot_form(snapshot, self.about(snapshot))
+
+    def json_pieces(self, snapshot: JobSnapshot) -> Iterator[bytes]:
+        return snapshot_json(snapshot, self.about(snapshot))
+
+
+def _with_summary_times(snapshot: JobSnapshot, summary: dict[str, Any]) -> JobSnapshot:
+    """The summary's times hold for a job that has ended and was never gone on with: it may have begun before
+    its first event."""
+    times = [summary.get(key) for key in ("start_time", "end_time", "duration")]
+    is_over = snapshot.overall_status is not ProcessingStatus.IN_PROGRESS
+    if snapshot.runs > 1 or not is_over or not all(isinstance(one, int | float) for one in times):
+        return snapshot
+    start, end, duration = times
+    return msgspec.structs.replace(snapshot, job_start_time=start, job_end_time=end, total_duration=duration)
+
+
+class ProcessingSnapshotAnalyzer:
+    """The same under the names that scripts for DataJuicer use."""
+
+    def __init__(self, work_dir: str) -> None:
+        self._live = LiveSnapshot(str(work_dir))
+
+    def generate_snapshot(self) -> JobSnapshot:
+        return self._live.refresh()
+
+    def to_json_dict(self, snapshot: JobSnapshot) -> dict[str, Any]:
+        return self._live.json_dict(snapshot)
+
+
+def create_snapshot(job_dir: str) -> JobSnapshot:
+    """Where the job in that folder stands now."""
+    return LiveSnapshot(str(job_dir)).refresh()
