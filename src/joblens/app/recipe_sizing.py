@@ -36,8 +36,8 @@ def choose(
     local: LocalResources | None = None,
     cluster: ClusterResources | None = None,
 ) -> Sizing:
-    """`memory` is what earlier runs of these operators needed (`learned_memory`). Without `local` this machine
-    is looked at; `cluster` is where a Ray job will run, if one is connected."""
+    """`memory` is what earlier runs of these operators needed (`learned_memory`). Without `local` this
+    machine is looked at; `cluster` is where a Ray job will run."""
     local = local or ResourceDetector.detect_local_resources(recipe.work_dir)
     names = field_names(recipe)
     data = describe(

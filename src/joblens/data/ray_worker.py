@@ -1,0 +1,51 @@
+"""What happens in a worker of a Ray cluster: a task comes in as bytes, messages go out as bytes."""
+
+import functools
+import queue
+import threading
+import traceback
+from collections.abc import Callable, Iterator
+
+import msgspec
+
+from joblens.data.tasks import Ended, Failed, Happened, Message, Task
+from joblens.model.recipe import RecipePlan
+
+_encode = msgspec.msgpack.Encoder().encode
+_task_of = msgspec.msgpack.Decoder(Task).decode
+messages_of = msgspec.msgpack.Decoder(list[Message]).decode
+
+CarryOut = Callable[[Task, RecipePlan, Callable[[Happened], None]], Ended | Failed]
+
+
+def carry(task: bytes, plan: bytes) -> Iterator[bytes]:
+    """Packets of messages, the last of which ends with the answer."""
+    from joblens.data.work import carry_out
+
+    yield from packets(_task_of(task), _plan(plan), carry_out)
+
+
+def packets(task: Task, plan: RecipePlan, carry_out: CarryOut) -> Iterator[bytes]:
+    """The work has a thread of its own: it calls back for each event, and a generator cannot be called back.
+    What has gathered meanwhile goes out together."""
+    outgoing: queue.SimpleQueue[Message] = queue.SimpleQueue()
+    threading.Thread(target=_work, args=(task, plan, carry_out, outgoing.put), daemon=True).start()
+    is_answered = False
+    while not is_answered:
+        packet = [outgoing.get()]
+        while not outgoing.empty():
+            packet.append(outgoing.get())
+        is_answered = not isinstance(packet[-1], Happened)
+        yield _encode(packet)
+
+
+def _work(task: Task, plan: RecipePlan, carry_out: CarryOut, put: Callable[[Message], None]) -> None:
+    try:
+        put(carry_out(task, plan, put))
+    except BaseException as error:  # noqa: BLE001 - told: a thread that ends silently would be waited for
+        put(Failed(task.id, type(error).__name__, str(error), traceback.format_exc()))
+
+
+@functools.lru_cache(maxsize=2)
+def _plan(plan: bytes) -> RecipePlan:
+    return msgspec.msgpack.decode(plan, type=RecipePlan)
