@@ -127,8 +127,8 @@ class OperatorColumn:
             self._memory_peak_bytes = max(self._memory_peak_bytes or 0, used.memory_peak_bytes)
         if used.read_bytes is not None:
             self._read_bytes = (self._read_bytes or 0) + used.read_bytes
-        if used.write_bytes is not None:
-            self._written_bytes = (self._written_bytes or 0) + used.write_bytes
+        if used.written_bytes is not None:
+            self._written_bytes = (self._written_bytes or 0) + used.written_bytes
 
     def progress(self) -> OperatorProgress:
         return OperatorProgress(

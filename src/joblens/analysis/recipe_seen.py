@@ -8,7 +8,7 @@ class UsedResources(Struct, frozen=True, gc=False):
     cpu_seconds: float | None = None
     memory_peak_bytes: int | None = None
     read_bytes: int | None = None
-    write_bytes: int | None = None
+    written_bytes: int | None = None
 
 
 class SeenMetadata(Struct, frozen=True, gc=False):

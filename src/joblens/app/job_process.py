@@ -31,8 +31,8 @@ def process_of_executor(folder: JobFolder) -> JobProcess | None:
 
 
 def process_by_events(process_id: int | None, last_event_time: float | None) -> JobProcess:
-    """Of any other job, by the number its events name: a process that started after the last event was written
-    is another one that got the number."""
+    """Of any other job, by the number its events name: a process that started after the last event was
+    written is another one that got the number."""
     if process_id is None or last_event_time is None:
         return JobProcess(process_id=process_id)
     ticks = start_ticks(process_id)
