@@ -1,0 +1,158 @@
+"""Replacing what matches a pattern. Patterns mean what the `regex` package takes them for."""
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from msgspec import Struct
+
+from joblens.data.bits import BLOCK, Bits, first_from, last_before
+from joblens.data.splicing import spliced
+from joblens.data.text_view import Text, text_array
+from joblens.model.errors import MissingExtra, RecipeError
+
+_GROUP_NUMBER = re.compile(r"(?<!\\)(?:\\\\)*\\(?:g<)?([1-9][0-9]?)")
+
+
+class TokenPattern(Struct, frozen=True):
+    """A pattern whose matches hold no white space, so that each lies in one token, and no match depends on
+    what stands outside its token."""
+
+    pattern: str
+    ascii_pattern: str  # the same for ASCII tokens as RE2 reads it: linear in time, whatever the token
+    find: Callable[[Text], Any]  # bytes of which every match has at least one; the fewer, the faster
+    is_ascii_enough: bool = False  # the second pattern is right for all tokens
+
+
+def compiled(operator: str, pattern: str) -> Any:
+    """Raises RecipeError."""
+    regex = _regex()
+    try:
+        return regex.compile(unquoted(pattern), flags=regex.DOTALL)
+    except regex.error as error:
+        raise RecipeError(f"{operator}: the pattern {pattern!r} cannot be read: {error}") from error
+
+
+def check_replacement(operator: str, pattern: Any, replacement: str) -> None:
+    """Raises RecipeError for a replacement that speaks of groups the pattern does not have."""
+    regex = _regex()
+    try:
+        pattern.sub(replacement, "")  # group numbers are read only where something matches
+        if any(int(number) > pattern.groups for number in _GROUP_NUMBER.findall(replacement)):
+            raise IndexError("it speaks of a group the pattern does not have")
+    except (regex.error, IndexError) as error:
+        raise RecipeError(f"{operator}: the replacement {replacement!r} cannot be read: {error}") from error
+
+
+def unquoted(pattern: str) -> str:
+    """Without the r'' that some recipes write around it."""
+    is_quoted = len(pattern) > 2 and pattern[:2] in {"r'", 'r"'} and pattern[-1] == pattern[1]
+    return pattern[2:-1] if is_quoted else pattern
+
+
+def replace_tokens(text: Text, what: TokenPattern, replacement: str) -> Any:
+    """The column; the same array when nothing matches."""
+    places = what.find(text)
+    if not len(places):
+        return text.array
+    starts, ends = _tokens(text, places)
+    content = memoryview(text.data)
+    tokens = [bytes(content[start:end]) for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
+    replaced = _replaced(tokens, what, replacement)
+    changed = [index for index, token in enumerate(tokens) if token != replaced[index]]
+    if not changed:
+        return text.array
+    return spliced(text, starts[changed], ends[changed], [replaced[index] for index in changed])
+
+
+def replace_in_rows(text: Text, pattern: Any, replacement: str) -> Any:
+    """The column; the same array when nothing matches."""
+    changed: dict[int, str] = {}
+    for index, row in enumerate(text.array.to_pylist()):
+        if pattern.search(row) is not None:
+            changed[index] = pattern.sub(replacement, row)
+    return with_rows(text, changed)
+
+
+def with_rows(text: Text, changed: dict[int, str]) -> Any:
+    """The column with other texts in some rows; the same array when they are none."""
+    if not changed:
+        return text.array
+    rows = np.fromiter(changed, np.int64, len(changed))
+    starts, ends = text.offsets[rows], text.offsets[rows + 1]
+    if (starts == ends).any():  # nothing to put something else in the place of
+        kept = text.array.to_pylist()
+        for index, row in changed.items():
+            kept[index] = row
+        return pa.array(kept, pa.large_string())
+    return spliced(text, starts, ends, [row.encode() for row in changed.values()])
+
+
+def find_bytes(text: Text, wanted: Callable[[Any], Any]) -> Any:
+    """Where `wanted`, asked with a block of bytes, says so."""
+    found = [
+        np.flatnonzero(wanted(text.data[start : start + BLOCK])) + start
+        for start in range(0, text.size, BLOCK)
+    ]
+    return np.concatenate(found) if found else np.zeros(0, np.int64)
+
+
+def around(text: Text, places: Any, step: int) -> Any:
+    """The bytes `step` places on; 0 outside the column. That one may belong to a neighbouring row is no harm
+    where candidates are looked for."""
+    moved = places + step
+    inside = (moved >= 0) & (moved < text.size)
+    return np.where(inside, text.data[np.where(inside, moved, 0)], 0)
+
+
+def _tokens(text: Text, places: Any) -> tuple[Any, Any]:
+    """Each token that holds one of these places, once: between blanks and the ends of the row."""
+    blanks = Bits(text.size)
+    for start in range(0, text.size, BLOCK):
+        piece = text.data[start : start + BLOCK]
+        blanks.fill(start, (piece == 0x20) | (piece == 0x0A))
+    rows = text.rows_of(places)
+    starts = np.maximum(last_before(blanks, places) + 1, text.offsets[rows])
+    ends = np.minimum(first_from(blanks, places, text.size), text.offsets[rows + 1])
+    starts, first = np.unique(starts, return_index=True)
+    return starts, ends[first]
+
+
+def _replaced(tokens: list[bytes], what: TokenPattern, replacement: str) -> list[bytes]:
+    is_plain = "\\" not in replacement
+    quick = [is_plain and (what.is_ascii_enough or token.isascii()) for token in tokens]
+    by_re2 = _re2(
+        [token for token, is_quick in zip(tokens, quick, strict=True) if is_quick], what, replacement
+    )
+    results = iter(by_re2)
+    pattern = None
+    replaced: list[bytes] = []
+    for token, is_quick in zip(tokens, quick, strict=True):
+        if is_quick:
+            replaced.append(next(results))
+            continue
+        pattern = pattern or _regex().compile(what.pattern)
+        replaced.append(pattern.sub(replacement, token.decode()).encode())
+    return replaced
+
+
+def _re2(tokens: list[bytes], what: TokenPattern, replacement: str) -> list[bytes]:
+    offsets = np.zeros(len(tokens) + 1, np.int64)
+    np.cumsum(np.fromiter(map(len, tokens), np.int64, len(tokens)), out=offsets[1:])
+    array = text_array(b"".join(tokens), offsets)
+    done = pc.replace_substring_regex(array, pattern=what.ascii_pattern, replacement=replacement)
+    found: list[bytes] = done.cast(pa.large_binary()).to_pylist()
+    return found
+
+
+def _regex() -> Any:
+    try:
+        import regex
+    except ImportError as error:
+        raise MissingExtra(
+            "patterns need the package regex, which is not installed", hint="pip install 'joblens[data]'"
+        ) from error
+    return regex
