@@ -1,0 +1,58 @@
+"""Lists of words by language: those that joblens brings, and those of a folder."""
+
+import os
+from functools import cache
+
+import msgspec
+
+from joblens.model.errors import RecipeError
+from joblens.spec.words import nearest_word
+
+_OWN = os.path.join(os.path.dirname(__file__), "lists")
+ALL = "all"  # every language there is together
+
+
+def words_of(operator: str, list_name: str, language: str, folder: str | None) -> frozenset[str]:
+    """Raises RecipeError where there is no such folder, list or language."""
+    lists = _lists(operator, list_name, folder)
+    if language == ALL and ALL not in lists:
+        return frozenset(word for words in lists.values() for word in words)
+    if language not in lists:
+        near = nearest_word(language, lists)
+        hint = f"; did you mean '{near}'?" if near else ""
+        raise RecipeError(
+            f"{operator}: there is no list of words for the language '{language}'{hint}",
+            hint=f"there are {', '.join(sorted(lists))} and {ALL}; {list_name}_dir says where your own are",
+        )
+    return frozenset(lists[language])
+
+
+def _lists(operator: str, list_name: str, folder: str | None) -> dict[str, list[str]]:
+    if folder is None:
+        return _read(os.path.join(_OWN, f"{list_name}.json"))
+    try:
+        entries = sorted(os.listdir(os.path.expanduser(folder)))
+    except OSError as error:
+        raise RecipeError(f"{operator}: the folder {folder} cannot be read: {error.strerror}") from error
+    files = [name for name in entries if name.endswith(".json") and list_name in name]
+    if not files:
+        raise RecipeError(
+            f"{operator}: there is no list in {folder}",
+            hint=f'a list is a file *{list_name}*.json, such as {{"en": ["word", "another"]}}',
+        )
+    found: dict[str, list[str]] = {}
+    for name in files:
+        path = os.path.join(os.path.expanduser(folder), name)
+        try:
+            lists = _read(path)
+        except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
+            raise RecipeError(f'{operator}: {path} is no list {{"en": ["word", …], …}}: {error}') from error
+        for language, words in lists.items():
+            found.setdefault(language, []).extend(words)
+    return found
+
+
+@cache
+def _read(path: str) -> dict[str, list[str]]:
+    with open(path, "rb") as file:
+        return msgspec.json.decode(file.read(), type=dict[str, list[str]])
