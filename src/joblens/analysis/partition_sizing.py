@@ -132,6 +132,8 @@ def _workers(given: SizingInput, budget: int, reasons: list[str]) -> int:
         reasons.append(f"{_workers_word(workers)}: max_concurrent_partitions")
     needed = given.memory.needed_bytes(min(SMALLEST_BY_MEMORY_BYTES, given.total_bytes))
     affordable = max(1, budget // max(1, needed))
+    if budget < given.memory.base_bytes:
+        reasons.append(f"a worker alone needs {format_bytes(given.memory.base_bytes)}: more than the budget")
     if affordable < workers:
         workers = affordable
         reasons.append(

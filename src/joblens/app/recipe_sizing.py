@@ -18,9 +18,10 @@ from joblens.app.earlier_operators import earlier_tables
 from joblens.data.datasets import DataFile
 from joblens.data.resources import ResourceDetector
 from joblens.data.sampling import expanded_bytes, sample_files
+from joblens.model.errors import RecipeError
 from joblens.model.recipe import Recipe
 from joblens.model.resources import ClusterResources, DataCharacteristics, LocalResources
-from joblens.model.units import GIB
+from joblens.model.units import GIB, MIB
 from joblens.ports.store import Store
 
 _ROWS_TO_KNOW = 1000  # what sizes are decided on
@@ -38,6 +39,7 @@ def choose(
 ) -> Sizing:
     """`memory` is what earlier runs of these operators needed (`learned_memory`). Without `local` this
     machine is looked at; `cluster` is where a Ray job will run."""
+    _check_budget(recipe, memory)
     local = local or ResourceDetector.detect_local_resources(recipe.work_dir)
     names = field_names(recipe)
     data = describe(
@@ -65,6 +67,16 @@ def choose(
 def learned_memory(recipe: Recipe, store: Store) -> OperatorMemory:
     """What the recipe's operators needed in the runs that the store knows of."""
     return learn(earlier_tables(store), [call.name for call in recipe.process])
+
+
+def _check_budget(recipe: Recipe, memory: OperatorMemory) -> None:
+    budget = recipe.memory_budget_bytes
+    if budget is not None and budget < memory.base_bytes:
+        raise RecipeError(
+            f"resource_optimization.memory_budget_mb: {budget / MIB:g} MB are not enough, a worker without any "
+            f"rows needs {memory.base_bytes / MIB:g} MB",
+            hint="give more, or leave it out: then half of the free memory is used",
+        )
 
 
 def field_names(recipe: Recipe) -> FieldNames:
