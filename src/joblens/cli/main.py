@@ -26,6 +26,7 @@ SECTIONS: dict[str, dict[str, CommandEntry]] = {
         "run": _entry("run_command", "Run a command, or the jobs of a workflow file."),
         "map": _entry("map_", "Run a command for many values, without a file."),
         "attach": _entry("attach", "Measure something that runs already."),
+        "process": _entry("process", "Carry out a recipe: operators over a dataset, in partitions."),
         "submit": _entry("submit", "Run a command or a workflow file in the background."),
         "resume": _entry("resume", "Go on with a run that was stopped or killed."),
         "rerun": _entry("rerun", "Run part of a run again, or a job."),

@@ -13,6 +13,9 @@ from joblens.cli.options import shared_options
 @click.option("--network", is_flag=True, help="Only its network: totals, interfaces, with whom it talked.")
 @click.option("--memory", is_flag=True, help="Only its memory: parts, NUMA, processes, growth.")
 @click.option("--gpu", is_flag=True, help="Only its GPUs: the devices and what it made of them.")
+@click.option(
+    "--operators", is_flag=True, help="Only its operators, of a recipe: rows, time, CPU, memory, I/O."
+)
 @shared_options
 def command(session: Session, /, ident: str, **asked: bool) -> None:
     """Everything about one job: findings, usage with its sources, curves, how it was run.

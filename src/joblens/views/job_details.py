@@ -1,4 +1,5 @@
-"""Threads, network, memory and GPUs of one job, looked at closely: sections of `show` to be asked for."""
+"""Threads, network, memory, GPUs and operators of one job, looked at closely: sections of `show` to be asked
+for."""
 
 from collections.abc import Callable, Sequence
 
@@ -13,6 +14,7 @@ from joblens.views.detail_look import MOST_ROWS, Look, heading, nothing, pairs, 
 from joblens.views.device_groups import network_pairs
 from joblens.views.gpu_details import gpu_section
 from joblens.views.numbers import UNKNOWN, count, mark_bound, percent, seconds
+from joblens.views.recipe_operators import operators_section
 from joblens.views.style import clean, wrap
 from joblens.views.table import Column
 
@@ -278,4 +280,5 @@ _SECTIONS: dict[str, Callable[[Look], list[str]]] = {
     "network": _network,
     "memory": _memory,
     "gpu": gpu_section,
+    "operators": operators_section,
 }

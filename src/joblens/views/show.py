@@ -53,6 +53,9 @@ def render_show(
         lines += render_usage(outcome.usage, outcome.duration_s, width, paint)
     elif record.attempt is not None and samples:
         lines += _usage_so_far(record.attempt, samples, width, paint)
+    if details.operators is not None:
+        look = Look(record=record, samples=samples, details=details, width=width, paint=paint)
+        lines += render_part("operators", look)
     lines += _more(record, parts_known(details, samples), width, paint)
     lines += _charts(samples, width, paint)
     lines += [*_section("Job", paint), *_pairs(_job_pairs(record.job), paint)]
@@ -77,7 +80,7 @@ def render_parts(
     width: int,
     paint: Palette,
 ) -> list[str]:
-    """Only what was asked for, of threads, network, memory, gpu."""
+    """Only what was asked for, of threads, network, memory, gpu, operators."""
     look = Look(record=record, samples=samples, details=details, width=width, paint=paint)
     lines = _head(record, now_us, paint)
     for part in parts:

@@ -1,0 +1,43 @@
+"""What the operators of a recipe used, for the record of its job."""
+
+from joblens.model.details import OperatorTable, OperatorUse
+from joblens.model.job_snapshot import JobSnapshot, OperatorProgress
+from joblens.model.recipe import RecipePlan
+
+
+def operator_table(snapshot: JobSnapshot, plan: RecipePlan, at_us: int) -> OperatorTable:
+    sizes = [partition.size_bytes for partition in plan.partitions]
+    return OperatorTable(
+        at_us=at_us,
+        operators=tuple(_use(each) for each in snapshot.operators),
+        workers=plan.workers,
+        partitions=snapshot.total_partitions or len(sizes),
+        largest_partition_bytes=max(sizes, default=None) if not plan.uncut else plan.target_bytes,
+        job_dir=plan.job_dir,
+    )
+
+
+def _use(progress: OperatorProgress) -> OperatorUse:
+    cpu_s = progress.cpu_seconds
+    return OperatorUse(
+        index=progress.operation_idx,
+        name=progress.operation_name,
+        wall_s=progress.duration_seconds,
+        cpu_usec=None if cpu_s is None else round(cpu_s * 1e6),
+        memory_peak_bytes=progress.memory_peak_bytes,
+        read_bytes=progress.read_bytes,
+        written_bytes=progress.written_bytes,
+        rows_in=progress.input_rows,
+        rows_out=progress.output_rows,
+        rejected=progress.rejected_rows,
+        partitions=progress.completed,
+    )
+
+
+def rows_in(snapshot: JobSnapshot) -> int | None:
+    """Rows that came to the first operator."""
+    return snapshot.operators[0].input_rows if snapshot.operators else None
+
+
+def rows_out(snapshot: JobSnapshot) -> int | None:
+    return snapshot.operators[-1].output_rows if snapshot.operators else None

@@ -1,0 +1,239 @@
+"""Recipes from a file to their rows: `joblens process` and `joblens.process`."""
+
+import os
+from collections.abc import Mapping
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec import Struct
+
+from joblens.analysis.recipe_operators import rows_in, rows_out
+from joblens.app.recipe_loading import (
+    CheckedRecipe,
+    LoadedRecipe,
+    check_recipe,
+    load_recipe,
+    loaded_from_text,
+)
+from joblens.model.errors import InputError, JoblensError
+from joblens.model.job_snapshot import JobSnapshot, ProcessingStatus
+from joblens.model.recipe import Executor
+from joblens.model.settings import Settings
+
+if TYPE_CHECKING:
+    from joblens.analysis.partition_sizing import OperatorMemory
+    from joblens.app.recipe_jobs import PlannedJob
+    from joblens.app.recipe_running import EndedRecipe, ProgressView
+    from joblens.model.job import Record
+
+INTERRUPTED = 130
+BAD_INPUT = 2
+
+
+class Wishes(Struct, frozen=True, kw_only=True):
+    """What is asked for beside the recipe; None: as that says."""
+
+    job_id: str | None = None
+    resume: str | None = None
+    work_dir: str | None = None
+    executor: str | None = None
+    np: int | None = None
+    strict: bool = False
+    start_over: bool = False
+
+
+class PlannedRecipe(Struct, frozen=True):
+    checked: CheckedRecipe
+    job: "PlannedJob"
+
+
+def plan_recipe(recipe: "str | Mapping[str, Any]", wishes: Wishes, settings: Settings) -> PlannedRecipe:
+    """Everything is looked at, nothing is written. Raises InputError for whatever cannot work."""
+    given = _given(wishes)
+    loaded = _loaded(recipe, given)
+    checked = check_recipe(loaded)
+    from joblens.app.recipe_jobs import plan_job
+
+    memory = _learned_memory(checked, settings)
+    return PlannedRecipe(checked, plan_job(checked, start_over=wishes.start_over, memory=memory))
+
+
+def carry_out(
+    planned: PlannedRecipe, settings: Settings, view: "ProgressView | None" = None
+) -> "EndedRecipe":
+    from joblens.app import recipe_running
+
+    return recipe_running.carry_out(planned.job, settings, view)
+
+
+def process(  # noqa: PLR0913 - the keywords are the interface
+    recipe: "str | os.PathLike[str] | Mapping[str, Any]",
+    *,
+    job_id: str | None = None,
+    resume: str | None = None,
+    work_dir: "str | os.PathLike[str] | None" = None,
+    executor: str | None = None,
+    np: int | None = None,
+    strict: bool = False,
+    start_over: bool = False,
+    check: bool = False,
+    store: str | None = None,
+) -> "RecipeResult":
+    """Carries a recipe out, as `joblens process` does: from a file, or from a dict with the same keys. Bad
+    input raises InputError before anything runs. With `check`, anything but a whole result raises
+    RecipeFailed. An interrupt ends the job first; it can be gone on with (`resume`)."""
+    from joblens.app.settings import load_settings
+
+    settings = load_settings(overrides={"store.url": store} if store else {}).settings
+    wishes = Wishes(
+        job_id=job_id,
+        resume=resume,
+        work_dir=None if work_dir is None else os.fspath(work_dir),
+        executor=executor,
+        np=np,
+        strict=strict,
+        start_over=start_over,
+    )
+    source = recipe if isinstance(recipe, Mapping) else os.fspath(recipe)
+    ended = carry_out(plan_recipe(source, wishes, settings), settings)
+    if ended.was_interrupted:
+        raise KeyboardInterrupt
+    result = RecipeResult(ended)
+    if check and not result.ok:
+        raise RecipeFailed(result)
+    return result
+
+
+class RecipeResult:
+    """A recipe's job that has ended. `snapshot` says where each partition and operator stands, `record` what
+    all of it used."""
+
+    def __init__(self, ended: "EndedRecipe") -> None:
+        self.record: Record = ended.record
+        self.snapshot: JobSnapshot = ended.snapshot
+        self.job_id: str = ended.plan.job_id
+        self.job_dir: str = ended.plan.job_dir
+        self.export_path: str = ended.plan.recipe.export_path
+
+    @property
+    def status(self) -> str:
+        """`completed`, `partial`, `failed`, `stopped` or `killed`."""
+        return str(self.snapshot.overall_status)
+
+    @property
+    def ok(self) -> bool:
+        return self.snapshot.overall_status is ProcessingStatus.COMPLETED
+
+    @property
+    def rows_in(self) -> int | None:
+        return rows_in(self.snapshot)
+
+    @property
+    def rows_out(self) -> int | None:
+        return rows_out(self.snapshot)
+
+    @property
+    def rejected_rows(self) -> int:
+        return self.snapshot.rejected_rows
+
+    @property
+    def error(self) -> str | None:
+        return why_not(self.snapshot, self.record)
+
+    def __repr__(self) -> str:
+        return f"<RecipeResult {self.job_id} {self.status}>"
+
+
+class RecipeFailed(JoblensError):
+    """A recipe that had to be carried out whole was not."""
+
+    def __init__(self, result: RecipeResult) -> None:
+        super().__init__(f"job {result.job_id}: {result.status}: {result.error or 'no reason known'}")
+        self.result = result
+
+
+def exit_code_of(ended: "EndedRecipe") -> int:
+    if ended.was_interrupted:
+        return INTERRUPTED
+    if ended.snapshot.overall_status is ProcessingStatus.COMPLETED:
+        return 0
+    outcome = ended.record.outcome
+    return BAD_INPUT if outcome is not None and outcome.exit_code == BAD_INPUT else 1
+
+
+def why_not(snapshot: JobSnapshot, record: "Record") -> str | None:
+    """Why a job did not come to a whole result, as the job itself or its end says."""
+    if snapshot.overall_status is ProcessingStatus.COMPLETED:
+        return None
+    if snapshot.error_message:
+        return snapshot.error_message
+    outcome = record.outcome
+    if outcome is None:
+        return None
+    last = [line for line in outcome.stderr_tail.splitlines() if line.strip()]
+    return last[-1] if last else outcome.error
+
+
+def _loaded(recipe: "str | Mapping[str, Any]", given: dict[str, Any]) -> LoadedRecipe:
+    if isinstance(recipe, str):
+        return load_recipe(recipe, given)
+    try:
+        text = msgspec.json.encode(dict(recipe)).decode()
+    except (TypeError, ValueError) as error:
+        raise InputError(f"the recipe has a value that no file could hold: {error}") from error
+    return loaded_from_text(text, "json", "recipe.json", given)
+
+
+def _given(wishes: Wishes) -> dict[str, Any]:
+    executors = [each.value for each in Executor]
+    if wishes.executor is not None and wishes.executor not in executors:
+        raise InputError(f"executor '{wishes.executor}'", hint=f"one of {', '.join(executors)}")
+    _check_np(wishes.np)
+    if wishes.job_id and wishes.resume and wishes.job_id != wishes.resume:
+        raise InputError("--job-id and --resume name two jobs", hint="give only one of them")
+    for name, ident in (("--job-id", wishes.job_id), ("--resume", wishes.resume)):
+        if ident is not None:
+            _check_id(name, ident)
+    return {
+        "work_dir": wishes.work_dir,
+        "np": wishes.np,
+        "executor_type": wishes.executor,
+        "job_id": wishes.job_id,
+        # a job that is named here takes the place of the one that the file says to go on with
+        "resume": wishes.resume if wishes.job_id is None else (wishes.resume or ""),
+        "is_strict": wishes.strict or None,
+    }
+
+
+def _check_np(np: Any) -> None:
+    if np is not None and (not isinstance(np, int) or np < 1):
+        raise InputError(f"np={np!r}: must be a number, at least 1")
+
+
+def _check_id(name: str, ident: str) -> None:
+    from joblens.spec.recipe_kinds import read_job_id
+    from joblens.spec.workflow_kinds import Wrong
+
+    try:
+        read_job_id(ident)
+    except Wrong as wrong:
+        raise InputError(f"{name} {wrong.notes[0][1]}") from None
+
+
+def _learned_memory(checked: CheckedRecipe, settings: Settings) -> "OperatorMemory | None":
+    """From earlier runs, if there is a store that tells of some."""
+    from joblens.app.drivers import open_store_to_read, store_path
+    from joblens.app.recipe_sizing import learned_memory
+
+    if not os.path.exists(store_path(settings)):
+        return None
+    try:
+        with closing(open_store_to_read(settings, _pass_over)) as store:
+            return learned_memory(checked.recipe, store)
+    except JoblensError:
+        return None  # it is for sizes only; whoever writes the record will tell what is wrong with the store
+
+
+def _pass_over(_warning: str) -> None:
+    pass

@@ -1,0 +1,112 @@
+"""The folder of a recipe's job: made for a new one, found for one that is gone on with."""
+
+import os
+import secrets
+import shutil
+import time
+from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec import Struct
+
+from joblens.app.recipe_loading import CheckedRecipe
+from joblens.app.recipe_planning import new_plan, plan_to_go_on, read_plan
+from joblens.data.job_folder import JobFolder, write_whole
+from joblens.model.errors import JobIsRunning, RecipeError
+from joblens.model.recipe import RecipePlan
+from joblens.plan.recipe_paths import base_dir_of, job_dir_in
+from joblens.spec.words import nearest_word
+
+if TYPE_CHECKING:
+    from joblens.analysis.partition_sizing import OperatorMemory
+
+
+class PlannedJob(Struct, frozen=True):
+    """Nothing of it is on disk yet, unless it is gone on with."""
+
+    plan: RecipePlan
+    is_resumed: bool = False
+    starts_over: bool = False  # what is there of that id is to be removed first
+
+
+def new_job_id() -> str:
+    return f"{time.strftime('%Y%m%d_%H%M%S', time.gmtime())}_{secrets.token_hex(3)}"
+
+
+def plan_job(
+    checked: CheckedRecipe, *, start_over: bool = False, memory: "OperatorMemory | None" = None
+) -> PlannedJob:
+    """`resume` of the recipe names a job that has to be there, `job_id` one that may be: it is then gone on
+    with too. Raises RecipeError when that cannot be, JobIsRunning when somebody is at it."""
+    recipe = checked.recipe
+    job_id = recipe.resume or recipe.job_id
+    if not job_id:
+        return PlannedJob(new_plan(checked, new_job_id(), memory))
+    folder = JobFolder(job_dir_in(recipe.work_dir, job_id))
+    _refuse_running(folder)
+    before = None if start_over else read_plan(folder.plan)
+    if before is not None:
+        return PlannedJob(plan_to_go_on(checked, before, memory), is_resumed=True)
+    is_there = os.path.exists(folder.plan)
+    if recipe.resume and not is_there:
+        raise _no_such_job(base_dir_of(recipe.work_dir), job_id)
+    return PlannedJob(new_plan(checked, job_id, memory), starts_over=is_there)
+
+
+def make_job(job: PlannedJob) -> JobFolder:
+    """On disk, so that an executor can begin. The plan comes last: without it there is no job."""
+    folder = JobFolder.of_plan(job.plan)
+    try:
+        if job.starts_over:
+            _clear(folder)
+        folder.make()
+        os.makedirs(os.path.dirname(job.plan.recipe.export_path), exist_ok=True)
+        write_whole(folder.recipe_copy(job.plan.recipe_path), job.plan.recipe_text.encode())
+        write_whole(folder.plan, msgspec.json.encode(job.plan))
+    except OSError as error:
+        raise RecipeError(
+            f"the job's folder cannot be made: {error.filename or folder.path}: {error.strerror}",
+            hint="name another place with work_dir or --work-dir, or with export_path",
+        ) from error
+    if not os.access(os.path.dirname(job.plan.recipe.export_path), os.W_OK | os.X_OK):
+        raise RecipeError(f"export_path {job.plan.recipe.export_path} cannot be written")
+    return folder
+
+
+def _refuse_running(folder: JobFolder) -> None:
+    from joblens.data.job_lock import running_executor
+
+    holder = running_executor(folder)
+    if holder is not None:
+        raise JobIsRunning(
+            f"job {folder.job_id} is running now, as process {holder.pid}",
+            hint=f"joblens snapshot {folder.path} --human-readable shows where it is",
+        )
+
+
+def _clear(folder: JobFolder) -> None:
+    """Only what jobs leave there. The plan goes first: what is cut short in between is no job."""
+    os.unlink(folder.plan)
+    for each in (folder.checkpoints, folder.partitions, folder.rejects, folder.trace, folder.metadata):
+        shutil.rmtree(each, ignore_errors=True)
+    for path in (folder.events, folder.events_log, folder.dag_plan, folder.summary):
+        if os.path.lexists(path):
+            os.unlink(path)
+
+
+def _no_such_job(base_dir: str, job_id: str) -> RecipeError:
+    known = known_jobs(base_dir)
+    near = nearest_word(job_id, known)
+    hint = f"did you mean {near}?" if near else ""
+    if not near and known:
+        hint = f"the newest one there is {known[-1]}"
+    return RecipeError(f"there is no job {job_id} in {base_dir}", hint=hint)
+
+
+def known_jobs(base_dir: str) -> list[str]:
+    """Ids of the jobs there, in the order of their names, which is that of time."""
+    try:
+        names = sorted(os.listdir(base_dir))
+    except OSError:
+        return []
+    return [name for name in names if os.path.exists(JobFolder(os.path.join(base_dir, name)).plan)]

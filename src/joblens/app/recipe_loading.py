@@ -1,0 +1,185 @@
+"""Recipe files from disk, with their operators looked up and checked. Everything that is wrong is told at
+once, each with its place, before anything runs."""
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from joblens.model.errors import InputError, RecipeError, UnknownOperator
+from joblens.model.recipe import Executor, OperatorCall, Recipe
+from joblens.spec.documents import Document, format_of
+from joblens.spec.places import Path
+from joblens.spec.recipe_file import read_recipe
+
+if TYPE_CHECKING:
+    from joblens.data.operator import Operator, Surroundings
+
+_MOST_SHOWN = 50
+_FORMATS = ("yaml", "json", "json5", "toml")
+
+
+class LoadedRecipe(Struct, frozen=True):
+    recipe: Recipe
+    text: str
+    path: str
+    document: Document
+    is_np_given: bool  # by the file or on the command line
+
+
+class CheckedRecipe(Struct, frozen=True):
+    """A recipe whose operators are known to work, as far as that can be known before there are rows."""
+
+    loaded: LoadedRecipe
+    kinds: tuple[str, ...]  # of the operators: mapper, filter, deduplicator, selector
+    columns: tuple[str, ...]  # fields that they want to see
+    warnings: tuple[str, ...]
+
+    @property
+    def recipe(self) -> Recipe:
+        return self.loaded.recipe
+
+
+def load_recipe(path: str, given: Mapping[str, Any], cwd: str | None = None) -> LoadedRecipe:
+    """`given`: what takes the place of keys of the file. RecipeError lists every problem."""
+    text = _read(path)
+    form = format_of(path, text)
+    return loaded_from_text(text, form if form in _FORMATS else "yaml", path, given, cwd)
+
+
+def loaded_from_text(
+    text: str, form: str, path: str, given: Mapping[str, Any], cwd: str | None = None
+) -> LoadedRecipe:
+    reading = read_recipe(text, form, path, cwd=cwd or os.getcwd(), given=given)
+    if reading.recipe is None:
+        _refuse_workflows(path, reading.document)
+        told = [f"{path}:{one.mark.line}:{one.mark.column}: {one.message}" for one in reading.problems]
+        raise recipe_error(path, told)
+    value = reading.document.value
+    is_np_given = given.get("np") is not None or value.get("np") is not None
+    return LoadedRecipe(reading.recipe, text, path, reading.document, is_np_given)
+
+
+def check_recipe(loaded: LoadedRecipe) -> CheckedRecipe:
+    """Finds and makes every operator. Raises RecipeError with all that is wrong, MissingExtra."""
+    from joblens.data import registry
+
+    recipe = loaded.recipe
+    if recipe.executor is Executor.RAY:
+        _need_ray()
+    registry.load_custom(recipe.custom_operator_paths)
+    surroundings = surroundings_of(recipe)
+    problems: list[tuple[Path, str]] = []
+    operators: list[Operator] = []
+    for call in recipe.process:
+        found, operator = _look_at(call, surroundings)
+        problems += [(("process", call.index, *path), said) for path, said in found]
+        if operator is not None:
+            operators.append(operator)
+    if problems:
+        raise recipe_error(loaded.path, _placed(loaded, problems))
+    columns = dict.fromkeys(column for operator in operators for column in operator.columns())
+    return CheckedRecipe(
+        loaded,
+        tuple(registry.kind_of(operator) for operator in operators),
+        tuple(columns),
+        tuple(_warnings(recipe)),
+    )
+
+
+def surroundings_of(recipe: Recipe) -> "Surroundings":
+    from joblens.data.operator import Surroundings
+
+    return Surroundings(
+        text_key=recipe.text_keys[0],
+        image_key=recipe.image_key,
+        audio_key=recipe.audio_key,
+        video_key=recipe.video_key,
+    )
+
+
+def recipe_error(path: str, problems: Sequence[str], hint: str = "") -> RecipeError:
+    if len(problems) == 1:
+        return RecipeError(problems[0], problems=problems, hint=hint)
+    shown = [f"  {problem}" for problem in problems[:_MOST_SHOWN]]
+    if len(problems) > _MOST_SHOWN:
+        shown.append(f"  … and {len(problems) - _MOST_SHOWN:,} more")
+    message = "\n".join([f"{len(problems):,} problems in {path}:", *shown])
+    return RecipeError(message, problems=problems, hint=hint)
+
+
+def _look_at(
+    call: OperatorCall, surroundings: "Surroundings"
+) -> tuple[list[tuple[Path, str]], "Operator | None"]:
+    """What is wrong with it, by place inside its entry, or the operator."""
+    from joblens.data import registry
+
+    try:
+        problems = registry.problems_of(call)
+    except UnknownOperator as error:
+        return [((), str(error))], None
+    if problems:
+        return [
+            ((call.name, one.parameter) if one.parameter is not None else (), one.message) for one in problems
+        ], None
+    try:
+        operator = registry.make(call, surroundings)
+        operator.check()
+    except InputError as error:
+        said = f"{error} ({error.hint})" if error.hint else str(error)
+        return [((), said if call.name in said else f"{call.name}: {said}")], None
+    return [], operator
+
+
+def _placed(loaded: LoadedRecipe, problems: Sequence[tuple[Path, str]]) -> list[str]:
+    marked = [(loaded.document.mark(path), said) for path, said in problems]
+    marked.sort(key=lambda one: (one[0].line, one[0].column))
+    return [f"{loaded.path}:{mark.line}:{mark.column}: {said}" for mark, said in marked]
+
+
+def _warnings(recipe: Recipe) -> list[str]:
+    from joblens.data import registry
+
+    warnings = []
+    if recipe.ignored:
+        warnings.append(f"these keys change nothing here: {', '.join(recipe.ignored)}")
+    for call in recipe.process:
+        ignored = registry.ignored_parameters(call)
+        if ignored:
+            warnings.append(f"{call.name}: these parameters change nothing here: {', '.join(ignored)}")
+    if len(recipe.text_keys) > 1:
+        warnings.append(
+            f"operators work on '{recipe.text_keys[0]}', the first of text_keys; "
+            "text_key of an operator names another"
+        )
+    return warnings
+
+
+def _refuse_workflows(path: str, document: Document) -> None:
+    value = document.value
+    if isinstance(value, dict) and "jobs" in value and "process" not in value:
+        raise RecipeError(
+            f"{path} is a workflow file, not a recipe", hint=f"joblens run {path} runs its jobs"
+        )
+
+
+def _need_ray() -> None:
+    import importlib.util
+
+    from joblens.model.errors import MissingExtra
+
+    if importlib.util.find_spec("ray") is None:
+        raise MissingExtra(
+            "the Ray executor needs ray, which is not installed", hint="pip install 'joblens[ray]'"
+        )
+
+
+def _read(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8") as file:
+            return file.read()
+    except OSError as error:
+        raise RecipeError(f"{path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise RecipeError(f"{path} is not text: {error.reason} at byte {error.start}") from error

@@ -1,0 +1,133 @@
+"""The plan of a recipe's job: which files, cut how, by how many workers; or that of a job gone on with."""
+
+import os
+import time
+from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec.structs import replace
+
+from joblens.app.recipe_loading import CheckedRecipe
+from joblens.model.errors import RecipeError
+from joblens.model.recipe import Recipe, RecipePlan
+from joblens.plan.recipe_changes import recipe_changes
+from joblens.plan.recipe_paths import job_dir_in, with_job
+from joblens.plan.recipe_stages import checkpoint_after, stages_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from joblens.analysis.partition_sizing import OperatorMemory, Sizing
+    from joblens.data.datasets import DataFile
+
+_START_OVER = "--start-over does all of it anew under the same id; without an id a new job is made"
+
+
+def new_plan(checked: CheckedRecipe, job_id: str, memory: "OperatorMemory | None" = None) -> RecipePlan:
+    """Looks at the data, and writes nothing. `memory`: what earlier runs of these operators needed."""
+    from joblens.data.cutting import plan_partitions
+    from joblens.data.input_stamps import stamp_inputs
+
+    recipe = with_job(checked.recipe, job_id)
+    files = _files(recipe, checked.columns)
+    sizing = _sizing(checked, recipe, files, memory)
+    partitions, uncut = plan_partitions(
+        files,
+        target_bytes=sizing.target_bytes,
+        rows_per_partition=sizing.rows_per_partition,
+        at_least=sizing.at_least,
+    )
+    stages = stages_of(checked.kinds)
+    known_rows = [partition.rows for partition in partitions if partition.rows is not None]
+    is_counted = not uncut and len(known_rows) == len(partitions)
+    return RecipePlan(
+        job_id=job_id,
+        job_dir=job_dir_in(checked.recipe.work_dir, job_id),
+        recipe=recipe,
+        recipe_text=checked.loaded.text,
+        recipe_path=os.path.abspath(checked.loaded.path),
+        stages=stages,
+        partitions=partitions,
+        inputs=stamp_inputs([file.path for file in files]),
+        columns=checked.columns,
+        checkpoint_after=checkpoint_after(recipe.process, stages, recipe.checkpoint),
+        workers=sizing.workers,
+        budget_bytes=sizing.budget_bytes,
+        modality=sizing.modality,
+        total_bytes=sum(file.size for file in files),
+        total_rows=sum(known_rows) if is_counted else None,
+        created_at_us=time.time_ns() // 1000,
+        uncut=uncut,
+        target_bytes=sizing.target_bytes,
+        reasons=sizing.reasons,
+    )
+
+
+def plan_to_go_on(
+    checked: CheckedRecipe, before: RecipePlan, memory: "OperatorMemory | None" = None
+) -> RecipePlan:
+    """The plan of the job as it is, carried out by as many workers as are wanted now. Raises RecipeError when
+    recipe or data are not what they were."""
+    from joblens.data.input_stamps import changed_inputs, stamp_inputs
+
+    recipe = with_job(checked.recipe, before.job_id)
+    changes = recipe_changes(before.recipe, recipe)
+    if changes:
+        raise _changed(f"the recipe is not the one that job {before.job_id} was made from", changes)
+    files = _files(recipe, checked.columns)
+    changes = changed_inputs(before.inputs, stamp_inputs([file.path for file in files]))
+    if changes:
+        raise _changed(f"the data is not what it was when job {before.job_id} was made", changes)
+    sizing = _sizing(checked, recipe, files, memory)
+    return replace(
+        before,
+        recipe=recipe,
+        recipe_text=checked.loaded.text,
+        recipe_path=os.path.abspath(checked.loaded.path),
+        workers=sizing.workers,
+        budget_bytes=sizing.budget_bytes,
+    )
+
+
+def read_plan(path: str) -> RecipePlan | None:
+    """None: there is no such job. Raises RecipeError for a file that cannot be read."""
+    try:
+        with open(path, "rb") as file:
+            return msgspec.json.decode(file.read(), type=RecipePlan)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, msgspec.MsgspecError) as error:
+        raise RecipeError(f"{path} cannot be read: {error}", hint=_START_OVER) from error
+
+
+def _files(recipe: Recipe, columns: "Sequence[str]") -> "tuple[DataFile, ...]":
+    from joblens.data.datasets import check_fields, find_files
+
+    files = find_files(recipe.dataset_path, recipe.suffixes)
+    same = [
+        file.path for file in files if os.path.realpath(file.path) == os.path.realpath(recipe.export_path)
+    ]
+    if same:
+        raise RecipeError(
+            f"export_path {recipe.export_path} is one of the files of the dataset",
+            hint="write somewhere else: a job never changes what it reads",
+        )
+    check_fields(files, columns)
+    return files
+
+
+def _sizing(
+    checked: CheckedRecipe, recipe: Recipe, files: "Sequence[DataFile]", memory: "OperatorMemory | None"
+) -> "Sizing":
+    from joblens.app.recipe_sizing import choose
+
+    is_given = checked.loaded.is_np_given
+    if memory is None:
+        return choose(recipe, files, is_np_given=is_given)
+    return choose(recipe, files, is_np_given=is_given, memory=memory)
+
+
+def _changed(what: str, changes: "Sequence[str]") -> RecipeError:
+    return RecipeError(
+        "\n".join([f"{what}:", *(f"  {each}" for each in changes)]), hint=_START_OVER, problems=changes
+    )

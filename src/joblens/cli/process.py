@@ -1,0 +1,95 @@
+"""`joblens process`: carry a recipe out."""
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from joblens.cli.context import Session
+from joblens.cli.options import shared_options
+from joblens.cli.run_arguments import complete_file
+
+if TYPE_CHECKING:
+    from joblens.app.processing import PlannedRecipe
+    from joblens.app.recipe_running import EndedRecipe
+
+
+@click.command()
+@click.argument("recipe", metavar="RECIPE", shell_complete=complete_file)
+@click.option("--job-id", metavar="ID", help="Name of the job; one that is there already is gone on with.")
+@click.option("--resume", metavar="ID", help="Go on with that job, which has to be there.")
+@click.option("--start-over", is_flag=True, help="Do all of a job that is there already anew.")
+@click.option("--work-dir", metavar="DIR", help="Where the job's folder is made.")
+@click.option("--executor", type=click.Choice(["local", "ray"]), help="Where the work is done.")
+@click.option("--np", type=click.IntRange(min=1), metavar="N", help="Workers at most.")
+@click.option("--strict", is_flag=True, help="The first bad row ends the job, instead of being put aside.")
+@click.option("--dry-run", is_flag=True, help="Check everything and tell what would be done.")
+@click.option("-q", "--quiet", is_flag=True, help="Show nothing but what went wrong.")
+@shared_options
+def command(session: Session, /, recipe: str, *, dry_run: bool, quiet: bool, **given: Any) -> None:
+    """Carry out the operators of RECIPE on its dataset: cut into partitions, side by side, with a log of
+    events and checkpoints to go on from.
+
+    The exit code is 0 when all rows went through, 1 when the job failed or some partitions are missing,
+    2 when the recipe cannot be used, 130 after an interrupt. A job that did not end well is gone on with by
+    --resume ID."""
+    from joblens.app.processing import Wishes, exit_code_of, plan_recipe
+
+    planned = plan_recipe(recipe, Wishes(**given), session.settings)
+    if not quiet:
+        for warning in planned.checked.warnings:
+            session.warn(warning)
+    if dry_run:
+        _show_plan(session, planned)
+        return
+    ended = _carry_out(session, planned, quiet=quiet)
+    _show_end(session, ended, quiet=quiet)
+    sys.exit(exit_code_of(ended))
+
+
+def _carry_out(session: Session, planned: "PlannedRecipe", *, quiet: bool) -> "EndedRecipe":
+    from joblens.app.processing import carry_out
+    from joblens.app.recipe_views import recipe_view
+
+    if quiet:
+        return carry_out(planned, session.settings)
+    name = planned.checked.recipe.name
+    descriptor = 2 if session.json else 1  # the document alone goes to standard output
+    if not session.json:
+        how = "goes on" if planned.job.is_resumed else "begins"
+        session.write(f"{name}: job {planned.job.plan.job_id} {how}\n")
+        session.flush()
+    return carry_out(planned, session.settings, recipe_view(name, descriptor=descriptor, color=session.color))
+
+
+def _show_plan(session: Session, planned: "PlannedRecipe") -> None:
+    from joblens.views.recipe_plan import plan_document, render_recipe_plan
+
+    job, kinds = planned.job, planned.checked.kinds
+    if session.json:
+        session.write_json(plan_document(job.plan, kinds, is_resumed=job.is_resumed))
+        return
+    width = session.width if session.is_terminal else 1 << 20
+    session.write_lines(
+        render_recipe_plan(job.plan, kinds, is_resumed=job.is_resumed, width=width, paint=session.palette)
+    )
+
+
+def _show_end(session: Session, ended: "EndedRecipe", *, quiet: bool) -> None:
+    from joblens.analysis.recipe_operators import operator_table
+    from joblens.app.processing import why_not
+    from joblens.model.job_snapshot import ProcessingStatus
+    from joblens.views.recipe_ending import end_document, render_recipe_end
+
+    plan, record, snapshot = ended.plan, ended.record, ended.snapshot
+    table = operator_table(snapshot, plan, 0)
+    why = why_not(snapshot, record)
+    if session.json:
+        session.write_json(end_document(plan, record, snapshot, table, why))
+    elif not quiet:
+        width = session.width if session.is_terminal else 1 << 20
+        session.write_lines(
+            render_recipe_end(plan, record, snapshot, table, why=why, width=width, paint=session.palette)
+        )
+    elif snapshot.overall_status is not ProcessingStatus.COMPLETED:
+        session.warn(f"job {plan.job_id}: {snapshot.overall_status}" + (f": {why}" if why else ""))

@@ -1,0 +1,146 @@
+"""A recipe's job while it goes on: partitions as a bar, a line for each operator."""
+
+from collections.abc import Sequence
+
+from joblens.analysis.recipe_operators import rows_in
+from joblens.model.job_snapshot import JobSnapshot, OperatorProgress, ProcessingStatus
+from joblens.views.numbers import UNKNOWN, clock, count, counted, percent
+from joblens.views.run_live import round_share
+from joblens.views.style import Palette, clean, fit, visible_width
+from joblens.views.table import Column, render_table
+
+_DONE, _FAILED, _RUNNING, _LEFT = "━", "x", "─", "·"
+_BAR_LEAST, _BAR_MOST = 8, 40
+_OPERATOR_COLUMNS = (
+    Column("OPERATOR", gives_way=True, least=16),
+    Column("DONE", is_right=True),
+    Column("ROWS IN", is_right=True, goes=2),
+    Column("ROWS OUT", is_right=True, goes=3),
+    Column("KEPT", is_right=True),
+    Column("ROWS/S", is_right=True, goes=4),
+    Column("REJECTED", is_right=True, goes=1),
+)
+STATUS_COLOURS = {
+    ProcessingStatus.COMPLETED: "green",
+    ProcessingStatus.FAILED: "red",
+    ProcessingStatus.KILLED: "red",
+    ProcessingStatus.PARTIAL: "yellow",
+    ProcessingStatus.STOPPED: "yellow",
+}
+
+
+def render_recipe_live(
+    snapshot: JobSnapshot, name: str, *, elapsed_s: float, width: int, height: int, paint: Palette
+) -> list[str]:
+    """At most `height` lines of at most `width` columns; operators under way come before the others."""
+    head = [_head(snapshot, name, elapsed_s, width, paint)]
+    bar = [_partitions(snapshot, width, paint)] if snapshot.total_partitions else []
+    room = height - len(head) - len(bar) - 1
+    return [*head, *bar, *_operators(snapshot.operators, width, room, paint)][:height]
+
+
+def progress_line(snapshot: JobSnapshot, elapsed_s: float) -> str:
+    """Where nothing can be drawn in place."""
+    done = counted(snapshot.completed_partitions, "partition")
+    parts = [
+        f"{clock(elapsed_s)}  {percent(100 * snapshot.overall_fraction)}",
+        f"{done} of {snapshot.total_partitions:,}",
+    ]
+    rows = rows_in(snapshot)
+    if rows is not None:
+        parts.append(f"{rows:,} rows in")
+    if snapshot.failed_partitions:
+        parts.append(f"{snapshot.failed_partitions:,} failed")
+    if snapshot.eta_seconds is not None:
+        parts.append(f"about {clock(snapshot.eta_seconds)} left")
+    return ", ".join(parts)
+
+
+def keep_rate(progress: OperatorProgress) -> str:
+    rate = progress.keep_rate
+    return UNKNOWN if rate is None else share(rate)
+
+
+def share(part: float) -> str:
+    """Never rounded to all or nothing."""
+    if part in (0, 1):
+        return f"{100 * part:.0f}%"
+    return f"{min(99.9, max(0.1, 100 * part)):.1f}%"
+
+
+def _head(snapshot: JobSnapshot, name: str, elapsed_s: float, width: int, paint: Palette) -> str:
+    is_over = snapshot.overall_status in STATUS_COLOURS
+    state = str(snapshot.overall_status) if is_over else "exporting" if snapshot.is_exporting else "running"
+    status = f"{state} {clock(elapsed_s)}"
+    rows = rows_in(snapshot)
+    speed = "" if not rows or elapsed_s < 1 else f"{rows / elapsed_s:,.0f} rows/s"
+    left = "" if is_over or snapshot.eta_seconds is None else f"about {clock(snapshot.eta_seconds)} left"
+    title = f"{clean(name)}  {clean(snapshot.job_id)}"
+    rest = "  ".join(part for part in (speed, left) if part)
+    if visible_width(title) + visible_width(status) + visible_width(rest) + 4 > width:
+        title = clean(name)
+    painted = paint.paint(status, STATUS_COLOURS.get(snapshot.overall_status, "cyan"))
+    room = width - visible_width(status) - visible_width(rest) - 4
+    title = fit(title, max(4, room))
+    return "  ".join(part for part in (paint.paint(title, "bold"), painted, paint.paint(rest, "dim")) if part)
+
+
+def _partitions(snapshot: JobSnapshot, width: int, paint: Palette) -> str:
+    total = snapshot.total_partitions
+    words = [f"{snapshot.completed_partitions:,}/{total:,}"]
+    for number, word in (
+        (snapshot.failed_partitions, "failed"),
+        (snapshot.in_progress_partitions, "running"),
+        (snapshot.retries, "tried again"),
+    ):
+        if number:
+            words.append(f"{number:,} {word}")
+    text = "  ".join(words)
+    label = "partitions"
+    bar = min(_BAR_MOST, width - len(label) - visible_width(text) - 4)
+    if bar < _BAR_LEAST:
+        return fit(f"{label}  {text}", width)
+    return f"{label}  {_bar(snapshot, bar, paint)}  {text}"
+
+
+def _bar(snapshot: JobSnapshot, columns: int, paint: Palette) -> str:
+    """By the operations that are through: a bar of partitions alone would stand still for long."""
+    done = round_share(round(1000 * snapshot.overall_fraction), 1000, columns)
+    failed = 1 if snapshot.failed_partitions else 0
+    running = 1 if snapshot.in_progress_partitions else 0
+    done = min(done, columns - failed - running)
+    left = columns - done - failed - running
+    return (
+        paint.paint(_DONE * done, "green")
+        + paint.paint(_FAILED * failed, "red")
+        + paint.paint(_RUNNING * running, "cyan")
+        + paint.paint(_LEFT * left, "dim")
+    )
+
+
+def _operators(operators: Sequence[OperatorProgress], width: int, room: int, paint: Palette) -> list[str]:
+    if room < 1 or not operators:
+        return []
+    shown = list(operators)
+    if len(shown) > room:
+        by_need = sorted(shown, key=lambda each: (each.in_progress == 0, each.completed >= each.planned))
+        kept = {each.operation_idx for each in by_need[:room]}
+        shown = [each for each in shown if each.operation_idx in kept]
+    rows = [
+        [
+            clean(each.operation_name),
+            f"{each.completed:,}/{each.planned:,}",
+            count(each.input_rows),
+            count(each.output_rows),
+            keep_rate(each),
+            _per_second(each),
+            f"{each.rejected_rows:,}" if each.rejected_rows else "",
+        ]
+        for each in shown
+    ]
+    return render_table(_OPERATOR_COLUMNS, rows, width, paint)
+
+
+def _per_second(progress: OperatorProgress) -> str:
+    rate = progress.rows_per_second
+    return UNKNOWN if rate is None else f"{rate:,.0f}"

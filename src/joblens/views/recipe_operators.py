@@ -1,0 +1,79 @@
+"""What the operators of a recipe used, as a table: a section of `show` and of a job's last words."""
+
+from collections.abc import Sequence
+
+from joblens.model.details import OperatorTable, OperatorUse
+from joblens.model.units import format_duration
+from joblens.views.detail_look import Look, heading, pairs
+from joblens.views.numbers import UNKNOWN, compact_bytes, count, counted, percent, seconds
+from joblens.views.recipe_live import share
+from joblens.views.style import Palette, clean
+from joblens.views.table import Column, render_table
+
+_COLUMNS = (
+    Column("OPERATOR", gives_way=True, least=16),
+    Column("ROWS IN", is_right=True, goes=4),
+    Column("ROWS OUT", is_right=True),
+    Column("KEPT", is_right=True),
+    Column("REJECTED", is_right=True, goes=5),
+    Column("TIME", is_right=True),
+    Column("SHARE", is_right=True, goes=6),
+    Column("CPU", is_right=True, goes=7),
+    Column("MEMORY", is_right=True, goes=8),
+    Column("READ", is_right=True, goes=2),
+    Column("WRITTEN", is_right=True, goes=3),
+)
+
+
+def operator_lines(table: OperatorTable, width: int, paint: Palette) -> list[str]:
+    """TIME is that of all partitions together, which run side by side; MEMORY the most that a worker had."""
+    total_s = sum(use.wall_s for use in table.operators)
+    rows = [_cells(use, total_s) for use in table.operators]
+    # A column nobody knows anything of would only take the room of the others.
+    kept = [
+        place
+        for place, column in enumerate(_COLUMNS)
+        if not column.goes or any(row[place] not in ("", UNKNOWN) for row in rows)
+    ]
+    columns = [_COLUMNS[place] for place in kept]
+    return render_table(columns, [[row[place] for place in kept] for row in rows], width, paint)
+
+
+def operators_section(look: Look) -> list[str]:
+    table = look.details.operators
+    if table is None:
+        return [
+            heading("Operators", look),
+            "  not known: only jobs of recipes have them, once they have ended",
+        ]
+    return [
+        heading(f"Operators ({cut_in(table)})", look),
+        *(f"  {line}" for line in operator_lines(table, look.width - 2, look.paint)),
+        *pairs([("folder", clean(table.job_dir))], look),
+    ]
+
+
+def cut_in(table: OperatorTable) -> str:
+    """'4 partitions, 2 workers'"""
+    parts = [counted(table.partitions, "partition")] if table.partitions else []
+    parts += [counted(table.workers, "worker")] if table.workers else []
+    return ", ".join(parts)
+
+
+def _cells(use: OperatorUse, total_s: float) -> Sequence[str]:
+    is_known = use.rows_in is not None and use.rows_out is not None
+    return [
+        clean(use.name),
+        count(use.rows_in),
+        count(use.rows_out),
+        share(use.rows_out / use.rows_in)
+        if is_known and use.rows_in and use.rows_out is not None
+        else UNKNOWN,
+        f"{use.rejected:,}" if use.rejected else "",
+        format_duration(use.wall_s) if use.partitions else UNKNOWN,
+        percent(100 * use.wall_s / total_s) if total_s > 0 and use.partitions else UNKNOWN,
+        seconds(use.cpu_usec),
+        compact_bytes(use.memory_peak_bytes),
+        compact_bytes(use.read_bytes),
+        compact_bytes(use.written_bytes),
+    ]
