@@ -1,13 +1,35 @@
 """The files of a dataset."""
 
-from collections.abc import Sequence
+import difflib
+import glob
+import os
+from collections.abc import Iterable, Sequence
+from typing import Any
 
+import msgspec
 from msgspec import Struct
+
+from joblens.model.errors import InputError
+
+_FORMATS = {
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".json": "jsonl",  # or one array: its first character tells
+    ".parquet": "parquet",
+    ".csv": "csv",
+    ".tsv": "csv",
+}
+_COMPRESSIONS = {".gz": "gzip", ".gzip": "gzip", ".zst": "zstd", ".zstd": "zstd"}
+_KNOWN = ".jsonl, .ndjson, .json, .csv and .tsv, each also with .gz or .zst behind it, and .parquet"
+_PARQUET_MAGIC = b"PAR1"
+_BOM = b"\xef\xbb\xbf"
+_LOOKED_AT_BYTES = 4 << 20
+_LOOKED_AT_ROWS = 100
 
 
 class DataFile(Struct, frozen=True, kw_only=True):
     path: str
-    format: str  # jsonl, parquet, csv
+    format: str  # jsonl, json (one array), parquet, csv
     compression: str = ""  # gzip, zstd
     size: int
 
@@ -15,9 +37,157 @@ class DataFile(Struct, frozen=True, kw_only=True):
 def find_files(dataset_path: Sequence[str], suffixes: Sequence[str] = ()) -> tuple[DataFile, ...]:
     """All files that the paths, folders and patterns stand for, in the order they are worked on. InputError
     where one names nothing, or a file of no known format."""
-    raise NotImplementedError
+    wanted = tuple(suffix if suffix.startswith(".") else f".{suffix}" for suffix in suffixes)
+    found: dict[str, DataFile] = {}
+    for written in dataset_path:
+        for path in _paths_of(written, wanted):
+            found.setdefault(os.path.realpath(path), _data_file(path))
+    return tuple(found.values())
+
+
+def kind_of_file(path: str) -> tuple[str, str] | None:
+    """-> format and compression, by its name; None: neither is known."""
+    stem, ending = os.path.splitext(path.lower())
+    compression = _COMPRESSIONS.get(ending, "")
+    if compression:
+        ending = os.path.splitext(stem)[1]
+    name = _FORMATS.get(ending)
+    if name is None or (compression and name == "parquet"):
+        return None
+    return name, compression
+
+
+def _paths_of(written: str, suffixes: tuple[str, ...]) -> list[str]:
+    if os.path.isdir(written):
+        return _files_below(written, suffixes)
+    if os.path.exists(written):
+        return [written]
+    if glob.has_magic(written):
+        paths: list[str] = []
+        for path in sorted(glob.glob(written, recursive=True)):
+            paths += _files_below(path, suffixes) if os.path.isdir(path) else [path]
+        if paths:
+            return paths
+        raise InputError(f"no file matches {written}", hint="check dataset_path in the recipe")
+    raise InputError(f"{written} is not there{_nearest(written)}", hint="check dataset_path in the recipe")
+
+
+def _files_below(folder: str, suffixes: tuple[str, ...]) -> list[str]:
+    paths: list[str] = []
+    for above, folders, names in os.walk(folder):
+        folders.sort()
+        hidden_or_other = (".", "_")  # what programs leave beside data: _SUCCESS, ._x, .crc
+        folders[:] = [name for name in folders if not name.startswith(hidden_or_other)]
+        for name in sorted(names):
+            is_wanted = name.endswith(suffixes) if suffixes else kind_of_file(name) is not None
+            if is_wanted and not name.startswith(hidden_or_other):
+                paths.append(os.path.join(above, name))
+    if not paths:
+        what = " or ".join(suffixes) if suffixes else "that can be read"
+        raise InputError(f"{folder} has no file {what}", hint=f"readable are {_KNOWN}")
+    return paths
+
+
+def _data_file(path: str) -> DataFile:
+    kind = kind_of_file(path)
+    if kind is None:
+        raise InputError(f"{path}: the format is not known by its name", hint=f"readable are {_KNOWN}")
+    try:
+        with open(path, "rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            magic = file.read(4)
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}") from error
+    if kind[0] == "parquet" and magic != _PARQUET_MAGIC:
+        raise InputError(f"{path} is no Parquet file", hint="it is empty or damaged, or its name is wrong")
+    file = DataFile(path=os.path.abspath(path), format=kind[0], compression=kind[1], size=size)
+    if kind[0] == "jsonl" and _head(file, 4096).removeprefix(_BOM).lstrip()[:1] == b"[":
+        return msgspec.structs.replace(file, format="json")
+    return file
+
+
+def _nearest(path: str) -> str:
+    try:
+        beside = os.listdir(os.path.dirname(path) or ".")
+    except OSError:
+        return ""
+    close = difflib.get_close_matches(os.path.basename(path), beside, n=1)
+    return f"; beside it is {close[0]}" if close else ""
 
 
 def check_fields(files: Sequence[DataFile], columns: Sequence[str]) -> None:
-    """InputError where a file has rows but none of the first ones has a field that operators work on."""
-    raise NotImplementedError
+    """InputError where a file has rows but none of the first ones has a field that operators work on. Of a
+    dataset of many files some are looked at."""
+    step = max(1, len(files) // 20)
+    for file in files[::step]:
+        fields, texts = _fields_seen(file)
+        for name in columns if fields else ():
+            if name in texts:
+                continue
+            if name in fields:
+                raise InputError(
+                    f"{file.path}: the field '{name}' is no text", hint="name another with text_keys"
+                )
+            close = difflib.get_close_matches(name, fields, n=1)
+            nearest = f"did you mean '{close[0]}'? " if close else ""
+            some = ", ".join(sorted(fields)[:12])
+            raise InputError(
+                f"{file.path}: the rows have no field '{name}'",
+                hint=f"{nearest}they have {some}; text_keys in the recipe says which field holds the text",
+            )
+
+
+def _fields_seen(file: DataFile) -> tuple[set[str], set[str]]:
+    """Names of all fields, and of those that are text in at least one row."""
+    if file.format == "parquet":
+        from joblens.data.parquet_rows import is_text, schema_of
+
+        try:
+            schema = schema_of(file.path)
+        except (OSError, ValueError) as error:
+            raise InputError(f"{file.path} cannot be read as Parquet: {error}") from error
+        return set(schema.names), {field.name for field in schema if is_text(field.type)}
+    if file.format == "csv":
+        names = set(csv_header(file))
+        return names, names
+    if file.format == "json":
+        return set(), set()  # it cannot be read from its head alone: the job itself will tell
+    return _json_fields(_head(file).removeprefix(_BOM).splitlines()[:_LOOKED_AT_ROWS])
+
+
+def _json_fields(lines: Iterable[bytes]) -> tuple[set[str], set[str]]:
+    fields: set[str] = set()
+    texts: set[str] = set()
+    for line in lines:
+        try:
+            row: Any = msgspec.json.decode(line)
+        except (ValueError, RecursionError):
+            continue  # damaged, or cut off by looking only so far
+        if isinstance(row, dict):
+            fields |= row.keys()
+            texts |= {name for name, value in row.items() if isinstance(value, str)}
+    return fields, texts
+
+
+def csv_header(file: DataFile) -> list[str]:
+    """The names in its first row."""
+    import csv
+    import io
+
+    head, delimiter = _head(file), delimiter_of(file.path)
+    text = head.decode("utf-8", "replace").removeprefix("\ufeff")
+    return next(csv.reader(io.StringIO(text, newline=""), delimiter=delimiter), [])
+
+
+def delimiter_of(path: str) -> str:
+    return "\t" if ".tsv" in os.path.basename(path).lower() else ","
+
+
+def _head(file: DataFile, size: int = _LOOKED_AT_BYTES) -> bytes:
+    from joblens.data.unpacking import opened
+
+    try:
+        with opened(file.path, file.compression) as stream:
+            return bytes(stream.read(size))
+    except (OSError, EOFError, ValueError) as error:
+        raise InputError(f"{file.path} cannot be unpacked: {error}") from error

@@ -11,15 +11,17 @@ import pyarrow.parquet as pq
 from joblens.data.rejects import Reject
 from joblens.model.recipe import Slice
 
+ROW = "__row__"  # in pieces that were cut out of another file: which row of that file each one is
+
 
 def read_rows(piece: Slice, columns: Sequence[str], reject: Callable[[Reject], None]) -> Any:
     """A RecordBatch of all columns, those in `columns` as large_string."""
-    batch = _as_one_batch(_table(piece))
+    batch, numbers = _numbered(piece)
     reasons = _reasons(batch, columns)
-    first = piece.start + piece.origin_row + 1
     for row, reason in sorted(reasons.items()):
         content = batch.slice(row, 1).to_pylist()[0]
-        reject(Reject(source=piece.origin or piece.path, position=first + row, reason=reason, row=content))
+        place = int(numbers[row])
+        reject(Reject(source=piece.origin or piece.path, position=place, reason=reason, row=content))
     if reasons:
         stays = np.ones(batch.num_rows, dtype=bool)
         stays[list(reasons)] = False
@@ -28,9 +30,16 @@ def read_rows(piece: Slice, columns: Sequence[str], reject: Callable[[Reject], N
 
 
 def readable_rows(piece: Slice, columns: Sequence[str]) -> Any:
-    """Numbers, in the slice, of the rows that `read_rows` gives."""
+    """Which rows of the file, from 1, those are that `read_rows` gives."""
+    batch, numbers = _numbered(piece)
+    return np.delete(numbers, list(_reasons(batch, columns)))
+
+
+def _numbered(piece: Slice) -> tuple[Any, Any]:
     batch = _as_one_batch(_table(piece))
-    return np.delete(np.arange(batch.num_rows), list(_reasons(batch, columns)))
+    if piece.origin and ROW in batch.schema.names:
+        return batch.drop_columns([ROW]), batch.column(ROW).to_numpy()
+    return batch, np.arange(piece.start + 1, piece.end + 1)
 
 
 def row_groups(path: str) -> list[tuple[int, int]]:

@@ -42,9 +42,8 @@ def _places_in(piece: Slice, columns: Sequence[str], rows: Sequence[int]) -> lis
     if piece.format == "jsonl":
         return places_of_rows(piece, columns)(rows)
     numbers = readable_rows(piece, columns)
-    first = piece.start + piece.origin_row + 1
     source = piece.origin or piece.path
-    return [Reject(source=source, position=first + int(numbers[row]), reason="") for row in rows]
+    return [Reject(source=source, position=int(numbers[row]), reason="") for row in rows]
 
 
 def _read_slice(piece: Slice, columns: Sequence[str], reject: Callable[[Reject], None]) -> Any:

@@ -93,13 +93,13 @@ class Slice(Struct, frozen=True, kw_only=True):
     is the first that does not belong to it any more."""
 
     path: str
-    format: str  # jsonl, parquet, csv
+    format: str  # jsonl, parquet; before it is cut also json (one array), csv
     compression: str = ""  # gzip, zstd
     start: int = 0
     end: int
     size_bytes: int = 0  # of what is in it; 0: end - start
     origin: str = ""  # the file it was cut out of, where that is not `path`
-    origin_row: int = 0  # how many lines or rows of that file come before it
+    origin_row: int = 0  # how many lines of that file come before it
 
 
 class Partition(Struct, frozen=True, kw_only=True):

@@ -1,0 +1,127 @@
+"""Files that cannot be read from their middle, cut into pieces that can."""
+
+import os
+from collections.abc import Callable
+from typing import Any, BinaryIO
+
+import msgspec
+
+from joblens.data.json_lines import line_ends
+from joblens.data.rejects import Reject
+from joblens.data.tasks import CutFile
+from joblens.data.unpacking import opened
+from joblens.model.errors import InputError
+from joblens.model.recipe import RecipePlan, Slice
+from joblens.stores.private_files import make_private_folder
+
+_BLOCK = 1 << 20
+
+
+def cut_file(task: CutFile, plan: RecipePlan, folder: str, reject: Callable[[Reject], None]) -> list[Slice]:
+    """Streams a compressed or CSV file into pieces in the folder, about as large as a partition each. What
+    an earlier attempt left there is written over. Damaged files raise InputError."""
+    make_private_folder(folder)
+    whole = task.whole
+    limits = (plan.target_bytes, plan.recipe.partition.size)
+    try:
+        if whole.format == "csv":
+            from joblens.data.csv_pieces import cut_csv
+
+            return cut_csv(whole, folder, limits, plan.columns, reject)
+        with opened(whole.path, whole.compression) as stream:
+            if whole.format == "json":
+                return _cut_array(stream, whole, folder, limits)
+            return _cut_lines(stream, whole, folder, limits)
+    except (OSError, EOFError) as error:
+        raise InputError(f"{whole.path} cannot be read to its end: {error}") from error
+
+
+def piece_path(folder: str, number: int, ending: str) -> str:
+    return os.path.join(folder, f"piece_{number:06d}{ending}")
+
+
+class LinePieces:
+    """Lines go in, files of about the wished size are left behind."""
+
+    def __init__(self, whole: Slice, folder: str, limits: tuple[int, int | None]) -> None:
+        self._whole, self._folder = whole, folder
+        self._most_bytes, self._most_rows = limits
+        self.slices: list[Slice] = []
+        self._file: BinaryIO | None = None
+        self._size, self._rows, self._rows_before = 0, 0, 0
+
+    def add(self, block: bytes) -> None:
+        while block:
+            end = self._end_of_piece(block)
+            if end is None:
+                self._write(block)
+                return
+            self._write(block[:end])
+            self.close()
+            block = block[end:]
+
+    def close(self) -> None:
+        if self._file is None:
+            return
+        path = self._file.name
+        self._file.close()
+        self._file = None
+        self.slices.append(
+            Slice(
+                path=path,
+                format="jsonl",
+                end=self._size,
+                origin=self._whole.path,
+                origin_row=self._rows_before,
+            )
+        )
+        self._rows_before += self._rows
+        self._size = self._rows = 0
+
+    def _end_of_piece(self, block: bytes) -> int | None:
+        """How much of the block still belongs to this piece; None: all, and more may come."""
+        ends: list[int] = []
+        if self._size + len(block) >= self._most_bytes:
+            found = block.find(b"\n", max(0, self._most_bytes - self._size - 1))
+            ends += [found + 1] if found >= 0 else []
+        if self._most_rows:
+            lines = line_ends(block)
+            missing = self._most_rows - self._rows
+            ends += [int(lines[missing - 1])] if len(lines) >= missing else []
+        return min(ends, default=None)
+
+    def _write(self, data: bytes) -> None:
+        if self._file is None:
+            path = piece_path(self._folder, len(self.slices), ".jsonl")
+            self._file = open_private(path)
+        self._file.write(data)
+        self._size += len(data)
+        self._rows += data.count(b"\n")
+
+
+def open_private(path: str) -> BinaryIO:
+    flags = os.O_CREAT | os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC
+    return open(path, "wb", opener=lambda name, _: os.open(name, flags, 0o600))
+
+
+def _cut_lines(stream: Any, whole: Slice, folder: str, limits: tuple[int, int | None]) -> list[Slice]:
+    pieces = LinePieces(whole, folder, limits)
+    while block := stream.read(_BLOCK):
+        pieces.add(block)
+    pieces.close()
+    return pieces.slices
+
+
+def _cut_array(stream: Any, whole: Slice, folder: str, limits: tuple[int, int | None]) -> list[Slice]:
+    """One JSON array has to be in memory as a whole, as it is written; its rows become lines."""
+    text = stream.read().removeprefix(b"\xef\xbb\xbf")
+    try:
+        rows = msgspec.json.decode(text, type=list[msgspec.Raw])
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise InputError(f"{whole.path} begins like a JSON array, but is none: {error}") from error
+    pieces = LinePieces(whole, folder, limits)
+    for row in rows:
+        line = bytes(row)
+        pieces.add((msgspec.json.format(line, indent=-1) if b"\n" in line else line) + b"\n")
+    pieces.close()
+    return pieces.slices
