@@ -100,6 +100,9 @@ class JobFolder:
     def trace_of(self, index: int, name: str) -> str:
         return os.path.join(self.trace, f"op_{index:03d}_{name}.jsonl")
 
+    def trace_parts(self, index: int, name: str) -> str:
+        return os.path.join(self.partitions, f"trace_{index:03d}_{name}")
+
     # What partitions leave behind
 
     def checkpoints_of(self, partition_id: int) -> str:
@@ -111,17 +114,31 @@ class JobFolder:
     def checkpoint_manifest(self, partition_id: int, index: int, name: str) -> str:
         return os.path.join(self.checkpoints_of(partition_id), f"op_{index:03d}_{name}.json")
 
+    def checkpoint_rejects(self, partition_id: int, index: int, name: str) -> str:
+        return os.path.join(self.checkpoints_of(partition_id), f"op_{index:03d}_{name}.rejects.jsonl")
+
+    def signatures_dir(self, index: int) -> str:
+        return os.path.join(self.partitions, f"signatures_{index:03d}")
+
     def signatures(self, partition_id: int, index: int) -> str:
-        return os.path.join(self.partitions, f"signatures_{index:03d}", f"partition_{partition_id:06d}.arrow")
+        return os.path.join(self.signatures_dir(index), f"partition_{partition_id:06d}.arrow")
+
+    def stage_whole(self, partition_id: int, stage: int) -> str:
+        """The state of a partition that waits for the others."""
+        return os.path.join(self.checkpoints_of(partition_id), f"stage_{stage:03d}.arrow")
+
+    def stage_manifest(self, partition_id: int, stage: int) -> str:
+        return os.path.join(self.checkpoints_of(partition_id), f"stage_{stage:03d}.json")
+
+    def stage_rejects(self, partition_id: int, stage: int) -> str:
+        return os.path.join(self.checkpoints_of(partition_id), f"stage_{stage:03d}.rejects.jsonl")
 
     def masks(self, index: int) -> str:
-        return os.path.join(self.partitions, f"masks_{index:03d}")
-
-    def mask(self, partition_id: int, index: int) -> str:
-        return os.path.join(self.masks(index), f"partition_{partition_id:06d}.arrow")
+        """Which rows of which partition a global operator kept, one bit a row."""
+        return os.path.join(self.partitions, f"masks_{index:03d}.bin")
 
     def masks_manifest(self, index: int) -> str:
-        return os.path.join(self.masks(index), "masks.json")
+        return os.path.join(self.partitions, f"masks_{index:03d}.json")
 
     def export_part(self, partition_id: int, suffix: str) -> str:
         return os.path.join(self.partitions, f"partition_{partition_id:06d}{suffix}")

@@ -36,7 +36,7 @@ class RejectsFile:
         return len(self._lines)
 
     def __call__(self, reject: Reject) -> None:
-        self._lines.append(_line_of(reject))
+        self._lines.append(line_of(reject))
         self.counts[reject.operator] = self.counts.get(reject.operator, 0) + 1
 
     def write(self) -> None:
@@ -53,7 +53,7 @@ class RejectsFile:
         os.replace(partial, self.path)
 
 
-def _line_of(reject: Reject) -> bytes:
+def line_of(reject: Reject) -> bytes:
     fields: dict[str, Any] = {"source": reject.source}
     if reject.position is not None:
         fields["line" if reject.byte is not None else "row"] = reject.position

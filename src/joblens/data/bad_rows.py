@@ -1,0 +1,69 @@
+"""An operator that fails on some rows, and works on all others."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from msgspec import Struct
+
+from joblens.data.operator import RowErrors
+from joblens.model.errors import JoblensError
+
+
+class BadRow(JoblensError):
+    """A row cannot be worked on, and the recipe wants no row left out."""
+
+
+class Worked(Struct, frozen=True, eq=False):
+    result: Any  # of the rows that are left; None: there are none
+    reasons: dict[int, str]  # of the others, by their place in the batch
+
+
+def work_on(batch: Any, function: Callable[[Any], Any], join: Callable[[Sequence[Any]], Any]) -> Worked:
+    """Bad rows are found by halves: few of them among many cost little. `join` puts the results of pieces
+    together."""
+    try:
+        return Worked(function(batch), {})
+    except RowErrors as error:
+        return _without(batch, error.reasons, function, join)
+    except MemoryError:
+        raise  # says nothing about a row
+    except Exception as error:  # noqa: BLE001 - whatever an operator raises is about a row of the batch
+        if batch.num_rows <= 1:
+            return Worked(None, {0: reason_of(error)} if batch.num_rows else {})
+        half = batch.num_rows // 2
+        one = work_on(batch.slice(0, half), function, join)
+        other = work_on(batch.slice(half), function, join)
+        reasons = one.reasons | {half + place: reason for place, reason in other.reasons.items()}
+        results = [piece.result for piece in (one, other) if piece.result is not None]
+        return Worked(join(results) if results else None, reasons)
+
+
+def _without(batch: Any, bad: dict[int, str], function: Callable[[Any], Any], join: Any) -> Worked:
+    places = np.delete(np.arange(batch.num_rows), sorted(bad))
+    if not len(places):
+        return Worked(None, bad)
+    again = work_on(batch.take(pa.array(places)), function, join)
+    return Worked(again.result, bad | {int(places[place]): text for place, text in again.reasons.items()})
+
+
+def keeping(count: int, bad: dict[int, str]) -> Any:
+    """A mask without the bad ones."""
+    mask = np.ones(count, dtype=bool)
+    mask[list(bad)] = False
+    return mask
+
+
+def reason_of(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}"
+
+
+def joined_batches(batches: Sequence[Any]) -> Any:
+    table = pa.Table.from_batches(list(batches)).combine_chunks()
+    pieces = table.to_batches()
+    return pieces[0] if pieces else batches[0]
+
+
+def joined_stats(pieces: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    return {name: pa.concat_arrays([piece[name] for piece in pieces]) for name in pieces[0]}

@@ -1,0 +1,278 @@
+"""What a partition leaves on disk so that nothing finished is done again.
+
+A *delta* says what operators changed since the checkpoint before it: which rows are left, and the new values
+of the rows they changed. Deltas form a chain from the source on; each names the one it stands on, so that one
+that does not fit is never applied. A *whole* state is written where partitions meet."""
+
+import os
+from typing import Any, TypeVar
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import xxhash
+from msgspec import Struct
+
+from joblens.data.exporting import PartManifest
+from joblens.data.job_folder import write_whole
+from joblens.data.partition_state import PartitionState
+from joblens.data.rows import LINE, Rows
+from joblens.model.recipe import OperatorCall
+from joblens.stores.private_files import make_private_folder
+
+_ALIVE = "alive"
+_IDS = "__ids__"
+_CHANGED = "__changed__"
+_Manifest = TypeVar("_Manifest", bound=Struct)
+
+
+class KeptFile(Struct, frozen=True, kw_only=True):
+    """With its size and digest, a file can be told from a torn one."""
+
+    path: str  # from the folder of its manifest
+    size_bytes: int
+    digest: str
+
+
+class RejectsSoFar(Struct, frozen=True, kw_only=True):
+    count: int = 0
+    file: KeptFile | None = None
+
+
+class DeltaManifest(Struct, frozen=True, kw_only=True):
+    partition_id: int
+    index: int  # the last operator whose work is in it
+    base: str
+    chain: str
+    source_rows: int
+    rows: int
+    columns: tuple[str, ...]
+    file: KeptFile
+    rejects: RejectsSoFar = RejectsSoFar()  # since the base
+
+
+class StageManifest(Struct, frozen=True, kw_only=True):
+    """A partition that has come to a global operator."""
+
+    partition_id: int
+    stage: int
+    origin: str  # what the stage began with
+    source_rows: int
+    rows: int
+    changed: tuple[str, ...]
+    whole: KeptFile
+    signatures: KeptFile
+    usage: dict[str, Any] = {}  # of making the signatures
+    rejects: RejectsSoFar = RejectsSoFar()  # since it was read
+
+    @property
+    def chain(self) -> str:
+        return digest_of(self.origin, self.whole.digest)
+
+
+class FinishedPart(Struct, frozen=True, kw_only=True):
+    """A partition that has come through all operators and lies ready for the export."""
+
+    partition_id: int
+    origin: str  # what the last stage began with
+    source_rows: int
+    part: PartManifest
+    rejects: RejectsSoFar = RejectsSoFar()
+
+
+class MaskOfPart(Struct, frozen=True, kw_only=True):
+    partition_id: int
+    chain: str  # of the state that it was made for
+    rows: int
+    kept: int
+    offset: int  # in the file of all masks
+    digest: str
+
+    @property
+    def size_bytes(self) -> int:
+        return (self.rows + 7) // 8
+
+    @property
+    def next_chain(self) -> str:
+        """Of the state without the rows that were dropped."""
+        return digest_of(self.chain, self.digest)
+
+
+class MasksManifest(Struct, frozen=True, kw_only=True):
+    index: int  # of the global operator
+    file: KeptFile
+    parts: tuple[MaskOfPart, ...]
+
+
+def digest_of(*parts: Any) -> str:
+    """xxh3-128 over bytes-like parts and texts."""
+    hasher = xxhash.xxh3_128()
+    for part in parts:
+        hasher.update(part.encode() if isinstance(part, str) else part)
+    return str(hasher.hexdigest())
+
+
+def source_chain(rows: Rows) -> str:
+    """What the first checkpoint of a partition stands on: the rows as they were read, to the byte where they
+    are lines."""
+    parts: list[Any] = [str(rows.count), str(rows.batch.schema)]
+    names = rows.batch.schema.names
+    for name in [LINE] if LINE in names else names:  # everything else was taken from the line
+        column = rows.batch.column(name)
+        if column.type in (pa.large_binary(), pa.large_string()) and len(column):
+            offsets = np.frombuffer(column.buffers()[1], np.int64)[
+                column.offset : column.offset + len(column) + 1
+            ]
+            parts.append(np.diff(offsets).tobytes())
+            parts.append(column.buffers()[2].slice(int(offsets[0]), int(offsets[-1] - offsets[0])))
+    return digest_of(*parts)
+
+
+def calls_digest(calls: tuple[OperatorCall, ...]) -> str:
+    return digest_of(msgspec.json.encode(calls, order="deterministic"))
+
+
+def next_chain(base: str, calls: tuple[OperatorCall, ...], file: KeptFile) -> str:
+    return digest_of(base, msgspec.json.encode(calls, order="deterministic"), file.digest)
+
+
+# Manifests
+
+
+def write_manifest(path: str, manifest: Struct) -> None:
+    """Last of all: what it tells of is in place."""
+    write_whole(path, msgspec.json.encode(manifest) + b"\n")
+
+
+def read_manifest(path: str, kind: type[_Manifest]) -> _Manifest | None:
+    """None: there is none, or it is torn."""
+    try:
+        with open(path, "rb") as file:
+            return msgspec.json.decode(file.read(), type=kind)
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+        return None
+
+
+def keep_bytes(path: str, data: Any) -> KeptFile:
+    write_whole(path, data)
+    return KeptFile(path=os.path.basename(path), size_bytes=len(data), digest=digest_of(data))
+
+
+def load_kept(folder: str, file: KeptFile) -> Any:
+    """A mapped buffer; None: it is not the file that was written."""
+    path = os.path.join(folder, file.path)
+    try:
+        if os.path.getsize(path) != file.size_bytes:
+            return None
+        if not file.size_bytes:
+            return pa.py_buffer(b"")
+        with pa.memory_map(path) as mapped:
+            buffer = mapped.read_buffer()
+    except OSError:
+        return None
+    return buffer if digest_of(buffer) == file.digest else None
+
+
+# Deltas
+
+
+def delta_of(state: PartitionState) -> Any:
+    """One row of lists: Arrow keeps columns of one length together, and these have different ones."""
+    names: list[str] = []
+    arrays: list[Any] = []
+    if LINE in state.changed_rows:
+        state.compact()  # as taking the lines out would, but before anything is worked out here
+    if state.has_dropped:
+        bits = np.zeros(state.source_rows, dtype=bool)
+        bits[state.alive_ids] = True
+        names.append(_ALIVE)
+        arrays.append(pa.array([np.packbits(bits).tobytes()], pa.large_binary()))
+    for name, changed in state.changed_rows.items():
+        if not state.has_column(name):  # taken away again
+            continue
+        mask = changed[state.ids] if state.alive is None else changed[state.ids] & state.alive
+        values = state.column(name).filter(pa.array(mask))
+        names += [f"ids:{name}", f"values:{name}"]
+        arrays += [_one_list(pa.array(state.ids[mask])), _one_list(values)]
+    if not arrays:  # an operator that changed nothing
+        return pa.RecordBatch.from_arrays([pa.array([True])], names=["nothing"])
+    return pa.RecordBatch.from_arrays(arrays, names=names)
+
+
+def _one_list(values: Any) -> Any:
+    return pa.LargeListArray.from_arrays(pa.array([0, len(values)], pa.int64()), values)
+
+
+def apply_delta(state: PartitionState, buffer: Any) -> None:
+    """Onto the state that it stands on."""
+    batch = pa.ipc.open_file(buffer).get_batch(0)
+    names = batch.schema.names
+    if _ALIVE in names:
+        packed = np.frombuffer(batch.column(_ALIVE)[0].as_buffer(), np.uint8)
+        bits = np.unpackbits(packed, count=state.source_rows).astype(bool)
+        state.drop(bits[state.ids])
+    state.compact()
+    for name in names:
+        if name.startswith("ids:"):
+            column = name.removeprefix("ids:")
+            ids = np.asarray(batch.column(name).values)
+            _put_values(state, column, ids, batch.column(f"values:{column}").values)
+            state.note_changed(column, ids)
+
+
+def _put_values(state: PartitionState, column: str, ids: Any, values: Any) -> None:
+    if len(ids) == len(state.ids):  # all rows, perhaps of another type or a new column
+        state.put(column, values)
+        return
+    mask = np.zeros(len(state.ids), dtype=bool)
+    mask[np.searchsorted(state.ids, ids)] = True
+    old = state.column(column)
+    try:
+        state.put(column, pc.replace_with_mask(old, pa.array(mask), values))
+    except pa.ArrowNotImplementedError:  # nested columns
+        places = np.arange(len(mask))
+        places[mask] = len(old) + np.arange(len(values))
+        state.put(column, pa.concat_arrays([old, values]).take(pa.array(places)))
+
+
+def serialized(batch: Any) -> Any:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    return sink.getvalue()
+
+
+# Whole states, and signatures beside them
+
+
+def write_batch(path: str, batch: Any) -> KeptFile:
+    """In place, whole, when this returns."""
+    make_private_folder(os.path.dirname(path))
+    being_written = f"{path}.{os.getpid()}.part"
+    os.close(os.open(being_written, os.O_CREAT | os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC, 0o600))
+    with pa.OSFile(being_written, "wb") as file, pa.ipc.new_file(file, batch.schema) as writer:
+        writer.write_batch(batch)
+    with pa.memory_map(being_written) as mapped:
+        buffer = mapped.read_buffer()
+    kept = KeptFile(path=os.path.basename(path), size_bytes=buffer.size, digest=digest_of(buffer))
+    os.replace(being_written, path)
+    return kept
+
+
+def whole_batch(state: PartitionState) -> Any:
+    batch = state.with_lines().append_column(_IDS, pa.array(state.ids))
+    return batch.append_column(_CHANGED, pa.array(state.ever_changed[state.ids]))
+
+
+def whole_state(buffer: Any, manifest: StageManifest) -> PartitionState:
+    batch = batch_in(buffer)
+    rows = Rows(batch.drop_columns([_IDS, _CHANGED]), batch.column(_IDS))
+    state = PartitionState(rows, source_rows=manifest.source_rows, chain=manifest.chain)
+    state.changed_columns = set(manifest.changed)
+    state.ever_changed[state.ids] = np.asarray(batch.column(_CHANGED))
+    return state
+
+
+def batch_in(buffer: Any) -> Any:
+    return pa.ipc.open_file(buffer).get_batch(0)

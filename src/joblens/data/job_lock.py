@@ -1,0 +1,94 @@
+"""One executor a job: a lock on a file of its folder, which dies with the process and its workers."""
+
+import errno
+import fcntl
+import os
+import time
+
+import msgspec
+from msgspec import Struct
+
+from joblens.data.job_folder import JobFolder
+from joblens.model.errors import JobIsRunning
+from joblens.stores.journal_file import start_ticks
+from joblens.stores.private_files import make_private_folder
+
+# Workers hold the lock too, and are killed with their executor: that takes the kernel a moment.
+_WAIT_FOR_ORPHANS_S = 10.0
+_LOOK_AGAIN_S = 0.02
+
+
+class Holder(Struct, frozen=True, kw_only=True):
+    """The process that carries a job out."""
+
+    pid: int
+    start_ticks: int | None  # since the machine's start: tells it from a later process of that number
+    host: str
+
+    @property
+    def is_alive(self) -> bool:
+        """Of this machine; nothing is known of another's."""
+        ticks = start_ticks(self.pid)
+        return self.host == os.uname().nodename and ticks is not None and ticks == self.start_ticks
+
+
+def running_executor(folder: JobFolder) -> Holder | None:
+    """None: nobody carries the job out now."""
+    try:
+        descriptor = os.open(folder.lock, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    try:
+        if _is_free(descriptor):
+            return None
+        holder = _read(descriptor)
+        return (
+            holder if holder is not None and (holder.is_alive or holder.host != os.uname().nodename) else None
+        )
+    finally:
+        os.close(descriptor)
+
+
+def take_lock(folder: JobFolder) -> int:
+    """-> a descriptor, held until the process ends. Raises JobIsRunning."""
+    make_private_folder(folder.metadata)
+    descriptor = os.open(folder.lock, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    until = time.monotonic() + _WAIT_FOR_ORPHANS_S
+    while not _try_lock(descriptor):
+        holder = _read(descriptor)
+        if (holder is not None and holder.is_alive) or time.monotonic() > until:
+            os.close(descriptor)
+            who = f"process {holder.pid} on {holder.host}" if holder else "another process"
+            raise JobIsRunning(f"job {folder.job_id} is being carried out by {who}")
+        time.sleep(_LOOK_AGAIN_S)
+    me = Holder(pid=os.getpid(), start_ticks=start_ticks(os.getpid()), host=os.uname().nodename)
+    os.ftruncate(descriptor, 0)
+    os.pwrite(descriptor, msgspec.json.encode(me) + b"\n", 0)
+    return descriptor
+
+
+def _try_lock(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
+            return False
+        raise
+    return True
+
+
+def _is_free(descriptor: int) -> bool:
+    """A shared lock, for a moment: an executor that starts just then waits it out."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    fcntl.flock(descriptor, fcntl.LOCK_UN)
+    return True
+
+
+def _read(descriptor: int) -> Holder | None:
+    try:
+        return msgspec.json.decode(os.pread(descriptor, 1000, 0), type=Holder)
+    except msgspec.MsgspecError:
+        return None  # somebody is just writing it

@@ -1,0 +1,122 @@
+"""One operator on one partition."""
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from joblens.data import bad_rows
+from joblens.data.bad_rows import Worked, work_on
+from joblens.data.operator import Filter, GlobalOperator, Mapper, Operator
+from joblens.data.partition_rejects import RejectsOfPartition
+from joblens.data.partition_report import PartitionReport
+from joblens.data.partition_state import PartitionState
+from joblens.data.reading import places_of
+from joblens.data.rows import LINE, STATS_PREFIX
+from joblens.data.tracing import Tracer
+from joblens.data.workshop import Workshop
+from joblens.model.recipe import OperatorCall, Partition
+
+
+class OperatorRun:
+    """Changes the state; rows that cannot be worked on leave it, with the reason."""
+
+    def __init__(
+        self,
+        workshop: Workshop,
+        partition: Partition,
+        rejects: RejectsOfPartition,
+        report: PartitionReport,
+    ) -> None:
+        self._shop = workshop
+        self._recipe = workshop.plan.recipe
+        self._partition = partition
+        self._rejects = rejects
+        self._report = report
+        self.tracer = Tracer(workshop.folder, partition.id, workshop.plan.recipe)
+
+    def work(self, state: PartitionState, operator: Operator, call: OperatorCall) -> int:
+        """-> how many rows were rejected."""
+        if isinstance(operator, Mapper):
+            return self._map(state, operator, call)
+        assert isinstance(operator, Filter)
+        return self._filter(state, operator, call)
+
+    def _map(self, state: PartitionState, operator: Mapper, call: OperatorCall) -> int:
+        def mapped(piece: Any) -> Any:
+            result = operator.map(piece)
+            if result.num_rows != piece.num_rows:
+                raise ValueError(f"{call.name} made {result.num_rows} rows of {piece.num_rows}")
+            return result
+
+        worked = self._worked(self._batch(state, call), mapped, bad_rows.joined_batches)
+        self._reject(state, worked.reasons, call)
+        if worked.result is not None:
+            before = state.batch if self.tracer.is_on else None
+            changed = state.replace(worked.result)
+            self.tracer.mapped(call, before, state, changed)
+        return len(worked.reasons)
+
+    def _filter(self, state: PartitionState, operator: Filter, call: OperatorCall) -> int:
+        worked = self._stats(state, operator, call)
+        self._reject(state, worked.reasons, call)
+        stats = worked.result
+        if stats is None:
+            return len(worked.reasons)
+        if self._recipe.keep_stats:
+            for name, values in stats.items():
+                state.add_column(STATS_PREFIX + name, values)
+        keep = np.asarray(operator.keep(stats))
+        self.tracer.filtered(call, state, keep, stats)
+        state.drop(keep)
+        return len(worked.reasons)
+
+    def _stats(self, state: PartitionState, operator: Filter, call: OperatorCall) -> Worked:
+        if state.alive is not None and self._shop.is_built_in(call.index):
+            # Looking at rows that were dropped before does no harm, and saves copying the others together.
+            try:
+                return Worked(operator.stats(state.batch), {})
+            except Exception:  # noqa: BLE001, S110 - those rows may be why: again without them
+                pass
+        return self._worked(self._batch(state, call), operator.stats, bad_rows.joined_stats)
+
+    def signatures(self, state: PartitionState, operator: GlobalOperator, call: OperatorCall) -> Any:
+        batch = self._batch(state, call)
+        worked = self._worked(batch, operator.signatures, bad_rows.joined_batches)
+        self._reject(state, worked.reasons, call)
+        return operator.signatures(batch.slice(0, 0)) if worked.result is None else worked.result
+
+    def _batch(self, state: PartitionState, call: OperatorCall) -> Any:
+        """Somebody's own operator sees whole rows; ours have the columns they asked for."""
+        state.compact()
+        return state.batch if self._shop.is_built_in(call.index) else state.with_lines()
+
+    def _worked(self, batch: Any, function: Callable[[Any], Any], join: Any) -> Worked:
+        if self._recipe.is_strict or not self._recipe.skip_op_error:
+            return Worked(function(batch), {})
+        return work_on(batch, function, join)
+
+    def _reject(self, state: PartitionState, reasons: dict[int, str], call: OperatorCall) -> None:
+        """Takes the rows out, and keeps them with where they came from."""
+        if not reasons:
+            return
+        places = sorted(reasons)
+        ids = [int(state.ids[place]) for place in places]
+        origins = places_of(self._partition, self._shop.plan.columns, ids)
+        rows = state.with_lines().take(pa.array(places))
+        for number, (place, origin) in enumerate(zip(places, origins, strict=True)):
+            row = _row_to_tell(rows, number)
+            told = msgspec.structs.replace(origin, operator=call.name, reason=reasons[place], row=row)
+            self._rejects.add(told)
+        state.drop(bad_rows.keeping(len(state.ids), reasons))
+        state.compact()
+        path = self._shop.folder.rejects_of(self._partition.id)
+        self._report.rejected(len(places), reasons[places[0]], path, call)
+
+
+def _row_to_tell(rows: Any, number: int) -> Any:
+    if LINE in rows.schema.names:
+        return bytes(rows.column(LINE)[number].as_py())
+    return rows.slice(number, 1).to_pylist()[0]

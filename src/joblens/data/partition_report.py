@@ -1,0 +1,169 @@
+"""What happens to one partition, told as events."""
+
+import time
+from typing import Any
+
+from msgspec import UNSET
+
+from joblens.data.bad_rows import reason_of
+from joblens.data.checkpoints import FinishedPart
+from joblens.data.op_usage import Usage
+from joblens.data.operator import Operator
+from joblens.data.worker_events import Emit, dag_node_id, event, op_event
+from joblens.model.recipe import OperatorCall, Partition
+from joblens.model.recipe_event import EventType
+
+
+class PartitionReport:
+    def __init__(self, partition: Partition, attempt: int, emit: Emit) -> None:
+        self._partition = partition
+        self._id = partition.id
+        self._attempt = attempt
+        self._emit = emit
+
+    def reading(self) -> None:
+        meta = {"file_size_bytes": self._partition.size_bytes}
+        self._emit(event(EventType.PARTITION_CREATION_START, partition_id=self._id, partition_meta=meta))
+
+    def read(self, count: int, checksum: str, usage: Usage) -> None:
+        first = self._partition.first_row
+        meta = {
+            "sample_count": count,
+            "file_size_bytes": self._partition.size_bytes,
+            "checksum": checksum,
+            "duration_seconds": round(usage.wall_seconds, 6),
+            "original_start_idx": first,
+            "original_end_idx": None if first is None else first + count,
+            "resources": usage.as_metadata(),
+        }
+        self._emit(
+            event(
+                EventType.PARTITION_CREATION_COMPLETE,
+                partition_id=self._id,
+                partition_meta=meta,
+                metadata=meta,
+                duration=meta["duration_seconds"],
+                output_rows=count,
+            )
+        )
+
+    def started(self, count: int) -> None:
+        self._emit(
+            event(
+                EventType.PARTITION_START,
+                partition_id=self._id,
+                input_rows=count,
+                retry_count=self._attempt or UNSET,
+            )
+        )
+
+    def resumed(self, call: OperatorCall, path: str, count: int) -> None:
+        meta = {"checkpoint_path": path, "rows": count}
+        self._emit(op_event(EventType.CHECKPOINT_LOAD, self._id, call, checkpoint_path=path, metadata=meta))
+        self._emit(
+            op_event(
+                EventType.PARTITION_RESUME,
+                self._id,
+                call,
+                input_rows=count,
+                retry_count=self._attempt or UNSET,
+            )
+        )
+
+    def op_started(self, call: OperatorCall, operator: Operator, rows_in: int) -> None:
+        meta = {
+            "operation_idx": call.index,
+            "operation_args": call.params,
+            "start_time": time.time(),
+            "operation_class": type(operator).__name__,
+            "dag_node_id": dag_node_id(call, self._id),
+        }
+        args = {**call.params, "dag_node_id": dag_node_id(call, self._id)}
+        self._emit(
+            op_event(EventType.OP_START, self._id, call, input_rows=rows_in, op_args=args, metadata=meta)
+        )
+
+    def op_failed(self, call: OperatorCall, rows_in: int, error: BaseException) -> None:
+        self._emit(
+            op_event(
+                EventType.OP_FAILED,
+                self._id,
+                call,
+                status="failed",
+                error_message=reason_of(error),
+                input_rows=rows_in,
+                retry_count=self._attempt,
+            )
+        )
+
+    def op_completed(
+        self, call: OperatorCall, rows_in: int, rows_out: int, rejected: int, usage: dict[str, Any]
+    ) -> None:
+        wall = usage["wall_seconds"]
+        meta = {
+            "operation_idx": call.index,
+            "duration_seconds": wall,
+            "completion_time": time.time(),
+            "input_rows": rows_in,
+            "output_rows": rows_out,
+            "throughput_rows_per_second": round(rows_in / wall, 3) if wall > 0 else None,
+            "reduction_ratio": round(1 - rows_out / rows_in, 6) if rows_in else 0.0,
+            "rejected_rows": rejected,
+            "dag_node_id": dag_node_id(call, self._id),
+            "resources": usage,
+        }
+        self._emit(
+            op_event(
+                EventType.OP_COMPLETE,
+                self._id,
+                call,
+                status="success",
+                duration=wall,
+                input_rows=rows_in,
+                output_rows=rows_out,
+                metadata=meta,
+            )
+        )
+
+    def saved(self, call: OperatorCall, path: str, size_bytes: int, rows: int, usage: Usage | None) -> None:
+        meta: dict[str, Any] = {"checkpoint_path": path, "size_bytes": size_bytes, "rows": rows}
+        if usage is not None:
+            meta["resources"] = usage.as_metadata()
+        self._emit(op_event(EventType.CHECKPOINT_SAVE, self._id, call, checkpoint_path=path, metadata=meta))
+
+    def rejected(self, count: int, reason: str, path: str, call: OperatorCall | None = None) -> None:
+        """Without an operator: rows that could not be read."""
+        self._emit(
+            event(
+                EventType.ROWS_REJECTED,
+                partition_id=self._id,
+                operation_name=call.name if call else UNSET,
+                operation_idx=call.index if call else UNSET,
+                message=f"{count} rows rejected, the first because: {reason}",
+                metadata={"rejected_rows": count, "reason": reason, "path": path},
+            )
+        )
+
+    def completed(self, finished: FinishedPart, export: Usage | None) -> None:
+        """Without an export: it had been written before this run of the job."""
+        meta: dict[str, Any] = {
+            "sample_count": finished.source_rows,
+            "output_bytes": finished.part.size_bytes,
+            "rejected_rows": finished.rejects.count,
+        }
+        if export is None:
+            meta["was_done_before"] = True
+        else:
+            meta["export"] = export.as_metadata()
+        self._emit(
+            event(
+                EventType.PARTITION_COMPLETE,
+                partition_id=self._id,
+                status="success",
+                input_rows=finished.source_rows,
+                output_rows=finished.part.rows,
+                output_path=finished.part.path,
+                retry_count=self._attempt or UNSET,
+                metadata=meta,
+            )
+        )

@@ -1,0 +1,224 @@
+"""One partition through the operators of one stage, on a worker."""
+
+import os
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from joblens.data import checkpoints, restoring
+from joblens.data.bad_rows import BadRow
+from joblens.data.checkpoints import DeltaManifest, FinishedPart, MaskOfPart, MasksManifest, StageManifest
+from joblens.data.exporting import is_whole, write_part
+from joblens.data.op_usage import Meter
+from joblens.data.operator import GlobalOperator
+from joblens.data.operator_run import OperatorRun
+from joblens.data.partition_rejects import RejectsOfPartition
+from joblens.data.partition_report import PartitionReport
+from joblens.data.partition_state import PartitionState
+from joblens.data.reading import read_partition
+from joblens.data.rejects import Reject, line_of
+from joblens.data.restoring import Restored
+from joblens.data.tasks import RunStage
+from joblens.data.worker_events import Emit
+from joblens.data.workshop import Workshop
+from joblens.model.errors import JoblensError
+from joblens.model.recipe import OperatorCall
+from joblens.stores.private_files import make_private_folder
+
+
+class StageRun:
+    """Manifests on disk say what is done already; what they say is believed only once the files they tell of
+    have been read again and are what was written."""
+
+    def __init__(self, workshop: Workshop, task: RunStage, emit: Emit) -> None:
+        self._shop = workshop
+        self._plan = workshop.plan
+        self._folder = workshop.folder
+        self._partition = task.partition
+        self._id = task.partition.id
+        self._stage = workshop.plan.stages[task.stage]
+        self._report = PartitionReport(task.partition, task.attempt, emit)
+        self._rejects = RejectsOfPartition(workshop.folder, task.partition.id)
+        self._operators = OperatorRun(workshop, task.partition, self._rejects, self._report)
+
+    def run(self) -> dict[str, Any]:
+        if self._stage.closing is None:
+            done: StageManifest | FinishedPart = self._to_export()
+        else:
+            done = self._to_meeting(self._stage.closing)
+        result: dict[str, Any] = msgspec.to_builtins(done)
+        return result
+
+    # The two ends that a stage can have
+
+    def _to_meeting(self, closing: int) -> StageManifest:
+        origin = self._origin()
+        done = restoring.stage_end(self._folder, self._id, self._stage)
+        signatures_dir = self._folder.signatures_dir(closing)
+        if done and done.origin == origin and restoring.is_stage_whole(self._folder, done, signatures_dir):
+            if self._stage.end > self._stage.first:
+                whole = self._folder.stage_whole(self._id, self._stage.index)
+                self._report.resumed(self._plan.recipe.process[self._stage.end - 1], whole, done.rows)
+            return done
+        state = self._through_operators()
+        call, operator = self._plan.recipe.process[closing], self._shop.operator(closing)
+        assert isinstance(operator, GlobalOperator)
+        self._report.op_started(call, operator, state.count)
+        meter = Meter()
+        signatures = self._operators.signatures(state, operator, call)
+        usage = meter.usage()
+        manifest = StageManifest(
+            partition_id=self._id,
+            stage=self._stage.index,
+            origin=origin,
+            source_rows=state.source_rows,
+            rows=state.count,
+            changed=tuple(sorted(state.changed_columns)),
+            signatures=checkpoints.write_batch(self._folder.signatures(self._id, closing), signatures),
+            whole=checkpoints.write_batch(
+                self._folder.stage_whole(self._id, self._stage.index), checkpoints.whole_batch(state)
+            ),
+            usage=usage.as_metadata(),
+            rejects=self._rejects.keep_all(self._folder.stage_rejects(self._id, self._stage.index)),
+        )
+        checkpoints.write_manifest(self._folder.stage_manifest(self._id, self._stage.index), manifest)
+        return manifest
+
+    def _to_export(self) -> FinishedPart:
+        origin = self._origin()
+        path = self._folder.export_part_manifest(self._id)
+        done = checkpoints.read_manifest(path, FinishedPart)
+        if done is not None and done.origin == origin and is_whole(done.part):
+            self._report.completed(done, None)
+            return done
+        state = self._through_operators()
+        meter = Meter()
+        part_path = self._folder.export_part(self._id, self._shop.part_suffix)
+        finished = FinishedPart(
+            partition_id=self._id,
+            origin=origin,
+            source_rows=state.source_rows,
+            part=write_part(state.rows(), self._plan, part_path, state.changed_columns),
+            rejects=self._rejects.keep_all(self._folder.stage_rejects(self._id, self._stage.index)),
+        )
+        self._rejects.publish()
+        checkpoints.write_manifest(path, finished)
+        self._report.completed(finished, meter.usage())
+        return finished
+
+    def _origin(self) -> str:
+        """What the stage begins with, known without reading it."""
+        if self._stage.index == 0:
+            return self._shop.origin_of(self._partition)
+        return self._mask().next_chain
+
+    # Where it begins
+
+    def _through_operators(self) -> PartitionState:
+        make_private_folder(self._folder.checkpoints_of(self._id))
+        restoring.remove_leftovers(self._folder.checkpoints_of(self._id))
+        begin = self._read_source if self._stage.index == 0 else self._load_whole
+        found = restoring.newest_in_stage(self._plan, self._folder, self._id, self._stage, begin())
+        self._rejects.begin(found.rejects)
+        state = found.state
+        if found.loaded is not None:
+            call = self._plan.recipe.process[found.after]
+            self._report.resumed(call, self._folder.checkpoint(self._id, call.index, call.name), state.count)
+        elif self._stage.index == 0:
+            self._report.started(state.count)
+        for index in range(found.after + 1, self._stage.end):
+            self._through_operator(state, self._plan.recipe.process[index])
+            if index in self._shop.checkpoint_after:
+                calls = self._plan.recipe.process[found.after + 1 : index + 1]
+                self._checkpoint(state, calls)
+                found.after = index
+        return state
+
+    def _read_source(self) -> Restored:
+        self._report.reading()
+        meter = Meter()
+        bad: list[Reject] = []
+        rows = read_partition(self._partition, self._plan.columns, bad.append)
+        if bad and self._plan.recipe.is_strict:
+            place = "" if bad[0].position is None else f"line {bad[0].position}: "
+            raise BadRow(f"{bad[0].source}: {place}{bad[0].reason}")
+        chain = checkpoints.source_chain(rows)
+        self._report.read(rows.count, chain, meter.usage())
+        if bad:
+            self._report.rejected(len(bad), bad[0].reason, self._folder.rejects_of(self._id))
+        state = PartitionState(rows, source_rows=rows.count, chain=chain)
+        return Restored(state, -1, [line_of(reject) for reject in bad])
+
+    def _load_whole(self) -> Restored:
+        before = self._plan.stages[self._stage.index - 1]
+        manifest = restoring.stage_end(self._folder, self._id, before)
+        kept = self._folder.checkpoints_of(self._id)
+        buffer = checkpoints.load_kept(kept, manifest.whole) if manifest else None
+        rejects = restoring.read_rejects(kept, manifest.rejects.file) if manifest else None
+        if manifest is None or buffer is None or rejects is None:
+            raise JoblensError(f"partition {self._id}: its state before operator {self._stage.first} is gone")
+        state = checkpoints.whole_state(buffer, manifest)
+        mask = self._mask()
+        state.drop(self._mask_bits(mask))
+        state.compact()
+        state.saved(mask.next_chain)
+        return Restored(state, self._stage.first - 1, rejects)
+
+    def _mask(self) -> MaskOfPart:
+        closing = self._plan.stages[self._stage.index - 1].closing
+        assert closing is not None
+        manifest = checkpoints.read_manifest(self._folder.masks_manifest(closing), MasksManifest)
+        for part in manifest.parts if manifest else ():
+            if part.partition_id == self._id:
+                return part
+        name = self._plan.recipe.process[closing].name
+        raise JoblensError(f"partition {self._id}: what {name} decided about its rows is gone")
+
+    def _mask_bits(self, mask: MaskOfPart) -> Any:
+        closing = self._plan.stages[self._stage.index - 1].closing
+        assert closing is not None
+        with open(self._folder.masks(closing), "rb") as file:
+            packed = os.pread(file.fileno(), mask.size_bytes, mask.offset)
+        if checkpoints.digest_of(packed) != mask.digest:
+            raise JoblensError(f"partition {self._id}: the mask of its rows is damaged")
+        return np.unpackbits(np.frombuffer(packed, np.uint8), count=mask.rows).astype(bool)
+
+    # One operator, and what it leaves
+
+    def _through_operator(self, state: PartitionState, call: OperatorCall) -> None:
+        operator = self._shop.operator(call.index)
+        rows_in = state.count
+        self._report.op_started(call, operator, rows_in)
+        meter = Meter()
+        try:
+            rejected = self._operators.work(state, operator, call)
+        except BaseException as error:
+            self._report.op_failed(call, rows_in, error)
+            raise
+        usage = meter.usage().as_metadata()
+        self._report.op_completed(call, rows_in, state.count, rejected, usage)
+
+    def _checkpoint(self, state: PartitionState, calls: tuple[OperatorCall, ...]) -> None:
+        """Of what these operators changed."""
+        meter = Meter()
+        call = calls[-1]
+        path = self._folder.checkpoint(self._id, call.index, call.name)
+        file = checkpoints.keep_bytes(path, checkpoints.serialized(checkpoints.delta_of(state)))
+        manifest = DeltaManifest(
+            partition_id=self._id,
+            index=call.index,
+            base=state.chain,
+            chain=checkpoints.next_chain(state.chain, calls, file),
+            source_rows=state.source_rows,
+            rows=state.count,
+            columns=state.column_names,
+            file=file,
+            rejects=self._rejects.keep_unsaved(
+                self._folder.checkpoint_rejects(self._id, call.index, call.name)
+            ),
+        )
+        manifest_path = self._folder.checkpoint_manifest(self._id, call.index, call.name)
+        checkpoints.write_manifest(manifest_path, manifest)
+        state.saved(manifest.chain)
+        self._report.saved(call, path, file.size_bytes, manifest.rows, meter.usage())

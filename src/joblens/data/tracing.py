@@ -1,0 +1,79 @@
+"""Examples of what each operator changed or dropped, for people who ask for them."""
+
+import os
+from typing import Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from joblens.data.job_folder import JobFolder, write_whole
+from joblens.data.partition_state import PartitionState
+from joblens.data.rows import LINE
+from joblens.model.recipe import OperatorCall, Recipe
+from joblens.stores.private_files import make_private_folder
+
+
+class Tracer:
+    """Of one partition: as many rows of each operator as the whole job wants to see. The first of them over
+    all partitions are put together in the end."""
+
+    def __init__(self, folder: JobFolder, partition_id: int, recipe: Recipe) -> None:
+        self.is_on = recipe.trace
+        self._rows = recipe.trace_rows
+        self._folder = folder
+        self._id = partition_id
+
+    def mapped(self, call: OperatorCall, before: Any, state: PartitionState, changed: dict[str, Any]) -> None:
+        if not self.is_on:
+            return
+        examples = []
+        for name, mask in changed.items():
+            if name == LINE or name not in before.schema.names:
+                continue
+            places = pa.array(np.flatnonzero(mask)[: self._rows])
+            old, new = before.column(name).take(places), state.batch.column(name).take(places)
+            ids = state.ids[np.asarray(places)]
+            examples += [
+                {"partition": self._id, "row": int(row), "field": name, "before": one, "after": other}
+                for row, one, other in zip(ids, old.to_pylist(), new.to_pylist(), strict=True)
+            ]
+        self._write(call, examples)
+
+    def filtered(self, call: OperatorCall, state: PartitionState, keep: Any, stats: dict[str, Any]) -> None:
+        if not self.is_on:
+            return
+        dropped = ~keep if state.alive is None else ~keep & state.alive
+        places = np.flatnonzero(dropped)[: self._rows]
+        rows = state.batch.take(pa.array(places)).to_pylist()
+        examples = [
+            {
+                "partition": self._id,
+                "row": int(state.ids[place]),
+                "stats": {name: values[int(place)].as_py() for name, values in stats.items()},
+                "dropped": row,
+            }
+            for place, row in zip(places, rows, strict=True)
+        ]
+        self._write(call, examples)
+
+    def _write(self, call: OperatorCall, examples: list[dict[str, Any]]) -> None:
+        folder = self._folder.trace_parts(call.index, call.name)
+        make_private_folder(folder)
+        lines = b"".join(msgspec.json.encode(example) + b"\n" for example in examples[: self._rows])
+        write_whole(os.path.join(folder, f"partition_{self._id:06d}.jsonl"), lines)
+
+
+def put_traces_together(folder: JobFolder, recipe: Recipe) -> None:
+    """The first examples of each operator, in the order of the dataset."""
+    for call in recipe.process:
+        parts = folder.trace_parts(call.index, call.name)
+        if not os.path.isdir(parts):
+            continue
+        lines: list[bytes] = []
+        for name in sorted(os.listdir(parts)):
+            with open(os.path.join(parts, name), "rb") as file:
+                lines += file.readlines()
+            if len(lines) >= recipe.trace_rows:
+                break
+        write_whole(folder.trace_of(call.index, call.name), b"".join(lines[: recipe.trace_rows]))

@@ -1,0 +1,37 @@
+"""Events as a worker tells them."""
+
+import os
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from joblens.model.recipe import OperatorCall
+from joblens.model.recipe_event import EventType, RecipeEvent
+
+Emit = Callable[[RecipeEvent], None]
+
+
+def event(kind: EventType, **fields: Any) -> RecipeEvent:
+    return RecipeEvent(
+        event_type=kind.value,
+        timestamp=time.time(),
+        process_id=os.getpid(),
+        thread_id=threading.get_native_id(),
+        **fields,
+    )
+
+
+def op_event(kind: EventType, partition_id: int, call: OperatorCall, **fields: Any) -> RecipeEvent:
+    return event(
+        kind,
+        partition_id=partition_id,
+        operation_name=call.name,
+        operation_idx=call.index,
+        **fields,
+    )
+
+
+def dag_node_id(call: OperatorCall, partition_id: int) -> str:
+    """As the saved plan names the node: operators are counted from 1 there."""
+    return f"op_{call.index + 1:03d}_{call.name}_partition_{partition_id}"

@@ -1,0 +1,50 @@
+"""What a worker has at hand for one job: its plan, its folder, its operators."""
+
+import msgspec
+
+from joblens.data import registry
+from joblens.data.checkpoints import digest_of
+from joblens.data.job_folder import JobFolder
+from joblens.data.operator import Operator, Surroundings
+from joblens.model.recipe import Partition, RecipePlan
+
+_BUILT_IN = "joblens.data.operators."
+
+
+class Workshop:
+    """Operators are made once, before workers are forked where that is how they come about."""
+
+    def __init__(self, plan: RecipePlan) -> None:
+        self.plan = plan
+        self.folder = JobFolder.of_plan(plan)
+        self.checkpoint_after = frozenset(plan.checkpoint_after)
+        recipe = plan.recipe
+        if recipe.custom_operator_paths:
+            registry.load_custom(recipe.custom_operator_paths)
+        surroundings = Surroundings(
+            text_key=recipe.text_keys[0],
+            image_key=recipe.image_key,
+            audio_key=recipe.audio_key,
+            video_key=recipe.video_key,
+        )
+        self._operators: list[Operator] = [registry.make(call, surroundings) for call in recipe.process]
+        self._inputs = {file.path: file.digest for file in plan.inputs}
+
+    def operator(self, index: int) -> Operator:
+        return self._operators[index]
+
+    def is_built_in(self, index: int) -> bool:
+        return type(self._operators[index]).__module__.startswith(_BUILT_IN)
+
+    @property
+    def part_suffix(self) -> str:
+        """Of what partitions leave for the export."""
+        recipe = self.plan.recipe
+        is_parquet = recipe.export_type == "parquet" or recipe.export_path.endswith(".parquet")
+        return ".parquet" if is_parquet else ".jsonl"
+
+    def origin_of(self, partition: Partition) -> str:
+        """What a partition is made of and what is done to it, without reading it."""
+        digests = [self._inputs.get(part.origin or part.path, "") for part in partition.slices]
+        made_of = (partition.slices, digests, self.plan.columns, self.plan.recipe.process)
+        return digest_of(msgspec.json.encode(made_of, order="deterministic"))
