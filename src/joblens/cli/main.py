@@ -57,6 +57,7 @@ SECTIONS: dict[str, dict[str, CommandEntry]] = {
         "plot": _entry("plot", "Charts of runs and jobs: pages and pictures."),
     },
     "Data": {
+        "operators": _entry("operators", "What recipes can do to rows: all operators, or one in detail."),
         "export": _entry("export", "Write records or samples to files."),
         "import": _entry("import_", "Read records or samples of other systems."),
         "prune": _entry("prune", "Drop old samples and logs; records stay."),

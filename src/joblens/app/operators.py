@@ -1,0 +1,23 @@
+"""The operators that recipes can use."""
+
+from collections.abc import Sequence
+
+from joblens.model.operator_info import OperatorInfo
+
+
+def list_operators(custom_paths: Sequence[str] = ()) -> list[OperatorInfo]:
+    """All of them by name, those of these files and folders too."""
+    from joblens.data.operator_info import describe
+    from joblens.data.registry import load_custom, names
+
+    load_custom(custom_paths)
+    return [describe(name) for name in names()]
+
+
+def describe_operator(name: str, custom_paths: Sequence[str] = ()) -> OperatorInfo:
+    """Raises UnknownOperator with the nearest name."""
+    from joblens.data.operator_info import describe
+    from joblens.data.registry import load_custom
+
+    load_custom(custom_paths)
+    return describe(name)
