@@ -35,7 +35,7 @@ class OperatorColumn:
         self.input_rows = array("q")
         self.output_rows = array("q")
         self.errors: dict[int, str] = {}
-        self.counts = [0, 0, 0, 0, 0]  # rows in each state
+        self.counts = [0, 0, 0, 0, 0]  # rows in each state, except for those that nothing was told of
         self._input_sum = self._output_sum = self._known_inputs = self._known_outputs = 0
         self._duration_sum = 0.0
         self.rejected_rows = 0
@@ -45,10 +45,10 @@ class OperatorColumn:
         self._written_bytes: int | None = None
 
     def grow(self, rows: int) -> None:
-        more = rows - len(self.codes)
-        if more <= 0:
+        """At least so many, and room for more, so that few steps lead to many rows."""
+        if rows <= len(self.codes):
             return
-        self.counts[UNSEEN] += more
+        more = max(rows, 2 * len(self.codes)) - len(self.codes)
         self.codes.extend(bytes(more))
         for times in (self.starts, self.ends, self.durations, self.saved_at):
             times.extend([_NEVER] * more)
@@ -61,18 +61,24 @@ class OperatorColumn:
         self.codes[row] = code
 
     def start(self, row: int, at: float) -> None:
-        self.forget(row)
-        self._turn(row, RUNNING)
+        if self.codes[row] != UNSEEN:
+            self.forget(row)
+        self.counts[RUNNING] += 1
+        self.codes[row] = RUNNING
         self.starts[row] = at
 
     def complete(
         self, row: int, at: float, duration: float | None, input_rows: int | None, output_rows: int | None
     ) -> None:
-        if self.codes[row] >= DONE:  # a second time, without a start in between
+        code = self.codes[row]
+        if code >= DONE:  # a second time, without a start in between
             started_at = self.starts[row]
             self.forget(row)
             self.starts[row] = started_at
-        self._turn(row, DONE)
+            code = UNSEEN
+        self.counts[code] -= 1
+        self.counts[DONE] += 1
+        self.codes[row] = DONE
         self.ends[row] = at
         if duration is None:
             duration = at - self.starts[row]
@@ -130,11 +136,11 @@ class OperatorColumn:
         if used.written_bytes is not None:
             self._written_bytes = (self._written_bytes or 0) + used.written_bytes
 
-    def progress(self) -> OperatorProgress:
+    def progress(self, partitions: int) -> OperatorProgress:
         return OperatorProgress(
             operation_idx=self.index,
             operation_name=self.name,
-            planned=len(self.codes),
+            planned=1 if self.is_global else partitions,
             completed=self.counts[DONE] + self.counts[SAVED],
             in_progress=self.counts[RUNNING],
             failed=self.counts[BROKEN],
@@ -169,6 +175,9 @@ class ColumnState:
         self._input_rows = column.input_rows[:]
         self._output_rows = column.output_rows[:]
         self._errors = dict(column.errors)
+
+    def saved_time(self, row: int) -> float | None:
+        return known(self._saved_at[row])
 
     def rows_in(self, row: int) -> int | None:
         return _counted(self._input_rows[row])

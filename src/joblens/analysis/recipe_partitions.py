@@ -13,7 +13,7 @@ class PartitionRows:
 
     def __init__(self) -> None:
         self.ids = array("q")
-        self.number: dict[int, int] = {}
+        self.number: dict[int | None, int] = {}  # of None there is none
         self.codes = bytearray()
         self.counts = [0, 0, 0, 0, 0]
         self.creation_starts = array("d")

@@ -35,8 +35,8 @@ def planned_by_plan(plan: RecipePlan) -> PlannedWork:
 def planned_by_nodes(node_ids: Iterable[str]) -> PlannedWork:
     """From the names of the nodes in `dag_execution_plan.json`, as DataJuicer writes it: those of partitions
     are numbered from 1, those of operators that see all partitions from 0. From the first of those on it has
-    one partition only, whatever the other nodes say. Its events name places within a group of operators, so the
-    names have to tell which one is meant."""
+    one partition only, whatever the other nodes say. Its events name places within a group of operators, so
+    the names have to tell which one is meant."""
     names: dict[int, str] = {}
     partition_ids: set[int] = set()
     first_global: int | None = None

@@ -1,7 +1,7 @@
 """From the events of a recipe's job to where it stands: one event at a time, so that a job can be watched
 without reading its log again."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -36,19 +36,21 @@ class SnapshotFold:
         self._planned = planned or PlannedWork(has_absolute_indexes=False)
         self._columns: dict[tuple[int, str], OperatorColumn] = {}
         self._places: dict[str, list[int]] = {}  # of each operator's name
+        self._alone: dict[str, OperatorColumn] = {}  # those of partitions whose name tells which one is meant
         self._rows = PartitionRows()
         for operator in self._planned.operators:
             self._add_column(operator.index, operator.name, is_global=operator.is_global)
         for partition_id in self._planned.partition_ids:
             self._row(partition_id)
+        self._on_job_start = self._job_start
         self._handlers: dict[str, Callable[[SeenEvent], None]] = {
             EventType.OP_START: self._op_start,
             EventType.OP_COMPLETE: self._op_complete,
             EventType.OP_FAILED: self._op_failed,
             EventType.CHECKPOINT_SAVE: self._checkpoint_save,
             EventType.CHECKPOINT_LOAD: self._checkpoint_load,
-            EventType.JOB_START: self._job_start,
-            EventType.JOB_RESTART: self._job_start,
+            EventType.JOB_START: self._on_job_start,
+            EventType.JOB_RESTART: self._on_job_start,
             EventType.JOB_COMPLETE: self._job_end,
             EventType.JOB_FAILED: self._job_end,
             EventType.JOB_STOPPED: self._job_end,
@@ -77,11 +79,20 @@ class SnapshotFold:
     # Reading
 
     def add(self, event: SeenEvent) -> None:
-        self.events_analyzed += 1
-        handle = self._handlers.get(event.event_type)
-        if handle is not None:
-            handle(event)
-        self._runs.last_event = event.timestamp
+        self.add_all((event,))
+
+    def add_all(self, events: Sequence[SeenEvent]) -> None:
+        handlers, runs = self._handlers, self._runs
+        last, on_start = runs.last_event, self._on_job_start
+        for event in events:
+            handle = handlers.get(event.event_type)
+            if handle is not None:
+                if handle is on_start:  # the only one that asks for the event before it
+                    runs.last_event = last
+                handle(event)
+            last = event.timestamp
+        runs.last_event = last
+        self.events_analyzed += len(events)
 
     def add_malformed(self) -> None:
         """A line that is no event."""
@@ -93,7 +104,12 @@ class SnapshotFold:
         column = OperatorColumn(index, name, is_global=is_global)
         column.grow(1 if is_global else len(self._rows.ids))
         self._columns[index, name] = column
-        self._places.setdefault(name, []).append(index)
+        places = self._places.setdefault(name, [])
+        places.append(index)
+        if len(places) == 1 and not is_global:
+            self._alone[name] = column
+        else:
+            self._alone.pop(name, None)
         return column
 
     def _row(self, partition_id: int) -> int:
@@ -111,9 +127,12 @@ class SnapshotFold:
     def _place(self, event: SeenEvent, wanted: tuple[int, ...]) -> tuple[OperatorColumn, int]:
         """The operator and the row that an event speaks of. `wanted`: states it should be in, where the place
         that the event names may be that within a group of operators."""
-        index, name = event.operation_idx or 0, event.operation_name or ""
+        name, partition_id = event.operation_name or "", event.partition_id
+        alone, row = self._alone.get(name), self._rows.number.get(partition_id)
+        if alone is not None and row is not None:
+            return alone, row
+        index = event.operation_idx or 0
         column = self._columns.get((index, name))
-        partition_id = event.partition_id
         if column is None or not self._planned.has_absolute_indexes:
             column = self._named(name, index, partition_id, wanted) or column
             if column is None:
@@ -302,10 +321,9 @@ class SnapshotFold:
             else ProcessingStatus.INTERRUPTED
         )
         rows, states = self._rows.frozen(), [column.frozen() for column in columns]
-        total, done = sum(len(column.codes) for column in columns), self._done()
-        missing = max(0, self._told_partitions - len(rows.ids))
-        total += missing * len(self._of_partitions())
-        saved = sum(column.counts[SAVED] for column in columns)
+        partitions = max(self._told_partitions, len(rows.ids))
+        total = sum(1 if column.is_global else partitions for column in columns)
+        done, saved = self._done(), sum(column.counts[SAVED] for column in columns)
         is_running = status is ProcessingStatus.IN_PROGRESS
         return JobSnapshot(
             job_id=facts.job_id,
@@ -313,7 +331,7 @@ class SnapshotFold:
             job_start_time=self._runs.first_start,
             job_end_time=self._runs.end_time,
             total_duration=self._runs.seconds(now if is_running else None),
-            total_partitions=len(rows.ids) + missing,
+            total_partitions=partitions,
             completed_partitions=rows.counts[DONE],
             failed_partitions=rows.counts[BROKEN],
             in_progress_partitions=rows.counts[RUNNING] if is_running else 0,
@@ -323,7 +341,7 @@ class SnapshotFold:
             checkpointed_operations=saved,
             partition_statuses=PartitionTable(rows, states, running),
             operation_statuses=OperationTable(rows, states, running),
-            operators=tuple(column.progress() for column in columns),
+            operators=tuple(column.progress(partitions) for column in columns),
             checkpoint_strategy=self._strategy or facts.checkpoint_strategy,
             last_checkpoint_time=self._last_checkpoint,
             resumable=saved > 0 if facts.has_checkpoints is None else saved > 0 and facts.has_checkpoints,

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from joblens.analysis.recipe_tables import OperationTable
 from joblens.model.job_snapshot import (
     JobSnapshot,
     OperationStatus,
@@ -149,8 +150,13 @@ def _document(snapshot: JobSnapshot, about: JobAbout) -> dict[str, Any]:
 
 
 def _operations(snapshot: JobSnapshot) -> Iterator[tuple[str, OperationStatus]]:
-    pairs = getattr(snapshot.operation_statuses, "pairs", snapshot.operation_statuses.items)
-    return iter(pairs())
+    table = snapshot.operation_statuses
+    return table.pairs() if isinstance(table, OperationTable) else iter(table.items())
+
+
+def _saved(snapshot: JobSnapshot) -> Iterator[tuple[str, str, float | None]]:
+    table = snapshot.operation_statuses
+    return table.saved() if isinstance(table, OperationTable) else iter(())
 
 
 def _percent(fraction: float) -> float:
@@ -207,13 +213,8 @@ def _checkpointing(snapshot: JobSnapshot, about: JobAbout) -> dict[str, Any]:
         "checkpoint_progress": {
             "percentage": _percent(coverage),
             "checkpointed_operations": _Entries(
-                {
-                    "operation_key": key,
-                    "operation_name": operation.operation_name,
-                    "checkpoint_time": operation.checkpoint_time,
-                }
-                for key, operation in _operations(snapshot)
-                if operation.status is ProcessingStatus.CHECKPOINTED
+                {"operation_key": key, "operation_name": name, "checkpoint_time": saved_at}
+                for key, name, saved_at in _saved(snapshot)
             ),
             "checkpoint_coverage": coverage,
         },

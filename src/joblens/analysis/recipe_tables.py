@@ -2,9 +2,20 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from msgspec import Struct
+
 from joblens.analysis.recipe_columns import BROKEN, DONE, RUNNING, SAVED, UNSEEN, ColumnState, known
 from joblens.analysis.recipe_partitions import PartitionRows
 from joblens.model.job_snapshot import OperationStatus, PartitionStatus, ProcessingStatus
+
+
+class _Names(Struct, frozen=True, kw_only=True):
+    """Operators by how they stand on a partition."""
+
+    completed: tuple[str, ...]
+    failed: tuple[str, ...]
+    saved: tuple[str, ...]
+    current: str | None
 
 
 class PartitionTable(Mapping[int, PartitionStatus]):
@@ -14,6 +25,7 @@ class PartitionTable(Mapping[int, PartitionStatus]):
         self._rows = rows
         self._columns = [column for column in columns if not column.is_global]
         self._running = running
+        self._names_by_codes: dict[bytes, _Names] = {}  # most partitions are in one of a few states
 
     def __len__(self) -> int:
         return len(self._rows.ids)
@@ -25,8 +37,7 @@ class PartitionTable(Mapping[int, PartitionStatus]):
         rows, row = self._rows, self._rows.number[partition_id]
         if row >= len(rows.ids):  # came later than the snapshot
             raise KeyError(partition_id)
-        done = [column for column in self._columns if column.codes[row] in (DONE, SAVED)]
-        current = [column.name for column in self._columns if column.codes[row] == RUNNING]
+        names = self._names(bytes([column.codes[row] for column in self._columns]))
         return PartitionStatus(
             partition_id=partition_id,
             status=rows.status(row, self._running),
@@ -35,14 +46,30 @@ class PartitionTable(Mapping[int, PartitionStatus]):
             creation_end_time=known(rows.creation_ends[row]),
             processing_start_time=known(rows.starts[row]),
             processing_end_time=known(rows.ends[row]),
-            current_operation=current[-1] if current else None,
-            completed_operations=tuple(column.name for column in done),
-            failed_operations=tuple(c.name for c in self._columns if c.codes[row] == BROKEN),
-            checkpointed_operations=tuple(column.name for column in done if column.codes[row] == SAVED),
+            current_operation=names.current,
+            completed_operations=names.completed,
+            failed_operations=names.failed,
+            checkpointed_operations=names.saved,
             error_message=rows.errors.get(row),
             planned_operations=len(self._columns),
             retry_count=rows.retries.get(row, 0),
         )
+
+    def _names(self, codes: bytes) -> _Names:
+        names = self._names_by_codes.get(codes)
+        if names is None:
+
+            def those_in(*states: int) -> tuple[str, ...]:
+                pairs = zip(self._columns, codes, strict=True)
+                return tuple(column.name for column, code in pairs if code in states)
+
+            names = self._names_by_codes[codes] = _Names(
+                completed=those_in(DONE, SAVED),
+                failed=those_in(BROKEN),
+                saved=those_in(SAVED),
+                current=next(iter(reversed(those_in(RUNNING))), None),
+            )
+        return names
 
     def _rows_read(self, row: int) -> int | None:
         """What came to the first operator, where nothing else tells how many rows there are."""
@@ -94,6 +121,12 @@ class OperationTable(Mapping[str, OperationStatus]):
         number = where.removeprefix("p")
         is_number = number.removeprefix("-").isdecimal() and where.startswith("p")
         return self._rows.number.get(int(number)) if is_number else None
+
+    def saved(self) -> Iterator[tuple[str, str, float | None]]:
+        """Key, name and time of those whose results are kept."""
+        for key, column, row in self._places():
+            if column.codes[row] == SAVED:
+                yield key, column.name, column.saved_time(row)
 
     def pairs(self) -> Iterator[tuple[str, OperationStatus]]:
         """All of them in order, without looking each one up."""

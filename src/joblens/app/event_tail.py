@@ -8,7 +8,7 @@ import msgspec
 from joblens.analysis.recipe_seen import SeenEvent, SeenMetadata
 from joblens.analysis.recipe_snapshot import SnapshotFold
 
-_CHUNK_BYTES = 1 << 20
+_CHUNK_BYTES = 1 << 18
 _decoder = msgspec.json.Decoder(SeenEvent)
 
 
@@ -63,9 +63,7 @@ def _add_lines(lines: bytes, fold: SnapshotFold) -> None:
             if line.strip():
                 _add_line(line, fold)
         return
-    add = fold.add
-    for event in events:
-        add(event)
+    fold.add_all(events)
 
 
 def _add_line(line: bytes, fold: SnapshotFold) -> None:
