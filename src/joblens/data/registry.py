@@ -18,7 +18,7 @@ from joblens.model.errors import MissingExtra, RecipeError, UnknownOperator
 from joblens.model.recipe import OperatorCall
 from joblens.spec.words import nearest_word
 
-_DATA_EXTRA = ("numpy", "pyarrow", "xxhash")
+_DATA_EXTRA = ("ftfy", "numpy", "pyarrow", "regex", "selectolax", "xxhash")
 
 
 def find(name: str) -> type[Operator]:
