@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from joblens.app.measured import measured
     from joblens.app.monitor import JobMonitor, get_monitor
     from joblens.app.partition_advice import PartitionSizeOptimizer
+    from joblens.app.processing import RecipeFailed, RecipeResult, process
     from joblens.app.profiler import ContainerResourceMonitor, ResourceProfiler, get_profiler
     from joblens.app.samples_api import samples
     from joblens.data.logs import setup_logger
@@ -44,6 +45,9 @@ _PUBLIC = {
     "Filter": "joblens.data.operator",
     "Mapper": "joblens.data.operator",
     "operator": "joblens.data.user_operators",
+    "process": "joblens.app.processing",
+    "RecipeResult": "joblens.app.processing",
+    "RecipeFailed": "joblens.app.processing",
     "setup_logger": "joblens.data.logs",
     "PartitionSizeOptimizer": "joblens.app.partition_advice",
     "ResourceDetector": "joblens.data.resources",
@@ -56,6 +60,8 @@ __all__ = [
     "JobMonitor",
     "Mapper",
     "PartitionSizeOptimizer",
+    "RecipeFailed",
+    "RecipeResult",
     "ResourceDetector",
     "ResourceProfiler",
     "Result",
@@ -68,6 +74,7 @@ __all__ = [
     "map_commands",
     "measured",
     "operator",
+    "process",
     "run",
     "samples",
     "setup_logger",

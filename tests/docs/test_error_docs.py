@@ -13,7 +13,11 @@ SECTIONS = dict(re.findall(r"^###? (\w+)\n(.*?)(?=^##|\Z)", TEXT, re.MULTILINE |
 
 
 def all_errors() -> dict[str, type[JoblensError]]:
-    found = {"JobFailed": joblens.JobFailed, "JoblensError": JoblensError}
+    found = {
+        "JobFailed": joblens.JobFailed,
+        "RecipeFailed": joblens.RecipeFailed,
+        "JoblensError": JoblensError,
+    }
     waiting = [JoblensError]
     while waiting:
         for error in waiting.pop().__subclasses__():

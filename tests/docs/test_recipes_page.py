@@ -1,0 +1,56 @@
+"""docs/recipes.md has every key of a recipe, and examples that can be used as they stand.
+
+After a change of keys: JOBLENS_UPDATE_DOCS=1 pytest tests/docs, then read the difference."""
+
+import os
+import re
+
+import pytest
+
+from joblens.spec.key_table import Section
+from joblens.spec.recipe_file import read_recipe
+from joblens.spec.recipe_keys import RECIPE_SECTIONS
+from tests.conftest import REPOSITORY
+from tests.docs.test_spec_page import bounds_of, default_of, kind_of
+
+UPDATE = bool(os.environ.get("JOBLENS_UPDATE_DOCS"))
+PAGE = REPOSITORY / "docs" / "recipes.md"
+BLOCK = re.compile(r"<!-- keys -->\n.*?<!-- end of keys -->\n", re.DOTALL)
+
+
+def table_of(section: Section) -> str:
+    title = section.place[0].upper() + section.place[1:]
+    rows = [
+        f"| `{key.name}` | {kind_of(key)} | {default_of(key)} | {key.meaning}{bounds_of(key)} |"
+        for key in section.keys.values()
+    ]
+    return "\n".join([f"### {title}\n", "| key | kind | default | meaning |", "|---|---|---|---|", *rows])
+
+
+def test_every_key_stands_in_the_page() -> None:
+    tables = "\n\n".join(table_of(section) for section in RECIPE_SECTIONS.values())
+    block = f"<!-- keys -->\n{tables}\n<!-- end of keys -->\n"
+    if UPDATE:
+        PAGE.write_text(BLOCK.sub(lambda _: block, PAGE.read_text()))
+    assert block in PAGE.read_text()
+
+
+def examples() -> list[str]:
+    return re.findall(r"```yaml\n(.*?)```", PAGE.read_text(), re.DOTALL)
+
+
+@pytest.mark.parametrize("example", examples())
+def test_an_example_can_be_used_as_it_stands(example: str) -> None:
+    reading = read_recipe(example, "yaml", "example.yaml", cwd="/data")
+    assert reading.problems == ()
+    assert reading.recipe is not None
+
+
+def test_the_mistakes_shown_are_told_so() -> None:
+    text = (
+        "dataset_pth: a.jsonl\nexport_path: out.jsonl\nnp: 0\ncheckpoint:\n  strategy: each_op\n"
+        "process:\n\n  - text_length_filter:\n    min_len: 10\n"
+    )
+    reading = read_recipe(text, "yaml", "recipe.yaml", cwd="/data")
+    told = [f"recipe.yaml:{one.mark.line}:{one.mark.column}: {one.message}" for one in reading.problems]
+    assert "```\n" + "\n".join(told) + "\n```" in PAGE.read_text()
