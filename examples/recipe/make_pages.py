@@ -5,10 +5,10 @@ import json
 import random
 import sys
 
-WORDS = (
-    "river mountain paper engine window garden winter signal market letter number system story village music "
-    "morning table bridge forest circle summer question teacher metal orange coffee journey island history"
-).split()  # noqa: SIM905 - this way it can be read
+WORDS = """
+    river mountain paper engine window garden winter signal market letter number system story village music
+    morning table bridge forest circle summer question teacher metal orange coffee journey island history
+""".split()
 
 
 def sentence(chance: random.Random) -> str:
