@@ -72,6 +72,14 @@ def shifted(words: Any) -> Any:
     return moved
 
 
+_REVERSED = np.packbits(np.unpackbits(np.arange(256, dtype=np.uint8)), bitorder="little")
+
+
+def reversed_bits(words: Any) -> Any:
+    """Read from the end."""
+    return _REVERSED[words.view(np.uint8)[::-1]].view("<u8")
+
+
 def last_before(bits: Bits, places: Any) -> Any:
     """The last set bit before each place; -1 where there is none."""
     words = bits.words

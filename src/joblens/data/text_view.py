@@ -56,6 +56,10 @@ class Text:
         starts = self.offsets[:-1]
         return starts[starts < self.offsets[1:]]
 
+    def last_bytes(self) -> Any:
+        ends = self.offsets[1:]
+        return ends[ends > self.offsets[:-1]] - 1
+
     def row(self, index: int) -> str:
         piece: bytes = self.data[self.offsets[index] : self.offsets[index + 1]].tobytes()
         return piece.decode()

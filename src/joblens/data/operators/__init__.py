@@ -3,6 +3,7 @@
 # name in recipes -> "module:class", the module below joblens.data.operators
 MODULES: dict[str, str] = {
     "alphanumeric_filter": "alphanumeric_filter:AlphanumericFilter",
+    "character_repetition_filter": "character_repetition_filter:CharacterRepetitionFilter",
     "clean_email_mapper": "clean_email_mapper:CleanEmailMapper",
     "clean_ip_mapper": "clean_ip_mapper:CleanIpMapper",
     "clean_links_mapper": "clean_links_mapper:CleanLinksMapper",
@@ -16,5 +17,6 @@ MODULES: dict[str, str] = {
     "stopwords_filter": "stopwords_filter:StopwordsFilter",
     "text_length_filter": "text_length_filter:TextLengthFilter",
     "whitespace_normalization_mapper": "whitespace_normalization_mapper:WhitespaceNormalizationMapper",
+    "word_repetition_filter": "word_repetition_filter:WordRepetitionFilter",
     "words_num_filter": "words_num_filter:WordsNumFilter",
 }

@@ -42,7 +42,5 @@ class WhitespaceNormalizationMapper(Mapper):
 
 def _may_be_stripped(text: Text) -> bool:
     """Whether some row has anything but visible ASCII at one of its ends."""
-    starts = text.first_bytes()
-    ends = text.offsets[1:][text.offsets[1:] > text.offsets[:-1]] - 1
-    seen = np.concatenate((text.data[starts], text.data[ends]))
+    seen = np.concatenate((text.data[text.first_bytes()], text.data[text.last_bytes()]))
     return bool(((seen <= 0x20) | (seen >= 0x80)).any())

@@ -1,0 +1,53 @@
+from typing import Annotated, Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from joblens.data.operator import Filter
+from joblens.data.ranges import within
+from joblens.data.repetition import find_repeats, hashed_words, word_sequence_keys
+from joblens.data.text_view import text_of
+from joblens.data.tokenization import refuse_tokenization
+
+
+class WordRepetitionFilter(Filter):
+    """Keeps texts by the share of sequences of `rep_len` words that occur more than once."""
+
+    name = "word_repetition_filter"
+
+    def __init__(
+        self,
+        *,
+        lang: str = "en",
+        tokenization: bool = False,
+        rep_len: Annotated[int, msgspec.Meta(ge=1)] = 10,
+        min_ratio: float = 0.0,
+        max_ratio: float = 0.5,
+    ) -> None:
+        self.lang = lang
+        self.tokenization = tokenization
+        self.rep_len = rep_len
+        self.min_ratio = min_ratio
+        self.max_ratio = max_ratio
+
+    def check(self) -> None:
+        refuse_tokenization(self.name, is_wanted=self.tokenization)
+
+    def stats(self, batch: Any) -> dict[str, Any]:
+        words = hashed_words(text_of(batch, self.text_key))
+        counts = np.maximum(words.counts - self.rep_len + 1, 0)
+        keys = word_sequence_keys(words.hashes, self.rep_len)
+        ends = np.cumsum(words.counts)
+        if len(keys):
+            starts = (ends - words.counts).tolist()
+            parts = [
+                keys[start : start + count] for start, count in zip(starts, counts.tolist(), strict=True)
+            ]
+            keys = np.concatenate(parts)
+        found = find_repeats(keys, counts)
+        repeated = np.bincount(found.rows, weights=found.times, minlength=len(counts))
+        return {"word_rep_ratio": pa.array(repeated / np.maximum(counts, 1), pa.float64())}
+
+    def keep(self, stats: dict[str, Any]) -> Any:
+        return within(self, stats["word_rep_ratio"], self.min_ratio, self.max_ratio)
