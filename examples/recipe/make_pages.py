@@ -5,10 +5,11 @@ import json
 import random
 import sys
 
-WORDS = """
+VOCABULARY = """
     river mountain paper engine window garden winter signal market letter number system story village music
     morning table bridge forest circle summer question teacher metal orange coffee journey island history
-""".split()
+"""
+WORDS = VOCABULARY.split()
 
 
 def sentence(chance: random.Random) -> str:

@@ -136,14 +136,13 @@ def test_sizes_and_budgets_become_bytes() -> None:
 def test_every_mistake_is_told_with_its_place() -> None:
     text = (
         "dataset_pth: a\nexport_path: out\nnp: zero\npartition: {target_size: 1}\n"
-        "process:\n  - a_mapper:\n    x: 1\n  - b: 5\n  - {}\njob_id: a/b\n"
+        "process:\n  - b:\n    x: 1\n  - b: 5\n  - {}\njob_id: a/b\n"
     )
     assert told(text) == [
         "1:1: unknown key 'dataset_pth'; did you mean 'dataset_path'?",
         "3:1: np must be a whole number, not 'zero'",
         "4:13: unknown key 'target_size' in partition; did you mean 'target_size_mb'?",
-        "6:5: item 1 of process must be one operator; "
-        + "'x' beside 'a_mapper' is to be indented further, or needs a '-'",
+        "6:5: item 1 of process must be one operator; 'x' beside 'b' is to be indented further, or needs a '-'",
         "8:5: item 2 of process.b must be a mapping of its parameters, not 5",
         "9:5: item 3 of process must name an operator; this one is empty",
         "10:1: job_id must be letters, digits, '_', '-' and '.', not 'a/b': it becomes the name of a folder",
