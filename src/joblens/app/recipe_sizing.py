@@ -19,7 +19,7 @@ from joblens.data.datasets import DataFile
 from joblens.data.resources import ResourceDetector
 from joblens.data.sampling import expanded_bytes, sample_files
 from joblens.model.errors import RecipeError
-from joblens.model.recipe import Recipe
+from joblens.model.recipe import Executor, Recipe
 from joblens.model.resources import ClusterResources, DataCharacteristics, LocalResources
 from joblens.model.units import GIB, MIB
 from joblens.ports.store import Store
@@ -37,9 +37,11 @@ def choose(
     local: LocalResources | None = None,
     cluster: ClusterResources | None = None,
 ) -> Sizing:
-    """`memory` is what earlier runs of these operators needed (`learned_memory`). Without `local` this
-    machine is looked at; `cluster` is where a Ray job will run."""
+    """`memory` is what earlier runs of these operators needed (`learned_memory`). Where `local` and `cluster`
+    are not given this machine is looked at, and for Ray the cluster, if there is one already."""
     _check_budget(recipe, memory)
+    if cluster is None and recipe.executor is Executor.RAY:
+        cluster = _cluster(recipe)
     local = local or ResourceDetector.detect_local_resources(recipe.work_dir)
     names = field_names(recipe)
     data = describe(
@@ -69,11 +71,17 @@ def learned_memory(recipe: Recipe, store: Store) -> OperatorMemory:
     return learn(earlier_tables(store), [call.name for call in recipe.process])
 
 
+def _cluster(recipe: Recipe) -> ClusterResources | None:
+    from joblens.data.ray_pool import cluster_at
+
+    return cluster_at(recipe.ray_address)
+
+
 def _check_budget(recipe: Recipe, memory: OperatorMemory) -> None:
     budget = recipe.memory_budget_bytes
     if budget is not None and budget < memory.base_bytes:
         raise RecipeError(
-            f"resource_optimization.memory_budget_mb: {budget / MIB:g} MB are not enough, a worker without any "
+            f"resource_optimization.memory_budget_mb: {budget / MIB:g} MB are too little, a worker without "
             f"rows needs {memory.base_bytes / MIB:g} MB",
             hint="give more, or leave it out: then half of the free memory is used",
         )
