@@ -70,8 +70,7 @@ def lowered(texts: Texts) -> Texts:
 
 def without_pattern(texts: Texts, pattern: Any) -> Texts:
     """As pattern.sub("", text) does."""
-    every = np.arange(texts.count)
-    before = _strings(texts, every)
+    before = every_string(texts)
     after = [pattern.sub("", text) for text in before]
     changed = np.array([i for i, text in enumerate(after) if len(text) != len(before[i])], np.int64)
     return replaced(texts, changed, [after[i] for i in changed])
@@ -87,9 +86,9 @@ def only_characters(texts: Texts) -> Texts:
 
 def without_bytes(texts: Texts, keep: Any) -> Texts:
     """Only the bytes for which `keep` is true."""
-    kept_before = np.zeros(len(keep) + 1, np.int64)
-    np.cumsum(keep, out=kept_before[1:])
-    return Texts(texts.data[keep], kept_before[texts.offsets])
+    data = texts.data[keep]
+    dropped = np.flatnonzero(~keep)
+    return Texts(data, texts.offsets - np.searchsorted(dropped, texts.offsets))
 
 
 def stripped_bytes(texts: Texts) -> list[Any]:
@@ -121,6 +120,10 @@ def replaced_bytes(texts: Texts, which: Any, by: list[bytes]) -> Texts:
     offsets = np.zeros(texts.count + 1, np.int64)
     np.cumsum(lengths, out=offsets[1:])
     return Texts(np.concatenate(pieces), offsets)
+
+
+def every_string(texts: Texts) -> list[str]:
+    return _strings(texts, np.arange(texts.count))
 
 
 def mapped_wide(texts: Texts, change: Callable[[str], bytes]) -> tuple[Any, list[bytes]]:
