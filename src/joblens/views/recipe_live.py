@@ -75,14 +75,18 @@ def _head(snapshot: JobSnapshot, name: str, elapsed_s: float, width: int, paint:
     rows = rows_in(snapshot)
     speed = "" if not rows or elapsed_s < 1 else f"{rows / elapsed_s:,.0f} rows/s"
     left = "" if is_over or snapshot.eta_seconds is None else f"about {clock(snapshot.eta_seconds)} left"
-    title = f"{clean(name)}  {clean(snapshot.job_id)}"
-    rest = "  ".join(part for part in (speed, left) if part)
-    if visible_width(title) + visible_width(status) + visible_width(rest) + 4 > width:
-        title = clean(name)
-    painted = paint.paint(status, STATUS_COLOURS.get(snapshot.overall_status, "cyan"))
-    room = width - visible_width(status) - visible_width(rest) - 4
-    title = fit(title, max(4, room))
-    return "  ".join(part for part in (paint.paint(title, "bold"), painted, paint.paint(rest, "dim")) if part)
+    for title, rest in (
+        (f"{clean(name)}  {clean(snapshot.job_id)}", "  ".join(part for part in (speed, left) if part)),
+        (clean(name), "  ".join(part for part in (speed, left) if part)),
+        (clean(name), left),
+        (clean(name), ""),
+    ):
+        if visible_width(title) + visible_width(status) + visible_width(rest) + 4 <= width:
+            break
+    title = fit(title, width - visible_width(status) - 2)
+    painted = paint.paint(fit(status, width), STATUS_COLOURS.get(snapshot.overall_status, "cyan"))
+    parts = (paint.paint(title, "bold"), painted, paint.paint(rest, "dim"))
+    return "  ".join(part for part in parts if part)
 
 
 def _partitions(snapshot: JobSnapshot, width: int, paint: Palette) -> str:

@@ -7,6 +7,8 @@ from joblens.spec.recipe_file import RecipeReading, read_recipe
 
 LEAST = "dataset_path: a.jsonl\nexport_path: out/b.jsonl\nprocess:\n  - clean_links_mapper:\n"
 
+INDENTED = "'x' beside 'b' is to be indented further, or needs a '-'"
+
 
 def read(text: str, **given: object) -> RecipeReading:
     return read_recipe(text, "yaml", "web.yaml", cwd="/data", given=given)
@@ -142,7 +144,7 @@ def test_every_mistake_is_told_with_its_place() -> None:
         "1:1: unknown key 'dataset_pth'; did you mean 'dataset_path'?",
         "3:1: np must be a whole number, not 'zero'",
         "4:13: unknown key 'target_size' in partition; did you mean 'target_size_mb'?",
-        "6:5: item 1 of process must be one operator; 'x' beside 'b' is to be indented further, or needs a '-'",
+        f"6:5: item 1 of process must be one operator; {INDENTED}",
         "8:5: item 2 of process.b must be a mapping of its parameters, not 5",
         "9:5: item 3 of process must name an operator; this one is empty",
         "10:1: job_id must be letters, digits, '_', '-' and '.', not 'a/b': it becomes the name of a folder",
@@ -173,7 +175,8 @@ def test_what_cannot_be_together_is_told(more: str, problem: str) -> None:
 def test_an_export_of_no_known_format_is_refused(path: str) -> None:
     (problem,) = told(f"dataset_path: a\nexport_path: {path}\nprocess: [a]\n")
     assert "end it with .jsonl or .parquet, or say export_type" in problem
-    assert recipe_of(f"dataset_path: a\nexport_path: {path}\nexport_type: jsonl\nprocess: [a]\n")
+    said = recipe_of(f"dataset_path: a\nexport_path: {path}\nexport_type: jsonl\nprocess: [a]\n")
+    assert said.export_type == "jsonl"
 
 
 def test_an_export_inside_of_a_work_dir_that_is_not_there_is_refused() -> None:

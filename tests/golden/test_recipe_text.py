@@ -1,0 +1,171 @@
+"""What is shown of a recipe's job before, while and after it runs, pinned as in test_text.py."""
+
+from msgspec.structs import replace
+
+from joblens.analysis.recipe_operators import operator_table
+from joblens.model.details import Details
+from joblens.model.job_snapshot import JobSnapshot, OperatorProgress, PartitionStatus, ProcessingStatus
+from joblens.model.recipe import InputFile, OperatorCall, Partition, Recipe, RecipePlan, Slice, Stage
+from joblens.views.recipe_ending import end_document, render_recipe_end
+from joblens.views.recipe_live import progress_line, render_recipe_live
+from joblens.views.recipe_plan import plan_document, render_recipe_plan
+from joblens.views.show import render_parts, render_show
+from joblens.views.style import PLAIN
+from tests.golden.golden import same_as_golden
+from tests.golden.test_text import ENDED, NOW_US
+
+MIB = 2**20
+KINDS = ("mapper", "filter", "deduplicator")
+PLAN = RecipePlan(
+    job_id="20251115_203105_9fc21b",
+    job_dir="/data/out/20251115_203105_9fc21b",
+    recipe=Recipe(
+        name="clean",
+        dataset_path=("/data/*.jsonl",),
+        export_path="/data/out/clean.jsonl",
+        work_dir="/data/out",
+        process=(
+            OperatorCall(index=0, name="clean_links_mapper"),
+            OperatorCall(index=1, name="text_length_filter", params={"min_len": 40, "max_len": 9000}),
+            OperatorCall(index=2, name="document_deduplicator"),
+        ),
+    ),
+    recipe_text="",
+    recipe_path="/data/clean.yaml",
+    stages=(Stage(index=0, first=0, end=2, closing=2), Stage(index=1, first=3, end=3)),
+    partitions=tuple(
+        Partition(
+            id=number,
+            size_bytes=50 * MIB,
+            slices=(Slice(path="/data/a.jsonl", format="jsonl", start=0, end=50 * MIB),),
+        )
+        for number in range(4)
+    ),
+    inputs=tuple(
+        InputFile(path=f"/data/{name}.jsonl", size=50 * MIB, modified_ns=0, digest="") for name in "abcdefg"
+    ),
+    columns=("text",),
+    checkpoint_after=(0,),
+    workers=2,
+    budget_bytes=2048 * MIB,
+    total_bytes=200 * MIB,
+    reasons=("memory budget 2.0 GiB: half of 4.0 GiB free", "2 workers: np"),
+)
+SNAPSHOT = JobSnapshot(
+    job_id=PLAN.job_id,
+    overall_status=ProcessingStatus.IN_PROGRESS,
+    total_partitions=4,
+    completed_partitions=1,
+    in_progress_partitions=2,
+    total_operations=9,
+    completed_operations=5,
+    rejected_rows=3,
+    eta_seconds=75.0,
+    runs=1,
+    operators=(
+        OperatorProgress(
+            operation_idx=0,
+            operation_name="clean_links_mapper",
+            planned=4,
+            completed=3,
+            in_progress=1,
+            input_rows=75_000,
+            output_rows=75_000,
+            duration_seconds=1.5,
+            cpu_seconds=1.4,
+            memory_peak_bytes=300 * MIB,
+            read_bytes=150 * MIB,
+            written_bytes=20 * MIB,
+            rejected_rows=3,
+        ),
+        OperatorProgress(
+            operation_idx=1,
+            operation_name="text_length_filter",
+            planned=4,
+            completed=2,
+            in_progress=1,
+            input_rows=50_000,
+            output_rows=49_999,
+            duration_seconds=0.25,
+            cpu_seconds=0.2,
+            memory_peak_bytes=310 * MIB,
+        ),
+        OperatorProgress(operation_idx=2, operation_name="document_deduplicator", planned=1, is_global=True),
+    ),
+)
+FAILED = replace(
+    SNAPSHOT,
+    overall_status=ProcessingStatus.PARTIAL,
+    in_progress_partitions=0,
+    completed_partitions=3,
+    failed_partitions=1,
+    retries=3,
+    export_path="/data/out/clean.jsonl",
+    partition_statuses={
+        2: PartitionStatus(
+            partition_id=2,
+            status=ProcessingStatus.FAILED,
+            retry_count=3,
+            error_message="worker 4242 was killed by SIGKILL",
+        )
+    },
+)
+RECORD = ENDED[0]
+TABLE = operator_table(SNAPSHOT, PLAN, NOW_US)
+
+
+def test_what_would_be_done() -> None:
+    same_as_golden("recipe-plan", render_recipe_plan(PLAN, KINDS, is_resumed=False, width=100, paint=PLAIN))
+
+
+def test_a_job_under_way() -> None:
+    shown = render_recipe_live(SNAPSHOT, "clean", elapsed_s=62.0, width=100, height=24, paint=PLAIN)
+    same_as_golden("recipe-live", shown)
+
+
+def test_a_job_under_way_on_a_small_terminal() -> None:
+    shown = render_recipe_live(SNAPSHOT, "clean", elapsed_s=62.0, width=40, height=4, paint=PLAIN)
+    assert all(len(line) <= 40 for line in shown)
+    same_as_golden("recipe-live-small", shown)
+
+
+def test_a_job_under_way_as_a_line() -> None:
+    line = progress_line(SNAPSHOT, 62.0)
+    assert line == "01:02  56%, 1 partition of 4, 75,000 rows in, about 01:15 left"
+
+
+def test_the_end_of_a_job() -> None:
+    done = replace(
+        SNAPSHOT, overall_status=ProcessingStatus.COMPLETED, completed_partitions=4, in_progress_partitions=0
+    )
+    shown = render_recipe_end(PLAN, RECORD, done, TABLE, why=None, width=100, paint=PLAIN)
+    same_as_golden("recipe-ending", shown)
+
+
+def test_the_end_of_a_job_without_some_partitions() -> None:
+    why = "1 of 4 partitions failed"
+    shown = render_recipe_end(PLAN, RECORD, FAILED, TABLE, why=why, width=100, paint=PLAIN)
+    same_as_golden("recipe-ending-partial", shown)
+
+
+def test_show_has_the_operators_of_a_recipe() -> None:
+    details = Details(operators=TABLE)
+    shown = render_parts(RECORD, [], details, ["operators"], now_us=NOW_US, width=100, paint=PLAIN)
+    same_as_golden("show-only-operators", shown)
+    whole = render_show(RECORD, [], now_us=NOW_US, width=100, paint=PLAIN, details=details)
+    assert "Operators (4 partitions, 2 workers)" in whole
+
+
+def test_show_of_another_job_says_that_it_has_no_operators() -> None:
+    shown = render_parts(RECORD, [], Details(), ["operators"], now_us=NOW_US, width=100, paint=PLAIN)
+    assert shown[-1] == "  not known: only jobs of recipes have them, once they have ended"
+
+
+def test_the_documents_have_the_same() -> None:
+    end = end_document(PLAN, RECORD, FAILED, TABLE, "1 of 4 partitions failed")
+    assert (end["status"], end["rows_in"], end["rejected_rows"]) == ("partial", 75_000, 3)
+    assert end["partitions"] == {"total": 4, "completed": 3, "failed": 1}
+    assert [use["name"] for use in end["operators"]] == [call.name for call in PLAN.recipe.process]
+    plan = plan_document(PLAN, KINDS, is_resumed=False)
+    assert [one["kind"] for one in plan["operators"]] == list(KINDS)
+    assert len(plan["partitions"]) == 4
