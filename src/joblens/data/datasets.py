@@ -100,10 +100,10 @@ def _data_file(path: str) -> DataFile:
         raise InputError(f"{path} cannot be read: {error.strerror}") from error
     if kind[0] == "parquet" and magic != _PARQUET_MAGIC:
         raise InputError(f"{path} is no Parquet file", hint="it is empty or damaged, or its name is wrong")
-    file = DataFile(path=os.path.abspath(path), format=kind[0], compression=kind[1], size=size)
-    if kind[0] == "jsonl" and _head(file, 4096).removeprefix(_BOM).lstrip()[:1] == b"[":
-        return msgspec.structs.replace(file, format="json")
-    return file
+    found = DataFile(path=os.path.abspath(path), format=kind[0], compression=kind[1], size=size)
+    if kind[0] == "jsonl" and _head(found, 4096).removeprefix(_BOM).lstrip()[:1] == b"[":
+        return msgspec.structs.replace(found, format="json")
+    return found
 
 
 def _nearest(path: str) -> str:

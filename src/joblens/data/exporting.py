@@ -1,22 +1,27 @@
 """Rows into the export: each partition writes its part, and the parts are put together."""
 
-from collections.abc import Collection, Sequence
+import contextlib
+import os
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
+import xxhash
 from msgspec import Struct
 
-from joblens.data.rows import Rows
-from joblens.model.recipe import RecipePlan
+from joblens.data.line_export import lines_of
+from joblens.data.parquet_shapes import Shape
+from joblens.data.parts import PartManifest
+from joblens.data.pieces import open_private
+from joblens.data.rows import LINE, STATS_PREFIX, Rows
+from joblens.data.shards import copy_lines, shard_paths, shard_rows
+from joblens.data.table_export import json_of_table, with_stats_nested
+from joblens.model.errors import InputError
+from joblens.model.recipe import Recipe, RecipePlan
 
+__all__ = ["Export", "PartManifest", "assemble", "export_format", "is_whole", "write_part"]
 
-class PartManifest(Struct, frozen=True, kw_only=True):
-    """What a finished part is: with its size and digest it can be told from a torn one."""
-
-    path: str
-    rows: int
-    size_bytes: int
-    digest: str  # xxh3-128 of the file
-    shape: dict[str, Any] = {}  # of JSON rows on their way to Parquet: what was seen in each field
+_FORMATS = {"jsonl": "jsonl", "json": "jsonl", "ndjson": "jsonl", "parquet": "parquet"}
+_READ_BYTES = 1 << 20
 
 
 class Export(Struct, frozen=True, kw_only=True):
@@ -25,19 +30,114 @@ class Export(Struct, frozen=True, kw_only=True):
     size_bytes: int
 
 
+def export_format(recipe: Recipe) -> str:
+    """jsonl or parquet. InputError where neither the recipe nor the path says one of these."""
+    written = recipe.export_type or os.path.splitext(recipe.export_path)[1]
+    found = _FORMATS.get(written.lower().removeprefix("."))
+    if found is None:
+        raise InputError(
+            f"export_path {recipe.export_path}: '{written}' is no format that can be written",
+            hint="let it end in .jsonl or .parquet, or set export_type to one of these",
+        )
+    return found
+
+
 def write_part(
     rows: Rows, plan: RecipePlan, path: str, changed: Collection[str] | None = None
 ) -> PartManifest:
     """`changed`: the columns that operators may have changed since the rows were read; None: any. The file
     is in place, whole, when this returns."""
-    raise NotImplementedError
+    batch = rows.batch
+    names = batch.schema.names
+    stats = [name.removeprefix(STATS_PREFIX) for name in names if name.startswith(STATS_PREFIX)]
+    stats = stats if plan.recipe.keep_stats else []
+    is_parquet = export_format(plan.recipe) == "parquet"
+    if LINE not in names and is_parquet:
+        from joblens.data.parquet_export import write_table_part
+
+        return write_table_part(with_stats_nested(batch, stats), path)
+    if LINE in names:
+        own = [name for name in names if name != LINE and not name.startswith(STATS_PREFIX)]
+        blocks = lines_of(batch, [name for name in own if changed is None or name in changed], stats)
+    else:
+        blocks = json_of_table(batch, stats)
+    size, digest = _write_blocks(path, blocks)
+    shape = Shape()
+    if is_parquet:
+        from joblens.data.parquet_export import shape_of_lines
+
+        shape = shape_of_lines(path)
+    return PartManifest(
+        path=path,
+        format="jsonl",
+        rows=rows.count,
+        size_bytes=size,
+        digest=digest,
+        content_bytes=size,
+        shape=shape,
+    )
+
+
+def _write_blocks(path: str, blocks: Iterable[Any]) -> tuple[int, str]:
+    being_written = f"{path}.{os.getpid()}.partial"
+    digest = xxhash.xxh3_128()
+    size = 0
+    try:
+        with open_private(being_written) as file:
+            for block in blocks:
+                file.write(block)
+                digest.update(block)
+                size += len(block)
+        os.replace(being_written, path)
+    except BaseException:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(being_written)
+        raise
+    return size, digest.hexdigest()
 
 
 def is_whole(part: PartManifest) -> bool:
     """The file is there and is the one that was written."""
-    raise NotImplementedError
+    digest = xxhash.xxh3_128()
+    try:
+        with open(part.path, "rb", buffering=0) as file:
+            if os.fstat(file.fileno()).st_size != part.size_bytes:
+                return False
+            while block := file.read(_READ_BYTES):
+                digest.update(block)
+    except OSError:
+        return False
+    return digest.hexdigest() == part.digest
 
 
 def assemble(plan: RecipePlan, parts: Sequence[PartManifest]) -> Export:
     """Puts the parts, in their order, at the export path: one file or shards, in place only when whole."""
-    raise NotImplementedError
+    recipe = plan.recipe
+    kind = export_format(recipe)
+    total = sum(part.rows for part in parts)
+    size = sum(part.content_bytes for part in parts)
+    paths = shard_paths(recipe.export_path, kind, total, size, recipe.export_shard_bytes)
+    if any(os.path.isdir(path) for path in paths):
+        raise InputError(f"export_path {recipe.export_path} is a folder", hint="name a file")
+    os.makedirs(os.path.dirname(os.path.abspath(recipe.export_path)), exist_ok=True)
+    being_written = [
+        os.path.join(os.path.dirname(path), f".{os.path.basename(path)}.{plan.job_id}.partial")
+        for path in paths
+    ]
+    counts = shard_rows(total, len(paths))
+    try:
+        if kind == "parquet":
+            from joblens.data.parquet_export import write_shards
+
+            write_shards(parts, being_written, counts)
+        else:
+            copy_lines([(part.path, part.rows) for part in parts], being_written, counts)
+        # A process that dies leaves no half file behind; flushing to the disk is left to the system.
+        written = sum(os.path.getsize(path) for path in being_written)
+        for partial, path in zip(being_written, paths, strict=True):
+            os.replace(partial, path)
+    finally:
+        for partial in being_written:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(partial)
+    return Export(paths=tuple(paths), rows=total, size_bytes=written)

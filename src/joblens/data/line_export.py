@@ -1,0 +1,169 @@
+"""Rows that came from JSON lines, as lines again: fields that operators changed are put back into the line,
+and everything else leaves as it came."""
+
+import functools
+import itertools
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from joblens.data.json_lines import NEWLINE, binary_over
+from joblens.data.rows import LINE, STATS_PREFIX
+
+STATS_FIELD = "__dj__stats__"  # where other tools look for what filters computed
+_AT_ONCE = 1 << 20  # bytes of lines; what is made of them stays in the processor's cache
+_LOOKED_AT_ONCE = 1 << 16
+_OPENING, _CLOSING, _QUOTE = 0x7B, 0x7D, 0x22
+_SHORT = {"\n": "\\n", "\t": "\\t", "\r": "\\r", "\b": "\\b", "\f": "\\f"}
+_fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_encode = msgspec.json.Encoder().encode
+
+
+def lines_of(batch: Any, changed: Sequence[str], stats: Sequence[str]) -> Iterator[Any]:
+    """Buffers that are the lines of all rows when they are written one after the other."""
+    for part in _parts(batch):
+        lines = part.column(LINE)
+        if not changed and not stats:
+            yield _bytes_of(lines)
+            continue
+        found = None
+        if len(changed) == 1 and not stats:
+            found = _spliced(lines, changed[0], part.column(changed[0]))
+        yield from found or [b"".join(_rebuilt(part, changed, stats))]
+
+
+def _parts(batch: Any) -> Iterator[Any]:
+    if not batch.num_rows:
+        return
+    offsets = _offsets(batch.column(LINE))
+    size = int(offsets[-1] - offsets[0])
+    cuts = np.searchsorted(offsets - offsets[0], np.arange(_AT_ONCE, size, _AT_ONCE))
+    edges = np.unique(np.concatenate([[0], cuts, [batch.num_rows]])).tolist()
+    for start, end in itertools.pairwise(edges):
+        yield batch.slice(start, end - start)
+
+
+def _offsets(array: Any) -> Any:
+    return np.frombuffer(array.buffers()[1], np.int64, len(array) + 1, array.offset * 8)
+
+
+def _bytes_of(array: Any) -> Any:
+    """What all values of a LargeBinary or LargeString array are, one behind the other."""
+    offsets = _offsets(array)
+    start, end = int(offsets[0]), int(offsets[-1])
+    data = array.buffers()[2]
+    return data.slice(start, end - start) if end > start else b""
+
+
+def _spliced(lines: Any, name: str, texts: Any) -> list[Any] | None:
+    """The fast way, for one text field that every line has. None: at least one line is not so plain."""
+    data = _bytes_of(lines)
+    places = _text_places(data, lines, name)
+    if places is None or texts.null_count:
+        return None
+    # Between two texts lies the end of one line and the beginning of the next, which stays as it is.
+    around = binary_over(data, np.concatenate([[0], places, [data.size]]))
+    count = len(lines)
+    kept = around.take(pa.array(np.arange(0, 2 * count + 1, 2)))
+    inside = escaped(texts).cast(pa.large_binary())
+    nothing = pa.scalar(b"", pa.large_binary())
+    joined = pc.binary_join_element_wise(kept.slice(0, count), inside, nothing)
+    return [_bytes_of(joined), _bytes_of(kept.slice(count, 1))]
+
+
+def _text_places(data: Any, lines: Any, name: str) -> Any:
+    """Where the text begins and ends in each line, behind and before its quotes."""
+    numbers = np.frombuffer(data, np.uint8)
+    offsets = _offsets(lines)
+    offsets = offsets - offsets[0]
+    if not ((numbers[offsets[:-1]] == _OPENING).all() and (numbers[offsets[1:] - 2] == _CLOSING).all()):
+        return None
+    try:
+        rows = _raw_decoder(name).decode_lines(data)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        return None
+    if len(rows) != len(lines):
+        return None
+    buffer = pa.py_buffer
+    # What was found are views of the data, so that where they lie is where the text lies.
+    begins = np.array([buffer(row.value).address for row in rows], np.int64) - data.address
+    sizes = np.array([len(row.value) for row in rows], np.int64)
+    is_there = (begins >= 0).all() and (begins + sizes <= data.size).all()
+    if not (is_there and (numbers[begins] == _QUOTE).all()):
+        return None
+    return np.stack([begins + 1, begins + sizes - 1], axis=1).reshape(-1)
+
+
+@functools.cache
+def _raw_decoder(name: str) -> Any:
+    field = ("value", msgspec.Raw, msgspec.field(name=name))
+    return msgspec.json.Decoder(msgspec.defstruct("Wanted", [field], gc=False))
+
+
+def escaped(texts: Any) -> Any:
+    """As they are written between the quotes of a JSON string."""
+    data = bytes(_bytes_of(texts))
+    if b"\\" in data:
+        texts = pc.replace_substring(texts, "\\", "\\\\")
+    if b'"' in data:
+        texts = pc.replace_substring(texts, '"', '\\"')
+    for code in _controls(data):
+        texts = pc.replace_substring(texts, chr(code), _SHORT.get(chr(code), f"\\u{code:04x}"))
+    return texts
+
+
+def _controls(data: bytes) -> list[int]:
+    """Which characters below the space there are."""
+    numbers = np.frombuffer(data, np.uint8)
+    is_control = np.empty(_LOOKED_AT_ONCE, np.bool_)
+    count = 0
+    for at in range(0, len(numbers), _LOOKED_AT_ONCE):
+        block = numbers[at : at + _LOOKED_AT_ONCE]
+        count += int(np.count_nonzero(np.less(block, 0x20, out=is_control[: len(block)])))
+    if count == data.count(b"\n"):  # as nearly always
+        return [NEWLINE] if count else []
+    return [code for code in range(0x20) if bytes([code]) in data]
+
+
+def _rebuilt(part: Any, changed: Sequence[str], stats: Sequence[str]) -> Iterator[bytes]:
+    """Line by line, for what the fast way cannot do."""
+    columns = {name: part.column(name).to_pylist() for name in changed}
+    numbers = {name: part.column(STATS_PREFIX + name).to_pylist() for name in stats}
+    for at, line in enumerate(part.column(LINE).to_pylist()):
+        fields = {name: values[at] for name, values in columns.items()}
+        found = {name: values[at] for name, values in numbers.items()}
+        yield _with_fields(line, fields, found)
+
+
+def _with_fields(line: bytes, fields: dict[str, Any], found: dict[str, Any]) -> bytes:
+    try:
+        row: dict[str, Any] = dict(_fields.decode(line))
+    except (msgspec.DecodeError, RecursionError):
+        return _leniently(line, fields, found)
+    row.update(fields)
+    if found:
+        earlier = _object(row[STATS_FIELD]) if STATS_FIELD in row else {}
+        row[STATS_FIELD] = earlier | found
+    return _encode(row) + b"\n"
+
+
+def _object(raw: Any) -> dict[str, Any]:
+    value = msgspec.json.decode(raw)
+    return value if isinstance(value, dict) else {}
+
+
+def _leniently(line: bytes, fields: dict[str, Any], found: dict[str, Any]) -> bytes:
+    """Lines that Python's own reader reads: with NaN, or half a surrogate pair in another field."""
+    row = json.loads(line)
+    row.update(fields)
+    if found:
+        row[STATS_FIELD] = found
+    try:
+        return json.dumps(row, ensure_ascii=False).encode() + b"\n"
+    except UnicodeEncodeError:
+        return json.dumps(row).encode() + b"\n"

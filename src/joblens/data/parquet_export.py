@@ -1,0 +1,124 @@
+"""Parts of an export as Parquet, and those put together."""
+
+import contextlib
+import os
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import xxhash
+
+from joblens.data.parquet_rows import batches_of
+from joblens.data.parquet_shapes import (
+    Shape,
+    ShapeFold,
+    rows_of_lines,
+    shape_of_schema,
+    table_of_batch,
+    table_of_rows,
+)
+from joblens.data.parts import PartManifest
+from joblens.data.pieces import open_private
+
+_LINES_AT_ONCE = 4096
+_GROUP_BYTES = 64 << 20  # of rows, unpacked, in a row group
+_GROUP_ROWS = 1 << 16
+
+
+def write_table_part(batch: Any, path: str) -> PartManifest:
+    """Of rows that have columns already."""
+    being_written = f"{path}.{os.getpid()}.partial"
+    try:
+        with open_private(being_written) as file:
+            pq.write_table(
+                pa.Table.from_batches([batch]), file, compression="lz4", row_group_size=_GROUP_ROWS
+            )
+        with open(being_written, "rb") as written:
+            digest = xxhash.xxh3_128()
+            while block := written.read(1 << 20):
+                digest.update(block)
+        os.replace(being_written, path)
+    except BaseException:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(being_written)
+        raise
+    return PartManifest(
+        path=path,
+        format="parquet",
+        rows=batch.num_rows,
+        size_bytes=os.path.getsize(path),
+        digest=digest.hexdigest(),
+        content_bytes=batch.nbytes,
+        shape=shape_of_schema(batch.schema),
+    )
+
+
+def shape_of_lines(path: str) -> Shape:
+    fold = ShapeFold()
+    for rows in _decoded(path):
+        fold.add(rows)
+    return fold.shape()
+
+
+def write_shards(parts: Sequence[PartManifest], paths: Sequence[str], counts: Sequence[int]) -> None:
+    """Rows of all parts into files of so many rows each, with one schema that all of them fit in."""
+    fold = ShapeFold()
+    for part in parts:
+        fold.add_shape(part.shape)
+    schema, mixed = fold.schema()
+    rows = sum(part.rows for part in parts)
+    each = sum(part.content_bytes for part in parts) / max(1, rows)
+    group = max(1, min(_GROUP_ROWS, int(_GROUP_BYTES / max(1.0, each))))
+    tables = _Tables(_tables(parts, schema, mixed), schema)
+    for path, count in zip(paths, counts, strict=True):
+        with (
+            open(path, "wb") as file,
+            pq.ParquetWriter(file, schema, compression="snappy") as writer,
+        ):
+            left = count
+            while left:
+                table = tables.take(min(group, left))
+                writer.write_table(table, row_group_size=group)
+                left -= table.num_rows
+
+
+def _tables(parts: Sequence[PartManifest], schema: Any, mixed: frozenset[str]) -> Iterator[Any]:
+    for part in parts:
+        if part.format == "parquet":
+            for batch in batches_of(part.path):
+                yield table_of_batch(batch, schema, mixed)
+        else:
+            for rows in _decoded(part.path):
+                yield table_of_rows(rows, schema, mixed)
+
+
+class _Tables:
+    """Tables of any length in, tables of the wished length out."""
+
+    def __init__(self, source: Iterator[Any], schema: Any) -> None:
+        self._source = source
+        self._rest = schema.empty_table()
+
+    def take(self, count: int) -> Any:
+        waiting = [self._rest]
+        have = self._rest.num_rows
+        while have < count:
+            more = next(self._source)
+            waiting.append(more)
+            have += more.num_rows
+        table = pa.concat_tables(waiting)
+        self._rest = table.slice(count)
+        return table.slice(0, count)
+
+
+def _decoded(path: str) -> Iterator[list[dict[str, Any]]]:
+    with open(path, "rb") as file:
+        lines: list[bytes] = []
+        for line in file:
+            lines.append(line)
+            if len(lines) == _LINES_AT_ONCE:
+                yield list(rows_of_lines(lines))
+                lines = []
+        if lines:
+            yield list(rows_of_lines(lines))

@@ -1,0 +1,205 @@
+"""One schema for rows that differ. Rows of JSON have types only by what is in them, so every part says what
+it saw, and the schema of the export is what all of them have room in. A field that is text here and a number
+there becomes text: what was text stays as it is, everything else as JSON."""
+
+import base64
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+from msgspec import Struct
+
+_EXACT_IN_DOUBLES = 2**53
+_encode = msgspec.json.Encoder(enc_hook=str).encode
+
+
+class Shape(Struct, frozen=True, kw_only=True):
+    """What a part's rows have."""
+
+    schema: str = ""  # Arrow's own form, base64
+    mixed: tuple[str, ...] = ()  # fields without one type
+    wide: tuple[str, ...] = ()  # fields with whole numbers that no double holds exactly
+
+
+def shape_of_schema(schema: Any) -> Shape:
+    return Shape(schema=_packed([(field.name, field.type) for field in schema]))
+
+
+class ShapeFold:
+    """Goes over rows of JSON."""
+
+    def __init__(self) -> None:
+        self._types: dict[str, Any] = {}  # None: mixed
+        self._wide: set[str] = set()
+
+    def add(self, rows: Sequence[dict[str, Any]]) -> None:
+        names = dict.fromkeys(name for row in rows for name in row)
+        for name in names:
+            seen, is_wide = _inferred([row.get(name) for row in rows])
+            if is_wide:
+                self._wide.add(name)
+            self.widen(name, seen)
+
+    def add_shape(self, shape: Shape) -> None:
+        self._wide |= set(shape.wide)
+        types = [(field.name, field.type) for field in _unpacked(shape.schema)]
+        for name, seen in types:
+            self.widen(name, None if name in shape.mixed else seen)
+
+    def widen(self, name: str, seen: Any) -> None:
+        known = self._types.get(name, pa.null())
+        self._types[name] = None if known is None or seen is None else _both(known, seen)
+
+    def shape(self) -> Shape:
+        types = [(name, pa.large_string() if kind is None else kind) for name, kind in self._types.items()]
+        mixed = tuple(name for name, kind in self._types.items() if kind is None)
+        return Shape(schema=_packed(types), mixed=mixed, wide=tuple(sorted(self._wide)))
+
+    def schema(self) -> tuple[Any, frozenset[str]]:
+        """What is written, and which of its fields are mixed."""
+        mixed = {name for name, kind in self._types.items() if kind is None}
+        mixed |= {name for name in self._wide if self._types[name] == pa.float64()}
+        mixed |= {name for name, kind in self._types.items() if kind is not None and not _is_writable(kind)}
+        fields = [(name, pa.large_string() if name in mixed else kind) for name, kind in self._types.items()]
+        return pa.schema(fields), frozenset(mixed)
+
+
+def _packed(types: Sequence[tuple[str, Any]]) -> str:
+    return base64.b64encode(pa.schema(types).serialize()).decode()
+
+
+def _unpacked(schema: str) -> Any:
+    return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(schema))) if schema else pa.schema([])
+
+
+def _inferred(values: list[Any]) -> tuple[Any, bool]:
+    """-> the type, None: mixed; and whether there are numbers too wide for doubles."""
+    try:
+        array = pa.array(values, from_pandas=False)
+    except (pa.ArrowException, OverflowError, ValueError, TypeError):
+        return _inferred_with_wide(values)
+    kind = _as_large(array.type)
+    if not pa.types.is_integer(kind):
+        return kind, False
+    low, high = pc.min_max(array).as_py().values()
+    return kind, max(abs(low), abs(high)) > _EXACT_IN_DOUBLES
+
+
+def _inferred_with_wide(values: list[Any]) -> tuple[Any, bool]:
+    """Numbers that do not go together for their size alone are told from values that never do."""
+    try:
+        kind = _as_large(pa.array([_narrowed(value) for value in values], from_pandas=False).type)
+    except (pa.ArrowException, OverflowError, ValueError, TypeError):
+        return None, False
+    return kind, bool(pa.types.is_floating(kind))
+
+
+def _narrowed(value: Any) -> Any:
+    """The same, with small numbers instead of large ones; OverflowError for those that nothing holds."""
+    if type(value) is int and abs(value) > _EXACT_IN_DOUBLES:
+        if not -(2**63) <= value < 2**63:
+            raise OverflowError
+        return 1
+    if isinstance(value, list):
+        return [_narrowed(one) for one in value]
+    if isinstance(value, dict):
+        return {name: _narrowed(one) for name, one in value.items()}
+    return value
+
+
+def _is_writable(kind: Any) -> bool:
+    """Parquet has no objects without fields."""
+    if pa.types.is_struct(kind):
+        return bool(kind.num_fields) and all(_is_writable(field.type) for field in kind)
+    return not pa.types.is_list(kind) or _is_writable(kind.value_type)
+
+
+def _as_large(kind: Any) -> Any:
+    """Texts of all sizes have the same type, at every depth."""
+    if pa.types.is_string(kind) or pa.types.is_string_view(kind):
+        return pa.large_string()
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return pa.list_(_as_large(kind.value_type))
+    if pa.types.is_struct(kind):
+        return pa.struct([(field.name, _as_large(field.type)) for field in kind])
+    return kind
+
+
+def _both(one: Any, other: Any) -> Any:
+    """The type that values of both fit in; None: there is none."""
+    if one == other:
+        return one
+    pair = [pa.schema([("value", kind)]) for kind in (_as_large(one), _as_large(other))]
+    try:
+        return pa.unify_schemas(pair, promote_options="permissive").field(0).type
+    except (pa.ArrowException, TypeError):
+        return None
+
+
+def table_of_rows(rows: Sequence[dict[str, Any]], schema: Any, mixed: frozenset[str]) -> Any:
+    arrays = []
+    for field in schema:
+        values = [row.get(field.name) for row in rows]
+        if field.name in mixed:
+            values = [_text_of(value) for value in values]
+        arrays.append(_array(values, field.type))
+    return pa.Table.from_arrays(arrays, schema=schema)
+
+
+def table_of_batch(batch: Any, schema: Any, mixed: frozenset[str]) -> Any:
+    arrays = []
+    for field in schema:
+        if field.name not in batch.schema.names:
+            arrays.append(pa.nulls(batch.num_rows, field.type))
+            continue
+        array = batch.column(field.name)
+        if field.name in mixed:
+            array = _array([_text_of(value) for value in array.to_pylist()], field.type)
+        elif array.type != field.type:
+            array = _cast(array, field.type)
+        arrays.append(array)
+    return pa.Table.from_arrays(arrays, schema=schema)
+
+
+def _cast(array: Any, kind: Any) -> Any:
+    try:
+        return array.cast(kind)
+    except pa.ArrowException:
+        return _array(array.to_pylist(), kind)
+
+
+def _array(values: list[Any], kind: Any) -> Any:
+    try:
+        return pa.array(values, kind)
+    except (pa.ArrowException, OverflowError):
+        return pa.array([_rounded(value, kind) for value in values], kind)
+
+
+def _rounded(value: Any, kind: Any) -> Any:
+    """Whole numbers deep in a value whose type is double: those are given the nearest one."""
+    if value is None:
+        return None
+    if pa.types.is_floating(kind):
+        return float(value)
+    if pa.types.is_list(kind):
+        return [_rounded(one, kind.value_type) for one in value]
+    if pa.types.is_struct(kind):
+        return {field.name: _rounded(value.get(field.name), field.type) for field in kind}
+    return value
+
+
+def _text_of(value: Any) -> str | None:
+    if value is None or isinstance(value, str):
+        return value
+    return _encode(value).decode()
+
+
+def rows_of_lines(lines: Sequence[bytes]) -> Iterator[dict[str, Any]]:
+    for line in lines:
+        try:
+            yield msgspec.json.decode(line)
+        except (msgspec.DecodeError, RecursionError):
+            yield json.loads(line)
