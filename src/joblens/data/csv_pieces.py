@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from joblens.data.datasets import DataFile, csv_header, delimiter_of
 from joblens.data.parquet_rows import ROW
-from joblens.data.pieces import open_private, piece_path
+from joblens.data.piece_files import open_private, piece_path
 from joblens.data.rejects import Reject
 from joblens.data.unpacking import opened
 from joblens.model.errors import InputError

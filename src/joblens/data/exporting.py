@@ -11,7 +11,7 @@ from msgspec import Struct
 from joblens.data.line_export import lines_of
 from joblens.data.parquet_shapes import Shape
 from joblens.data.parts import PartManifest
-from joblens.data.pieces import open_private
+from joblens.data.piece_files import open_private
 from joblens.data.rows import LINE, STATS_PREFIX, Rows
 from joblens.data.shards import copy_lines, shard_paths, shard_rows
 from joblens.data.table_export import json_of_table, with_stats_nested

@@ -19,7 +19,7 @@ from joblens.data.parquet_shapes import (
     table_of_rows,
 )
 from joblens.data.parts import PartManifest
-from joblens.data.pieces import open_private
+from joblens.data.piece_files import open_private
 
 _LINES_AT_ONCE = 4096
 _GROUP_BYTES = 64 << 20  # of rows, unpacked, in a row group

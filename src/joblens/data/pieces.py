@@ -1,12 +1,12 @@
 """Files that cannot be read from their middle, cut into pieces that can."""
 
-import os
 from collections.abc import Callable
 from typing import Any, BinaryIO
 
 import msgspec
 
 from joblens.data.json_lines import line_ends
+from joblens.data.piece_files import open_private, piece_path
 from joblens.data.rejects import Reject
 from joblens.data.tasks import CutFile
 from joblens.data.unpacking import opened
@@ -34,10 +34,6 @@ def cut_file(task: CutFile, plan: RecipePlan, folder: str, reject: Callable[[Rej
             return _cut_lines(stream, whole, folder, limits)
     except (OSError, EOFError) as error:
         raise InputError(f"{whole.path} cannot be read to its end: {error}") from error
-
-
-def piece_path(folder: str, number: int, ending: str) -> str:
-    return os.path.join(folder, f"piece_{number:06d}{ending}")
 
 
 class LinePieces:
@@ -97,11 +93,6 @@ class LinePieces:
         self._file.write(data)
         self._size += len(data)
         self._rows += data.count(b"\n")
-
-
-def open_private(path: str) -> BinaryIO:
-    flags = os.O_CREAT | os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC
-    return open(path, "wb", opener=lambda name, _: os.open(name, flags, 0o600))
 
 
 def _cut_lines(stream: Any, whole: Slice, folder: str, limits: tuple[int, int | None]) -> list[Slice]:
