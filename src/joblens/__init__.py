@@ -14,12 +14,14 @@ if TYPE_CHECKING:
     )
     from joblens.app.attaching import attach
     from joblens.app.compose import compose_advice
+    from joblens.app.job_tools import JobUtils
     from joblens.app.measured import measured
     from joblens.app.monitor import JobMonitor, get_monitor
     from joblens.app.partition_advice import PartitionSizeOptimizer
     from joblens.app.processing import RecipeFailed, RecipeResult, process
     from joblens.app.profiler import ContainerResourceMonitor, ResourceProfiler, get_profiler
     from joblens.app.samples_api import samples
+    from joblens.app.snapshots import ProcessingSnapshotAnalyzer, create_snapshot
     from joblens.data.logs import setup_logger
     from joblens.data.operator import Filter, Mapper
     from joblens.data.resources import ResourceDetector
@@ -28,6 +30,9 @@ if TYPE_CHECKING:
 # Public name -> module that holds it. Imported on first use, so that `import joblens`
 # and `joblens --version` cost nothing.
 _PUBLIC = {
+    "JobUtils": "joblens.app.job_tools",
+    "ProcessingSnapshotAnalyzer": "joblens.app.snapshots",
+    "create_snapshot": "joblens.app.snapshots",
     "JobMonitor": "joblens.app.monitor",
     "get_monitor": "joblens.app.monitor",
     "ResourceProfiler": "joblens.app.profiler",
@@ -58,8 +63,10 @@ __all__ = [
     "Filter",
     "JobFailed",
     "JobMonitor",
+    "JobUtils",
     "Mapper",
     "PartitionSizeOptimizer",
+    "ProcessingSnapshotAnalyzer",
     "RecipeFailed",
     "RecipeResult",
     "ResourceDetector",
@@ -69,6 +76,7 @@ __all__ = [
     "aggregate_profiles",
     "attach",
     "compose_advice",
+    "create_snapshot",
     "get_monitor",
     "get_profiler",
     "map_commands",

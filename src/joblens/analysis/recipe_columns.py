@@ -7,7 +7,7 @@ from joblens.analysis.recipe_seen import UsedResources
 from joblens.model.job_snapshot import OperationStatus, OperatorProgress, ProcessingStatus
 
 UNSEEN, RUNNING, DONE, SAVED, BROKEN = range(5)
-_NEVER = float("nan")
+UNKNOWN_TIME = float("nan")
 _UNKNOWN_ROWS = -1
 
 STATUS_OF_CODE = (
@@ -51,7 +51,7 @@ class OperatorColumn:
         more = max(rows, 2 * len(self.codes)) - len(self.codes)
         self.codes.extend(bytes(more))
         for times in (self.starts, self.ends, self.durations, self.saved_at):
-            times.extend([_NEVER] * more)
+            times.extend([UNKNOWN_TIME] * more)
         for numbers in (self.input_rows, self.output_rows):
             numbers.extend([_UNKNOWN_ROWS] * more)
 
@@ -121,7 +121,7 @@ class OperatorColumn:
         if self.output_rows[row] >= 0:
             self._output_sum -= self.output_rows[row]
             self._known_outputs -= 1
-        self.starts[row] = self.ends[row] = self.durations[row] = self.saved_at[row] = _NEVER
+        self.starts[row] = self.ends[row] = self.durations[row] = self.saved_at[row] = UNKNOWN_TIME
         self.input_rows[row] = self.output_rows[row] = _UNKNOWN_ROWS
         self.errors.pop(row, None)
 

@@ -2,10 +2,8 @@
 
 from array import array
 
-from joblens.analysis.recipe_columns import BROKEN, DONE, RUNNING, STATUS_OF_CODE, UNSEEN
+from joblens.analysis.recipe_columns import BROKEN, DONE, RUNNING, STATUS_OF_CODE, UNKNOWN_TIME, UNSEEN
 from joblens.model.job_snapshot import ProcessingStatus
-
-_NEVER = float("nan")
 
 
 class PartitionRows:
@@ -30,7 +28,7 @@ class PartitionRows:
         self.codes.append(UNSEEN)
         self.counts[UNSEEN] += 1
         for times in (self.creation_starts, self.creation_ends, self.starts, self.ends):
-            times.append(_NEVER)
+            times.append(UNKNOWN_TIME)
         return row
 
     def _turn(self, row: int, code: int) -> None:
@@ -45,7 +43,7 @@ class PartitionRows:
             self.errors.pop(row, None)
         if self.starts[row] != self.starts[row]:  # never started before
             self.starts[row] = at
-        self.ends[row] = _NEVER
+        self.ends[row] = UNKNOWN_TIME
 
     def under_way(self, row: int, at: float) -> None:
         """An operator runs there, so it must have been started."""
@@ -69,7 +67,7 @@ class PartitionRows:
     def reset(self, row: int) -> None:
         self._turn(row, UNSEEN)
         self.errors.pop(row, None)
-        self.ends[row] = _NEVER
+        self.ends[row] = UNKNOWN_TIME
 
     def frozen(self) -> "PartitionRows":
         """As it is now; `number` is shared, since rows are only ever added."""

@@ -6,7 +6,15 @@ from typing import Any
 
 from msgspec import Struct
 
-from joblens.analysis.recipe_columns import BROKEN, DONE, RUNNING, SAVED, OperatorColumn, last_saved
+from joblens.analysis.recipe_columns import (
+    BROKEN,
+    DONE,
+    RUNNING,
+    SAVED,
+    UNKNOWN_TIME,
+    OperatorColumn,
+    last_saved,
+)
 from joblens.analysis.recipe_partitions import PartitionRows
 from joblens.analysis.recipe_planned import PlannedWork
 from joblens.analysis.recipe_runs import JobRuns
@@ -167,6 +175,8 @@ class SnapshotFold:
 
     def _op_complete(self, event: SeenEvent) -> None:
         column, row = self._place(event, (RUNNING,))
+        if column.is_global and not self._planned.has_absolute_indexes and self._rows.ids:
+            return  # DataJuicer says so before it begins with them; they are done when the job is
         details = event.metadata or _NOTHING
         column.complete(
             row,
@@ -290,8 +300,15 @@ class SnapshotFold:
 
     def _job_end(self, event: SeenEvent) -> None:
         self._runs.end = event
+        if event.event_type == EventType.JOB_COMPLETE:
+            self._complete_global(event.timestamp)
         self._is_exporting = False
         self._export_path = event.output_path or (event.metadata or _NOTHING).output_path
+
+    def _complete_global(self, at: float) -> None:
+        for column in self._columns.values():
+            if column.is_global and column.counts[RUNNING]:
+                column.complete(0, at, UNKNOWN_TIME, None, None)
 
     def _rows_rejected(self, event: SeenEvent) -> None:
         rejected = (event.metadata or _NOTHING).rejected_rows or 0

@@ -20,12 +20,39 @@ _NODE_NAME = re.compile(rb'"node_id"\s*:\s*"([^"\\]+)"')
 _DEFAULT_STRATEGY = CheckpointStrategy.EVERY_N_OPS  # of both, where checkpoints are on and nothing is said
 
 
+_MARKS = (
+    "events.jsonl",
+    "job_summary.json",
+    "dag_execution_plan.json",
+    "metadata/plan.json",
+)
+
+
+def is_job_folder(path: str) -> bool:
+    """Whether anything of a recipe's job lies there."""
+    if any(os.path.exists(os.path.join(path, name)) for name in _MARKS):
+        return True
+    return bool(glob.glob(os.path.join(glob.escape(path), "events_*.jsonl")))
+
+
+def _hint(path: str) -> str:
+    with os.scandir(path) as entries:
+        jobs = sorted(entry.name for entry in entries if entry.is_dir() and is_job_folder(entry.path))
+    if not jobs:
+        return "give the folder that has the event log"
+    return f"its jobs are {', '.join(jobs[-3:])}{' and others' if len(jobs) > 3 else ''}; --list shows them"
+
+
 class JobDirectory:
     """Read once, except for what changes while a job runs."""
 
     def __init__(self, path: str) -> None:
         if not os.path.isdir(path):
             raise InputError(f"there is no job folder {path}", hint="give the folder that has the event log")
+        if not is_job_folder(path):
+            raise InputError(
+                f"{path} is no job's folder: no event log, no plan, no summary", hint=_hint(path)
+            )
         self.path = path
         self.job_id = os.path.basename(os.path.abspath(path))
         self.plan = self._read_plan()
@@ -67,7 +94,7 @@ class JobDirectory:
         by_graph = planned_by_nodes(self._node_names())
         if by_graph.operators:
             return by_graph
-        return planned_by_names(self.operator_names())
+        return planned_by_names(call["name"] for call in self.operator_calls())
 
     def _node_names(self) -> Iterator[str]:
         """Without decoding the whole file: it has a node for each operator on each partition."""
@@ -81,14 +108,16 @@ class JobDirectory:
         except (FileNotFoundError, ValueError):  # ValueError: it is empty
             return
 
-    def operator_names(self) -> list[str]:
+    def operator_calls(self) -> list[dict[str, Any]]:
+        """Name and parameters of each, as the recipe says it."""
         if self.plan is not None:
-            return [call.name for call in self.plan.recipe.process]
+            return [{"name": call.name, "config": call.params} for call in self.plan.recipe.process]
         process = self._recipe.get("process")
-        entries = process if isinstance(process, list) else []
-        return [
-            str(next(iter(entry))) if isinstance(entry, dict) and entry else str(entry) for entry in entries
-        ]
+        calls = []
+        for entry in process if isinstance(process, list) else []:
+            name, config = next(iter(entry.items())) if isinstance(entry, dict) and entry else (entry, None)
+            calls.append({"name": str(name), "config": config or {}})
+        return calls
 
     def checkpoint_strategy(self) -> str | None:
         if self.plan is not None:

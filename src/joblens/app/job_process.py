@@ -30,7 +30,7 @@ def process_of_executor(folder: JobFolder) -> JobProcess | None:
     )
 
 
-def process_by_events(process_id: int | None, last_event_time: float | None) -> JobProcess:
+def live_process(process_id: int | None, last_event_time: float | None) -> JobProcess:
     """Of any other job, by the number its events name: a process that started after the last event was
     written is another one that got the number."""
     if process_id is None or last_event_time is None:

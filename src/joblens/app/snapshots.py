@@ -10,7 +10,7 @@ from joblens.analysis.recipe_snapshot import JobFacts, SnapshotFold
 from joblens.analysis.recipe_snapshot_form import JobAbout, snapshot_form, snapshot_json
 from joblens.app.event_tail import EventTail
 from joblens.app.job_directory import JobDirectory
-from joblens.app.job_process import JobProcess, process_by_events, process_of_executor
+from joblens.app.job_process import JobProcess, live_process, process_of_executor
 from joblens.model.job_snapshot import JobSnapshot, ProcessingStatus
 
 
@@ -48,11 +48,17 @@ class LiveSnapshot:
             if is_over or path != files[-1]:
                 tail.feed_rest(self._fold)
 
+    def process(self) -> JobProcess:
+        """Of the job, as far as its events are read."""
+        if not self._tails:
+            self._read_events(is_over=False)
+        return self._process()
+
     def _process(self) -> JobProcess:
         by_lock = process_of_executor(self.directory.folder)
         if by_lock is not None:
             return by_lock
-        return process_by_events(self._fold.process_id, self._fold.last_event_time)
+        return live_process(self._fold.process_id, self._fold.last_event_time)
 
     def _facts(self, process: JobProcess) -> JobFacts:
         return JobFacts(

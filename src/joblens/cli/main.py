@@ -54,6 +54,7 @@ SECTIONS: dict[str, dict[str, CommandEntry]] = {
         "rightsize": _entry("rightsize", "What jobs should ask for, from all runs; write it into the file."),
         "diff": _entry("diff", "What differs between two runs or two jobs."),
         "metrics": _entry("metrics", "Every sample of a job, then live."),
+        "snapshot": _entry("snapshot", "Where a recipe's job stands, from its folder."),
         "plot": _entry("plot", "Charts of runs and jobs: pages and pictures."),
     },
     "Data": {
