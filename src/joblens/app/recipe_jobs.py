@@ -76,7 +76,7 @@ def make_job(job: PlannedJob) -> JobFolder:
 def _refuse_running(folder: JobFolder) -> None:
     from joblens.data.job_lock import running_executor
 
-    holder = running_executor(folder)
+    holder = running_executor(folder) if os.path.isdir(folder.path) else None
     if holder is not None:
         raise JobIsRunning(
             f"job {folder.job_id} is running now, as process {holder.pid}",

@@ -11,6 +11,7 @@ from types import FrameType
 from typing import Protocol
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from joblens.agent.kit import Kit, watch_name
 from joblens.agent.launch import LaunchPlan
@@ -27,8 +28,8 @@ from joblens.app.requests import Request
 from joblens.app.retention import apply_retention
 from joblens.app.snapshots import LiveSnapshot
 from joblens.model.details import Details
-from joblens.model.job import Record
-from joblens.model.job_snapshot import JobSnapshot
+from joblens.model.job import Record, Status
+from joblens.model.job_snapshot import JobSnapshot, ProcessingStatus
 from joblens.model.recipe import RecipePlan
 from joblens.model.settings import Settings
 from joblens.model.writes import DetailsTaken
@@ -79,7 +80,7 @@ class _Executing:
             self._pool = SessionPool(kit, 1)
             was_interrupted = self._wait(self._pool, kit, prepared)
             assert self._session is not None
-            snapshot = self._live.refresh()
+            snapshot = _over(self._live.refresh(), self._session.record)
             if self._view is not None:
                 self._view.close(snapshot)
             self._remember(kit, snapshot)
@@ -146,6 +147,15 @@ class _Executing:
         self._next_tick_s = time.monotonic() + _TICK_S
         if self._view is not None and self._session is not None and not self._session.is_over:
             self._view.tick(self._live.refresh)
+
+
+def _over(snapshot: JobSnapshot, record: Record) -> JobSnapshot:
+    """An executor that could not even begin has left no word about it in the job's folder."""
+    if snapshot.overall_status not in (ProcessingStatus.NOT_STARTED, ProcessingStatus.IN_PROGRESS):
+        return snapshot
+    was_stopped = record.status is Status.CANCELLED
+    status = ProcessingStatus.STOPPED if was_stopped else ProcessingStatus.FAILED
+    return replace(snapshot, overall_status=status)
 
 
 def executor_request(plan: RecipePlan) -> Request:
