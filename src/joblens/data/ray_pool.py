@@ -5,7 +5,7 @@ import contextlib
 import logging
 import os
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -22,6 +22,8 @@ AUTO = "auto"  # the one that runs here or that RAY_ADDRESS names; where there i
 # Only messages go through Ray, rows go through files: the smallest store that Ray allows will do.
 _OBJECT_STORE_BYTES = 80 * 2**20
 
+Carry = Callable[[bytes, bytes], Iterator[bytes]]
+
 _encode = msgspec.msgpack.Encoder().encode
 
 
@@ -29,8 +31,10 @@ class RayPool:
     """Each task is a task of Ray that is never started a second time by Ray itself: whether and when it is
     tried again is the coordinator's business, and is written into the log of events."""
 
-    def __init__(self, width: int, plan: RecipePlan, address: str = AUTO) -> None:
-        self._ray = connect(address, cpus=width)
+    def __init__(self, width: int, plan: RecipePlan, address: str = AUTO, carry: Carry = carry) -> None:
+        self._ray = _imported()
+        self._was_connected = self._ray.is_initialized()  # by the program that uses joblens
+        connect(address, cpus=width)
         cluster = ResourceDetector.detect_ray_cluster()
         self._width = max(1, min(width, cluster.total_cpu_cores if cluster else width))
         self._plan = self._ray.put(_encode(plan))
@@ -77,13 +81,14 @@ class RayPool:
             with contextlib.suppress(self._ray.exceptions.RayError):
                 self._ray.cancel(stream, force=True)
         self._running.clear()
-        self._ray.shutdown()
+        if not self._was_connected:
+            self._ray.shutdown()
 
 
 def connect(address: str, *, cpus: int) -> Any:
     """Ray's module, connected. InputError where the cluster cannot be reached."""
     ray = _imported()
-    if ray.is_initialized():  # by the program that uses joblens
+    if ray.is_initialized():
         return ray
     quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
     if address not in (LOCAL, AUTO):

@@ -15,21 +15,23 @@ _encode = msgspec.msgpack.Encoder().encode
 _task_of = msgspec.msgpack.Decoder(Task).decode
 messages_of = msgspec.msgpack.Decoder(list[Message]).decode
 
-CarryOut = Callable[[Task, RecipePlan, Callable[[Happened], None]], Ended | Failed]
+Work = Callable[[Task, RecipePlan, Callable[[Happened], None]], Ended | Failed]
 
 
 def carry(task: bytes, plan: bytes) -> Iterator[bytes]:
     """Packets of messages, the last of which ends with the answer."""
-    from joblens.data.work import carry_out
+    from joblens.data.work import answer
 
-    yield from packets(_task_of(task), _plan(plan), carry_out)
+    yield from packets(task, plan, answer)
 
 
-def packets(task: Task, plan: RecipePlan, carry_out: CarryOut) -> Iterator[bytes]:
+def packets(task: bytes, plan: bytes, work: Work) -> Iterator[bytes]:
     """The work has a thread of its own: it calls back for each event, and a generator cannot be called back.
     What has gathered meanwhile goes out together."""
     outgoing: queue.SimpleQueue[Message] = queue.SimpleQueue()
-    threading.Thread(target=_work, args=(task, plan, carry_out, outgoing.put), daemon=True).start()
+    threading.Thread(
+        target=_work, args=(_task_of(task), _plan(plan), work, outgoing.put), daemon=True
+    ).start()
     is_answered = False
     while not is_answered:
         packet = [outgoing.get()]
@@ -39,9 +41,9 @@ def packets(task: Task, plan: RecipePlan, carry_out: CarryOut) -> Iterator[bytes
         yield _encode(packet)
 
 
-def _work(task: Task, plan: RecipePlan, carry_out: CarryOut, put: Callable[[Message], None]) -> None:
+def _work(task: Task, plan: RecipePlan, work: Work, put: Callable[[Message], None]) -> None:
     try:
-        put(carry_out(task, plan, put))
+        put(work(task, plan, put))
     except BaseException as error:  # noqa: BLE001 - told: a thread that ends silently would be waited for
         put(Failed(task.id, type(error).__name__, str(error), traceback.format_exc()))
 
