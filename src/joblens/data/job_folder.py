@@ -94,6 +94,9 @@ class JobFolder:
     def cut_manifest(self, number: int) -> str:
         return os.path.join(self.cut_folder(number), "pieces.json")
 
+    def cut_rejects(self, number: int) -> str:
+        return os.path.join(self.rejects, f"input_{number:06d}.jsonl")
+
     def rejects_of(self, partition_id: int) -> str:
         return os.path.join(self.rejects, f"partition_{partition_id:06d}.jsonl")
 

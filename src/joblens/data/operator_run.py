@@ -11,7 +11,6 @@ from joblens.data import bad_rows
 from joblens.data.bad_rows import Worked, work_on
 from joblens.data.operator import Filter, GlobalOperator, Mapper, Operator
 from joblens.data.partition_rejects import RejectsOfPartition
-from joblens.data.partition_report import PartitionReport
 from joblens.data.partition_state import PartitionState
 from joblens.data.reading import places_of
 from joblens.data.rows import LINE, STATS_PREFIX
@@ -28,13 +27,11 @@ class OperatorRun:
         workshop: Workshop,
         partition: Partition,
         rejects: RejectsOfPartition,
-        report: PartitionReport,
     ) -> None:
         self._shop = workshop
         self._recipe = workshop.plan.recipe
         self._partition = partition
         self._rejects = rejects
-        self._report = report
         self.tracer = Tracer(workshop.folder, partition.id, workshop.plan.recipe)
 
     def work(self, state: PartitionState, operator: Operator, call: OperatorCall) -> int:
@@ -106,14 +103,15 @@ class OperatorRun:
         ids = [int(state.ids[place]) for place in places]
         origins = places_of(self._partition, self._shop.plan.columns, ids)
         rows = state.with_lines().take(pa.array(places))
-        for number, (place, origin) in enumerate(zip(places, origins, strict=True)):
-            row = _row_to_tell(rows, number)
-            told = msgspec.structs.replace(origin, operator=call.name, reason=reasons[place], row=row)
-            self._rejects.add(told)
+        told = [
+            msgspec.structs.replace(
+                origin, operator=call.name, reason=reasons[place], row=_row_to_tell(rows, number)
+            )
+            for number, (place, origin) in enumerate(zip(places, origins, strict=True))
+        ]
+        self._rejects.add(told, call)
         state.drop(bad_rows.keeping(len(state.ids), reasons))
         state.compact()
-        path = self._shop.folder.rejects_of(self._partition.id)
-        self._report.rejected(len(places), reasons[places[0]], path, call)
 
 
 def _row_to_tell(rows: Any, number: int) -> Any:

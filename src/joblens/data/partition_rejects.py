@@ -6,43 +6,52 @@ from collections.abc import Sequence
 from joblens.data import checkpoints
 from joblens.data.checkpoints import RejectsSoFar
 from joblens.data.job_folder import JobFolder
+from joblens.data.partition_report import PartitionReport
 from joblens.data.rejects import Reject, line_of
+from joblens.model.recipe import OperatorCall
 from joblens.stores.private_files import make_private_folder
 
 
 class RejectsOfPartition:
-    """Kept with each checkpoint, so that a resumed partition tells of each row once; shown to people when the
-    partition is through."""
+    """Kept with each checkpoint, so that a resumed partition tells of each row once: events of rejected rows
+    are held back until what was done is kept. People get the file when the partition is through."""
 
-    def __init__(self, folder: JobFolder, partition_id: int) -> None:
+    def __init__(self, folder: JobFolder, partition_id: int, report: PartitionReport) -> None:
         self._folder = folder
         self._id = partition_id
-        self._lines: list[bytes] = []  # all of them, since the partition was read
-        self._unsaved: list[bytes] = []  # not in `_lines` yet: since the last checkpoint
+        self._report = report
+        self._lines: list[bytes] = []  # all that is kept, since the partition was read
+        self._unsaved: list[bytes] = []  # since the last checkpoint
+        self._untold: list[tuple[int, str, OperatorCall | None]] = []
 
     def begin(self, lines: Sequence[bytes]) -> None:
-        self._lines, self._unsaved = list(lines), []
+        self._lines, self._unsaved, self._untold = list(lines), [], []
 
-    def add(self, reject: Reject) -> None:
-        self._unsaved.append(line_of(reject))
+    def read(self, bad: Sequence[Reject]) -> None:
+        """Reading finds them again every time; they were told when something was kept since."""
+        if bad:
+            self._untold.append((len(bad), bad[0].reason, None))
+
+    def add(self, rejects: Sequence[Reject], call: OperatorCall) -> None:
+        self._unsaved += [line_of(reject) for reject in rejects]
+        self._untold.append((len(rejects), rejects[0].reason, call))
 
     def keep_unsaved(self, path: str) -> RejectsSoFar:
         """Those since the last checkpoint, beside this one."""
-        if not self._unsaved:
-            return RejectsSoFar()
-        kept = RejectsSoFar(
-            count=len(self._unsaved), file=checkpoints.keep_bytes(path, b"".join(self._unsaved))
-        )
-        self._lines += self._unsaved
-        self._unsaved = []
-        return kept
+        new, self._unsaved = self._unsaved, []
+        self._lines += new
+        return _kept(path, new)
 
     def keep_all(self, path: str) -> RejectsSoFar:
         self._lines += self._unsaved
         self._unsaved = []
-        if not self._lines:
-            return RejectsSoFar()
-        return RejectsSoFar(count=len(self._lines), file=checkpoints.keep_bytes(path, b"".join(self._lines)))
+        return _kept(path, self._lines)
+
+    def tell(self) -> None:
+        """What is kept now."""
+        for count, reason, call in self._untold:
+            self._report.rejected(count, reason, self._folder.rejects_of(self._id), call)
+        self._untold = []
 
     def publish(self) -> None:
         """In place of what an earlier attempt left."""
@@ -52,3 +61,9 @@ class RejectsOfPartition:
             checkpoints.keep_bytes(path, b"".join(self._lines))
         elif os.path.exists(path):
             os.unlink(path)
+
+
+def _kept(path: str, lines: Sequence[bytes]) -> RejectsSoFar:
+    if not lines:
+        return RejectsSoFar()
+    return RejectsSoFar(count=len(lines), file=checkpoints.keep_bytes(path, b"".join(lines)))

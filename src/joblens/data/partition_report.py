@@ -9,13 +9,15 @@ from joblens.data.bad_rows import reason_of
 from joblens.data.checkpoints import FinishedPart
 from joblens.data.op_usage import Usage
 from joblens.data.operator import Operator
-from joblens.data.worker_events import Emit, dag_node_id, event, op_event
+from joblens.data.worker_events import Emit, event, op_event
+from joblens.data.workshop import Workshop
 from joblens.model.recipe import OperatorCall, Partition
 from joblens.model.recipe_event import EventType
 
 
 class PartitionReport:
-    def __init__(self, partition: Partition, attempt: int, emit: Emit) -> None:
+    def __init__(self, workshop: Workshop, partition: Partition, attempt: int, emit: Emit) -> None:
+        self._shop = workshop
         self._partition = partition
         self._id = partition.id
         self._attempt = attempt
@@ -76,9 +78,9 @@ class PartitionReport:
             "operation_args": call.params,
             "start_time": time.time(),
             "operation_class": type(operator).__name__,
-            "dag_node_id": dag_node_id(call, self._id),
+            "dag_node_id": self._shop.node_id(call, self._id),
         }
-        args = {**call.params, "dag_node_id": dag_node_id(call, self._id)}
+        args = {**call.params, "dag_node_id": self._shop.node_id(call, self._id)}
         self._emit(
             op_event(EventType.OP_START, self._id, call, input_rows=rows_in, op_args=args, metadata=meta)
         )
@@ -97,38 +99,30 @@ class PartitionReport:
         )
 
     def op_completed(
-        self, call: OperatorCall, rows_in: int, rows_out: int, rejected: int, usage: dict[str, Any]
+        self, call: OperatorCall, rows_in: int, rows_out: int, rejected: int, usage: Usage
     ) -> None:
-        wall = usage["wall_seconds"]
-        meta = {
-            "operation_idx": call.index,
-            "duration_seconds": wall,
-            "completion_time": time.time(),
-            "input_rows": rows_in,
-            "output_rows": rows_out,
-            "throughput_rows_per_second": round(rows_in / wall, 3) if wall > 0 else None,
-            "reduction_ratio": round(1 - rows_out / rows_in, 6) if rows_in else 0.0,
-            "rejected_rows": rejected,
-            "dag_node_id": dag_node_id(call, self._id),
-            "resources": usage,
-        }
+        meta = completion(rows_in, rows_out, rejected, usage.as_metadata())
+        meta |= {"operation_idx": call.index, "dag_node_id": self._shop.node_id(call, self._id)}
         self._emit(
             op_event(
                 EventType.OP_COMPLETE,
                 self._id,
                 call,
                 status="success",
-                duration=wall,
+                duration=meta["duration_seconds"],
                 input_rows=rows_in,
                 output_rows=rows_out,
                 metadata=meta,
             )
         )
 
-    def saved(self, call: OperatorCall, path: str, size_bytes: int, rows: int, usage: Usage | None) -> None:
-        meta: dict[str, Any] = {"checkpoint_path": path, "size_bytes": size_bytes, "rows": rows}
-        if usage is not None:
-            meta["resources"] = usage.as_metadata()
+    def saved(self, call: OperatorCall, path: str, size_bytes: int, rows: int, usage: Usage) -> None:
+        meta = {
+            "checkpoint_path": path,
+            "size_bytes": size_bytes,
+            "rows": rows,
+            "resources": usage.as_metadata(),
+        }
         self._emit(op_event(EventType.CHECKPOINT_SAVE, self._id, call, checkpoint_path=path, metadata=meta))
 
     def rejected(self, count: int, reason: str, path: str, call: OperatorCall | None = None) -> None:
@@ -167,3 +161,18 @@ class PartitionReport:
                 metadata=meta,
             )
         )
+
+
+def completion(rows_in: int, rows_out: int, rejected: int, usage: dict[str, Any]) -> dict[str, Any]:
+    """What is told of an operator that is through."""
+    wall = usage["wall_seconds"]
+    return {
+        "duration_seconds": wall,
+        "completion_time": time.time(),
+        "input_rows": rows_in,
+        "output_rows": rows_out,
+        "throughput_rows_per_second": round(rows_in / wall, 3) if wall > 0 else None,
+        "reduction_ratio": round(1 - rows_out / rows_in, 6) if rows_in else 0.0,
+        "rejected_rows": rejected,
+        "resources": usage,
+    }

@@ -38,9 +38,10 @@ class StageRun:
         self._partition = task.partition
         self._id = task.partition.id
         self._stage = workshop.plan.stages[task.stage]
-        self._report = PartitionReport(task.partition, task.attempt, emit)
-        self._rejects = RejectsOfPartition(workshop.folder, task.partition.id)
-        self._operators = OperatorRun(workshop, task.partition, self._rejects, self._report)
+        self._report = PartitionReport(workshop, task.partition, task.attempt, emit)
+        self._rejects = RejectsOfPartition(workshop.folder, task.partition.id, self._report)
+        self._unread: list[Reject] = []  # rows that could not be read
+        self._operators = OperatorRun(workshop, task.partition, self._rejects)
 
     def run(self) -> dict[str, Any]:
         if self._stage.closing is None:
@@ -64,7 +65,6 @@ class StageRun:
         state = self._through_operators()
         call, operator = self._plan.recipe.process[closing], self._shop.operator(closing)
         assert isinstance(operator, GlobalOperator)
-        self._report.op_started(call, operator, state.count)
         meter = Meter()
         signatures = self._operators.signatures(state, operator, call)
         usage = meter.usage()
@@ -83,6 +83,7 @@ class StageRun:
             rejects=self._rejects.keep_all(self._folder.stage_rejects(self._id, self._stage.index)),
         )
         checkpoints.write_manifest(self._folder.stage_manifest(self._id, self._stage.index), manifest)
+        self._rejects.tell()
         return manifest
 
     def _to_export(self) -> FinishedPart:
@@ -104,6 +105,7 @@ class StageRun:
         )
         self._rejects.publish()
         checkpoints.write_manifest(path, finished)
+        self._rejects.tell()
         self._report.completed(finished, meter.usage())
         return finished
 
@@ -121,6 +123,8 @@ class StageRun:
         begin = self._read_source if self._stage.index == 0 else self._load_whole
         found = restoring.newest_in_stage(self._plan, self._folder, self._id, self._stage, begin())
         self._rejects.begin(found.rejects)
+        if found.loaded is None:
+            self._rejects.read(self._unread)
         state = found.state
         if found.loaded is not None:
             call = self._plan.recipe.process[found.after]
@@ -145,9 +149,8 @@ class StageRun:
             raise BadRow(f"{bad[0].source}: {place}{bad[0].reason}")
         chain = checkpoints.source_chain(rows)
         self._report.read(rows.count, chain, meter.usage())
-        if bad:
-            self._report.rejected(len(bad), bad[0].reason, self._folder.rejects_of(self._id))
         state = PartitionState(rows, source_rows=rows.count, chain=chain)
+        self._unread = bad
         return Restored(state, -1, [line_of(reject) for reject in bad])
 
     def _load_whole(self) -> Restored:
@@ -196,8 +199,7 @@ class StageRun:
         except BaseException as error:
             self._report.op_failed(call, rows_in, error)
             raise
-        usage = meter.usage().as_metadata()
-        self._report.op_completed(call, rows_in, state.count, rejected, usage)
+        self._report.op_completed(call, rows_in, state.count, rejected, meter.usage())
 
     def _checkpoint(self, state: PartitionState, calls: tuple[OperatorCall, ...]) -> None:
         """Of what these operators changed."""
@@ -221,4 +223,5 @@ class StageRun:
         manifest_path = self._folder.checkpoint_manifest(self._id, call.index, call.name)
         checkpoints.write_manifest(manifest_path, manifest)
         state.saved(manifest.chain)
+        self._rejects.tell()
         self._report.saved(call, path, file.size_bytes, manifest.rows, meter.usage())

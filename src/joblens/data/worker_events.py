@@ -30,8 +30,3 @@ def op_event(kind: EventType, partition_id: int, call: OperatorCall, **fields: A
         operation_idx=call.index,
         **fields,
     )
-
-
-def dag_node_id(call: OperatorCall, partition_id: int) -> str:
-    """As the saved plan names the node: operators are counted from 1 there."""
-    return f"op_{call.index + 1:03d}_{call.name}_partition_{partition_id}"

@@ -6,7 +6,8 @@ from joblens.data import registry
 from joblens.data.checkpoints import digest_of
 from joblens.data.job_folder import JobFolder
 from joblens.data.operator import Operator, Surroundings
-from joblens.model.recipe import Partition, RecipePlan
+from joblens.model.recipe import OperatorCall, Partition, RecipePlan
+from joblens.plan.recipe_stages import node_id
 
 _BUILT_IN = "joblens.data.operators."
 
@@ -35,6 +36,13 @@ class Workshop:
 
     def is_built_in(self, index: int) -> bool:
         return type(self._operators[index]).__module__.startswith(_BUILT_IN)
+
+    def kind(self, index: int) -> str:
+        return registry.kind_of(self._operators[index])
+
+    def node_id(self, call: OperatorCall, partition_id: int) -> str:
+        """As the saved plan of the job names it."""
+        return node_id(call, self.kind(call.index), partition_id)
 
     @property
     def part_suffix(self) -> str:

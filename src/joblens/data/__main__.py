@@ -1,0 +1,45 @@
+"""`python -m joblens.data JOB_DIR`: carries a planned job out, from its beginning or from where it was."""
+
+import signal
+import sys
+from types import FrameType
+
+from joblens.data.executor import execute
+from joblens.model.errors import JoblensError
+
+
+class _Asked:
+    """To stop, by a signal."""
+
+    def __init__(self) -> None:
+        self.by: int | None = None
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, self._note)
+
+    def _note(self, number: int, _frame: FrameType | None) -> None:
+        self.by = number
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(f"{text}\n")
+
+
+def main(arguments: list[str]) -> int:
+    if len(arguments) != 1:
+        _say("usage: python -m joblens.data JOB_DIR")
+        return 2
+    asked = _Asked()
+    try:
+        end = execute(arguments[0], lambda: asked.by)
+    except JoblensError as error:
+        _say(f"joblens: {error}")
+        if error.hint:
+            _say(error.hint)
+        return error.exit_code
+    if end.error_message:
+        _say(f"{end.status}: {end.error_message}")
+    return end.exit_code
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

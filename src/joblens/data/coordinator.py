@@ -1,0 +1,292 @@
+"""The one process that decides what a recipe's job does next, and the only one that writes its event log."""
+
+import os
+import shutil
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import msgspec
+
+from joblens.data import checkpoints, job_events
+from joblens.data.checkpoints import FinishedPart, MasksManifest
+from joblens.data.cutting import join_slices
+from joblens.data.exporting import Export
+from joblens.data.job_folder import JobFolder, write_whole
+from joblens.data.job_summary import JobEnd, JobSummary, write_mapping
+from joblens.data.pool import Pool
+from joblens.data.task_runner import GaveUp, Stopped, TaskRunner
+from joblens.data.tasks import Assemble, CutFile, Decide, Ended, RunStage, Task
+from joblens.data.tracing import put_traces_together
+from joblens.data.work import CutManifest
+from joblens.data.worker_events import event
+from joblens.data.workshop import Workshop
+from joblens.model.errors import JoblensError
+from joblens.model.recipe import Partition, RecipePlan, Slice, Stage
+from joblens.model.recipe_event import EventType, RecipeEvent
+from joblens.plan.recipe_stages import dag_document
+
+_Kind = TypeVar("_Kind")
+Log = Callable[[Sequence[RecipeEvent]], None]
+
+
+class JobCannotGoOn(JoblensError):
+    """Something that the whole job needs failed for good."""
+
+
+class ExportManifest(msgspec.Struct, frozen=True, kw_only=True):
+    """Of a job that is through: its files, and what they were made of."""
+
+    origin: str
+    export: Export
+    sizes: dict[str, int]
+    rows_in: int
+    rejected_rows: int
+
+
+class Coordinator:
+    """What is done is read from manifests, by workers, every time: a task whose result lies there verified is
+    answered at once. So a resumed job asks for the same tasks as a new one."""
+
+    def __init__(
+        self, workshop: Workshop, pool: Pool, log: Log, asked_to_stop: Callable[[], int | None]
+    ) -> None:
+        self._shop = workshop
+        self._plan: RecipePlan = workshop.plan
+        self._folder: JobFolder = workshop.folder
+        self._log = log
+        settings = workshop.plan.recipe.partition
+        self._tasks = TaskRunner(
+            pool,
+            log,
+            asked_to_stop,
+            max_retries=settings.max_retries,
+            at_once=settings.max_concurrent_partitions,
+        )
+        self._partitions: tuple[Partition, ...] = workshop.plan.partitions
+        self._failed: dict[int, GaveUp] = {}
+        self._finished: dict[int, FinishedPart] = {}
+        self._rejected_in_cutting = 0
+        self._export: Export | None = None
+
+    def run(self, summary: JobSummary, *, is_resumed: bool) -> JobEnd:
+        began = time.time()
+        summary.write_start()
+        self._log([job_events.job_start(self._plan, is_resumed=is_resumed)])
+        try:
+            end = self._carry_out(is_resumed=is_resumed)
+        except Stopped as stopped:
+            end = JobEnd(status="stopped", error_message=str(stopped), exit_code=128 + stopped.signal_number)
+        except JoblensError as error:
+            end = JobEnd(status="failed", error_message=str(error), exit_code=1)
+        summary.write_end(end, self._counts())
+        self._log([job_events.job_end(end, time.time() - began, self._plan, self._counts())])
+        return end
+
+    def _carry_out(self, *, is_resumed: bool) -> JobEnd:
+        before = checkpoints.read_manifest(self._folder.export_manifest, ExportManifest)
+        if before is not None and before.origin == self._origin() and _are_there(before):
+            self._export = before.export
+            return JobEnd(status="completed", export_paths=before.export.paths, rows_out=before.export.rows)
+        if self._plan.uncut:
+            self._partitions = self._cut()
+        self._save_dag(is_resumed=is_resumed)
+        write_mapping(self._folder.dataset_mapping, self._plan, self._partitions, {}, {})
+        for stage in self._plan.stages:
+            self._run_stage(stage)
+            if stage.closing is not None:
+                self._decide(stage)
+        self._assemble()
+        return self._end()
+
+    # Steps
+
+    def _cut(self) -> tuple[Partition, ...]:
+        """Files that cannot be read from the middle first; then all pieces in the order of the dataset."""
+        tasks = [CutFile(f"cut-{number}", number, whole) for number, whole in enumerate(self._plan.uncut)]
+        results = self._tasks.run(tasks, _must_succeed)
+        pieces: list[Slice] = [each for part in self._plan.partitions for each in part.slices]
+        for task in tasks:
+            cut = _result(results[task.id], CutManifest)
+            pieces += cut.pieces
+            self._rejected_in_cutting += cut.rejected
+        order = {file.path: number for number, file in enumerate(self._plan.inputs)}
+        pieces.sort(key=lambda each: (order.get(each.origin or each.path, 0), each.origin_row, each.start))
+        return join_slices(pieces, target_bytes=self._plan.target_bytes)
+
+    def _run_stage(self, stage: Stage) -> None:
+        left = [each for each in self._partitions if each.id not in self._failed]
+        tasks = [RunStage(f"stage-{stage.index}-{each.id}", each, stage.index) for each in left]
+        results = self._tasks.run(tasks, self._partition_ended)
+        if stage.closing is None:
+            for task in tasks:
+                how = results[task.id]
+                if isinstance(how, Ended):
+                    self._finished[task.partition.id] = _result(how, FinishedPart)
+        if self._partitions and len(self._failed) == len(self._partitions):
+            first = next(iter(self._failed.values()))
+            raise JobCannotGoOn(f"all partitions failed: {first.error_message}")
+
+    def _partition_ended(self, task: Task, how: Ended | GaveUp) -> None:
+        if isinstance(how, Ended):
+            return
+        assert isinstance(task, RunStage)
+        self._failed[task.partition.id] = how
+        self._log([job_events.partition_failed(task.partition.id, how)])
+        if how.error_type == "BadRow" or self._plan.recipe.is_strict:
+            raise JobCannotGoOn(how.error_message)
+
+    def _decide(self, stage: Stage) -> None:
+        assert stage.closing is not None
+        call = self._plan.recipe.process[stage.closing]
+        ids = tuple(each.id for each in self._partitions if each.id not in self._failed)
+        about: dict[str, Any] = {"operation_name": call.name, "operation_idx": call.index}
+        self._log(
+            [
+                event(EventType.REPARTITION_START, **about, total_partitions=len(ids)),
+                event(
+                    EventType.OP_START,
+                    **about,
+                    op_args=dict(call.params),
+                    metadata={"dag_node_id": self._shop.node_id(call, 0), "operation_idx": call.index},
+                ),
+            ]
+        )
+        began = time.monotonic()
+        task = Decide(f"decide-{stage.index}", stage.index, ids)
+        masks = _result(self._tasks.run([task], _must_succeed)[task.id], MasksManifest)
+        self._log(
+            [
+                event(
+                    EventType.REPARTITION_COMPLETE,
+                    **about,
+                    duration=round(time.monotonic() - began, 6),
+                    input_rows=sum(part.rows for part in masks.parts),
+                    output_rows=sum(part.kept for part in masks.parts),
+                    total_partitions=len(ids),
+                )
+            ]
+        )
+
+    def _assemble(self) -> None:
+        ids = tuple(sorted(self._finished))
+        path = self._plan.recipe.export_path
+        self._log([event(EventType.EXPORT_START, output_path=path, total_partitions=len(ids))])
+        began = time.monotonic()
+        task = Assemble("assemble", ids)
+        self._export = _result(self._tasks.run([task], _must_succeed)[task.id], Export)
+        self._log(
+            [
+                event(
+                    EventType.EXPORT_COMPLETE,
+                    output_path=path,
+                    output_rows=self._export.rows,
+                    duration=round(time.monotonic() - began, 6),
+                    metadata={
+                        "paths": list(self._export.paths[:1000]),
+                        "size_bytes": self._export.size_bytes,
+                    },
+                )
+            ]
+        )
+
+    def _end(self) -> JobEnd:
+        export = self._export
+        assert export is not None
+        if self._plan.recipe.trace:
+            put_traces_together(self._folder, self._plan.recipe)
+        write_mapping(
+            self._folder.final_mapping,
+            self._plan,
+            self._partitions,
+            self._finished,
+            self._failed,
+            self._rejected_in_cutting,
+        )
+        if self._failed:
+            ids = ", ".join(str(each) for each in sorted(self._failed)[:10])
+            first = self._failed[min(self._failed)]
+            return JobEnd(
+                status="partial",
+                error_message=f"{len(self._failed)} of {len(self._partitions)} partitions failed ({ids}): "
+                f"{first.error_message}",
+                export_paths=export.paths,
+                rows_out=export.rows,
+                exit_code=1,
+            )
+        counts = self._counts()
+        manifest = ExportManifest(
+            origin=self._origin(),
+            export=export,
+            sizes={path: os.path.getsize(path) for path in export.paths},
+            rows_in=counts["rows_in"],
+            rejected_rows=counts["rejected_rows"],
+        )
+        checkpoints.write_manifest(self._folder.export_manifest, manifest)
+        self._clear_away()
+        return JobEnd(status="completed", export_paths=export.paths, rows_out=export.rows)
+
+    # Beside them
+
+    def _save_dag(self, *, is_resumed: bool) -> None:
+        if is_resumed and os.path.exists(self._folder.dag_plan):
+            self._log([event(EventType.DAG_EXECUTION_PLAN_LOADED, output_path=self._folder.dag_plan)])
+            return
+        calls = self._plan.recipe.process
+        kinds = [self._shop.kind(call.index) for call in calls]
+        self._log([job_events.dag_build_start(kinds)])
+        began = time.monotonic()
+        document = dag_document(calls, kinds, [each.id for each in self._partitions], time.time())
+        write_whole(self._folder.dag_plan, msgspec.json.encode(document))
+        self._log(job_events.dag_built(document, time.monotonic() - began, self._folder.dag_plan))
+
+    def _origin(self) -> str:
+        inputs = [(file.path, file.size, file.digest) for file in self._plan.inputs]
+        made_of = (inputs, self._plan.recipe.process, self._plan.recipe.export_path)
+        return checkpoints.digest_of(msgspec.json.encode(made_of, order="deterministic"))
+
+    def _counts(self) -> dict[str, Any]:
+        before = checkpoints.read_manifest(self._folder.export_manifest, ExportManifest)
+        if not self._finished and self._export is not None and before is not None:
+            return {
+                "rows_in": before.rows_in,
+                "rows_out": before.export.rows,
+                "rejected_rows": before.rejected_rows,
+            }
+        done = self._finished.values()
+        rejected = self._rejected_in_cutting + sum(each.rejects.count for each in done)
+        return {
+            "total_partitions": len(self._partitions),
+            "completed_partitions": len(self._finished),
+            "failed_partitions": sorted(self._failed),
+            "rows_in": sum(each.source_rows for each in done),
+            "rows_out": self._export.rows if self._export else None,
+            "rejected_rows": rejected,
+        }
+
+    def _clear_away(self) -> None:
+        """What only a job needs that is not through. Checkpoints stay, as long as their job's folder does,
+        without the copies of whole partitions."""
+        shutil.rmtree(self._folder.partitions, ignore_errors=True)
+        os.mkdir(self._folder.partitions, 0o700)
+        for partition in self._partitions:
+            for stage in self._plan.stages:
+                path = self._folder.stage_whole(partition.id, stage.index)
+                if os.path.exists(path):
+                    os.unlink(path)
+
+
+def _must_succeed(_task: Task, how: Ended | GaveUp) -> None:
+    if isinstance(how, GaveUp):
+        raise JobCannotGoOn(how.error_message)
+
+
+def _result(how: Ended | GaveUp, kind: type[_Kind]) -> _Kind:
+    assert isinstance(how, Ended)
+    return msgspec.convert(how.result, kind)
+
+
+def _are_there(manifest: ExportManifest) -> bool:
+    return all(
+        os.path.exists(path) and os.path.getsize(path) == size for path, size in manifest.sizes.items()
+    )

@@ -1,0 +1,148 @@
+"""A global operator over all partitions: which rows stay."""
+
+import os
+import shutil
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from joblens.data import checkpoints, restoring
+from joblens.data.checkpoints import KeptFile, MaskOfPart, MasksManifest, StageManifest
+from joblens.data.op_usage import Meter
+from joblens.data.operator import GlobalOperator, Signatures
+from joblens.data.partition_report import completion
+from joblens.data.tasks import Decide
+from joblens.data.worker_events import Emit, event
+from joblens.data.workshop import Workshop
+from joblens.model.errors import JoblensError
+from joblens.model.recipe_event import EventType
+from joblens.stores.private_files import make_private_folder
+
+
+def masks_if_done(workshop: Workshop, closing: int, ends: list[StageManifest]) -> MasksManifest | None:
+    """What was decided before, when it was about these very states of these partitions."""
+    path = workshop.folder.masks_manifest(closing)
+    manifest = checkpoints.read_manifest(path, MasksManifest)
+    if manifest is None:
+        return None
+    decided = [(part.partition_id, part.chain) for part in manifest.parts]
+    if decided != [(end.partition_id, end.chain) for end in ends]:
+        return None
+    is_whole = checkpoints.load_kept(workshop.folder.partitions, manifest.file) is not None
+    return manifest if is_whole else None
+
+
+def decide(workshop: Workshop, task: Decide, emit: Emit) -> dict[str, Any]:
+    stage = workshop.plan.stages[task.stage]
+    closing = stage.closing
+    assert closing is not None
+    ends = _ends(workshop, task)
+    done = masks_if_done(workshop, closing, ends)
+    if done is None:
+        done = _Decision(workshop, closing, ends, emit).take()
+    result: dict[str, Any] = msgspec.to_builtins(done)
+    return result
+
+
+def _ends(workshop: Workshop, task: Decide) -> list[StageManifest]:
+    stage = workshop.plan.stages[task.stage]
+    found = [restoring.stage_end(workshop.folder, each, stage) for each in task.partition_ids]
+    whole = [end for end in found if end is not None]
+    if len(whole) != len(found):
+        raise JoblensError("a partition that had come to a global operator has lost its manifest")
+    return whole
+
+
+class _Decision:
+    def __init__(self, workshop: Workshop, closing: int, ends: list[StageManifest], emit: Emit) -> None:
+        self._shop = workshop
+        self._folder = workshop.folder
+        self._closing = closing
+        self._call = workshop.plan.recipe.process[closing]
+        self._ends = ends
+        self._emit = emit
+        self._meter = Meter()
+
+    def take(self) -> MasksManifest:
+        operator = self._shop.operator(self._closing)
+        assert isinstance(operator, GlobalOperator)
+        scratch = self._folder.scratch(self._closing)
+        shutil.rmtree(scratch, ignore_errors=True)
+        make_private_folder(scratch)
+        parts = [self._signatures(end) for end in self._ends]
+        masks = operator.decide(parts, budget_bytes=self._shop.plan.budget_bytes, scratch=scratch)
+        path = self._folder.masks(self._closing)
+        being_written = f"{path}.{os.getpid()}.part"
+        found: list[MaskOfPart] = []
+        descriptor = os.open(being_written, os.O_CREAT | os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        with open(descriptor, "wb") as file:
+            for end, mask in zip(self._ends, masks, strict=True):
+                bits = np.asarray(mask)
+                assert len(bits) == end.rows
+                packed = np.packbits(bits).tobytes()
+                found.append(_mask_of(end, bits, file.tell(), packed))
+                file.write(packed)
+        manifest = self._written(being_written, path, tuple(found))
+        shutil.rmtree(scratch, ignore_errors=True)
+        return manifest
+
+    def _written(self, being_written: str, path: str, found: tuple[MaskOfPart, ...]) -> MasksManifest:
+        size = os.path.getsize(being_written)
+        with open(being_written, "rb") as file:
+            digest = checkpoints.digest_of(file.read())
+        os.replace(being_written, path)
+        kept = KeptFile(path=os.path.basename(path), size_bytes=size, digest=digest)
+        manifest = MasksManifest(index=self._closing, file=kept, parts=found)
+        checkpoints.write_manifest(self._folder.masks_manifest(self._closing), manifest)
+        self._tell(manifest)
+        return manifest
+
+    def _signatures(self, end: StageManifest) -> Signatures:
+        folder = self._folder.signatures_dir(self._closing)
+        buffer = checkpoints.load_kept(folder, end.signatures)
+        if buffer is None:
+            raise JoblensError(f"the signatures of partition {end.partition_id} are damaged")
+        return Signatures(end.partition_id, end.rows, checkpoints.batch_in(buffer))
+
+    def _tell(self, manifest: MasksManifest) -> None:
+        """With what the signatures of all partitions took."""
+        usage = _summed([end.usage for end in self._ends] + [self._meter.usage().as_metadata()])
+        rows_in, rows_out = sum(end.rows for end in self._ends), sum(part.kept for part in manifest.parts)
+        meta = completion(rows_in, rows_out, 0, usage)
+        meta |= {"operation_idx": self._closing, "dag_node_id": self._shop.node_id(self._call, 0)}
+        about: dict[str, Any] = {"operation_name": self._call.name, "operation_idx": self._closing}
+        self._emit(
+            event(
+                EventType.OP_COMPLETE,
+                **about,
+                status="success",
+                duration=meta["duration_seconds"],
+                input_rows=rows_in,
+                output_rows=rows_out,
+                metadata=meta,
+            )
+        )
+        path = self._folder.masks(self._closing)
+        saved = {"checkpoint_path": path, "size_bytes": manifest.file.size_bytes, "rows": rows_out}
+        self._emit(event(EventType.CHECKPOINT_SAVE, **about, checkpoint_path=path, metadata=saved))
+
+
+def _mask_of(end: StageManifest, bits: Any, offset: int, packed: bytes) -> MaskOfPart:
+    return MaskOfPart(
+        partition_id=end.partition_id,
+        chain=end.chain,
+        rows=end.rows,
+        kept=int(np.count_nonzero(bits)),
+        offset=offset,
+        digest=checkpoints.digest_of(packed),
+    )
+
+
+def _summed(usages: list[dict[str, Any]]) -> dict[str, Any]:
+    total: dict[str, Any] = {
+        name: round(sum(usage.get(name) or 0 for usage in usages), 6)
+        for name in ("wall_seconds", "cpu_seconds", "read_bytes", "written_bytes")
+    }
+    peaks = [usage["memory_peak_bytes"] for usage in usages if usage.get("memory_peak_bytes")]
+    return total | {"memory_peak_bytes": max(peaks) if peaks else None}

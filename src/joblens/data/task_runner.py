@@ -1,0 +1,148 @@
+"""Tasks through a pool: side by side, again when they failed, events on their way into the log."""
+
+import heapq
+import itertools
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+
+import msgspec
+from msgspec import UNSET, Struct
+
+from joblens.data.pool import Pool
+from joblens.data.tasks import Ended, Failed, Happened, Lost, Message, RunStage, Task
+from joblens.data.worker_events import event
+from joblens.model.recipe_event import EventType, RecipeEvent
+
+_LOOK_FOR_STOP_S = 0.2
+_FIRST_DELAY_S = 0.5  # before a failed task is tried again; doubled every time
+_LONGEST_DELAY_S = 30.0
+
+
+class Stopped(Exception):
+    """Somebody ended the job."""
+
+    def __init__(self, signal_number: int) -> None:
+        super().__init__(f"signal {signal_number}")
+        self.signal_number = signal_number
+
+
+class GaveUp(Struct, frozen=True):
+    """A task that failed for good."""
+
+    error_type: str
+    error_message: str
+    stack_trace: str = ""
+    tries: int = 1
+
+
+class TaskRunner:
+    def __init__(
+        self,
+        pool: Pool,
+        log: Callable[[Sequence[RecipeEvent]], None],
+        asked_to_stop: Callable[[], int | None],
+        *,
+        max_retries: int,
+        at_once: int | None = None,
+    ) -> None:
+        self._pool = pool
+        self._log = log
+        self._asked_to_stop = asked_to_stop
+        self._max_retries = max_retries
+        self._at_once = max(1, min(pool.width, at_once or pool.width))
+        self._ready: deque[Task] = deque()
+        self._later: list[tuple[float, int, Task]] = []  # tried again from then on
+        self._order = itertools.count()
+        self._running: dict[str, Task] = {}
+        self._tries: dict[str, int] = {}
+        self._results: dict[str, Ended | GaveUp] = {}
+        self._on_end: Callable[[Task, Ended | GaveUp], None] = _nothing
+
+    def run(
+        self, tasks: Sequence[Task], on_end: Callable[[Task, Ended | GaveUp], None] | None = None
+    ) -> dict[str, Ended | GaveUp]:
+        """All of them to their end; by id. `on_end` hears of each at once, and may raise to end it all.
+        Raises Stopped."""
+        self._ready.extend(tasks)
+        self._tries = {task.id: 0 for task in tasks}
+        self._results = {}
+        self._on_end = on_end or _nothing
+        while self._ready or self._later or self._running:
+            self._submit()
+            self._hear()
+            stop = self._asked_to_stop()
+            if stop is not None:
+                raise Stopped(stop)
+        return self._results
+
+    def _submit(self) -> None:
+        now = time.monotonic()
+        while self._later and self._later[0][0] <= now:
+            self._ready.append(heapq.heappop(self._later)[2])
+        while self._ready and len(self._running) < self._at_once:
+            task = self._ready.popleft()
+            self._running[task.id] = task
+            self._pool.submit(task)
+
+    def _hear(self) -> None:
+        wait_s = _LOOK_FOR_STOP_S
+        if self._later:
+            wait_s = min(wait_s, max(0.0, self._later[0][0] - time.monotonic()))
+        if not self._running:
+            time.sleep(wait_s)
+            return
+        messages = self._pool.messages(wait_s)
+        self._log([message.event for message in messages if isinstance(message, Happened)])
+        for message in messages:
+            if not isinstance(message, Happened):
+                self._ended(message)
+
+    def _ended(self, message: Message) -> None:
+        task = self._running.pop(message.task_id, None)
+        if task is None:
+            return
+        if isinstance(message, Ended):
+            self._settle(task, message)
+            return
+        self._tries[task.id] += 1
+        tries = self._tries[task.id]
+        gave_up = _as_gave_up(message, tries)
+        is_final = isinstance(message, Failed) and message.is_final
+        if is_final or tries > self._max_retries:
+            self._settle(task, gave_up)
+            return
+        # A lost worker says nothing against the task: the first time it is tried again at once.
+        delay_s = min(_LONGEST_DELAY_S, _FIRST_DELAY_S * 2 ** (tries - 1))
+        if isinstance(message, Lost) and tries == 1:
+            delay_s = 0.0
+        self._tell_retry(task, gave_up, delay_s)
+        again = msgspec.structs.replace(task, attempt=tries) if isinstance(task, RunStage) else task
+        heapq.heappush(self._later, (time.monotonic() + delay_s, next(self._order), again))
+
+    def _settle(self, task: Task, how: Ended | GaveUp) -> None:
+        self._results[task.id] = how
+        self._on_end(task, how)
+
+    def _tell_retry(self, task: Task, why: GaveUp, delay_s: float) -> None:
+        if isinstance(task, RunStage):
+            retry = event(
+                EventType.PARTITION_RETRY,
+                partition_id=task.partition.id,
+                retry_count=why.tries,
+                error_message=why.error_message,
+                stack_trace=why.stack_trace or UNSET,
+                metadata={"error_type": why.error_type, "delay_seconds": delay_s},
+            )
+            self._log([retry])
+
+
+def _as_gave_up(message: Message, tries: int) -> GaveUp:
+    if isinstance(message, Failed):
+        return GaveUp(message.error_type, message.error_message, message.stack_trace, tries)
+    assert isinstance(message, Lost)
+    return GaveUp("WorkerLost", message.reason, "", tries)
+
+
+def _nothing(_task: Task, _how: Ended | GaveUp) -> None:
+    pass

@@ -1,0 +1,116 @@
+"""A task carried out, in whichever process: a worker here, or one of a cluster."""
+
+import shutil
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+
+from joblens.data import checkpoints, deciding, exporting
+from joblens.data.bad_rows import BadRow
+from joblens.data.checkpoints import FinishedPart
+from joblens.data.cutting import cut_file
+from joblens.data.rejects import Reject, RejectsFile
+from joblens.data.stage_run import StageRun
+from joblens.data.tasks import Assemble, CutFile, Decide, Ended, Failed, Happened, RunStage, Task
+from joblens.data.worker_events import Emit
+from joblens.data.workshop import Workshop
+from joblens.model.errors import InputError, JoblensError
+from joblens.model.recipe import RecipePlan, Slice
+from joblens.stores.private_files import make_private_folder
+
+_workshops: dict[str, Workshop] = {}  # by job: one process of a cluster may work for several
+
+
+class CutManifest(msgspec.Struct, frozen=True, kw_only=True):
+    number: int
+    whole: Slice
+    pieces: tuple[Slice, ...]
+    rejected: int = 0
+
+
+def workshop_of(plan: RecipePlan) -> Workshop:
+    found = _workshops.get(plan.job_dir)
+    if found is None:
+        found = _workshops[plan.job_dir] = Workshop(plan)
+    return found
+
+
+def carry_out(task: Task, plan: RecipePlan, emit: Emit) -> dict[str, Any]:
+    """-> what the task is answered with. Raises whatever goes wrong."""
+    # Partitions run side by side already; threads inside of them would only get in each other's way.
+    if pa.cpu_count() != 1:
+        pa.set_cpu_count(1)
+    workshop = workshop_of(plan)
+    try:
+        match task:
+            case RunStage():
+                return StageRun(workshop, task, emit).run()
+            case CutFile():
+                return _cut(workshop, task)
+            case Decide():
+                return deciding.decide(workshop, task, emit)
+            case Assemble():
+                return _assemble(workshop, task)
+    finally:
+        pa.default_memory_pool().release_unused()
+
+
+def answer(task: Task, plan: RecipePlan, send: Callable[[Happened], None]) -> Ended | Failed:
+    """The same, with errors as a message too."""
+    try:
+        return Ended(task.id, carry_out(task, plan, lambda event: send(Happened(task.id, event))))
+    except Exception as error:  # noqa: BLE001 - whatever it is, the coordinator decides what comes of it
+        return Failed(
+            task.id,
+            type(error).__name__,
+            str(error) or type(error).__name__,
+            traceback.format_exc(),
+            is_final=_is_final(error, plan),
+        )
+
+
+def _is_final(error: Exception, plan: RecipePlan) -> bool:
+    """Nothing would be different the next time."""
+    if isinstance(error, (BadRow, InputError)):
+        return True
+    is_about_operators = not isinstance(error, (OSError, MemoryError, JoblensError, pa.ArrowMemoryError))
+    return plan.recipe.is_strict and is_about_operators
+
+
+def _cut(workshop: Workshop, task: CutFile) -> dict[str, Any]:
+    folder = workshop.folder
+    path = folder.cut_manifest(task.number)
+    done = checkpoints.read_manifest(path, CutManifest)
+    if done is None or done.whole != task.whole:
+        pieces_folder = folder.cut_folder(task.number)
+        shutil.rmtree(pieces_folder, ignore_errors=True)
+        make_private_folder(pieces_folder)
+        rejects = RejectsFile(folder.cut_rejects(task.number))
+        strict = _Strict() if workshop.plan.recipe.is_strict else None
+        pieces = cut_file(task, workshop.plan, pieces_folder, strict or rejects)
+        rejects.write()
+        done = CutManifest(number=task.number, whole=task.whole, pieces=tuple(pieces), rejected=rejects.count)
+        checkpoints.write_manifest(path, done)
+    result: dict[str, Any] = msgspec.to_builtins(done)
+    return result
+
+
+class _Strict:
+    def __call__(self, reject: Reject) -> None:
+        raise BadRow(f"{reject.source}: {reject.reason}")
+
+
+def _assemble(workshop: Workshop, task: Assemble) -> dict[str, Any]:
+    parts = []
+    for partition_id in task.partition_ids:
+        path = workshop.folder.export_part_manifest(partition_id)
+        finished = checkpoints.read_manifest(path, FinishedPart)
+        if finished is None:
+            raise JoblensError(f"partition {partition_id} has lost what it exported")
+        parts.append(finished.part)
+    export = exporting.assemble(workshop.plan, parts)
+    result: dict[str, Any] = msgspec.to_builtins(export)
+    return result
