@@ -4,6 +4,8 @@ under the same names, and have joblens installed."""
 import contextlib
 import logging
 import os
+import signal
+import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -154,12 +156,19 @@ def _imported() -> Any:
 
 @contextlib.contextmanager
 def _unasked() -> Any:
-    """Ray tells nobody that it is used, and keeps what it thinks of the future to itself."""
+    """Ray tells nobody that it is used, keeps what it thinks of the future to itself, and leaves it to the
+    program what a signal does: it would end the process in the midst of its work."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        yield
+        try:
+            yield
+        finally:
+            if threading.current_thread() is threading.main_thread():
+                for number, handler in handlers.items():
+                    signal.signal(number, handler)
 
 
 def _first_line(error: BaseException) -> str:
