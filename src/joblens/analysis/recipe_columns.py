@@ -38,7 +38,7 @@ class OperatorColumn:
         self.counts = [0, 0, 0, 0, 0]  # rows in each state, except for those that nothing was told of
         self._input_sum = self._output_sum = self._known_inputs = self._known_outputs = 0
         self._duration_sum = 0.0
-        self.rejected_rows = 0
+        self.rejected: dict[int, int] = {}  # rows of a partition that it could not work on
         self._cpu_seconds: float | None = None
         self._memory_peak_bytes: int | None = None
         self._read_bytes: int | None = None
@@ -103,6 +103,11 @@ class OperatorColumn:
         if self.codes[row] != SAVED:
             self._turn(row, SAVED)
 
+    def settle(self, row: int) -> None:
+        """It is known to be done, by what came behind it."""
+        if self.codes[row] in (UNSEEN, RUNNING):
+            self._turn(row, DONE)
+
     def fail(self, row: int, at: float, message: str) -> None:
         self._turn(row, BROKEN)
         self.ends[row] = at
@@ -124,6 +129,7 @@ class OperatorColumn:
         self.starts[row] = self.ends[row] = self.durations[row] = self.saved_at[row] = UNKNOWN_TIME
         self.input_rows[row] = self.output_rows[row] = _UNKNOWN_ROWS
         self.errors.pop(row, None)
+        self.rejected.pop(row, None)
 
     def use(self, used: UsedResources) -> None:
         """What an attempt used stays used, also when its result is forgotten."""
@@ -147,7 +153,7 @@ class OperatorColumn:
             checkpointed=self.counts[SAVED],
             input_rows=self._input_sum if self._known_inputs else None,
             output_rows=self._output_sum if self._known_outputs else None,
-            rejected_rows=self.rejected_rows,
+            rejected_rows=sum(self.rejected.values()),
             duration_seconds=max(0.0, self._duration_sum),
             cpu_seconds=self._cpu_seconds,
             memory_peak_bytes=self._memory_peak_bytes,

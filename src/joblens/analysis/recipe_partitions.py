@@ -21,6 +21,7 @@ class PartitionRows:
         self.sample_counts: dict[int, int] = {}
         self.errors: dict[int, str] = {}
         self.retries: dict[int, int] = {}
+        self.rejected: dict[int, int] = {}
 
     def add(self, partition_id: int) -> int:
         row = self.number[partition_id] = len(self.ids)
@@ -67,6 +68,7 @@ class PartitionRows:
     def reset(self, row: int) -> None:
         self._turn(row, UNSEEN)
         self.errors.pop(row, None)
+        self.rejected.pop(row, None)
         self.ends[row] = UNKNOWN_TIME
 
     def frozen(self) -> "PartitionRows":
@@ -77,7 +79,7 @@ class PartitionRows:
         copy.creation_starts, copy.creation_ends = self.creation_starts[:], self.creation_ends[:]
         copy.starts, copy.ends = self.starts[:], self.ends[:]
         copy.sample_counts, copy.errors = dict(self.sample_counts), dict(self.errors)
-        copy.retries = dict(self.retries)
+        copy.retries, copy.rejected = dict(self.retries), dict(self.rejected)
         return copy
 
     def status(self, row: int, running: ProcessingStatus) -> ProcessingStatus:

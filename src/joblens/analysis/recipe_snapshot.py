@@ -69,6 +69,7 @@ class SnapshotFold:
             EventType.PARTITION_RETRY: self._partition_retry,
             EventType.PARTITION_COMPLETE: self._partition_complete,
             EventType.PARTITION_FAILED: self._partition_failed,
+            EventType.REPARTITION_COMPLETE: self._all_decided,
             EventType.ROWS_REJECTED: self._rows_rejected,
             EventType.EXPORT_START: self._export_start,
             EventType.EXPORT_COMPLETE: self._export_complete,
@@ -79,7 +80,7 @@ class SnapshotFold:
         self._runs = JobRuns()
         self._strategy: str | None = None
         self._last_checkpoint: float | None = None
-        self._rejected_rows = 0
+        self._rejected_in_all: int | None = None  # as the end of the job told it
         self._is_exporting = False
         self._export_path: str | None = None
         self._told_partitions = 0
@@ -187,6 +188,8 @@ class SnapshotFold:
         )
         if details.resources is not None:
             column.use(details.resources)
+        if details.rejected_rows:
+            column.rejected[row] = details.rejected_rows
 
     def _op_failed(self, event: SeenEvent) -> None:
         column, row = self._place(event, (RUNNING,))
@@ -239,8 +242,17 @@ class SnapshotFold:
             self._forget_unsaved(row)
 
     def _partition_complete(self, event: SeenEvent) -> None:
-        if event.partition_id is not None:
-            self._rows.complete(self._row(event.partition_id), event.timestamp)
+        if event.partition_id is None:
+            return
+        row = self._row(event.partition_id)
+        self._rows.complete(row, event.timestamp)
+        for column in self._of_partitions():
+            column.settle(row)
+        details = event.metadata or _NOTHING
+        if details.rejected_rows is not None:
+            self._rows.rejected[row] = details.rejected_rows
+        if details.sample_count is not None:
+            self._rows.sample_counts[row] = details.sample_count
 
     def _partition_failed(self, event: SeenEvent) -> None:
         """What ran there when it failed is what failed."""
@@ -265,6 +277,23 @@ class SnapshotFold:
             if column.index > kept:
                 column.forget(row)
 
+    def _all_decided(self, event: SeenEvent) -> None:
+        """A global operator is through, and with it everything before it, also what an earlier run did."""
+        column, _ = self._place(event, (RUNNING,))
+        if not column.is_global:
+            return
+        if column.codes[0] == RUNNING:
+            column.complete(0, event.timestamp, event.duration, event.input_rows, event.output_rows)
+        column.load(0)
+        for earlier in self._of_partitions():
+            if earlier.index < column.index:
+                self._settle(earlier)
+
+    def _settle(self, column: OperatorColumn) -> None:
+        for row, code in enumerate(self._rows.codes):
+            if code != BROKEN:
+                column.settle(row)
+
     # The job
 
     @property
@@ -280,7 +309,7 @@ class SnapshotFold:
         details = event.metadata or _NOTHING
         if self._runs.start(event, self._done()) and self._runs.count > 1:
             self._let_go()
-            self._is_exporting = False
+            self._is_exporting, self._rejected_in_all = False, None
             self._runs.done_before = self._done()
         self._strategy = details.checkpoint_strategy or self._strategy
         told = event.total_partitions or details.total_partitions or details.num_partitions or 0
@@ -300,21 +329,33 @@ class SnapshotFold:
 
     def _job_end(self, event: SeenEvent) -> None:
         self._runs.end = event
+        self._rejected_in_all = (event.metadata or _NOTHING).rejected_rows
         if event.event_type == EventType.JOB_COMPLETE:
-            self._complete_global(event.timestamp)
+            self._all_complete(event.timestamp)
         self._is_exporting = False
         self._export_path = event.output_path or (event.metadata or _NOTHING).output_path
 
-    def _complete_global(self, at: float) -> None:
+    def _all_complete(self, at: float) -> None:
+        """A job that is complete has done everything that it did not fail at."""
+        for row, code in enumerate(self._rows.codes):
+            if code not in (DONE, BROKEN):
+                self._rows.complete(row, at)
         for column in self._columns.values():
-            if column.is_global and column.counts[RUNNING]:
+            if not column.is_global:
+                self._settle(column)
+            elif column.counts[RUNNING]:
                 column.complete(0, at, UNKNOWN_TIME, None, None)
+            else:
+                column.settle(0)
 
     def _rows_rejected(self, event: SeenEvent) -> None:
         rejected = (event.metadata or _NOTHING).rejected_rows or 0
-        self._rejected_rows += rejected
+        if event.partition_id is not None:
+            row = self._row(event.partition_id)
+            self._rows.rejected[row] = self._rows.rejected.get(row, 0) + rejected
         if event.operation_name is not None:
-            self._place(event, (RUNNING,))[0].rejected_rows += rejected
+            column, row = self._place(event, (RUNNING,))
+            column.rejected[row] = column.rejected.get(row, 0) + rejected
 
     def _export_start(self, _event: SeenEvent) -> None:
         self._is_exporting = True
@@ -341,7 +382,7 @@ class SnapshotFold:
         partitions = max(self._told_partitions, len(rows.ids))
         total = sum(1 if column.is_global else partitions for column in columns)
         done, saved = self._done(), sum(column.counts[SAVED] for column in columns)
-        is_running = status is ProcessingStatus.IN_PROGRESS
+        is_running, told = status is ProcessingStatus.IN_PROGRESS, self._rejected_in_all
         return JobSnapshot(
             job_id=facts.job_id,
             overall_status=status,
@@ -367,7 +408,7 @@ class SnapshotFold:
             last_event_time=self.last_event_time,
             runs=self._runs.count,
             retries=sum(rows.retries.values()),
-            rejected_rows=self._rejected_rows,
+            rejected_rows=sum(rows.rejected.values()) if told is None else told,
             events_analyzed=self.events_analyzed,
             malformed_lines=self.malformed_lines,
             is_exporting=self._is_exporting and is_running,

@@ -84,13 +84,21 @@ class JobDirectory:
 
     # What was planned
 
+    def knows_partitions(self) -> bool:
+        """Not before a job has cut those files that cannot be read from the middle."""
+        return self.plan is None or not self.plan.uncut or os.path.exists(self.dag_path)
+
     @property
     def dag_path(self) -> str:
         return self.folder.dag_plan
 
     def planned(self) -> PlannedWork:
         if self.plan is not None:
-            return planned_by_plan(self.plan)
+            planned = planned_by_plan(self.plan)
+            if not self.plan.uncut:
+                return planned
+            found = planned_by_nodes(self._node_names()).partition_ids
+            return msgspec.structs.replace(planned, partition_ids=found)
         by_graph = planned_by_nodes(self._node_names())
         if by_graph.operators:
             return by_graph

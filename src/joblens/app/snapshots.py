@@ -23,11 +23,13 @@ class LiveSnapshot:
         self._begin()
 
     def _begin(self) -> None:
+        self._knows_partitions = self.directory.knows_partitions()
         self._fold = SnapshotFold(self.directory.planned())
         self._tails: dict[str, EventTail] = {}
 
     def refresh(self) -> JobSnapshot:
-        if any(tail.is_replaced() for tail in self._tails.values()):
+        is_cut = not self._knows_partitions and self.directory.knows_partitions()
+        if is_cut or any(tail.is_replaced() for tail in self._tails.values()):
             self._begin()
         process = self._process()  # before its last words are read, so that none are missed
         self._read_events(is_over=process.is_alive is False)

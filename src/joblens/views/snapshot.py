@@ -126,7 +126,7 @@ def _operator_cells(one: OperatorProgress) -> list[str]:
         count(one.input_rows),
         count(one.output_rows),
         keep_rate(one),
-        format_duration(one.duration_seconds) if one.completed else UNKNOWN,
+        format_duration(one.duration_seconds or None),
         format_duration(one.cpu_seconds),
         format_bytes(one.memory_peak_bytes),
         count(one.rejected_rows) if one.rejected_rows else "",
