@@ -1,6 +1,7 @@
 """Datasets into partitions."""
 
 import itertools
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -137,7 +138,8 @@ def _cut_lines(files: Sequence[DataFile], wished: float, rows_wished: int | None
         return _cut_at(files, _ends_of_rows(files, rows_wished))
     if rows_wished:
         wished = rows_wished * _mean_line(files, total)
-    count = max(1, -(-total // max(1, int(wished))))
+    # A share of the total is no whole number: the smallest excess must not make one partition more.
+    count = max(1, math.ceil(total / max(1.0, wished) - 1e-6))
     places = [total * number // count for number in range(1, count)]
     return _cut_at(files, _next_line_ends(files, places))
 

@@ -108,7 +108,7 @@ def _mapped(piece: Slice) -> tuple[Any, int]:
         file.seek(piece.start)
         data = file.read_buffer(piece.end - piece.start)
     skipped = 0
-    if piece.start == 0 and data.slice(0, len(_BOM)).to_pybytes() == _BOM:
+    if piece.start == 0 and data[: len(_BOM)].to_pybytes() == _BOM:
         skipped = len(_BOM)
         data = data.slice(skipped)
     if data.size and data[data.size - 1 : data.size].to_pybytes() != b"\n":

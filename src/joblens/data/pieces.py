@@ -1,7 +1,7 @@
 """Files that cannot be read from their middle, cut into pieces that can."""
 
 from collections.abc import Callable
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Self
 
 import msgspec
 
@@ -45,6 +45,12 @@ class LinePieces:
         self.slices: list[Slice] = []
         self._file: BinaryIO | None = None
         self._size, self._rows, self._rows_before = 0, 0, 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
 
     def add(self, block: bytes) -> None:
         while block:
@@ -96,10 +102,9 @@ class LinePieces:
 
 
 def _cut_lines(stream: Any, whole: Slice, folder: str, limits: tuple[int, int | None]) -> list[Slice]:
-    pieces = LinePieces(whole, folder, limits)
-    while block := stream.read(_BLOCK):
-        pieces.add(block)
-    pieces.close()
+    with LinePieces(whole, folder, limits) as pieces:
+        while block := stream.read(_BLOCK):
+            pieces.add(block)
     return pieces.slices
 
 
@@ -110,9 +115,8 @@ def _cut_array(stream: Any, whole: Slice, folder: str, limits: tuple[int, int | 
         rows = msgspec.json.decode(text, type=list[msgspec.Raw])
     except (msgspec.DecodeError, RecursionError) as error:
         raise InputError(f"{whole.path} begins like a JSON array, but is none: {error}") from error
-    pieces = LinePieces(whole, folder, limits)
-    for row in rows:
-        line = bytes(row)
-        pieces.add((msgspec.json.format(line, indent=-1) if b"\n" in line else line) + b"\n")
-    pieces.close()
+    with LinePieces(whole, folder, limits) as pieces:
+        for row in rows:
+            line = bytes(row)
+            pieces.add((msgspec.json.format(line, indent=-1) if b"\n" in line else line) + b"\n")
     return pieces.slices
