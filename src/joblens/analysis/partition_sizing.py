@@ -52,6 +52,7 @@ class SizingInput(Struct, frozen=True, kw_only=True):
     memory: OperatorMemory = ASSUMED_MEMORY
     most_rows: int | None = None  # of a partition, where rows are more work than their bytes tell
     skew: float = 0.0
+    row_bytes: float = 0.0  # on average; 0: not known
 
 
 class Sizing(Struct, frozen=True, kw_only=True):
@@ -68,14 +69,19 @@ def choose_sizing(given: SizingInput) -> Sizing:
     reasons: list[str] = []
     budget = _budget(given, reasons)
     workers = _workers(given, budget, reasons)
-    target = _target(given, reasons)
-    target = _within_memory(given, target, budget // workers, reasons)
-    rows = _rows(given, reasons)
-    at_least = _at_least(given, workers, rows)
-    expected = max(at_least, math.ceil(given.total_bytes / target))
-    if rows is None and expected < workers:
-        reasons.append(f"{_workers_word(expected)}: there is no more to do at once")
-        workers = expected
+    largest = max(LEAST_BYTES, given.memory.largest_partition_bytes(budget // workers))
+    if given.settings.size and not given.is_automatic:
+        rows: int | None = _rows_as_written(given, given.settings.size, largest, reasons)
+        target = min(largest, DEFAULT_TARGET_MB * MIB)
+        at_least = 1
+    else:
+        target = _within_memory(given, _target(given, reasons), largest, budget // workers, reasons)
+        rows = _most_rows(given, reasons)
+        at_least = _at_least(given, workers)
+        expected = max(at_least, math.ceil(given.total_bytes / target))
+        if rows is None and expected < workers:
+            reasons.append(f"{_workers_word(expected)}: there is no more to do at once")
+            workers = expected
     return Sizing(
         target_bytes=target,
         workers=workers,
@@ -167,9 +173,8 @@ def _target(given: SizingInput, reasons: list[str]) -> int:
     return max(LEAST_BYTES, int(megabytes * MIB))
 
 
-def _within_memory(given: SizingInput, target: int, share: int, reasons: list[str]) -> int:
+def _within_memory(given: SizingInput, target: int, largest: int, share: int, reasons: list[str]) -> int:
     """Partitions can always be made smaller; what one row needs cannot be known here."""
-    largest = max(LEAST_BYTES, given.memory.largest_partition_bytes(share))
     if largest >= min(target, max(1, given.total_bytes)):
         return target
     reasons.append(
@@ -180,21 +185,29 @@ def _within_memory(given: SizingInput, target: int, share: int, reasons: list[st
     return largest
 
 
-def _rows(given: SizingInput, reasons: list[str]) -> int | None:
-    size = None if given.is_automatic else given.settings.size
-    if size:
-        reasons.append(f"{size:,} rows a partition: partition.size")
-        return size
+def _rows_as_written(given: SizingInput, size: int, largest: int, reasons: list[str]) -> int:
+    """Unless so many do not fit into the memory there is, or into the size that the recipe allows."""
+    most_mb = given.settings.max_size_mb
+    most, why = largest, "a worker's share of memory"
+    if most_mb and most_mb * MIB < largest:
+        most, why = int(most_mb * MIB), "max_size_mb"
+    if size * given.row_bytes > most:
+        rows = max(1, int(most / given.row_bytes))
+        reasons.append(f"{rows:,} rows a partition: partition.size {size:,} is more than {why} allows")
+        return rows
+    reasons.append(f"{size:,} rows a partition: partition.size")
+    return size
+
+
+def _most_rows(given: SizingInput, reasons: list[str]) -> int | None:
     if given.most_rows is not None:
         reasons.append(f"at most {given.most_rows:,} rows a partition: each stands for a file of its own")
     return given.most_rows
 
 
-def _at_least(given: SizingInput, workers: int, rows: int | None) -> int:
+def _at_least(given: SizingInput, workers: int) -> int:
     if not given.is_automatic and given.settings.num_of_partitions:
         return given.settings.num_of_partitions
-    if rows is not None and not given.is_automatic:
-        return 1
     return max(1, min(PARTITIONS_A_WORKER * workers, given.total_bytes // SMALLEST_SPLIT_BYTES))
 
 

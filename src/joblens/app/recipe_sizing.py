@@ -60,6 +60,7 @@ def choose(
             memory=memory,
             most_rows=most_rows(data) if recipe.auto_configure else None,
             skew=data.data_skew_factor,
+            row_bytes=data.mean_bytes_per_sample,
         )
     )
     reasons = (*sizing.reasons, _data_reason(data)) if recipe.auto_configure else sizing.reasons

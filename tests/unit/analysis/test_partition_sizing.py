@@ -115,6 +115,14 @@ def test_what_the_recipe_says_of_partitions_counts() -> None:
     assert (many.target_bytes, many.at_least) == (100 * MIB, 10)
 
 
+def test_rows_that_are_written_are_fewer_where_they_would_be_too_large() -> None:
+    settings = PartitionSettings(size=100_000, max_size_mb=10)
+    assert sizing(GIB, settings=settings, row_bytes=1024).rows_per_partition == 10 * 1024
+    assert sizing(GIB, settings=settings, row_bytes=10).rows_per_partition == 100_000
+    tight = sizing(GIB, settings=PartitionSettings(size=10**6), row_bytes=1024, budget_bytes=400 * MIB)
+    assert tight.rows_per_partition == (200 - 110) * MIB // 6 // 1024
+
+
 def test_an_automatic_choice_takes_the_place_of_counts_that_are_written() -> None:
     settings = PartitionSettings(size=500, num_of_partitions=3, target_size_mb=32)
     chosen = sizing(GIB, settings=settings, is_automatic=True, np=1, cores=8)
