@@ -59,6 +59,8 @@ def make_job(job: PlannedJob) -> JobFolder:
     try:
         if job.starts_over:
             _clear(folder)
+        # The job's folder is private. Where jobs and exports lie is not, unless it is that folder too.
+        os.makedirs(job.plan.recipe.work_dir, exist_ok=True)
         folder.make()
         os.makedirs(os.path.dirname(job.plan.recipe.export_path), exist_ok=True)
         write_whole(folder.recipe_copy(job.plan.recipe_path), job.plan.recipe_text.encode())
