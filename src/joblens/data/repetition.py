@@ -1,5 +1,6 @@
 """How often sequences repeat inside each row."""
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -31,7 +32,7 @@ def find_repeats(keys: Any, counts: Any) -> Repeats:
     offsets = np.zeros(len(counts) + 1, np.int64)
     np.cumsum(counts, out=offsets[1:])
     ends = offsets.tolist()
-    for start, end in zip(ends[:-1], ends[1:], strict=True):
+    for start, end in itertools.pairwise(ends):
         if end - start > 1:
             keys[start:end].sort()
     is_same = np.zeros(len(keys) + 1, bool)

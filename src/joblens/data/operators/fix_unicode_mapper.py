@@ -1,0 +1,96 @@
+import re
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from joblens.data.bits import count_rows
+from joblens.data.operator import Mapper
+from joblens.data.pattern_replacement import with_rows
+from joblens.data.text_view import CharacterClasses, text_of, with_text
+from joblens.model.errors import MissingExtra
+
+_FORMS = ("NFC", "NFKC", "NFD", "NFKD")
+_SEGMENT = 1_000_000  # characters, from which ftfy cuts lines into pieces
+
+# A line of nothing but these is left alone by every step of ftfy: visible ASCII without the ampersand, and
+# letters of other scripts that no encoding mistake is made of, that are in normal form already and that
+# join with none of the others.
+_ASCII = "\t\n\f -%'-~"
+_COMPOSED = (  # where accents are not to stand by themselves
+    "\u00df-\u00f6\u00f8-\u00ff"  # Latin
+    "\u0401\u0410-\u044f\u0451"  # Cyrillic
+    "\u0391-\u03a1\u03a3-\u03a9\u03b1-\u03c9\u03ac-\u03af"  # Greek
+    "\u05d0-\u05ea"  # Hebrew
+    "\u0621-\u063a\u0641-\u064a"  # Arabic
+    "\u3001-\u3020\u3041-\u3096\u30a1-\u30fa\u30fc\u4e00-\u9fff"  # Chinese, Japanese
+    "\uac00-\ud7a3"  # Korean
+    "\U0001f300-\U0001faff"  # emoji
+)
+
+
+@cache
+def _classes(form: str) -> CharacterClasses:
+    inert = re.compile(f"[{_ASCII}{_COMPOSED}]" if form in {"NFC", "NFKC"} else f"[{_ASCII}]")
+    return CharacterClasses(lambda character: int(inert.match(character) is None))
+
+
+class FixUnicodeMapper(Mapper):
+    """Repairs text that was read in a wrong encoding, entities, odd line ends, widths, quotation marks and
+    control characters, and brings it into the normal form `normalization`: NFC, NFKC, NFD or NFKD."""
+
+    name = "fix_unicode_mapper"
+    needs = "ftfy"
+
+    def __init__(self, normalization: str | None = None) -> None:
+        self.normalization = (normalization or "NFC").upper()
+        if self.normalization not in _FORMS:
+            raise ValueError(f"there is no normal form {normalization!r}; there are {', '.join(_FORMS)}")
+
+    def check(self) -> None:
+        _ftfy()
+
+    def map(self, batch: Any) -> Any:
+        text = text_of(batch, self.text_key)
+        suspects = count_rows(_classes(self.normalization).bits(text, 1), text.offsets)
+        changed: dict[int, str] = {}
+        for row in np.flatnonzero(suspects).tolist():
+            old = text.row(row)
+            new = self._fixed(old)
+            if new != old:
+                changed[row] = new
+        return with_text(batch, self.text_key, with_rows(text, changed))
+
+    def _fixed(self, text: str) -> str:
+        ftfy = _ftfy()
+        if len(text) > _SEGMENT:
+            fixed: str = ftfy.fix_text(text, normalization=self.normalization)
+            return fixed
+        config = ftfy.TextFixerConfig(explain=False, normalization=self.normalization)
+        lines = _LINE.findall(text)
+        for index, line in enumerate(lines):
+            # Entities are left alone from the first line on that looks like HTML.
+            if "<" in line and config.unescape_html:
+                config = config._replace(unescape_html=False)
+            if not _is_plain(line):
+                lines[index] = ftfy.fix_and_explain(line, config).text
+        return "".join(lines)
+
+
+_LINE = re.compile(r"[^\n]*\n|[^\n]+")
+_SUSPECT = re.compile("[^\t\n\f -~]|&[#0-9A-Za-z]")
+
+
+def _is_plain(line: str) -> bool:
+    return _SUSPECT.search(line) is None
+
+
+def _ftfy() -> Any:
+    try:
+        import ftfy
+    except ImportError as error:
+        raise MissingExtra(
+            "fix_unicode_mapper needs the package ftfy, which is not installed",
+            hint="pip install 'joblens[data]'",
+        ) from error
+    return ftfy
