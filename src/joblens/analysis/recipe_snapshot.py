@@ -11,15 +11,12 @@ from joblens.analysis.recipe_columns import (
     DONE,
     RUNNING,
     SAVED,
-    UNKNOWN_TIME,
-    OperatorColumn,
-    last_saved,
 )
-from joblens.analysis.recipe_partitions import PartitionRows
 from joblens.analysis.recipe_planned import PlannedWork
 from joblens.analysis.recipe_runs import JobRuns
 from joblens.analysis.recipe_seen import SeenEvent, SeenMetadata
 from joblens.analysis.recipe_tables import OperationTable, PartitionTable
+from joblens.analysis.recipe_work import WorkGrid
 from joblens.model.job_snapshot import JobSnapshot, ProcessingStatus
 from joblens.model.recipe_event import EventType
 
@@ -42,14 +39,9 @@ class SnapshotFold:
 
     def __init__(self, planned: PlannedWork | None = None) -> None:
         self._planned = planned or PlannedWork(has_absolute_indexes=False)
-        self._columns: dict[tuple[int, str], OperatorColumn] = {}
-        self._places: dict[str, list[int]] = {}  # of each operator's name
-        self._alone: dict[str, OperatorColumn] = {}  # those of partitions whose name tells which one is meant
-        self._rows = PartitionRows()
-        for operator in self._planned.operators:
-            self._add_column(operator.index, operator.name, is_global=operator.is_global)
-        for partition_id in self._planned.partition_ids:
-            self._row(partition_id)
+        self._grid = WorkGrid(self._planned)
+        self._rows = self._grid.rows
+        self._place = self._grid.place
         self._on_job_start = self._job_start
         self._handlers: dict[str, Callable[[SeenEvent], None]] = {
             EventType.OP_START: self._op_start,
@@ -107,65 +99,6 @@ class SnapshotFold:
         """A line that is no event."""
         self.malformed_lines += 1
 
-    # What there is
-
-    def _add_column(self, index: int, name: str, *, is_global: bool) -> OperatorColumn:
-        column = OperatorColumn(index, name, is_global=is_global)
-        column.grow(1 if is_global else len(self._rows.ids))
-        self._columns[index, name] = column
-        places = self._places.setdefault(name, [])
-        places.append(index)
-        if len(places) == 1 and not is_global:
-            self._alone[name] = column
-        else:
-            self._alone.pop(name, None)
-        return column
-
-    def _row(self, partition_id: int) -> int:
-        row = self._rows.number.get(partition_id)
-        if row is None:
-            row = self._rows.add(partition_id)
-            for column in self._columns.values():
-                if not column.is_global:
-                    column.grow(row + 1)
-        return row
-
-    def _of_partitions(self) -> list[OperatorColumn]:
-        return [column for column in self._columns.values() if not column.is_global]
-
-    def _place(self, event: SeenEvent, wanted: tuple[int, ...]) -> tuple[OperatorColumn, int]:
-        """The operator and the row that an event speaks of. `wanted`: states it should be in, where the place
-        that the event names may be that within a group of operators."""
-        name, partition_id = event.operation_name or "", event.partition_id
-        alone, row = self._alone.get(name), self._rows.number.get(partition_id)
-        if alone is not None and row is not None:
-            return alone, row
-        index = event.operation_idx or 0
-        column = self._columns.get((index, name))
-        if column is None or not self._planned.has_absolute_indexes:
-            column = self._named(name, index, partition_id, wanted) or column
-            if column is None:
-                column = self._add_column(index, name, is_global=partition_id is None)
-        if column.is_global or partition_id is None:
-            if not column.codes:
-                column.grow(1)
-            return column, 0
-        return column, self._row(partition_id)
-
-    def _named(
-        self, name: str, index: int, partition_id: int | None, wanted: tuple[int, ...]
-    ) -> OperatorColumn | None:
-        places = self._places.get(name, ())
-        columns = [self._columns[place, name] for place in places]
-        if len(columns) < 2:
-            return columns[0] if columns else None
-        first = sorted(columns, key=lambda column: (column.index != index, column.index))
-        for column in first:
-            row = 0 if column.is_global or partition_id is None else self._row(partition_id)
-            if row < len(column.codes) and column.codes[row] in wanted:
-                return column
-        return first[0]
-
     # Operators
 
     def _op_start(self, event: SeenEvent) -> None:
@@ -206,8 +139,8 @@ class SnapshotFold:
         """Everything up to there is done, and nothing behind it."""
         if event.partition_id is None or event.operation_idx is None:
             return
-        row = self._row(event.partition_id)
-        for column in self._of_partitions():
+        row = self._grid.row(event.partition_id)
+        for column in self._grid.of_partitions():
             if column.index <= event.operation_idx:
                 column.load(row)
             else:
@@ -217,36 +150,36 @@ class SnapshotFold:
 
     def _creation_start(self, event: SeenEvent) -> None:
         if event.partition_id is not None:
-            self._rows.creation_starts[self._row(event.partition_id)] = event.timestamp
+            self._rows.creation_starts[self._grid.row(event.partition_id)] = event.timestamp
 
     def _creation_complete(self, event: SeenEvent) -> None:
         if event.partition_id is None:
             return
-        row = self._row(event.partition_id)
+        row = self._grid.row(event.partition_id)
         self._rows.creation_ends[row] = event.timestamp
         if event.metadata is not None and event.metadata.sample_count is not None:
             self._rows.sample_counts[row] = event.metadata.sample_count
 
     def _partition_start(self, event: SeenEvent) -> None:
         if event.partition_id is not None:
-            row = self._row(event.partition_id)
+            row = self._grid.row(event.partition_id)
             if self._rows.codes[row] == BROKEN:  # tried again
                 self._rows.retry(row)
-                self._forget_unsaved(row)
+                self._grid.forget_unsaved(row)
             self._rows.start(row, event.timestamp)
 
     def _partition_retry(self, event: SeenEvent) -> None:
         if event.partition_id is not None:
-            row = self._row(event.partition_id)
+            row = self._grid.row(event.partition_id)
             self._rows.retry(row)
-            self._forget_unsaved(row)
+            self._grid.forget_unsaved(row)
 
     def _partition_complete(self, event: SeenEvent) -> None:
         if event.partition_id is None:
             return
-        row = self._row(event.partition_id)
+        row = self._grid.row(event.partition_id)
         self._rows.complete(row, event.timestamp)
-        for column in self._of_partitions():
+        for column in self._grid.of_partitions():
             column.settle(row)
         details = event.metadata or _NOTHING
         if details.rejected_rows is not None:
@@ -258,24 +191,12 @@ class SnapshotFold:
         """What ran there when it failed is what failed."""
         if event.partition_id is None:
             return
-        row = self._row(event.partition_id)
+        row = self._grid.row(event.partition_id)
         message = event.error_message or ""
         self._rows.fail(row, event.timestamp, message)
-        for column in self._of_partitions():
+        for column in self._grid.of_partitions():
             if column.codes[row] == RUNNING:
                 column.fail(row, event.timestamp, message)
-
-    def _forget_unsaved(self, row: int) -> None:
-        """Results that were not kept are made again. Those before a global operator that is through are not
-        needed any more."""
-        columns = self._of_partitions()
-        through = [
-            c.index for c in self._columns.values() if c.is_global and c.counts[DONE] + c.counts[SAVED]
-        ]
-        kept = max(last_saved(columns, row), max(through, default=-1))
-        for column in columns:
-            if column.index > kept:
-                column.forget(row)
 
     def _all_decided(self, event: SeenEvent) -> None:
         """A global operator is through, and with it everything before it, also what an earlier run did."""
@@ -285,14 +206,9 @@ class SnapshotFold:
         if column.codes[0] == RUNNING:
             column.complete(0, event.timestamp, event.duration, event.input_rows, event.output_rows)
         column.load(0)
-        for earlier in self._of_partitions():
+        for earlier in self._grid.of_partitions():
             if earlier.index < column.index:
-                self._settle(earlier)
-
-    def _settle(self, column: OperatorColumn) -> None:
-        for row, code in enumerate(self._rows.codes):
-            if code != BROKEN:
-                column.settle(row)
+                self._grid.settle(earlier)
 
     # The job
 
@@ -307,51 +223,28 @@ class SnapshotFold:
 
     def _job_start(self, event: SeenEvent) -> None:
         details = event.metadata or _NOTHING
-        if self._runs.start(event, self._done()) and self._runs.count > 1:
-            self._let_go()
+        if self._runs.start(event, self._grid.done()) and self._runs.count > 1:
+            self._grid.let_go()
             self._is_exporting, self._rejected_in_all = False, None
-            self._runs.done_before = self._done()
+            self._runs.done_before = self._grid.done()
         self._strategy = details.checkpoint_strategy or self._strategy
         told = event.total_partitions or details.total_partitions or details.num_partitions or 0
         self._told_partitions = max(told, self._told_partitions)
         if event.config is not None and event.config.executor_type is not None:
             self.executor_type = event.config.executor_type
 
-    def _let_go(self) -> None:
-        """The job was gone on with: what was under way is not any more."""
-        for row, code in enumerate(self._rows.codes):
-            if code != DONE:
-                self._forget_unsaved(row)
-                self._rows.reset(row)
-        for column in self._columns.values():
-            if column.is_global and column.counts[RUNNING]:
-                column.forget(0)
-
     def _job_end(self, event: SeenEvent) -> None:
         self._runs.end = event
         self._rejected_in_all = (event.metadata or _NOTHING).rejected_rows
         if event.event_type == EventType.JOB_COMPLETE:
-            self._all_complete(event.timestamp)
+            self._grid.all_complete(event.timestamp)
         self._is_exporting = False
         self._export_path = event.output_path or (event.metadata or _NOTHING).output_path
-
-    def _all_complete(self, at: float) -> None:
-        """A job that is complete has done everything that it did not fail at."""
-        for row, code in enumerate(self._rows.codes):
-            if code not in (DONE, BROKEN):
-                self._rows.complete(row, at)
-        for column in self._columns.values():
-            if not column.is_global:
-                self._settle(column)
-            elif column.counts[RUNNING]:
-                column.complete(0, at, UNKNOWN_TIME, None, None)
-            else:
-                column.settle(0)
 
     def _rows_rejected(self, event: SeenEvent) -> None:
         rejected = (event.metadata or _NOTHING).rejected_rows or 0
         if event.partition_id is not None:
-            row = self._row(event.partition_id)
+            row = self._grid.row(event.partition_id)
             self._rows.rejected[row] = self._rows.rejected.get(row, 0) + rejected
         if event.operation_name is not None:
             column, row = self._place(event, (RUNNING,))
@@ -366,12 +259,9 @@ class SnapshotFold:
 
     # Telling
 
-    def _done(self) -> int:
-        return sum(column.counts[DONE] + column.counts[SAVED] for column in self._columns.values())
-
     def snapshot(self, facts: JobFacts, now: float) -> JobSnapshot:
         """`now`: seconds since 1970."""
-        columns = sorted(self._columns.values(), key=lambda column: column.index)
+        columns = sorted(self._grid.columns.values(), key=lambda column: column.index)
         status = self._runs.status(facts.is_alive, self._rows, str(facts.summary.get("status") or ""))
         running = (
             ProcessingStatus.IN_PROGRESS
@@ -381,7 +271,7 @@ class SnapshotFold:
         rows, states = self._rows.frozen(), [column.frozen() for column in columns]
         partitions = max(self._told_partitions, len(rows.ids))
         total = sum(1 if column.is_global else partitions for column in columns)
-        done, saved = self._done(), sum(column.counts[SAVED] for column in columns)
+        done, saved = self._grid.done(), sum(column.counts[SAVED] for column in columns)
         is_running, told = status is ProcessingStatus.IN_PROGRESS, self._rejected_in_all
         return JobSnapshot(
             job_id=facts.job_id,

@@ -1,0 +1,127 @@
+"""The operators of a recipe's job on its partitions: which of them there are, and how each one stands."""
+
+from joblens.analysis.recipe_columns import (
+    BROKEN,
+    DONE,
+    RUNNING,
+    SAVED,
+    UNKNOWN_TIME,
+    OperatorColumn,
+    last_saved,
+)
+from joblens.analysis.recipe_partitions import PartitionRows
+from joblens.analysis.recipe_planned import PlannedWork
+from joblens.analysis.recipe_seen import SeenEvent
+
+
+class WorkGrid:
+    """What is planned is there from the start; what events name beyond it is added."""
+
+    def __init__(self, planned: PlannedWork) -> None:
+        self._planned = planned
+        self.columns: dict[tuple[int, str], OperatorColumn] = {}
+        self.rows = PartitionRows()
+        self._places: dict[str, list[int]] = {}  # of each operator's name
+        self._alone: dict[str, OperatorColumn] = {}  # those of partitions whose name tells which one is meant
+        for operator in planned.operators:
+            self.add_column(operator.index, operator.name, is_global=operator.is_global)
+        for partition_id in planned.partition_ids:
+            self.row(partition_id)
+
+    def add_column(self, index: int, name: str, *, is_global: bool) -> OperatorColumn:
+        column = OperatorColumn(index, name, is_global=is_global)
+        column.grow(1 if is_global else len(self.rows.ids))
+        self.columns[index, name] = column
+        places = self._places.setdefault(name, [])
+        places.append(index)
+        if len(places) == 1 and not is_global:
+            self._alone[name] = column
+        else:
+            self._alone.pop(name, None)
+        return column
+
+    def row(self, partition_id: int) -> int:
+        row = self.rows.number.get(partition_id)
+        if row is None:
+            row = self.rows.add(partition_id)
+            for column in self.columns.values():
+                if not column.is_global:
+                    column.grow(row + 1)
+        return row
+
+    def of_partitions(self) -> list[OperatorColumn]:
+        return [column for column in self.columns.values() if not column.is_global]
+
+    def place(self, event: SeenEvent, wanted: tuple[int, ...]) -> tuple[OperatorColumn, int]:
+        """The operator and the row that an event speaks of. `wanted`: states it should be in, where the place
+        that the event names may be that within a group of operators."""
+        name, partition_id = event.operation_name or "", event.partition_id
+        alone, row = self._alone.get(name), self.rows.number.get(partition_id)
+        if alone is not None and row is not None:
+            return alone, row
+        index = event.operation_idx or 0
+        column = self.columns.get((index, name))
+        if column is None or not self._planned.has_absolute_indexes:
+            column = self.named(name, index, partition_id, wanted) or column
+            if column is None:
+                column = self.add_column(index, name, is_global=partition_id is None)
+        if column.is_global or partition_id is None:
+            if not column.codes:
+                column.grow(1)
+            return column, 0
+        return column, self.row(partition_id)
+
+    def named(
+        self, name: str, index: int, partition_id: int | None, wanted: tuple[int, ...]
+    ) -> OperatorColumn | None:
+        places = self._places.get(name, ())
+        columns = [self.columns[place, name] for place in places]
+        if len(columns) < 2:
+            return columns[0] if columns else None
+        first = sorted(columns, key=lambda column: (column.index != index, column.index))
+        for column in first:
+            row = 0 if column.is_global or partition_id is None else self.row(partition_id)
+            if row < len(column.codes) and column.codes[row] in wanted:
+                return column
+        return first[0]
+
+    def forget_unsaved(self, row: int) -> None:
+        """Results that were not kept are made again. Those before a global operator that is through are not
+        needed any more."""
+        columns = self.of_partitions()
+        through = [c.index for c in self.columns.values() if c.is_global and c.counts[DONE] + c.counts[SAVED]]
+        kept = max(last_saved(columns, row), max(through, default=-1))
+        for column in columns:
+            if column.index > kept:
+                column.forget(row)
+
+    def let_go(self) -> None:
+        """The job was gone on with: what was under way is not any more."""
+        for row, code in enumerate(self.rows.codes):
+            if code != DONE:
+                self.forget_unsaved(row)
+                self.rows.reset(row)
+        for column in self.columns.values():
+            if column.is_global and column.counts[RUNNING]:
+                column.forget(0)
+
+    def settle(self, column: OperatorColumn) -> None:
+        for row, code in enumerate(self.rows.codes):
+            if code != BROKEN:
+                column.settle(row)
+
+    def all_complete(self, at: float) -> None:
+        """A job that is complete has done everything that it did not fail at."""
+        for row, code in enumerate(self.rows.codes):
+            if code not in (DONE, BROKEN):
+                self.rows.complete(row, at)
+        for column in self.columns.values():
+            if not column.is_global:
+                self.settle(column)
+            elif column.counts[RUNNING]:
+                column.complete(0, at, UNKNOWN_TIME, None, None)
+            else:
+                column.settle(0)
+
+    def done(self) -> int:
+        return sum(column.counts[DONE] + column.counts[SAVED] for column in self.columns.values())
