@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from joblens.app.recipe_loading import CheckedRecipe
 from joblens.model.errors import RecipeError
-from joblens.model.recipe import Recipe, RecipePlan
+from joblens.model.recipe import InputFile, Recipe, RecipePlan
 from joblens.plan.recipe_changes import recipe_changes
 from joblens.plan.recipe_paths import job_dir_in, with_job
 from joblens.plan.recipe_stages import checkpoint_after, stages_of
@@ -59,6 +59,7 @@ def new_plan(checked: CheckedRecipe, job_id: str, memory: "OperatorMemory | None
         created_at_us=time.time_ns() // 1000,
         uncut=uncut,
         target_bytes=sizing.target_bytes,
+        operator_files=_operator_files(recipe),
         reasons=sizing.reasons,
     )
 
@@ -72,6 +73,7 @@ def plan_to_go_on(
 
     recipe = with_job(checked.recipe, before.job_id)
     changes = recipe_changes(before.recipe, recipe)
+    changes += changed_inputs(before.operator_files, _operator_files(recipe))
     if changes:
         raise _changed(f"the recipe is not the one that job {before.job_id} was made from", changes)
     files = _files(recipe, checked.columns)
@@ -98,6 +100,17 @@ def read_plan(path: str) -> RecipePlan | None:
         return None
     except (OSError, msgspec.MsgspecError) as error:
         raise RecipeError(f"{path} cannot be read: {error}", hint=_START_OVER) from error
+
+
+def _operator_files(recipe: Recipe) -> tuple[InputFile, ...]:
+    from joblens.data.input_stamps import stamp_inputs
+
+    paths: list[str] = []
+    for path in recipe.custom_operator_paths:
+        folder = os.listdir(path) if os.path.isdir(path) else []
+        inside = [os.path.join(path, name) for name in sorted(folder) if name.endswith(".py")]
+        paths += inside if os.path.isdir(path) else [path]
+    return stamp_inputs(paths)
 
 
 def _files(recipe: Recipe, columns: "Sequence[str]") -> "tuple[DataFile, ...]":

@@ -151,4 +151,5 @@ class RecipePlan(Struct, frozen=True, kw_only=True):
     created_at_us: int = 0
     uncut: tuple[Slice, ...] = ()  # files that the job itself cuts first: they cannot be read from the middle
     target_bytes: int = DEFAULT_TARGET_MB * 2**20  # of a partition
+    operator_files: tuple[InputFile, ...] = ()  # of the user's own operators
     reasons: tuple[str, ...] = ()  # why these partitions and workers

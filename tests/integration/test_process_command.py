@@ -1,0 +1,228 @@
+"""`joblens process` from the recipe to the rows, as a real process with a real executor."""
+
+import json
+import os
+import signal
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import joblens as public
+from joblens.model.errors import InputError
+from tests.conftest import RunJoblens, wait_until
+from tests.integration.run_jobs import JOBLENS
+
+pytest.importorskip("pyarrow")
+
+OWN = '''
+import os, signal, time
+import joblens
+
+@joblens.operator
+def patient_mapper(row: dict, gate: str = "") -> dict:
+    """Waits for a file."""
+    while not os.path.exists(gate):
+        time.sleep(0.01)
+    return {**row, "text": row["text"].upper()}
+
+@joblens.operator
+def deadly_filter(row: dict, word: str = "") -> bool:
+    """Some rows are the end of whoever looks at them."""
+    if word in row["text"]:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return True
+'''
+
+
+def rows_of(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+@pytest.fixture
+def place(tmp_path: Path, store_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "place"
+    folder.mkdir()
+    lines = [json.dumps({"text": f"row {number} of a few", "id": number}) for number in range(60)]
+    (folder / "rows.jsonl").write_text("\n".join([*lines, "{broken", lines[0]]) + "\n")
+    (folder / "own.py").write_text(OWN)
+    monkeypatch.chdir(folder)
+    return folder
+
+
+def write_recipe(place: Path, process: list[Any], name: str = "mine.yaml", **other: Any) -> str:
+    keys = {"dataset_path": "rows.jsonl", "export_path": "out/rows.jsonl", "np": 2, "process": process}
+    (place / name).write_text(json.dumps({**keys, **other}))
+    return name
+
+
+def held(place: Path, **other: Any) -> str:
+    """A recipe whose job waits for the file `go`."""
+    return write_recipe(
+        place,
+        [{"text_length_filter": {"min_len": 3}}, {"patient_mapper": {"gate": str(place / "go")}}],
+        custom_operator_paths="own.py",
+        checkpoint={"strategy": "every_op"},
+        partition={"num_of_partitions": 3},
+        **other,
+    )
+
+
+def events(place: Path, job_id: str) -> list[dict[str, Any]]:
+    path = place / "out" / job_id / "events.jsonl"
+    return rows_of(path) if path.exists() else []
+
+
+def is_waiting(place: Path, job_id: str) -> bool:
+    return any(
+        event["event_type"] == "op_start" and event.get("operation_name") == "patient_mapper"
+        for event in events(place, job_id)
+    )
+
+
+def test_rows_come_out_and_the_job_is_in_the_history(place: Path, joblens: RunJoblens) -> None:
+    recipe = write_recipe(place, [{"text_length_filter": {"min_len": 15}}, "document_deduplicator"])
+    done = joblens("process", recipe, "--job-id", "monday", cwd=place, code=0)
+    assert "mine: job monday begins" in done.stdout
+    assert "61 in, 50 out" in done.stdout
+    assert "1 rejected" in done.stdout
+    assert [row["id"] for row in rows_of(place / "out" / "rows.jsonl")] == list(range(10, 60))
+    shown = joblens("show", "monday", "--json", cwd=place, code=0).json
+    assert (shown["tool"], shown["status"]) == ("recipe", "success")
+    operators = shown["details"]["operators"]["operators"]
+    assert [use["name"] for use in operators] == ["text_length_filter", "document_deduplicator"]
+    assert (operators[0]["rows_in"], operators[1]["rows_out"]) == (61, 50)
+    assert operators[0]["cpu_usec"] >= 0
+    assert "Operators (" in joblens("show", "monday", cwd=place, code=0).stdout
+
+
+def test_the_document_says_how_it_ended(place: Path, joblens: RunJoblens) -> None:
+    recipe = write_recipe(place, [{"text_length_filter": {"min_len": 14}}])
+    done = joblens("process", recipe, "--json", cwd=place, code=0)
+    document = done.json
+    assert (document["status"], document["rows_in"], document["rejected_rows"]) == ("completed", 61, 1)
+    assert document["export_path"] == str(place / "out" / "rows.jsonl")
+    assert document["usage"]["cpu_total_usec"] > 0
+
+
+def test_a_dry_run_tells_what_would_be_done_and_does_nothing(place: Path, joblens: RunJoblens) -> None:
+    recipe = write_recipe(place, ["document_deduplicator"])
+    assert "nothing was written" in joblens("process", recipe, "--dry-run", cwd=place, code=0).stdout
+    document = joblens("process", recipe, "--dry-run", "--json", cwd=place, code=0).json
+    assert document["operators"][0]["kind"] == "deduplicator"
+    assert not (place / "out").exists()
+
+
+def test_mistakes_end_with_2_and_nothing_is_written(place: Path, joblens: RunJoblens) -> None:
+    recipe = write_recipe(place, [{"text_length_filter": {"min_lem": 14}}])
+    done = joblens("process", recipe, cwd=place, code=2)
+    assert "did you mean 'min_len'?" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (place / "out").exists()
+
+
+def test_keys_that_change_nothing_are_told(place: Path, joblens: RunJoblens) -> None:
+    recipe = write_recipe(place, ["text_length_filter"], use_cache=True)
+    done = joblens("process", recipe, cwd=place, code=0)
+    assert "these keys change nothing here: use_cache" in done.stderr
+    assert joblens("process", recipe, "-q", cwd=place, code=0).stdout == ""
+
+
+def test_a_strict_job_ends_with_its_first_bad_row(place: Path, joblens: RunJoblens) -> None:
+    recipe = write_recipe(place, ["text_length_filter"])
+    done = joblens("process", recipe, "--strict", "--json", cwd=place, code=1)
+    assert done.json["status"] == "failed"
+    assert "rows.jsonl" in done.json["error"]
+    assert not (place / "out" / "rows.jsonl").exists()
+
+
+def test_a_partition_that_kills_its_workers_makes_a_partial_result(place: Path, joblens: RunJoblens) -> None:
+    recipe = write_recipe(
+        place,
+        [{"deadly_filter": {"word": "row 59 "}}],
+        custom_operator_paths="own.py",
+        partition={"num_of_partitions": 3, "max_retries": 1},
+    )
+    done = joblens("process", recipe, cwd=place, code=1)
+    assert "  partial in " in done.stdout
+    assert "partition 2 failed (tried 2 times): " in done.stdout
+    assert "SIGKILL" in done.stdout
+
+
+def test_a_job_that_was_ended_goes_on_to_the_same_rows(
+    place: Path, joblens: RunJoblens, processes_to_end: list[subprocess.Popen[Any]]
+) -> None:
+    recipe = held(place)
+    process = subprocess.Popen(
+        [*JOBLENS, "process", recipe, "--job-id", "monday"], cwd=place, stdout=subprocess.PIPE
+    )
+    processes_to_end.append(process)
+    wait_until(lambda: is_waiting(place, "monday"))
+    refused = joblens("process", recipe, "--resume", "monday", cwd=place, code=2)
+    assert "job monday is running now" in refused.stderr
+    process.send_signal(signal.SIGTERM)
+    said, _ = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert b"--resume monday" in said
+    assert not (place / "out" / "rows.jsonl").exists()
+    (place / "go").touch()
+    done = joblens("process", recipe, "--resume", "monday", cwd=place, code=0)
+    assert "job monday goes on" in done.stdout
+    assert [row["text"] for row in rows_of(place / "out" / "rows.jsonl")] == [
+        *(f"ROW {number} OF A FEW" for number in range(60)),
+        "ROW 0 OF A FEW",
+    ]
+    kinds = [event["event_type"] for event in events(place, "monday")]
+    assert kinds.count("job_start") == kinds.count("job_stopped") == kinds.count("job_restart") == 1
+    assert kinds[-1] == "job_complete"
+
+
+def test_a_job_whose_joblens_was_killed_is_left_running_and_can_be_watched(
+    place: Path, joblens: RunJoblens, processes_to_end: list[subprocess.Popen[Any]]
+) -> None:
+    recipe = held(place)
+    process = subprocess.Popen(
+        [*JOBLENS, "process", recipe, "--job-id", "monday"], cwd=place, stdout=subprocess.DEVNULL
+    )
+    processes_to_end.append(process)
+    wait_until(lambda: is_waiting(place, "monday"))
+    process.kill()
+    process.wait()
+    (place / "go").touch()
+    wait_until((place / "out" / "rows.jsonl").exists)
+    wait_until(lambda: events(place, "monday")[-1]["event_type"] == "job_complete")
+    assert len(rows_of(place / "out" / "rows.jsonl")) == 61
+
+
+def test_operators_that_have_changed_are_refused_like_a_recipe_that_has(
+    place: Path, joblens: RunJoblens
+) -> None:
+    (place / "go").touch()
+    recipe = held(place)
+    joblens("process", recipe, "--job-id", "monday", cwd=place, code=0)
+    (place / "own.py").write_text(OWN.replace("upper()", "title()"))
+    done = joblens("process", recipe, "--resume", "monday", cwd=place, code=2)
+    assert "own.py" in done.stderr
+    joblens("process", recipe, "--resume", "monday", "--start-over", cwd=place, code=0)
+    assert rows_of(place / "out" / "rows.jsonl")[0]["text"] == "Row 0 Of A Few"
+
+
+def test_a_program_gets_the_same(place: Path) -> None:
+    result = public.process(
+        {"dataset_path": "rows.jsonl", "export_path": "out/x.parquet", "process": ["document_deduplicator"]},
+        np=1,
+    )
+    assert result.ok
+    assert (result.rows_in, result.rows_out, result.rejected_rows) == (61, 60, 1)
+    assert os.path.exists(result.export_path)
+    assert result.record.job.external_id == result.job_id
+
+
+def test_a_program_can_insist_on_a_whole_result(place: Path) -> None:
+    recipe = write_recipe(place, ["text_length_filter"])
+    with pytest.raises(public.RecipeFailed) as caught:
+        public.process(recipe, strict=True, check=True)
+    assert caught.value.result.status == "failed"
+    with pytest.raises(InputError):
+        public.process("no_such.yaml")
