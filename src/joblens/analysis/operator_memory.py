@@ -7,14 +7,17 @@ from joblens.model.details import OperatorTable
 from joblens.model.units import MIB
 
 # Of small partitions nearly all that is measured is the worker itself.
-_TELLING_BYTES = 4 * MIB
+_TELLING_BYTES = 8 * MIB
 _LEAST_PER_BYTE = 2.0  # the rows as they were read and as they are written are always there
+# What decides over all partitions keeps within the budget by itself; its peak says nothing about a partition.
+_GLOBAL = ("deduplicator", "selector")
 _MARGIN = 1.2  # data differs from run to run
 
 
 def learn(tables: Iterable[OperatorTable], names: Sequence[str]) -> OperatorMemory:
     """For a recipe of these operators. Of each operator the run that needed the most counts; one that has
     never been measured is taken to need what is assumed."""
+    names = [name for name in names if not name.endswith(_GLOBAL)]
     needs: dict[str, float] = {}
     runs = 0
     for table in tables:

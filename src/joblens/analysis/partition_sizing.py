@@ -36,7 +36,7 @@ class OperatorMemory(Struct, frozen=True, kw_only=True):
 # Interpreter and libraries; then the lines as they were read, the text beside them, its changed copy, and
 # what an operator computes of it meanwhile.
 ASSUMED_MEMORY = OperatorMemory(
-    base_bytes=110 * MIB, per_byte=6.0, source="assumed: no earlier run to learn from"
+    base_bytes=80 * MIB, per_byte=6.0, source="assumed: no earlier run to learn from"
 )
 
 

@@ -37,5 +37,10 @@ def test_an_operator_that_was_never_measured_is_taken_to_need_what_is_assumed() 
     assert learned.source == "assumed for b, which has not been measured yet"
 
 
+def test_operators_that_decide_over_everything_say_nothing_about_a_partition() -> None:
+    names = ["a", "document_deduplicator"]
+    assert round(learn([table(64, a=160, document_deduplicator=6400)], names).per_byte, 3) == 3.0
+
+
 def test_runs_on_small_partitions_say_nothing() -> None:
     assert learn([table(1, a=500)], ["a"]) == ASSUMED_MEMORY

@@ -120,7 +120,7 @@ def test_rows_that_are_written_are_fewer_where_they_would_be_too_large() -> None
     assert sizing(GIB, settings=settings, row_bytes=1024).rows_per_partition == 10 * 1024
     assert sizing(GIB, settings=settings, row_bytes=10).rows_per_partition == 100_000
     tight = sizing(GIB, settings=PartitionSettings(size=10**6), row_bytes=1024, budget_bytes=400 * MIB)
-    assert tight.rows_per_partition == (200 - 110) * MIB // 6 // 1024
+    assert tight.rows_per_partition == (200 - 80) * MIB // 6 // 1024
 
 
 def test_an_automatic_choice_takes_the_place_of_counts_that_are_written() -> None:
@@ -136,7 +136,7 @@ def test_rows_of_very_different_sizes_make_smaller_partitions() -> None:
 def test_a_small_budget_makes_partitions_smaller_then_takes_workers_away() -> None:
     smaller = sizing(GIB, budget_bytes=400 * MIB)
     assert smaller.workers == 2
-    assert smaller.target_bytes == (200 - 110) * MIB // 6
+    assert smaller.target_bytes == (200 - 80) * MIB // 6
     assert sizing(GIB, budget_bytes=200 * MIB).workers == 1
 
 
@@ -150,7 +150,7 @@ def test_every_choice_has_its_reason() -> None:
     reasons = "\n".join(sizing(GIB, budget_bytes=400 * MIB).reasons)
     assert "memory budget 400.0 MiB: the recipe says so" in reasons
     assert "2 workers: as many CPUs may be used, and np is not written" in reasons
-    assert "a worker may use 200.0 MiB and needs 110.0 MiB + 6.0 times its partition" in reasons
+    assert "a worker may use 200.0 MiB and needs 80.0 MiB + 6.0 times its partition" in reasons
 
 
 @given(
