@@ -189,6 +189,8 @@ def test_a_job_whose_joblens_was_killed_is_left_running_and_can_be_watched(
     wait_until(lambda: is_waiting(place, "monday"))
     process.kill()
     process.wait()
+    running = joblens("show", "monday", "--json", cwd=place, code=0).json
+    assert running["details"]["operators"]["operators"][0]["name"] == "text_length_filter"
     (place / "go").touch()
     wait_until((place / "out" / "rows.jsonl").exists)
     wait_until(lambda: events(place, "monday")[-1]["event_type"] == "job_complete")

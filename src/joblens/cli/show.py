@@ -31,6 +31,10 @@ def command(session: Session, /, ident: str, **asked: bool) -> None:
         from joblens.app.memory_look import look_now
 
         details = details.updated(look_now(store, record))
+    if details.operators is None and record.job.tool == "recipe":
+        from joblens.app.recipe_details import operators_from_folder
+
+        details = details.updated(operators_from_folder(record))
     if session.json:
         from msgspec import to_builtins
 

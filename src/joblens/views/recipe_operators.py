@@ -44,7 +44,7 @@ def operators_section(look: Look) -> list[str]:
     if table is None:
         return [
             heading("Operators", look),
-            "  not known: only jobs of recipes have them, once they have ended",
+            "  not known: only jobs of recipes have them",
         ]
     return [
         heading(f"Operators ({cut_in(table)})", look),

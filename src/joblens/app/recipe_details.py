@@ -1,0 +1,30 @@
+"""What the operators of a recipe's job have used, from the job's own folder: while it runs, and where the
+joblens that started it was killed before it could write that down."""
+
+import time
+
+from joblens.model.details import Details
+from joblens.model.errors import JoblensError
+from joblens.model.job import Record
+
+_TOOL = "recipe"
+
+
+def operators_from_folder(record: Record) -> Details:
+    """Nothing, where it is no job of a recipe or its folder is gone."""
+    job_dir = record.job.params.get("job_dir")
+    if record.job.tool != _TOOL or not isinstance(job_dir, str):
+        return Details()
+    from joblens.analysis.recipe_operators import operator_table
+    from joblens.app.recipe_planning import read_plan
+    from joblens.app.snapshots import LiveSnapshot
+    from joblens.data.job_folder import JobFolder
+
+    try:
+        plan = read_plan(JobFolder(job_dir).plan)
+        if plan is None or plan.job_id != record.job.external_id:
+            return Details()
+        snapshot = LiveSnapshot(job_dir).refresh()
+    except (JoblensError, OSError):
+        return Details()
+    return Details(operators=operator_table(snapshot, plan, time.time_ns() // 1000))
