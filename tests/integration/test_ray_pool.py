@@ -22,7 +22,7 @@ from tests.integration.ray_cluster import add_node, cluster, ray
 
 __all__ = ["cluster"]
 
-pytestmark = pytest.mark.filterwarnings("ignore")  # Ray has many to give, about itself
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]  # Ray has many to give, about itself
 
 PLAN = RecipePlan(
     job_id="job",
