@@ -233,9 +233,9 @@ def _partition(partition: PartitionStatus) -> dict[str, Any]:
         "processing_start_time": partition.processing_start_time,
         "processing_end_time": partition.processing_end_time,
         "current_operation": partition.current_operation,
-        "completed_operations": partition.completed_operations,
-        "failed_operations": partition.failed_operations,
-        "checkpointed_operations": partition.checkpointed_operations,
+        "completed_operations": list(partition.completed_operations),
+        "failed_operations": list(partition.failed_operations),
+        "checkpointed_operations": list(partition.checkpointed_operations),
         "error_message": partition.error_message,
         "progress_percentage": 100.0 if is_complete else _percent(done / planned) if planned else 0.0,
     }

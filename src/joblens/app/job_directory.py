@@ -185,7 +185,7 @@ class JobDirectory:
         return JobAbout(
             executor_type=told("executor_type", executor_type),
             config_file=[str(one) for one in config] if isinstance(config, list) else None,
-            work_dir=told("work_dir", self.path),
+            work_dir=told("job_dir", told("work_dir", self.path)),
             resumption_command=told("resumption_command", None),
             summary_duration=float(duration) if isinstance(duration, int | float) else None,
             is_summary_loaded=bool(summary),

@@ -33,8 +33,9 @@ class LiveSnapshot:
             self._begin()
         process = self._process()  # before its last words are read, so that none are missed
         self._read_events(is_over=process.is_alive is False)
-        if process.process_id is None or process.is_alive is None:
+        if process.is_alive is None:  # its events may tell now which process it is
             process = self._process()
+            self._read_events(is_over=process.is_alive is False)
         self._summary = self.directory.read_summary()
         now = time.time()
         snapshot = self._fold.snapshot(self._facts(process), now)
