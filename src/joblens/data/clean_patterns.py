@@ -24,7 +24,7 @@ class PatternMapper(Mapper):
     def check(self) -> None:
         pattern = self.own.pattern if self.pattern is None else self.pattern
         if self.pattern is not None or "\\" in self.repl:
-            check_replacement(self.name, compiled(self.name, pattern), self.repl)
+            check_replacement(self.name, pattern, self.repl)
 
     def map(self, batch: Any) -> Any:
         text = text_of(batch, self.text_key)
@@ -33,4 +33,4 @@ class PatternMapper(Mapper):
         else:
             self._given = self._given or compiled(self.name, self.pattern)
             array = replace_in_rows(text, self._given, self.repl)
-        return with_text(batch, self.text_key, array)
+        return with_text(batch, self.text_key, text, array)

@@ -1,6 +1,5 @@
 """Replacing what matches a pattern. Patterns mean what the `regex` package takes them for."""
 
-import re
 from collections.abc import Callable
 from typing import Any
 
@@ -13,8 +12,6 @@ from joblens.data.bits import BLOCK, Bits, first_from, last_before
 from joblens.data.splicing import spliced
 from joblens.data.text_view import Text, text_array
 from joblens.model.errors import MissingExtra, RecipeError
-
-_GROUP_NUMBER = re.compile(r"(?<!\\)(?:\\\\)*\\(?:g<)?([1-9][0-9]?)")
 
 
 class TokenPattern(Struct, frozen=True):
@@ -36,13 +33,14 @@ def compiled(operator: str, pattern: str) -> Any:
         raise RecipeError(f"{operator}: the pattern {pattern!r} cannot be read: {error}") from error
 
 
-def check_replacement(operator: str, pattern: Any, replacement: str) -> None:
-    """Raises RecipeError for a replacement that speaks of groups the pattern does not have."""
+def check_replacement(operator: str, pattern: str, replacement: str) -> None:
+    """Raises RecipeError for a pattern that cannot be read, and for a replacement that speaks of groups the
+    pattern does not have."""
+    compiled(operator, pattern)
     regex = _regex()
     try:
-        pattern.sub(replacement, "")  # group numbers are read only where something matches
-        if any(int(number) > pattern.groups for number in _GROUP_NUMBER.findall(replacement)):
-            raise IndexError("it speaks of a group the pattern does not have")
+        # Replacements are read only where something matches, and this matches wherever it is tried.
+        regex.compile(f"(?:{unquoted(pattern)})?", flags=regex.DOTALL).sub(replacement, "")
     except (regex.error, IndexError) as error:
         raise RecipeError(f"{operator}: the replacement {replacement!r} cannot be read: {error}") from error
 

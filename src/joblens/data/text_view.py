@@ -78,12 +78,12 @@ def text_of(batch: Any, key: str) -> Text:
     return Text(array)
 
 
-def with_text(batch: Any, key: str, array: Any) -> Any:
-    """The batch with that text; the same batch when it is the same text."""
-    old = batch.column(key)
-    if array is old:
+def with_text(batch: Any, key: str, text: Text, array: Any) -> Any:
+    """The batch with `array` instead of the text that was taken from it; the same batch when that is it."""
+    if array is text.array:
         return batch
-    return with_column(batch, key, array if array.type == old.type else array.cast(old.type))
+    kind = batch.schema.field(key).type
+    return with_column(batch, key, array if array.type == kind else array.cast(kind))
 
 
 def text_array(data: Any, offsets: Any) -> Any:

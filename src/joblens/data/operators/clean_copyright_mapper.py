@@ -27,7 +27,7 @@ class CleanCopyrightMapper(Mapper):
             new = _cleaned(old)
             if new != old:
                 changed[row] = new
-        return with_text(batch, self.text_key, with_rows(text, changed))
+        return with_text(batch, self.text_key, text, with_rows(text, changed))
 
 
 def _candidates(text: Text) -> Any:

@@ -59,7 +59,7 @@ class FixUnicodeMapper(Mapper):
             new = self._fixed(old)
             if new != old:
                 changed[row] = new
-        return with_text(batch, self.text_key, with_rows(text, changed))
+        return with_text(batch, self.text_key, text, with_rows(text, changed))
 
     def _fixed(self, text: str) -> str:
         ftfy = _ftfy()

@@ -42,4 +42,4 @@ class PunctuationNormalizationMapper(Mapper):
 
     def map(self, batch: Any) -> Any:
         text = text_of(batch, self.text_key)
-        return with_text(batch, self.text_key, _replacer().replaced(text))
+        return with_text(batch, self.text_key, text, _replacer().replaced(text))

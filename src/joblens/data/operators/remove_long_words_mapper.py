@@ -31,7 +31,7 @@ class RemoveLongWordsMapper(Mapper):
             new = self._cleaned(old)
             if new != old:
                 changed[row] = new
-        return with_text(batch, self.text_key, with_rows(text, changed))
+        return with_text(batch, self.text_key, text, with_rows(text, changed))
 
     def _candidates(self, text: Text) -> Any:
         """Rows with an empty word, which is what lies between neighbouring separators and outside those at

@@ -40,7 +40,7 @@ class RemoveRepeatSentencesMapper(Mapper):
             new = self._cleaned(old)
             if new is not None:
                 changed[row] = new
-        return with_text(batch, self.text_key, with_rows(text, changed))
+        return with_text(batch, self.text_key, text, with_rows(text, changed))
 
     def _cleaned(self, text: str) -> str | None:
         """None: nothing was there twice."""

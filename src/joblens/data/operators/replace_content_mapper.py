@@ -21,12 +21,13 @@ class ReplaceContentMapper(Mapper):
 
     def check(self) -> None:
         for pattern, replacement in self.pairs:
-            check_replacement(self.name, compiled(self.name, pattern), replacement)
+            check_replacement(self.name, pattern, replacement)
 
     def map(self, batch: Any) -> Any:
         if not self._compiled:
             self._compiled = [(compiled(self.name, pattern), repl) for pattern, repl in self.pairs]
         text = text_of(batch, self.text_key)
+        array = text.array
         for pattern, replacement in self._compiled:
-            text = Text(replace_in_rows(text, pattern, replacement))
-        return with_text(batch, self.text_key, text.array)
+            array = replace_in_rows(Text(array), pattern, replacement)
+        return with_text(batch, self.text_key, text, array)

@@ -37,7 +37,7 @@ class WhitespaceNormalizationMapper(Mapper):
             array = pc.utf8_trim(text.array, characters=_STRIPPED)
             if array.nbytes == text.array.nbytes:
                 array = text.array
-        return with_text(batch, self.text_key, _replacer().replaced(Text(array)))
+        return with_text(batch, self.text_key, text, _replacer().replaced(Text(array)))
 
 
 def _may_be_stripped(text: Text) -> bool:
