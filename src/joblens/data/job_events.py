@@ -37,8 +37,7 @@ def job_start(plan: RecipePlan, *, is_resumed: bool) -> RecipeEvent:
             "checkpoint_enabled": strategy is not CheckpointStrategy.DISABLED,
             "checkpoint_strategy": strategy.value,
             "is_resuming": is_resumed,
-            "user_provided_job_id": bool(recipe.job_id),
-            "resume_requested": bool(recipe.resume),
+            "resume_requested": is_resumed,
             "workers": plan.workers,
         },
     )
