@@ -8,6 +8,7 @@ import selectors
 import signal
 import socket
 from collections.abc import Callable, Sequence
+from types import FrameType
 from typing import NoReturn
 
 from joblens.data import frames
@@ -113,14 +114,19 @@ class _Worker:
 
 def _serve(connection: socket.socket, work: Work) -> NoReturn:
     """The whole life of a worker."""
-    # A stop at the terminal reaches the whole group; the coordinator decides what becomes of workers.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    # A stop reaches every process of the job; the coordinator decides what becomes of workers. Handled, not
+    # ignored: programs that an operator starts would inherit that.
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _leave_it_to_the_coordinator)
     incoming = frames.Incoming(connection, Task)
     while (tasks := incoming.receive()) is not None:
         for task in tasks:
             frames.send(connection, work(task, lambda event: frames.send(connection, event)))
     os._exit(0)
+
+
+def _leave_it_to_the_coordinator(_number: int, _frame: FrameType | None) -> None:
+    pass
 
 
 def _die_with(parent: int) -> None:
