@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -347,6 +348,93 @@ class TestFiles:
         with pytest.raises(InputError) as refused:
             LiveSnapshot(str(tmp_path))
         assert "job_1" in refused.value.hint
+
+
+_SLOW = """\
+import time
+
+import joblens
+
+
+@joblens.operator
+def slow_mapper(row):
+    time.sleep(0.02)
+    return row
+"""
+
+
+class TestOwnJobs:
+    @pytest.fixture
+    def recipe(self, tmp_path: Path) -> Path:
+        pytest.importorskip("pyarrow")
+        rows = [{"text": f"page {number} of the book"} for number in range(60)]
+        (tmp_path / "pages.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        (tmp_path / "operators").mkdir()
+        (tmp_path / "operators" / "slow.py").write_text(_SLOW)
+        recipe = {
+            "dataset_path": str(tmp_path / "pages.jsonl"),
+            "export_path": str(tmp_path / "out.jsonl"),
+            "work_dir": str(tmp_path / "jobs"),
+            "np": 1,
+            "partition": {"mode": "manual", "num_of_partitions": 2},
+            "checkpoint": {"strategy": "every_op"},
+            "custom_operator_paths": [str(tmp_path / "operators")],
+            "process": [{"clean_links_mapper": {}}, {"slow_mapper": {}}, {"document_deduplicator": {}}],
+        }
+        (tmp_path / "recipe.yaml").write_text(json.dumps(recipe))
+        return tmp_path / "recipe.yaml"
+
+    def command(self, recipe: Path, *more: str) -> list[str]:
+        store = str(recipe.parent / "store.db")
+        return [sys.executable, "-m", "joblens", "--store", store, "process", str(recipe), "-q", *more]
+
+    def test_a_job_is_followed_through_its_death_and_its_second_run(self, recipe: Path) -> None:
+        folder = recipe.parent / "jobs" / "job_1"
+        with subprocess.Popen(
+            self.command(recipe, "--job-id", "job_1"), stderr=subprocess.DEVNULL
+        ) as process:
+            live = wait_for_saved(folder, process)
+            snapshot = live.refresh()
+            assert snapshot.overall_status.value == "in_progress"
+            assert snapshot.is_alive
+            assert snapshot.process_id is not None
+            os.kill(snapshot.process_id, signal.SIGKILL)
+            process.wait()
+        killed = live.refresh()
+        assert killed.overall_status.value == "killed"
+        assert 0 < killed.completed_operations < killed.total_operations == 5
+        assert killed.resumable
+        done = run(*self.command(recipe, "--resume", "job_1"))
+        assert done.returncode == 0, done.stderr
+        resumed = live.refresh()
+        assert resumed.overall_status.value == "completed"
+        assert (resumed.runs, resumed.completed_operations) == (2, 5)
+        assert (resumed.operators[1].input_rows, resumed.operators[2].output_rows) == (60, 60)
+        assert resumed.operators[1].cpu_seconds is not None
+        assert joblens.create_snapshot(str(folder)).completed_operations == 5
+
+    def test_a_job_is_stopped_and_can_be_gone_on_with(self, recipe: Path) -> None:
+        folder = recipe.parent / "jobs" / "job_1"
+        with subprocess.Popen(
+            self.command(recipe, "--job-id", "job_1"), stderr=subprocess.DEVNULL
+        ) as process:
+            live = wait_for_saved(folder, process)
+            stopped = joblens.JobUtils(str(folder)).stop()
+            assert (stopped.success, stopped.was_running) == (True, True)
+            process.wait()
+        snapshot = live.refresh()
+        assert snapshot.overall_status.value == "stopped"
+        assert snapshot.resumable
+
+
+def wait_for_saved(folder: Path, process: subprocess.Popen[bytes]) -> LiveSnapshot:
+    """Until the job has kept something, and is not through yet."""
+    while process.poll() is None:
+        log = folder / "events.jsonl"
+        if log.exists() and b"checkpoint_save" in log.read_bytes():
+            return LiveSnapshot(str(folder))
+        time.sleep(0.01)
+    raise AssertionError("the job has ended already")
 
 
 class TestCommands:

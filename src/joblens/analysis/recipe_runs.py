@@ -70,10 +70,10 @@ class JobRuns:
         """The end that was told counts most, then whether the process lives, then what its summary says."""
         if self.end is not None:
             return self._told_end(self.end, rows)
-        if self.last_event is None:
-            return _STATUS_WORDS.get(summary_word, ProcessingStatus.NOT_STARTED)
         if is_alive:
             return ProcessingStatus.IN_PROGRESS
+        if self.last_event is None and is_alive is None:
+            return _STATUS_WORDS.get(summary_word, ProcessingStatus.NOT_STARTED)
         if summary_word in _STATUS_WORDS:
             return _STATUS_WORDS[summary_word]
         if is_alive is None:

@@ -65,6 +65,10 @@ def test_a_job_without_events_has_not_started(planned: PlannedWork) -> None:
     assert (snapshot.completed_operations, snapshot.total_operations) == (0, 6)
 
 
+def test_a_process_that_is_gone_before_its_first_word_was_killed(planned: PlannedWork) -> None:
+    assert Log(planned).snapshot(is_alive=False).overall_status is ProcessingStatus.KILLED
+
+
 def test_progress_is_against_what_is_planned_not_against_what_was_seen(log: Log) -> None:
     log.tell("partition_start", partition_id=0)
     log.run_op(0, 0)
