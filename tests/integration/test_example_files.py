@@ -1,6 +1,8 @@
 """The files in examples/ do what their comments say, in a copy of the folder."""
 
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,8 @@ from tests.conftest import REPOSITORY, RunJoblens
 
 EXAMPLES = REPOSITORY / "examples"
 FILES = sorted(path for path in EXAMPLES.iterdir() if path.suffix in (".yaml", ".toml", ".kdl"))
+RECIPE = EXAMPLES / "recipe.yaml"
+FILES.remove(RECIPE)
 
 
 @pytest.fixture
@@ -27,6 +31,26 @@ def test_an_example_is_valid_and_named_in_the_guide(joblens: RunJoblens, file: P
     joblens("validate", file, code=0)
     for page in (EXAMPLES / "README.md", REPOSITORY / "docs" / "workflows.md"):
         assert file.name in page.read_text(encoding="utf-8")
+
+
+def test_the_recipe_cleans_pages_and_is_the_one_of_the_guide(joblens: RunJoblens, folder: Path) -> None:
+    pytest.importorskip("pyarrow")
+    pages = subprocess.run(
+        [sys.executable, folder / "recipe" / "make_pages.py", "500"], capture_output=True, check=True
+    )
+    (folder / "pages.jsonl").write_bytes(pages.stdout)
+    document = joblens("process", "recipe.yaml", "--json", cwd=folder, code=0).json
+    assert (document["status"], document["rows_in"]) == ("completed", 500)
+    kept = [use["rows_out"] for use in document["operators"]]
+    assert kept == sorted(kept, reverse=True)
+    assert kept[2] > kept[3] > kept[4] >= kept[5] > kept[6] > 300
+    exported = Path(document["export_path"]).read_text(encoding="utf-8")
+    assert len(exported.splitlines()) == kept[6]
+    assert "https://" not in exported
+    assert "@example.org" not in exported
+    written = [line for line in RECIPE.read_text().splitlines() if line and not line.startswith("#")]
+    plain = "\n".join(line.partition(" # ")[0] for line in written)
+    assert plain in (REPOSITORY / "docs" / "recipes.md").read_text(encoding="utf-8")
 
 
 def test_the_readme_shows_the_example_as_it_is() -> None:

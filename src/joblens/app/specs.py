@@ -107,6 +107,10 @@ def _made_from_file(
 def _refuse_other_files(path: str, reading: SpecReading) -> None:
     """A file that is not named like a workflow and has none of its sections is something else."""
     value = reading.document.value
+    if isinstance(value, dict) and "process" in value and "jobs" not in value:
+        message = f"{path} is a recipe, not a workflow file"
+        hint = f"joblens process {path} carries it out, joblens process {path} --dry-run checks it"
+        raise SpecError(message, hint=hint, problems=(message,))
     if has_known_ending(path) or (isinstance(value, dict) and {"jobs", "name"} & value.keys()):
         return
     message = f"'{path}' is not a workflow file"
