@@ -14,6 +14,7 @@ from joblens.data.rows import LINE
 from joblens.model.recipe import Slice
 
 NEWLINE = 0x0A
+_RETURN = 0x0D
 _OPENING, _CLOSING = 0x7B, 0x7D  # of an object
 _BOM = b"\xef\xbb\xbf"
 _SEARCH_BYTES = 1 << 18  # the search for line ends stays in the processor's cache
@@ -62,6 +63,18 @@ def binary_over(data: Any, offsets: Any) -> Any:
     return pa.LargeBinaryArray.from_buffers(
         pa.large_binary(), count, [None, pa.py_buffer(offsets), pa.py_buffer(data)]
     )
+
+
+def begin_and_end_objects(numbers: Any, starts: Any, ends: Any) -> bool:
+    """Whether each line begins with { and ends with }: then none can go on in the next, and as many objects
+    as lines means one in each."""
+    if not (numbers[starts] == _OPENING).all():
+        return False
+    last = numbers[np.maximum(ends - 2, 0)]
+    if (last == _CLOSING).all():
+        return True
+    behind_return = numbers[np.maximum(ends - 3, 0)]
+    return bool((np.where(last == _RETURN, behind_return, last) == _CLOSING).all())
 
 
 class _Places:
@@ -194,9 +207,7 @@ class _Decoder:
 
     def whole(self, data: Any, starts: Any, ends: Any) -> list[Any] | None:
         """Of many lines at once; None: at least one of them is not as it should be, or not known to be."""
-        numbers = np.frombuffer(data, np.uint8)
-        # With these every line holds whole objects: none can go on in the next.
-        if not ((numbers[starts] == _OPENING).all() and (numbers[np.maximum(ends - 2, 0)] == _CLOSING).all()):
+        if not begin_and_end_objects(np.frombuffer(data, np.uint8), starts, ends):
             return None
         text = data.slice(int(starts[0]), int(ends[-1] - starts[0]))
         try:

@@ -12,13 +12,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from joblens.data.json_lines import NEWLINE, binary_over
+from joblens.data.json_lines import NEWLINE, begin_and_end_objects, binary_over
 from joblens.data.rows import LINE, STATS_PREFIX
 
 STATS_FIELD = "__dj__stats__"  # where other tools look for what filters computed
 _AT_ONCE = 1 << 20  # bytes of lines; what is made of them stays in the processor's cache
 _LOOKED_AT_ONCE = 1 << 16
-_OPENING, _CLOSING, _QUOTE = 0x7B, 0x7D, 0x22
+_QUOTE = 0x22
 _SHORT = {"\n": "\\n", "\t": "\\t", "\r": "\\r", "\b": "\\b", "\f": "\\f"}
 _fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _encode = msgspec.json.Encoder().encode
@@ -81,7 +81,7 @@ def _text_places(data: Any, lines: Any, name: str) -> Any:
     numbers = np.frombuffer(data, np.uint8)
     offsets = _offsets(lines)
     offsets = offsets - offsets[0]
-    if not ((numbers[offsets[:-1]] == _OPENING).all() and (numbers[offsets[1:] - 2] == _CLOSING).all()):
+    if not begin_and_end_objects(numbers, offsets[:-1], offsets[1:]):
         return None
     try:
         rows = _raw_decoder(name).decode_lines(data)

@@ -82,6 +82,8 @@ def _inferred(values: list[Any]) -> tuple[Any, bool]:
     except (pa.ArrowException, OverflowError, ValueError, TypeError):
         return _inferred_with_wide(values)
     kind = _as_large(array.type)
+    if _has_doubles(kind) and any(_has_truth_for_number(value, kind) for value in values):
+        return None, False
     if not pa.types.is_integer(kind):
         return kind, False
     low, high = pc.min_max(array).as_py().values()
@@ -94,7 +96,26 @@ def _inferred_with_wide(values: list[Any]) -> tuple[Any, bool]:
         kind = _as_large(pa.array([_narrowed(value) for value in values], from_pandas=False).type)
     except (pa.ArrowException, OverflowError, ValueError, TypeError):
         return None, False
+    if any(_has_truth_for_number(value, kind) for value in values):
+        return None, False
     return kind, bool(pa.types.is_floating(kind))
+
+
+def _has_doubles(kind: Any) -> bool:
+    if pa.types.is_struct(kind):
+        return any(_has_doubles(field.type) for field in kind)
+    return _has_doubles(kind.value_type) if pa.types.is_list(kind) else bool(pa.types.is_floating(kind))
+
+
+def _has_truth_for_number(value: Any, kind: Any) -> bool:
+    """True and false would be taken for 1.0 and 0.0 beside doubles, without a word."""
+    if value is None or pa.types.is_floating(kind):
+        return value is True or value is False
+    if pa.types.is_list(kind):
+        return any(_has_truth_for_number(one, kind.value_type) for one in value)
+    if pa.types.is_struct(kind):
+        return any(_has_truth_for_number(value.get(field.name), field.type) for field in kind)
+    return False
 
 
 def _narrowed(value: Any) -> Any:

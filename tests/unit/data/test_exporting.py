@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from joblens.data.exporting import PartManifest, assemble, export_format, is_whole, write_part
@@ -169,6 +169,9 @@ def test_rows_of_tables_become_json(tmp_path: Path) -> None:
 
 @anywhere
 @given(rows=rows_with_text, target=st.integers(20, 400))
+@example(rows=[{"x": [0.0], "text": ""}, {"x": [False], "text": ""}], target=20)
+@example(rows=[{"x": [2**60], "text": ""}, {"x": [0.5], "text": ""}], target=20)
+@example(rows=[{"x": {}, "text": ""}, {"x": {"a": 1}, "text": ""}], target=20)
 def test_parquet_of_json_rows_does_not_depend_on_how_they_were_cut(
     tmp_path: Path, rows: list[dict[str, Any]], target: int
 ) -> None:
