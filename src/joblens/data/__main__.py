@@ -36,6 +36,9 @@ def main(arguments: list[str]) -> int:
         if error.hint:
             _say(error.hint)
         return error.exit_code
+    except OSError as error:  # the disk is full, or the job's folder gone
+        _say(f"joblens: {error}")
+        return 1
     if end.error_message:
         _say(f"{end.status}: {end.error_message}")
     return end.exit_code

@@ -1,5 +1,6 @@
 """The one process that decides what a recipe's job does next, and the only one that writes its event log."""
 
+import contextlib
 import os
 import shutil
 import time
@@ -77,7 +78,7 @@ class Coordinator:
             end = self._carry_out(is_resumed=is_resumed)
         except Stopped as stopped:
             end = JobEnd(status="stopped", error_message=str(stopped), exit_code=128 + stopped.signal_number)
-        except JoblensError as error:
+        except (JoblensError, OSError) as error:
             end = JobEnd(status="failed", error_message=str(error), exit_code=1)
         summary.write_end(end, self._counts())
         self._log([job_events.job_end(end, time.time() - began, self._plan, self._counts())])
@@ -87,6 +88,7 @@ class Coordinator:
         before = checkpoints.read_manifest(self._folder.export_manifest, ExportManifest)
         if before is not None and before.origin == self._origin() and _are_there(before):
             self._export = before.export
+            self._clear_away()
             return JobEnd(status="completed", export_paths=before.export.paths, rows_out=before.export.rows)
         if self._plan.uncut:
             self._partitions = self._cut()
@@ -269,11 +271,13 @@ class Coordinator:
         without the copies of whole partitions."""
         shutil.rmtree(self._folder.partitions, ignore_errors=True)
         os.mkdir(self._folder.partitions, 0o700)
-        for partition in self._partitions:
+        for name in os.listdir(self._folder.checkpoints):
+            folder = os.path.join(self._folder.checkpoints, name)
             for stage in self._plan.stages:
-                path = self._folder.stage_whole(partition.id, stage.index)
-                if os.path.exists(path):
-                    os.unlink(path)
+                with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+                    os.unlink(
+                        os.path.join(folder, os.path.basename(self._folder.stage_whole(0, stage.index)))
+                    )
 
 
 def _must_succeed(_task: Task, how: Ended | GaveUp) -> None:

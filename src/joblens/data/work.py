@@ -33,7 +33,7 @@ class CutManifest(msgspec.Struct, frozen=True, kw_only=True):
 
 def workshop_of(plan: RecipePlan) -> Workshop:
     found = _workshops.get(plan.job_dir)
-    if found is None:
+    if found is None or (found.plan is not plan and found.plan != plan):  # a job may start over
         found = _workshops[plan.job_dir] = Workshop(plan)
     return found
 

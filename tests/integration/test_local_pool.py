@@ -1,0 +1,82 @@
+"""Worker processes: what they tell, and what is told of them when they die."""
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from joblens.data.local_pool import LocalPool
+from joblens.data.tasks import Assemble, Ended, Failed, Happened, Lost, Message, Task
+from joblens.data.worker_events import event
+from joblens.model.recipe_event import EventType
+
+PATIENCE_S = 30.0
+
+
+def work(task: Task, send: Callable[[Happened], None]) -> Ended | Failed:
+    what, _, number = task.id.partition(" ")
+    if what == "die":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if what == "exit":
+        os._exit(int(number))
+    for index in range(int(number or 0)):
+        send(Happened(task.id, event(EventType.OP_START, operation_idx=index, message="x" * 1000)))
+    return Ended(task.id, {"pid": os.getpid()})
+
+
+@pytest.fixture
+def pool() -> Iterator[LocalPool]:
+    made = LocalPool(2, work)
+    yield made
+    made.close()
+
+
+def answers(pool: LocalPool, ids: list[str]) -> list[Message]:
+    for each in ids:
+        pool.submit(Assemble(each, ()))
+    found: list[Message] = []
+    until = time.monotonic() + PATIENCE_S
+    while sum(not isinstance(each, Happened) for each in found) < len(ids):
+        assert time.monotonic() < until
+        found += pool.messages(0.1)
+    return found
+
+
+def test_tasks_run_in_processes_of_their_own(pool: LocalPool) -> None:
+    ended = answers(pool, ["one", "two"])
+    pids = {each.result["pid"] for each in ended if isinstance(each, Ended)}
+    assert len(pids) == 2
+    assert os.getpid() not in pids
+
+
+def test_events_come_whole_in_order_and_before_the_end(pool: LocalPool) -> None:
+    found = answers(pool, ["many 500"])
+    assert [each.event.operation_idx for each in found if isinstance(each, Happened)] == list(range(500))
+    assert isinstance(found[-1], Ended)
+
+
+@pytest.mark.parametrize(("task", "reason"), [("die", "SIGKILL"), ("exit 7", "exited with 7")])
+def test_a_worker_that_dies_is_told_of_and_replaced(pool: LocalPool, task: str, reason: str) -> None:
+    lost = answers(pool, [task])[-1]
+    assert isinstance(lost, Lost)
+    assert lost.task_id == task
+    assert reason in lost.reason
+    assert all(isinstance(each, Ended) for each in answers(pool, ["a", "b"]))
+
+
+def test_a_worker_that_dies_while_it_waits_is_replaced_in_silence(pool: LocalPool) -> None:
+    victim = pool.worker_pids[0]
+    os.kill(victim, signal.SIGKILL)
+    until = time.monotonic() + PATIENCE_S
+    while victim in pool.worker_pids:
+        assert time.monotonic() < until
+        assert pool.messages(0.05) == []
+    assert all(isinstance(each, Ended) for each in answers(pool, ["a", "b"]))
+
+
+def test_closing_ends_workers_whatever_they_do(pool: LocalPool) -> None:
+    pids = pool.worker_pids
+    pool.close()
+    assert not any(os.path.exists(f"/proc/{pid}") for pid in pids)

@@ -1,0 +1,74 @@
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyarrow")
+
+import pyarrow as pa
+
+from joblens.data.bad_rows import joined_batches, keeping, work_on
+from joblens.data.operator import RowErrors
+
+
+def numbers(count: int) -> Any:
+    return pa.RecordBatch.from_arrays([pa.array(range(count))], names=["n"])
+
+
+def doubling(bad: set[int], calls: list[int]) -> Callable[[Any], Any]:
+    def double(batch: Any) -> Any:
+        calls.append(batch.num_rows)
+        values = batch.column("n").to_pylist()
+        for value in values:
+            if value in bad:
+                raise ValueError(f"{value} is bad")
+        return pa.RecordBatch.from_arrays([pa.array([2 * value for value in values])], names=["n"])
+
+    return double
+
+
+def test_rows_that_work_are_worked_on_and_the_others_told_with_their_place() -> None:
+    worked = work_on(numbers(10), doubling({3, 7}, []), joined_batches)
+    assert worked.result.column("n").to_pylist() == [0, 2, 4, 8, 10, 12, 16, 18]
+    assert worked.reasons == {3: "ValueError: 3 is bad", 7: "ValueError: 7 is bad"}
+
+
+def test_one_bad_row_among_many_costs_few_calls() -> None:
+    calls: list[int] = []
+    work_on(numbers(4096), doubling({1234}, calls), joined_batches)
+    assert len(calls) < 40
+
+
+def test_nothing_is_left_where_all_rows_are_bad() -> None:
+    worked = work_on(numbers(5), doubling(set(range(5)), []), joined_batches)
+    assert worked.result is None
+    assert sorted(worked.reasons) == [0, 1, 2, 3, 4]
+
+
+def test_an_operator_that_knows_its_bad_rows_is_called_once_more() -> None:
+    calls = []
+
+    def knowing(batch: Any) -> Any:
+        values = batch.column("n").to_pylist()
+        calls.append(values)
+        wrong = {place: "odd" for place, value in enumerate(values) if value % 2}
+        if wrong:
+            raise RowErrors(wrong)
+        return batch
+
+    worked = work_on(numbers(6), knowing, joined_batches)
+    assert worked.result.column("n").to_pylist() == [0, 2, 4]
+    assert worked.reasons == {1: "odd", 3: "odd", 5: "odd"}
+    assert len(calls) == 2
+
+
+def test_running_out_of_memory_is_not_blamed_on_rows() -> None:
+    def out_of_memory(_batch: Any) -> Any:
+        raise MemoryError
+
+    with pytest.raises(MemoryError):
+        work_on(numbers(6), out_of_memory, joined_batches)
+
+
+def test_the_mask_of_what_stays() -> None:
+    assert keeping(4, {1: "bad"}).tolist() == [True, False, True, True]
