@@ -25,6 +25,7 @@ from joblens.model.units import GIB, MIB
 from joblens.ports.store import Store
 
 _ROWS_TO_KNOW = 1000  # what sizes are decided on
+_RAY_BYTES = 90 * MIB  # of a worker: Ray's own part of it
 _ROWS_TO_NAME = 64  # enough to say whether it is text or images
 
 
@@ -39,9 +40,10 @@ def choose(
 ) -> Sizing:
     """`memory` is what earlier runs of these operators needed (`learned_memory`). Where `local` and `cluster`
     are not given this machine is looked at, and for Ray the cluster, if there is one already."""
+    if recipe.executor is Executor.RAY:
+        memory = msgspec.structs.replace(memory, base_bytes=memory.base_bytes + _RAY_BYTES)
+        cluster = cluster or _cluster(recipe)
     _check_budget(recipe, memory)
-    if cluster is None and recipe.executor is Executor.RAY:
-        cluster = _cluster(recipe)
     local = local or ResourceDetector.detect_local_resources(recipe.work_dir)
     names = field_names(recipe)
     data = describe(

@@ -93,6 +93,11 @@ def connect(address: str, *, cpus: int) -> Any:
     if ray.is_initialized():
         return ray
     quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
+    if address.startswith("ray://"):
+        raise InputError(
+            f"ray_address '{address}': a job is led from a machine of the cluster, not from outside",
+            hint="give HOST:PORT of the cluster's head, and start it on one of its machines",
+        )
     if address not in (LOCAL, AUTO):
         return _joined(ray, address, quiet)
     if address == AUTO and has_cluster():
