@@ -88,10 +88,11 @@ class _Places:
         piece = self._piece
         byte = piece.start + self._skipped + int(self._starts[line])
         if piece.origin:
-            return Reject(source=piece.origin, position=piece.origin_row + line + 1, reason=reason, row=row)
+            place = piece.origin_row + line + 1
+            return Reject(source=piece.origin, position=place, is_line=True, reason=reason, row=row)
         before = self._count_before()
         position = None if before is None else before + line + 1
-        return Reject(source=piece.path, position=position, byte=byte, reason=reason, row=row)
+        return Reject(source=piece.path, position=position, is_line=True, byte=byte, reason=reason, row=row)
 
     def _count_before(self) -> int | None:
         if self._lines_before is None and self._piece.start <= _COUNTED_BYTES:

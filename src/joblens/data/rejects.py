@@ -13,9 +13,8 @@ class Reject(Struct, frozen=True, kw_only=True):
     """One row that was left out."""
 
     source: str  # the file as the user knows it
-    position: int | None = (
-        None  # its line (JSON lines) or row (Parquet, CSV) there, from 1; None: not counted
-    )
+    position: int | None = None  # its line or row there, from 1; None: not counted
+    is_line: bool = False  # JSON lines are counted in lines, tables in rows
     byte: int | None = None  # where its line begins, in a plain file of JSON lines
     operator: str = ""  # "": it could not be read
     reason: str
@@ -56,11 +55,14 @@ class RejectsFile:
 def line_of(reject: Reject) -> bytes:
     fields: dict[str, Any] = {"source": reject.source}
     if reject.position is not None:
-        fields["line" if reject.byte is not None else "row"] = reject.position
+        fields["line" if reject.is_line else "row_number"] = reject.position
     if reject.byte is not None:
         fields["byte"] = reject.byte
     fields |= {"operator": reject.operator, "reason": reject.reason, "row": _presentable(reject.row)}
-    return msgspec.json.encode(fields) + b"\n"
+    try:
+        return msgspec.json.encode(fields, enc_hook=str) + b"\n"
+    except (ValueError, RecursionError):  # a value that JSON cannot say; that it was rejected still can
+        return msgspec.json.encode(fields | {"row": ascii(fields["row"])}) + b"\n"
 
 
 def _presentable(row: Any) -> Any:
@@ -72,6 +74,6 @@ def _presentable(row: Any) -> Any:
     try:
         line.decode()
         msgspec.json.decode(line)
-    except (UnicodeDecodeError, msgspec.DecodeError):
+    except (UnicodeDecodeError, msgspec.DecodeError, RecursionError):
         return line.decode(errors="backslashreplace")
     return msgspec.Raw(line)

@@ -1,16 +1,27 @@
+import datetime as dt
 import json
 from pathlib import Path
 
-from joblens.data.rejects import Reject, RejectsFile
+import pytest
+
+from joblens.data.rejects import Reject, RejectsFile, line_of
 
 
 def test_rejects_of_a_second_attempt_replace_those_of_the_first(tmp_path: Path) -> None:
     path = tmp_path / "rejects" / "partition_000001.jsonl"
     for _ in range(2):
         rejects = RejectsFile(str(path))
-        rejects(Reject(source="a", position=3, byte=40, reason="not JSON", row=b"{\xff\n"))
+        rejects(Reject(source="a", position=3, is_line=True, byte=40, reason="not JSON", row=b"{\xff\n"))
         rejects(
-            Reject(source="a", position=5, byte=60, operator="x_mapper", reason="why", row=b'{"text": 1}\n')
+            Reject(
+                source="a",
+                position=5,
+                is_line=True,
+                byte=60,
+                operator="x",
+                reason="why",
+                row=b'{"text": 1}\n',
+            )
         )
         rejects.write()
     first, second = [json.loads(line) for line in path.read_text().splitlines()]
@@ -23,7 +34,7 @@ def test_rejects_of_a_second_attempt_replace_those_of_the_first(tmp_path: Path) 
         "row": "{\\xff",
     }
     assert second["row"] == {"text": 1}
-    assert rejects.counts == {"": 1, "x_mapper": 1}
+    assert rejects.counts == {"": 1, "x": 1}
     assert path.stat().st_mode & 0o777 == 0o600
 
 
@@ -35,3 +46,17 @@ def test_an_attempt_without_rejects_takes_away_those_of_an_earlier_one(tmp_path:
     assert json.loads(path.read_text())["row"] == {"text": "t"}
     RejectsFile(str(path)).write()
     assert not path.exists()
+
+
+def test_the_number_of_a_row_and_what_is_in_it_both_stand_in_its_line() -> None:
+    line = json.loads(
+        line_of(Reject(source="a", position=3, reason="why", row={"at": dt.timedelta(1), "b": b"x"}))
+    )
+    assert (line["row_number"], line["row"]) == (3, {"at": "P1D", "b": "eA=="})
+
+
+@pytest.mark.parametrize(
+    "row", [{"text": "\ud800"}, b"[" * 100_000 + b"]" * 100_000, b'{"a": "\\ud800"}', {1.5: object()}]
+)
+def test_whatever_a_row_holds_its_rejection_can_be_written(row: object) -> None:
+    assert json.loads(line_of(Reject(source="a", reason="why", row=row)))["reason"] == "why"
