@@ -214,6 +214,7 @@ class _Pieces:
                 end=self._rows,
                 size_bytes=self._size,
                 origin=self._whole.path,
+                origin_row=table.column(ROW)[0].as_py() - 1,
             )
         )
         self._batches = []

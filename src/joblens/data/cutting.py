@@ -67,7 +67,14 @@ def join_slices(slices: Sequence[Slice], *, target_bytes: int, first_id: int = 0
         else:
             groups.append([piece])
             size, likeness = own, like
-    return tuple(_numbered([(group, None) for group in groups], first_id))
+    return tuple(_numbered([(group, _rows_of(group)) for group in groups], first_id))
+
+
+def _rows_of(slices: Sequence[Slice]) -> int | None:
+    """Parquet is cut by rows, so that there they are known."""
+    if any(piece.format != "parquet" for piece in slices):
+        return None
+    return sum(piece.end - piece.start for piece in slices)
 
 
 def _is_ready(file: DataFile) -> bool:
