@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 _AT_ONCE = 16384  # pieces: what is worked on stays in the caches
-_MOST_BLOCKS = 8  # of 64 bytes; longer pieces are few, and hashlib is good at them
+_FEW = 1024  # pieces of one length in blocks for which hashlib is no slower
+_MOST_BLOCKS = 8  # of 64 bytes; hashlib is good at long pieces
 _PADDING = 64
 
 _SHA1_START = (0x67452301, 0xEFCDAB89, 0x98BADCFE, 0x10325476, 0xC3D2E1F0)
@@ -42,7 +43,7 @@ def _in_groups(
     blocks = (lengths + 8) // 64 + 1
     for count in np.flatnonzero(np.bincount(blocks)).tolist() if len(blocks) else ():
         members = np.flatnonzero(blocks == count)
-        if count > _MOST_BLOCKS:
+        if count > _MOST_BLOCKS or len(members) < _FEW:
             view = memoryview(data)
             found[members] = [one(view[starts[i] : starts[i] + lengths[i]]) for i in members.tolist()]
             continue

@@ -34,7 +34,8 @@ def numbers(count: int, kind: Any, *, budget_bytes: int, scratch: str, name: str
     """Room for one number a row: in memory, or in a file that is mapped where that would take too much."""
     if count * np.dtype(kind).itemsize <= budget_bytes // 4:
         return np.zeros(count, kind)
-    return np.memmap(os.path.join(scratch, name), kind, mode="w+", shape=(count,))
+    mapped = np.memmap(os.path.join(scratch, name), kind, mode="w+", shape=(count,))
+    return np.asarray(mapped)  # numpy is much slower with arrays of a class of their own
 
 
 def masks(parts: Sequence[Signatures], keep: Any) -> Iterable[Any]:

@@ -13,6 +13,7 @@ from joblens.data.minhash import mixed
 BITS = 64
 _ROW = 15  # hashes whose bits are counted together, in four bits each
 _TEXTS_AT_ONCE = 1 << 14
+_HASHES_AT_ONCE = 1 << 18
 
 
 def simhashes(hashes: Any, counts: Any) -> Any:
@@ -69,10 +70,24 @@ def neighbours(hashes: Any, blocks: int, most_bits: int, *, at_once: int) -> Ite
     for chosen in itertools.combinations(_block_masks(blocks), blocks - most_bits):
         mask = np.uint64(sum(chosen))
         for step in range(steps):
-            keys = mixed(hashes & mask)
-            members = np.flatnonzero(keys % np.uint64(steps) == step) if steps > 1 else np.arange(len(hashes))
-            order = members[np.argsort(keys[members])]
-            yield from _close_in_runs(hashes[order], keys[order], order, most_bits)
+            members, keys = _members(hashes, mask, step, steps)
+            order = np.argsort(keys)
+            rows = members[order]
+            yield from _close_in_runs(hashes[rows], keys[order], rows, most_bits)
+
+
+def _members(hashes: Any, mask: Any, step: int, steps: int) -> tuple[Any, Any]:
+    """The hashes whose turn it is, by number, and what those that agree in the mask have in common."""
+    found: list[Any] = []
+    found_keys: list[Any] = []
+    for first in range(0, len(hashes), _HASHES_AT_ONCE):
+        keys = mixed(hashes[first : first + _HASHES_AT_ONCE] & mask)
+        places = np.flatnonzero(keys % np.uint64(steps) == step)
+        found.append(places + first)
+        found_keys.append(keys[places])
+    if not found:
+        return np.zeros(0, np.int64), np.zeros(0, np.uint64)
+    return np.concatenate(found), np.concatenate(found_keys)
 
 
 def _close_in_runs(hashes: Any, keys: Any, rows: Any, most_bits: int) -> Iterator[tuple[Any, Any]]:

@@ -1,9 +1,11 @@
 import hashlib
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from joblens.data import digests
 from joblens.data.digests import md5_64, padded, sha1_32
 
 
@@ -25,7 +27,10 @@ def assert_as_hashlib_says(lengths: list[int]) -> None:
     ]
 
 
-def test_pieces_of_every_length_around_the_ends_of_blocks_are_hashed_as_hashlib_does() -> None:
+def test_pieces_of_every_length_around_the_ends_of_blocks_are_hashed_as_hashlib_does(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(digests, "_FEW", 0)  # few pieces go to hashlib itself
     assert_as_hashlib_says([*range(600), 5000])
 
 
@@ -37,3 +42,6 @@ def test_more_pieces_than_are_worked_on_at_once_are_hashed_as_hashlib_does() -> 
 @given(st.lists(st.integers(0, 200), max_size=60))
 def test_any_mix_of_lengths_is_hashed_as_hashlib_does(lengths: list[int]) -> None:
     assert_as_hashlib_says(lengths)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(digests, "_FEW", 0)
+        assert_as_hashlib_says(lengths)

@@ -9,7 +9,7 @@ from msgspec import Meta
 
 from joblens.data.clusters import alone, join, row_type
 from joblens.data.digests import md5_64, padded
-from joblens.data.duplicates import count_rows, later_equals, masks, numbers
+from joblens.data.duplicates import count_rows, later_equals, numbers
 from joblens.data.minhash import mixed
 from joblens.data.operator import Signatures
 from joblens.data.simhash import BITS, neighbours, simhashes
@@ -17,7 +17,7 @@ from joblens.data.similar_texts import SimilarTexts, distinct_texts, in_slices
 from joblens.model.errors import RecipeError
 
 Count = Annotated[int, Meta(ge=1)]
-_BYTES_A_HASH = 64  # while neighbours are looked for
+_BYTES_A_HASH = 96  # while neighbours are looked for
 
 
 class DocumentSimhashDeduplicator(SimilarTexts):
@@ -77,8 +77,7 @@ class DocumentSimhashDeduplicator(SimilarTexts):
         at_once = max(1, budget_bytes // 2 // _BYTES_A_HASH)
         for left, right in neighbours(hashes, self.num_blocks, self.hamming_distance, at_once=at_once):
             join(parents, left, right)
-        keep[np.flatnonzero(keep)] = parents == np.arange(len(parents), dtype=parents.dtype)
-        return masks(parts, keep)
+        return _firsts(parts, keep, parents)
 
 
 def _fill(hashes: Any, parts: Sequence[Signatures], keep: Any) -> None:
@@ -87,3 +86,14 @@ def _fill(hashes: Any, parts: Sequence[Signatures], keep: Any) -> None:
         some = part.batch.column("hash").to_numpy()[keep[row : row + part.rows]]
         hashes[done : done + len(some)] = some
         row, done = row + part.rows, done + len(some)
+
+
+def _firsts(parts: Sequence[Signatures], keep: Any, parents: Any) -> Iterable[Any]:
+    """Of the rows with a hash of their own, which `parents` is about, those that point to themselves."""
+    row = done = 0
+    for part in parts:
+        mask = np.array(keep[row : row + part.rows], np.bool_)
+        own = np.arange(done, done + np.count_nonzero(mask), dtype=parents.dtype)
+        mask[mask] = parents[done : done + len(own)] == own
+        yield pa.array(mask)
+        row, done = row + part.rows, done + len(own)

@@ -7,8 +7,11 @@ import numpy as np
 import pyarrow as pa
 from msgspec import Meta
 
+from joblens.data.clusters import alone, row_type
 from joblens.data.duplicates import count_rows, masks, numbers
 from joblens.data.operator import GlobalOperator, Signatures
+
+_AT_ONCE = 1 << 18
 
 
 class RandomSelector(GlobalOperator):
@@ -43,11 +46,12 @@ class RandomSelector(GlobalOperator):
         wanted = self._wanted(count)
         if wanted >= count:
             return (pa.array(np.ones(part.rows, np.bool_)) for part in parts)
-        order = numbers(count, np.int64, budget_bytes=budget_bytes, scratch=scratch, name="order")
-        order[:] = np.arange(count)
+        order = numbers(count, row_type(count), budget_bytes=budget_bytes, scratch=scratch, name="order")
+        alone(order)
         np.random.default_rng(self.seed).shuffle(order)
         keep = numbers(count, np.bool_, budget_bytes=budget_bytes, scratch=scratch, name="keep")
-        keep[order[:wanted]] = True
+        for start in range(0, wanted, _AT_ONCE):
+            keep[order[start : min(wanted, start + _AT_ONCE)]] = True
         return masks(parts, keep)
 
     def _wanted(self, count: int) -> int:
