@@ -119,6 +119,7 @@ class _Reader:
         for order, count in enumerate(counts, 1):
             self._skip_to(b"\\%d-grams:" % order)
             orders.append(self._section(order, count))
+        self._skip_to(b"\\end\\")
         return ArpaModel(self._words, orders)
 
     def _counts(self) -> list[int]:

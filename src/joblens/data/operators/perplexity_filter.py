@@ -53,9 +53,11 @@ class PerplexityFilter(Filter):
             for text in text_of(batch, self.text_key).array.to_pylist()
         ]
         scores = self._model.scores([line.encode() for lines in documents for line in lines])
-        ends = np.cumsum([len(lines) for lines in documents])
+        ends = np.cumsum([len(lines) for lines in documents], dtype=np.int64)
         sums = np.concatenate([[0.0], np.cumsum(scores)])[np.concatenate([[0], ends])]
-        lengths = np.array([sum(len(line.split()) + 1 for line in lines) for lines in documents])
+        lengths = np.array(
+            [sum(len(line.split()) + 1 for line in lines) for lines in documents], dtype=np.int64
+        )
         values = 10.0 ** (-np.diff(sums) / np.maximum(lengths, 1))
         rounded = [round(value, 1) for value in np.where(lengths > 0, values, 0.0).tolist()]
         return {"perplexity": pa.array(rounded, pa.float64())}
