@@ -62,9 +62,11 @@ def _bytes_of(array: Any) -> Any:
 
 def _spliced(lines: Any, name: str, texts: Any) -> list[Any] | None:
     """The fast way, for one text field that every line has. None: at least one line is not so plain."""
+    if texts.null_count or not pa.types.is_large_string(texts.type):
+        return None
     data = _bytes_of(lines)
     places = _text_places(data, lines, name)
-    if places is None or texts.null_count:
+    if places is None:
         return None
     # Between two texts lies the end of one line and the beginning of the next, which stays as it is.
     around = binary_over(data, np.concatenate([[0], places, [data.size]]))

@@ -13,12 +13,13 @@ from joblens.data.datasets import find_files
 from joblens.data.reading import places_of
 from joblens.data.rows import LINE
 from joblens.model.errors import InputError
+from joblens.model.recipe import Partition
 from tests.unit.data.recipe_plans import partitions_of, read
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
 
 
-def content(partitions: list) -> list[str]:  # type: ignore[type-arg]
+def content(partitions: list[Partition]) -> list[str]:
     found: list[str] = []
     for partition in partitions:
         found += read(partition)[0].column("text").to_pylist()

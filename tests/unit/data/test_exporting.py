@@ -122,6 +122,15 @@ def test_lines_that_are_not_plain_get_their_text_back_too(tmp_path: Path, line: 
     assert str(found[0]["x"]) == str(json.loads(line)["x"])
 
 
+@pytest.mark.parametrize(
+    "texts", [pa.array(["x", None]), pa.array(["x", "y"]), pa.array([1, 2]), pa.array([["x"], []])]
+)
+def test_a_field_may_come_back_in_another_type(tmp_path: Path, texts: Any) -> None:
+    source = dataset(tmp_path / "a.jsonl", [{"text": "a", "n": 1}, {"text": "b", "n": 2}])
+    (export,), _ = exported(source, tmp_path, 1 << 20, "out.jsonl", change=lambda _: texts)
+    assert lines(export) == [{"text": text, "n": n} for n, text in enumerate(texts.to_pylist(), 1)]
+
+
 def test_several_changed_fields_and_a_new_one_are_put_back(tmp_path: Path) -> None:
     source = dataset(tmp_path / "a.jsonl", [{"text": "a", "n": 1, "title": "t"}])
     rows = read(partitions_of([source], tmp_path, 1 << 20)[0][0], "text", "title")[0]

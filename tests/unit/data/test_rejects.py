@@ -9,8 +9,8 @@ from joblens.data.rejects import Reject, RejectsFile, line_of
 
 def test_rejects_of_a_second_attempt_replace_those_of_the_first(tmp_path: Path) -> None:
     path = tmp_path / "rejects" / "partition_000001.jsonl"
-    for _ in range(2):
-        rejects = RejectsFile(str(path))
+    attempts = [RejectsFile(str(path)) for _ in range(2)]
+    for rejects in attempts:
         rejects(Reject(source="a", position=3, is_line=True, byte=40, reason="not JSON", row=b"{\xff\n"))
         rejects(
             Reject(
@@ -34,7 +34,7 @@ def test_rejects_of_a_second_attempt_replace_those_of_the_first(tmp_path: Path) 
         "row": "{\\xff",
     }
     assert second["row"] == {"text": 1}
-    assert rejects.counts == {"": 1, "x": 1}
+    assert attempts[1].counts == {"": 1, "x": 1}
     assert path.stat().st_mode & 0o777 == 0o600
 
 
