@@ -122,6 +122,49 @@ def test_workers_do_not_outlive_their_executor(tmp_path: Path, data: Path) -> No
     assert executors.wait_for(lambda: not any(os.path.exists(f"/proc/{pid}/fd/0") for pid in workers))
 
 
+def test_kept_numbers_and_examples_are_the_same_after_a_kill(tmp_path: Path, data: Path) -> None:
+    made = []
+    for name in ("undisturbed", "killed"):
+        folder = tmp_path / name
+        folder.mkdir()
+        keys = {"keep_stats_in_res_ds": True, "open_tracer": True, "partition": PARTS}
+        job = executors.plan(folder, data, WITH_GLOBAL, **keys)
+        if name == "killed":
+            executors.kill_after_events(job, 80)
+        assert executors.carry_out(job) == 0
+        traces = sorted(Path(executors.folder_of(job).trace).glob("*.jsonl"))
+        made.append(((folder / "out.jsonl").read_bytes(), [path.read_bytes() for path in traces]))
+    assert made[0] == made[1]
+    rows, examples = rows_of(tmp_path / "killed" / "out.jsonl"), made[1][1]
+    assert set(rows[0]["__dj__stats__"]) == {"text_len", "num_words"}
+    assert len(examples) == len(WITH_GLOBAL)
+    assert json.loads(examples[0].splitlines()[0])["field"] == "text"
+    assert len(examples[4].splitlines()) == 10
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("suffix", [".jsonl", ".parquet"])
+def test_rows_of_parquet_survive_a_kill_with_nested_columns(tmp_path: Path, suffix: str) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    rows = [
+        {"id": row["id"], "text": row["text"], "tags": [{"n": row["id"]}]} for row in executors.documents(900)
+    ]
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "rows.parquet", row_group_size=150)
+    made = []
+    for name in ("undisturbed", "killed"):
+        folder = tmp_path / name
+        folder.mkdir()
+        keys = {"export_path": str(folder / f"out{suffix}"), "partition": PARTS}
+        job = executors.plan(folder, tmp_path / "rows.parquet", WITH_GLOBAL, **keys)
+        if name == "killed":
+            executors.kill_after_events(job, 80)
+        assert executors.carry_out(job) == 0
+        made.append((folder / f"out{suffix}").read_bytes())
+    assert made[0] == made[1]
+
+
 # ---- what lies on disk -------------------------------------------------------------------------------------
 
 

@@ -66,6 +66,7 @@ class Tracer:
 
 def put_traces_together(folder: JobFolder, recipe: Recipe) -> None:
     """The first examples of each operator, in the order of the dataset."""
+    make_private_folder(folder.trace)
     for call in recipe.process:
         parts = folder.trace_parts(call.index, call.name)
         if not os.path.isdir(parts):
