@@ -12,7 +12,8 @@ import pytest
 import joblens as public
 from joblens.model.errors import InputError
 from tests.conftest import RunJoblens, wait_until
-from tests.integration.run_jobs import JOBLENS
+from tests.integration.run_jobs import JOBLENS, OnTerminal, Runner
+from tests.integration.screens import SmallTerminal
 
 pytest.importorskip("pyarrow")
 
@@ -34,6 +35,19 @@ def deadly_filter(row: dict, word: str = "") -> bool:
         os.kill(os.getpid(), signal.SIGKILL)
     return True
 '''
+
+
+class InFolder(Runner):
+    """A plain joblens with the environment of the test."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def command(self, *arguments: str | Path) -> list[str]:
+        return [*JOBLENS, *map(str, arguments)]
+
+    def env(self) -> dict[str, str]:
+        return {name: value for name, value in os.environ.items() if name != "COLUMNS"}
 
 
 def rows_of(path: Path) -> list[dict[str, Any]]:
@@ -176,6 +190,25 @@ def test_a_job_that_was_ended_goes_on_to_the_same_rows(
     kinds = [event["event_type"] for event in events(place, "monday")]
     assert kinds.count("job_start") == kinds.count("job_stopped") == kinds.count("job_restart") == 1
     assert kinds[-1] == "job_complete"
+
+
+def test_a_terminal_shows_how_far_it_is_and_ctrl_c_ends_it(place: Path) -> None:
+    recipe = held(place)
+    terminal = OnTerminal(InFolder(place), "process", recipe, "--job-id", "monday")
+    try:
+        terminal.wait_for(b"patient_mapper")
+        terminal.wait_for(b"2 running")
+        wait_until(lambda: is_waiting(place, "monday"))
+        terminal.type(b"\x03")
+        assert terminal.wait() == 130
+    finally:
+        terminal.close()
+    screen = SmallTerminal()
+    screen.feed(terminal.screen)
+    assert screen.lines[0] == "mine: job monday begins"
+    assert screen.lines[1].startswith("mine  monday  stopped in ")
+    assert any("--resume monday" in line for line in screen.lines)
+    assert not any("━" in line for line in screen.lines)
 
 
 def test_a_job_whose_joblens_was_killed_is_left_running_and_can_be_watched(

@@ -145,8 +145,13 @@ class _Executing:
 
     def wake(self) -> None:
         self._next_tick_s = time.monotonic() + _TICK_S
-        if self._view is not None and self._session is not None and not self._session.is_over:
+        if self._view is None or self._session is None or self._session.is_over:
+            return
+        try:
             self._view.tick(self._live.refresh)
+        except Exception as error:  # noqa: BLE001 - what cannot be shown never ends a job
+            self._view = None
+            self._log.warn(f"the job goes on, but cannot be shown: {error}")
 
 
 def _over(snapshot: JobSnapshot, record: Record) -> JobSnapshot:
