@@ -3,6 +3,8 @@
 from array import array
 from collections.abc import Sequence
 
+from msgspec import Struct
+
 from joblens.analysis.recipe_seen import UsedResources
 from joblens.model.job_snapshot import OperationStatus, OperatorProgress, ProcessingStatus
 
@@ -17,6 +19,22 @@ STATUS_OF_CODE = (
     ProcessingStatus.CHECKPOINTED,
     ProcessingStatus.FAILED,
 )
+
+
+class OperationForm(Struct, frozen=True, gc=False):
+    """`OperationStatus` as it is written; a time is not a number when it is not known."""
+
+    operation_name: str
+    operation_idx: int
+    status: ProcessingStatus
+    start_time: float
+    end_time: float
+    duration: float
+    input_rows: int | None
+    output_rows: int | None
+    checkpoint_time: float
+    error_message: str | None
+    progress_percentage: float
 
 
 class OperatorColumn:
@@ -95,7 +113,9 @@ class OperatorColumn:
             self._known_outputs += 1
 
     def save(self, row: int, at: float) -> None:
-        self._turn(row, SAVED)
+        self.counts[self.codes[row]] -= 1
+        self.counts[SAVED] += 1
+        self.codes[row] = SAVED
         self.saved_at[row] = at
 
     def load(self, row: int) -> None:
@@ -182,8 +202,25 @@ class ColumnState:
         self._output_rows = column.output_rows[:]
         self._errors = dict(column.errors)
 
-    def saved_time(self, row: int) -> float | None:
-        return known(self._saved_at[row])
+    def saved_time(self, row: int) -> float:
+        return self._saved_at[row]
+
+    def form(self, row: int, running: ProcessingStatus) -> OperationForm:
+        """The same as an operation, for writing: a time that is not known is written as null by itself."""
+        code, rows_in, rows_out = self.codes[row], self._input_rows[row], self._output_rows[row]
+        return OperationForm(
+            self.name,
+            self.index,
+            running if code == RUNNING else STATUS_OF_CODE[code],
+            self._starts[row],
+            self._ends[row],
+            self._durations[row],
+            rows_in if rows_in >= 0 else None,
+            rows_out if rows_out >= 0 else None,
+            self._saved_at[row],
+            self._errors.get(row) if self._errors else None,
+            100.0 if code in (DONE, SAVED) else 0.0,
+        )
 
     def rows_in(self, row: int) -> int | None:
         return _counted(self._input_rows[row])

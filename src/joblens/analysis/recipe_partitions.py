@@ -46,11 +46,6 @@ class PartitionRows:
             self.starts[row] = at
         self.ends[row] = UNKNOWN_TIME
 
-    def under_way(self, row: int, at: float) -> None:
-        """An operator runs there, so it must have been started."""
-        if self.codes[row] == UNSEEN:
-            self.start(row, at)
-
     def complete(self, row: int, at: float) -> None:
         self._turn(row, DONE)
         self.errors.pop(row, None)

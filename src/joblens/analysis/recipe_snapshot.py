@@ -6,12 +6,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from joblens.analysis.recipe_columns import (
-    BROKEN,
-    DONE,
-    RUNNING,
-    SAVED,
-)
+from joblens.analysis.recipe_columns import BROKEN, DONE, RUNNING, SAVED, UNSEEN, OperatorColumn
 from joblens.analysis.recipe_planned import PlannedWork
 from joblens.analysis.recipe_runs import JobRuns
 from joblens.analysis.recipe_seen import SeenEvent, SeenMetadata
@@ -42,6 +37,12 @@ class SnapshotFold:
         self._grid = WorkGrid(self._planned)
         self._rows = self._grid.rows
         self._place = self._grid.place
+        # Most events by far: where their names tell which operator is meant, nothing has to be looked up.
+        self._frequent: dict[str, Callable[[OperatorColumn, int, SeenEvent], None]] = {
+            EventType.OP_START.value: self._started,
+            EventType.OP_COMPLETE.value: self._completed,
+            EventType.CHECKPOINT_SAVE.value: self._saved,
+        }
         self._on_job_start = self._job_start
         self._handlers: dict[str, Callable[[SeenEvent], None]] = {
             EventType.OP_START: self._op_start,
@@ -85,8 +86,16 @@ class SnapshotFold:
     def add_all(self, events: Sequence[SeenEvent]) -> None:
         handlers, runs = self._handlers, self._runs
         last, on_start = runs.last_event, self._on_job_start
+        frequent, alone, number = self._frequent, self._grid.alone, self._rows.number
         for event in events:
-            handle = handlers.get(event.event_type)
+            kind = event.event_type
+            if kind in frequent:
+                column, row = alone.get(event.operation_name), number.get(event.partition_id)
+                if column is not None and row is not None:
+                    frequent[kind](column, row, event)
+                    last = event.timestamp
+                    continue
+            handle = handlers.get(kind)
             if handle is not None:
                 if handle is on_start:  # the only one that asks for the event before it
                     runs.last_event = last
@@ -103,14 +112,23 @@ class SnapshotFold:
 
     def _op_start(self, event: SeenEvent) -> None:
         column, row = self._place(event, (0, RUNNING, BROKEN))
+        if column.is_global:
+            column.start(row, event.timestamp)
+        else:
+            self._started(column, row, event)
+
+    def _started(self, column: OperatorColumn, row: int, event: SeenEvent) -> None:
         column.start(row, event.timestamp)
-        if not column.is_global and event.partition_id is not None:
-            self._rows.under_way(row, event.timestamp)
+        if self._rows.codes[row] == UNSEEN:
+            self._rows.start(row, event.timestamp)
 
     def _op_complete(self, event: SeenEvent) -> None:
         column, row = self._place(event, (RUNNING,))
         if column.is_global and not self._planned.has_absolute_indexes and self._rows.ids:
             return  # DataJuicer says so before it begins with them; they are done when the job is
+        self._completed(column, row, event)
+
+    def _completed(self, column: OperatorColumn, row: int, event: SeenEvent) -> None:
         details = event.metadata or _NOTHING
         column.complete(
             row,
@@ -131,7 +149,9 @@ class SnapshotFold:
             column.use(event.metadata.resources)
 
     def _checkpoint_save(self, event: SeenEvent) -> None:
-        column, row = self._place(event, (DONE,))
+        self._saved(*self._place(event, (DONE,)), event)
+
+    def _saved(self, column: OperatorColumn, row: int, event: SeenEvent) -> None:
         column.save(row, event.timestamp)
         self._last_checkpoint = event.timestamp
 

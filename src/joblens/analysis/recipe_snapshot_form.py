@@ -11,7 +11,6 @@ from msgspec import Struct
 from joblens.analysis.recipe_tables import OperationTable
 from joblens.model.job_snapshot import (
     JobSnapshot,
-    OperationStatus,
     OperatorProgress,
     PartitionStatus,
     ProcessingStatus,
@@ -76,10 +75,8 @@ def snapshot_json(snapshot: JobSnapshot, about: JobAbout) -> Iterator[bytes]:
 def _whole(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _whole(member) for key, member in value.items()}
-    if isinstance(value, _Pairs):
-        return msgspec.to_builtins(dict(value.members))
-    if isinstance(value, _Entries):
-        return msgspec.to_builtins(list(value.entries))
+    if isinstance(value, _Pairs | _Entries):  # as they are written, so that both say the same
+        return msgspec.json.decode(b"".join(_pieces(value)))
     return msgspec.to_builtins(value)
 
 
@@ -130,7 +127,7 @@ def _document(snapshot: JobSnapshot, about: JobAbout) -> dict[str, Any]:
         "progress_summary": _progress_summary(snapshot),
         "checkpointing": _checkpointing(snapshot, about),
         "partition_progress": _Pairs(partitions),
-        "operation_progress": _Pairs(_operations(snapshot)),
+        "operation_progress": _Pairs(_table(snapshot).forms()),
         "resources": _resources(snapshot),
         "file_paths": {
             "event_log_file": about.event_log_file,
@@ -149,14 +146,10 @@ def _document(snapshot: JobSnapshot, about: JobAbout) -> dict[str, Any]:
     }
 
 
-def _operations(snapshot: JobSnapshot) -> Iterator[tuple[str, OperationStatus]]:
+def _table(snapshot: JobSnapshot) -> OperationTable:
     table = snapshot.operation_statuses
-    return table.pairs() if isinstance(table, OperationTable) else iter(table.items())
-
-
-def _saved(snapshot: JobSnapshot) -> Iterator[tuple[str, str, float | None]]:
-    table = snapshot.operation_statuses
-    return table.saved() if isinstance(table, OperationTable) else iter(())
+    assert isinstance(table, OperationTable)  # every snapshot is made with one
+    return table
 
 
 def _percent(fraction: float) -> float:
@@ -212,10 +205,7 @@ def _checkpointing(snapshot: JobSnapshot, about: JobAbout) -> dict[str, Any]:
         "resumable": snapshot.resumable,
         "checkpoint_progress": {
             "percentage": _percent(coverage),
-            "checkpointed_operations": _Entries(
-                {"operation_key": key, "operation_name": name, "checkpoint_time": saved_at}
-                for key, name, saved_at in _saved(snapshot)
-            ),
+            "checkpointed_operations": _Entries(_table(snapshot).saved()),
             "checkpoint_coverage": coverage,
         },
         "checkpoint_dir": about.checkpoint_dir,

@@ -4,7 +4,16 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
-from joblens.analysis.recipe_columns import BROKEN, DONE, RUNNING, SAVED, UNSEEN, ColumnState, known
+from joblens.analysis.recipe_columns import (
+    BROKEN,
+    DONE,
+    RUNNING,
+    SAVED,
+    UNSEEN,
+    ColumnState,
+    OperationForm,
+    known,
+)
 from joblens.analysis.recipe_partitions import PartitionRows
 from joblens.model.job_snapshot import OperationStatus, PartitionStatus, ProcessingStatus
 
@@ -76,6 +85,14 @@ class PartitionTable(Mapping[int, PartitionStatus]):
         return self._columns[0].rows_in(row) if self._columns else None
 
 
+class SavedForm(Struct, frozen=True, gc=False):
+    """An operation whose result is kept, as it is written."""
+
+    operation_key: str
+    operation_name: str
+    checkpoint_time: float  # not a number, when nobody told it
+
+
 class OperationTable(Mapping[str, OperationStatus]):
     """Those that were begun, by `p<partition>_op<place>_<name>`, or `global_op<place>_<name>`."""
 
@@ -122,13 +139,14 @@ class OperationTable(Mapping[str, OperationStatus]):
         is_number = number.removeprefix("-").isdecimal() and where.startswith("p")
         return self._rows.number.get(int(number)) if is_number else None
 
-    def saved(self) -> Iterator[tuple[str, str, float | None]]:
-        """Key, name and time of those whose results are kept."""
+    def saved(self) -> Iterator[SavedForm]:
+        """Those whose results are kept."""
         for key, column, row in self._places():
             if column.codes[row] == SAVED:
-                yield key, column.name, column.saved_time(row)
+                yield SavedForm(key, column.name, column.saved_time(row))
 
-    def pairs(self) -> Iterator[tuple[str, OperationStatus]]:
+    def forms(self) -> Iterator[tuple[str, OperationForm]]:
         """All of them in order, without looking each one up."""
+        running = self._running
         for key, column, row in self._places():
-            yield key, column.operation(row, self._running)
+            yield key, column.form(row, running)

@@ -22,7 +22,9 @@ class WorkGrid:
         self.columns: dict[tuple[int, str], OperatorColumn] = {}
         self.rows = PartitionRows()
         self._places: dict[str, list[int]] = {}  # of each operator's name
-        self._alone: dict[str, OperatorColumn] = {}  # those of partitions whose name tells which one is meant
+        self.alone: dict[
+            str | None, OperatorColumn
+        ] = {}  # those of partitions whose name tells which one is meant
         for operator in planned.operators:
             self.add_column(operator.index, operator.name, is_global=operator.is_global)
         for partition_id in planned.partition_ids:
@@ -35,9 +37,9 @@ class WorkGrid:
         places = self._places.setdefault(name, [])
         places.append(index)
         if len(places) == 1 and not is_global:
-            self._alone[name] = column
+            self.alone[name] = column
         else:
-            self._alone.pop(name, None)
+            self.alone.pop(name, None)
         return column
 
     def row(self, partition_id: int) -> int:
@@ -56,7 +58,7 @@ class WorkGrid:
         """The operator and the row that an event speaks of. `wanted`: states it should be in, where the place
         that the event names may be that within a group of operators."""
         name, partition_id = event.operation_name or "", event.partition_id
-        alone, row = self._alone.get(name), self.rows.number.get(partition_id)
+        alone, row = self.alone.get(name), self.rows.number.get(partition_id)
         if alone is not None and row is not None:
             return alone, row
         index = event.operation_idx or 0
