@@ -17,7 +17,7 @@ from joblens.app.earlier_operators import earlier_tables
 from joblens.app.recipe_sizing import choose, learned_memory
 from joblens.data.datasets import find_files
 from joblens.model.details import Details, OperatorTable, OperatorUse
-from joblens.model.errors import InputError, RecipeError
+from joblens.model.errors import InputError, MissingExtra, RecipeError
 from joblens.model.job import Job, Outcome, Status
 from joblens.model.recipe import Executor, OperatorCall, PartitionSettings, Recipe
 from joblens.model.resources import ClusterResources, LocalResources
@@ -164,3 +164,11 @@ def test_a_job_for_ray_is_planned_for_the_cluster(pages: Path) -> None:
     wish = recipe(pages, executor=Executor.RAY, np=8, auto_configure=True)
     chosen = choose(wish, find_files((str(pages),)), local=MACHINE, cluster=cluster)
     assert chosen.budget_bytes == 30 * GIB
+
+
+def test_a_job_for_ray_is_refused_where_ray_is_not_installed(
+    pages: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("joblens.data.ray_pool.find_spec", lambda _name: None)
+    with pytest.raises(MissingExtra, match="needs Ray"):
+        choose(recipe(pages, executor=Executor.RAY), find_files((str(pages),)), local=MACHINE)

@@ -8,6 +8,7 @@ import signal
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from importlib.util import find_spec
 from typing import Any
 
 import msgspec
@@ -115,7 +116,10 @@ def connect(address: str, *, cpus: int) -> Any:
 
 
 def cluster_at(address: str) -> ClusterResources | None:
-    """What a cluster has to give, before a job is planned for it; None: there is none yet."""
+    """What a cluster has to give, before a job is planned for it; None: there is none yet. MissingExtra where
+    there cannot be one."""
+    if find_spec("ray") is None:  # importing it takes a second
+        raise _missing()
     if address == LOCAL or (address == AUTO and not has_cluster()):
         return None
     ray = _imported()
@@ -153,10 +157,14 @@ def _imported() -> Any:
         with _unasked():
             import ray
     except ImportError as error:
-        raise MissingExtra(
-            "the ray executor needs Ray, which is not installed", hint="pip install 'joblens[ray]'"
-        ) from error
+        raise _missing() from error
     return ray
+
+
+def _missing() -> MissingExtra:
+    return MissingExtra(
+        "the ray executor needs Ray, which is not installed", hint="pip install 'joblens[ray]'"
+    )
 
 
 @contextlib.contextmanager
