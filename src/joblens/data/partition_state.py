@@ -93,14 +93,14 @@ class PartitionState:
                 self._note(name, mask)
         if self.lines is not None and LINE in batch.schema.names:
             if LINE in found:
-                self.lines = batch.column(LINE)
+                self.lines, self._line_ids = batch.column(LINE), self.ids
             batch = batch.drop_columns([LINE])
         self.batch = batch
         return found
 
     def _changed(self, name: str, new: Any) -> Any:
         if name == LINE and self.lines is not None:
-            return changed_mask(self.lines, new)
+            return changed_mask(self.with_lines().column(LINE), new)  # without rows that were dropped since
         if name not in self.batch.schema.names:
             return np.ones(len(new), dtype=bool)
         return changed_mask(self.batch.column(name), new)
