@@ -43,8 +43,8 @@ class _Rows(Struct, frozen=True, eq=False):
 def least_values(hashes: Any, counts: Any, factors: Any, summands: Any) -> Any:
     """For each permutation and text the least value of the text's shingles: uint32 [permutations, texts].
     `hashes` (uint32) are those of all shingles, text by text, `counts` says how many each text has."""
-    found = np.full((len(factors), len(counts)), NO_SHINGLES, np.uint32)
     filled = np.flatnonzero(counts)
+    found = np.empty((len(factors), len(filled)), np.uint32)
     ends = np.cumsum(counts[filled])
     first = 0
     while first < len(filled):
@@ -53,9 +53,13 @@ def least_values(hashes: Any, counts: Any, factors: Any, summands: Any) -> Any:
         rows = _in_rows(hashes[before : ends[last - 1]], counts[filled[first:last]])
         for start in range(0, len(factors), _PERMUTATIONS_AT_ONCE):
             some = slice(start, start + _PERMUTATIONS_AT_ONCE)
-            found[some, filled[first:last]] = _least(rows, factors[some], summands[some])
+            found[some, first:last] = _least(rows, factors[some], summands[some])
         first = last
-    return found
+    if len(filled) == len(counts):
+        return found
+    every = np.full((len(factors), len(counts)), NO_SHINGLES, np.uint32)
+    every[:, filled] = found
+    return every
 
 
 def _in_rows(hashes: Any, counts: Any) -> _Rows:
