@@ -6,7 +6,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Protocol
 
@@ -42,8 +42,8 @@ class ProgressView(Protocol):
     def tick(self, snapshot: Callable[[], JobSnapshot]) -> None:
         """The moment to draw; whoever draws asks for a snapshot."""
 
-    def close(self, snapshot: JobSnapshot) -> None:
-        """The job has ended."""
+    def close(self) -> None:
+        """There is nothing more to draw."""
 
 
 class EndedRecipe(Struct, frozen=True):
@@ -82,7 +82,7 @@ class _Executing:
             assert self._session is not None
             snapshot = _over(self._live.refresh(), self._session.record)
             if self._view is not None:
-                self._view.close(snapshot)
+                self._view.close()
             self._remember(kit, snapshot)
             self._log.ended(self._session.record)
             return EndedRecipe(self._plan, self._session.record, snapshot, was_interrupted)
@@ -150,7 +150,9 @@ class _Executing:
         try:
             self._view.tick(self._live.refresh)
         except Exception as error:  # noqa: BLE001 - what cannot be shown never ends a job
-            self._view = None
+            view, self._view = self._view, None
+            with suppress(Exception):
+                view.close()
             self._log.warn(f"the job goes on, but cannot be shown: {error}")
 
 

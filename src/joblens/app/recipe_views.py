@@ -29,7 +29,7 @@ class RecipeScreen:
             took_s = time.monotonic() - now_s
             self._draw_at_s = now_s + max(_DRAW_EVERY_S, took_s / _SHARE)
 
-    def close(self, snapshot: JobSnapshot) -> None:
+    def close(self) -> None:
         """The picture goes: the summary says all of it again, and more."""
         self._screen.draw([])
         self._screen.leave()
@@ -67,7 +67,7 @@ class RecipeLines:
         except OSError:
             pass  # whoever read it has gone; the job goes on
 
-    def close(self, snapshot: JobSnapshot) -> None:
+    def close(self) -> None:
         pass
 
 
