@@ -1,6 +1,7 @@
 """Replacing what matches a pattern. Patterns mean what the `regex` package takes them for."""
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,8 @@ class TokenPattern(Struct, frozen=True):
     ascii_pattern: str  # the same for ASCII tokens as RE2 reads it: linear in time, whatever the token
     find: Callable[[Text], Any]  # bytes of which every match has at least one; the fewer, the faster
     is_ascii_enough: bool = False  # the second pattern is right for all tokens
+    # ASCII of as many characters that matches at the same places, for a token that is not; "": there is none
+    stand_in: Callable[[str], str] | None = None
 
 
 def compiled(operator: str, pattern: str) -> Any:
@@ -89,13 +92,15 @@ def with_rows(text: Text, changed: dict[int, str]) -> Any:
     return spliced(text, starts, ends, [row.encode() for row in changed.values()])
 
 
-def find_bytes(text: Text, wanted: Callable[[Any], Any]) -> Any:
-    """Where `wanted`, asked with a block of bytes, says so."""
-    found = [
-        np.flatnonzero(wanted(text.data[start : start + BLOCK])) + start
-        for start in range(0, text.size, BLOCK)
-    ]
-    return np.concatenate(found) if found else np.zeros(0, np.int64)
+def find_bytes(
+    text: Text, wanted: Callable[[Any], Any], confirm: Callable[[Text, Any], Any] | None = None
+) -> Any:
+    """Where `wanted`, asked with a block of bytes, says so, and `confirm`, asked with the places found."""
+    found = [np.zeros(0, np.int64)]
+    for start in range(0, text.size, BLOCK):
+        places = np.flatnonzero(wanted(text.data[start : start + BLOCK])) + start
+        found.append(places if confirm is None or not len(places) else places[confirm(text, places)])
+    return np.concatenate(found)
 
 
 def around(text: Text, places: Any, step: int) -> Any:
@@ -120,24 +125,51 @@ def _tokens(text: Text, places: Any) -> tuple[Any, Any]:
 
 
 def _replaced(tokens: list[bytes], what: TokenPattern, replacement: str) -> list[bytes]:
-    is_plain = "\\" not in replacement
-    quick = [is_plain and (what.is_ascii_enough or token.isascii()) for token in tokens]
-    by_re2 = _re2(
-        [token for token, is_quick in zip(tokens, quick, strict=True) if is_quick], what, replacement
+    if "\\" in replacement:  # it speaks of groups, and means what they are to `regex`
+        return _by_regex(tokens, what, replacement)
+    replaced = list(tokens)
+    others = (
+        [] if what.is_ascii_enough else [index for index, token in enumerate(tokens) if not token.isascii()]
     )
-    results = iter(by_re2)
-    pattern = None
-    replaced: list[bytes] = []
-    for token, is_quick in zip(tokens, quick, strict=True):
-        if is_quick:
-            replaced.append(next(results))
-            continue
-        pattern = pattern or _regex().compile(what.pattern)
-        replaced.append(pattern.sub(replacement, token.decode()).encode())
+    slow = set(others)
+    quick = [index for index in range(len(tokens)) if index not in slow] if slow else range(len(tokens))
+    _put(replaced, quick, _by_re2([tokens[index] for index in quick], what, replacement))
+    stand_ins = {index: what.stand_in(tokens[index].decode()) for index in others} if what.stand_in else {}
+    standing = [index for index in others if stand_ins.get(index)]
+    marked = _by_re2([stand_ins[index].encode() for index in standing], what, "\x01\\0\x02")
+    for index, marks in zip(standing, marked, strict=True):
+        replaced[index] = _at_marks(tokens[index].decode(), marks.decode(), replacement).encode()
+    rest = [index for index in others if not stand_ins.get(index)]
+    _put(replaced, rest, _by_regex([tokens[index] for index in rest], what, replacement))
     return replaced
 
 
-def _re2(tokens: list[bytes], what: TokenPattern, replacement: str) -> list[bytes]:
+def _put(replaced: list[bytes], places: Sequence[int], values: list[bytes]) -> None:
+    for index, value in zip(places, values, strict=True):
+        replaced[index] = value
+
+
+def _at_marks(token: str, marked: str, replacement: str) -> str:
+    """The token with what stands between marks in its stand-in replaced."""
+    pieces: list[str] = []
+    place = 0
+    for number, part in enumerate(_MARK.split(marked)):
+        pieces.append(replacement if number % 2 else token[place : place + len(part)])
+        place += len(part)
+    return "".join(pieces)
+
+
+_MARK = re.compile("[\x01\x02]")
+
+
+def _by_regex(tokens: list[bytes], what: TokenPattern, replacement: str) -> list[bytes]:
+    if not tokens:
+        return []
+    pattern = _regex().compile(what.pattern)
+    return [pattern.sub(replacement, token.decode()).encode() for token in tokens]
+
+
+def _by_re2(tokens: list[bytes], what: TokenPattern, replacement: str) -> list[bytes]:
     offsets = np.zeros(len(tokens) + 1, np.int64)
     np.cumsum(np.fromiter(map(len, tokens), np.int64, len(tokens)), out=offsets[1:])
     array = text_array(b"".join(tokens), offsets)

@@ -47,6 +47,12 @@ def find_repeats(keys: Any, counts: Any) -> Repeats:
     return Repeats(rows, times, counts, counts - more)
 
 
+def parts_of(keys: Any, starts: Any, counts: Any) -> Any:
+    """So many keys from each start on, behind one another, without those that reach into the next row."""
+    pairs = zip(starts.tolist(), counts.tolist(), strict=True)
+    return np.concatenate([keys[:0], *(keys[start : start + count] for start, count in pairs)])
+
+
 def sequence_keys(values: Any, length: int) -> Any:
     """A number for each `length` neighbours of an array of bytes or of uint32, which must be padded with 8
     bytes: equal for equal ones, and different for others but for a chance of about 2^-64."""

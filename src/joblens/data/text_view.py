@@ -60,6 +60,15 @@ class Text:
         ends = self.offsets[1:]
         return ends[ends > self.offsets[:-1]] - 1
 
+    def groups(self, size: int) -> Iterator[tuple[int, int]]:
+        """Rows of about so many bytes together: the first, and the one behind the last."""
+        first = 0
+        while first < self.rows:
+            end = int(np.searchsorted(self.offsets, self.offsets[first] + size, side="right")) - 1
+            end = min(max(end, first + 1), self.rows)
+            yield first, end
+            first = end
+
     def row(self, index: int) -> str:
         piece: bytes = self.data[self.offsets[index] : self.offsets[index + 1]].tobytes()
         return piece.decode()

@@ -153,6 +153,12 @@ def test_what_cannot_work_is_refused_before_anything_runs(
         operator(name, **params)
 
 
+def test_no_link_takes_for_ever() -> None:
+    """A pattern that tries all ways would need hours for each of these."""
+    endless = ["é" + "a.b-" * 20_000 + "x/!", "http://é" + "." * 50_000, "é" + "ab-" * 20_000 + "x:!"]
+    assert mapped("clean_links_mapper", endless) == [endless[0], "." * 50_000, endless[2]]
+
+
 def test_blocks_are_no_borders() -> None:
     """Characters, words and links across the places where columns are cut to be worked on."""
     for shift in range(5):

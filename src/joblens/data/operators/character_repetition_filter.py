@@ -1,4 +1,3 @@
-from collections.abc import Iterator
 from typing import Annotated, Any
 
 import msgspec
@@ -7,7 +6,7 @@ import pyarrow as pa
 
 from joblens.data.operator import Filter
 from joblens.data.ranges import within
-from joblens.data.repetition import Repeats, find_repeats, sequence_keys
+from joblens.data.repetition import Repeats, find_repeats, parts_of, sequence_keys
 from joblens.data.text_view import Text, text_of
 
 _GROUP = 1 << 17  # bytes of rows that are looked at together: their keys stay in the processor's cache
@@ -32,7 +31,7 @@ class CharacterRepetitionFilter(Filter):
 
     def stats(self, batch: Any) -> dict[str, Any]:
         text = text_of(batch, self.text_key)
-        ratios = [self._ratios(text, first, end) for first, end in _groups(text)]
+        ratios = [self._ratios(text, first, end) for first, end in text.groups(_GROUP)]
         return {"char_rep_ratio": pa.array(np.concatenate([np.zeros(0), *ratios]), pa.float64())}
 
     def keep(self, stats: dict[str, Any]) -> Any:
@@ -47,19 +46,8 @@ class CharacterRepetitionFilter(Filter):
             values = np.frombuffer(content.decode().encode("utf-32-le") + bytes(8), "<u4")
         keys = sequence_keys(values, self.rep_len)
         counts = np.maximum(lengths - self.rep_len + 1, 0)
-        starts = (np.cumsum(lengths) - lengths).tolist()
-        parts = [keys[start : start + count] for start, count in zip(starts, counts.tolist(), strict=True)]
-        return _share_of_most_frequent(find_repeats(np.concatenate(parts), counts))
-
-
-def _groups(text: Text) -> Iterator[tuple[int, int]]:
-    """First row and the one behind the last."""
-    first = 0
-    while first < text.rows:
-        end = int(np.searchsorted(text.offsets, text.offsets[first] + _GROUP, side="right")) - 1
-        end = min(max(end, first + 1), text.rows)
-        yield first, end
-        first = end
+        keys = parts_of(keys, np.cumsum(lengths) - lengths, counts)
+        return _share_of_most_frequent(find_repeats(keys, counts))
 
 
 def _share_of_most_frequent(found: Repeats) -> Any:

@@ -13,11 +13,14 @@ _GROUPS = "([{digit}a-fA-F]{{1,4}}:){{7}}[{digit}a-fA-F]{{1,4}}"
 
 def _candidates(text: Text) -> Any:
     """Dots and colons between what may be digits of an address."""
-    places = find_bytes(text, lambda piece: (piece == ord(".")) | (piece == ord(":")))
+    return find_bytes(text, lambda piece: (piece == ord(".")) | (piece == ord(":")), _may_be_address)
+
+
+def _may_be_address(text: Text, places: Any) -> Any:
     before, behind = around(text, places, -1), around(text, places, 1)
     is_dot = text.data[places] == ord(".")
     dotted = is_dot & _is_digit(before) & _is_digit(behind)
-    return places[dotted | (~is_dot & _may_be_hex(before) & _may_be_hex(behind))]
+    return dotted | (~is_dot & _may_be_hex(before) & _may_be_hex(behind))
 
 
 def _is_digit(byte: Any) -> Any:

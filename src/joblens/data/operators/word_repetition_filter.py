@@ -6,9 +6,11 @@ import pyarrow as pa
 
 from joblens.data.operator import Filter
 from joblens.data.ranges import within
-from joblens.data.repetition import find_repeats, hashed_words, word_sequence_keys
-from joblens.data.text_view import text_of
+from joblens.data.repetition import find_repeats, hashed_words, parts_of, word_sequence_keys
+from joblens.data.text_view import Text, text_of
 from joblens.data.tokenization import refuse_tokenization
+
+_GROUP = 1 << 20  # bytes of rows that are looked at together
 
 
 class WordRepetitionFilter(Filter):
@@ -35,19 +37,18 @@ class WordRepetitionFilter(Filter):
         refuse_tokenization(self.name, is_wanted=self.tokenization)
 
     def stats(self, batch: Any) -> dict[str, Any]:
-        words = hashed_words(text_of(batch, self.text_key))
+        text = text_of(batch, self.text_key)
+        parts = [text.array.slice(first, end - first) for first, end in text.groups(_GROUP)]
+        ratios = [self._ratios(Text(part)) for part in parts]
+        return {"word_rep_ratio": pa.array(np.concatenate([np.zeros(0), *ratios]), pa.float64())}
+
+    def _ratios(self, text: Text) -> Any:
+        words = hashed_words(text)
         counts = np.maximum(words.counts - self.rep_len + 1, 0)
-        keys = word_sequence_keys(words.hashes, self.rep_len)
-        ends = np.cumsum(words.counts)
-        if len(keys):
-            starts = (ends - words.counts).tolist()
-            parts = [
-                keys[start : start + count] for start, count in zip(starts, counts.tolist(), strict=True)
-            ]
-            keys = np.concatenate(parts)
+        starts = np.cumsum(words.counts) - words.counts
+        keys = parts_of(word_sequence_keys(words.hashes, self.rep_len), starts, counts)
         found = find_repeats(keys, counts)
-        repeated = np.bincount(found.rows, weights=found.times, minlength=len(counts))
-        return {"word_rep_ratio": pa.array(repeated / np.maximum(counts, 1), pa.float64())}
+        return np.bincount(found.rows, weights=found.times, minlength=len(counts)) / np.maximum(counts, 1)
 
     def keep(self, stats: dict[str, Any]) -> Any:
         return within(self, stats["word_rep_ratio"], self.min_ratio, self.max_ratio)
