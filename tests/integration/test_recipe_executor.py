@@ -361,3 +361,18 @@ def test_no_planned_job_is_bad_input(tmp_path: Path) -> None:
     assert ended.returncode == 2
     assert "no planned job" in ended.stderr
     assert "Traceback" not in ended.stderr
+
+
+def test_a_snapshot_of_a_job_that_was_killed_often_counts_everything_as_done(
+    tmp_path: Path, data: Path
+) -> None:
+    from joblens.app.snapshots import create_snapshot
+
+    job = executors.plan(tmp_path, data, WITH_GLOBAL, partition=PARTS)
+    for count in (35, 50, 70):
+        executors.kill_after_events(job, count)
+    assert executors.carry_out(job) == 0
+    snapshot = create_snapshot(job.job_dir)
+    assert snapshot.overall_status.value == "completed"
+    assert snapshot.completed_operations == snapshot.total_operations
+    assert snapshot.completed_partitions == snapshot.total_partitions == 6

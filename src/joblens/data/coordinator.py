@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from joblens.data import checkpoints, job_events
-from joblens.data.checkpoints import FinishedPart, MasksManifest
+from joblens.data.checkpoints import FinishedPart
 from joblens.data.cutting import join_slices
 from joblens.data.exporting import Export
 from joblens.data.job_folder import JobFolder, write_whole
@@ -139,36 +139,8 @@ class Coordinator:
             raise JobCannotGoOn(how.error_message)
 
     def _decide(self, stage: Stage) -> None:
-        assert stage.closing is not None
-        call = self._plan.recipe.process[stage.closing]
         ids = tuple(each.id for each in self._partitions if each.id not in self._failed)
-        about: dict[str, Any] = {"operation_name": call.name, "operation_idx": call.index}
-        self._log(
-            [
-                event(EventType.REPARTITION_START, **about, total_partitions=len(ids)),
-                event(
-                    EventType.OP_START,
-                    **about,
-                    op_args=dict(call.params),
-                    metadata={"dag_node_id": self._shop.node_id(call, 0), "operation_idx": call.index},
-                ),
-            ]
-        )
-        began = time.monotonic()
-        task = Decide(f"decide-{stage.index}", stage.index, ids)
-        masks = _result(self._tasks.run([task], _must_succeed)[task.id], MasksManifest)
-        self._log(
-            [
-                event(
-                    EventType.REPARTITION_COMPLETE,
-                    **about,
-                    duration=round(time.monotonic() - began, 6),
-                    input_rows=sum(part.rows for part in masks.parts),
-                    output_rows=sum(part.kept for part in masks.parts),
-                    total_partitions=len(ids),
-                )
-            ]
-        )
+        self._tasks.run([Decide(f"decide-{stage.index}", stage.index, ids)], _must_succeed)
 
     def _assemble(self) -> None:
         ids = tuple(sorted(self._finished))

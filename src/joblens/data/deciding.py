@@ -16,6 +16,7 @@ from joblens.data.tasks import Decide
 from joblens.data.worker_events import Emit, event
 from joblens.data.workshop import Workshop
 from joblens.model.errors import JoblensError
+from joblens.model.recipe import OperatorCall
 from joblens.model.recipe_event import EventType
 from joblens.stores.private_files import make_private_folder
 
@@ -41,6 +42,8 @@ def decide(workshop: Workshop, task: Decide, emit: Emit) -> dict[str, Any]:
     done = masks_if_done(workshop, closing, ends)
     if done is None:
         done = _Decision(workshop, closing, ends, emit).take()
+    else:
+        _tell_reuse(workshop, done, emit)
     result: dict[str, Any] = msgspec.to_builtins(done)
     return result
 
@@ -67,6 +70,7 @@ class _Decision:
     def take(self) -> MasksManifest:
         operator = self._shop.operator(self._closing)
         assert isinstance(operator, GlobalOperator)
+        self._tell_start()
         scratch = self._folder.scratch(self._closing)
         shutil.rmtree(scratch, ignore_errors=True)
         make_private_folder(scratch)
@@ -105,13 +109,22 @@ class _Decision:
             raise JoblensError(f"the signatures of partition {end.partition_id} are damaged")
         return Signatures(end.partition_id, end.rows, checkpoints.batch_in(buffer))
 
+    def _tell_start(self) -> None:
+        rows, partitions = sum(end.rows for end in self._ends), len(self._ends)
+        about = _about(self._call)
+        node = self._shop.node_id(self._call, 0)
+        args = {**self._call.params, "dag_node_id": node}
+        meta = {"operation_idx": self._closing, "operation_args": self._call.params, "dag_node_id": node}
+        self._emit(event(EventType.REPARTITION_START, **about, input_rows=rows, total_partitions=partitions))
+        self._emit(event(EventType.OP_START, **about, input_rows=rows, op_args=args, metadata=meta))
+
     def _tell(self, manifest: MasksManifest) -> None:
         """With what the signatures of all partitions took."""
         usage = _summed([end.usage for end in self._ends] + [self._meter.usage().as_metadata()])
         rows_in, rows_out = sum(end.rows for end in self._ends), sum(part.kept for part in manifest.parts)
         meta = completion(rows_in, rows_out, 0, usage)
         meta |= {"operation_idx": self._closing, "dag_node_id": self._shop.node_id(self._call, 0)}
-        about: dict[str, Any] = {"operation_name": self._call.name, "operation_idx": self._closing}
+        about = _about(self._call)
         self._emit(
             event(
                 EventType.OP_COMPLETE,
@@ -126,6 +139,40 @@ class _Decision:
         path = self._folder.masks(self._closing)
         saved = {"checkpoint_path": path, "size_bytes": manifest.file.size_bytes, "rows": rows_out}
         self._emit(event(EventType.CHECKPOINT_SAVE, **about, checkpoint_path=path, metadata=saved))
+        self._emit(
+            event(
+                EventType.REPARTITION_COMPLETE,
+                **about,
+                duration=round(self._meter.usage().wall_seconds, 6),
+                input_rows=rows_in,
+                output_rows=rows_out,
+                total_partitions=len(self._ends),
+            )
+        )
+
+
+def _tell_reuse(workshop: Workshop, done: MasksManifest, emit: Emit) -> None:
+    """It was through before: the event that said so may have been lost with the process."""
+    about = _about(workshop.plan.recipe.process[done.index])
+    path = workshop.folder.masks(done.index)
+    rows_in, rows_out = sum(part.rows for part in done.parts), sum(part.kept for part in done.parts)
+    meta = {"was_done_before": True, "input_rows": rows_in, "output_rows": rows_out}
+    emit(event(EventType.CHECKPOINT_LOAD, **about, checkpoint_path=path))
+    emit(
+        event(
+            EventType.OP_COMPLETE,
+            **about,
+            status="success",
+            input_rows=rows_in,
+            output_rows=rows_out,
+            metadata=meta,
+        )
+    )
+    emit(event(EventType.CHECKPOINT_SAVE, **about, checkpoint_path=path, metadata={"was_done_before": True}))
+
+
+def _about(call: OperatorCall) -> dict[str, Any]:
+    return {"operation_name": call.name, "operation_idx": call.index}
 
 
 def _mask_of(end: StageManifest, bits: Any, offset: int, packed: bytes) -> MaskOfPart:

@@ -91,6 +91,9 @@ class StageRun:
         path = self._folder.export_part_manifest(self._id)
         done = checkpoints.read_manifest(path, FinishedPart)
         if done is not None and done.origin == origin and is_whole(done.part):
+            if self._stage.end > self._stage.first:
+                last = self._plan.recipe.process[self._stage.end - 1]
+                self._report.resumed(last, done.part.path, done.part.rows)
             self._report.completed(done, None)
             return done
         state = self._through_operators()
