@@ -1,0 +1,103 @@
+"""Operators of users' own through a whole recipe, and `joblens operators`."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import RunJoblens
+
+pytest.importorskip("pyarrow")
+
+OWN = '''
+import joblens
+
+@joblens.operator
+def shorten(row: dict, length: int = 10) -> dict:
+    """Cuts texts."""
+    if row.get("bad"):
+        raise ValueError("it is bad")
+    row["text"] = row["text"][:length]
+    row["seen"] = True
+    return row
+
+@joblens.operator(fields=["n"])
+def even_filter(row: dict) -> bool:
+    """Keeps every other row."""
+    return row["n"] % 2 == 0
+'''
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Path:
+    path = tmp_path / "own.py"
+    path.write_text(OWN)
+    return path
+
+
+def test_own_operators_work_beside_built_in_ones(joblens: RunJoblens, tmp_path: Path, own: Path) -> None:
+    rows = [{"n": number, "x": 1.5, "text": f"row {number} of the dataset"} for number in range(40)]
+    rows[4] |= {"bad": True}
+    del rows[6]["n"]
+    lines = [json.dumps(row).replace("1.5", "1.50") for row in rows]
+    (tmp_path / "in.jsonl").write_text("\n".join(lines) + "\n")
+    recipe = {
+        "dataset_path": str(tmp_path / "in.jsonl"),
+        "export_path": str(tmp_path / "out.jsonl"),
+        "work_dir": str(tmp_path / "work"),
+        "np": 1,
+        "custom_operator_paths": [str(own)],
+        "checkpoint": {"strategy": "every_op"},
+        "process": [
+            {"text_length_filter": {"min_len": 5}},
+            {"shorten": {"length": 6}},
+            {"even_filter": {}},
+            {"text_length_filter": {"min_len": 6}},
+        ],
+    }
+    (tmp_path / "recipe.yaml").write_text(json.dumps(recipe))
+    ran = joblens("process", str(tmp_path / "recipe.yaml"), "--job-id", "own")
+    assert ran.code == 0, ran.stderr
+    kept = [number for number in range(0, 40, 2) if number not in (4, 6)]
+    expected = [
+        f'{{"n":{number},"x":1.50,"text":{json.dumps(f"row {number} of"[:6])},"seen":true}}'
+        for number in kept
+    ]
+    assert (tmp_path / "out.jsonl").read_text().splitlines() == expected
+    (rejects,) = (tmp_path / "work" / "own" / "rejects").iterdir()
+    told = [json.loads(line) for line in rejects.read_text().splitlines()]
+    assert [(row["line"], row["operator"], row["reason"]) for row in told] == [
+        (5, "shorten", "ValueError: it is bad"),
+        (7, "even_filter", "KeyError: 'n'"),
+    ]
+
+
+def test_operators_are_listed_with_ones_own(joblens: RunJoblens, own: Path) -> None:
+    shown = joblens("operators", "--path", str(own)).stdout
+    for name in ("shorten", "even_filter", "clean_links_mapper", "document_deduplicator", "random_selector"):
+        assert f"  {name} " in shown
+    listed = json.loads(joblens("operators", "--path", str(own), "--json").stdout)
+    assert {info["name"]: info["source"] for info in listed}["shorten"] == str(own)
+    assert {info["kind"] for info in listed} == {"mapper", "filter", "deduplicator", "selector"}
+
+
+def test_one_operator_is_told_with_all_its_parameters(joblens: RunJoblens, own: Path) -> None:
+    told = json.loads(joblens("operators", "shorten", "--path", str(own), "--json").stdout)
+    assert told["summary"] == "Cuts texts."
+    assert told["parameters"] == [
+        {"name": "length", "type": "int", "meaning": "", "default": 10, "is_required": False}
+    ]
+
+
+def test_an_unknown_operator_is_refused_with_the_nearest(joblens: RunJoblens) -> None:
+    ran = joblens("operators", "clean_link_mapper")
+    assert ran.code == 2
+    assert "did you mean 'clean_links_mapper'?" in ran.stderr
+
+
+def test_a_file_that_cannot_be_run_is_refused(joblens: RunJoblens, tmp_path: Path) -> None:
+    (tmp_path / "broken.py").write_text("import no_such_module_here\n")
+    ran = joblens("operators", "--path", str(tmp_path / "broken.py"))
+    assert ran.code == 2
+    assert "ModuleNotFoundError" in ran.stderr
+    assert "Traceback" not in ran.stderr
