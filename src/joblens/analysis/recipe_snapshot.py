@@ -268,7 +268,8 @@ class SnapshotFold:
             self._rows.rejected[row] = self._rows.rejected.get(row, 0) + rejected
         if event.operation_name is not None:
             column, row = self._place(event, (RUNNING,))
-            column.rejected[row] = column.rejected.get(row, 0) + rejected
+            # The end of the operator tells the same rows.
+            column.rejected[row] = max(column.rejected.get(row, 0), rejected)
 
     def _export_start(self, _event: SeenEvent) -> None:
         self._is_exporting = True
@@ -309,7 +310,7 @@ class SnapshotFold:
             checkpointed_operations=saved,
             partition_statuses=PartitionTable(rows, states, running),
             operation_statuses=OperationTable(rows, states, running),
-            operators=tuple(column.progress(partitions) for column in columns),
+            operators=tuple(column.progress(partitions, is_running=is_running) for column in columns),
             checkpoint_strategy=self._strategy or facts.checkpoint_strategy,
             last_checkpoint_time=self._last_checkpoint,
             resumable=saved > 0 if facts.has_checkpoints is None else saved > 0 and facts.has_checkpoints,
