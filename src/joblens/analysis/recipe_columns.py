@@ -162,13 +162,13 @@ class OperatorColumn:
         if used.written_bytes is not None:
             self._written_bytes = (self._written_bytes or 0) + used.written_bytes
 
-    def progress(self, partitions: int) -> OperatorProgress:
+    def progress(self, partitions: int, *, is_running: bool) -> OperatorProgress:
         return OperatorProgress(
             operation_idx=self.index,
             operation_name=self.name,
             planned=1 if self.is_global else partitions,
             completed=self.counts[DONE] + self.counts[SAVED],
-            in_progress=self.counts[RUNNING],
+            in_progress=self.counts[RUNNING] if is_running else 0,
             failed=self.counts[BROKEN],
             checkpointed=self.counts[SAVED],
             input_rows=self._input_sum if self._known_inputs else None,

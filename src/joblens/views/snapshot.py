@@ -29,12 +29,21 @@ def render_snapshot(snapshot: JobSnapshot, *, width: int, paint: Palette) -> lis
     status = snapshot.overall_status
     word = paint.paint(_words(status), STATUS_COLOURS.get(status, "cyan"), "bold")
     lines = [f"{paint.paint(clean(snapshot.job_id), 'bold')}  {word}"]
-    lines += [f"{label:<{_LABEL}}{text}" for label, text in _facts(snapshot)]
+    for label, text in _facts(snapshot):
+        lines += _wrapped(label, text, width)
     if snapshot.error_message:
         lines.append(fit(f"{'error':<{_LABEL}}{last_line(snapshot.error_message)}", width))
     if snapshot.operators:
         lines += ["", *_operators(snapshot, width, paint)]
     return [*lines, *_partitions(snapshot, width)]
+
+
+def _wrapped(label: str, text: str, width: int) -> list[str]:
+    import textwrap
+
+    room = max(_LABEL, width - _LABEL)
+    parts = textwrap.wrap(text, room, break_long_words=False, break_on_hyphens=False)
+    return [f"{'' if number else label:<{_LABEL}}{part}" for number, part in enumerate(parts)]
 
 
 def _words(status: ProcessingStatus) -> str:
