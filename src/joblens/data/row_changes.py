@@ -75,7 +75,7 @@ def snapshot(row: Row, *, is_json: bool) -> Any:
 
 
 def thawed(taken: Any) -> Row:
-    row: Row = json.loads(taken) if isinstance(taken, bytes) else taken
+    row: Row = _decode_row(taken) if isinstance(taken, bytes) else taken
     return row
 
 
@@ -90,7 +90,10 @@ def put_back(batch: Any, changes: Mapping[int, Change]) -> Any:
     for name in touched:
         if name in batch.schema.names or not has_lines:
             changed = with_column(changed, name, _new_column(batch, name, changes))
-    return with_column(changed, LINE, _new_lines(batch, changes)) if has_lines else changed
+    # A column's values are put into its line at the export; other fields have only the line to be in.
+    if has_lines and not all(name in batch.schema.names for name in touched):
+        return with_column(changed, LINE, _new_lines(batch, changes))
+    return changed
 
 
 def _new_column(batch: Any, name: str, changes: Mapping[int, Change]) -> Any:

@@ -57,10 +57,17 @@ def test_a_mapper_sees_what_operators_before_it_made_of_a_field() -> None:
     assert seen == [{"text": "new", "n": 1}]
 
 
-def test_a_changed_column_is_changed_in_column_and_line() -> None:
-    changed = mapped(lambda row: row | {"text": row["text"] + "!"}, json_batch('{"text":"a"}', text=["b"]))
+def test_a_field_that_is_a_column_is_changed_there_and_its_line_stays() -> None:
+    batch = json_batch('{"text":"a"}', text=["b"])
+    changed = mapped(lambda row: row | {"text": row["text"] + "!"}, batch)
     assert changed.column("text").to_pylist() == ["b!"]
-    assert lines_of(changed) == ['{"text":"b!"}\n']
+    assert changed.column(LINE).equals(batch.column(LINE))
+
+
+def test_column_and_line_of_a_row_agree_when_other_fields_change_too() -> None:
+    changed = mapped(lambda row: {"text": row["text"] + "!", "n": 1}, json_batch('{"text":"a"}', text=["b"]))
+    assert changed.column("text").to_pylist() == ["b!"]
+    assert lines_of(changed) == ['{"text":"b!","n":1}\n']
 
 
 def test_a_mapper_that_gives_nothing_back_has_changed_what_it_was_handed() -> None:
