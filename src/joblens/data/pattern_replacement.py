@@ -29,7 +29,7 @@ class TokenPattern(Struct, frozen=True):
 
 def compiled(operator: str, pattern: str) -> Any:
     """Raises RecipeError."""
-    regex = _regex()
+    regex = regex_package()
     try:
         return regex.compile(unquoted(pattern), flags=regex.DOTALL)
     except regex.error as error:
@@ -40,7 +40,7 @@ def check_replacement(operator: str, pattern: str, replacement: str) -> None:
     """Raises RecipeError for a pattern that cannot be read, and for a replacement that speaks of groups the
     pattern does not have."""
     compiled(operator, pattern)
-    regex = _regex()
+    regex = regex_package()
     try:
         # Replacements are read only where something matches, and this matches wherever it is tried.
         regex.compile(f"(?:{unquoted(pattern)})?", flags=regex.DOTALL).sub(replacement, "")
@@ -165,7 +165,7 @@ _MARK = re.compile("[\x01\x02]")
 def _by_regex(tokens: list[bytes], what: TokenPattern, replacement: str) -> list[bytes]:
     if not tokens:
         return []
-    pattern = _regex().compile(what.pattern)
+    pattern = regex_package().compile(what.pattern)
     return [pattern.sub(replacement, token.decode()).encode() for token in tokens]
 
 
@@ -178,7 +178,7 @@ def _by_re2(tokens: list[bytes], what: TokenPattern, replacement: str) -> list[b
     return found
 
 
-def _regex() -> Any:
+def regex_package() -> Any:
     try:
         import regex
     except ImportError as error:

@@ -3,6 +3,8 @@
 import itertools
 import json
 import math
+import random
+import re
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ from hypothesis import strategies as st
 
 from joblens.data import registry
 from joblens.data.operator import Filter, Mapper, Operator, RowErrors, Surroundings
+from joblens.data.operators.fix_unicode_mapper import _ASCII, _COMPOSED, _WIDE
 from joblens.data.special_characters import special_characters
 from joblens.model.errors import InputError
 from joblens.model.recipe import OperatorCall
@@ -241,3 +244,18 @@ def test_links_and_addresses_go_as_their_patterns_say(texts: list[str]) -> None:
 def test_encodings_are_mended_as_ftfy_does_it(texts: list[str]) -> None:
     ftfy = pytest.importorskip("ftfy")
     assert mapped("fix_unicode_mapper", texts) == [ftfy.fix_text(text) for text in texts]
+
+
+@pytest.mark.parametrize("form", ["NFC", "NFKC"])
+def test_letters_that_are_taken_for_right_are_left_alone_by_ftfy_in_any_company(form: str) -> None:
+    ftfy = pytest.importorskip("ftfy")
+    ranges = re.compile(f"[{_ASCII}{_COMPOSED}]")
+    letters = [chr(code) for code in range(0x20000) if ranges.match(chr(code))]
+    chance = random.Random(7)
+    lines = ["".join(chance.choices(letters, k=200)) for _ in range(200)]
+    lines += ["".join(chance.choices(letters[95:700], k=60)) for _ in range(200)]
+    assert [ftfy.fix_text(line, normalization=form) for line in lines] == lines
+    wide = ["".join(chance.choices([*letters[::50], *map(chr, _WIDE)], k=60)) for _ in range(200)]
+    assert mapped("fix_unicode_mapper", wide, normalization=form) == [
+        ftfy.fix_text(line, normalization=form) for line in wide
+    ]

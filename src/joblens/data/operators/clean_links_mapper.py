@@ -1,7 +1,7 @@
 from typing import Any
 
 from joblens.data.clean_patterns import PatternMapper
-from joblens.data.pattern_replacement import TokenPattern, around, find_bytes
+from joblens.data.pattern_replacement import TokenPattern, around, find_bytes, regex_package
 from joblens.data.text_view import Text
 
 
@@ -67,8 +67,7 @@ class _StandIns(dict[int, str]):
 
 
 def _other(character: str) -> str:
-    import regex
-
+    regex = regex_package()
     if regex.match(r"\s", character):
         return " "
     return "_" if regex.match(r"\w", character) else "^"

@@ -20,13 +20,17 @@ _ASCII = "\t\n\f -%'-~"
 _COMPOSED = (  # where accents are not to stand by themselves
     "\u00df-\u00f6\u00f8-\u00ff"  # Latin
     "\u0401\u0410-\u044f\u0451"  # Cyrillic
-    "\u0391-\u03a1\u03a3-\u03a9\u03b1-\u03c9\u03ac-\u03af"  # Greek
+    "\u0391-\u03a1\u03a3-\u03a9\u03ac-\u03af\u03b1-\u03ce"  # Greek
     "\u05d0-\u05ea"  # Hebrew
     "\u0621-\u063a\u0641-\u064a"  # Arabic
     "\u3001-\u3020\u3041-\u3096\u30a1-\u30fa\u30fc\u4e00-\u9fff"  # Chinese, Japanese
     "\uac00-\ud7a3"  # Korean
-    "\U0001f300-\U0001faff"  # emoji
+    "\u2600-\u27bf\U0001f300-\U0001faff"  # emoji
 )
+# Wide forms of ASCII become narrow, and that is all that happens to a line of these and of inert characters.
+# The wide ampersand is missing: entities could be made with it.
+_WIDE = {0x3000: " ", **{code: chr(code - 0xFEE0) for code in range(0xFF01, 0xFF5F) if code != 0xFF06}}
+_SIMPLE_LINE = re.compile(f"[{_ASCII}{_COMPOSED}\u3000\uff01-\uff05\uff07-\uff5e]*")
 
 
 @cache
@@ -72,7 +76,11 @@ class FixUnicodeMapper(Mapper):
             # Entities are left alone from the first line on that looks like HTML.
             if "<" in line and config.unescape_html:
                 config = config._replace(unescape_html=False)
-            if not _is_plain(line):
+            if _is_plain(line):
+                continue
+            if self.normalization in {"NFC", "NFKC"} and _SIMPLE_LINE.fullmatch(line):
+                lines[index] = line.translate(_WIDE)
+            else:
                 lines[index] = ftfy.fix_and_explain(line, config).text
         return "".join(lines)
 
