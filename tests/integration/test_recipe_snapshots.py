@@ -342,6 +342,19 @@ class TestFiles:
         snapshot = joblens.create_snapshot(str(tmp_path))
         assert (snapshot.overall_status.value, snapshot.process_id) == ("in_progress", os.getpid())
 
+    def test_a_job_that_writes_no_events_is_known_by_its_summary(self, log: Path, tmp_path: Path) -> None:
+        log.touch()
+        (tmp_path / "recipe.yaml").write_text("process: [{clean_links_mapper: {}}]")
+        nodes = {f"op_001_clean_links_mapper_partition_{number}" for number in range(3)}
+        plan = {"nodes": {node: {"node_id": node} for node in nodes}}
+        (tmp_path / "dag_execution_plan.json").write_text(json.dumps(plan))
+        summary = {"status": "completed", "start_time": 1.0, "end_time": 3.0, "duration": 2.0}
+        (tmp_path / "job_summary.json").write_text(json.dumps(summary))
+        snapshot = joblens.create_snapshot(str(tmp_path))
+        assert snapshot.overall_status.value == "completed"
+        assert (snapshot.completed_operations, snapshot.total_operations) == (3, 3)
+        assert (snapshot.completed_partitions, snapshot.total_duration) == (3, 2.0)
+
     def test_a_folder_that_is_no_job_is_refused_with_the_jobs_in_it(self, tmp_path: Path) -> None:
         (tmp_path / "job_1").mkdir()
         write_events(tmp_path / "job_1" / "events.jsonl", event("job_start", 1.0))

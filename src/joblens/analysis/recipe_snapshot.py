@@ -104,6 +104,10 @@ class SnapshotFold:
         runs.last_event = last
         self.events_analyzed += len(events)
 
+    def add_completion(self, at: float) -> None:
+        """For a job that writes no events, and that is known to be complete by other ways."""
+        self._grid.all_complete(at)
+
     def add_malformed(self) -> None:
         """A line that is no event."""
         self.malformed_lines += 1

@@ -38,6 +38,8 @@ class LiveSnapshot:
             self._read_events(is_over=process.is_alive is False)
         self._summary = self.directory.read_summary()
         now = time.time()
+        if self._fold.events_analyzed == 0 and self._summary.get("status") == "completed":
+            self._fold.add_completion(now)  # events may be switched off
         snapshot = self._fold.snapshot(self._facts(process), now)
         return _with_summary_times(snapshot, self._summary)
 
