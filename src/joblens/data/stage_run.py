@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 import numpy as np
+import pyarrow as pa
 
 from joblens.data import checkpoints, restoring
 from joblens.data.bad_rows import BadRow
@@ -98,12 +99,14 @@ class StageRun:
             return done
         state = self._through_operators()
         meter = Meter()
+        rows = state.rows()
+        pa.default_memory_pool().release_unused()
         part_path = self._folder.export_part(self._id, self._shop.part_suffix)
         finished = FinishedPart(
             partition_id=self._id,
             origin=origin,
             source_rows=state.source_rows,
-            part=write_part(state.rows(), self._plan, part_path, state.changed_columns),
+            part=write_part(rows, self._plan, part_path, state.changed_columns),
             rejects=self._rejects.keep_all(self._folder.stage_rejects(self._id, self._stage.index)),
         )
         self._rejects.publish()
