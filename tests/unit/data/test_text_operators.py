@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from joblens.data import registry
 from joblens.data.operator import Filter, Mapper, Operator, RowErrors, Surroundings
-from joblens.data.operators.fix_unicode_mapper import _ASCII, _COMPOSED, _WIDE
+from joblens.data.operators import fix_unicode_mapper
 from joblens.data.special_characters import special_characters
 from joblens.model.errors import InputError
 from joblens.model.recipe import OperatorCall
@@ -246,16 +246,32 @@ def test_encodings_are_mended_as_ftfy_does_it(texts: list[str]) -> None:
     assert mapped("fix_unicode_mapper", texts) == [ftfy.fix_text(text) for text in texts]
 
 
-@pytest.mark.parametrize("form", ["NFC", "NFKC"])
+@pytest.mark.parametrize("form", ["NFC", "NFKC", "NFD", "NFKD"])
 def test_letters_that_are_taken_for_right_are_left_alone_by_ftfy_in_any_company(form: str) -> None:
     ftfy = pytest.importorskip("ftfy")
-    ranges = re.compile(f"[{_ASCII}{_COMPOSED}]")
-    letters = [chr(code) for code in range(0x20000) if ranges.match(chr(code))]
+    inert = re.compile(f"[{fix_unicode_mapper.inert_characters(form)}]")
+    letters = [chr(code) for code in range(0x20000) if inert.match(chr(code))]
     chance = random.Random(7)
-    lines = ["".join(chance.choices(letters, k=200)) for _ in range(200)]
-    lines += ["".join(chance.choices(letters[95:700], k=60)) for _ in range(200)]
+    lines = ["".join(chance.choices(letters, k=100)) for _ in range(100)]
+    lines += ["".join(chance.choices(letters[:400], k=60)) for _ in range(200)]
     assert [ftfy.fix_text(line, normalization=form) for line in lines] == lines
-    wide = ["".join(chance.choices([*letters[::50], *map(chr, _WIDE)], k=60)) for _ in range(200)]
-    assert mapped("fix_unicode_mapper", wide, normalization=form) == [
-        ftfy.fix_text(line, normalization=form) for line in wide
+
+
+@pytest.mark.parametrize("form", ["NFC", "NFKC"])
+def test_simple_lines_become_what_ftfy_makes_of_them(form: str) -> None:
+    ftfy = pytest.importorskip("ftfy")
+    chance = random.Random(7)
+    characters = [
+        *"ab. !<&;",
+        *"éßàСВЯΒΓα中の😀",
+        *"\u2018\u2019\u201c\u201d\u201e\u3000\uff21\uff1c\u2014\u2026\u00a0",
+    ]
+    lines = [
+        "".join(chance.choices(chance.sample(characters, 6), k=chance.choice((2, 3, 5, 12))))
+        for _ in range(3000)
+    ]
+    simple = [line for line in lines if fix_unicode_mapper.simple_line(form).fullmatch(line)]
+    assert len(simple) > 500
+    assert mapped("fix_unicode_mapper", lines, normalization=form) == [
+        ftfy.fix_text(line, normalization=form) for line in lines
     ]

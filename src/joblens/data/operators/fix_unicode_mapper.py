@@ -14,28 +14,60 @@ _FORMS = ("NFC", "NFKC", "NFD", "NFKD")
 _SEGMENT = 1_000_000  # characters, from which ftfy cuts lines into pieces
 
 # A line of nothing but these is left alone by every step of ftfy: visible ASCII without the ampersand, and
-# letters of other scripts that no encoding mistake is made of, that are in normal form already and that
-# join with none of the others.
+# letters and marks that no encoding mistake is made of, that are in normal form already and that join with
+# none of the others.
 _ASCII = "\t\n\f -%'-~"
-_COMPOSED = (  # where accents are not to stand by themselves
-    "\u00df-\u00f6\u00f8-\u00ff"  # Latin
-    "\u0401\u0410-\u044f\u0451"  # Cyrillic
-    "\u0391-\u03a1\u03a3-\u03a9\u03ac-\u03af\u03b1-\u03ce"  # Greek
+_LETTERS = (
     "\u05d0-\u05ea"  # Hebrew
     "\u0621-\u063a\u0641-\u064a"  # Arabic
     "\u3001-\u3020\u3041-\u3096\u30a1-\u30fa\u30fc\u4e00-\u9fff"  # Chinese, Japanese
     "\uac00-\ud7a3"  # Korean
-    "\u2600-\u27bf\U0001f300-\U0001faff"  # emoji
+    "\u2013-\u2015\u2600-\u27bf\U0001f300-\U0001faff"  # dashes, emoji
 )
-# Wide forms of ASCII become narrow, and that is all that happens to a line of these and of inert characters.
-# The wide ampersand is missing: entities could be made with it.
-_WIDE = {0x3000: " ", **{code: chr(code - 0xFEE0) for code in range(0xFF01, 0xFF5F) if code != 0xFF06}}
-_SIMPLE_LINE = re.compile(f"[{_ASCII}{_COMPOSED}\u3000\uff01-\uff05\uff07-\uff5e]*")
+_ACCENTED = (  # beside other marks than these they may be mistakes
+    "\u00df-\u00f6\u00f8-\u00ff"  # Latin
+    "\u0401\u0410-\u044f\u0451"  # Cyrillic
+    "\u0391-\u03a1\u03a3-\u03a9\u03ac-\u03af\u03b1-\u03ce"  # Greek
+)
+_COMPATIBLE = "\u00a0\u2026"  # spaces that do not break, ellipses: NFKC replaces them
+
+# Some are replaced by ASCII, and that is all that happens to a line of these and of inert ones: wide forms
+# (not the ampersand: entities could be made with it) and quotation marks, of which most are of no harm only
+# where there is no accent.
+_WIDE = "\u3000\uff01-\uff05\uff07-\uff5e"
+_APOSTROPHE = "\u2019"
+_QUOTES = "\u2018\u201c\u201d\u201e"
+_PLAIN = {
+    **{code: chr(code - 0xFEE0) for code in range(0xFF01, 0xFF5F) if code != 0xFF06},
+    0x3000: " ",
+    0x2018: "'",
+    0x2019: "'",
+    0x201C: '"',
+    0x201D: '"',
+    0x201E: '"',
+}
+
+
+def inert_characters(form: str) -> str:
+    """As a pattern's set has them."""
+    if form not in {"NFC", "NFKC"}:  # accents are to stand by themselves
+        return _ASCII
+    return _ASCII + _LETTERS + _ACCENTED + (_COMPATIBLE if form == "NFC" else "")
+
+
+@cache
+def simple_line(form: str) -> re.Pattern[str]:
+    """Matches lines for which `_PLAIN` is all there is to do."""
+    if form not in {"NFC", "NFKC"}:
+        return re.compile(f"[{_ASCII}]*")
+    inert = inert_characters(form)
+    unaccented = inert.replace(_ACCENTED, "")
+    return re.compile(f"[{inert}{_WIDE}{_APOSTROPHE}]*|[{unaccented}{_WIDE}{_APOSTROPHE}{_QUOTES}]*")
 
 
 @cache
 def _classes(form: str) -> CharacterClasses:
-    inert = re.compile(f"[{_ASCII}{_COMPOSED}]" if form in {"NFC", "NFKC"} else f"[{_ASCII}]")
+    inert = re.compile(f"[{inert_characters(form)}]")
     return CharacterClasses(lambda character: int(inert.match(character) is None))
 
 
@@ -78,8 +110,8 @@ class FixUnicodeMapper(Mapper):
                 config = config._replace(unescape_html=False)
             if _is_plain(line):
                 continue
-            if self.normalization in {"NFC", "NFKC"} and _SIMPLE_LINE.fullmatch(line):
-                lines[index] = line.translate(_WIDE)
+            if simple_line(self.normalization).fullmatch(line):
+                lines[index] = line.translate(_PLAIN)
             else:
                 lines[index] = ftfy.fix_and_explain(line, config).text
         return "".join(lines)
