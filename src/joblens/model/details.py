@@ -131,7 +131,7 @@ class ContainerFacts(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class OperatorUse(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One operator of a recipe over all partitions. Work that was lost and done again is counted each time."""
+    """One operator of a recipe over all partitions. Work that was lost and done again counts each time."""
 
     index: int  # place in the recipe, from 0
     name: str

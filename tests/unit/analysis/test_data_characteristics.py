@@ -22,7 +22,7 @@ def test_fields_have_the_names_they_were_given_also_inside_of_others() -> None:
 
 
 def test_most_rows_decide_about_the_whole() -> None:
-    rows = [{"images": ["a"]}, {"images": ["a", "b"]}, {"text": "abc"}]
+    rows: list[dict[str, object]] = [{"images": ["a"]}, {"images": ["a", "b"]}, {"text": "abc"}]
     found = describe(Sampled(rows=rows, sizes=[10, 20, 30], total_rows=300), NAMES)
     assert found.primary_modality is Modality.IMAGE
     assert found.modality_distribution["image"] == 2
@@ -30,7 +30,7 @@ def test_most_rows_decide_about_the_whole() -> None:
 
 
 def test_rows_count_for_as_many_as_they_stand_for() -> None:
-    rows = [{"text": "a" * 10}, {"images": ["b"]}]
+    rows: list[dict[str, object]] = [{"text": "a" * 10}, {"images": ["b"]}]
     found = describe(Sampled(rows=rows, sizes=[10, 1000], weights=[99.0, 1.0], total_rows=100), NAMES)
     assert found.primary_modality is Modality.TEXT
     assert found.mean_bytes_per_sample == 19.9
