@@ -9,6 +9,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
+from joblens.data.batch_pieces import Texts
 from joblens.data.rejects import Reject
 from joblens.data.rows import LINE
 from joblens.model.recipe import Slice
@@ -29,7 +30,7 @@ def read_lines(piece: Slice, columns: Sequence[str], reject: Callable[[Reject], 
     starts = np.concatenate([np.zeros(1, np.int64), ends[:-1]]) if len(ends) else ends
     place = _Places(piece, skipped, starts)
     decoder = _Decoder(columns)
-    collected = [_Texts(len(ends), data.size) for _ in columns]
+    collected = [Texts(pa.large_string(), len(ends), data.size) for _ in columns]
     left_out: list[int] = []
     for first, end in _spans(ends):
         texts = decoder.whole(data, starts[first:end], ends[first:end])
@@ -160,36 +161,6 @@ def _one_by_one(
         if values:
             reject(place.of(number, values, line))
     return [pa.array([row[at] for row in rows], pa.large_string()) for at in range(decoder.width)]
-
-
-class _Texts:
-    """A large_string column put together in place: the pieces never lie beside the whole, and memory that
-    was touched once is used again for the next piece."""
-
-    def __init__(self, most_rows: int, most_bytes: int) -> None:
-        self._bytes = np.empty(most_bytes, np.uint8)  # what is not written to takes no memory
-        self._offsets = np.zeros(most_rows + 1, np.int64)
-        self._rows = 0
-
-    def add(self, texts: Any) -> None:
-        count = len(texts)
-        if not count:
-            return
-        offsets = np.frombuffer(texts.buffers()[1], np.int64, count + 1, texts.offset * 8)
-        size = int(offsets[-1] - offsets[0])
-        filled = int(self._offsets[self._rows])
-        if size:
-            self._bytes[filled : filled + size] = np.frombuffer(
-                texts.buffers()[2], np.uint8, size, int(offsets[0])
-            )
-        end = self._rows + count
-        self._offsets[self._rows + 1 : end + 1] = offsets[1:] + (filled - offsets[0])
-        self._rows = end
-
-    def array(self) -> Any:
-        filled = int(self._offsets[self._rows])
-        buffers = [None, pa.py_buffer(self._offsets[: self._rows + 1]), pa.py_buffer(self._bytes[:filled])]
-        return pa.LargeStringArray.from_buffers(self._rows, buffers[1], buffers[2])
 
 
 class _Decoder:

@@ -1,6 +1,6 @@
 """One operator on one partition."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from joblens.data import bad_rows
 from joblens.data.bad_rows import Worked, work_on
+from joblens.data.batch_pieces import mapped_in_pieces, stats_in_pieces
 from joblens.data.operator import Filter, GlobalOperator, Mapper, Operator
 from joblens.data.partition_rejects import RejectsOfPartition
 from joblens.data.partition_state import PartitionState
@@ -17,8 +18,6 @@ from joblens.data.rows import LINE, STATS_PREFIX
 from joblens.data.tracing import Tracer
 from joblens.data.workshop import Workshop
 from joblens.model.recipe import OperatorCall, Partition
-
-_PIECE_BYTES = 16 << 20
 
 
 class OperatorRun:
@@ -50,9 +49,7 @@ class OperatorRun:
                 raise ValueError(f"{call.name} made {result.num_rows} rows of {piece.num_rows}")
             return result
 
-        worked = self._worked(
-            self._batch(state, call), in_pieces(mapped, bad_rows.joined_batches), bad_rows.joined_batches
-        )
+        worked = self._worked(self._batch(state, call), mapped_in_pieces(mapped), bad_rows.joined_batches)
         self._reject(state, worked.reasons, call)
         if worked.result is not None:
             before = state.batch if self.tracer.is_on else None
@@ -78,10 +75,10 @@ class OperatorRun:
         if state.alive is not None and self._shop.is_built_in(call.index):
             # Looking at rows that were dropped before does no harm, and saves copying the others together.
             try:
-                return Worked(in_pieces(operator.stats, bad_rows.joined_stats)(state.batch), {})
+                return Worked(stats_in_pieces(operator.stats)(state.batch), {})
             except Exception:  # noqa: BLE001, S110 - those rows may be why: again without them
                 pass
-        stats = in_pieces(operator.stats, bad_rows.joined_stats)
+        stats = stats_in_pieces(operator.stats)
         return self._worked(self._batch(state, call), stats, bad_rows.joined_stats)
 
     def signatures(self, state: PartitionState, operator: GlobalOperator, call: OperatorCall) -> Any:
@@ -117,23 +114,6 @@ class OperatorRun:
         self._rejects.add(told, call)
         state.drop(bad_rows.keeping(len(state.ids), reasons))
         state.compact()
-
-
-def in_pieces(function: Callable[[Any], Any], join: Callable[[Sequence[Any]], Any]) -> Callable[[Any], Any]:
-    """What an operator needs beside the rows themselves is bounded that way, however large a partition is."""
-
-    def worked(batch: Any) -> Any:
-        size = batch.nbytes
-        if size <= _PIECE_BYTES * 1.5:
-            return function(batch)
-        rows = max(1, batch.num_rows * _PIECE_BYTES // size)
-        pieces = [batch.slice(first, rows) for first in range(0, batch.num_rows, rows)]
-        whole = join([function(piece) for piece in pieces])
-        # What the pieces were held in would stay with the process otherwise.
-        pa.default_memory_pool().release_unused()
-        return whole
-
-    return worked
 
 
 def _row_to_tell(rows: Any, number: int) -> Any:

@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from joblens.data.batch_pieces import is_same_array
 from joblens.data.rows import LINE, Rows, with_column
 
 # Below this share of rows that are left, the rows that were dropped are really taken out.
@@ -145,7 +146,7 @@ class PartitionState:
 
 def changed_mask(old: Any, new: Any) -> Any:
     """None: nothing changed."""
-    if _is_same_array(old, new):
+    if is_same_array(old, new):
         return None
     if old.type != new.type:
         return np.ones(len(new), dtype=bool)
@@ -157,15 +158,3 @@ def changed_mask(old: Any, new: Any) -> Any:
         differs = pc.fill_null(differs, pc.not_equal(old.is_null(), new.is_null()))
     mask = np.asarray(differs)
     return mask if mask.any() else None
-
-
-def _is_same_array(old: Any, new: Any) -> bool:
-    if old is new:
-        return True
-    if old.type != new.type or len(old) != len(new) or old.offset != new.offset:
-        return False
-    return [_address(buffer) for buffer in old.buffers()] == [_address(buffer) for buffer in new.buffers()]
-
-
-def _address(buffer: Any) -> int | None:
-    return None if buffer is None else int(buffer.address)

@@ -72,18 +72,3 @@ def test_running_out_of_memory_is_not_blamed_on_rows() -> None:
 
 def test_the_mask_of_what_stays() -> None:
     assert keeping(4, {1: "bad"}).tolist() == [True, False, True, True]
-
-
-def test_large_batches_are_worked_on_in_pieces_and_come_back_whole() -> None:
-    from joblens.data.operator_run import in_pieces
-
-    batch = pa.RecordBatch.from_arrays([pa.array([f"{n} {'x' * 4000}" for n in range(16_000)])], names=["t"])
-    sizes: list[int] = []
-
-    def seen(piece: Any) -> Any:
-        sizes.append(piece.num_rows)
-        return piece
-
-    assert in_pieces(seen, joined_batches)(batch).equals(batch)
-    assert len(sizes) >= 3
-    assert sum(sizes) == batch.num_rows
