@@ -12,6 +12,7 @@ from joblens.data import checkpoints, deciding, exporting
 from joblens.data.bad_rows import BadRow
 from joblens.data.checkpoints import FinishedPart
 from joblens.data.cutting import cut_file
+from joblens.data.heap import return_large_blocks
 from joblens.data.rejects import Reject, RejectsFile
 from joblens.data.stage_run import StageRun
 from joblens.data.tasks import Assemble, CutFile, Decide, Ended, Failed, Happened, RunStage, Task
@@ -43,6 +44,7 @@ def carry_out(task: Task, plan: RecipePlan, emit: Emit) -> dict[str, Any]:
     # Partitions run side by side already; threads inside of them would only get in each other's way.
     if pa.cpu_count() != 1:
         pa.set_cpu_count(1)
+    return_large_blocks()
     workshop = workshop_of(plan)
     try:
         match task:
