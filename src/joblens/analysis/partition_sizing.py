@@ -13,6 +13,7 @@ SMALLEST_SPLIT_BYTES = 2 * MIB
 # Below this partitions are not made smaller to save memory; workers are taken away instead.
 SMALLEST_BY_MEMORY_BYTES = 4 * MIB
 LEAST_BYTES = 64 * 1024
+IN_MEMORY = 2  # times as large as in files: rows are there as they were read, and their text beside that
 PARTITIONS_A_WORKER = 2  # so that one slow partition does not leave the other workers without work
 SHARE_OF_FREE_MEMORY = 0.5
 UNKNOWN_FREE_BYTES = 1024 * MIB
@@ -72,7 +73,7 @@ def choose_sizing(given: SizingInput) -> Sizing:
     largest = max(LEAST_BYTES, given.memory.largest_partition_bytes(budget // workers))
     if given.settings.size and not given.is_automatic:
         rows: int | None = _rows_as_written(given, given.settings.size, largest, reasons)
-        target = min(largest, DEFAULT_TARGET_MB * MIB)
+        target = min(largest, _file_bytes(DEFAULT_TARGET_MB))
         at_least = 1
     else:
         target = _within_memory(given, _target(given, reasons), largest, budget // workers, reasons)
@@ -159,18 +160,23 @@ def _target(given: SizingInput, reasons: list[str]) -> int:
         reasons.append(f"{number} partitions: num_of_partitions")
         return max(1, math.ceil(given.total_bytes / number))
     megabytes = settings.target_size_mb or DEFAULT_TARGET_MB
-    reasons.append(
-        f"partitions of {megabytes:g} MB: " + ("target_size_mb" if settings.target_size_mb else "the default")
-    )
+    why = "target_size_mb" if settings.target_size_mb else "the default"
     if settings.max_size_mb and settings.max_size_mb < megabytes:
-        megabytes = settings.max_size_mb
-        reasons[-1] = f"partitions of {megabytes:g} MB: max_size_mb"
+        megabytes, why = settings.max_size_mb, "max_size_mb"
+    reasons.append(
+        f"partitions of {megabytes:g} MB in memory, {megabytes / IN_MEMORY:g} MB of the files: {why}"
+    )
     if given.is_automatic and given.skew > 0.7:
         megabytes *= 0.8
         reasons.append(
-            f"partitions of {megabytes:.3g} MB: sizes of rows differ much, smaller ones even that out"
+            f"partitions of {megabytes:.3g} MB in memory: rows differ much in size, smaller ones even that out"
         )
-    return max(LEAST_BYTES, int(megabytes * MIB))
+    return max(LEAST_BYTES, _file_bytes(megabytes))
+
+
+def _file_bytes(megabytes: float) -> int:
+    """Of rows that are so large in memory."""
+    return int(megabytes * MIB / IN_MEMORY)
 
 
 def _within_memory(given: SizingInput, target: int, largest: int, share: int, reasons: list[str]) -> int:
@@ -189,8 +195,8 @@ def _rows_as_written(given: SizingInput, size: int, largest: int, reasons: list[
     """Unless so many do not fit into the memory there is, or into the size that the recipe allows."""
     most_mb = given.settings.max_size_mb
     most, why = largest, "a worker's share of memory"
-    if most_mb and most_mb * MIB < largest:
-        most, why = int(most_mb * MIB), "max_size_mb"
+    if most_mb and _file_bytes(most_mb) < largest:
+        most, why = _file_bytes(most_mb), "max_size_mb"
     if size * given.row_bytes > most:
         rows = max(1, int(most / given.row_bytes))
         reasons.append(f"{rows:,} rows a partition: partition.size {size:,} is more than {why} allows")

@@ -200,9 +200,13 @@ PARTITION = section(
     key("size", Kind.INT, "Rows of a partition.", least=1),
     key("num_of_partitions", Kind.INT, "Partitions; 4 with mode manual and no size.", least=1),
     key(
-        "target_size_mb", Kind.NUMBER, "What a partition should have.", default=DEFAULT_TARGET_MB, more_than=0
+        "target_size_mb",
+        Kind.NUMBER,
+        "What a partition should have in memory.",
+        default=DEFAULT_TARGET_MB,
+        more_than=0,
     ),
-    key("max_size_mb", Kind.NUMBER, "What a partition has at most.", more_than=0),
+    key("max_size_mb", Kind.NUMBER, "What a partition has in memory at most.", more_than=0),
     key(
         "max_concurrent_partitions",
         Kind.COUNT_OR_AUTO,

@@ -84,9 +84,9 @@ def test_workers_are_as_many_as_cores_and_partitions_allow(
     assert optimal_workers(cores, partitions) == workers
 
 
-def test_large_data_is_cut_into_pieces_of_64_mb() -> None:
+def test_large_data_is_cut_into_pieces_of_64_mb_in_memory() -> None:
     chosen = sizing(100 * GIB)
-    assert (chosen.target_bytes, chosen.workers, chosen.rows_per_partition) == (64 * MIB, 2, None)
+    assert (chosen.target_bytes, chosen.workers, chosen.rows_per_partition) == (64 * MIB // 2, 2, None)
     assert chosen.budget_bytes == 8 * GIB
 
 
@@ -106,9 +106,9 @@ def test_np_that_is_written_counts_and_the_default_is_no_more_than_the_cpus() ->
 
 
 def test_what_the_recipe_says_of_partitions_counts() -> None:
-    assert sizing(GIB, settings=PartitionSettings(target_size_mb=16)).target_bytes == 16 * MIB
-    assert sizing(GIB, settings=PartitionSettings(max_size_mb=32)).target_bytes == 32 * MIB
-    assert sizing(GIB, settings=PartitionSettings(max_size_mb=128)).target_bytes == 64 * MIB
+    assert sizing(GIB, settings=PartitionSettings(target_size_mb=16)).target_bytes == 8 * MIB
+    assert sizing(GIB, settings=PartitionSettings(max_size_mb=32)).target_bytes == 16 * MIB
+    assert sizing(GIB, settings=PartitionSettings(max_size_mb=128)).target_bytes == 32 * MIB
     assert sizing(GIB, settings=PartitionSettings(size=500)).rows_per_partition == 500
     assert sizing(GIB, settings=PartitionSettings(max_concurrent_partitions=1)).workers == 1
     many = sizing(1000 * MIB, settings=PartitionSettings(num_of_partitions=10))
@@ -117,7 +117,7 @@ def test_what_the_recipe_says_of_partitions_counts() -> None:
 
 def test_rows_that_are_written_are_fewer_where_they_would_be_too_large() -> None:
     settings = PartitionSettings(size=100_000, max_size_mb=10)
-    assert sizing(GIB, settings=settings, row_bytes=1024).rows_per_partition == 10 * 1024
+    assert sizing(GIB, settings=settings, row_bytes=1024).rows_per_partition == 5 * 1024
     assert sizing(GIB, settings=settings, row_bytes=10).rows_per_partition == 100_000
     tight = sizing(GIB, settings=PartitionSettings(size=10**6), row_bytes=1024, budget_bytes=400 * MIB)
     assert tight.rows_per_partition == (200 - 80) * MIB // 6 // 1024
@@ -126,11 +126,11 @@ def test_rows_that_are_written_are_fewer_where_they_would_be_too_large() -> None
 def test_an_automatic_choice_takes_the_place_of_counts_that_are_written() -> None:
     settings = PartitionSettings(size=500, num_of_partitions=3, target_size_mb=32)
     chosen = sizing(GIB, settings=settings, is_automatic=True, np=1, cores=8)
-    assert (chosen.rows_per_partition, chosen.target_bytes, chosen.workers) == (None, 32 * MIB, 7)
+    assert (chosen.rows_per_partition, chosen.target_bytes, chosen.workers) == (None, 16 * MIB, 7)
 
 
 def test_rows_of_very_different_sizes_make_smaller_partitions() -> None:
-    assert sizing(GIB, is_automatic=True, skew=0.9).target_bytes == int(64 * 0.8 * MIB)
+    assert sizing(GIB, is_automatic=True, skew=0.9).target_bytes == int(32 * 0.8 * MIB)
 
 
 def test_a_small_budget_makes_partitions_smaller_then_takes_workers_away() -> None:
