@@ -169,7 +169,7 @@ def _target(given: SizingInput, reasons: list[str]) -> int:
     if given.is_automatic and given.skew > 0.7:
         megabytes *= 0.8
         reasons.append(
-            f"partitions of {megabytes:.3g} MB in memory: rows differ much in size, smaller ones even that out"
+            f"partitions of {megabytes:.3g} MB in memory: sizes of rows differ, smaller ones even that out"
         )
     return max(LEAST_BYTES, _file_bytes(megabytes))
 
