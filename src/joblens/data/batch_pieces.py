@@ -1,7 +1,7 @@
 """A batch worked on piece by piece. What an operator needs beside the rows is bounded that way, however
 large a partition is, and stays in memory that has just been used."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -48,12 +48,14 @@ def stats_in_pieces(function: Callable[[Any], dict[str, Any]]) -> Callable[[Any]
     return stats
 
 
+def rows_of_a_piece(rows: int, size: int) -> int:
+    """Of so many rows of that size together; all of them where they are little more than a piece."""
+    return max(1, rows if size <= PIECE_BYTES * 1.5 else rows * PIECE_BYTES // size)
+
+
 def _pieces(batch: Any) -> list[Any]:
-    size = batch.nbytes
-    if size <= PIECE_BYTES * 1.5:
-        return [batch]
-    rows = max(1, batch.num_rows * PIECE_BYTES // size)
-    return [batch.slice(first, rows) for first in range(0, batch.num_rows, rows)]
+    rows = rows_of_a_piece(batch.num_rows, batch.nbytes)
+    return [batch.slice(first, rows) for first in range(0, max(1, batch.num_rows), rows)]
 
 
 def _results(pieces: list[Any], function: Callable[[Any], Any]) -> Iterator[Any]:
@@ -77,43 +79,64 @@ def _mapped(batch: Any, pieces: list[Any], function: Callable[[Any], Any]) -> An
     columns: dict[str, _Column] = {}
     for piece, result in zip(pieces, _results(pieces, function), strict=True):
         if not columns:
-            columns = {field.name: _Column(batch, field) for field in result.schema}
+            before = {name: [batch.column(name)] for name in batch.schema.names}
+            columns = {field.name: _Column(field.type, before.get(field.name, [])) for field in result.schema}
         if result.schema.names != list(columns):
             raise _NoOneShape
         for name, values in zip(columns, result.columns, strict=True):
-            columns[name].add(piece, values)
+            is_new = name not in piece.schema.names
+            columns[name].add(values, is_same=not is_new and is_same_array(piece.column(name), values))
+    return _batch_of(columns)
+
+
+def joined_in_place(batches: Sequence[Any], changed: Callable[[int, Any], Any]) -> Any:
+    """Batches of the same columns, at least one, as a single one; `changed` is called with where each begins
+    and the batch itself, and may leave rows out."""
+    columns = {
+        field.name: _Column(field.type, [each.column(field.name) for each in batches], is_kept=False)
+        for field in batches[0].schema
+    }
+    before = 0
+    for batch in batches:
+        for column, values in zip(columns.values(), changed(before, batch).columns, strict=True):
+            column.add(values, is_same=False)
+        before += batch.num_rows
+    return _batch_of(columns)
+
+
+def _batch_of(columns: "dict[str, _Column]") -> Any:
     return pa.RecordBatch.from_arrays([column.array() for column in columns.values()], names=list(columns))
 
 
 class _Column:
     """Of the result. The one that went in, as long as nothing was changed; then put together."""
 
-    def __init__(self, batch: Any, field: Any) -> None:
-        self._name, self._type = field.name, field.type
-        self._old = batch.column(field.name) if field.name in batch.schema.names else None
+    def __init__(self, kind: Any, old: Sequence[Any], *, is_kept: bool = True) -> None:
+        self._type = kind
+        self._old = old
         self._same = 0  # rows from the first on that are the ones that went in
-        self._pieces: list[Any] | None = None
+        self._is_kept = is_kept and bool(old)  # until now it is the one that went in
+        self._pieces: list[Any] = []
         self._texts: Texts | None = None
+        if not self._is_kept:
+            self._make_room()
 
-    def add(self, piece: Any, values: Any) -> None:
+    def _make_room(self) -> None:
+        if self._type in _IN_PLACE:
+            # Most operators make texts no longer; where one does, there will be more room.
+            rows, size = sum(map(len, self._old)), sum(each.nbytes for each in self._old)
+            self._texts = Texts(self._type, rows, size + PIECE_BYTES)
+
+    def add(self, values: Any, *, is_same: bool) -> None:
         if values.type != self._type:
             raise _NoOneShape
-        is_same = self._old is not None and is_same_array(piece.column(self._name), values)
-        if is_same and self._pieces is None and self._texts is None:
+        if self._is_kept and is_same:
             self._same += len(values)
             return
-        if self._pieces is None and self._texts is None:
-            before = [] if self._old is None else [self._old.slice(0, self._same)]
-            if self._type in _IN_PLACE:
-                # Most operators make texts no longer; where one does, room is made.
-                size = 0 if self._old is None else self._old.nbytes
-                self._texts = Texts(
-                    self._type, 0 if self._old is None else len(self._old), size + PIECE_BYTES
-                )
-            else:
-                self._pieces = []
-            for array in before:
-                self._append(array)
+        if self._is_kept:
+            self._is_kept = False
+            self._make_room()
+            self._append(self._old[0].slice(0, self._same))
         self._append(values)
 
     def _append(self, values: Any) -> None:
@@ -122,13 +145,12 @@ class _Column:
         if self._texts is not None:
             self._texts.add(values)
         else:
-            assert self._pieces is not None
             self._pieces.append(values)
 
     def array(self) -> Any:
         if self._texts is not None:
             return self._texts.array()
-        return self._old if self._pieces is None else pa.concat_arrays(self._pieces)
+        return self._old[0] if self._is_kept else pa.concat_arrays(self._pieces)
 
 
 class Texts:

@@ -4,7 +4,9 @@ A *delta* says what operators changed since the checkpoint before it: which rows
 of the rows they changed. Deltas form a chain from the source on; each names the one it stands on, so that one
 that does not fit is never applied. A *whole* state is written where partitions meet."""
 
+import itertools
 import os
+from collections.abc import Iterable, Iterator
 from typing import Any, TypeVar
 
 import msgspec
@@ -14,8 +16,10 @@ import pyarrow.compute as pc
 import xxhash
 from msgspec import Struct
 
+from joblens.data.batch_pieces import joined_in_place
 from joblens.data.exporting import PartManifest
 from joblens.data.job_folder import write_whole
+from joblens.data.op_usage import note_mapped
 from joblens.data.partition_state import PartitionState
 from joblens.data.rows import LINE, Rows
 from joblens.model.recipe import OperatorCall
@@ -171,6 +175,7 @@ def load_kept(folder: str, file: KeptFile) -> Any:
             buffer = mapped.read_buffer()
     except OSError:
         return None
+    note_mapped(file.size_bytes)
     return buffer if digest_of(buffer) == file.digest else None
 
 
@@ -247,12 +252,19 @@ def serialized(batch: Any) -> Any:
 
 
 def write_batch(path: str, batch: Any) -> KeptFile:
-    """In place, whole, when this returns."""
+    return write_batches(path, [batch])
+
+
+def write_batches(path: str, batches: Iterable[Any]) -> KeptFile:
+    """At least one, all of the same columns. In place, whole, when this returns."""
     make_private_folder(os.path.dirname(path))
     being_written = f"{path}.{os.getpid()}.part"
     os.close(os.open(being_written, os.O_CREAT | os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC, 0o600))
-    with pa.OSFile(being_written, "wb") as file, pa.ipc.new_file(file, batch.schema) as writer:
-        writer.write_batch(batch)
+    following = iter(batches)
+    first = next(following)
+    with pa.OSFile(being_written, "wb") as file, pa.ipc.new_file(file, first.schema) as writer:
+        for batch in itertools.chain([first], following):
+            writer.write_batch(batch)
     with pa.memory_map(being_written) as mapped:
         buffer = mapped.read_buffer()
     kept = KeptFile(path=os.path.basename(path), size_bytes=buffer.size, digest=digest_of(buffer))
@@ -260,13 +272,24 @@ def write_batch(path: str, batch: Any) -> KeptFile:
     return kept
 
 
-def whole_batch(state: PartitionState) -> Any:
-    batch = state.with_lines().append_column(_IDS, pa.array(state.ids))
-    return batch.append_column(_CHANGED, pa.array(state.ever_changed[state.ids]))
+def whole_batches(state: PartitionState) -> Iterator[Any]:
+    for piece in state.pieces():
+        ids = np.asarray(piece.ids)
+        yield piece.batch.append_column(_IDS, piece.ids).append_column(
+            _CHANGED, pa.array(state.ever_changed[ids])
+        )
 
 
-def whole_state(buffer: Any, manifest: StageManifest) -> PartitionState:
-    batch = batch_in(buffer)
+def whole_state(buffer: Any, manifest: StageManifest, keep: Any) -> PartitionState:
+    """Of the rows that are true in `keep`."""
+    file = pa.ipc.open_file(buffer)
+    batches = [file.get_batch(number) for number in range(file.num_record_batches)]
+    if len(batches) == 1 and keep.all():
+        batch = batches[0]
+    else:
+        batch = joined_in_place(
+            batches, lambda first, each: each.filter(pa.array(keep[first : first + each.num_rows]))
+        )
     rows = Rows(batch.drop_columns([_IDS, _CHANGED]), batch.column(_IDS))
     state = PartitionState(rows, source_rows=manifest.source_rows, chain=manifest.chain)
     state.changed_columns = set(manifest.changed)

@@ -1,13 +1,15 @@
 """Rows into the export: each partition writes its part, and the parts are put together."""
 
 import contextlib
+import itertools
 import os
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 import xxhash
 from msgspec import Struct
 
+from joblens.data.bad_rows import joined_batches
 from joblens.data.line_export import lines_of
 from joblens.data.parquet_shapes import Shape
 from joblens.data.parts import PartManifest
@@ -18,7 +20,7 @@ from joblens.data.table_export import json_of_table, with_stats_nested
 from joblens.model.errors import InputError
 from joblens.model.recipe import Recipe, RecipePlan
 
-__all__ = ["Export", "PartManifest", "assemble", "export_format", "is_whole", "write_part"]
+__all__ = ["Export", "PartManifest", "assemble", "export_format", "is_whole", "write_part", "write_pieces"]
 
 _FORMATS = {"jsonl": "jsonl", "json": "jsonl", "ndjson": "jsonl", "parquet": "parquet"}
 _READ_BYTES = 1 << 20
@@ -47,21 +49,40 @@ def write_part(
 ) -> PartManifest:
     """`changed`: the columns that operators may have changed since the rows were read; None: any. The file
     is in place, whole, when this returns."""
-    batch = rows.batch
-    names = batch.schema.names
+    return write_pieces([rows], plan, path, changed)
+
+
+def write_pieces(
+    pieces: Iterable[Rows], plan: RecipePlan, path: str, changed: Collection[str] | None = None
+) -> PartManifest:
+    """The same for rows that come some at a time, at least once."""
+    following = iter(pieces)
+    first = next(following)
+    every = itertools.chain([first], following)
+    names = first.batch.schema.names
+    is_parquet = export_format(plan.recipe) == "parquet"
     stats = [name.removeprefix(STATS_PREFIX) for name in names if name.startswith(STATS_PREFIX)]
     stats = stats if plan.recipe.keep_stats else []
-    is_parquet = export_format(plan.recipe) == "parquet"
     if LINE not in names and is_parquet:
         from joblens.data.parquet_export import write_table_part
 
-        return write_table_part(with_stats_nested(batch, stats), path)
-    if LINE in names:
-        own = [name for name in names if name != LINE and not name.startswith(STATS_PREFIX)]
-        blocks = lines_of(batch, [name for name in own if changed is None or name in changed], stats)
-    else:
-        blocks = json_of_table(batch, stats)
-    size, digest = _write_blocks(path, blocks)
+        return write_table_part(
+            with_stats_nested(joined_batches([each.batch for each in every]), stats), path
+        )
+    own = [name for name in names if name != LINE and not name.startswith(STATS_PREFIX)]
+    changed_here = [name for name in own if changed is None or name in changed]
+    count = 0
+
+    def blocks() -> Iterator[Any]:
+        nonlocal count
+        for piece in every:
+            count += piece.count
+            if LINE in names:
+                yield from lines_of(piece.batch, changed_here, stats)
+            else:
+                yield from json_of_table(piece.batch, stats)
+
+    size, digest = _write_blocks(path, blocks())
     shape = Shape()
     if is_parquet:
         from joblens.data.parquet_export import shape_of_lines
@@ -70,7 +91,7 @@ def write_part(
     return PartManifest(
         path=path,
         format="jsonl",
-        rows=rows.count,
+        rows=count,
         size_bytes=size,
         digest=digest,
         content_bytes=size,

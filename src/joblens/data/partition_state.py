@@ -1,12 +1,13 @@
 """One partition while a worker brings it through operators."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from joblens.data.batch_pieces import is_same_array
+from joblens.data.batch_pieces import is_same_array, rows_of_a_piece
 from joblens.data.rows import LINE, Rows, with_column
 
 # Below this share of rows that are left, the rows that were dropped are really taken out.
@@ -66,8 +67,26 @@ class PartitionState:
         self.lines, self._line_ids = lines, self.ids
         return with_column(self.batch, LINE, lines)
 
-    def rows(self) -> Rows:
-        return Rows(self.with_lines(), pa.array(self.ids))
+    def pieces(self) -> Iterator[Rows]:
+        """Whole rows, some at a time, at least once: nothing is copied but what is handed out."""
+        size = self.batch.nbytes + (0 if self.lines is None else self.lines.nbytes)
+        step = rows_of_a_piece(len(self.ids), size)
+        for first in range(0, max(1, len(self.ids)), step):
+            ids, batch = self.ids[first : first + step], self.batch.slice(first, step)
+            if self.alive is not None:
+                alive = self.alive[first : first + step]
+                ids, batch = ids[alive], batch.filter(pa.array(alive))
+            if self.lines is not None:
+                batch = with_column(batch, LINE, self._lines_of(ids))
+            yield Rows(batch, pa.array(ids))
+
+    def _lines_of(self, ids: Any) -> Any:
+        if not len(ids):
+            return self.lines.slice(0, 0)
+        places = np.searchsorted(self._line_ids, ids)
+        if places[-1] - places[0] + 1 == len(ids):
+            return self.lines.slice(int(places[0]), len(ids))
+        return self.lines.take(pa.array(places))
 
     def drop(self, keep: Any) -> None:
         """The rows that are false in `keep`, a mask over the batch."""

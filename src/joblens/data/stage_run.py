@@ -5,12 +5,11 @@ from typing import Any
 
 import msgspec
 import numpy as np
-import pyarrow as pa
 
 from joblens.data import checkpoints, restoring
 from joblens.data.bad_rows import BadRow
 from joblens.data.checkpoints import DeltaManifest, FinishedPart, MaskOfPart, MasksManifest, StageManifest
-from joblens.data.exporting import is_whole, write_part
+from joblens.data.exporting import is_whole, write_pieces
 from joblens.data.op_usage import Meter
 from joblens.data.operator import GlobalOperator
 from joblens.data.operator_run import OperatorRun
@@ -77,8 +76,8 @@ class StageRun:
             rows=state.count,
             changed=tuple(sorted(state.changed_columns)),
             signatures=checkpoints.write_batch(self._folder.signatures(self._id, closing), signatures),
-            whole=checkpoints.write_batch(
-                self._folder.stage_whole(self._id, self._stage.index), checkpoints.whole_batch(state)
+            whole=checkpoints.write_batches(
+                self._folder.stage_whole(self._id, self._stage.index), checkpoints.whole_batches(state)
             ),
             usage=usage.as_metadata(),
             rejects=self._rejects.keep_all(self._folder.stage_rejects(self._id, self._stage.index)),
@@ -99,14 +98,12 @@ class StageRun:
             return done
         state = self._through_operators()
         meter = Meter()
-        rows = state.rows()
-        pa.default_memory_pool().release_unused()
         part_path = self._folder.export_part(self._id, self._shop.part_suffix)
         finished = FinishedPart(
             partition_id=self._id,
             origin=origin,
             source_rows=state.source_rows,
-            part=write_part(rows, self._plan, part_path, state.changed_columns),
+            part=write_pieces(state.pieces(), self._plan, part_path, state.changed_columns),
             rejects=self._rejects.keep_all(self._folder.stage_rejects(self._id, self._stage.index)),
         )
         self._rejects.publish()
@@ -167,12 +164,13 @@ class StageRun:
         rejects = restoring.read_rejects(kept, manifest.rejects.file) if manifest else None
         if manifest is None or buffer is None or rejects is None:
             raise JoblensError(f"partition {self._id}: its state before operator {self._stage.first} is gone")
-        state = checkpoints.whole_state(buffer, manifest)
         mask = self._mask()
         keep = self._mask_bits(mask)
-        self._operators.tracer.filtered(self._plan.recipe.process[self._stage.first - 1], state, keep, {})
-        state.drop(keep)
-        state.compact()
+        if self._operators.tracer.is_on:
+            before_it = checkpoints.whole_state(buffer, manifest, np.ones_like(keep))
+            call = self._plan.recipe.process[self._stage.first - 1]
+            self._operators.tracer.filtered(call, before_it, keep, {})
+        state = checkpoints.whole_state(buffer, manifest, keep)
         state.saved(mask.next_chain)
         return Restored(state, self._stage.first - 1, rejects)
 

@@ -41,7 +41,7 @@ def restored(texts: list[str], deltas: list[Any]) -> PartitionState:
 
 
 def told(state: PartitionState) -> tuple[Any, list[int]]:
-    rows = state.rows()
+    rows = next(state.pieces())
     return rows.batch.to_pylist(), rows.ids.to_pylist()
 
 
