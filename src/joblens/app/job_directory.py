@@ -15,6 +15,7 @@ from joblens.analysis.recipe_snapshot_form import JobAbout
 from joblens.data.job_folder import JobFolder
 from joblens.model.errors import InputError
 from joblens.model.recipe import CheckpointStrategy, RecipePlan
+from joblens.plan.plan_document import plan_from_json
 
 _NODE_NAME = re.compile(rb'"node_id"\s*:\s*"([^"\\]+)"')
 _DEFAULT_STRATEGY = CheckpointStrategy.EVERY_N_OPS  # of both, where checkpoints are on and nothing is said
@@ -66,7 +67,7 @@ class JobDirectory:
     def _read_plan(self) -> RecipePlan | None:
         try:
             with open(os.path.join(self.path, "metadata", "plan.json"), "rb") as file:
-                return msgspec.json.decode(file.read(), type=RecipePlan)
+                return plan_from_json(file.read())
         except (FileNotFoundError, msgspec.MsgspecError):
             return None
 

@@ -6,7 +6,6 @@ import shutil
 import time
 from typing import TYPE_CHECKING
 
-import msgspec
 from msgspec import Struct
 
 from joblens.app.recipe_loading import CheckedRecipe
@@ -14,6 +13,7 @@ from joblens.app.recipe_planning import new_plan, plan_to_go_on, read_plan
 from joblens.data.job_folder import JobFolder, write_whole
 from joblens.model.errors import JobIsRunning, RecipeError
 from joblens.model.recipe import RecipePlan
+from joblens.plan.plan_document import plan_to_json
 from joblens.plan.recipe_paths import base_dir_of, job_dir_in
 from joblens.spec.words import nearest_word
 
@@ -64,7 +64,7 @@ def make_job(job: PlannedJob) -> JobFolder:
         folder.make()
         os.makedirs(os.path.dirname(job.plan.recipe.export_path), exist_ok=True)
         write_whole(folder.recipe_copy(job.plan.recipe_path), job.plan.recipe_text.encode())
-        write_whole(folder.plan, msgspec.json.encode(job.plan))
+        write_whole(folder.plan, plan_to_json(job.plan))
     except OSError as error:
         raise RecipeError(
             f"the job's folder cannot be made: {error.filename or folder.path}: {error.strerror}",

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from joblens.app.recipe_loading import CheckedRecipe
 from joblens.model.errors import RecipeError
 from joblens.model.recipe import InputFile, Recipe, RecipePlan
+from joblens.plan.plan_document import plan_from_json
 from joblens.plan.recipe_changes import recipe_changes
 from joblens.plan.recipe_paths import job_dir_in, with_job
 from joblens.plan.recipe_stages import checkpoint_after, stages_of
@@ -95,7 +96,7 @@ def read_plan(path: str) -> RecipePlan | None:
     """None: there is no such job. Raises RecipeError for a file that cannot be read."""
     try:
         with open(path, "rb") as file:
-            return msgspec.json.decode(file.read(), type=RecipePlan)
+            return plan_from_json(file.read())
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, msgspec.MsgspecError) as error:

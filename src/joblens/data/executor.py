@@ -22,6 +22,7 @@ from joblens.data.tasks import Ended, Failed, Happened, Task
 from joblens.model.errors import RecipeError
 from joblens.model.recipe import Executor, RecipePlan
 from joblens.model.recipe_event import EventType, RecipeEvent
+from joblens.plan.plan_document import plan_from_json
 from joblens.stores.private_files import make_private_folder
 
 _LEVELS = {
@@ -58,7 +59,7 @@ def read_plan(job_dir: str) -> RecipePlan:
     path = JobFolder(job_dir).plan
     try:
         with open(path, "rb") as file:
-            return msgspec.json.decode(file.read(), type=RecipePlan)
+            return plan_from_json(file.read())
     except FileNotFoundError:
         raise RecipeError(f"there is no planned job in {job_dir}: {path} is missing") from None
     except msgspec.MsgspecError as error:

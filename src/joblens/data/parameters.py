@@ -2,6 +2,7 @@
 
 import inspect
 import math
+import re
 import sys
 from collections.abc import Mapping
 from typing import Any, Literal
@@ -10,6 +11,7 @@ import msgspec
 from msgspec import UNSET, Struct
 
 from joblens.data.operator import Filter, Operator
+from joblens.plan.plan_document import is_kept_exactly
 from joblens.spec.words import nearest_word, shown
 
 # Every operator takes the field it works on; filters also take how their range is to be read.
@@ -23,6 +25,11 @@ WITHOUT_EFFECT = frozenset({
     "memory", "num_cpus", "num_gpus", "num_proc", "prompt_key", "query_key", "ray_execution_mode",
     "response_key", "runtime_env", "skip_op_error", "stats_export_path", "system_key", "turbo", "work_dir",
 })  # fmt: skip
+
+# msgspec's limits: "Expected `int` >= 1", "Expected `array` of length <= 3 - at `$[0]`"
+_LIMIT = re.compile(r"(of length )?(>=|<=|>|<) (\S+)")
+_LIMIT_WORDS = {">=": "at least", "<=": "at most", ">": "more than", "<": "less than"}
+_MOST_DIGITS = 18
 
 
 class Parameter(Struct, frozen=True):
@@ -118,13 +125,33 @@ def _problem(name: str, kind: type[Operator], parameter: str, value: Any) -> str
 
 
 def _wrong_value(name: str, parameter: Parameter, value: Any) -> str:
+    must = f"{name}: '{parameter.name}' must be"
+    if isinstance(value, float) and math.isnan(value):
+        return f"{must} {type_name(parameter.type)}, not .nan: nothing compares with that"
     try:
         _convert(value, parameter.type)
     except (msgspec.ValidationError, OverflowError) as error:
-        limits = str(error).split(" - ")[0]
-        why = f" ({limits})" if ">" in limits or "<" in limits or "length" in limits else ""
-        return f"{name}: '{parameter.name}' must be {type_name(parameter.type)}{why}, not {shown(value)}"
+        limit = _limit(str(error))
+        if limit and "`$[" in str(error):  # of something inside
+            limit = f"{type_name(parameter.type)}, each {limit}"
+        return f"{must} {limit or type_name(parameter.type)}, not {shown(value)}"
+    if not is_kept_exactly(value):
+        return f"{must} {_keepable(parameter, value)}"
     return ""
+
+
+def _limit(said: str) -> str:
+    found = _LIMIT.search(said)
+    if found is None:
+        return ""
+    is_length, sign, bound = found.groups()
+    return f"{'a list of ' if is_length else ''}{_LIMIT_WORDS[sign]} {bound.removesuffix('.0')}"
+
+
+def _keepable(parameter: Parameter, value: Any) -> str:
+    if isinstance(value, int):
+        return f"a number of at most {_MOST_DIGITS} digits, not {shown(value)}"
+    return f"{type_name(parameter.type)} that a file can hold, not {shown(value)}"
 
 
 def _convert(value: Any, wanted: Any) -> Any:

@@ -13,6 +13,7 @@ from joblens.data.worker_events import Emit, event, op_event
 from joblens.data.workshop import Workshop
 from joblens.model.recipe import OperatorCall, Partition
 from joblens.model.recipe_event import EventType
+from joblens.plan.plan_document import told_value
 
 
 class PartitionReport:
@@ -75,12 +76,12 @@ class PartitionReport:
     def op_started(self, call: OperatorCall, operator: Operator, rows_in: int) -> None:
         meta = {
             "operation_idx": call.index,
-            "operation_args": call.params,
+            "operation_args": told_value(call.params),
             "start_time": time.time(),
             "operation_class": type(operator).__name__,
             "dag_node_id": self._shop.node_id(call, self._id),
         }
-        args = {**call.params, "dag_node_id": self._shop.node_id(call, self._id)}
+        args = {**told_value(call.params), "dag_node_id": self._shop.node_id(call, self._id)}
         self._emit(
             op_event(EventType.OP_START, self._id, call, input_rows=rows_in, op_args=args, metadata=meta)
         )

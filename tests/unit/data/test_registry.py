@@ -70,8 +70,17 @@ def test_a_wrong_shared_parameter_is_told() -> None:
 
 
 def test_a_value_beyond_its_limits_is_told_with_the_limit() -> None:
-    with pytest.raises(RecipeError, match=r"'words_aug_group_sizes' must be list of int .*>= 1"):
+    with pytest.raises(RecipeError, match=r"must be list of int, each at least 1, not a list"):
         make("stopwords_filter", words_aug_group_sizes=[0])
+    with pytest.raises(RecipeError, match=r"'select_ratio' must be at most 1, not 1\.5"):
+        make("random_selector", select_ratio=1.5)
+
+
+def test_numbers_that_no_plan_can_hold_are_refused() -> None:
+    with pytest.raises(RecipeError, match="'min_len' must be a number of at most 18 digits, not 1000"):
+        make("text_length_filter", min_len=10**30)
+    with pytest.raises(RecipeError, match=r"'max_ratio' must be float, not \.nan"):
+        make("alphanumeric_filter", max_ratio=float("nan"))
 
 
 @pytest.mark.parametrize(("written", "read"), [(1e3, 1000), (float("inf"), sys.maxsize), (7, 7)])

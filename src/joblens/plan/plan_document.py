@@ -1,0 +1,64 @@
+"""A plan as the bytes of `metadata/plan.json`, and back again, exactly."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from joblens.model.recipe import OperatorCall, RecipePlan
+
+_NUMBER = "__number__"  # JSON has no word for infinity: {"__number__": "inf"} stands for it
+
+
+def plan_to_json(plan: RecipePlan) -> bytes:
+    return msgspec.json.encode(_with_params(plan, written_value))
+
+
+def plan_from_json(data: bytes) -> RecipePlan:
+    """Raises msgspec.MsgspecError for what is no plan."""
+    return _with_params(msgspec.json.decode(data, type=RecipePlan), read_value)
+
+
+def is_kept_exactly(value: Any) -> bool:
+    """Whether a parameter is the same after it was written and read again."""
+    try:
+        again = read_value(msgspec.json.decode(msgspec.json.encode(written_value(value))))
+        msgspec.msgpack.encode(value)  # so it travels to workers
+    except (msgspec.MsgspecError, TypeError, ValueError, OverflowError, RecursionError):
+        return False
+    return bool(again == value) and type(again) is type(value)
+
+
+def written_value(value: Any) -> Any:
+    """The same without any number that JSON cannot write."""
+    if isinstance(value, float) and math.isinf(value):
+        return {_NUMBER: str(value)}
+    return _inside(value, written_value)
+
+
+def read_value(value: Any) -> Any:
+    if isinstance(value, dict) and len(value) == 1 and value.get(_NUMBER) in ("inf", "-inf"):
+        return float(value[_NUMBER])
+    return _inside(value, read_value)
+
+
+def told_value(value: Any) -> Any:
+    """For those who only read what was done: infinity as a word."""
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else _inside(value, told_value)
+
+
+def _inside(value: Any, change: Callable[[Any], Any]) -> Any:
+    if isinstance(value, dict):
+        return {name: change(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [change(each) for each in value]
+    return value
+
+
+def _with_params(plan: RecipePlan, change: Callable[[Any], Any]) -> RecipePlan:
+    def changed(call: OperatorCall) -> OperatorCall:
+        return replace(call, params={name: change(each) for name, each in call.params.items()})
+
+    return replace(plan, recipe=replace(plan.recipe, process=tuple(map(changed, plan.recipe.process))))
