@@ -1,5 +1,6 @@
 """The event log of a recipe's job: one JSON object a line, appended by one process, read by anybody."""
 
+import contextlib
 import os
 import threading
 from collections.abc import Iterator, Sequence
@@ -9,10 +10,13 @@ import msgspec
 from msgspec import UNSET, structs
 
 from joblens.data.event_text import event_line
+from joblens.data.rotating_log import RotatingFile
 from joblens.model.recipe_event import RecipeEvent
 from joblens.stores.private_files import append_whole, open_to_append
 
 _CHUNK_BYTES = 4 << 20
+TEXT_BYTES = 100 * 2**20  # as the other logs of a job
+TEXT_BACKUPS = 5
 
 _encode = msgspec.json.Encoder().encode
 _decoder = msgspec.json.Decoder(RecipeEvent)
@@ -23,12 +27,12 @@ class EventLog:
     """The only writer. Each event is one write to a file opened for appending, so a line is there whole or
     not at all unless the machine itself goes down; what such a moment left of a line is closed off with a
     line end before anything is written behind it. The same facts go to `text_path` in words, when there is
-    one."""
+    one: a log for people, that is put aside, compressed, when it has reached its size."""
 
     def __init__(self, path: str, *, job_id: str = "", text_path: str = "") -> None:
         self._job_id: str | msgspec.UnsetType = job_id or UNSET
         self._file = _open_closed_off(path)
-        self._text_file = _open_closed_off(text_path) if text_path else -1
+        self._text = RotatingFile(text_path, TEXT_BYTES, TEXT_BACKUPS) if text_path else None
         self._process_id = os.getpid()
         # Ids differ between logs and resumes of a job, without asking for random bytes for every event.
         self._next_id = int.from_bytes(os.urandom(4), "little")
@@ -39,14 +43,17 @@ class EventLog:
             return
         whole = [self._completed(event) for event in events]
         append_whole(self._file, b"".join(_encode(event) + b"\n" for event in whole))
-        if self._text_file >= 0:
-            append_whole(self._text_file, "".join(event_line(event) for event in whole).encode())
+        if self._text is not None:
+            text = "".join(event_line(event) for event in whole).encode(errors="backslashreplace")
+            with contextlib.suppress(OSError):  # the events themselves are there
+                self._text.write(text)
 
     def close(self) -> None:
-        for descriptor in (self._file, self._text_file):
-            if descriptor >= 0:
-                os.close(descriptor)
-        self._file = self._text_file = -1
+        if self._file >= 0:
+            os.close(self._file)
+        self._file = -1
+        if self._text is not None:
+            self._text.close()
 
     def __enter__(self) -> Self:
         return self

@@ -10,7 +10,12 @@ from joblens.model.recipe_event import RecipeEvent
 def event_line(event: RecipeEvent) -> str:
     """`2025-08-09 04:00:53.496 op_complete partition 3 operator 2 words_num_filter rows 5 -> 4 0.12 s: …`"""
     at = datetime.fromtimestamp(event.timestamp, UTC)
-    parts = [f"{at:%Y-%m-%d %H:%M:%S}.{at.microsecond // 1000:03d}", str(event.event_type)]
+    return f"{at:%Y-%m-%d %H:%M:%S}.{at.microsecond // 1000:03d} {event_words(event)}\n"
+
+
+def event_words(event: RecipeEvent) -> str:
+    """The same without the time, for a log that has its own."""
+    parts = [str(event.event_type)]
     if event.partition_id is not UNSET:
         parts.append(f"partition {event.partition_id}")
     if event.operation_idx is not UNSET:
@@ -28,4 +33,4 @@ def event_line(event: RecipeEvent) -> str:
         parts.append(event.checkpoint_path)
     words = [text for text in (event.message, event.error_message) if text is not UNSET and text]
     told = ": ".join([" ".join(parts), *words])
-    return " ".join(told.split()) + "\n"  # one line, whatever an error message brings along
+    return " ".join(told.split())  # one line, whatever an error message brings along

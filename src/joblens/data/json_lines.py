@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from joblens.data.batch_pieces import Texts
+from joblens.data.op_usage import note_mapped
 from joblens.data.rejects import Reject
 from joblens.data.rows import LINE
 from joblens.model.recipe import Slice
@@ -122,6 +123,7 @@ def _mapped(piece: Slice) -> tuple[Any, int]:
     with pa.memory_map(piece.path) as file:
         file.seek(piece.start)
         data = file.read_buffer(piece.end - piece.start)
+    note_mapped(data.size)
     skipped = 0
     if piece.start == 0 and data[: len(_BOM)].to_pybytes() == _BOM:
         skipped = len(_BOM)

@@ -8,7 +8,7 @@ from joblens.data.rotating_log import RotatingLog
 from joblens.model.errors import InputError
 from joblens.stores.private_files import make_private_folder
 
-_FORMAT = "%(asctime)s.%(msecs)03d | %(levelname)-8s | %(name)s:%(lineno)d - %(message)s"
+_FORMAT = "%(asctime)s.%(msecs)03d | %(levelname)-8s | %(place)s - %(message)s"
 _TIME_FORMAT = "%Y-%m-%d %H:%M:%S"
 _BYTES_PER_MB = 1024 * 1024
 
@@ -70,8 +70,15 @@ def _handlers(folder: str, filename: str, most_bytes: int, backups: int, level: 
         handler.addFilter(_level_filter(is_wanted))
         made.append(handler)
     for handler in made:
-        handler.setFormatter(logging.Formatter(_FORMAT, _TIME_FORMAT))
+        handler.setFormatter(_Lines(_FORMAT, _TIME_FORMAT))
     return made
+
+
+class _Lines(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        # What a job itself tells comes from no line of a program that anybody would look up.
+        record.place = f"{record.name}:{record.lineno}" if record.lineno else record.name
+        return super().format(record)
 
 
 def _level_filter(is_wanted: Callable[[int], bool]) -> Callable[[logging.LogRecord], bool]:

@@ -6,12 +6,13 @@ import time
 from msgspec import Struct
 
 _RESET_PEAK = b"5"
+_PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 class Usage(Struct, frozen=True, kw_only=True):
     wall_seconds: float
     cpu_seconds: float
-    memory_peak_bytes: int | None  # of the whole process meanwhile; None: the kernel does not let it be reset
+    memory_peak_bytes: int | None  # of the process's own; None: the kernel does not let the peak be reset
     read_bytes: int | None
     written_bytes: int | None
 
@@ -25,12 +26,25 @@ class Usage(Struct, frozen=True, kw_only=True):
         }
 
 
+_mapped_bytes = 0  # of files that this process has mapped: the kernel counts no call to read for these
+
+
+def note_mapped(size_bytes: int) -> None:
+    """Whoever maps a file to read it says so."""
+    global _mapped_bytes  # noqa: PLW0603 - a number of the process, like the kernel's own
+    _mapped_bytes += size_bytes
+
+
 class Meter:
-    """Begins when it is made. Bytes are those of calls to read and write; files that are mapped are not among
-    them."""
+    """Begins when it is made. Bytes are those of calls to read and write (`rchar`, `wchar` of the kernel,
+    without what looking there costs) and of files that were mapped to be read. Memory is what the process
+    has for itself: pages of mapped files belong to the files, and the job as a whole is not charged for them
+    as its own either."""
 
     def __init__(self) -> None:
         self._can_reset = _reset_peak()
+        self._memory = _memory()
+        self._mapped = _mapped_bytes
         self._io = _read_io()
         self._wall = time.monotonic()
         self._cpu = time.process_time()
@@ -39,13 +53,34 @@ class Meter:
         cpu = time.process_time() - self._cpu
         wall = time.monotonic() - self._wall
         io, before = _read_io(), self._io
+        mapped = _mapped_bytes - self._mapped
         return Usage(
             wall_seconds=wall,
             cpu_seconds=cpu,
-            memory_peak_bytes=_read_peak() if self._can_reset else None,
-            read_bytes=io[0] - before[0] if io and before else None,
-            written_bytes=io[1] - before[1] if io and before else None,
+            memory_peak_bytes=self._own_peak() if self._can_reset else None,
+            # The first look is itself a call to read, counted after it was answered.
+            read_bytes=io.read - before.read - before.cost + mapped if io and before else None,
+            written_bytes=io.written - before.written if io and before else None,
         )
+
+    def _own_peak(self) -> int | None:
+        """The kernel keeps the peak of all pages together, mapped files among them. Those change where files
+        are mapped and let go, so the larger share of both ends is taken off."""
+        peak, now, before = _read_peak(), _memory(), self._memory
+        if peak is None or now is None or before is None:
+            return peak
+        return max(now.own, before.own, peak - max(now.of_files, before.of_files))
+
+
+class _Io(Struct, frozen=True, gc=False):
+    read: int
+    written: int
+    cost: int  # of asking
+
+
+class _Memory(Struct, frozen=True, gc=False):
+    own: int
+    of_files: int
 
 
 def _reset_peak() -> bool:
@@ -68,9 +103,18 @@ def _read_peak() -> int | None:
     return int(rest.split(None, 1)[0]) * 1024 if found else None
 
 
-def _read_io() -> tuple[int, int] | None:
-    fields = _contents("/proc/self/io").split()
-    return (int(fields[1]), int(fields[3])) if len(fields) >= 4 else None  # rchar, wchar
+def _read_io() -> _Io | None:
+    told = _contents("/proc/self/io")
+    fields = told.split()
+    return _Io(int(fields[1]), int(fields[3]), len(told)) if len(fields) >= 4 else None  # rchar, wchar
+
+
+def _memory() -> _Memory | None:
+    fields = _contents("/proc/self/statm").split()
+    if len(fields) < 3:
+        return None
+    resident, of_files = int(fields[1]) * _PAGE, int(fields[2]) * _PAGE
+    return _Memory(max(0, resident - of_files), of_files)
 
 
 def _contents(path: str) -> bytes:

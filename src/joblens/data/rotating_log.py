@@ -3,6 +3,7 @@ to it: every message is one write to a file opened for appending, under a shared
 lock alone puts the file aside."""
 
 import contextlib
+import errno
 import fcntl
 import gzip
 import logging
@@ -14,29 +15,33 @@ from joblens.stores.private_files import open_to_append
 _FAST = 1  # compression level: the process that logs waits for it
 
 
-class RotatingLog(logging.Handler):
+class RotatingFile:
+    """Of whole lines. The newest `backups` of the files that were put aside are kept."""
+
     def __init__(self, path: str, most_bytes: int, backups: int) -> None:
-        super().__init__()
         self.path = path
         self._most_bytes = most_bytes
         self._backups = backups
         self._process_id = os.getpid()
         self._descriptor = open_to_append(path)
+        self._is_torn = self._ends_in_a_line()
 
-    def emit(self, record: logging.LogRecord) -> None:
+    def _ends_in_a_line(self) -> bool:
+        """What a full disk or a killed process left of one."""
+        fcntl.flock(self._descriptor, fcntl.LOCK_EX)  # nobody is just writing it
         try:
-            self._write(self.format(record).encode(errors="backslashreplace") + b"\n")
-        except Exception:  # noqa: BLE001 - logging must not end what it tells about
-            self.handleError(record)
+            size = os.fstat(self._descriptor).st_size
+            return size > 0 and os.pread(self._descriptor, 1, size - 1) != b"\n"
+        finally:
+            fcntl.flock(self._descriptor, fcntl.LOCK_UN)
 
     def close(self) -> None:
-        with self.lock or contextlib.nullcontext():
-            if self._descriptor >= 0:
-                os.close(self._descriptor)
-                self._descriptor = -1
-        super().close()
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
 
-    def _write(self, line: bytes) -> None:
+    def write(self, line: bytes) -> None:
+        """Whole lines. What a full disk let through of them is closed off by the next ones."""
         if self._process_id != os.getpid():  # locks belong to what was opened, which a fork shares
             self._open_again()
         while True:
@@ -45,11 +50,17 @@ class RotatingLog(logging.Handler):
                 if self._is_current():
                     size = os.fstat(self._descriptor).st_size
                     if not size or size + len(line) <= self._most_bytes:
-                        os.write(self._descriptor, line)
+                        self._append(line)
                         return
             finally:
                 fcntl.flock(self._descriptor, fcntl.LOCK_UN)
             self._put_aside(len(line))
+
+    def _append(self, line: bytes) -> None:
+        written = os.write(self._descriptor, b"\n" + line if self._is_torn else line)
+        self._is_torn = written != len(line) + self._is_torn
+        if self._is_torn:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self.path)
 
     def _put_aside(self, wanted: int) -> None:
         """Unless another process did so in the meantime; then the new file is opened."""
@@ -96,4 +107,29 @@ class RotatingLog(logging.Handler):
         opened = open_to_append(self.path)
         os.close(self._descriptor)
         self._descriptor = opened
+        self._is_torn = False
         self._process_id = os.getpid()
+
+
+class RotatingLog(logging.Handler):
+    """Messages of loggers into such a file."""
+
+    def __init__(self, path: str, most_bytes: int, backups: int) -> None:
+        super().__init__()
+        self.path = path
+        self._file = RotatingFile(path, most_bytes, backups)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """A disk that is full, or gone, ends nothing and is told by those who need it: not for every message
+        on the error stream."""
+        try:
+            self._file.write(self.format(record).encode(errors="backslashreplace") + b"\n")
+        except OSError:
+            return
+        except Exception:  # noqa: BLE001 - logging must not end what it tells about
+            self.handleError(record)
+
+    def close(self) -> None:
+        with self.lock or contextlib.nullcontext():
+            self._file.close()
+        super().close()

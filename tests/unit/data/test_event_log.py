@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from joblens.data import event_log
 from joblens.data.event_log import EventLog, EventTail, read_events
 from joblens.model.recipe_event import EventType, RecipeEvent
 
@@ -171,3 +172,29 @@ def test_the_same_facts_stand_in_words_beside_it(tmp_path: Path) -> None:
         "2025-08-09 04:00:53.496 op_complete partition 3 operator 2 words_filter retry 1 rows 5 -> 4 0.123 s",
         "1970-01-01 00:00:00.000 job_failed: ended: a b",
     ]
+
+
+def test_the_log_for_people_is_put_aside_compressed_when_it_has_its_size(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(event_log, "TEXT_BYTES", 500)
+    monkeypatch.setattr(event_log, "TEXT_BACKUPS", 2)
+    text = tmp_path / "events.log"
+    with EventLog(str(tmp_path / "e.jsonl"), text_path=str(text)) as log:
+        for number in range(40):
+            log.append(
+                RecipeEvent(event_type="op_start", timestamp=float(number), message=f"number {number}")
+            )
+    assert sorted(path.name for path in tmp_path.glob("events.log*")) == [
+        "events.log",
+        "events.log.1.gz",
+        "events.log.2.gz",
+    ]
+    assert text.read_text().endswith("number 39\n")
+    assert len(list(read_events(str(tmp_path / "e.jsonl")))) == 40
+
+
+def test_a_log_for_people_that_cannot_be_written_ends_nothing(tmp_path: Path) -> None:
+    with EventLog(str(tmp_path / "e.jsonl"), text_path="/dev/full") as log:
+        log.append(RecipeEvent(event_type="op_start", timestamp=1.0))
+    assert len(list(read_events(str(tmp_path / "e.jsonl")))) == 1

@@ -160,3 +160,16 @@ def test_a_folder_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="logs cannot be written to"):
         joblens.setup_logger(tmp_path / "file")
+
+
+def test_what_comes_from_no_line_of_a_program_names_none(tmp_path: Path) -> None:
+    logger = joblens.setup_logger(tmp_path)
+    logger.handle(logger.makeRecord("job", logging.INFO, "", 0, "it began", (), None))
+    assert (tmp_path / "log.txt").read_text().endswith(" | INFO     | job - it began\n")
+
+
+def test_a_full_disk_is_not_told_for_every_message(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    handler = RotatingLog("/dev/full", 4000, 1)
+    handler.emit(logging.makeLogRecord({"msg": "lost"}))
+    handler.close()
+    assert capfd.readouterr().err == ""
