@@ -1,9 +1,9 @@
 """Rows that came from JSON lines, as lines again: fields that operators changed are put back into the line,
-and everything else leaves as it came."""
+and everything else leaves as it came. What becomes of a line depends on that line alone, so that the export
+does not depend on which lines it was worked on with."""
 
 import functools
 import itertools
-import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -13,28 +13,42 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from joblens.data.json_lines import NEWLINE, begin_and_end_objects, binary_over
+from joblens.data.line_fields import STATS_FIELD, with_fields
 from joblens.data.rows import LINE, STATS_PREFIX
 
-STATS_FIELD = "__dj__stats__"  # where other tools look for what filters computed
+__all__ = ["STATS_FIELD", "escaped", "lines_of"]
+
 _AT_ONCE = 1 << 20  # bytes of lines; what is made of them stays in the processor's cache
 _LOOKED_AT_ONCE = 1 << 16
 _QUOTE = 0x22
+_FEW = 16  # lines, among which the one that is not plain is not searched for any more
 _SHORT = {"\n": "\\n", "\t": "\\t", "\r": "\\r", "\b": "\\b", "\f": "\\f"}
-_fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
-_encode = msgspec.json.Encoder().encode
+# The same text can be written in another way than `escaped` writes it only with these.
+_OTHER_ESCAPES = (b"\\u", b"\\/")
 
 
 def lines_of(batch: Any, changed: Sequence[str], stats: Sequence[str]) -> Iterator[Any]:
     """Buffers that are the lines of all rows when they are written one after the other."""
     for part in _parts(batch):
-        lines = part.column(LINE)
         if not changed and not stats:
-            yield _bytes_of(lines)
-            continue
-        found = None
-        if len(changed) == 1 and not stats:
-            found = _spliced(lines, changed[0], part.column(changed[0]))
-        yield from found or [b"".join(_rebuilt(part, changed, stats))]
+            yield _bytes_of(part.column(LINE))
+        elif len(changed) == 1 and not stats:
+            yield from _with_texts(part, changed[0])
+        else:
+            yield b"".join(_one_by_one(part, changed, stats))
+
+
+def _with_texts(part: Any, name: str) -> Iterator[Any]:
+    """All at once; where a line is in the way of that, its neighbours without it."""
+    found = _spliced(part.column(LINE), name, part.column(name))
+    if found is not None:
+        yield from found
+    elif part.num_rows <= _FEW:
+        yield b"".join(_one_by_one(part, [name], ()))
+    else:
+        half = part.num_rows // 2
+        yield from _with_texts(part.slice(0, half), name)
+        yield from _with_texts(part.slice(half), name)
 
 
 def _parts(batch: Any) -> Iterator[Any]:
@@ -72,10 +86,27 @@ def _spliced(lines: Any, name: str, texts: Any) -> list[Any] | None:
     around = binary_over(data, np.concatenate([[0], places, [data.size]]))
     count = len(lines)
     kept = around.take(pa.array(np.arange(0, 2 * count + 1, 2)))
-    inside = escaped(texts).cast(pa.large_binary())
+    inside = _rewritten(around.take(pa.array(np.arange(1, 2 * count, 2))), texts, data)
     nothing = pa.scalar(b"", pa.large_binary())
     joined = pc.binary_join_element_wise(kept.slice(0, count), inside, nothing)
     return [_bytes_of(joined), _bytes_of(kept.slice(count, 1))]
+
+
+def _rewritten(before: Any, texts: Any, data: Any) -> Any:
+    """The texts as they are to be written. Those that are what they were stay written as they were."""
+    now = escaped(texts).cast(pa.large_binary())
+    whole = bytes(data)
+    if not any(escape in whole for escape in _OTHER_ESCAPES):
+        return now
+    candidates = pc.and_(pc.not_equal(before, now), pc.match_substring_regex(before, r"\\[u/]"))
+    places = np.flatnonzero(candidates.to_numpy(zero_copy_only=False))
+    if not len(places):
+        return now
+    read = _texts.decode(b'["' + b'","'.join(before.take(pa.array(places)).to_pylist()) + b'"]')
+    is_same = pc.equal(pa.array(read, pa.large_string()), texts.take(pa.array(places)))
+    stays = np.zeros(len(texts), dtype=bool)
+    stays[places[is_same.to_numpy(zero_copy_only=False)]] = True
+    return pc.if_else(pa.array(stays), before, now)
 
 
 def _text_places(data: Any, lines: Any, name: str) -> Any:
@@ -99,6 +130,9 @@ def _text_places(data: Any, lines: Any, name: str) -> Any:
     if not (is_there and (numbers[begins] == _QUOTE).all()):
         return None
     return np.stack([begins + 1, begins + sizes - 1], axis=1).reshape(-1)
+
+
+_texts = msgspec.json.Decoder(list[str])
 
 
 @functools.cache
@@ -132,40 +166,11 @@ def _controls(data: bytes) -> list[int]:
     return [code for code in range(0x20) if bytes([code]) in data]
 
 
-def _rebuilt(part: Any, changed: Sequence[str], stats: Sequence[str]) -> Iterator[bytes]:
-    """Line by line, for what the fast way cannot do."""
+def _one_by_one(part: Any, changed: Sequence[str], stats: Sequence[str]) -> Iterator[bytes]:
+    """For what the fast way cannot do."""
     columns = {name: part.column(name).to_pylist() for name in changed}
     numbers = {name: part.column(STATS_PREFIX + name).to_pylist() for name in stats}
     for at, line in enumerate(part.column(LINE).to_pylist()):
         fields = {name: values[at] for name, values in columns.items()}
         found = {name: values[at] for name, values in numbers.items()}
-        yield _with_fields(line, fields, found)
-
-
-def _with_fields(line: bytes, fields: dict[str, Any], found: dict[str, Any]) -> bytes:
-    try:
-        row: dict[str, Any] = dict(_fields.decode(line))
-    except (msgspec.DecodeError, RecursionError):
-        return _leniently(line, fields, found)
-    row.update(fields)
-    if found:
-        earlier = _object(row[STATS_FIELD]) if STATS_FIELD in row else {}
-        row[STATS_FIELD] = earlier | found
-    return _encode(row) + b"\n"
-
-
-def _object(raw: Any) -> dict[str, Any]:
-    value = msgspec.json.decode(raw)
-    return value if isinstance(value, dict) else {}
-
-
-def _leniently(line: bytes, fields: dict[str, Any], found: dict[str, Any]) -> bytes:
-    """Lines that Python's own reader reads: with NaN, or half a surrogate pair in another field."""
-    row = json.loads(line)
-    row.update(fields)
-    if found:
-        row[STATS_FIELD] = found
-    try:
-        return json.dumps(row, ensure_ascii=False).encode() + b"\n"
-    except UnicodeEncodeError:
-        return json.dumps(row).encode() + b"\n"
+        yield with_fields(line, fields, found)

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from joblens.data.exporting import PartManifest, assemble, export_format, is_whole, write_part
 from joblens.data.line_export import escaped
+from joblens.data.line_fields import with_fields
 from joblens.data.rows import STATS_PREFIX, Rows, rows_of, with_column
 from joblens.model.errors import InputError
 from tests.unit.data.recipe_plans import partitions_of, plan_for, read
@@ -120,6 +121,50 @@ def test_lines_that_are_not_plain_get_their_text_back_too(tmp_path: Path, line: 
     found = lines(export)
     assert [row["text"] for row in found] == ["A", "B"]
     assert str(found[0]["x"]) == str(json.loads(line)["x"])
+
+
+ODD_LINES = (
+    b'{ "text" : "a" , "n": 1 , "n": 2}\r\n',
+    b'{"text":"b\\u00e9\\/","x":"\\u00e9"}\n',
+    b'{"x": NaN, "text" : "c\\n", "y": "\xc3\xa9"}\n',
+    b' {"x": "\\ud800", "text": "C\\u00c9"} \n',
+    b'{"text": "d", "text": "\\u0044\\u0001"}\n',
+    b'{"text":"plain","z":[1.0, 2]}\n',
+)
+
+
+def upper_where_odd(texts: Any) -> Any:
+    """Some rows change, some do not."""
+    return pc.if_else(pc.starts_with(texts, "c"), pc.utf8_upper(texts), texts)
+
+
+def test_what_a_line_leaves_as_does_not_depend_on_its_neighbours(tmp_path: Path) -> None:
+    source = tmp_path / "a.jsonl"
+    source.write_bytes(b"".join(ODD_LINES) * 20)
+    expected = b"".join(ODD_LINES).replace(b'"c\\n"', b'"C\\n"') * 20
+    for target in (1, 150, 1 << 20):
+        found = b""
+        for partition in partitions_of([source], tmp_path, target)[0]:
+            rows = read(partition)[0]
+            batch = with_column(rows.batch, "text", upper_where_odd(rows.column("text")))
+            part = write_part(rows.with_batch(batch), plan_for("o.jsonl"), str(tmp_path / "part"), ["text"])
+            found += Path(part.path).read_bytes()
+        assert found == expected
+
+
+@given(text=texts)
+def test_a_text_is_written_the_same_all_at_once_and_line_by_line(text: str) -> None:
+    (at_once,) = escaped(pa.array([text], pa.large_string())).to_pylist()
+    assert with_fields(b'{"text": ""}\n', {"text": f"a{text}"}, {}) == f'{{"text": "a{at_once}"}}\n'.encode()
+
+
+def test_numbers_of_filters_are_put_behind_everything_else_in_a_line() -> None:
+    line = b'{ "text": "a", "n": 1, "n": 2 }\r\n'
+    assert with_fields(line, {"text": "a"}, {"len": 1}) == (
+        b'{ "text": "a", "n": 1, "n": 2,"__dj__stats__":{"len":1}}\r\n'
+    )
+    again = with_fields(b'{"__dj__stats__": {"len": 5, "big": 1}, "x": NaN}\n', {}, {"len": 1})
+    assert again == b'{"__dj__stats__": {"len":1,"big":1}, "x": NaN}\n'
 
 
 @pytest.mark.parametrize(
