@@ -1,6 +1,5 @@
 """The files of a job's folder that say in short what it was and how it ended."""
 
-import shlex
 import time
 from typing import Any
 
@@ -11,6 +10,7 @@ from joblens.data.checkpoints import FinishedPart
 from joblens.data.job_folder import JobFolder, write_whole
 from joblens.data.task_runner import GaveUp
 from joblens.model.recipe import Partition, RecipePlan
+from joblens.plan.recipe_paths import resumption_command
 
 _MAPPING_VERSION = "1.0"
 
@@ -45,9 +45,7 @@ class JobSummary:
             "backed_up_config_path": folder.recipe_copy(plan.recipe_path),
             "executor_type": recipe.executor_type,
             "status": "running",
-            "resumption_command": shlex.join(
-                ("joblens", "process", plan.recipe_path, "--resume", plan.job_id)
-            ),
+            "resumption_command": resumption_command(plan),
             "event_log_file": folder.events,
             "event_log_dir": folder.logs,
             "checkpoint_dir": folder.checkpoints,

@@ -1,8 +1,10 @@
 """Where a recipe's job lies, once it has an id."""
 
+import shlex
+
 from msgspec.structs import replace
 
-from joblens.model.recipe import Recipe
+from joblens.model.recipe import Recipe, RecipePlan
 
 JOB_ID = "{job_id}"
 
@@ -29,3 +31,8 @@ def with_job(recipe: Recipe, job_id: str) -> Recipe:
         checkpoint_dir=recipe.checkpoint_dir.replace(JOB_ID, job_id),
         event_log_dir=recipe.event_log_dir.replace(JOB_ID, job_id),
     )
+
+
+def resumption_command(plan: RecipePlan) -> str:
+    """Works from anywhere: the job's folder knows the recipe and all that was said beside it."""
+    return shlex.join(("joblens", "process", "--resume", plan.job_dir))
