@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from joblens.data.operator import RowErrors
 
-PIECE_BYTES = 4 << 20
+PIECE_BYTES = 2 << 20
 _IN_PLACE = (pa.large_string(), pa.large_binary())
 
 

@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from joblens.data.rejects import Reject
 from joblens.model.recipe import Slice
@@ -44,18 +43,18 @@ def _numbered(piece: Slice) -> tuple[Any, Any]:
 
 def row_groups(path: str) -> list[tuple[int, int]]:
     """Rows and bytes of each, as they are once they are unpacked."""
-    with pq.ParquetFile(path) as file:
+    with _parquet().ParquetFile(path) as file:
         groups = [file.metadata.row_group(number) for number in range(file.num_row_groups)]
         return [(group.num_rows, group.total_byte_size) for group in groups]
 
 
 def schema_of(path: str) -> Any:
-    return pq.read_schema(path)
+    return _parquet().read_schema(path)
 
 
 def _table(piece: Slice) -> Any:
     """The rows of the slice; only the row groups that they lie in are read."""
-    with pq.ParquetFile(piece.path) as file:
+    with _parquet().ParquetFile(piece.path) as file:
         wanted: list[int] = []
         first, skipped = 0, 0
         for number in range(file.num_row_groups):
@@ -111,5 +110,12 @@ def _with_texts(batch: Any, columns: Sequence[str]) -> Any:
 
 
 def batches_of(path: str) -> Iterator[Any]:
-    with pq.ParquetFile(path) as file:
+    with _parquet().ParquetFile(path) as file:
         yield from file.iter_batches(use_threads=False)
+
+
+def _parquet() -> Any:
+    """Imported for those who have such files: it brings file systems and the network with it."""
+    import pyarrow.parquet
+
+    return pyarrow.parquet
