@@ -37,6 +37,16 @@ class OperationForm(Struct, frozen=True, gc=False):
     progress_percentage: float
 
 
+class _Told(Struct, frozen=True, gc=False):
+    """What is known of an operator on a partition whose result may yet be used again."""
+
+    start: float
+    end: float
+    duration: float
+    input_rows: int
+    output_rows: int
+
+
 class OperatorColumn:
     """One operator: a row for each partition, or a single one for a global operator. Totals are kept up to
     date with each change, so that looking costs nothing however many rows there are."""
@@ -56,6 +66,7 @@ class OperatorColumn:
         self.counts = [0, 0, 0, 0, 0]  # rows in each state, except for those that nothing was told of
         self._input_sum = self._output_sum = self._known_inputs = self._known_outputs = 0
         self._duration_sum = 0.0
+        self._aside: dict[int, _Told] = {}
         self.rejected: dict[int, int] = {}  # rows of a partition that it could not work on
         self._cpu_seconds: float | None = None
         self._memory_peak_bytes: int | None = None
@@ -81,6 +92,8 @@ class OperatorColumn:
     def start(self, row: int, at: float) -> None:
         if self.codes[row] != UNSEEN:
             self.forget(row)
+        if self._aside:
+            self._aside.pop(row, None)  # it is done anew
         self.counts[RUNNING] += 1
         self.codes[row] = RUNNING
         self.starts[row] = at
@@ -90,9 +103,11 @@ class OperatorColumn:
     ) -> None:
         code = self.codes[row]
         if code >= DONE:  # a second time, without a start in between
-            started_at = self.starts[row]
+            before = self._told(row)
             self.forget(row)
-            self.starts[row] = started_at
+            self.starts[row] = before.start
+            if duration is None and before.duration >= 0:  # told again; it took the time it took
+                at, duration = before.end, before.duration
             code = UNSEEN
         self.counts[code] -= 1
         self.counts[DONE] += 1
@@ -100,14 +115,21 @@ class OperatorColumn:
         self.ends[row] = at
         if duration is None:
             duration = at - self.starts[row]
+        self._know_duration(row, duration)
+        self.know_rows(row, input_rows, output_rows)
+
+    def _know_duration(self, row: int, duration: float) -> None:
         if duration == duration:  # noqa: PLR0124 - not so for a start that nobody told
             self.durations[row] = duration
             self._duration_sum += duration
-        if input_rows is not None:
+
+    def know_rows(self, row: int, input_rows: int | None, output_rows: int | None) -> None:
+        """Those that are not known yet."""
+        if input_rows is not None and self.input_rows[row] < 0:
             self.input_rows[row] = input_rows
             self._input_sum += input_rows
             self._known_inputs += 1
-        if output_rows is not None:
+        if output_rows is not None and self.output_rows[row] < 0:
             self.output_rows[row] = output_rows
             self._output_sum += output_rows
             self._known_outputs += 1
@@ -118,18 +140,47 @@ class OperatorColumn:
         self.codes[row] = SAVED
         self.saved_at[row] = at
 
-    def load(self, row: int) -> None:
-        """It is known to be done, by what was kept of it."""
-        if self.codes[row] != SAVED:
-            self._turn(row, SAVED)
+    def load(self, row: int, code: int) -> None:
+        """It is known to be done, by what was kept of it or of what came behind it."""
+        if self.codes[row] < code or self.codes[row] == BROKEN:
+            self._turn(row, code)
+            self.errors.pop(row, None)
+        told = self._aside.pop(row, None)
+        if told is not None:
+            self.starts[row], self.ends[row] = told.start, told.end
+            self._know_duration(row, told.duration)
+            self.know_rows(row, _counted(told.input_rows), _counted(told.output_rows))
+
+    def unsave(self, row: int) -> None:
+        """What was kept of it has been removed."""
+        if self.codes[row] == SAVED:
+            self._turn(row, DONE)
 
     def settle(self, row: int) -> None:
         """It is known to be done, by what came behind it."""
         if self.codes[row] in (UNSEEN, RUNNING):
             self._turn(row, DONE)
 
+    def set_aside(self, row: int) -> None:
+        """To be done anew, unless its result turns out to be there still."""
+        if self.codes[row] in (DONE, SAVED):
+            self._aside[row] = self._told(row)
+        self.forget(row)
+
+    def _told(self, row: int) -> _Told:
+        return _Told(
+            self.starts[row],
+            self.ends[row],
+            self.durations[row],
+            self.input_rows[row],
+            self.output_rows[row],
+        )
+
     def fail(self, row: int, at: float, message: str) -> None:
+        started_at = self.starts[row]
+        self.forget(row)
         self._turn(row, BROKEN)
+        self.starts[row] = started_at
         self.ends[row] = at
         self.errors[row] = message
 
@@ -163,16 +214,18 @@ class OperatorColumn:
             self._written_bytes = (self._written_bytes or 0) + used.written_bytes
 
     def progress(self, partitions: int, *, is_running: bool) -> OperatorProgress:
+        """A sum of which something is missing is none."""
+        done = self.counts[DONE] + self.counts[SAVED]
         return OperatorProgress(
             operation_idx=self.index,
             operation_name=self.name,
             planned=1 if self.is_global else partitions,
-            completed=self.counts[DONE] + self.counts[SAVED],
+            completed=done,
             in_progress=self.counts[RUNNING] if is_running else 0,
             failed=self.counts[BROKEN],
             checkpointed=self.counts[SAVED],
-            input_rows=self._input_sum if self._known_inputs else None,
-            output_rows=self._output_sum if self._known_outputs else None,
+            input_rows=self._input_sum if done and self._known_inputs >= done else None,
+            output_rows=self._output_sum if done and self._known_outputs >= done else None,
             rejected_rows=sum(self.rejected.values()),
             duration_seconds=max(0.0, self._duration_sum),
             cpu_seconds=self._cpu_seconds,

@@ -35,9 +35,8 @@ def _use(progress: OperatorProgress) -> OperatorUse:
 
 
 def rows_in(snapshot: JobSnapshot) -> int | None:
-    """Rows that came to the first operator."""
-    return snapshot.operators[0].input_rows if snapshot.operators else None
+    return snapshot.rows_in
 
 
 def rows_out(snapshot: JobSnapshot) -> int | None:
-    return snapshot.operators[-1].output_rows if snapshot.operators else None
+    return snapshot.rows_out

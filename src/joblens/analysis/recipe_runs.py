@@ -77,7 +77,8 @@ class JobRuns:
         if summary_word in _STATUS_WORDS:
             return _STATUS_WORDS[summary_word]
         if is_alive is None:
-            return ProcessingStatus.IN_PROGRESS
+            is_begun = self._start is not None
+            return ProcessingStatus.IN_PROGRESS if is_begun else ProcessingStatus.NOT_STARTED
         return ProcessingStatus.FAILED if rows.counts[BROKEN] else ProcessingStatus.KILLED
 
     def _told_end(self, end: SeenEvent, rows: PartitionRows) -> ProcessingStatus:

@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from joblens.analysis.recipe_columns import BROKEN, DONE, RUNNING, SAVED, UNSEEN, OperatorColumn
 from joblens.analysis.recipe_planned import PlannedWork
+from joblens.analysis.recipe_rows import JobRows, job_rows
 from joblens.analysis.recipe_runs import JobRuns
 from joblens.analysis.recipe_seen import SeenEvent, SeenMetadata
 from joblens.analysis.recipe_tables import OperationTable, PartitionTable
@@ -27,6 +28,8 @@ class JobFacts(Struct, frozen=True, kw_only=True):
     summary: Mapping[str, Any] = {}  # job_summary.json
     checkpoint_strategy: str | None = None  # of the recipe
     has_checkpoints: bool | None = None  # on disk; None: nobody looked
+    can_be_gone_on_with: bool | None = None  # by what lies in its folder; None: by its checkpoints
+    is_disk_full: bool = False
 
 
 class SnapshotFold:
@@ -73,7 +76,7 @@ class SnapshotFold:
         self._runs = JobRuns()
         self._strategy: str | None = None
         self._last_checkpoint: float | None = None
-        self._rejected_in_all: int | None = None  # as the end of the job told it
+        self._rows_told = JobRows()
         self._is_exporting = False
         self._export_path: str | None = None
         self._told_partitions = 0
@@ -102,6 +105,8 @@ class SnapshotFold:
                 handle(event)
             last = event.timestamp
         runs.last_event = last
+        if events and not runs.count:  # the line that told of the start may be damaged
+            runs.process_id = events[-1].process_id or runs.process_id
         self.events_analyzed += len(events)
 
     def add_completion(self, at: float) -> None:
@@ -115,6 +120,8 @@ class SnapshotFold:
     # Operators
 
     def _op_start(self, event: SeenEvent) -> None:
+        if not event.operation_name:
+            return
         column, row = self._place(event, (0, RUNNING, BROKEN))
         if column.is_global:
             column.start(row, event.timestamp)
@@ -127,6 +134,8 @@ class SnapshotFold:
             self._rows.start(row, event.timestamp)
 
     def _op_complete(self, event: SeenEvent) -> None:
+        if not event.operation_name:
+            return
         column, row = self._place(event, (RUNNING,))
         if column.is_global and not self._planned.has_absolute_indexes and self._rows.ids:
             return  # DataJuicer says so before it begins with them; they are done when the job is
@@ -147,12 +156,16 @@ class SnapshotFold:
             column.rejected[row] = details.rejected_rows
 
     def _op_failed(self, event: SeenEvent) -> None:
+        if not event.operation_name:
+            return
         column, row = self._place(event, (RUNNING,))
         column.fail(row, event.timestamp, event.error_message or "")
         if event.metadata is not None and event.metadata.resources is not None:
             column.use(event.metadata.resources)
 
     def _checkpoint_save(self, event: SeenEvent) -> None:
+        if not event.operation_name:
+            return
         self._saved(*self._place(event, (DONE,)), event)
 
     def _saved(self, column: OperatorColumn, row: int, event: SeenEvent) -> None:
@@ -160,15 +173,11 @@ class SnapshotFold:
         self._last_checkpoint = event.timestamp
 
     def _checkpoint_load(self, event: SeenEvent) -> None:
-        """Everything up to there is done, and nothing behind it."""
-        if event.partition_id is None or event.operation_idx is None:
-            return
-        row = self._grid.row(event.partition_id)
-        for column in self._grid.of_partitions():
-            if column.index <= event.operation_idx:
-                column.load(row)
-            else:
-                column.forget(row)
+        """Everything up to there is done, and nothing behind it, as far as anybody knows by now."""
+        if event.partition_id is not None and event.operation_idx is not None:
+            row = self._grid.row(event.partition_id)
+            rows = (event.metadata or _NOTHING).rows
+            self._grid.load(row, event.operation_idx, rows, is_kept=_is_checkpoint(event.checkpoint_path))
 
     # Partitions
 
@@ -224,12 +233,14 @@ class SnapshotFold:
 
     def _all_decided(self, event: SeenEvent) -> None:
         """A global operator is through, and with it everything before it, also what an earlier run did."""
+        if not event.operation_name:
+            return
         column, _ = self._place(event, (RUNNING,))
         if not column.is_global:
             return
         if column.codes[0] == RUNNING:
             column.complete(0, event.timestamp, event.duration, event.input_rows, event.output_rows)
-        column.load(0)
+        column.load(0, SAVED)
         for earlier in self._grid.of_partitions():
             if earlier.index < column.index:
                 self._grid.settle(earlier)
@@ -249,7 +260,7 @@ class SnapshotFold:
         details = event.metadata or _NOTHING
         if self._runs.start(event, self._grid.done()) and self._runs.count > 1:
             self._grid.let_go()
-            self._is_exporting, self._rejected_in_all = False, None
+            self._is_exporting, self._rows_told = False, JobRows()
             self._runs.done_before = self._grid.done()
         self._strategy = details.checkpoint_strategy or self._strategy
         told = event.total_partitions or details.total_partitions or details.num_partitions or 0
@@ -259,9 +270,13 @@ class SnapshotFold:
 
     def _job_end(self, event: SeenEvent) -> None:
         self._runs.end = event
-        self._rejected_in_all = (event.metadata or _NOTHING).rejected_rows
+        details = event.metadata or _NOTHING
+        rows_out = details.rows_out if event.output_rows is None else event.output_rows
+        self._rows_told = JobRows(details.rows_in, rows_out, details.rejected_rows)
         if event.event_type == EventType.JOB_COMPLETE:
             self._grid.all_complete(event.timestamp)
+            if self._planned.has_absolute_indexes:
+                self._grid.remove_passing_states()
         self._is_exporting = False
         self._export_path = event.output_path or (event.metadata or _NOTHING).output_path
 
@@ -297,7 +312,11 @@ class SnapshotFold:
         partitions = max(self._told_partitions, len(rows.ids))
         total = sum(1 if column.is_global else partitions for column in columns)
         done, saved = self._grid.done(), sum(column.counts[SAVED] for column in columns)
-        is_running, told = status is ProcessingStatus.IN_PROGRESS, self._rejected_in_all
+        is_running = status is ProcessingStatus.IN_PROGRESS
+        operators = tuple(column.progress(partitions, is_running=is_running) for column in columns)
+        came_and_left = job_rows(
+            self._rows_told, status, operators, facts.summary, sum(rows.rejected.values())
+        )
         return JobSnapshot(
             job_id=facts.job_id,
             overall_status=status,
@@ -314,16 +333,19 @@ class SnapshotFold:
             checkpointed_operations=saved,
             partition_statuses=PartitionTable(rows, states, running),
             operation_statuses=OperationTable(rows, states, running),
-            operators=tuple(column.progress(partitions, is_running=is_running) for column in columns),
+            waiting_partitions=self._grid.waiting() if is_running else 0,
+            operators=operators,
+            rows_in=came_and_left.rows_in,
+            rows_out=came_and_left.rows_out,
             checkpoint_strategy=self._strategy or facts.checkpoint_strategy,
             last_checkpoint_time=self._last_checkpoint,
-            resumable=saved > 0 if facts.has_checkpoints is None else saved > 0 and facts.has_checkpoints,
-            error_message=self._error(status, facts.summary),
+            resumable=_is_resumable(status, facts, saved),
+            error_message=self._error(status, facts),
             taken_at=now,
             last_event_time=self.last_event_time,
             runs=self._runs.count,
             retries=sum(rows.retries.values()),
-            rejected_rows=sum(rows.rejected.values()) if told is None else told,
+            rejected_rows=came_and_left.rejected or 0,
             events_analyzed=self.events_analyzed,
             malformed_lines=self.malformed_lines,
             is_exporting=self._is_exporting and is_running,
@@ -333,9 +355,23 @@ class SnapshotFold:
             process_id=facts.process_id or self.process_id,
         )
 
-    def _error(self, status: ProcessingStatus, summary: Mapping[str, Any]) -> str | None:
+    def _error(self, status: ProcessingStatus, facts: JobFacts) -> str | None:
+        if status is ProcessingStatus.KILLED and facts.is_disk_full:
+            return "no space is left on the file system of its folder"
         if status not in (ProcessingStatus.FAILED, ProcessingStatus.PARTIAL):
             return None
         told = self._runs.end.error_message if self._runs.end is not None else None
         first = next(iter(self._rows.errors.values()), None)
-        return told or summary.get("error_message") or first
+        return told or facts.summary.get("error_message") or first
+
+
+def _is_checkpoint(path: str | None) -> bool:
+    """Whether what was used again stays there: states between operators on all partitions, and parts of the
+    export, are removed when the job is through."""
+    return path is None or path.rpartition("/")[2].startswith("op_")
+
+
+def _is_resumable(status: ProcessingStatus, facts: JobFacts, saved: int) -> bool:
+    if facts.can_be_gone_on_with and status is not ProcessingStatus.COMPLETED:
+        return True
+    return saved > 0 and facts.has_checkpoints is not False

@@ -41,6 +41,8 @@ def format_duration(seconds: float | None) -> str | None:
     """4m 31s"""
     if seconds is None:
         return None
+    if seconds < 1:
+        return f"{max(0, round(seconds * 1000))}ms"
     minutes, left = divmod(int(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     if hours:
@@ -236,14 +238,16 @@ def _resources(snapshot: JobSnapshot) -> dict[str, Any]:
     cpu = [one.cpu_seconds for one in snapshot.operators if one.cpu_seconds is not None]
     memory = [one.memory_peak_bytes for one in snapshot.operators if one.memory_peak_bytes is not None]
     seconds = snapshot.total_duration
-    rows = next((one.input_rows for one in snapshot.operators if one.input_rows is not None), None)
+    rows = snapshot.rows_in
     return {
         "cpu_seconds": sum(cpu) if cpu else None,
         "cpu_cores_used": sum(cpu) / seconds if cpu and seconds else None,
         "memory_peak_bytes": max(memory, default=None),
         "input_rows": rows,
+        "output_rows": snapshot.rows_out,
         "rows_per_second": rows / seconds if rows is not None and seconds else None,
         "rejected_rows": snapshot.rejected_rows,
+        "waiting_partitions": snapshot.waiting_partitions,
         "retries": snapshot.retries,
         "runs": snapshot.runs,
         "eta_seconds": snapshot.eta_seconds,

@@ -97,6 +97,51 @@ class WorkGrid:
             if column.index > kept:
                 column.forget(row)
 
+    def load(self, row: int, until: int, rows: int | None, *, is_kept: bool) -> None:
+        """A result was found to be there still: everything up to that place is done, with `rows` left."""
+        before: OperatorColumn | None = None
+        for column in sorted(self.of_partitions(), key=lambda each: each.index):
+            if column.index > until:
+                column.set_aside(row)
+                continue
+            column.load(row, SAVED if is_kept and column.index == until else DONE)
+            if column.index == until:
+                column.know_rows(row, None, rows)
+            self._know_from_neighbour(before, column, row)
+            before = column
+
+    def _know_from_neighbour(self, before: OperatorColumn | None, column: OperatorColumn, row: int) -> None:
+        """What left one operator came to the next, unless all partitions met in between. Events that told it
+        may have been lost with the job's process."""
+        if before is None:
+            if column.index == min(each.index for each in self.columns.values()):
+                column.know_rows(row, self.rows.sample_counts.get(row), None)
+        elif column.index == before.index + 1:
+            came, left = column.input_rows[row], before.output_rows[row]
+            column.know_rows(row, left if left >= 0 else None, None)
+            before.know_rows(row, None, came if came >= 0 else None)
+
+    def waiting(self) -> int:
+        """Partitions that are through with everything before an operator on all of them, which is not."""
+        ordered = sorted(self.columns.values(), key=lambda column: column.index)
+        before: OperatorColumn | None = None
+        for column in ordered:
+            if column.is_global and not column.counts[DONE] + column.counts[SAVED]:
+                break
+            before = column
+        else:
+            return 0
+        if before is None or before.is_global:
+            return 0
+        pairs = zip(self.rows.codes, before.codes, strict=False)
+        return sum(1 for partition, code in pairs if partition == RUNNING and code in (DONE, SAVED))
+
+    def remove_passing_states(self) -> None:
+        """What operators on all partitions kept is removed when the job is through."""
+        for column in self.columns.values():
+            if column.is_global and column.codes:
+                column.unsave(0)
+
     def let_go(self) -> None:
         """The job was gone on with: what was under way is not any more."""
         for row, code in enumerate(self.rows.codes):

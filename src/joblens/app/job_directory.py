@@ -6,6 +6,7 @@ import mmap
 import os
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import msgspec
@@ -21,12 +22,28 @@ _NODE_NAME = re.compile(rb'"node_id"\s*:\s*"([^"\\]+)"')
 _DEFAULT_STRATEGY = CheckpointStrategy.EVERY_N_OPS  # of both, where checkpoints are on and nothing is said
 
 
+_LEAST_FREE_BYTES = 1 << 16
 _MARKS = (
     "events.jsonl",
     "job_summary.json",
     "dag_execution_plan.json",
     "metadata/plan.json",
 )
+
+
+@contextmanager
+def told_if_unreadable() -> Iterator[None]:
+    """Jobs' folders are private: somebody else's can be named, but not read."""
+    try:
+        yield
+    except PermissionError as error:
+        raise InputError(
+            f"{error.filename or 'a file of the job'} may not be read", hint="it belongs to somebody else"
+        ) from error
+    except OSError as error:
+        if error.filename is None:
+            raise
+        raise InputError(f"{error.filename} cannot be read: {error.strerror}") from error
 
 
 def is_job_folder(path: str) -> bool:
@@ -50,6 +67,8 @@ class JobDirectory:
     def __init__(self, path: str) -> None:
         if not os.path.isdir(path):
             raise InputError(f"there is no job folder {path}", hint="give the folder that has the event log")
+        if not os.access(path, os.R_OK | os.X_OK):
+            raise InputError(f"{path} may not be read", hint="it belongs to somebody else")
         if not is_job_folder(path):
             raise InputError(
                 f"{path} is no job's folder: no event log, no plan, no summary", hint=_hint(path)
@@ -173,6 +192,14 @@ class JobDirectory:
             return False
         with os.scandir(path) as entries:
             return any("op_" in entry.name or entry.name.startswith("partition_") for entry in entries)
+
+    def is_disk_full(self) -> bool:
+        """Too full for a job to write how it ended."""
+        try:
+            found = os.statvfs(self.path)
+        except OSError:
+            return False
+        return found.f_bavail * found.f_frsize < _LEAST_FREE_BYTES
 
     def about(self, summary: dict[str, Any], executor_type: str | None) -> JobAbout:
         def told(key: str, otherwise: str | None) -> str | None:

@@ -21,7 +21,10 @@ def process_of_executor(folder: JobFolder) -> JobProcess | None:
     """Of a job of joblens, by the lock that its executor holds. None: there is no such lock."""
     if not os.path.exists(folder.lock):
         return None
-    holder = running_executor(folder)
+    try:
+        holder = running_executor(folder)
+    except PermissionError:
+        return JobProcess()
     if holder is None:
         return JobProcess(is_alive=False)
     is_here = holder.host == os.uname().nodename

@@ -9,7 +9,7 @@ import msgspec
 from joblens.analysis.recipe_snapshot import JobFacts, SnapshotFold
 from joblens.analysis.recipe_snapshot_form import JobAbout, snapshot_form, snapshot_json
 from joblens.app.event_tail import EventTail
-from joblens.app.job_directory import JobDirectory
+from joblens.app.job_directory import JobDirectory, told_if_unreadable
 from joblens.app.job_process import JobProcess, live_process, process_of_executor
 from joblens.model.job_snapshot import JobSnapshot, ProcessingStatus
 
@@ -18,9 +18,10 @@ class LiveSnapshot:
     """Each look reads only what was written since the one before."""
 
     def __init__(self, job_dir: str) -> None:
-        self.directory = JobDirectory(job_dir)
         self._summary: dict[str, Any] = {}
-        self._begin()
+        with told_if_unreadable():
+            self.directory = JobDirectory(job_dir)
+            self._begin()
 
     def _begin(self) -> None:
         self._knows_partitions = self.directory.knows_partitions()
@@ -28,6 +29,11 @@ class LiveSnapshot:
         self._tails: dict[str, EventTail] = {}
 
     def refresh(self) -> JobSnapshot:
+        """Raises InputError when the job's files may not be read."""
+        with told_if_unreadable():
+            return self._look()
+
+    def _look(self) -> JobSnapshot:
         is_cut = not self._knows_partitions and self.directory.knows_partitions()
         if is_cut or any(tail.is_replaced() for tail in self._tails.values()):
             self._begin()
@@ -55,9 +61,10 @@ class LiveSnapshot:
 
     def process(self) -> JobProcess:
         """Of the job, as far as its events are read."""
-        if not self._tails:
-            self._read_events(is_over=False)
-        return self._process()
+        with told_if_unreadable():
+            if not self._tails:
+                self._read_events(is_over=False)
+            return self._process()
 
     def _process(self) -> JobProcess:
         by_lock = process_of_executor(self.directory.folder)
@@ -73,6 +80,8 @@ class LiveSnapshot:
             summary=self._summary,
             checkpoint_strategy=self.directory.checkpoint_strategy(),
             has_checkpoints=self.directory.has_checkpoints(),
+            can_be_gone_on_with=self.directory.plan is not None or None,
+            is_disk_full=process.is_alive is False and self.directory.is_disk_full(),
         )
 
     def about(self, snapshot: JobSnapshot) -> JobAbout:

@@ -5,6 +5,8 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
+_NEARLY_ALL = 0.99
+
 
 class ProcessingStatus(enum.StrEnum):
     """Of operations, partitions and whole jobs; not every one can be in every state."""
@@ -97,7 +99,8 @@ class JobSnapshot(Struct, frozen=True, kw_only=True):
     total_partitions: int = 0
     completed_partitions: int = 0
     failed_partitions: int = 0
-    in_progress_partitions: int = 0
+    in_progress_partitions: int = 0  # those that wait among them
+    waiting_partitions: int = 0  # for the others, before an operator on all of them
     total_operations: int = 0  # planned
     completed_operations: int = 0  # those with a checkpoint among them
     failed_operations: int = 0
@@ -111,6 +114,8 @@ class JobSnapshot(Struct, frozen=True, kw_only=True):
     error_message: str | None = None
     taken_at: float = 0.0
     last_event_time: float | None = None
+    rows_in: int | None = None  # of the whole job; while it runs, that came to the first operator
+    rows_out: int | None = None  # that were exported; while it runs, that left the last operator
     runs: int = 0  # how often the job was started or gone on with
     retries: int = 0
     rejected_rows: int = 0
@@ -132,7 +137,11 @@ class JobSnapshot(Struct, frozen=True, kw_only=True):
 
     @property
     def overall_fraction(self) -> float:
-        """Of the work that is planned."""
+        """Of the work that is planned. Never all of it before the job is complete: what operators made has
+        to be written, too."""
         if self.overall_status is ProcessingStatus.COMPLETED:
             return 1.0
-        return self.operation_fraction if self.total_operations else self.partition_fraction
+        if self.overall_status is ProcessingStatus.NOT_STARTED:
+            return 0.0
+        done = self.operation_fraction if self.total_operations else self.partition_fraction
+        return min(done, _NEARLY_ALL)

@@ -94,7 +94,8 @@ def _partitions(snapshot: JobSnapshot, width: int, paint: Palette) -> str:
     words = [f"{snapshot.completed_partitions:,}/{total:,}"]
     for number, word in (
         (snapshot.failed_partitions, "failed"),
-        (snapshot.in_progress_partitions, "running"),
+        (snapshot.in_progress_partitions - snapshot.waiting_partitions, "running"),
+        (snapshot.waiting_partitions, "waiting"),
         (snapshot.retries, "tried again"),
     ):
         if number:

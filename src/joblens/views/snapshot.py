@@ -93,7 +93,8 @@ def _progress(snapshot: JobSnapshot) -> str:
         f"{snapshot.completed_operations:,} of {counted(snapshot.total_operations, 'operation')}",
     ]
     for number, word in (
-        (snapshot.in_progress_partitions, "under way"),
+        (snapshot.in_progress_partitions - snapshot.waiting_partitions, "under way"),
+        (snapshot.waiting_partitions, "waiting for the others"),
         (snapshot.failed_partitions, "failed"),
         (snapshot.retries, "tried again"),
     ):
@@ -103,15 +104,20 @@ def _progress(snapshot: JobSnapshot) -> str:
 
 
 def _checkpoints(snapshot: JobSnapshot) -> str:
-    strategy = snapshot.checkpoint_strategy or "strategy not known"
-    if not snapshot.checkpointed_operations:
-        return f"{strategy}, none yet"
-    text = f"{strategy}, {snapshot.checkpointed_operations:,} kept"
-    if snapshot.last_checkpoint_time is not None:
-        text += f", last {_moment(snapshot.last_checkpoint_time)}"
-    if snapshot.overall_status is ProcessingStatus.COMPLETED:
+    status, kept = snapshot.overall_status, snapshot.checkpointed_operations
+    is_ahead = status in (ProcessingStatus.IN_PROGRESS, ProcessingStatus.NOT_STARTED)
+    text = snapshot.checkpoint_strategy or "strategy not known"
+    if not kept:
+        text += ", none yet" if is_ahead else ", none"
+    else:
+        text += f", {kept:,} kept"
+        if snapshot.last_checkpoint_time is not None:
+            text += f", last {_moment(snapshot.last_checkpoint_time)}"
+    if (is_ahead and not kept) or status is ProcessingStatus.COMPLETED:
         return text
-    return text + (", can be gone on with" if snapshot.resumable else ", none of them there any more")
+    if snapshot.resumable:
+        return f"{text}, can be gone on with"
+    return f"{text}, none of them there any more" if kept else text
 
 
 def _moment(seconds: float) -> str:
