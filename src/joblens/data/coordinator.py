@@ -13,6 +13,7 @@ from joblens.data import checkpoints, job_events
 from joblens.data.checkpoints import FinishedPart
 from joblens.data.cutting import join_slices
 from joblens.data.exporting import Export
+from joblens.data.input_stamps import changed_since
 from joblens.data.job_folder import JobFolder, write_whole
 from joblens.data.job_summary import JobEnd, JobSummary, write_mapping
 from joblens.data.pool import Pool
@@ -90,6 +91,7 @@ class Coordinator:
             self._export = before.export
             self._clear_away()
             return JobEnd(status="completed", export_paths=before.export.paths, rows_out=before.export.rows)
+        self._check_inputs()
         if self._plan.uncut:
             self._partitions = self._cut()
         self._save_dag(is_resumed=is_resumed)
@@ -98,6 +100,7 @@ class Coordinator:
             self._run_stage(stage)
             if stage.closing is not None:
                 self._decide(stage)
+        self._check_inputs()
         self._assemble()
         return self._end()
 
@@ -125,6 +128,8 @@ class Coordinator:
                 how = results[task.id]
                 if isinstance(how, Ended):
                     self._finished[task.partition.id] = _result(how, FinishedPart)
+        if self._failed:
+            self._check_inputs()  # it may well be why
         if self._partitions and len(self._failed) == len(self._partitions):
             first = next(iter(self._failed.values()))
             raise JobCannotGoOn(f"all partitions failed: {first.error_message}")
@@ -201,6 +206,16 @@ class Coordinator:
         return JobEnd(status="completed", export_paths=export.paths, rows_out=export.rows)
 
     # Beside them
+
+    def _check_inputs(self) -> None:
+        """Rows of before and after a change must not come together in one export."""
+        changes = changed_since(self._plan.inputs)
+        if changes:
+            more = f" (and {len(changes) - 3} more)" if len(changes) > 3 else ""
+            raise JobCannotGoOn(
+                f"the data is not what it was when the job was planned: {'; '.join(changes[:3])}{more}",
+                hint="put it back as it was and go on with the job, or do all of it anew with --start-over",
+            )
 
     def _save_dag(self, *, is_resumed: bool) -> None:
         if is_resumed and os.path.exists(self._folder.dag_plan):

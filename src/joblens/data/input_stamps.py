@@ -29,6 +29,22 @@ def _stamp(path: str) -> InputFile:
     )
 
 
+def changed_since(before: Sequence[InputFile]) -> list[str]:
+    """The same as `changed_inputs` for files that are looked at again while a job runs. Content is compared
+    only where size or time are others than they were, so that looking at many files costs little."""
+    changes: list[str] = []
+    for old in before:
+        try:
+            status = os.stat(old.path)
+            if (status.st_size, status.st_mtime_ns) != (old.size, old.modified_ns):
+                changes += changed_inputs([old], [_stamp(old.path)])
+        except FileNotFoundError:
+            changes.append(f"{old.path} is not there any more")
+        except OSError as error:
+            changes.append(f"{old.path} cannot be read any more: {error.strerror}")
+    return changes
+
+
 def changed_inputs(before: Sequence[InputFile], now: Sequence[InputFile]) -> list[str]:
     """One sentence for each file that is gone, new or other than it was; empty: nothing changed. A small
     file that was only touched is the same; of a large one only parts are compared, so its time counts."""

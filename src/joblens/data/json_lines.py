@@ -13,6 +13,7 @@ from joblens.data.batch_pieces import Texts
 from joblens.data.op_usage import note_mapped
 from joblens.data.rejects import Reject
 from joblens.data.rows import LINE
+from joblens.model.errors import InputError, JoblensError
 from joblens.model.recipe import Slice
 
 NEWLINE = 0x0A
@@ -121,6 +122,8 @@ def places_of_rows(piece: Slice, columns: Sequence[str]) -> Callable[[Sequence[i
 def _mapped(piece: Slice) -> tuple[Any, int]:
     """The bytes of a slice, the last line always with its end, and how many were passed over before them."""
     with pa.memory_map(piece.path) as file:
+        if file.size() < piece.end:
+            raise too_short(piece)
         file.seek(piece.start)
         data = file.read_buffer(piece.end - piece.start)
     note_mapped(data.size)
@@ -131,6 +134,12 @@ def _mapped(piece: Slice) -> tuple[Any, int]:
     if data.size and data[data.size - 1 : data.size].to_pybytes() != b"\n":
         data = pa.py_buffer(data.to_pybytes() + b"\n")
     return data, skipped
+
+
+def too_short(piece: Slice) -> JoblensError:
+    if piece.origin:
+        return JoblensError(f"{piece.path} is damaged: it ends before its time")
+    return InputError(f"{piece.path} is shorter than it was when the job was planned")
 
 
 def _spans(ends: Any) -> list[tuple[int, int]]:

@@ -86,18 +86,19 @@ def _spliced(lines: Any, name: str, texts: Any) -> list[Any] | None:
     around = binary_over(data, np.concatenate([[0], places, [data.size]]))
     count = len(lines)
     kept = around.take(pa.array(np.arange(0, 2 * count + 1, 2)))
-    inside = _rewritten(around.take(pa.array(np.arange(1, 2 * count, 2))), texts, data)
+    inside = _rewritten(around, texts, data)
     nothing = pa.scalar(b"", pa.large_binary())
     joined = pc.binary_join_element_wise(kept.slice(0, count), inside, nothing)
     return [_bytes_of(joined), _bytes_of(kept.slice(count, 1))]
 
 
-def _rewritten(before: Any, texts: Any, data: Any) -> Any:
+def _rewritten(around: Any, texts: Any, data: Any) -> Any:
     """The texts as they are to be written. Those that are what they were stay written as they were."""
     now = escaped(texts).cast(pa.large_binary())
     whole = bytes(data)
     if not any(escape in whole for escape in _OTHER_ESCAPES):
         return now
+    before = around.take(pa.array(np.arange(1, 2 * len(texts), 2)))
     candidates = pc.and_(pc.not_equal(before, now), pc.match_substring_regex(before, r"\\[u/]"))
     places = np.flatnonzero(candidates.to_numpy(zero_copy_only=False))
     if not len(places):

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any, BinaryIO, Self
 
 import msgspec
+import xxhash
 
 from joblens.data.json_lines import line_ends
 from joblens.data.piece_files import open_private, piece_path
@@ -45,6 +46,7 @@ class LinePieces:
         self.slices: list[Slice] = []
         self._file: BinaryIO | None = None
         self._size, self._rows, self._rows_before = 0, 0, 0
+        self._digest = xxhash.xxh3_128()
 
     def __enter__(self) -> Self:
         return self
@@ -75,10 +77,12 @@ class LinePieces:
                 end=self._size,
                 origin=self._whole.path,
                 origin_row=self._rows_before,
+                digest=self._digest.hexdigest(),
             )
         )
         self._rows_before += self._rows
         self._size = self._rows = 0
+        self._digest.reset()
 
     def _end_of_piece(self, block: bytes) -> int | None:
         """How much of the block still belongs to this piece; None: all, and more may come."""
@@ -97,6 +101,7 @@ class LinePieces:
             path = piece_path(self._folder, len(self.slices), ".jsonl")
             self._file = open_private(path)
         self._file.write(data)
+        self._digest.update(data)
         self._size += len(data)
         self._rows += data.count(b"\n")
 

@@ -6,6 +6,7 @@ from typing import Any
 from msgspec import Struct
 
 DEFAULT_TARGET_MB = 64  # of a partition, where the recipe does not say
+DEFAULT_NP = 4
 
 
 class Executor(enum.StrEnum):
@@ -60,7 +61,7 @@ class Recipe(Struct, frozen=True, kw_only=True):
     name: str = ""  # project_name, or the file's own
     executor: Executor = Executor.LOCAL
     executor_type: str = "default"  # as it was written
-    np: int = 4
+    np: int = DEFAULT_NP
     suffixes: tuple[str, ...] = ()  # of files to take from folders; (): all that can be read
     text_keys: tuple[str, ...] = ("text",)  # operators work on the first unless they are told another
     image_key: str = "images"
@@ -99,7 +100,8 @@ class Slice(Struct, frozen=True, kw_only=True):
     end: int
     size_bytes: int = 0  # of what is in it; 0: end - start
     origin: str = ""  # the file it was cut out of, where that is not `path`
-    origin_row: int = 0  # how many lines of that file come before it
+    origin_row: int = 0  # how many lines of that file come before `path`
+    digest: str = ""  # of the file at `path`, where the job wrote it itself
 
 
 class Partition(Struct, frozen=True, kw_only=True):
