@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import joblens
+from joblens.data.job_folder import JobFolder
 from joblens.model.errors import InputError
 
 _STUBBORN = (
@@ -88,6 +89,51 @@ def test_a_folder_of_jobs_answers_for_the_one_that_wrote_last(running: Path) -> 
     old = make_job(running.parent / "old", pid=os.getpid(), at=1_000.0)
     os.utime(old / "events.jsonl", (1_000.0, 1_000.0))
     assert joblens.JobUtils(str(running.parent)).job_id == "running"
+
+
+def test_a_job_is_looked_for_by_its_name_in_a_folder_of_jobs(running: Path) -> None:
+    make_job(running.parent / "another", pid=os.getpid())
+    assert joblens.JobUtils("running", work_dir=str(running.parent)).job_id == "running"
+    assert joblens.JobUtils(str(running.parent)).job("running").job_id == "running"
+
+
+def test_a_folder_of_another_job_is_refused(running: Path) -> None:
+    with pytest.raises(InputError, match="not the folder of job k2, but that of running"):
+        joblens.JobUtils("k2", work_dir=str(running))
+    with pytest.raises(InputError, match="there is no folder"):
+        joblens.JobUtils("k2", work_dir=str(running.parent))
+
+
+def test_of_a_folder_of_jobs_none_is_stopped(running: Path, processes: list[subprocess.Popen[str]]) -> None:
+    with pytest.raises(InputError, match="folder of jobs") as refused:
+        joblens.JobUtils(str(running.parent)).stop()
+    assert refused.value.hint == "name one: running"
+    assert processes[0].poll() is None
+
+
+def complete_job(folder: Path) -> Path:
+    """As joblens leaves it, with a log that nobody has to read."""
+    (folder / "metadata").mkdir(parents=True)
+    (folder / "metadata" / "lock").touch()
+    (folder / "events.jsonl").mkdir()
+    summary = {"job_id": folder.name, "status": "completed", "start_time": 5.0, "duration": 2.0}
+    (folder / "job_summary.json").write_text(json.dumps(summary))
+    return folder
+
+
+def test_a_complete_job_is_listed_without_reading_its_events(running: Path) -> None:
+    folder = complete_job(running.parent / "complete")
+    assert Path(JobFolder(str(folder)).lock).exists()
+    listed = {job["job_id"]: job for job in joblens.JobUtils(str(running.parent)).list_jobs()}
+    assert listed["complete"]["status"] == "completed"
+    assert (listed["complete"]["start_time"], listed["complete"]["duration"]) == (5.0, 2.0)
+    assert listed["complete"]["progress_percentage"] == 100.0
+
+
+def test_a_job_that_cannot_be_read_keeps_no_other_from_being_listed(running: Path) -> None:
+    (running.parent / "odd" / "events.jsonl").mkdir(parents=True)
+    listed = {job["job_id"]: job["status"] for job in joblens.JobUtils(str(running.parent)).list_jobs()}
+    assert listed == {"running": "running", "odd": "unreadable"}
 
 
 def test_a_folder_without_jobs_has_nothing_to_tell(tmp_path: Path) -> None:

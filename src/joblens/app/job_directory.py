@@ -230,6 +230,10 @@ def _if_there(path: str) -> str | None:
     return path if os.path.exists(path) else None
 
 
+def summary_in(job_dir: str) -> dict[str, Any]:
+    return read_json_object(JobFolder(job_dir).summary)
+
+
 def read_json_object(path: str) -> dict[str, Any]:
     """{} for a file that is not there or is no object."""
     try:

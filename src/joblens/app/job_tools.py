@@ -2,12 +2,19 @@
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import msgspec
 
-from joblens.app.job_directory import JobDirectory, is_job_folder, read_json_object
+from joblens.app.job_directory import (
+    JobDirectory,
+    is_job_folder,
+    read_json_object,
+    summary_in,
+    told_if_unreadable,
+)
+from joblens.app.job_listing import listed_job, may_run, status_word
 from joblens.app.job_process import JobProcess, live_process
 from joblens.app.job_stopping import Stopped, stop_process
 from joblens.app.snapshots import LiveSnapshot
@@ -18,17 +25,20 @@ from joblens.model.job_snapshot import JobSnapshot, ProcessingStatus
 class JobUtils:
     """`JobUtils("outputs")` for the jobs in a folder, `JobUtils("outputs/JOB")` for one of them,
     `JobUtils("JOB", base_dir="outputs")` the same, `JobUtils("JOB", work_dir="outputs/JOB")` too. Given a
-    folder of jobs, what is asked about a job is told of the one that was started last."""
+    folder of jobs, what is asked about a job is told of the one that wrote last; to stop one, it has to be
+    named."""
 
     def __init__(self, job: str, work_dir: str | None = None, base_dir: str | None = None) -> None:
         path = str(job)
         if work_dir is not None:
-            path = str(work_dir)
+            path = _folder_of(path, str(work_dir))
         elif base_dir is not None:
             path = os.path.join(str(base_dir), path)
         if not os.path.isdir(path):
             raise InputError(f"there is no folder {path}", hint="give a job's folder, or one with jobs in it")
         self._job_dir = path if is_job_folder(path) else None
+        if self._job_dir is None and (work_dir is not None or base_dir is not None):
+            raise InputError(f"{path} is no job's folder: no event log, no plan, no summary")
         self.base_dir = os.path.dirname(os.path.abspath(path)) if self._job_dir else path
 
     @property
@@ -48,31 +58,37 @@ class JobUtils:
     # All jobs of a folder
 
     def _job_folders(self) -> list[str]:
-        with os.scandir(self.base_dir) as entries:
+        with told_if_unreadable(), os.scandir(self.base_dir) as entries:
             return [entry.path for entry in entries if entry.is_dir() and is_job_folder(entry.path)]
 
     def list_jobs(self) -> list[dict[str, Any]]:
         """Every job, the one that was started last first."""
-        jobs = [_listed(LiveSnapshot(path)) for path in self._job_folders()]
-        return sorted(jobs, key=lambda job: job["start_time"] or 0.0, reverse=True)
+        return _in_order(listed_job(path) for path in self._job_folders())
 
     def list_running_jobs(self) -> list[dict[str, Any]]:
         """Those whose process lives."""
-        return [job for job in self.list_jobs() if job["status"] == "running"]
+        jobs = (listed_job(path) for path in self._job_folders() if may_run(path))
+        return _in_order(job for job in jobs if job["status"] == "running")
+
+    def job(self, job_id: str) -> "JobUtils":
+        """One of them."""
+        return JobUtils(job_id, base_dir=self.base_dir)
 
     # One job
 
     def load_job_summary(self) -> dict[str, Any] | None:
-        return JobDirectory(self.work_dir).read_summary() or None
+        with told_if_unreadable():
+            return JobDirectory(self.work_dir).read_summary() or None
 
     def load_dataset_mapping(self) -> dict[str, Any]:
-        return read_json_object(JobDirectory(self.work_dir).folder.dataset_mapping)
+        with told_if_unreadable():
+            return read_json_object(JobDirectory(self.work_dir).folder.dataset_mapping)
 
     def load_event_logs(self) -> list[dict[str, Any]]:
         """All events in order, over all runs of the job; lines that are none are left out."""
         events = []
         for path in JobDirectory(self.work_dir).event_files():
-            with open(path, "rb") as file:
+            with told_if_unreadable(), open(path, "rb") as file:
                 for line in file:
                     try:
                         event = msgspec.json.decode(line)
@@ -151,27 +167,28 @@ class JobUtils:
 
     def stop(self, *, timeout: float = 30.0, force: bool = False) -> Stopped:
         """End the job so that it can be gone on with. `force`: kill it when it has not ended by itself after
-        `timeout` seconds. A process that only has the same number is left alone."""
+        `timeout` seconds. A process that only has the same number is left alone. Raises InputError for a
+        folder of jobs: which of them is meant has to be said."""
+        if self._job_dir is None:
+            running = ", ".join(job["job_id"] for job in self.list_running_jobs())
+            hint = f"name one: {running}" if running else "none of its jobs runs"
+            raise InputError(f"{self.base_dir} is a folder of jobs, no job's", hint=hint)
         return stop_process(LiveSnapshot(self.work_dir).process(), timeout_s=timeout, force=force)
+
+
+def _folder_of(job_id: str, work_dir: str) -> str:
+    """The job's own folder, or that of its name in a folder of jobs; never that of another job."""
+    if not is_job_folder(work_dir):
+        return os.path.join(work_dir, job_id)
+    name, told = os.path.basename(os.path.abspath(work_dir)), summary_in(work_dir).get("job_id")
+    if os.path.basename(os.path.normpath(job_id)) not in (name, told):
+        raise InputError(f"{work_dir} is not the folder of job {job_id}, but that of {told or name}")
+    return work_dir
+
+
+def _in_order(jobs: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    return sorted(jobs, key=lambda job: job["start_time"] or 0.0, reverse=True)
 
 
 def _last_change(folder: str) -> float:
     return max((os.stat(path).st_mtime for path in JobDirectory(folder).event_files()), default=0.0)
-
-
-def status_word(snapshot: JobSnapshot) -> str:
-    is_running = snapshot.overall_status is ProcessingStatus.IN_PROGRESS
-    return "running" if is_running else snapshot.overall_status.value
-
-
-def _listed(live: LiveSnapshot) -> dict[str, Any]:
-    snapshot = live.refresh()
-    return {
-        "job_id": snapshot.job_id,
-        "status": status_word(snapshot),
-        "start_time": snapshot.job_start_time,
-        "duration": snapshot.total_duration,
-        "progress_percentage": 100 * snapshot.overall_fraction,
-        "processes": 1 if snapshot.is_alive else 0,
-        "work_dir": live.directory.path,
-    }

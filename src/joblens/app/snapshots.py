@@ -99,11 +99,12 @@ class LiveSnapshot:
 
 
 def _with_summary_times(snapshot: JobSnapshot, summary: dict[str, Any]) -> JobSnapshot:
-    """The summary's times hold for a job that has ended and was never gone on with: it may have begun before
-    its first event."""
+    """The summary's times hold for a job that has ended: it has begun before its first event. Of a job that
+    was gone on with only joblens tells how long it worked; others count the time between the runs, too."""
     times = [summary.get(key) for key in ("start_time", "end_time", "duration")]
-    is_over = snapshot.overall_status is not ProcessingStatus.IN_PROGRESS
-    if snapshot.runs > 1 or not is_over or not all(isinstance(one, int | float) for one in times):
+    is_over = snapshot.overall_status not in (ProcessingStatus.IN_PROGRESS, ProcessingStatus.KILLED)
+    is_whole = snapshot.runs <= 1 or "run_duration" in summary
+    if not is_over or not is_whole or not all(isinstance(one, int | float) for one in times):
         return snapshot
     start, end, duration = times
     return msgspec.structs.replace(snapshot, job_start_time=start, job_end_time=end, total_duration=duration)

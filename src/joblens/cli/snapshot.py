@@ -39,6 +39,8 @@ def command(
     interval_s = parse_duration(interval)
     if interval_s < _FASTEST_S:
         raise InputError(f"--interval {interval} is too short", hint=f"{_FASTEST_S} s or more")
+    if list_jobs and watch:
+        raise InputError("--list and --watch do not go together", hint="watch one job: give its folder")
     if list_jobs:
         _list(session, job_dir)
         return
