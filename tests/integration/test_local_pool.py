@@ -21,6 +21,8 @@ def work(task: Task, send: Callable[[Happened], None]) -> Ended | Failed:
         os.kill(os.getpid(), signal.SIGKILL)
     if what == "exit":
         os._exit(int(number))
+    if what == "fork" and (child := os.fork()):
+        os.waitpid(child, 0)
     for index in range(int(number or 0)):
         send(Happened(task.id, event(EventType.OP_START, operation_idx=index, message="x" * 1000)))
     return Ended(task.id, {"pid": os.getpid()})
@@ -80,3 +82,10 @@ def test_closing_ends_workers_whatever_they_do(pool: LocalPool) -> None:
     pids = pool.worker_pids
     pool.close()
     assert not any(os.path.exists(f"/proc/{pid}") for pid in pids)
+
+
+def test_what_an_operator_forks_is_no_second_worker(pool: LocalPool) -> None:
+    found = answers(pool, ["fork 3"])
+    assert [type(message).__name__ for message in found] == ["Happened"] * 3 + ["Ended"]
+    assert isinstance(found[-1], Ended)
+    assert found[-1].result["pid"] in pool.worker_pids

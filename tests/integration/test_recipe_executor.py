@@ -31,6 +31,10 @@ def poison_filter(row, flag: str = "") -> bool:
         os.kill(os.getpid(), signal.SIGKILL)
     if "unlucky" in row["text"]:
         raise ValueError("no luck with this row")
+    if "half" in row["text"]:
+        raise ValueError(chr(0xD800))
+    if "leave" in row["text"]:
+        raise SystemExit(3)
     return True
 """
 
@@ -323,6 +327,37 @@ def test_a_strict_job_ends_at_the_first_bad_row(tmp_path: Path, own_operator: st
     assert executors.summary_of(job)["status"] == "failed"
     assert kinds(job)[-1] == "job_failed"
     assert not (tmp_path / "out.jsonl").exists()
+    reason = executors.summary_of(job)["error_message"]
+    assert f"{data}, line 51: " in reason
+    assert bad is None or "poison_filter: ValueError: no luck" in reason
+
+
+def test_no_words_and_no_leaving_of_an_operator_cost_more_than_its_row(
+    tmp_path: Path, own_operator: str
+) -> None:
+    rows: list[Any] = list(executors.documents(60))
+    rows[7]["text"], rows[8]["text"] = "half " * 20, "leave " * 20
+    job = poisoned(tmp_path, executors.write_lines(tmp_path / "rows.jsonl", rows), own_operator)
+    assert executors.carry_out(job) == 0
+    found = [
+        json.loads(line)
+        for path in sorted(Path(executors.folder_of(job).rejects).glob("*.jsonl"))
+        for line in path.read_text().splitlines()
+    ]
+    assert [(each["line"], each["reason"]) for each in found] == [
+        (8, "ValueError: \\ud800"),
+        (9, "SystemExit: 3"),
+    ]
+    assert "partition_retry" not in kinds(job)
+
+
+def test_rows_that_are_rejected_while_a_file_is_cut_are_told(tmp_path: Path) -> None:
+    data = tmp_path / "rows.csv"
+    data.write_text("id,text\n1,some words here\n2,one,too many\n3,more words here\n")
+    job = executors.plan(tmp_path, data, [{"whitespace_normalization_mapper": None}])
+    assert executors.carry_out(job) == 0
+    told = [each.metadata for each in executors.events_of(job) if each.event_type == "rows_rejected"]
+    assert [isinstance(each, dict) and each["rejected_rows"] for each in told] == [1]
 
 
 # ---- inputs that are cut first -----------------------------------------------------------------------------

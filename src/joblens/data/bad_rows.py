@@ -8,6 +8,7 @@ import pyarrow as pa
 from msgspec import Struct
 
 from joblens.data.operator import RowErrors
+from joblens.data.reasons import OF_AN_OPERATOR, reason_of
 from joblens.model.errors import JoblensError
 
 
@@ -29,7 +30,7 @@ def work_on(batch: Any, function: Callable[[Any], Any], join: Callable[[Sequence
         return _without(batch, error.reasons, function, join)
     except MemoryError:
         raise  # says nothing about a row
-    except Exception as error:  # noqa: BLE001 - whatever an operator raises is about a row of the batch
+    except OF_AN_OPERATOR as error:  # whatever it is, it is about a row of the batch
         if batch.num_rows <= 1:
             return Worked(None, {0: reason_of(error)} if batch.num_rows else {})
         half = batch.num_rows // 2
@@ -48,15 +49,40 @@ def _without(batch: Any, bad: dict[int, str], function: Callable[[Any], Any], jo
     return Worked(again.result, bad | {int(places[place]): text for place, text in again.reasons.items()})
 
 
+def first_bad(batch: Any, function: Callable[[Any], Any], error: BaseException) -> int | None:
+    """The place of the first row that the function fails on, having failed on all of them together; None: on
+    each one by itself it does not."""
+    if isinstance(error, RowErrors):
+        return min(error.reasons, default=None)
+    first, end = 0, batch.num_rows
+    while end - first > 1:
+        half = (first + end) // 2
+        if _fails(function, batch.slice(first, half - first)):
+            end = half
+        else:
+            first = half
+    return first if end > first and _fails(function, batch.slice(first, 1)) else None
+
+
+def _fails(function: Callable[[Any], Any], batch: Any) -> bool:
+    try:
+        function(batch)
+    except OF_AN_OPERATOR:
+        return True
+    return False
+
+
+def reason_at(place: int | None, error: BaseException) -> str:
+    if isinstance(error, RowErrors) and place is not None:
+        return error.reasons[place]
+    return reason_of(error)
+
+
 def keeping(count: int, bad: dict[int, str]) -> Any:
     """A mask without the bad ones."""
     mask = np.ones(count, dtype=bool)
     mask[list(bad)] = False
     return mask
-
-
-def reason_of(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}"
 
 
 def joined_batches(batches: Sequence[Any]) -> Any:

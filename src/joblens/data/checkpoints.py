@@ -4,8 +4,10 @@ A *delta* says what operators changed since the checkpoint before it: which rows
 of the rows they changed. Deltas form a chain from the source on; each names the one it stands on, so that one
 that does not fit is never applied. A *whole* state is written where partitions meet."""
 
+import contextlib
 import itertools
 import os
+import re
 from collections.abc import Iterable, Iterator
 from typing import Any, TypeVar
 
@@ -44,6 +46,15 @@ class RejectsSoFar(Struct, frozen=True, kw_only=True):
     file: KeptFile | None = None
 
 
+class PartitionLife(Struct, frozen=True, kw_only=True):
+    """Told of a partition in the report of the job."""
+
+    checksum: str = ""  # of its rows as they were read
+    started_at: float | None = None  # the attempt that came through; seconds since 1970
+    ended_at: float | None = None
+    retries: int = 0
+
+
 class DeltaManifest(Struct, frozen=True, kw_only=True):
     partition_id: int
     index: int  # the last operator whose work is in it
@@ -67,8 +78,9 @@ class StageManifest(Struct, frozen=True, kw_only=True):
     changed: tuple[str, ...]
     whole: KeptFile
     signatures: KeptFile
-    usage: dict[str, Any] = {}  # of making the signatures
+    usage: dict[str, Any] = {}  # of making the signatures, and of keeping all of this
     rejects: RejectsSoFar = RejectsSoFar()  # since it was read
+    life: PartitionLife = PartitionLife()
 
     @property
     def chain(self) -> str:
@@ -83,6 +95,7 @@ class FinishedPart(Struct, frozen=True, kw_only=True):
     source_rows: int
     part: PartManifest
     rejects: RejectsSoFar = RejectsSoFar()
+    life: PartitionLife = PartitionLife()
 
 
 class MaskOfPart(Struct, frozen=True, kw_only=True):
@@ -144,16 +157,26 @@ def next_chain(base: str, calls: tuple[OperatorCall, ...], file: KeptFile) -> st
 # Manifests
 
 
+_CHECK = re.compile(rb',"checked":"([0-9a-f]{32})"}\n\Z')
+_CHECK_BYTES = len(b',"checked":""}\n') + 32
+
+
 def write_manifest(path: str, manifest: Struct) -> None:
-    """Last of all: what it tells of is in place."""
-    write_whole(path, msgspec.json.encode(manifest) + b"\n")
+    """Last of all: what it tells of is in place. It ends with a digest of itself."""
+    told = msgspec.json.encode(manifest)
+    write_whole(path, told[:-1] + f',"checked":"{digest_of(told)}"}}\n'.encode())
 
 
 def read_manifest(path: str, kind: type[_Manifest]) -> _Manifest | None:
-    """None: there is none, or it is torn."""
+    """None: there is none, or it is not what was written."""
     try:
         with open(path, "rb") as file:
-            return msgspec.json.decode(file.read(), type=kind)
+            data = file.read()
+        checked = _CHECK.search(data, max(0, len(data) - _CHECK_BYTES))
+        told = data[:-_CHECK_BYTES] + b"}"
+        if checked is None or digest_of(told) != checked[1].decode():
+            return None
+        return msgspec.json.decode(told, type=kind)
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
         return None
 
@@ -261,14 +284,19 @@ def write_batches(path: str, batches: Iterable[Any]) -> KeptFile:
     being_written = f"{path}.{os.getpid()}.part"
     os.close(os.open(being_written, os.O_CREAT | os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC, 0o600))
     following = iter(batches)
-    first = next(following)
-    with pa.OSFile(being_written, "wb") as file, pa.ipc.new_file(file, first.schema) as writer:
-        for batch in itertools.chain([first], following):
-            writer.write_batch(batch)
-    with pa.memory_map(being_written) as mapped:
-        buffer = mapped.read_buffer()
-    kept = KeptFile(path=os.path.basename(path), size_bytes=buffer.size, digest=digest_of(buffer))
-    os.replace(being_written, path)
+    try:
+        first = next(following)
+        with pa.OSFile(being_written, "wb") as file, pa.ipc.new_file(file, first.schema) as writer:
+            for batch in itertools.chain([first], following):
+                writer.write_batch(batch)
+        with pa.memory_map(being_written) as mapped:
+            buffer = mapped.read_buffer()
+        kept = KeptFile(path=os.path.basename(path), size_bytes=buffer.size, digest=digest_of(buffer))
+        os.replace(being_written, path)
+    except BaseException:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(being_written)
+        raise
     return kept
 
 

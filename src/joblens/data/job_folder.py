@@ -39,6 +39,10 @@ class JobFolder:
         for folder in folders:
             make_private_folder(folder)
 
+    def written_to(self, export_path: str) -> tuple[str, ...]:
+        """Folders that may lie on disks of their own; the job's first."""
+        return (self.path, self.checkpoints, self.event_log_dir, os.path.dirname(export_path))
+
     # What a person, or another program, reads
 
     @property

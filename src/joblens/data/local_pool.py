@@ -119,9 +119,16 @@ def _serve(connection: socket.socket, work: Work) -> NoReturn:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _leave_it_to_the_coordinator)
     incoming = frames.Incoming(connection, Task)
+    worker = os.getpid()
+
+    def send(message: Happened | Ended | Failed) -> None:
+        if os.getpid() != worker:  # forked by somebody's operator, and come back here: it is no worker
+            os._exit(1)
+        frames.send(connection, message)
+
     while (tasks := incoming.receive()) is not None:
         for task in tasks:
-            frames.send(connection, work(task, lambda event: frames.send(connection, event)))
+            send(work(task, send))
     os._exit(0)
 
 

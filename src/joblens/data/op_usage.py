@@ -59,7 +59,7 @@ class Meter:
             cpu_seconds=cpu,
             memory_peak_bytes=self._own_peak() if self._can_reset else None,
             # The first look is itself a call to read, counted after it was answered.
-            read_bytes=io.read - before.read - before.cost + mapped if io and before else None,
+            read_bytes=max(0, io.read - before.read - before.cost) + mapped if io and before else None,
             written_bytes=io.written - before.written if io and before else None,
         )
 

@@ -8,15 +8,18 @@ import numpy as np
 import pyarrow as pa
 
 from joblens.data import bad_rows
-from joblens.data.bad_rows import Worked, work_on
+from joblens.data.bad_rows import BadRow, Worked, work_on
 from joblens.data.batch_pieces import mapped_in_pieces, stats_in_pieces
 from joblens.data.operator import Filter, GlobalOperator, Mapper, Operator
 from joblens.data.partition_rejects import RejectsOfPartition
 from joblens.data.partition_state import PartitionState
 from joblens.data.reading import places_of
+from joblens.data.reasons import OF_AN_OPERATOR
+from joblens.data.rejects import told_place
 from joblens.data.rows import LINE, STATS_PREFIX
 from joblens.data.tracing import Tracer
 from joblens.data.workshop import Workshop
+from joblens.model.errors import JoblensError
 from joblens.model.recipe import OperatorCall, Partition
 
 
@@ -49,7 +52,7 @@ class OperatorRun:
                 raise ValueError(f"{call.name} made {result.num_rows} rows of {piece.num_rows}")
             return result
 
-        worked = self._worked(self._batch(state, call), mapped_in_pieces(mapped), bad_rows.joined_batches)
+        worked = self._worked(state, call, mapped_in_pieces(mapped), bad_rows.joined_batches)
         self._reject(state, worked.reasons, call)
         if worked.result is not None:
             before = state.batch if self.tracer.is_on else None
@@ -79,23 +82,43 @@ class OperatorRun:
             except Exception:  # noqa: BLE001, S110 - those rows may be why: again without them
                 pass
         stats = stats_in_pieces(operator.stats)
-        return self._worked(self._batch(state, call), stats, bad_rows.joined_stats)
+        return self._worked(state, call, stats, bad_rows.joined_stats)
 
     def signatures(self, state: PartitionState, operator: GlobalOperator, call: OperatorCall) -> Any:
-        batch = self._batch(state, call)
-        worked = self._worked(batch, operator.signatures, bad_rows.joined_batches)
+        worked = self._worked(state, call, operator.signatures, bad_rows.joined_batches)
         self._reject(state, worked.reasons, call)
-        return operator.signatures(batch.slice(0, 0)) if worked.result is None else worked.result
+        if worked.result is None:
+            return operator.signatures(self._batch(state, call).slice(0, 0))
+        return worked.result
 
     def _batch(self, state: PartitionState, call: OperatorCall) -> Any:
         """Somebody's own operator sees whole rows; ours have the columns they asked for."""
         state.compact()
         return state.batch if self._shop.is_built_in(call.index) else state.with_lines()
 
-    def _worked(self, batch: Any, function: Callable[[Any], Any], join: Any) -> Worked:
-        if self._recipe.is_strict or not self._recipe.skip_op_error:
+    def _worked(
+        self, state: PartitionState, call: OperatorCall, function: Callable[[Any], Any], join: Any
+    ) -> Worked:
+        batch = self._batch(state, call)
+        if self._recipe.skip_op_error and not self._recipe.is_strict:
+            return work_on(batch, function, join)
+        try:
             return Worked(function(batch), {})
-        return work_on(batch, function, join)
+        except MemoryError:
+            raise
+        except OF_AN_OPERATOR as error:
+            raise self._told(state, call, bad_rows.first_bad(batch, function, error), error) from error
+
+    def _told(
+        self, state: PartitionState, call: OperatorCall, place: int | None, error: BaseException
+    ) -> JoblensError:
+        """That the job cannot go on, by the first row that it cannot go on with."""
+        kind = BadRow if self._recipe.is_strict else JoblensError
+        reason = bad_rows.reason_at(place, error)
+        if place is None:
+            return kind(f"{call.name}: {reason}")
+        origin = places_of(self._partition, self._shop.plan.columns, [int(state.ids[place])])[0]
+        return kind(told_place(msgspec.structs.replace(origin, operator=call.name, reason=reason)))
 
     def _reject(self, state: PartitionState, reasons: dict[int, str], call: OperatorCall) -> None:
         """Takes the rows out, and keeps them with where they came from."""

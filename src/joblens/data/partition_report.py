@@ -5,14 +5,14 @@ from typing import Any
 
 from msgspec import UNSET
 
-from joblens.data.bad_rows import reason_of
 from joblens.data.checkpoints import FinishedPart
 from joblens.data.op_usage import Usage
 from joblens.data.operator import Operator
-from joblens.data.worker_events import Emit, event, op_event
+from joblens.data.reasons import encodable, reason_of
+from joblens.data.worker_events import Emit, event, op_event, step_event
 from joblens.data.workshop import Workshop
 from joblens.model.recipe import OperatorCall, Partition
-from joblens.model.recipe_event import EventType
+from joblens.model.recipe_event import EventType, RecipeEvent
 from joblens.plan.plan_document import told_value
 
 
@@ -49,6 +49,10 @@ class PartitionReport:
                 output_rows=count,
             )
         )
+
+    def stepped(self, step: str, usage: Usage) -> None:
+        """Something that belongs to no operator."""
+        self._emit(step_event(step, usage, partition_id=self._id))
 
     def started(self, count: int) -> None:
         self._emit(
@@ -128,22 +132,17 @@ class PartitionReport:
 
     def rejected(self, count: int, reason: str, path: str, call: OperatorCall | None = None) -> None:
         """Without an operator: rows that could not be read."""
-        self._emit(
-            event(
-                EventType.ROWS_REJECTED,
-                partition_id=self._id,
-                operation_name=call.name if call else UNSET,
-                operation_idx=call.index if call else UNSET,
-                message=f"{count} rows rejected, the first because: {reason}",
-                metadata={"rejected_rows": count, "reason": reason, "path": path},
-            )
-        )
+        about: dict[str, Any] = {"partition_id": self._id}
+        if call is not None:
+            about |= {"operation_name": call.name, "operation_idx": call.index}
+        self._emit(rows_rejected(count, reason, path, **about))
 
     def completed(self, finished: FinishedPart, export: Usage | None) -> None:
         """Without an export: it had been written before this run of the job."""
         meta: dict[str, Any] = {
             "sample_count": finished.source_rows,
             "output_bytes": finished.part.size_bytes,
+            "checksum": finished.life.checksum,
             "rejected_rows": finished.rejects.count,
         }
         if export is None:
@@ -162,6 +161,15 @@ class PartitionReport:
                 metadata=meta,
             )
         )
+
+
+def rows_rejected(count: int, reason: str, path: str, **about: Any) -> RecipeEvent:
+    return event(
+        EventType.ROWS_REJECTED,
+        message=f"{count} rows rejected, the first because: {encodable(reason)}",
+        metadata={"rejected_rows": count, "reason": encodable(reason), "path": path},
+        **about,
+    )
 
 
 def completion(rows_in: int, rows_out: int, rejected: int, usage: dict[str, Any]) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 
+from joblens.data.reasons import encodable, message_of
 from joblens.data.tasks import Ended, Failed, Happened, Message, Task
 from joblens.model.recipe import RecipePlan
 
@@ -45,7 +46,7 @@ def _work(task: Task, plan: RecipePlan, work: Work, put: Callable[[Message], Non
     try:
         put(work(task, plan, put))
     except BaseException as error:  # noqa: BLE001 - told: a thread that ends silently would be waited for
-        put(Failed(task.id, type(error).__name__, str(error), traceback.format_exc()))
+        put(Failed(task.id, type(error).__name__, message_of(error), encodable(traceback.format_exc())))
 
 
 @functools.lru_cache(maxsize=2)

@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from joblens.data.reasons import encodable
 from joblens.stores.private_files import make_private_folder
 
 
@@ -28,6 +29,7 @@ class RejectsFile:
     def __init__(self, path: str) -> None:
         self.path = path
         self.counts: dict[str, int] = {}  # by operator
+        self.first_reason = ""
         self._lines: list[bytes] = []
 
     @property
@@ -35,6 +37,7 @@ class RejectsFile:
         return len(self._lines)
 
     def __call__(self, reject: Reject) -> None:
+        self.first_reason = self.first_reason or reject.reason
         self._lines.append(line_of(reject))
         self.counts[reject.operator] = self.counts.get(reject.operator, 0) + 1
 
@@ -52,13 +55,27 @@ class RejectsFile:
         os.replace(partial, self.path)
 
 
+def told_place(reject: Reject) -> str:
+    """Where it is, who could not work on it, and why: `data.jsonl, line 7: words_filter: ValueError: …`"""
+    unit = "line" if reject.is_line else "row"
+    place = f", {unit} {reject.position:,}" if reject.position is not None else ""
+    if not place and reject.byte is not None:
+        place = f", byte {reject.byte:,}"
+    operator = f"{reject.operator}: " if reject.operator else ""
+    return encodable(f"{reject.source}{place}: {operator}{reject.reason}")
+
+
 def line_of(reject: Reject) -> bytes:
-    fields: dict[str, Any] = {"source": reject.source}
+    fields: dict[str, Any] = {"source": encodable(reject.source)}
     if reject.position is not None:
         fields["line" if reject.is_line else "row_number"] = reject.position
     if reject.byte is not None:
         fields["byte"] = reject.byte
-    fields |= {"operator": reject.operator, "reason": reject.reason, "row": _presentable(reject.row)}
+    fields |= {
+        "operator": reject.operator,
+        "reason": encodable(reject.reason),
+        "row": _presentable(reject.row),
+    }
     try:
         return msgspec.json.encode(fields, enc_hook=str) + b"\n"
     except (ValueError, RecursionError):  # a value that JSON cannot say; that it was rejected still can

@@ -1,5 +1,6 @@
 """The newest state of a partition that can be trusted."""
 
+import contextlib
 import os
 from collections.abc import Sequence
 
@@ -94,7 +95,15 @@ def remove_leftovers(folder: str) -> None:
         return
     for name in names:
         if name.endswith((".part", ".partial")):
-            try:
+            with contextlib.suppress(OSError):
                 os.unlink(os.path.join(folder, name))
-            except FileNotFoundError:
-                continue
+
+
+def remove_all_leftovers(folder: JobFolder) -> None:
+    """By whoever holds the job's lock, while no worker is at it. Those of a partition's checkpoints go when
+    somebody works on it again."""
+    folders = [folder.path, folder.metadata, folder.logs, folder.rejects, folder.trace, folder.partitions]
+    with contextlib.suppress(FileNotFoundError):
+        folders += [entry.path for entry in os.scandir(folder.partitions) if entry.is_dir()]
+    for each in folders:
+        remove_leftovers(each)

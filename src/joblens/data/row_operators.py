@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from joblens.data.operator import Filter, Mapper, Operator, RowErrors
+from joblens.data.reasons import OF_AN_OPERATOR, reason_of
 from joblens.data.row_changes import Change, Row, decoded_rows, put_back, snapshot, thawed
 from joblens.data.rows import LINE
 
@@ -58,7 +59,7 @@ class RowMapper(Mapper):
                 after = _checked(row if given_back is None else given_back, self.fields)
                 if (frozen := snapshot(after, is_json=is_json)) != before:
                     changes[place] = Change(thawed(before), thawed(frozen))
-            except Exception as error:  # noqa: BLE001 - somebody else's code: what it raises is about this row
+            except OF_AN_OPERATOR as error:  # somebody else's code: what it raises is about this row
                 wrong[place] = reason_of(error)
         if wrong:
             raise RowErrors(wrong)
@@ -78,7 +79,7 @@ class RowFilter(Filter):
         for place, row in enumerate(decoded_rows(batch, self.fields)):
             try:
                 stays.append(bool(self.function(row)))
-            except Exception as error:  # noqa: BLE001 - as above
+            except OF_AN_OPERATOR as error:
                 wrong[place] = reason_of(error)
         if wrong:
             raise RowErrors(wrong)
@@ -86,10 +87,6 @@ class RowFilter(Filter):
 
     def keep(self, stats: dict[str, Any]) -> Any:
         return stats[self.name]
-
-
-def reason_of(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}"
 
 
 def _is_named(parameter: inspect.Parameter) -> bool:

@@ -1,6 +1,7 @@
 """One partition through the operators of one stage, on a worker."""
 
 import os
+import time
 from typing import Any
 
 import msgspec
@@ -8,7 +9,14 @@ import numpy as np
 
 from joblens.data import checkpoints, restoring
 from joblens.data.bad_rows import BadRow
-from joblens.data.checkpoints import DeltaManifest, FinishedPart, MaskOfPart, MasksManifest, StageManifest
+from joblens.data.checkpoints import (
+    DeltaManifest,
+    FinishedPart,
+    MaskOfPart,
+    MasksManifest,
+    PartitionLife,
+    StageManifest,
+)
 from joblens.data.exporting import is_whole, write_pieces
 from joblens.data.op_usage import Meter
 from joblens.data.operator import GlobalOperator
@@ -17,13 +25,14 @@ from joblens.data.partition_rejects import RejectsOfPartition
 from joblens.data.partition_report import PartitionReport
 from joblens.data.partition_state import PartitionState
 from joblens.data.reading import read_partition
-from joblens.data.rejects import Reject, line_of
+from joblens.data.rejects import Reject, line_of, told_place
 from joblens.data.restoring import Restored
 from joblens.data.tasks import RunStage
 from joblens.data.worker_events import Emit
 from joblens.data.workshop import Workshop
 from joblens.model.errors import JoblensError
 from joblens.model.recipe import OperatorCall
+from joblens.model.recipe_event import Step
 from joblens.stores.private_files import make_private_folder
 
 
@@ -42,6 +51,7 @@ class StageRun:
         self._rejects = RejectsOfPartition(workshop.folder, task.partition.id, self._report)
         self._unread: list[Reject] = []  # rows that could not be read
         self._operators = OperatorRun(workshop, task.partition, self._rejects)
+        self._life = PartitionLife(started_at=time.time(), retries=task.attempt)
 
     def run(self) -> dict[str, Any]:
         if self._stage.closing is None:
@@ -54,20 +64,20 @@ class StageRun:
     # The two ends that a stage can have
 
     def _to_meeting(self, closing: int) -> StageManifest:
-        origin = self._origin()
+        origin, meter = self._origin(), Meter()
         done = restoring.stage_end(self._folder, self._id, self._stage)
         signatures_dir = self._folder.signatures_dir(closing)
         if done and done.origin == origin and restoring.is_stage_whole(self._folder, done, signatures_dir):
             if self._stage.end > self._stage.first:
                 whole = self._folder.stage_whole(self._id, self._stage.index)
                 self._report.resumed(self._plan.recipe.process[self._stage.end - 1], whole, done.rows)
+            self._report.stepped(Step.READING, meter.usage())
             return done
         state = self._through_operators()
         call, operator = self._plan.recipe.process[closing], self._shop.operator(closing)
         assert isinstance(operator, GlobalOperator)
         meter = Meter()
         signatures = self._operators.signatures(state, operator, call)
-        usage = meter.usage()
         manifest = StageManifest(
             partition_id=self._id,
             stage=self._stage.index,
@@ -79,21 +89,24 @@ class StageRun:
             whole=checkpoints.write_batches(
                 self._folder.stage_whole(self._id, self._stage.index), checkpoints.whole_batches(state)
             ),
-            usage=usage.as_metadata(),
             rejects=self._rejects.keep_all(self._folder.stage_rejects(self._id, self._stage.index)),
+            life=self._life,
         )
+        # What is kept here belongs to the operator that wants to see all partitions at once.
+        manifest = msgspec.structs.replace(manifest, usage=meter.usage().as_metadata())
         checkpoints.write_manifest(self._folder.stage_manifest(self._id, self._stage.index), manifest)
         self._rejects.tell()
         return manifest
 
     def _to_export(self) -> FinishedPart:
-        origin = self._origin()
+        origin, meter = self._origin(), Meter()
         path = self._folder.export_part_manifest(self._id)
         done = checkpoints.read_manifest(path, FinishedPart)
         if done is not None and done.origin == origin and is_whole(done.part):
             if self._stage.end > self._stage.first:
                 last = self._plan.recipe.process[self._stage.end - 1]
                 self._report.resumed(last, done.part.path, done.part.rows)
+            self._report.stepped(Step.READING, meter.usage())
             self._report.completed(done, None)
             return done
         state = self._through_operators()
@@ -105,6 +118,7 @@ class StageRun:
             source_rows=state.source_rows,
             part=write_pieces(state.pieces(), self._plan, part_path, state.changed_columns),
             rejects=self._rejects.keep_all(self._folder.stage_rejects(self._id, self._stage.index)),
+            life=msgspec.structs.replace(self._life, ended_at=time.time()),
         )
         self._rejects.publish()
         checkpoints.write_manifest(path, finished)
@@ -123,8 +137,15 @@ class StageRun:
     def _through_operators(self) -> PartitionState:
         make_private_folder(self._folder.checkpoints_of(self._id))
         restoring.remove_leftovers(self._folder.checkpoints_of(self._id))
-        begin = self._read_source if self._stage.index == 0 else self._load_whole
-        found = restoring.newest_in_stage(self._plan, self._folder, self._id, self._stage, begin())
+        if self._stage.index == 0:
+            found = self._read_source()  # which tells of itself
+            meter = Meter()
+        else:
+            meter = Meter()
+            found = self._load_whole()
+        found = restoring.newest_in_stage(self._plan, self._folder, self._id, self._stage, found)
+        if self._stage.index or found.loaded is not None:
+            self._report.stepped(Step.READING, meter.usage())
         self._rejects.begin(found.rejects)
         if found.loaded is None:
             self._rejects.read(self._unread)
@@ -148,9 +169,9 @@ class StageRun:
         bad: list[Reject] = []
         rows = read_partition(self._partition, self._plan.columns, bad.append)
         if bad and self._plan.recipe.is_strict:
-            place = "" if bad[0].position is None else f"line {bad[0].position}: "
-            raise BadRow(f"{bad[0].source}: {place}{bad[0].reason}")
+            raise BadRow(told_place(bad[0]))
         chain = checkpoints.source_chain(rows)
+        self._life = msgspec.structs.replace(self._life, checksum=chain)
         self._report.read(rows.count, chain, meter.usage())
         state = PartitionState(rows, source_rows=rows.count, chain=chain)
         self._unread = bad
@@ -164,6 +185,9 @@ class StageRun:
         rejects = restoring.read_rejects(kept, manifest.rejects.file) if manifest else None
         if manifest is None or buffer is None or rejects is None:
             raise JoblensError(f"partition {self._id}: its state before operator {self._stage.first} is gone")
+        self._life = msgspec.structs.replace(
+            manifest.life, retries=manifest.life.retries + self._life.retries
+        )
         mask = self._mask()
         keep = self._mask_bits(mask)
         if self._operators.tracer.is_on:

@@ -17,6 +17,7 @@ from joblens.model.recipe_event import EventType, RecipeEvent
 _LOOK_FOR_STOP_S = 0.2
 _FIRST_DELAY_S = 0.5  # before a failed task is tried again; doubled every time
 _LONGEST_DELAY_S = 30.0
+_OVER = (EventType.OP_COMPLETE, EventType.OP_FAILED)
 
 
 class Stopped(Exception):
@@ -56,6 +57,7 @@ class TaskRunner:
         self._order = itertools.count()
         self._running: dict[str, Task] = {}
         self._tries: dict[str, int] = {}
+        self._last_start: dict[str, RecipeEvent] = {}  # of an operator, by task
         self._results: dict[str, Ended | GaveUp] = {}
         self._on_end: Callable[[Task, Ended | GaveUp], None] = _nothing
 
@@ -93,7 +95,13 @@ class TaskRunner:
             time.sleep(wait_s)
             return
         messages = self._pool.messages(wait_s)
-        self._log([message.event for message in messages if isinstance(message, Happened)])
+        happened = [message for message in messages if isinstance(message, Happened)]
+        for each in happened:
+            if each.event.event_type == EventType.OP_START:
+                self._last_start[each.task_id] = each.event
+            elif each.event.event_type in _OVER:
+                self._last_start.pop(each.task_id, None)
+        self._log([each.event for each in happened])
         for message in messages:
             if not isinstance(message, Happened):
                 self._ended(message)
@@ -107,7 +115,7 @@ class TaskRunner:
             return
         self._tries[task.id] += 1
         tries = self._tries[task.id]
-        gave_up = _as_gave_up(message, tries)
+        gave_up = _as_gave_up(message, tries, self._where(task))
         is_final = isinstance(message, Failed) and message.is_final
         if is_final or tries > self._max_retries:
             self._settle(task, gave_up)
@@ -119,6 +127,14 @@ class TaskRunner:
         self._tell_retry(task, gave_up, delay_s)
         again = msgspec.structs.replace(task, attempt=tries) if isinstance(task, RunStage) else task
         heapq.heappush(self._later, (time.monotonic() + delay_s, next(self._order), again))
+
+    def _where(self, task: Task) -> str:
+        """What was being done, as far as it was told."""
+        parts = [f"partition {task.partition.id}"] if isinstance(task, RunStage) else []
+        start = self._last_start.pop(task.id, None)
+        if start is not None:
+            parts.append(f"operator {start.operation_idx} {start.operation_name}")
+        return ", ".join(parts) or f"task {task.id}"
 
     def _settle(self, task: Task, how: Ended | GaveUp) -> None:
         self._results[task.id] = how
@@ -137,11 +153,11 @@ class TaskRunner:
             self._log([retry])
 
 
-def _as_gave_up(message: Message, tries: int) -> GaveUp:
+def _as_gave_up(message: Message, tries: int, where: str) -> GaveUp:
     if isinstance(message, Failed):
         return GaveUp(message.error_type, message.error_message, message.stack_trace, tries)
     assert isinstance(message, Lost)
-    return GaveUp("WorkerLost", message.reason, "", tries)
+    return GaveUp("WorkerLost", f"{where}: {message.reason}", "", tries)
 
 
 def _nothing(_task: Task, _how: Ended | GaveUp) -> None:

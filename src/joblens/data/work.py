@@ -13,13 +13,19 @@ from joblens.data.bad_rows import BadRow
 from joblens.data.checkpoints import FinishedPart
 from joblens.data.cutting import cut_file
 from joblens.data.heap import return_large_blocks
-from joblens.data.rejects import Reject, RejectsFile
+from joblens.data.job_folder import JobFolder
+from joblens.data.op_usage import Meter
+from joblens.data.partition_report import rows_rejected
+from joblens.data.piece_files import is_piece_whole
+from joblens.data.reasons import encodable, message_of, with_place
+from joblens.data.rejects import Reject, RejectsFile, told_place
 from joblens.data.stage_run import StageRun
 from joblens.data.tasks import Assemble, CutFile, Decide, Ended, Failed, Happened, RunStage, Task
-from joblens.data.worker_events import Emit
+from joblens.data.worker_events import Emit, step_event
 from joblens.data.workshop import Workshop
 from joblens.model.errors import InputError, JoblensError
 from joblens.model.recipe import RecipePlan, Slice
+from joblens.model.recipe_event import Step
 from joblens.stores.private_files import make_private_folder
 
 _workshops: dict[str, Workshop] = {}  # by job: one process of a cluster may work for several
@@ -51,11 +57,11 @@ def carry_out(task: Task, plan: RecipePlan, emit: Emit) -> dict[str, Any]:
             case RunStage():
                 return StageRun(workshop, task, emit).run()
             case CutFile():
-                return _cut(workshop, task)
+                return _cut(workshop, task, emit)
             case Decide():
                 return deciding.decide(workshop, task, emit)
             case Assemble():
-                return _assemble(workshop, task)
+                return _assemble(workshop, task, emit)
     finally:
         pa.default_memory_pool().release_unused()
 
@@ -64,17 +70,23 @@ def answer(task: Task, plan: RecipePlan, send: Callable[[Happened], None]) -> En
     """The same, with errors as a message too."""
     try:
         return Ended(task.id, carry_out(task, plan, lambda event: send(Happened(task.id, event))))
-    except Exception as error:  # noqa: BLE001 - whatever it is, the coordinator decides what comes of it
+    except BaseException as error:  # noqa: BLE001 - whatever it is, the coordinator decides what comes of it
         return Failed(
             task.id,
             type(error).__name__,
-            str(error) or type(error).__name__,
-            traceback.format_exc(),
+            _told(error, plan) or type(error).__name__,
+            encodable(traceback.format_exc()),
             is_final=_is_final(error, plan),
         )
 
 
-def _is_final(error: Exception, plan: RecipePlan) -> bool:
+def _told(error: BaseException, plan: RecipePlan) -> str:
+    if isinstance(error, OSError):
+        return with_place(error, JobFolder.of_plan(plan).written_to(plan.recipe.export_path))
+    return message_of(error)
+
+
+def _is_final(error: BaseException, plan: RecipePlan) -> bool:
     """Nothing would be different the next time."""
     if isinstance(error, (BadRow, InputError)):
         return True
@@ -82,11 +94,11 @@ def _is_final(error: Exception, plan: RecipePlan) -> bool:
     return plan.recipe.is_strict and is_about_operators
 
 
-def _cut(workshop: Workshop, task: CutFile) -> dict[str, Any]:
-    folder = workshop.folder
+def _cut(workshop: Workshop, task: CutFile, emit: Emit) -> dict[str, Any]:
+    folder, meter = workshop.folder, Meter()
     path = folder.cut_manifest(task.number)
     done = checkpoints.read_manifest(path, CutManifest)
-    if done is None or done.whole != task.whole:
+    if done is None or done.whole != task.whole or not all(map(is_piece_whole, done.pieces)):
         pieces_folder = folder.cut_folder(task.number)
         shutil.rmtree(pieces_folder, ignore_errors=True)
         make_private_folder(pieces_folder)
@@ -96,16 +108,20 @@ def _cut(workshop: Workshop, task: CutFile) -> dict[str, Any]:
         rejects.write()
         done = CutManifest(number=task.number, whole=task.whole, pieces=tuple(pieces), rejected=rejects.count)
         checkpoints.write_manifest(path, done)
+        if rejects.count:
+            emit(rows_rejected(rejects.count, rejects.first_reason, rejects.path))
+    emit(step_event(Step.CUTTING, meter.usage()))
     result: dict[str, Any] = msgspec.to_builtins(done)
     return result
 
 
 class _Strict:
     def __call__(self, reject: Reject) -> None:
-        raise BadRow(f"{reject.source}: {reject.reason}")
+        raise BadRow(told_place(reject))
 
 
-def _assemble(workshop: Workshop, task: Assemble) -> dict[str, Any]:
+def _assemble(workshop: Workshop, task: Assemble, emit: Emit) -> dict[str, Any]:
+    meter = Meter()
     parts = []
     for partition_id in task.partition_ids:
         path = workshop.folder.export_part_manifest(partition_id)
@@ -114,5 +130,6 @@ def _assemble(workshop: Workshop, task: Assemble) -> dict[str, Any]:
             raise JoblensError(f"partition {partition_id} has lost what it exported")
         parts.append(finished.part)
     export = exporting.assemble(workshop.plan, parts)
+    emit(step_event(Step.EXPORTING, meter.usage()))
     result: dict[str, Any] = msgspec.to_builtins(export)
     return result

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from joblens.data.op_usage import Usage
 from joblens.model.recipe import OperatorCall
 from joblens.model.recipe_event import EventType, RecipeEvent
 
@@ -30,3 +31,9 @@ def op_event(kind: EventType, partition_id: int, call: OperatorCall, **fields: A
         operation_idx=call.index,
         **fields,
     )
+
+
+def step_event(step: str, usage: Usage, **fields: Any) -> RecipeEvent:
+    """What was done for no operator: files cut, rows read, results put together."""
+    meta = {"step": step, "resources": usage.as_metadata()}
+    return event(EventType.STEP_COMPLETE, duration=round(usage.wall_seconds, 6), metadata=meta, **fields)

@@ -33,8 +33,18 @@ class EventType(enum.StrEnum):
     REPARTITION_START = "repartition_start"  # all partitions have come to a global operator
     REPARTITION_COMPLETE = "repartition_complete"
     ROWS_REJECTED = "rows_rejected"
+    STEP_COMPLETE = "step_complete"  # work for no operator: cutting, reading again, putting results together
     EXPORT_START = "export_start"
     EXPORT_COMPLETE = "export_complete"
+
+
+class Step(enum.StrEnum):
+    """Work of a job that belongs to none of its operators, in the order in which it comes."""
+
+    CUTTING = "cutting"  # of files that cannot be read from their middle
+    READING = "reading"  # of rows, and again of what was kept of them
+    EXPORTING = "exporting"
+    COORDINATING = "coordinating"  # the process that leads the workers
 
 
 class RecipeEvent(Struct, frozen=True, kw_only=True, omit_defaults=True):

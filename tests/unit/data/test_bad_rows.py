@@ -1,3 +1,4 @@
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -7,7 +8,7 @@ pytest.importorskip("pyarrow")
 
 import pyarrow as pa
 
-from joblens.data.bad_rows import joined_batches, keeping, work_on
+from joblens.data.bad_rows import first_bad, joined_batches, keeping, work_on
 from joblens.data.operator import RowErrors
 
 
@@ -72,3 +73,23 @@ def test_running_out_of_memory_is_not_blamed_on_rows() -> None:
 
 def test_the_mask_of_what_stays() -> None:
     assert keeping(4, {1: "bad"}).tolist() == [True, False, True, True]
+
+
+def test_the_first_bad_row_is_found_in_few_calls() -> None:
+    calls: list[int] = []
+    error = ValueError("of all")
+    assert first_bad(numbers(4096), doubling({1234, 3000}, calls), error) == 1234
+    assert len(calls) < 20
+    assert first_bad(numbers(4), doubling(set(), []), error) is None
+    assert first_bad(numbers(4), doubling({2}, []), RowErrors({3: "x", 1: "y"})) == 1
+
+
+def test_leaving_the_program_is_about_a_row_too() -> None:
+    def leaving(batch: Any) -> Any:
+        if 2 in batch.column("n").to_pylist():
+            sys.exit("enough")
+        return batch
+
+    worked = work_on(numbers(4), leaving, joined_batches)
+    assert worked.reasons == {2: "SystemExit: enough"}
+    assert worked.result.num_rows == 3

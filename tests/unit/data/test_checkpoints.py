@@ -1,5 +1,6 @@
 """A chain of deltas over the source is the state that it was made of, whatever operators did."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -157,3 +158,20 @@ def test_a_torn_manifest_is_no_manifest(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes()[:10])
     assert checkpoints.read_manifest(str(path), KeptFile) is None
     assert checkpoints.read_manifest(str(tmp_path / "none.json"), KeptFile) is None
+
+
+def test_a_manifest_that_says_something_else_than_was_written_is_no_manifest(tmp_path: Path) -> None:
+    path = tmp_path / "manifest.json"
+    checkpoints.write_manifest(str(path), KeptFile(path="x", size_bytes=41, digest="d"))
+    path.write_bytes(path.read_bytes().replace(b"41", b"42"))
+    assert checkpoints.read_manifest(str(path), KeptFile) is None
+
+
+def test_a_batch_that_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
+    def batches() -> Iterator[Any]:
+        yield pa.RecordBatch.from_arrays([pa.array([1])], names=["n"])
+        raise OSError("no space")
+
+    with pytest.raises(OSError, match="no space"):
+        checkpoints.write_batches(str(tmp_path / "whole.arrow"), batches())
+    assert list(tmp_path.glob("whole*")) == []

@@ -79,7 +79,7 @@ def test_a_task_that_fails_once_too_often_is_given_up() -> None:
         return Lost(task.id, "gone") if task.id == "t0" else Ended(task.id)
 
     results, logged = run(ScriptedPool(1, answer), max_retries=1)
-    assert results["t0"] == GaveUp("WorkerLost", "gone", "", 2)
+    assert results["t0"] == GaveUp("WorkerLost", "partition 0: gone", "", 2)
     assert isinstance(results["t1"], Ended)
     assert len(logged) == 1
 
@@ -109,3 +109,16 @@ def test_somebody_who_wants_it_stopped_is_heard_while_tasks_run() -> None:
     with pytest.raises(Stopped) as stopped:
         run(pool, 3, stop=lambda: 15)
     assert stopped.value.signal_number == 15
+
+
+def test_a_lost_worker_is_told_with_what_it_was_doing() -> None:
+    class Telling(ScriptedPool):
+        def messages(self, timeout_s: float) -> Sequence[Message]:
+            start = event(EventType.OP_START, partition_id=0, operation_idx=2, operation_name="words_filter")
+            told = [Happened(task.id, start) for task in self._running[:1]]
+            return [*told, *super().messages(timeout_s)]
+
+    results, _ = run(Telling(1, lambda task, tries: Lost(task.id, "worker 7 was killed")), 1, max_retries=0)
+    gave_up = results["t0"]
+    assert isinstance(gave_up, GaveUp)
+    assert gave_up.error_message == "partition 0, operator 2 words_filter: worker 7 was killed"
