@@ -1,10 +1,12 @@
 """`python -m joblens.data JOB_DIR`: carries a planned job out, from its beginning or from where it was."""
 
+import os
 import signal
 import sys
 from types import FrameType
+from typing import NoReturn
 
-from joblens.data.executor import execute
+from joblens.data.quick_start import quickly
 from joblens.model.errors import JoblensError
 
 
@@ -29,6 +31,8 @@ def main(arguments: list[str]) -> int:
         _say("usage: python -m joblens.data JOB_DIR")
         return 2
     asked = _Asked()
+    with quickly():
+        from joblens.data.executor import execute
     try:
         end = execute(arguments[0], lambda: asked.by)
     except JoblensError as error:
@@ -44,5 +48,14 @@ def main(arguments: list[str]) -> int:
     return end.exit_code
 
 
+def _leave(code: int) -> NoReturn:
+    """Everything is written and closed; taking the interpreter apart takes longer than a small partition."""
+    if "ray" in sys.modules:  # has its own things to end
+        sys.exit(code)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    _leave(main(sys.argv[1:]))
