@@ -177,11 +177,13 @@ def test_a_job_that_was_ended_goes_on_to_the_same_rows(
     assert "job monday is running now" in refused.stderr
     process.send_signal(signal.SIGTERM)
     said, _ = process.communicate(timeout=30)
-    assert process.returncode == 130
-    assert b"--resume monday" in said
+    assert process.returncode == 128 + signal.SIGTERM
+    assert b"ended by SIGTERM" in said
+    assert f"joblens process --resume {place / 'out' / 'monday'}".encode() in said
     assert not (place / "out" / "rows.jsonl").exists()
     (place / "go").touch()
-    done = joblens("process", recipe, "--resume", "monday", cwd=place, code=0)
+    assert joblens("show", "monday", "--json", cwd=place, code=0).json["status"] == "cancelled"
+    done = joblens("process", "--resume", "monday", cwd="/", code=0)  # the history knows where it is
     assert "job monday goes on" in done.stdout
     assert [row["text"] for row in rows_of(place / "out" / "rows.jsonl")] == [
         *(f"ROW {number} OF A FEW" for number in range(60)),
@@ -207,8 +209,32 @@ def test_a_terminal_shows_how_far_it_is_and_ctrl_c_ends_it(place: Path) -> None:
     screen.feed(terminal.screen)
     assert screen.lines[0] == "mine: job monday begins"
     assert screen.lines[1].startswith("mine  monday  stopped in ")
-    assert any("--resume monday" in line for line in screen.lines)
+    assert "  ended by SIGINT (Ctrl-C)" in screen.lines
+    assert any("joblens process --resume" in line for line in screen.lines)
     assert not any("━" in line for line in screen.lines)
+
+
+@pytest.mark.parametrize("numbers", [[signal.SIGINT, signal.SIGINT, signal.SIGINT], [signal.SIGHUP]])
+def test_signals_one_after_the_other_end_it_once(
+    place: Path, joblens: RunJoblens, processes_to_end: list[subprocess.Popen[Any]], numbers: list[int]
+) -> None:
+    process = subprocess.Popen(
+        [*JOBLENS, "process", held(place), "--job-id", "monday", "--json"],
+        cwd=place,
+        stdout=subprocess.PIPE,
+    )
+    processes_to_end.append(process)
+    wait_until(lambda: is_waiting(place, "monday"))
+    for number in numbers:
+        process.send_signal(number)
+    said, _ = process.communicate(timeout=30)
+    document = json.loads(said)
+    assert process.returncode == 128 + numbers[0]
+    assert (document["status"], document["usage"]["cpu_total_usec"] > 0) == ("stopped", True)
+    assert joblens("show", "monday", "--json", cwd=place, code=0).json["status"] == "cancelled"
+    folder = str(place / "out" / "monday")
+    snapshot = joblens("snapshot", folder, "--json", cwd=place, code=0).json
+    assert snapshot["overall_status"] == "stopped"
 
 
 def test_a_job_whose_joblens_was_killed_is_left_running_and_can_be_watched(

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from joblens.app.processing import PlannedRecipe, Wishes, plan_recipe
 from joblens.app.recipe_jobs import make_job, new_job_id
@@ -38,7 +39,7 @@ def recipe(**other: Any) -> dict[str, Any]:
     }
 
 
-def plan(given: "str | dict[str, Any]", **wishes: Any) -> PlannedRecipe:
+def plan(given: "str | dict[str, Any] | None", **wishes: Any) -> PlannedRecipe:
     return plan_recipe(given, Wishes(**wishes), load_settings().settings)
 
 
@@ -163,10 +164,115 @@ def test_starting_over_removes_what_the_job_had_left(place: Path) -> None:
     assert os.path.exists(folder.plan)
 
 
-def test_a_folder_that_cannot_be_made_is_told(place: Path) -> None:
-    (place / "out").write_text("a file")
-    with pytest.raises(RecipeError, match="the job's folder cannot be made"):
-        make_job(plan(recipe(), job_id="monday").job)
+@pytest.mark.parametrize("key", ["work_dir", "export_path", "checkpoint_dir", "event_log_dir"])
+@pytest.mark.parametrize("where", ["/proc/of_mine", "rows.jsonl/below"])
+def test_a_place_that_cannot_be_written_is_refused_with_its_line(place: Path, key: str, where: str) -> None:
+    value = f"{where}/x.jsonl" if key == "export_path" else where
+    others = "" if key == "export_path" else "export_path: out/x.jsonl\n"
+    (place / "r.yaml").write_text(
+        f"dataset_path: rows.jsonl\n{others}process: [text_length_filter]\n{key}: {value}\n"
+    )
+    with pytest.raises(RecipeError) as caught:
+        plan("r.yaml")
+    line = 3 if key == "export_path" else 4
+    assert str(caught.value).startswith(f"r.yaml:{line}:1: {key}: ")
+    assert sorted(os.listdir(place)) == ["r.yaml", "rows.jsonl"]
+
+
+def test_a_place_that_was_given_as_an_option_is_named_so(place: Path) -> None:
+    with pytest.raises(RecipeError, match=r"^--work-dir: .*rows\.jsonl is no folder$"):
+        plan(recipe(), work_dir="rows.jsonl")
+    with pytest.raises(InputError, match="--work-dir must not be empty"):
+        plan(recipe(), work_dir="")
+
+
+def test_an_export_that_is_a_folder_is_refused(place: Path) -> None:
+    (place / "out").mkdir()
+    with pytest.raises(RecipeError, match="out is a folder; name a file in it"):
+        plan(recipe(export_path="out", export_type="jsonl"))
+
+
+@pytest.mark.parametrize(
+    ("dataset", "export", "is_refused"),
+    [
+        ("data", "data/out/x.jsonl", True),
+        ("data", "data/_out/x.jsonl", False),  # such names are never read
+        ("data/*.jsonl", "data/x.jsonl", True),
+        ("data/*.jsonl", "data/out/x.jsonl", False),
+        ("data/*", "data/out/x.jsonl", True),  # a folder that matches is read with all below it
+        ("data/**/*.jsonl", "data/out/x.jsonl", True),
+        ("data/a.jsonl", "data/x.jsonl", False),
+    ],
+)
+def test_a_job_never_writes_where_the_next_one_reads(
+    place: Path, dataset: str, export: str, is_refused: bool
+) -> None:
+    (place / "data").mkdir()
+    (place / "rows.jsonl").rename(place / "data" / "a.jsonl")
+    other = recipe(dataset_path=dataset, export_path=export, work_dir="jobs")
+    if not is_refused:
+        plan(other)
+        return
+    with pytest.raises(RecipeError, match="would be read as data by the next one"):
+        plan(other)
+
+
+def test_somebody_elses_job_is_told_as_that(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = make_job(plan(recipe(), job_id="monday").job)
+    really_stat = os.stat
+
+    def stat_of_another_user(path: Any, *args: Any, **more: Any) -> os.stat_result:
+        if path == folder.plan:  # whoever runs tests may be allowed everything
+            raise PermissionError(13, "Permission denied", path)
+        return really_stat(path, *args, **more)
+
+    monkeypatch.setattr(os, "stat", stat_of_another_user)
+    with pytest.raises(RecipeError, match="job monday is somebody else's"):
+        plan(recipe(), resume="monday")
+
+
+@pytest.mark.parametrize("how", ["folder", "below work_dir", "folder and recipe"])
+def test_a_job_is_gone_on_with_from_anywhere(
+    place: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, how: str
+) -> None:
+    (place / "mine.yaml").write_text(json.dumps(recipe(np=2)))
+    before = plan("mine.yaml", job_id="monday", work_dir="elsewhere", strict=True, np=1).job
+    folder = make_job(before)
+    if how == "folder and recipe":
+        again = plan("mine.yaml", resume=folder.path, strict=True, np=1).job
+    else:
+        monkeypatch.chdir(tmp_path)
+        below = {"resume": "monday", "work_dir": "place/elsewhere"}
+        again = plan(None, **({"resume": folder.path} if how == "folder" else below)).job
+    assert again.is_resumed
+    assert (again.plan.workers, again.plan.recipe_path) == (1, str(place / "mine.yaml"))
+    assert replace(again.plan.recipe, resume="") == before.plan.recipe
+
+
+def test_a_recipe_that_was_never_a_file_is_gone_on_with_too(place: Path) -> None:
+    values = recipe(process=[{"alphanumeric_filter": {"max_ratio": float("inf")}}])
+    before = plan(values, job_id="monday").job
+    folder = make_job(before)
+    assert os.path.exists(before.plan.recipe_path)
+    assert read_plan(folder.plan) == before.plan
+    assert plan(None, resume=folder.path).job.is_resumed
+    assert plan(values, resume="monday").job.is_resumed
+
+
+def test_without_a_recipe_there_has_to_be_a_job(place: Path) -> None:
+    with pytest.raises(InputError, match="there is no recipe"):
+        plan(None)
+    with pytest.raises(RecipeError, match="there is no job tuesday"):
+        plan(None, resume="tuesday")
+    with pytest.raises(RecipeError, match="no folder of a job"):
+        plan(None, resume="./tuesday")
+
+
+def test_a_job_that_was_moved_is_not_gone_on_with(place: Path) -> None:
+    folder = make_job(plan(recipe(), job_id="monday").job)
+    os.rename(folder.path, place / "moved")
+    with pytest.raises(RecipeError, match="was made in"):
+        plan(None, resume="./moved")
 
 
 def test_a_workflow_file_is_told_from_a_recipe(place: Path) -> None:

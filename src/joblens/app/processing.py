@@ -1,12 +1,13 @@
 """Recipes from a file to their rows: `joblens process` and `joblens.process`."""
 
 import os
-from collections.abc import Mapping
+import signal
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from joblens.analysis.recipe_operators import rows_in, rows_out
 from joblens.app.recipe_loading import (
@@ -14,12 +15,14 @@ from joblens.app.recipe_loading import (
     LoadedRecipe,
     check_recipe,
     load_recipe,
+    loaded_from_plan,
     loaded_from_text,
 )
 from joblens.model.errors import InputError, JoblensError
 from joblens.model.job_snapshot import JobSnapshot, ProcessingStatus
 from joblens.model.recipe import Executor
 from joblens.model.settings import Settings
+from joblens.plan.recipe_paths import job_dir_in
 
 if TYPE_CHECKING:
     from joblens.analysis.partition_sizing import OperatorMemory
@@ -27,8 +30,8 @@ if TYPE_CHECKING:
     from joblens.app.recipe_running import EndedRecipe, ProgressView
     from joblens.model.job import Record
 
-INTERRUPTED = 130
 BAD_INPUT = 2
+_BY_SIGNAL = 128
 
 
 class Wishes(Struct, frozen=True, kw_only=True):
@@ -48,10 +51,12 @@ class PlannedRecipe(Struct, frozen=True):
     job: "PlannedJob"
 
 
-def plan_recipe(recipe: "str | Mapping[str, Any]", wishes: Wishes, settings: Settings) -> PlannedRecipe:
-    """Everything is looked at, nothing is written. Raises InputError for whatever cannot work."""
-    given = _given(wishes)
-    loaded = _loaded(recipe, given)
+def plan_recipe(
+    recipe: "str | Mapping[str, Any] | None", wishes: Wishes, settings: Settings
+) -> PlannedRecipe:
+    """Everything is looked at, nothing is written. Raises InputError for whatever cannot work. Without a
+    recipe: that of the job to go on with."""
+    loaded = _loaded(recipe, wishes, settings)
     checked = check_recipe(loaded)
     from joblens.app.recipe_jobs import plan_job
 
@@ -60,18 +65,22 @@ def plan_recipe(recipe: "str | Mapping[str, Any]", wishes: Wishes, settings: Set
 
 
 def carry_out(
-    planned: PlannedRecipe, settings: Settings, view: "ProgressView | None" = None
+    planned: PlannedRecipe,
+    settings: Settings,
+    view: "ProgressView | None" = None,
+    on_begin: "Callable[[], None] | None" = None,
 ) -> "EndedRecipe":
+    """`on_begin`: the job's folder is made, nothing can be refused any more."""
     from joblens.app import recipe_running
 
-    return recipe_running.carry_out(planned.job, settings, view)
+    return recipe_running.carry_out(planned.job, settings, view, on_begin)
 
 
 def process(  # noqa: PLR0913 - the keywords are the interface
-    recipe: "str | os.PathLike[str] | Mapping[str, Any]",
+    recipe: "str | os.PathLike[str] | Mapping[str, Any] | None" = None,
     *,
     job_id: str | None = None,
-    resume: str | None = None,
+    resume: "str | os.PathLike[str] | None" = None,
     work_dir: "str | os.PathLike[str] | None" = None,
     executor: str | None = None,
     np: int | None = None,
@@ -80,25 +89,28 @@ def process(  # noqa: PLR0913 - the keywords are the interface
     check: bool = False,
     store: str | None = None,
 ) -> "RecipeResult":
-    """Carries a recipe out, as `joblens process` does: from a file, or from a dict with the same keys. Bad
-    input raises InputError before anything runs. With `check`, anything but a whole result raises
-    RecipeFailed. An interrupt ends the job first; it can be gone on with (`resume`)."""
+    """Carries a recipe out, as `joblens process` does: from a file, or from a dict with the same keys; with
+    `resume` alone, the id or the folder of a job, that of the job. Bad input raises InputError before
+    anything runs. With `check`, anything but a whole result raises RecipeFailed. An interrupt ends the job
+    first; it can be gone on with (`resume`)."""
     from joblens.app.settings import load_settings
 
     settings = load_settings(overrides={"store.url": store} if store else {}).settings
     wishes = Wishes(
         job_id=job_id,
-        resume=resume,
+        resume=None if resume is None else os.fspath(resume),
         work_dir=None if work_dir is None else os.fspath(work_dir),
         executor=executor,
         np=np,
         strict=strict,
         start_over=start_over,
     )
-    source = recipe if isinstance(recipe, Mapping) else os.fspath(recipe)
+    source = recipe if recipe is None or isinstance(recipe, Mapping) else os.fspath(recipe)
     ended = carry_out(plan_recipe(source, wishes, settings), settings)
-    if ended.was_interrupted:
+    if ended.signal_number == signal.SIGINT:
         raise KeyboardInterrupt
+    if ended.signal_number is not None:
+        signal.raise_signal(ended.signal_number)  # it was for the program
     result = RecipeResult(ended)
     if check and not result.ok:
         raise RecipeFailed(result)
@@ -154,12 +166,16 @@ class RecipeFailed(JoblensError):
 
 
 def exit_code_of(ended: "EndedRecipe") -> int:
-    if ended.was_interrupted:
-        return INTERRUPTED
-    if ended.snapshot.overall_status is ProcessingStatus.COMPLETED:
+    if ended.signal_number is not None:
+        return _BY_SIGNAL + ended.signal_number
+    status = ended.snapshot.overall_status
+    if status is ProcessingStatus.COMPLETED:
         return 0
     outcome = ended.record.outcome
-    return BAD_INPUT if outcome is not None and outcome.exit_code == BAD_INPUT else 1
+    code = outcome.exit_code if outcome is not None else None
+    if status is ProcessingStatus.STOPPED:  # by `joblens cancel`, or by a signal to its process
+        return code if code is not None and code > _BY_SIGNAL else _BY_SIGNAL + signal.SIGTERM
+    return BAD_INPUT if code == BAD_INPUT else 1
 
 
 def why_not(snapshot: JobSnapshot, record: "Record") -> str | None:
@@ -172,17 +188,46 @@ def why_not(snapshot: JobSnapshot, record: "Record") -> str | None:
     if outcome is None:
         return None
     last = [line for line in outcome.stderr_tail.splitlines() if line.strip()]
-    return last[-1] if last else outcome.error
+    if not last:
+        return outcome.error
+    return last[-1].removeprefix("joblens: ").removeprefix(f"{snapshot.overall_status}: ")
 
 
-def _loaded(recipe: "str | Mapping[str, Any]", given: dict[str, Any]) -> LoadedRecipe:
+def _loaded(recipe: "str | Mapping[str, Any] | None", wishes: Wishes, settings: Settings) -> LoadedRecipe:
+    from joblens.app.recipe_resuming import is_folder, plan_of
+
+    if recipe is None:
+        if not wishes.resume:
+            raise InputError("there is no recipe", hint="name its file, or a job to go on with: --resume ID")
+        _given(structs.replace(wishes, resume=None))  # the other wishes
+        plan = plan_of(wishes.resume, wishes.work_dir, settings)
+        return loaded_from_plan(plan, _given(structs.replace(wishes, resume=plan.job_id, job_id=None)))
+    if not wishes.resume or not is_folder(wishes.resume):
+        return _loaded_as_told(recipe, _given(wishes))
+    plan = plan_of(wishes.resume, None, settings)
+    wishes = structs.replace(wishes, resume=plan.job_id)
+    loaded = _loaded_as_told(recipe, _given(wishes))
+    if os.path.realpath(job_dir_in(loaded.recipe.work_dir, plan.job_id)) != os.path.realpath(plan.job_dir):
+        wishes = structs.replace(wishes, work_dir=os.path.dirname(plan.job_dir))
+        loaded = _loaded_as_told(recipe, _given(wishes))
+    return loaded
+
+
+def _loaded_as_told(recipe: "str | Mapping[str, Any]", given: dict[str, Any]) -> LoadedRecipe:
     if isinstance(recipe, str):
         return load_recipe(recipe, given)
     try:
-        text = msgspec.json.encode(dict(recipe)).decode()
+        values = msgspec.to_builtins(dict(recipe))
+        msgspec.json.encode(values)
     except (TypeError, ValueError) as error:
         raise InputError(f"the recipe has a value that no file could hold: {error}") from error
-    return loaded_from_text(text, "json", "recipe.json", given)
+    import json
+
+    try:
+        text, form = json.dumps(values, ensure_ascii=False, allow_nan=False), "json"
+    except ValueError:
+        text, form = json.dumps(values, ensure_ascii=False), "json5"  # which has words for infinity
+    return loaded_from_text(text, form, f"recipe.{form}", given, is_file=False)
 
 
 def _given(wishes: Wishes) -> dict[str, Any]:
@@ -190,6 +235,8 @@ def _given(wishes: Wishes) -> dict[str, Any]:
     if wishes.executor is not None and wishes.executor not in executors:
         raise InputError(f"executor '{wishes.executor}'", hint=f"one of {', '.join(executors)}")
     _check_np(wishes.np)
+    if wishes.work_dir is not None and not wishes.work_dir.strip():
+        raise InputError("--work-dir must not be empty", hint="leave it out: then the recipe says where")
     if wishes.job_id and wishes.resume and wishes.job_id != wishes.resume:
         raise InputError("--job-id and --resume name two jobs", hint="give only one of them")
     for name, ident in (("--job-id", wishes.job_id), ("--resume", wishes.resume)):

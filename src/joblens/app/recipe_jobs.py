@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from joblens.app.recipe_loading import CheckedRecipe
+from joblens.app.recipe_places import check_places
 from joblens.app.recipe_planning import new_plan, plan_to_go_on, read_plan
 from joblens.data.job_folder import JobFolder, write_whole
 from joblens.model.errors import JobIsRunning, RecipeError
@@ -40,22 +41,46 @@ def plan_job(
     with too. Raises RecipeError when that cannot be, JobIsRunning when somebody is at it."""
     recipe = checked.recipe
     job_id = recipe.resume or recipe.job_id
-    if not job_id:
-        return PlannedJob(new_plan(checked, new_job_id(), memory))
+    job = _planned(checked, job_id, memory, start_over=start_over) if job_id else None
+    job = job or PlannedJob(new_plan(checked, new_job_id(), memory))
+    check_places(checked.loaded, job.plan)
+    return job
+
+
+def _planned(
+    checked: CheckedRecipe, job_id: str, memory: "OperatorMemory | None", *, start_over: bool
+) -> PlannedJob:
+    recipe = checked.recipe
     folder = JobFolder(job_dir_in(recipe.work_dir, job_id))
-    _refuse_running(folder)
+    try:
+        is_there = _is_there(folder.plan)
+        _refuse_running(folder)
+    except PermissionError as error:
+        raise RecipeError(
+            f"job {job_id} is somebody else's: {error.filename} may not be read",
+            hint="jobs are private to who started them; give this one another id",
+        ) from error
     before = None if start_over else read_plan(folder.plan)
     if before is not None:
         return PlannedJob(plan_to_go_on(checked, before, memory), is_resumed=True)
-    is_there = os.path.exists(folder.plan)
     if recipe.resume and not is_there:
         raise _no_such_job(base_dir_of(recipe.work_dir), job_id)
     return PlannedJob(new_plan(checked, job_id, memory), starts_over=is_there)
 
 
+def _is_there(path: str) -> bool:
+    """Raises PermissionError where nobody may look."""
+    try:
+        os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return True
+
+
 def make_job(job: PlannedJob) -> JobFolder:
     """On disk, so that an executor can begin. The plan comes last: without it there is no job."""
     folder = JobFolder.of_plan(job.plan)
+    was_there = os.path.isdir(folder.path)
     try:
         if job.starts_over:
             _clear(folder)
@@ -66,12 +91,12 @@ def make_job(job: PlannedJob) -> JobFolder:
         write_whole(folder.recipe_copy(job.plan.recipe_path), job.plan.recipe_text.encode())
         write_whole(folder.plan, plan_to_json(job.plan))
     except OSError as error:
+        if not was_there:
+            shutil.rmtree(folder.path, ignore_errors=True)
         raise RecipeError(
             f"the job's folder cannot be made: {error.filename or folder.path}: {error.strerror}",
             hint="name another place with work_dir or --work-dir, or with export_path",
         ) from error
-    if not os.access(os.path.dirname(job.plan.recipe.export_path), os.W_OK | os.X_OK):
-        raise RecipeError(f"export_path {job.plan.recipe.export_path} cannot be written")
     return folder
 
 

@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from joblens.model.errors import InputError, RecipeError, UnknownOperator
-from joblens.model.recipe import Executor, OperatorCall, Recipe
-from joblens.spec.documents import Document, format_of
+from joblens.model.recipe import DEFAULT_NP, Executor, OperatorCall, Recipe, RecipePlan
+from joblens.spec.documents import Document, format_of, read_document
 from joblens.spec.places import Path
 from joblens.spec.recipe_file import read_recipe
 
@@ -26,6 +27,8 @@ class LoadedRecipe(Struct, frozen=True):
     path: str
     document: Document
     is_np_given: bool  # by the file or on the command line
+    options: frozenset[str] = frozenset()  # keys whose values were given beside the file
+    is_file: bool = True  # no: it was given as a mapping, or lies in the folder of a job only
 
 
 class CheckedRecipe(Struct, frozen=True):
@@ -49,7 +52,7 @@ def load_recipe(path: str, given: Mapping[str, Any], cwd: str | None = None) -> 
 
 
 def loaded_from_text(
-    text: str, form: str, path: str, given: Mapping[str, Any], cwd: str | None = None
+    text: str, form: str, path: str, given: Mapping[str, Any], cwd: str | None = None, *, is_file: bool = True
 ) -> LoadedRecipe:
     reading = read_recipe(text, form, path, cwd=cwd or os.getcwd(), given=given)
     if reading.recipe is None:
@@ -58,7 +61,39 @@ def loaded_from_text(
         raise recipe_error(path, told)
     value = reading.document.value
     is_np_given = given.get("np") is not None or value.get("np") is not None
-    return LoadedRecipe(reading.recipe, text, path, reading.document, is_np_given)
+    options = frozenset(name for name, each in given.items() if each is not None)
+    return LoadedRecipe(reading.recipe, text, path, reading.document, is_np_given, options, is_file)
+
+
+def loaded_from_plan(plan: RecipePlan, given: Mapping[str, Any]) -> LoadedRecipe:
+    """The recipe of a job that is there, as it was made, whatever has become of its file."""
+    form = format_of(plan.recipe_path, plan.recipe_text)
+    document = read_document(plan.recipe_text, form if form in _FORMATS else "yaml")
+    recipe = replace(plan.recipe, resume=plan.job_id)
+    if given.get("np") is not None:
+        recipe = replace(recipe, np=given["np"])
+    if given.get("executor_type") is not None:
+        executor = Executor(given["executor_type"])
+        recipe = replace(recipe, executor=executor, executor_type=given["executor_type"])
+    if given.get("is_strict"):
+        recipe = replace(recipe, is_strict=True)
+    written = document.value if isinstance(document.value, dict) else {}
+    # np has a default: one that differs from what the file says was given beside it
+    is_np_given = written.get("np") is not None or recipe.np != DEFAULT_NP
+    options = frozenset(name for name, each in given.items() if each is not None)
+    return LoadedRecipe(
+        recipe, plan.recipe_text, plan.recipe_path, document, is_np_given, options, is_file=False
+    )
+
+
+def problem_at(loaded: LoadedRecipe, key: str, said: str) -> str:
+    """With where the key's value was written: an option, a line of the file, or nowhere."""
+    if key in loaded.options:
+        return f"--{key.replace('_', '-')}: {said}"
+    written = loaded.document.value
+    if not isinstance(written, dict) or key not in written:
+        return said
+    return _placed(loaded, [((key,), f"{key}: {said}")])[0]
 
 
 def check_recipe(loaded: LoadedRecipe) -> CheckedRecipe:

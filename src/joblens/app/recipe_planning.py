@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec.structs import replace
 
-from joblens.app.recipe_loading import CheckedRecipe
-from joblens.model.errors import RecipeError
+from joblens.app.recipe_loading import CheckedRecipe, problem_at
+from joblens.model.errors import InputError, RecipeError
 from joblens.model.recipe import InputFile, Recipe, RecipePlan
 from joblens.plan.plan_document import plan_from_json
 from joblens.plan.recipe_changes import recipe_changes
@@ -30,7 +30,9 @@ def new_plan(checked: CheckedRecipe, job_id: str, memory: "OperatorMemory | None
     from joblens.data.input_stamps import stamp_inputs
 
     recipe = with_job(checked.recipe, job_id)
-    files = _files(recipe, checked.columns)
+    job_dir = job_dir_in(checked.recipe.work_dir, job_id)
+    files = _files(checked, recipe)
+    _refuse_reading_itself(checked, recipe, job_dir)
     sizing = _sizing(checked, recipe, files, memory)
     partitions, uncut = plan_partitions(
         files,
@@ -43,10 +45,10 @@ def new_plan(checked: CheckedRecipe, job_id: str, memory: "OperatorMemory | None
     is_counted = not uncut and len(known_rows) == len(partitions)
     return RecipePlan(
         job_id=job_id,
-        job_dir=job_dir_in(checked.recipe.work_dir, job_id),
+        job_dir=job_dir,
         recipe=recipe,
         recipe_text=checked.loaded.text,
-        recipe_path=os.path.abspath(checked.loaded.path),
+        recipe_path=_recipe_path(checked, job_dir),
         stages=stages,
         partitions=partitions,
         inputs=stamp_inputs([file.path for file in files]),
@@ -77,7 +79,7 @@ def plan_to_go_on(
     changes += changed_inputs(before.operator_files, _operator_files(recipe))
     if changes:
         raise _changed(f"the recipe is not the one that job {before.job_id} was made from", changes)
-    files = _files(recipe, checked.columns)
+    files = _files(checked, recipe)
     changes = changed_inputs(before.inputs, stamp_inputs([file.path for file in files]))
     if changes:
         raise _changed(f"the data is not what it was when job {before.job_id} was made", changes)
@@ -86,7 +88,7 @@ def plan_to_go_on(
         before,
         recipe=recipe,
         recipe_text=checked.loaded.text,
-        recipe_path=os.path.abspath(checked.loaded.path),
+        recipe_path=_recipe_path(checked, before.job_dir),
         workers=sizing.workers,
         budget_bytes=sizing.budget_bytes,
     )
@@ -99,8 +101,10 @@ def read_plan(path: str) -> RecipePlan | None:
             return plan_from_json(file.read())
     except (FileNotFoundError, NotADirectoryError):
         return None
-    except (OSError, msgspec.MsgspecError) as error:
-        raise RecipeError(f"{path} cannot be read: {error}", hint=_START_OVER) from error
+    except OSError as error:
+        raise RecipeError(f"{path} cannot be read: {error.strerror}") from error
+    except msgspec.MsgspecError as error:
+        raise RecipeError(f"{path} is damaged: {error}", hint=_START_OVER) from error
 
 
 def _operator_files(recipe: Recipe) -> tuple[InputFile, ...]:
@@ -114,20 +118,41 @@ def _operator_files(recipe: Recipe) -> tuple[InputFile, ...]:
     return stamp_inputs(paths)
 
 
-def _files(recipe: Recipe, columns: "Sequence[str]") -> "tuple[DataFile, ...]":
+def _recipe_path(checked: CheckedRecipe, job_dir: str) -> str:
+    """One that was never a file has its copy in the job's folder."""
+    loaded = checked.loaded
+    return os.path.abspath(loaded.path) if loaded.is_file else os.path.join(job_dir, loaded.path)
+
+
+def _files(checked: CheckedRecipe, recipe: Recipe) -> "tuple[DataFile, ...]":
     from joblens.data.datasets import check_fields, find_files
 
-    files = find_files(recipe.dataset_path, recipe.suffixes)
-    same = [
-        file.path for file in files if os.path.realpath(file.path) == os.path.realpath(recipe.export_path)
-    ]
-    if same:
+    try:
+        files = find_files(recipe.dataset_path, recipe.suffixes)
+        check_fields(files, checked.columns)
+    except InputError as error:
+        said = problem_at(checked.loaded, "dataset_path", str(error))
+        raise RecipeError(said, hint=error.hint) from error
+    export = os.path.realpath(recipe.export_path)
+    if any(os.path.realpath(file.path) == export for file in files):
+        said = f"{recipe.export_path} is one of the files of the dataset"
         raise RecipeError(
-            f"export_path {recipe.export_path} is one of the files of the dataset",
+            problem_at(checked.loaded, "export_path", said),
             hint="write somewhere else: a job never changes what it reads",
         )
-    check_fields(files, columns)
     return files
+
+
+def _refuse_reading_itself(checked: CheckedRecipe, recipe: Recipe, job_dir: str) -> None:
+    from joblens.app.recipe_places import is_read_again
+
+    found = is_read_again(recipe, job_dir)
+    if found is not None:
+        said = f"{found}, which this job writes, would be read as data by the next one"
+        raise RecipeError(
+            problem_at(checked.loaded, "dataset_path", said),
+            hint="let work_dir and export_path lie outside of the dataset, or name its files by a pattern",
+        )
 
 
 def _sizing(

@@ -5,16 +5,17 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from types import FrameType
-from typing import Protocol
+from typing import Any, Protocol
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from joblens.agent.kit import Kit, watch_name
 from joblens.agent.launch import LaunchPlan
+from joblens.agent.loop import Loop
 from joblens.agent.output import OutputFiles
 from joblens.agent.session import JobSession
 from joblens.agent.session_pool import SessionPool
@@ -27,6 +28,7 @@ from joblens.app.recipe_jobs import PlannedJob, make_job
 from joblens.app.requests import Request
 from joblens.app.retention import apply_retention
 from joblens.app.snapshots import LiveSnapshot
+from joblens.engine.job_life import EndCause
 from joblens.model.details import Details
 from joblens.model.job import Record, Status
 from joblens.model.job_snapshot import JobSnapshot, ProcessingStatus
@@ -36,6 +38,8 @@ from joblens.model.writes import DetailsTaken
 
 TOOL = "recipe"
 _TICK_S = 0.1
+_SAME_WISH_S = 1.0  # a key that was hit twice; later it is meant: the job is ended the hard way
+_UNTOLD = (ProcessingStatus.NOT_STARTED, ProcessingStatus.IN_PROGRESS, ProcessingStatus.KILLED)
 
 
 class ProgressView(Protocol):
@@ -50,13 +54,24 @@ class EndedRecipe(Struct, frozen=True):
     plan: RecipePlan
     record: Record
     snapshot: JobSnapshot
-    was_interrupted: bool = False
+    signal_number: int | None = None  # that somebody ended it by
+
+    @property
+    def was_interrupted(self) -> bool:
+        return self.signal_number is not None
 
 
-def carry_out(job: PlannedJob, settings: Settings, view: ProgressView | None = None) -> EndedRecipe:
+def carry_out(
+    job: PlannedJob,
+    settings: Settings,
+    view: ProgressView | None = None,
+    on_begin: Callable[[], None] | None = None,
+) -> EndedRecipe:
     """To its end; an interrupt ends the job first, so that it can be gone on with. Raises RecipeError when
-    the job's folder cannot be made."""
+    the job's folder cannot be made; `on_begin` is called when it is."""
     make_job(job)
+    if on_begin is not None:
+        on_begin()
     return _Executing(job, settings, view).run()
 
 
@@ -71,37 +86,55 @@ class _Executing:
         self._live = LiveSnapshot(job.plan.job_dir)
         self._session: JobSession | None = None
         self._next_tick_s = time.monotonic() + _TICK_S
-        self._pool: SessionPool | None = None
+        self._signals = _Signals(self._heed_soon)
+        self._is_unheeded = False
+        self._loop: Loop | None = None
 
     def run(self) -> EndedRecipe:
+        """Signals are taken until it is in the history: nothing is torn apart by one."""
+        with self._signals:
+            return self._run()
+
+    def _run(self) -> EndedRecipe:
         prepared = prepare(executor_request(self._plan), self._settings)
         kit = open_kit(self._settings, self._take_sample, warn=self._log.warn)
+        self._loop = kit.loop
         try:
-            self._pool = SessionPool(kit, 1)
-            was_interrupted = self._wait(self._pool, kit, prepared)
+            self._wait(SessionPool(kit, 1), kit, prepared)
             assert self._session is not None
             snapshot = _over(self._live.refresh(), self._session.record)
             if self._view is not None:
                 self._view.close()
             self._remember(kit, snapshot)
             self._log.ended(self._session.record)
-            return EndedRecipe(self._plan, self._session.record, snapshot, was_interrupted)
+            number = self._signals.number if snapshot.overall_status is ProcessingStatus.STOPPED else None
+            return EndedRecipe(self._plan, self._session.record, snapshot, number)
         finally:
             close_kit(kit)
 
-    def _wait(self, pool: SessionPool, kit: Kit, prepared: PreparedJob) -> bool:
-        """-> whether somebody did not want to wait for its end."""
-        if self._view is not None:
-            kit.loop.add_timed(self)
+    def _wait(self, pool: SessionPool, kit: Kit, prepared: PreparedJob) -> None:
+        kit.loop.add_timed(self)
         try:
-            with _ended_by_signals():
-                for _ in pool.run([self._starter(prepared, kit)]):
-                    pass
-        except KeyboardInterrupt:
-            return True  # the pool has ended the job before it let that through
+            for _ in pool.run([self._starter(prepared, kit)]):
+                pass
+        except KeyboardInterrupt:  # by somebody's own handler; the pool has ended the job before
+            self._signals.note(signal.SIGINT)
         finally:
             kit.loop.remove_timed(self)
-        return False
+
+    def _heed_soon(self) -> None:
+        """In a signal handler: between any two instructions of the main thread."""
+        self._is_unheeded = True
+        if self._loop is not None:
+            self._loop.call(self._heed)
+
+    def _heed(self) -> None:
+        session, number = self._session, self._signals.number
+        if not self._is_unheeded or session is None or number is None:
+            return  # not begun yet: the next tick looks again
+        self._is_unheeded = False
+        if not session.is_over:
+            session.ask_stop(EndCause.CANCELLED, number)
 
     def _starter(
         self, prepared: PreparedJob, kit: Kit
@@ -145,6 +178,7 @@ class _Executing:
 
     def wake(self) -> None:
         self._next_tick_s = time.monotonic() + _TICK_S
+        self._heed()
         if self._view is None or self._session is None or self._session.is_over:
             return
         try:
@@ -157,10 +191,13 @@ class _Executing:
 
 
 def _over(snapshot: JobSnapshot, record: Record) -> JobSnapshot:
-    """An executor that could not even begin has left no word about it in the job's folder."""
-    if snapshot.overall_status not in (ProcessingStatus.NOT_STARTED, ProcessingStatus.IN_PROGRESS):
-        return snapshot
+    """An executor that could not even begin, or was ended the hard way, has left no word about it in the
+    job's folder."""
     was_stopped = record.status is Status.CANCELLED
+    if snapshot.overall_status is ProcessingStatus.KILLED and not was_stopped:
+        return snapshot
+    if snapshot.overall_status not in _UNTOLD:
+        return snapshot
     status = ProcessingStatus.STOPPED if was_stopped else ProcessingStatus.FAILED
     return replace(snapshot, overall_status=status)
 
@@ -184,23 +221,34 @@ def executor_request(plan: RecipePlan) -> Request:
     )
 
 
-@contextmanager
-def _ended_by_signals() -> Iterator[None]:
-    """SIGTERM and SIGHUP end the job as Ctrl-C does. In a thread of somebody's program signals are theirs."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = {
-        number: signal.signal(number, _interrupt)
-        for number in (signal.SIGTERM, signal.SIGHUP)
-        if signal.getsignal(number) is signal.SIG_DFL
-    }
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
+class _Signals:
+    """SIGINT, SIGTERM and SIGHUP end the job, where nobody has other plans for them. In a thread of
+    somebody's program signals are theirs."""
+
+    def __init__(self, on_signal: Callable[[], None]) -> None:
+        self.number: int | None = None  # the first
+        self._on_signal = on_signal
+        self._last_s = 0.0
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> None:
+        if threading.current_thread() is threading.main_thread():
+            usual = (signal.SIG_DFL, signal.default_int_handler)
+            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+                if signal.getsignal(number) in usual:
+                    self._before[number] = signal.signal(number, self._take)
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
             signal.signal(number, handler)
 
+    def note(self, number: int) -> None:
+        if self.number is None:
+            self.number = number
 
-def _interrupt(_number: int, _frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
+    def _take(self, number: int, _frame: FrameType | None) -> None:
+        now_s = time.monotonic()
+        if self.number is None or now_s - self._last_s >= _SAME_WISH_S:
+            self.note(number)
+            self._last_s = now_s
+            self._on_signal()

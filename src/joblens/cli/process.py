@@ -1,6 +1,7 @@
 """`joblens process`: carry a recipe out."""
 
 import sys
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -15,9 +16,13 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("recipe", metavar="RECIPE", shell_complete=complete_file)
+@click.argument("recipe", metavar="[RECIPE]", required=False, shell_complete=complete_file)
 @click.option("--job-id", metavar="ID", help="Name of the job; one that is there already is gone on with.")
-@click.option("--resume", metavar="ID", help="Go on with that job, which has to be there.")
+@click.option(
+    "--resume",
+    metavar="ID|DIR",
+    help="Go on with that job, which has to be there: by its id, or by its folder. Needs no RECIPE.",
+)
 @click.option("--start-over", is_flag=True, help="Do all of a job that is there already anew.")
 @click.option("--work-dir", metavar="DIR", help="Where the job's folder is made.")
 @click.option("--executor", type=click.Choice(["local", "ray"]), help="Where the work is done.")
@@ -26,7 +31,7 @@ if TYPE_CHECKING:
 @click.option("--dry-run", is_flag=True, help="Check everything and tell what would be done.")
 @click.option("-q", "--quiet", is_flag=True, help="Show nothing but what went wrong.")
 @shared_options
-def command(session: Session, /, recipe: str, *, dry_run: bool, quiet: bool, **given: Any) -> None:
+def command(session: Session, /, recipe: str | None, *, dry_run: bool, quiet: bool, **given: Any) -> None:
     """Carry out the operators of RECIPE on its dataset: cut into partitions, side by side, with a log of
     events and checkpoints to go on from.
 
@@ -34,7 +39,10 @@ def command(session: Session, /, recipe: str, *, dry_run: bool, quiet: bool, **g
     2 when the recipe cannot be used, 130 after an interrupt. A job that did not end well is gone on with by
     --resume ID."""
     from joblens.app.processing import Wishes, exit_code_of, plan_recipe
+    from joblens.data.quick_start import import_arrow
 
+    with suppress(ImportError):  # whoever needs it says what is missing
+        import_arrow()
     planned = plan_recipe(recipe, Wishes(**given), session.settings)
     if not quiet:
         for warning in planned.checked.warnings:
@@ -55,11 +63,15 @@ def _carry_out(session: Session, planned: "PlannedRecipe", *, quiet: bool) -> "E
         return carry_out(planned, session.settings)
     name = planned.checked.recipe.name
     descriptor = 2 if session.json else 1  # the document alone goes to standard output
-    if not session.json:
-        how = "goes on" if planned.job.is_resumed else "begins"
-        session.write(f"{name}: job {planned.job.plan.job_id} {how}\n")
-        session.flush()
-    return carry_out(planned, session.settings, recipe_view(name, descriptor=descriptor, color=session.color))
+
+    def tell() -> None:
+        if not session.json:
+            how = "goes on" if planned.job.is_resumed else "begins"
+            session.write(f"{name}: job {planned.job.plan.job_id} {how}\n")
+            session.flush()
+
+    view = recipe_view(name, descriptor=descriptor, color=session.color)
+    return carry_out(planned, session.settings, view, tell)
 
 
 def _show_plan(session: Session, planned: "PlannedRecipe") -> None:

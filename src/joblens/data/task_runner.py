@@ -2,6 +2,7 @@
 
 import heapq
 import itertools
+import signal
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -20,11 +21,15 @@ _LONGEST_DELAY_S = 30.0
 _OVER = (EventType.OP_COMPLETE, EventType.OP_FAILED)
 
 
+_MEANT = {"SIGINT": " (Ctrl-C)", "SIGHUP": " (its terminal was closed)"}
+
+
 class Stopped(Exception):
     """Somebody ended the job."""
 
     def __init__(self, signal_number: int) -> None:
-        super().__init__(f"signal {signal_number}")
+        name = signal.Signals(signal_number).name
+        super().__init__(f"ended by {name}{_MEANT.get(name, '')}")
         self.signal_number = signal_number
 
 

@@ -1,7 +1,8 @@
 """A recipe file into a Recipe, or everything that is wrong with it."""
 
 import os
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any
 
@@ -21,6 +22,7 @@ from joblens.spec.key_readers import Reader
 from joblens.spec.places import Document, Mark, Path, Problem
 from joblens.spec.recipe_keys import RECIPE_SECTIONS, WITHOUT_EFFECT
 from joblens.spec.section_reader import SectionReader
+from joblens.spec.words import nearest_word
 from joblens.spec.workflow_kinds import Note, Wrong
 
 WORK_DIR = "{work_dir}"
@@ -30,6 +32,9 @@ _USUAL_PARTITIONS = 4  # of mode manual, without a number
 _RAY = ("ray", "ray_partitioned")
 _FORMATS = {".parquet": "parquet", ".jsonl": "jsonl"}
 _PATHS = ("export_path", "checkpoint_dir", "event_log_dir")
+_WRITTEN = ("work_dir", *_PATHS)
+_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
+_PLACEHOLDER = re.compile(r"\{[A-Za-z_]\w*\}")
 _AS_THEY_ARE = frozenset(
     (
         "name",
@@ -190,7 +195,7 @@ def _ending(path: str) -> str:
 
 
 def _path_problems(values: dict[str, Any]) -> list[Note]:
-    problems: list[Note] = []
+    problems: list[Note] = [*_addresses(values), *_unknown_placeholders(values)]
     work_dir = values.get("work_dir", "")
     if JOB_ID in work_dir and os.path.basename(work_dir.rstrip("/")) != JOB_ID:
         problems.append((("work_dir",), f"work_dir must have {JOB_ID} as its last part, or not at all"))
@@ -204,6 +209,25 @@ def _path_problems(values: dict[str, Any]) -> list[Note]:
     if export is not None and "export_type" not in values and _ending(export) not in _FORMATS:
         problems.append((("export_path",), _unknown_format(export)))
     return problems
+
+
+def _addresses(values: dict[str, Any]) -> Iterator[Note]:
+    """They would be taken for names of files here."""
+    read = [(("dataset_path", place), path) for place, path in enumerate(values.get("dataset_path", ()))]
+    written: list[tuple[Path, str]] = [((name,), values[name]) for name in _WRITTEN if name in values]
+    for place, path in [*read, *written]:
+        if _ADDRESS.match(path):
+            yield place, f"{place[0]}: {path} is an address; only files that this machine sees can be used"
+
+
+def _unknown_placeholders(values: dict[str, Any]) -> Iterator[Note]:
+    known = (WORK_DIR, JOB_ID)
+    for name in _WRITTEN:
+        for found in _PLACEHOLDER.findall(values.get(name) or ""):
+            if found not in known:
+                near = nearest_word(found.strip("{}"), [each.strip("{}") for each in known])
+                hint = f"did you mean {{{near}}}?" if near else f"there are {WORK_DIR} and {JOB_ID}"
+                yield (name,), f"{name} has {found}, which stands for nothing; {hint}"
 
 
 def _unknown_format(export: str) -> str:

@@ -1,6 +1,6 @@
 """The keys of a recipe file. Reading and docs/recipes.md come from these tables."""
 
-from joblens.model.recipe import DEFAULT_TARGET_MB, CheckpointStrategy, PartitionMode
+from joblens.model.recipe import DEFAULT_NP, DEFAULT_TARGET_MB, CheckpointStrategy, PartitionMode
 from joblens.spec.key_table import Key, Need, Section, choice, flag, key, required, section
 from joblens.spec.workflow_kinds import Kind
 
@@ -106,7 +106,7 @@ RECIPE = section(
         "default and local: processes here. The others: Ray.",
         default="default",
     ),
-    key("np", Kind.INT, "Workers at most.", default=4, least=1),
+    key("np", Kind.INT, "Workers at most.", default=DEFAULT_NP, least=1),
     key(
         "text_keys", Kind.WORDS, "Field with the text; operators may name another (text_key).", default="text"
     ),

@@ -7,7 +7,8 @@ from joblens.model.recipe import OperatorCall
 from joblens.spec.words import shown
 from joblens.spec.workflow_kinds import Kind, Note, Wrong, expected, fail, read_path, read_text, read_whole
 
-_JOB_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
+_LONGEST_JOB_ID = 128
+_JOB_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
 _OPERATOR_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*")
 
 
@@ -43,9 +44,19 @@ def _one_or_more(raw: Any, kind: Kind, read: Any) -> tuple[str, ...]:
 
 def read_job_id(raw: Any) -> str:
     text = read_text(raw)
-    if _JOB_ID.fullmatch(text) is None:
-        fail(f"must be letters, digits, '_', '-' and '.', not {shown(raw)}: it becomes the name of a folder")
+    if _JOB_ID.fullmatch(text) is None or len(text) > _LONGEST_JOB_ID:
+        fail(f"{_job_id_rule(text)}, not {shown(raw)}: it becomes the name of a folder")
     return text
+
+
+def _job_id_rule(text: str) -> str:
+    if not text:
+        return "must be a name"
+    if len(text) > _LONGEST_JOB_ID:
+        return f"must have at most {_LONGEST_JOB_ID} characters"
+    if _JOB_ID.fullmatch(f"x{text[1:]}") is not None:
+        return "must begin with a letter, a digit or '_'"
+    return "must be letters, digits, '_', '-' and '.'"
 
 
 def read_count_or_auto(raw: Any) -> int | None:

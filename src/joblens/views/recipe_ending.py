@@ -1,6 +1,5 @@
 """The last words about a recipe's job."""
 
-import shlex
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,6 +9,7 @@ from joblens.model.job import Record
 from joblens.model.job_snapshot import JobSnapshot, ProcessingStatus
 from joblens.model.recipe import RecipePlan
 from joblens.model.units import format_bytes, format_duration
+from joblens.plan.recipe_paths import resumption_command
 from joblens.views.numbers import seconds
 from joblens.views.recipe_live import STATUS_COLOURS, share
 from joblens.views.recipe_operators import cut_in, operator_lines
@@ -96,7 +96,7 @@ def _pairs(pairs: Mapping[str, str], paint: Palette) -> list[str]:
 def _hints(plan: RecipePlan, record: Record, status: ProcessingStatus) -> list[str]:
     hints = []
     if status is not ProcessingStatus.COMPLETED:
-        hints.append(f"joblens process {shlex.quote(clean(plan.recipe_path))} --resume {plan.job_id}")
+        hints.append(clean(resumption_command(plan)))
     if record.number is not None:
         hints.append(f"joblens show {record.number}")
     return ["  " + " · ".join(hints)] if hints else []

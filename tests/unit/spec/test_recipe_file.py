@@ -197,3 +197,32 @@ def test_an_export_inside_of_a_work_dir_that_is_not_there_is_refused() -> None:
 )
 def test_files_that_are_no_recipes_say_what_is_missing(text: str, problem: str) -> None:
     assert any(problem in each for each in told(text))
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        (
+            "work_dir: '{foo}/x'",
+            "work_dir has {foo}, which stands for nothing; there are {work_dir} and {job_id}",
+        ),
+        ("checkpoint_dir: '{workdir}/x'", "did you mean {work_dir}?"),
+        (
+            "work_dir: s3://bucket/x",
+            "work_dir: s3://bucket/x is an address; only files that this machine sees",
+        ),
+        ("job_id: .hidden", "must begin with a letter, a digit or '_', not '.hidden'"),
+        ("job_id: a/b", "must be letters, digits, '_', '-' and '.', not 'a/b'"),
+        (f"job_id: {'a' * 129}", "must have at most 128 characters"),
+    ],
+)
+def test_places_and_ids_that_cannot_be_are_told_with_why(line: str, words: str) -> None:
+    (said,) = told(f"{LEAST}{line}\n")
+    assert said.startswith("5:1: ")
+    assert words in said
+
+
+def test_a_dataset_elsewhere_is_told_as_that() -> None:
+    text = "dataset_path:\n  - a.jsonl\n  - hdfs://x/b.jsonl\nexport_path: b.jsonl\nprocess: [a]\n"
+    (said,) = told(text)
+    assert said.startswith("3:5: dataset_path: hdfs://x/b.jsonl is an address")

@@ -1,0 +1,118 @@
+"""The places that a recipe's job writes to, looked at before anything is written to any of them."""
+
+import errno
+import fnmatch
+import os
+import tempfile
+from collections.abc import Iterator
+
+from joblens.app.recipe_loading import LoadedRecipe, problem_at, recipe_error
+from joblens.data.job_folder import JobFolder
+from joblens.model.recipe import Recipe, RecipePlan
+
+_NO_UNNAMED_FILES = (errno.EOPNOTSUPP, errno.EISDIR, errno.ENOENT, errno.EINVAL)
+_OWN_FILES = ("events.jsonl", "job_summary.json")
+_NOT_READ = (".", "_")  # names in folders of a dataset that begin so
+
+
+def check_places(loaded: LoadedRecipe, plan: RecipePlan) -> None:
+    """Raises RecipeError with every place that cannot be written, by its key."""
+    seen: dict[str, str] = {}  # by what is wrong: one folder may be the place of several things
+    for key, folder in _folders(plan):
+        why = _why_not(folder)
+        if why:
+            seen.setdefault(why, _key_written(loaded, key))
+    problems = [problem_at(loaded, key, why) for why, key in seen.items()]
+    export = plan.recipe.export_path
+    if os.path.isdir(export):
+        problems.append(problem_at(loaded, "export_path", f"{export} is a folder; name a file in it"))
+    if problems:
+        hint = "name other places with work_dir (--work-dir) and export_path"
+        raise recipe_error(loaded.path, problems, hint)
+
+
+def is_read_again(recipe: Recipe, job_dir: str) -> str | None:
+    """The place in the dataset where this job, or its rows, would be found by the next one."""
+    own = [
+        recipe.export_path,
+        os.path.join(job_dir, "events.jsonl"),
+        os.path.join(job_dir, "job_summary.json"),
+    ]
+    for written in recipe.dataset_path:
+        for path in map(os.path.realpath, own):
+            if _would_find(written, path, recipe.suffixes):
+                return path if path == os.path.realpath(recipe.export_path) else job_dir
+    return None
+
+
+def _folders(plan: RecipePlan) -> Iterator[tuple[str, str]]:
+    folder, recipe = JobFolder.of_plan(plan), plan.recipe
+    yield "work_dir", folder.path
+    yield "export_path", os.path.dirname(recipe.export_path)
+    if recipe.checkpoint_dir:
+        yield "checkpoint_dir", folder.checkpoints
+    if recipe.event_log_dir:
+        yield "event_log_dir", folder.event_log_dir
+
+
+def _key_written(loaded: LoadedRecipe, key: str) -> str:
+    """Jobs lie beside the export where nobody says where."""
+    written = loaded.document.value
+    is_said = key in loaded.options or (isinstance(written, dict) and key in written)
+    return "export_path" if key == "work_dir" and not is_said else key
+
+
+def _why_not(folder: str) -> str:
+    """'' when files can be made there, or in a folder that is still to be made."""
+    there = folder
+    while not os.path.lexists(there):
+        there = os.path.dirname(there)
+    if not os.path.isdir(there):
+        return f"{there} is no folder"
+    try:
+        _make_a_file(there)
+    except OSError as error:
+        return f"nothing can be written to {there}: {error.strerror}"
+    return ""
+
+
+def _make_a_file(folder: str) -> None:
+    """One without a name, which is gone when it is closed; where there is no such thing, one for a moment."""
+    try:
+        os.close(os.open(folder, os.O_TMPFILE | os.O_WRONLY | os.O_CLOEXEC, 0o600))
+    except OSError as error:
+        if error.errno not in _NO_UNNAMED_FILES:
+            raise
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+
+
+def _would_find(written: str, path: str, suffixes: tuple[str, ...]) -> bool:
+    """As datasets are searched: folders with all that is below them, patterns with the folders they match."""
+    base = os.path.realpath(written)
+    if os.path.isdir(base):
+        return _is_below(path, base, suffixes)
+    if os.path.exists(base):
+        return path == base
+    above = path
+    while above != os.path.dirname(above):
+        if _matches(above, base):
+            return above == path or _is_below(path, above, suffixes)
+        above = os.path.dirname(above)
+    return False
+
+
+def _is_below(path: str, folder: str, suffixes: tuple[str, ...]) -> bool:
+    if not path.startswith(folder.rstrip("/") + "/"):
+        return False
+    names = os.path.relpath(path, folder).split("/")
+    if any(name.startswith(_NOT_READ) for name in names):
+        return False
+    return not suffixes or path.endswith(suffixes)
+
+
+def _matches(path: str, pattern: str) -> bool:
+    if "**" in pattern:
+        return fnmatch.fnmatchcase(path, pattern.replace("**/", "*"))
+    names, wanted = path.split("/"), pattern.split("/")
+    return len(names) == len(wanted) and all(map(fnmatch.fnmatchcase, names, wanted))

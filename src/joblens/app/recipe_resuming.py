@@ -1,0 +1,65 @@
+"""Jobs to go on with, found by their folder or by their id, without the recipe they were made from."""
+
+import os
+from contextlib import closing
+
+from joblens.app.recipe_planning import read_plan
+from joblens.data.job_folder import JobFolder
+from joblens.model.errors import JoblensError, RecipeError
+from joblens.model.recipe import RecipePlan
+from joblens.model.settings import Settings
+
+_TOOL = "recipe"
+
+
+def is_folder(resume: str) -> bool:
+    """Whether it is the place of a job, not its name."""
+    return os.sep in resume or resume in (os.curdir, os.pardir)
+
+
+def plan_of(resume: str, work_dir: str | None, settings: Settings) -> RecipePlan:
+    """Of the job in that folder, or of that id: below `work_dir`, here, or where the history says it is.
+    RecipeError where there is none."""
+    if is_folder(resume):
+        found = plan_in(resume)
+        if found is None:
+            raise RecipeError(f"{resume} is no folder of a job: there is no metadata/plan.json in it")
+        return found
+    for base in [work_dir] if work_dir is not None else [os.curdir]:
+        found = plan_in(os.path.join(base, resume))
+        if found is not None:
+            return found
+    job_dir = None if work_dir is not None else _told_by_history(resume, settings)
+    found = None if job_dir is None else plan_in(job_dir)
+    if found is None:
+        where = f"in {work_dir}" if work_dir is not None else "in this folder or in the history"
+        raise RecipeError(
+            f"there is no job {resume} {where}",
+            hint="give the job's folder, or the recipe too: joblens process RECIPE --resume ID",
+        )
+    return found
+
+
+def plan_in(job_dir: str) -> RecipePlan | None:
+    path = os.path.abspath(job_dir)
+    plan = read_plan(JobFolder(path).plan)
+    if plan is not None and os.path.realpath(plan.job_dir) != os.path.realpath(path):
+        raise RecipeError(
+            f"the job in {path} was made in {plan.job_dir}, and its files name that place",
+            hint="move it back, or link that place to this one",
+        )
+    return plan
+
+
+def _told_by_history(job_id: str, settings: Settings) -> str | None:
+    from joblens.app.drivers import open_store_to_read, store_path
+
+    if not os.path.exists(store_path(settings)):
+        return None
+    try:
+        with closing(open_store_to_read(settings, lambda _warning: None)) as store:
+            job = store.find(job_id).job
+    except JoblensError:
+        return None
+    place = job.params.get("job_dir")
+    return place if job.tool == _TOOL and isinstance(place, str) else None
