@@ -4,7 +4,13 @@ from msgspec.structs import replace
 
 from joblens.analysis.recipe_operators import operator_table
 from joblens.model.details import Details
-from joblens.model.job_snapshot import JobSnapshot, OperatorProgress, PartitionStatus, ProcessingStatus
+from joblens.model.job_snapshot import (
+    JobSnapshot,
+    OperatorProgress,
+    PartitionStatus,
+    ProcessingStatus,
+    StepProgress,
+)
 from joblens.model.recipe import InputFile, OperatorCall, Partition, Recipe, RecipePlan, Slice, Stage
 from joblens.views.recipe_ending import end_document, render_recipe_end
 from joblens.views.recipe_live import progress_line, render_recipe_live
@@ -60,6 +66,7 @@ SNAPSHOT = JobSnapshot(
     total_operations=9,
     completed_operations=5,
     rejected_rows=3,
+    rows_in=75_000,
     eta_seconds=75.0,
     runs=1,
     operators=(
@@ -91,6 +98,25 @@ SNAPSHOT = JobSnapshot(
             memory_peak_bytes=310 * MIB,
         ),
         OperatorProgress(operation_idx=2, operation_name="document_deduplicator", planned=1, is_global=True),
+    ),
+    steps=(
+        StepProgress(
+            name="reading",
+            wall_seconds=0.5,
+            cpu_seconds=0.45,
+            memory_peak_bytes=200 * MIB,
+            read_bytes=200 * MIB,
+            written_bytes=0,
+        ),
+        StepProgress(
+            name="exporting",
+            wall_seconds=0.25,
+            cpu_seconds=0.125,
+            memory_peak_bytes=210 * MIB,
+            read_bytes=0,
+            written_bytes=180 * MIB,
+        ),
+        StepProgress(name="coordinating", cpu_seconds=0.3, memory_peak_bytes=60 * MIB),
     ),
 )
 FAILED = replace(
@@ -166,6 +192,7 @@ def test_the_documents_have_the_same() -> None:
     assert (end["status"], end["rows_in"], end["rejected_rows"]) == ("partial", 75_000, 3)
     assert end["partitions"] == {"total": 4, "completed": 3, "failed": 1}
     assert [use["name"] for use in end["operators"]] == [call.name for call in PLAN.recipe.process]
+    assert [use["name"] for use in end["steps"]] == ["reading", "exporting", "coordinating"]
     plan = plan_document(PLAN, KINDS, is_resumed=False)
     assert [one["kind"] for one in plan["operators"]] == list(KINDS)
     assert len(plan["partitions"]) == 4

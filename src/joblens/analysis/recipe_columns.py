@@ -66,6 +66,7 @@ class OperatorColumn:
         self.counts = [0, 0, 0, 0, 0]  # rows in each state, except for those that nothing was told of
         self._input_sum = self._output_sum = self._known_inputs = self._known_outputs = 0
         self._duration_sum = 0.0
+        self._checkpoint_seconds = 0.0
         self._aside: dict[int, _Told] = {}
         self.rejected: dict[int, int] = {}  # rows of a partition that it could not work on
         self._cpu_seconds: float | None = None
@@ -213,6 +214,11 @@ class OperatorColumn:
         if used.written_bytes is not None:
             self._written_bytes = (self._written_bytes or 0) + used.written_bytes
 
+    def use_for_checkpoint(self, used: UsedResources) -> None:
+        """Keeping what an operator made belongs to it, the time too."""
+        self.use(used)
+        self._checkpoint_seconds += used.wall_seconds or 0.0
+
     def progress(self, partitions: int, *, is_running: bool) -> OperatorProgress:
         """A sum of which something is missing is none."""
         done = self.counts[DONE] + self.counts[SAVED]
@@ -227,7 +233,7 @@ class OperatorColumn:
             input_rows=self._input_sum if done and self._known_inputs >= done else None,
             output_rows=self._output_sum if done and self._known_outputs >= done else None,
             rejected_rows=sum(self.rejected.values()),
-            duration_seconds=max(0.0, self._duration_sum),
+            duration_seconds=max(0.0, self._duration_sum) + self._checkpoint_seconds,
             cpu_seconds=self._cpu_seconds,
             memory_peak_bytes=self._memory_peak_bytes,
             read_bytes=self._read_bytes,

@@ -11,6 +11,7 @@ Moment = Annotated[float, Meta(ge=0, le=1e11)]
 
 
 class UsedResources(Struct, frozen=True, gc=False):
+    wall_seconds: Moment | None = None
     cpu_seconds: Moment | None = None
     memory_peak_bytes: Count | None = None
     read_bytes: Count | None = None
@@ -32,6 +33,8 @@ class SeenMetadata(Struct, frozen=True, gc=False):
     is_resuming: bool | None = None
     output_path: str | None = None
     resources: UsedResources | None = None
+    export: UsedResources | None = None  # of a partition
+    step: str | None = None
 
 
 class SeenConfig(Struct, frozen=True, gc=False):

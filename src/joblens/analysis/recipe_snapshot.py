@@ -11,6 +11,7 @@ from joblens.analysis.recipe_planned import PlannedWork
 from joblens.analysis.recipe_rows import JobRows, job_rows
 from joblens.analysis.recipe_runs import JobRuns
 from joblens.analysis.recipe_seen import SeenEvent, SeenMetadata
+from joblens.analysis.recipe_steps import StepTotals, step_in
 from joblens.analysis.recipe_tables import OperationTable, PartitionTable
 from joblens.analysis.recipe_work import WorkGrid
 from joblens.model.job_snapshot import JobSnapshot, ProcessingStatus
@@ -67,6 +68,7 @@ class SnapshotFold:
             EventType.PARTITION_FAILED: self._partition_failed,
             EventType.REPARTITION_COMPLETE: self._all_decided,
             EventType.ROWS_REJECTED: self._rows_rejected,
+            EventType.STEP_COMPLETE: self._stepped,
             EventType.EXPORT_START: self._export_start,
             EventType.EXPORT_COMPLETE: self._export_complete,
         }
@@ -77,6 +79,8 @@ class SnapshotFold:
         self._strategy: str | None = None
         self._last_checkpoint: float | None = None
         self._rows_told = JobRows()
+        self._steps = StepTotals()
+        self._rejected_in_cutting = 0
         self._is_exporting = False
         self._export_path: str | None = None
         self._told_partitions = 0
@@ -171,6 +175,8 @@ class SnapshotFold:
     def _saved(self, column: OperatorColumn, row: int, event: SeenEvent) -> None:
         column.save(row, event.timestamp)
         self._last_checkpoint = event.timestamp
+        if event.metadata is not None and event.metadata.resources is not None:
+            column.use_for_checkpoint(event.metadata.resources)
 
     def _checkpoint_load(self, event: SeenEvent) -> None:
         """Everything up to there is done, and nothing behind it, as far as anybody knows by now."""
@@ -186,6 +192,7 @@ class SnapshotFold:
             self._rows.creation_starts[self._grid.row(event.partition_id)] = event.timestamp
 
     def _creation_complete(self, event: SeenEvent) -> None:
+        self._stepped(event)
         if event.partition_id is None:
             return
         row = self._grid.row(event.partition_id)
@@ -208,6 +215,7 @@ class SnapshotFold:
             self._grid.forget_unsaved(row)
 
     def _partition_complete(self, event: SeenEvent) -> None:
+        self._stepped(event)
         if event.partition_id is None:
             return
         row = self._grid.row(event.partition_id)
@@ -289,6 +297,13 @@ class SnapshotFold:
             column, row = self._place(event, (RUNNING,))
             # The end of the operator tells the same rows.
             column.rejected[row] = max(column.rejected.get(row, 0), rejected)
+        if event.partition_id is None and event.operation_name is None:
+            self._rejected_in_cutting += rejected
+
+    def _stepped(self, event: SeenEvent) -> None:
+        step = step_in(event.event_type, event.metadata or _NOTHING)
+        if step is not None:
+            self._steps.add(*step)
 
     def _export_start(self, _event: SeenEvent) -> None:
         self._is_exporting = True
@@ -315,7 +330,11 @@ class SnapshotFold:
         is_running = status is ProcessingStatus.IN_PROGRESS
         operators = tuple(column.progress(partitions, is_running=is_running) for column in columns)
         came_and_left = job_rows(
-            self._rows_told, status, operators, facts.summary, sum(rows.rejected.values())
+            self._rows_told,
+            status,
+            operators,
+            facts.summary,
+            sum(rows.rejected.values()) + self._rejected_in_cutting,
         )
         return JobSnapshot(
             job_id=facts.job_id,
@@ -335,6 +354,7 @@ class SnapshotFold:
             operation_statuses=OperationTable(rows, states, running),
             waiting_partitions=self._grid.waiting() if is_running else 0,
             operators=operators,
+            steps=self._steps.uses(),
             rows_in=came_and_left.rows_in,
             rows_out=came_and_left.rows_out,
             checkpoint_strategy=self._strategy or facts.checkpoint_strategy,

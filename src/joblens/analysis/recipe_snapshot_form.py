@@ -14,6 +14,7 @@ from joblens.model.job_snapshot import (
     OperatorProgress,
     PartitionStatus,
     ProcessingStatus,
+    StepProgress,
 )
 
 _AT_ONCE = 1000
@@ -234,9 +235,11 @@ def _partition(partition: PartitionStatus) -> dict[str, Any]:
 
 
 def _resources(snapshot: JobSnapshot) -> dict[str, Any]:
-    """Beside what other tools tell: what the operators used, and how sure the rest is."""
-    cpu = [one.cpu_seconds for one in snapshot.operators if one.cpu_seconds is not None]
-    memory = [one.memory_peak_bytes for one in snapshot.operators if one.memory_peak_bytes is not None]
+    """Beside what other tools tell: what operators and the work between them used, and how sure the rest
+    is."""
+    every: list[OperatorProgress | StepProgress] = [*snapshot.operators, *snapshot.steps]
+    cpu = [one.cpu_seconds for one in every if one.cpu_seconds is not None]
+    memory = [one.memory_peak_bytes for one in every if one.memory_peak_bytes is not None]
     seconds = snapshot.total_duration
     rows = snapshot.rows_in
     return {
@@ -255,6 +258,7 @@ def _resources(snapshot: JobSnapshot) -> dict[str, Any]:
         "process_alive": snapshot.is_alive,
         "malformed_lines": snapshot.malformed_lines,
         "operations": [operator_form(one) for one in snapshot.operators],
+        "steps": [msgspec.to_builtins(one) for one in snapshot.steps],
     }
 
 

@@ -131,7 +131,8 @@ class ContainerFacts(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class OperatorUse(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One operator of a recipe over all partitions. Work that was lost and done again counts each time."""
+    """One operator of a recipe over all partitions, with the checkpoints of what it made. Work that was lost
+    and done again counts each time."""
 
     index: int  # place in the recipe, from 0
     name: str
@@ -146,11 +147,23 @@ class OperatorUse(Struct, frozen=True, kw_only=True, omit_defaults=True):
     partitions: int = 0  # that are through with it
 
 
+class StepUse(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a recipe's job used for none of its operators: cutting, reading, exporting, coordinating."""
+
+    name: str
+    wall_s: float | None = None  # None: it went on beside everything else
+    cpu_usec: int | None = None
+    memory_peak_bytes: int | None = None
+    read_bytes: int | None = None
+    written_bytes: int | None = None
+
+
 class OperatorTable(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What the operators of a recipe used."""
 
     at_us: int
     operators: tuple[OperatorUse, ...] = ()  # in the order of the recipe
+    steps: tuple[StepUse, ...] = ()  # in the order in which they come
     workers: int = 0
     partitions: int = 0
     largest_partition_bytes: int | None = None

@@ -90,6 +90,17 @@ class OperatorProgress(Struct, frozen=True, kw_only=True):
         return self.input_rows / self.duration_seconds
 
 
+class StepProgress(Struct, frozen=True, kw_only=True):
+    """What was used for none of the operators, over all partitions."""
+
+    name: str
+    wall_seconds: float | None = None  # None: it goes on beside everything else
+    cpu_seconds: float | None = None
+    memory_peak_bytes: int | None = None
+    read_bytes: int | None = None
+    written_bytes: int | None = None
+
+
 class JobSnapshot(Struct, frozen=True, kw_only=True):
     job_id: str
     overall_status: ProcessingStatus
@@ -108,6 +119,7 @@ class JobSnapshot(Struct, frozen=True, kw_only=True):
     partition_statuses: Mapping[int, PartitionStatus] = {}
     operation_statuses: Mapping[str, OperationStatus] = {}
     operators: tuple[OperatorProgress, ...] = ()
+    steps: tuple[StepProgress, ...] = ()
     checkpoint_strategy: str | None = None
     last_checkpoint_time: float | None = None
     resumable: bool = False

@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 
-from joblens.model.details import OperatorTable, OperatorUse
+from joblens.model.details import OperatorTable, OperatorUse, StepUse
+from joblens.model.recipe_event import Step
 from joblens.model.units import format_duration
 from joblens.views.detail_look import Look, heading, pairs
 from joblens.views.numbers import UNKNOWN, compact_bytes, count, counted, percent, seconds
@@ -10,6 +11,7 @@ from joblens.views.recipe_live import share
 from joblens.views.style import Palette, clean
 from joblens.views.table import Column, render_table
 
+BEFORE_OPERATORS = (Step.CUTTING, Step.READING)
 _COLUMNS = (
     Column("OPERATOR", gives_way=True, least=16),
     Column("ROWS IN", is_right=True, goes=4),
@@ -26,9 +28,13 @@ _COLUMNS = (
 
 
 def operator_lines(table: OperatorTable, width: int, paint: Palette) -> list[str]:
-    """TIME is that of all partitions together, which run side by side; MEMORY the most that a worker had."""
-    total_s = sum(use.wall_s for use in table.operators)
-    rows = [_cells(use, total_s) for use in table.operators]
+    """TIME is that of all partitions together, which run side by side; MEMORY the most that a worker had for
+    itself. What belongs to no operator stands in brackets where it comes."""
+    every: list[OperatorUse | StepUse] = [*table.operators, *table.steps]
+    total_s = sum(use.wall_s or 0.0 for use in every)
+    rows = [_step_cells(step, total_s) for step in table.steps if step.name in BEFORE_OPERATORS]
+    rows += [_cells(use, total_s) for use in table.operators]
+    rows += [_step_cells(step, total_s) for step in table.steps if step.name not in BEFORE_OPERATORS]
     # A column nobody knows anything of would only take the room of the others.
     kept = [
         place
@@ -58,6 +64,26 @@ def cut_in(table: OperatorTable) -> str:
     parts = [counted(table.partitions, "partition")] if table.partitions else []
     parts += [counted(table.workers, "worker")] if table.workers else []
     return ", ".join(parts)
+
+
+def step_name(name: str) -> str:
+    return f"({clean(name)})"
+
+
+def _step_cells(use: StepUse, total_s: float) -> Sequence[str]:
+    return [
+        step_name(use.name),
+        "",
+        "",
+        "",
+        "",
+        UNKNOWN if use.wall_s is None else format_duration(use.wall_s),
+        UNKNOWN if use.wall_s is None or total_s <= 0 else percent(100 * use.wall_s / total_s),
+        seconds(use.cpu_usec),
+        compact_bytes(use.memory_peak_bytes),
+        compact_bytes(use.read_bytes),
+        compact_bytes(use.written_bytes),
+    ]
 
 
 def _cells(use: OperatorUse, total_s: float) -> Sequence[str]:

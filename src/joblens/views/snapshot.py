@@ -3,10 +3,17 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from joblens.model.job_snapshot import JobSnapshot, OperatorProgress, PartitionStatus, ProcessingStatus
+from joblens.model.job_snapshot import (
+    JobSnapshot,
+    OperatorProgress,
+    PartitionStatus,
+    ProcessingStatus,
+    StepProgress,
+)
 from joblens.model.units import format_bytes, format_duration
 from joblens.views.numbers import UNKNOWN, count, counted, percent
 from joblens.views.recipe_live import STATUS_COLOURS, keep_rate, share
+from joblens.views.recipe_operators import BEFORE_OPERATORS, step_name
 from joblens.views.style import Palette, clean, clean_lines, fit
 from joblens.views.table import Column, render_table
 
@@ -128,10 +135,26 @@ def _moment(seconds: float) -> str:
 
 def _operators(snapshot: JobSnapshot, width: int, paint: Palette) -> list[str]:
     """Without columns that have nothing to show."""
-    rows = [_operator_cells(one) for one in snapshot.operators]
+    rows = [_step_cells(one) for one in snapshot.steps if one.name in BEFORE_OPERATORS]
+    rows += [_operator_cells(one) for one in snapshot.operators]
+    rows += [_step_cells(one) for one in snapshot.steps if one.name not in BEFORE_OPERATORS]
     kept = [place for place in range(len(_COLUMNS)) if any(row[place] not in ("", UNKNOWN) for row in rows)]
     columns = [_COLUMNS[place] for place in kept]
     return render_table(columns, [[row[place] for place in kept] for row in rows], width, paint)
+
+
+def _step_cells(one: StepProgress) -> list[str]:
+    return [
+        step_name(one.name),
+        "",
+        "",
+        "",
+        "",
+        format_duration(one.wall_seconds),
+        format_duration(one.cpu_seconds),
+        format_bytes(one.memory_peak_bytes),
+        "",
+    ]
 
 
 def _operator_cells(one: OperatorProgress) -> list[str]:
