@@ -313,6 +313,25 @@ class TestFiles:
         snapshot = joblens.create_snapshot(str(tmp_path))
         assert (snapshot.completed_partitions, snapshot.malformed_lines) == (1, 0)
 
+    def test_numbers_that_cannot_be_are_damage(self, log: Path, tmp_path: Path) -> None:
+        write_events(
+            log,
+            event("job_start", 1e300),
+            event("partition_complete", 2.0, partition_id=2**63),
+            event("partition_complete", 2.0, partition_id=-1),
+            event("op_complete", 2.0, partition_id=0, operation_name="a_mapper", input_rows=-5, duration=-1),
+        )
+        snapshot = joblens.create_snapshot(str(tmp_path))
+        assert snapshot.malformed_lines == 1  # the one without a time
+        assert (snapshot.total_partitions, snapshot.completed_partitions) == (1, 0)
+        assert (snapshot.operators[0].input_rows, snapshot.operators[0].duration_seconds) == (None, 0.0)
+        assert snapshot.overall_status.value == "killed"  # by the process that other events name
+
+    def test_a_log_that_cannot_be_read_is_bad_input(self, log: Path, tmp_path: Path) -> None:
+        log.mkdir()
+        with pytest.raises(InputError, match=r"events\.jsonl cannot be read: Is a directory"):
+            joblens.create_snapshot(str(tmp_path))
+
     def test_half_a_line_is_waited_for_while_the_job_runs(self, log: Path, tmp_path: Path) -> None:
         whole = json.dumps(event("partition_complete", time.time(), partition_id=0)) + "\n"
         write_events(log, {**event("job_start", time.time()), "process_id": os.getpid()})
@@ -475,6 +494,11 @@ class TestCommands:
         done = run(sys.executable, "-m", "joblens", "snapshot", folder, "--watch")
         (line,) = done.stdout.splitlines()
         assert json.loads(line)["overall_status"] == "killed"
+
+    def test_a_list_is_not_watched(self, tmp_path: Path) -> None:
+        done = run(sys.executable, "-m", "joblens", "snapshot", str(tmp_path), "--list", "--watch")
+        assert (done.returncode, done.stdout) == (2, "")
+        assert "--list and --watch do not go together" in done.stderr
 
     def test_jobs_of_a_folder_are_listed(self, tmp_path: Path) -> None:
         for name in ("finished", "killed"):

@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from joblens.model.job_snapshot import OperatorProgress, ProcessingStatus
 
-_ENDED = (ProcessingStatus.COMPLETED, ProcessingStatus.PARTIAL, ProcessingStatus.FAILED)
+_EXPORTED = (ProcessingStatus.COMPLETED, ProcessingStatus.PARTIAL)
 
 
 class JobRows(Struct, frozen=True):
@@ -25,15 +25,18 @@ def job_rows(
     summary: Mapping[str, Any],
     rejected: int,
 ) -> JobRows:
-    """What the job told at its end, then what its summary says, then what its operators tell. Nothing has
-    left a job that failed: what its last operator made was not exported."""
-    written = summary if status in _ENDED else {}
+    """What a job told that has exported, then what its summary says, then what its operators tell. Of any
+    other job that has ended, what its last operator made was not exported: nothing has left it."""
+    is_exported = status in _EXPORTED
+    written = summary if is_exported else {}
     came = operators[0].input_rows if operators else None
-    left = operators[-1].output_rows if operators and status is not ProcessingStatus.FAILED else None
+    left = operators[-1].output_rows if operators else None
+    if not is_exported and status is not ProcessingStatus.IN_PROGRESS:
+        left = None
     return JobRows(
-        _first_known(told.rows_in, _number(written.get("rows_in")), came),
-        _first_known(told.rows_out, _number(written.get("rows_out")), left),
-        _first_known(told.rejected, _number(written.get("rejected_rows")), rejected),
+        _first_known(told.rows_in if is_exported else None, _number(written.get("rows_in")), came),
+        _first_known(told.rows_out if is_exported else None, _number(written.get("rows_out")), left),
+        _first_known(told.rejected, _number(summary.get("rejected_rows")), rejected),
     )
 
 

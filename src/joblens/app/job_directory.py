@@ -38,7 +38,8 @@ def told_if_unreadable() -> Iterator[None]:
         yield
     except PermissionError as error:
         raise InputError(
-            f"{error.filename or 'a file of the job'} may not be read", hint="it belongs to somebody else"
+            f"{error.filename or 'a file of the job'} may not be read",
+            hint="folders of jobs are private to those who started them",
         ) from error
     except OSError as error:
         if error.filename is None:
@@ -68,7 +69,9 @@ class JobDirectory:
         if not os.path.isdir(path):
             raise InputError(f"there is no job folder {path}", hint="give the folder that has the event log")
         if not os.access(path, os.R_OK | os.X_OK):
-            raise InputError(f"{path} may not be read", hint="it belongs to somebody else")
+            raise InputError(
+                f"{path} may not be read", hint="folders of jobs are private to those who started them"
+            )
         if not is_job_folder(path):
             raise InputError(
                 f"{path} is no job's folder: no event log, no plan, no summary", hint=_hint(path)
