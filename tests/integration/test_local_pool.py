@@ -78,6 +78,20 @@ def test_a_worker_that_dies_while_it_waits_is_replaced_in_silence(pool: LocalPoo
     assert all(isinstance(each, Ended) for each in answers(pool, ["a", "b"]))
 
 
+def test_a_task_for_a_worker_that_died_unnoticed_goes_to_another(pool: LocalPool) -> None:
+    for pid in pool.worker_pids:
+        os.kill(pid, signal.SIGKILL)
+    for pid in pool.worker_pids:
+        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+    assert all(isinstance(each, Ended) for each in answers(pool, ["a", "b"]))
+
+
+def test_a_worker_that_is_killed_is_not_said_to_have_run_out_of_memory(pool: LocalPool) -> None:
+    lost = answers(pool, ["die"])[-1]
+    assert isinstance(lost, Lost)
+    assert not lost.is_out_of_memory
+
+
 def test_closing_ends_workers_whatever_they_do(pool: LocalPool) -> None:
     pids = pool.worker_pids
     pool.close()

@@ -12,6 +12,7 @@ from types import FrameType
 from typing import NoReturn
 
 from joblens.data import frames
+from joblens.data.memory_kills import MemoryKills, be_killed_first
 from joblens.data.tasks import Ended, Failed, Happened, Lost, Message, Task
 
 _PR_SET_PDEATHSIG = 1
@@ -28,6 +29,7 @@ class LocalPool:
         self._work = work
         self._workers: list[_Worker] = []
         self._selector = selectors.DefaultSelector()
+        self._memory_kills = MemoryKills()
         gc.freeze()  # what is there now is shared by all: no collection may touch, and so copy, it
         for _ in range(self._width):
             self._start()
@@ -41,12 +43,17 @@ class LocalPool:
         return [worker.pid for worker in self._workers]
 
     def submit(self, task: Task) -> None:
-        worker = next((worker for worker in self._workers if worker.task_id is None), None)
-        if worker is None:
-            worker = self._start()
-        worker.task_id = task.id
-        with contextlib.suppress(ConnectionError):  # it has died since: messages() will tell
-            frames.send(worker.connection, task)
+        while True:
+            worker = (
+                next((worker for worker in self._workers if worker.task_id is None), None) or self._start()
+            )
+            try:
+                frames.send(worker.connection, task)
+            except ConnectionError:  # it died while it had nothing to do: that is nobody's fault
+                self._gone(worker)
+            else:
+                worker.task_id = task.id
+                return
 
     def messages(self, timeout_s: float) -> Sequence[Message]:
         found: list[Message] = []
@@ -65,9 +72,16 @@ class LocalPool:
     def _gone(self, worker: "_Worker") -> list[Message]:
         self._forget(worker)
         _, status = os.waitpid(worker.pid, 0)
+        code = os.waitstatus_to_exitcode(status)
+        for_memory = self._memory_kills.was_one() if code == -signal.SIGKILL else False
         if worker.task_id is None:
             return []
-        return [Lost(worker.task_id, _how_it_died(worker.pid, status))]
+        told = _how_it_died(worker.pid, code)
+        if for_memory:
+            told = f"out of memory{self._memory_kills.limit_told()}: {told}"
+        elif for_memory is None:
+            told += ", as the kernel does when memory runs out"
+        return [Lost(worker.task_id, told, is_out_of_memory=bool(for_memory))]
 
     def close(self) -> None:
         for worker in list(self._workers):
@@ -94,6 +108,7 @@ class LocalPool:
                 for worker in self._workers:
                     worker.connection.close()
                 _die_with(parent)
+                be_killed_first()
                 _serve(theirs, self._work)
             finally:
                 os._exit(1)
@@ -142,10 +157,8 @@ def _die_with(parent: int) -> None:
         os._exit(1)
 
 
-def _how_it_died(pid: int, status: int) -> str:
-    code = os.waitstatus_to_exitcode(status)
+def _how_it_died(pid: int, code: int) -> str:
     if code >= 0:
         return f"worker {pid} exited with {code}"
     name = signal.Signals(-code).name if -code in set(signal.Signals) else str(-code)
-    hint = ", as the kernel does when memory runs out" if -code == signal.SIGKILL else ""
-    return f"worker {pid} was killed by {name}{hint}"
+    return f"worker {pid} was killed by {name}"

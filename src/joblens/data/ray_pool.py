@@ -74,7 +74,8 @@ class RayPool:
             task_id = self._running.pop(stream)
             return [Failed(task_id, type(error.cause).__name__, str(error.cause), str(error))]
         except self._ray.exceptions.RayError as error:
-            return [Lost(self._running.pop(stream), _first_line(error))]
+            for_memory = isinstance(error, self._ray.exceptions.OutOfMemoryError)
+            return [Lost(self._running.pop(stream), _first_line(error), is_out_of_memory=for_memory)]
         if messages and not isinstance(messages[-1], Happened):
             del self._running[stream]
         return messages

@@ -18,6 +18,11 @@ from joblens.model.recipe_event import EventType, RecipeEvent
 _LOOK_FOR_STOP_S = 0.2
 _FIRST_DELAY_S = 0.5  # before a failed task is tried again; doubled every time
 _LONGEST_DELAY_S = 30.0
+_OF_MEMORY = ("MemoryError", "ArrowMemoryError", "OutOfMemory")
+_MEMORY_ADVICE = (
+    "; go on with the job where there is more memory, or with fewer workers (--np), or start it over with "
+    "smaller partitions (partition.max_size_mb)"
+)
 _OVER = (EventType.OP_COMPLETE, EventType.OP_FAILED)
 
 
@@ -122,8 +127,12 @@ class TaskRunner:
         tries = self._tries[task.id]
         gave_up = _as_gave_up(message, tries, self._where(task))
         is_final = isinstance(message, Failed) and message.is_final
+        is_of_memory = gave_up.error_type in _OF_MEMORY
+        if is_of_memory:  # partitions side by side may each have enough by themselves
+            self._at_once = max(1, self._at_once // 2)
         if is_final or tries > self._max_retries:
-            self._settle(task, gave_up)
+            advice = _MEMORY_ADVICE if is_of_memory else ""
+            self._settle(task, msgspec.structs.replace(gave_up, error_message=gave_up.error_message + advice))
             return
         # A lost worker says nothing against the task: the first time it is tried again at once.
         delay_s = min(_LONGEST_DELAY_S, _FIRST_DELAY_S * 2 ** (tries - 1))
@@ -162,7 +171,8 @@ def _as_gave_up(message: Message, tries: int, where: str) -> GaveUp:
     if isinstance(message, Failed):
         return GaveUp(message.error_type, message.error_message, message.stack_trace, tries)
     assert isinstance(message, Lost)
-    return GaveUp("WorkerLost", f"{where}: {message.reason}", "", tries)
+    kind = "OutOfMemory" if message.is_out_of_memory else "WorkerLost"
+    return GaveUp(kind, f"{where}: {message.reason}", "", tries)
 
 
 def _nothing(_task: Task, _how: Ended | GaveUp) -> None:

@@ -71,6 +71,7 @@ class Lost(Struct, frozen=True, tag="lost"):
 
     task_id: str
     reason: str
+    is_out_of_memory: bool = False  # for certain
 
 
 Message = Happened | Ended | Failed | Lost

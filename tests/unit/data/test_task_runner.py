@@ -122,3 +122,17 @@ def test_a_lost_worker_is_told_with_what_it_was_doing() -> None:
     gave_up = results["t0"]
     assert isinstance(gave_up, GaveUp)
     assert gave_up.error_message == "partition 0, operator 2 words_filter: worker 7 was killed"
+
+
+def test_a_task_that_ran_out_of_memory_is_tried_again_with_less_at_once_and_told_what_to_do() -> None:
+    pool = ScriptedPool(4, lambda task, tries: Lost(task.id, "out of memory", is_out_of_memory=True))
+    logged: list[RecipeEvent] = []
+    runner = TaskRunner(pool, logged.extend, lambda: None, max_retries=1)
+    results = runner.run([partition_task(0), partition_task(1)])
+    assert pool.most_at_once == 2
+    pool.most_at_once = 0
+    assert all(isinstance(each, GaveUp) and each.error_type == "OutOfMemory" for each in results.values())
+    assert all("smaller partitions" in each.error_message for each in results.values())  # type: ignore[union-attr]
+    assert logged[0].error_message == "partition 0: out of memory"
+    runner.run([partition_task(number) for number in range(2, 5)])
+    assert pool.most_at_once == 1
