@@ -62,6 +62,7 @@ class Sizing(Struct, frozen=True, kw_only=True):
     budget_bytes: int  # of memory, for all workers together
     at_least: int  # partitions
     rows_per_partition: int | None = None  # None: only bytes count
+    exactly: int | None = None  # partitions, where the recipe says how many and so many have room
     modality: str = "text"
     reasons: tuple[str, ...] = ()
 
@@ -71,6 +72,7 @@ def choose_sizing(given: SizingInput) -> Sizing:
     budget = _budget(given, reasons)
     workers = _workers(given, budget, reasons)
     largest = max(LEAST_BYTES, given.memory.largest_partition_bytes(budget // workers))
+    exactly: int | None = None
     if given.settings.size and not given.is_automatic:
         rows: int | None = _rows_as_written(given, given.settings.size, largest, reasons)
         target = min(largest, _file_bytes(DEFAULT_TARGET_MB))
@@ -79,6 +81,9 @@ def choose_sizing(given: SizingInput) -> Sizing:
         target = _within_memory(given, _target(given, reasons), largest, budget // workers, reasons)
         rows = _most_rows(given, reasons)
         at_least = _at_least(given, workers)
+        number = None if given.is_automatic else given.settings.num_of_partitions
+        if number and target * number >= given.total_bytes:
+            exactly = number
         expected = max(at_least, math.ceil(given.total_bytes / target))
         if rows is None and expected < workers:
             reasons.append(f"{_workers_word(expected)}: there is no more to do at once")
@@ -89,6 +94,7 @@ def choose_sizing(given: SizingInput) -> Sizing:
         budget_bytes=budget,
         at_least=at_least,
         rows_per_partition=rows,
+        exactly=exactly,
         reasons=tuple(reasons),
     )
 

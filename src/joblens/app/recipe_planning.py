@@ -26,7 +26,7 @@ _START_OVER = "--start-over does all of it anew under the same id; without an id
 
 def new_plan(checked: CheckedRecipe, job_id: str, memory: "OperatorMemory | None" = None) -> RecipePlan:
     """Looks at the data, and writes nothing. `memory`: what earlier runs of these operators needed."""
-    from joblens.data.cutting import plan_partitions
+    from joblens.data.cutting import CutWish, plan_partitions
     from joblens.data.input_stamps import stamp_inputs
 
     recipe = with_job(checked.recipe, job_id)
@@ -36,9 +36,12 @@ def new_plan(checked: CheckedRecipe, job_id: str, memory: "OperatorMemory | None
     sizing = _sizing(checked, recipe, files, memory)
     partitions, uncut = plan_partitions(
         files,
-        target_bytes=sizing.target_bytes,
-        rows_per_partition=sizing.rows_per_partition,
-        at_least=sizing.at_least,
+        CutWish(
+            target_bytes=sizing.target_bytes,
+            rows=sizing.rows_per_partition,
+            exactly=sizing.exactly,
+            at_least=sizing.at_least,
+        ),
     )
     stages = stages_of(checked.kinds)
     known_rows = [partition.rows for partition in partitions if partition.rows is not None]
@@ -62,6 +65,9 @@ def new_plan(checked: CheckedRecipe, job_id: str, memory: "OperatorMemory | None
         created_at_us=time.time_ns() // 1000,
         uncut=uncut,
         target_bytes=sizing.target_bytes,
+        rows_per_partition=sizing.rows_per_partition,
+        exact_partitions=sizing.exactly,
+        least_partitions=sizing.at_least,
         operator_files=_operator_files(recipe),
         reasons=sizing.reasons,
     )

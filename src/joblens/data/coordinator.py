@@ -11,13 +11,13 @@ import msgspec
 
 from joblens.data import checkpoints, job_events
 from joblens.data.checkpoints import FinishedPart
-from joblens.data.cutting import join_slices
+from joblens.data.cutting import partitions_with_pieces
 from joblens.data.exporting import Export
 from joblens.data.input_stamps import changed_since
 from joblens.data.job_folder import JobFolder, write_whole
-from joblens.data.job_summary import JobEnd, JobSummary, write_mapping
+from joblens.data.job_summary import JobEnd, write_mapping
 from joblens.data.pool import Pool
-from joblens.data.task_runner import GaveUp, Stopped, TaskRunner
+from joblens.data.task_runner import GaveUp, TaskRunner
 from joblens.data.tasks import Assemble, CutFile, Decide, Ended, RunStage, Task
 from joblens.data.tracing import put_traces_together
 from joblens.data.work import CutManifest
@@ -44,6 +44,7 @@ class ExportManifest(msgspec.Struct, frozen=True, kw_only=True):
     sizes: dict[str, int]
     rows_in: int
     rejected_rows: int
+    partitions: int = 0
 
 
 class Coordinator:
@@ -70,25 +71,13 @@ class Coordinator:
         self._finished: dict[int, FinishedPart] = {}
         self._rejected_in_cutting = 0
         self._export: Export | None = None
+        self._done_before: ExportManifest | None = None
 
-    def run(self, summary: JobSummary, *, is_resumed: bool) -> JobEnd:
-        began = time.time()
-        summary.write_start()
-        self._log([job_events.job_start(self._plan, is_resumed=is_resumed)])
-        try:
-            end = self._carry_out(is_resumed=is_resumed)
-        except Stopped as stopped:
-            end = JobEnd(status="stopped", error_message=str(stopped), exit_code=128 + stopped.signal_number)
-        except (JoblensError, OSError) as error:
-            end = JobEnd(status="failed", error_message=str(error), exit_code=1)
-        summary.write_end(end, self._counts())
-        self._log([job_events.job_end(end, time.time() - began, self._plan, self._counts())])
-        return end
-
-    def _carry_out(self, *, is_resumed: bool) -> JobEnd:
+    def carry_out(self, *, is_resumed: bool) -> JobEnd:
+        """Raises Stopped, and whatever ends a job."""
         before = checkpoints.read_manifest(self._folder.export_manifest, ExportManifest)
         if before is not None and before.origin == self._origin() and _are_there(before):
-            self._export = before.export
+            self._export, self._done_before = before.export, before
             self._clear_away()
             return JobEnd(status="completed", export_paths=before.export.paths, rows_out=before.export.rows)
         self._check_inputs()
@@ -110,14 +99,12 @@ class Coordinator:
         """Files that cannot be read from the middle first; then all pieces in the order of the dataset."""
         tasks = [CutFile(f"cut-{number}", number, whole) for number, whole in enumerate(self._plan.uncut)]
         results = self._tasks.run(tasks, _must_succeed)
-        pieces: list[Slice] = [each for part in self._plan.partitions for each in part.slices]
+        pieces: list[Slice] = []
         for task in tasks:
             cut = _result(results[task.id], CutManifest)
             pieces += cut.pieces
             self._rejected_in_cutting += cut.rejected
-        order = {file.path: number for number, file in enumerate(self._plan.inputs)}
-        pieces.sort(key=lambda each: (order.get(each.origin or each.path, 0), each.origin_row, each.start))
-        return join_slices(pieces, target_bytes=self._plan.target_bytes)
+        return partitions_with_pieces(self._plan, pieces)
 
     def _run_stage(self, stage: Stage) -> None:
         left = [each for each in self._partitions if each.id not in self._failed]
@@ -193,13 +180,14 @@ class Coordinator:
                 rows_out=export.rows,
                 exit_code=1,
             )
-        counts = self._counts()
+        counts = self.counts()
         manifest = ExportManifest(
             origin=self._origin(),
             export=export,
             sizes={path: os.path.getsize(path) for path in export.paths},
             rows_in=counts["rows_in"],
             rejected_rows=counts["rejected_rows"],
+            partitions=len(self._partitions),
         )
         checkpoints.write_manifest(self._folder.export_manifest, manifest)
         self._clear_away()
@@ -234,10 +222,13 @@ class Coordinator:
         made_of = (inputs, self._plan.recipe.process, self._plan.recipe.export_path)
         return checkpoints.digest_of(msgspec.json.encode(made_of, order="deterministic"))
 
-    def _counts(self) -> dict[str, Any]:
-        before = checkpoints.read_manifest(self._folder.export_manifest, ExportManifest)
-        if not self._finished and self._export is not None and before is not None:
+    def counts(self) -> dict[str, Any]:
+        before = self._done_before
+        if before is not None:
             return {
+                "total_partitions": before.partitions,
+                "completed_partitions": before.partitions,
+                "failed_partitions": [],
                 "rows_in": before.rows_in,
                 "rows_out": before.export.rows,
                 "rejected_rows": before.rejected_rows,

@@ -8,22 +8,24 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
-import pyarrow.parquet as pq
 
 from joblens.data.datasets import DataFile, csv_header, delimiter_of
-from joblens.data.parquet_rows import ROW
-from joblens.data.piece_files import open_private, piece_path
+from joblens.data.parquet_rows import ROW_NUMBERS
 from joblens.data.rejects import Reject
+from joblens.data.table_pieces import TablePieces
 from joblens.data.unpacking import opened
 from joblens.model.errors import InputError
 from joblens.model.recipe import Slice
 
 # From narrow to wide. Whole numbers as a program writes them: what has leading zeros is a name, not a number.
+# Whole numbers among others must be such as a double holds exactly.
 _TYPES: tuple[tuple[Any, str], ...] = (
     (pa.bool_(), r"^(?i:true|false)$"),
-    (pa.int64(), r"^-?(0|[1-9][0-9]{0,17})$"),
-    (pa.float64(), r"^-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]{1,3})?$"),
+    (pa.int64(), r"^(0|-?[1-9][0-9]{0,18})$"),
+    (pa.float64(), r"^-?(0|[1-9][0-9]{0,14})(\.[0-9]+)?([eE][+-]?[0-9]{1,3})?$"),
 )
+_SURE_LENGTH = 17  # texts no longer than that are held exactly by the type whose pattern they match
+_DIGITS_OF_A_DOUBLE = 17
 _BLOCKS = (4 << 20, 64 << 20, 1 << 30)  # a row has to lie in one block; larger ones are for longer rows
 
 
@@ -36,10 +38,9 @@ def cut_csv(
 ) -> list[Slice]:
     names = _header(whole)
     block, types = _first_look(whole, names, columns)
-    pieces = _Pieces(whole, folder, limits)
-    for batch in _batches(whole, names, block, reject):
-        pieces.add(_typed(batch, types, whole, reject))
-    pieces.close()
+    with TablePieces(whole, folder, limits, lambda batch, _: batch.column(-1)[0].as_py() - 1) as pieces:
+        for batch in _batches(whole, names, block, reject):
+            pieces.add(_typed(batch, types, whole, reject))
     return pieces.slices
 
 
@@ -55,11 +56,7 @@ def _first_look(whole: Slice, names: Sequence[str], columns: Sequence[str]) -> t
 
 
 def _header(whole: Slice) -> list[str]:
-    names = csv_header(DataFile(path=whole.path, format="csv", compression=whole.compression, size=whole.end))
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
-        raise InputError(f"{whole.path} has the column '{twice[0]}' more than once")
-    return names
+    return csv_header(DataFile(path=whole.path, format="csv", compression=whole.compression, size=whole.end))
 
 
 def _batches(
@@ -102,7 +99,15 @@ def _batches(
         for batch in reader:
             numbers = _row_numbers(good, batch.num_rows, bad)
             good += batch.num_rows
-            yield batch.append_column(ROW, pa.array(numbers))
+            yield batch.append_column(_row_column(names), pa.array(numbers))
+
+
+def _row_column(names: Sequence[str]) -> str:
+    """A name that no column of the file has."""
+    name = "__row__"
+    while name in names:
+        name += "_"
+    return name
 
 
 def _row_numbers(good: int, count: int, bad: Sequence[int]) -> Any:
@@ -116,49 +121,65 @@ def _types(batches: Iterator[Any], names: Sequence[str], columns: Sequence[str])
     """The narrowest type that all values of a column have; text is what operators want as text."""
     possible = {name: list(_TYPES) for name in names if name not in columns}
     is_empty = dict.fromkeys(possible, True)
-    for batch in batches:
+    for every in batches:
+        batch = _only_utf8(every, names)[0]
         for name, left in possible.items():
             if not left:
                 continue
             values = batch.column(name).drop_null()
             is_empty[name] = is_empty[name] and not len(values)
-            left[:] = [one for one in left if _all_match(values, one[1])]
+            left[:] = [one for one in left if _all_fit(values, *one)]
     return {
         name: possible[name][0][0] if possible.get(name) and not is_empty[name] else pa.large_string()
         for name in names
     }
 
 
-def _all_match(values: Any, pattern: str) -> bool:
+def _all_fit(values: Any, kind: Any, pattern: str) -> bool:
     if not len(values):
         return True
     # The longest decides first: most columns of text are recognised by that.
-    if pc.max(pc.binary_length(values)).as_py() > 64:
+    longest = pc.max(pc.binary_length(values)).as_py()
+    if longest > 64:
         return False
+    texts = values.cast(pa.large_string())
+    if not pc.all(pc.match_substring_regex(texts, pattern)).as_py():
+        return False
+    return (longest <= _SURE_LENGTH and kind != pa.float64()) or _all_exact(texts, kind)
+
+
+def _all_exact(texts: Any, kind: Any) -> bool:
+    """Whether the type has room for each of them."""
     try:
-        texts = values.cast(pa.large_string())
+        numbers = texts.cast(kind)
     except pa.ArrowInvalid:
         return False
-    return bool(pc.all(pc.match_substring_regex(texts, pattern)).as_py())
+    if kind != pa.float64():
+        return True
+    digits = pc.replace_substring_regex(texts, r"^-?[0.]*|[eE].*$", "")
+    most = pc.max(pc.utf8_length(pc.replace_substring(digits, ".", ""))).as_py()
+    return most <= _DIGITS_OF_A_DOUBLE and bool(pc.all(pc.is_finite(numbers)).as_py())
 
 
 def _typed(batch: Any, types: dict[str, Any], whole: Slice, reject: Callable[[Reject], None]) -> Any:
-    batch = _only_utf8(batch, types, whole, reject)
+    batch, bad = _only_utf8(batch, list(types))
+    for number in bad:
+        reject(Reject(source=whole.path, position=number, reason="not UTF-8"))
     arrays = [batch.column(name).cast(pa.large_string()).cast(kind) for name, kind in types.items()]
-    return pa.RecordBatch.from_arrays([*arrays, batch.column(ROW)], names=[*types, ROW])
+    name = batch.schema.names[-1]
+    schema = pa.schema([*types.items(), (name, pa.int64())], metadata={ROW_NUMBERS: name.encode()})
+    return pa.RecordBatch.from_arrays([*arrays, batch.column(-1)], schema=schema)
 
 
-def _only_utf8(batch: Any, types: dict[str, Any], whole: Slice, reject: Callable[[Reject], None]) -> Any:
+def _only_utf8(batch: Any, names: Sequence[str]) -> tuple[Any, list[int]]:
+    """-> the batch without rows that are not UTF-8, and the numbers of those."""
     try:
-        for name in types:
+        for name in names:
             batch.column(name).cast(pa.large_string())
     except pa.ArrowInvalid:
-        stays = [_is_utf8(row) for row in batch.drop_columns([ROW]).to_pylist()]
-        for number, stay in zip(batch.column(ROW).to_pylist(), stays, strict=True):
-            if not stay:
-                reject(Reject(source=whole.path, position=number, reason="not UTF-8"))
-        return batch.filter(pa.array(stays, pa.bool_()))
-    return batch
+        stays = np.array([_is_utf8(row) for row in batch.select(list(names)).to_pylist()], dtype=bool)
+        return batch.filter(pa.array(stays)), batch.column(-1).to_numpy()[~stays].tolist()
+    return batch, []
 
 
 def _is_utf8(row: dict[str, bytes | None]) -> bool:
@@ -168,54 +189,3 @@ def _is_utf8(row: dict[str, bytes | None]) -> bool:
     except UnicodeDecodeError:
         return False
     return True
-
-
-class _Pieces:
-    """Batches go in, Parquet files of about the wished size are left behind. Rows keep their numbers
-    in the CSV file."""
-
-    def __init__(self, whole: Slice, folder: str, limits: tuple[int, int | None]) -> None:
-        self._whole, self._folder = whole, folder
-        self._most_bytes, self._most_rows = limits
-        self.slices: list[Slice] = []
-        self._batches: list[Any] = []
-        self._size, self._rows = 0, 0
-
-    def add(self, batch: Any) -> None:
-        while batch.num_rows:
-            count = min(batch.num_rows, self._room(batch))
-            part = batch.slice(0, count)
-            self._batches.append(part)
-            self._rows += count
-            self._size += part.nbytes
-            if self._is_full():
-                self.close()
-            batch = batch.slice(count)
-
-    def _room(self, batch: Any) -> int:
-        mean = max(1, batch.nbytes // batch.num_rows)
-        room = int(max(1, (self._most_bytes - self._size) // mean))
-        return min(room, self._most_rows - self._rows) if self._most_rows else room
-
-    def _is_full(self) -> bool:
-        return self._size >= self._most_bytes * 0.98 or self._rows == self._most_rows
-
-    def close(self) -> None:
-        if not self._batches:
-            return
-        table = pa.Table.from_batches(self._batches)
-        path = piece_path(self._folder, len(self.slices), ".parquet")
-        with open_private(path) as file:
-            pq.write_table(table, file, compression="lz4", use_dictionary=False)
-        self.slices.append(
-            Slice(
-                path=path,
-                format="parquet",
-                end=self._rows,
-                size_bytes=self._size,
-                origin=self._whole.path,
-                origin_row=table.column(ROW)[0].as_py() - 1,
-            )
-        )
-        self._batches = []
-        self._size = self._rows = 0

@@ -2,72 +2,134 @@
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from msgspec import Struct
+from msgspec.structs import replace
 
 from joblens.data.datasets import DataFile
 from joblens.data.json_lines import line_ends
 from joblens.data.parquet_rows import row_groups, schema_of
 from joblens.data.pieces import cut_file
 from joblens.model.errors import InputError
-from joblens.model.recipe import Partition, Slice
+from joblens.model.recipe import Partition, RecipePlan, Slice
 
-__all__ = ["cut_file", "join_slices", "plan_partitions"]
+__all__ = ["CutWish", "cut_file", "partitions_with_pieces", "plan_partitions"]
 
 _COUNTED_BYTES = 256 << 20  # of JSON lines: so much is searched for the ends of rows, more is estimated
 _SPOTS = 16
 _SPOT_BYTES = 1 << 16
 _JOIN_SLACK = 1.25  # a partition may be so much larger than wished, rather than leave a small rest
+_LARGE_GROUP_BYTES = 16 << 20  # of Parquet: smaller row groups are read again for each partition of them
 
 
-class _Atom(Struct, frozen=True, kw_only=True):
-    """What is not cut further: some rows of a Parquet file."""
+class CutWish(Struct, frozen=True, kw_only=True):
+    """What partitions are to be like. `rows` of each or `exactly` so many go before the others."""
 
-    path: str
-    first: int
-    rows: int
-    size: float
+    target_bytes: int
+    rows: int | None = None
+    exactly: int | None = None
+    at_least: int = 1  # where there are enough rows
+
+    @classmethod
+    def of_plan(cls, plan: RecipePlan) -> "CutWish":
+        return cls(
+            target_bytes=plan.target_bytes,
+            rows=plan.rows_per_partition,
+            exactly=plan.exact_partitions,
+            at_least=plan.least_partitions,
+        )
+
+    def bytes_of(self, total: float) -> float:
+        """Of one partition, of so many in all."""
+        if self.exactly:
+            return max(1.0, total / self.exactly)
+        return max(1.0, min(float(self.target_bytes), total / max(1, self.at_least)))
 
 
 def plan_partitions(
-    files: Sequence[DataFile], *, target_bytes: int, rows_per_partition: int | None = None, at_least: int = 1
+    files: Sequence[DataFile], wish: CutWish
 ) -> tuple[tuple[Partition, ...], tuple[Slice, ...]]:
-    """-> the partitions of what can be read from the middle, and the files that a job has to cut first
-    (`cut_file`). At least so many partitions where there are enough rows."""
-    ready = [file for file in files if file.size and _is_ready(file)]
-    uncut = tuple(_whole(file) for file in files if file.size and not _is_ready(file))
-    sizes = {file.path: _unpacked(file) for file in ready}
-    share = sum(sizes.values()) / max(1, at_least)
-    wished = max(1.0, min(float(target_bytes), share))
-    partitions: list[Partition] = []
-    for _, group in itertools.groupby(ready, key=_likeness):
-        alike = list(group)
-        if alike[0].format == "jsonl":
-            cut = _cut_lines(alike, wished, rows_per_partition)
-        else:
-            cut = _cut_parquet(alike, wished, rows_per_partition)
-        partitions += _numbered(cut, len(partitions))
-    return _with_first_rows(partitions), uncut
+    """-> the partitions of what can be read from the middle, and the files, or parts of them, that a job has
+    to cut first (`cut_file`). Those in turn are put between the partitions by `partitions_with_pieces`."""
+    filled = [file for file in files if file.size]
+    groups = {file.path: _groups_of(file.path) for file in filled if file.format == "parquet"}
+    sizes = {path: sum(size for _, size in each) for path, each in groups.items()}
+    total = sum(sizes.get(file.path, file.size) for file in filled)
+    wished = wish.bytes_of(total)
+    uncut = {
+        file.path: slices
+        for file in filled
+        if (slices := _to_be_cut(file, groups.get(file.path), wished, wish))
+    }
+    runs: list[list[Slice]] = []
+    for key, group in itertools.groupby(
+        filled, key=lambda file: None if file.path in uncut else _likeness(file)
+    ):
+        if key is not None:
+            runs.append([_whole(file, groups.get(file.path)) for file in group])
+    return _cut_runs(runs, wish, wished), tuple(itertools.chain.from_iterable(uncut.values()))
 
 
-def join_slices(slices: Sequence[Slice], *, target_bytes: int, first_id: int = 0) -> tuple[Partition, ...]:
-    """Partitions of what `cut_file` made: neighbours that are small and alike go together."""
+def partitions_with_pieces(plan: RecipePlan, pieces: Iterable[Slice]) -> tuple[Partition, ...]:
+    """All partitions of a job that has cut what could not be read from the middle."""
+    wish = CutWish.of_plan(plan)
+    order = {file.path: number for number, file in enumerate(plan.inputs)}
+
+    def place(piece: Slice) -> tuple[int, int, int]:
+        return order.get(piece.origin or piece.path, 0), piece.origin_row, piece.start
+
+    units = [list(partition.slices) for partition in plan.partitions] + [[piece] for piece in pieces]
+    units.sort(key=lambda unit: place(unit[0]))
+    total = sum(_size_of(piece) for unit in units for piece in unit)
+    is_small = total <= _COUNTED_BYTES
+    if not wish.exactly and not (wish.rows and is_small):
+        joined = _joined(units, None if wish.rows else wish.target_bytes)
+        if len(joined) >= wish.at_least or wish.rows:
+            return _with_first_rows(_numbered(joined))
+    runs = [
+        _put_together(list(group))
+        for _, group in itertools.groupby(
+            (piece for unit in units for piece in unit),
+            key=lambda piece: _likeness_of(piece.path, piece.format),
+        )
+    ]
+    return _cut_runs(runs, wish, wish.bytes_of(total))
+
+
+def _joined(units: Sequence[list[Slice]], target_bytes: int | None) -> "_Cut":
+    """Small pieces go to their neighbours. What was planned as partitions already is of one size, and is not
+    put together again."""
     groups: list[list[Slice]] = []
-    size, likeness = 0, None
-    for piece in slices:
-        own = _size_of(piece)
-        like = _likeness_of(piece.path, piece.format)
-        if groups and like == likeness and size + own <= target_bytes * _JOIN_SLACK:
-            groups[-1].append(piece)
-            size += own
+    size, likeness, is_planned = 0, None, False
+    for unit in units:
+        own = sum(map(_size_of, unit))
+        like = _likeness_of(unit[0].path, unit[0].format)
+        planned = not unit[0].origin
+        fits = target_bytes is not None and size + own <= target_bytes * _JOIN_SLACK
+        if groups and like == likeness and fits and not (planned and is_planned):
+            groups[-1] += unit
+            size, is_planned = size + own, planned or is_planned
         else:
-            groups.append([piece])
-            size, likeness = own, like
-    return tuple(_numbered([(group, _rows_of(group)) for group in groups], first_id))
+            groups.append(list(unit))
+            size, likeness, is_planned = own, like, planned
+    return [(group, _rows_of(group)) for group in groups]
+
+
+def _put_together(slices: Sequence[Slice]) -> list[Slice]:
+    """Slices of one file that lie behind each other are one."""
+    whole: list[Slice] = []
+    for piece in slices:
+        last = whole[-1] if whole else None
+        if last is not None and last.path == piece.path and last.end == piece.start:
+            size = _size_of(last) + _size_of(piece) if last.size_bytes else 0
+            whole[-1] = replace(last, end=piece.end, size_bytes=size)
+        else:
+            whole.append(piece)
+    return whole
 
 
 def _rows_of(slices: Sequence[Slice]) -> int | None:
@@ -77,21 +139,46 @@ def _rows_of(slices: Sequence[Slice]) -> int | None:
     return sum(piece.end - piece.start for piece in slices)
 
 
-def _is_ready(file: DataFile) -> bool:
-    return not file.compression and file.format in ("jsonl", "parquet")
+def _to_be_cut(
+    file: DataFile, groups: list[tuple[int, int]] | None, wished: float, wish: CutWish
+) -> list[Slice]:
+    """The parts of a file that have to be cut, each by itself; none: it can be read from its middle."""
+    if groups is None:
+        if file.format == "jsonl" and not file.compression:
+            return []
+        return [Slice(path=file.path, format=file.format, compression=file.compression, end=file.size)]
+    most = wished
+    if wish.rows:
+        most = wish.rows * sum(size for _, size in groups) / max(1, sum(rows for rows, _ in groups))
+    most = max(_LARGE_GROUP_BYTES, most * _JOIN_SLACK)
+    if all(size <= most for _, size in groups):
+        return []
+    slices: list[Slice] = []
+    first, rows, size = 0, 0, 0
+    for at, (own_rows, own_size) in enumerate(groups):
+        rows, size = rows + own_rows, size + own_size
+        if size >= most or at == len(groups) - 1:
+            slices.append(
+                Slice(
+                    path=file.path, format="parquet", start=first, end=first + rows, size_bytes=max(1, size)
+                )
+            )
+            first, rows, size = first + rows, 0, 0
+    return [piece for piece in slices if piece.end > piece.start]
 
 
-def _whole(file: DataFile) -> Slice:
-    return Slice(path=file.path, format=file.format, compression=file.compression, end=file.size)
+def _whole(file: DataFile, groups: list[tuple[int, int]] | None) -> Slice:
+    if groups is None:
+        return Slice(path=file.path, format=file.format, end=file.size)
+    rows, size = sum(rows for rows, _ in groups), sum(size for _, size in groups)
+    return Slice(path=file.path, format=file.format, end=rows, size_bytes=max(1, size))
 
 
-def _unpacked(file: DataFile) -> int:
-    if file.format == "jsonl":
-        return file.size
+def _groups_of(path: str) -> list[tuple[int, int]]:
     try:
-        return sum(size for _, size in row_groups(file.path))
+        return row_groups(path)
     except (pa.ArrowException, OSError) as error:
-        raise InputError(f"{file.path} cannot be read as Parquet: {error}") from error
+        raise InputError(f"{path} cannot be read as Parquet: {error}") from error
 
 
 def _likeness(file: DataFile) -> Any:
@@ -111,10 +198,10 @@ def _size_of(piece: Slice) -> int:
 _Cut = list[tuple[list[Slice], int | None]]  # slices of each partition, and how many rows these are
 
 
-def _numbered(cut: _Cut, first: int) -> list[Partition]:
+def _numbered(cut: _Cut) -> list[Partition]:
     return [
         Partition(id=number, slices=tuple(slices), size_bytes=sum(map(_size_of, slices)), rows=rows)
-        for number, (slices, rows) in enumerate(cut, first)
+        for number, (slices, rows) in enumerate(cut)
     ]
 
 
@@ -123,143 +210,181 @@ def _with_first_rows(partitions: Sequence[Partition]) -> tuple[Partition, ...]:
     placed: list[Partition] = []
     first: int | None = 0
     for partition in partitions:
-        placed.append(
-            Partition(
-                id=partition.id,
-                slices=partition.slices,
-                size_bytes=partition.size_bytes,
-                rows=partition.rows,
-                first_row=first,
-            )
-        )
+        placed.append(replace(partition, first_row=first))
         first = None if first is None or partition.rows is None else first + partition.rows
     return tuple(placed)
 
 
-# JSON lines: all files in a row, one long run of bytes
+# Runs: slices of the same columns in a row, cut as if they were one file
 
 
-def _cut_lines(files: Sequence[DataFile], wished: float, rows_wished: int | None) -> _Cut:
-    total = sum(file.size for file in files)
-    if rows_wished and total <= _COUNTED_BYTES:
-        return _cut_at(files, _ends_of_rows(files, rows_wished))
-    if rows_wished:
-        wished = rows_wished * _mean_line(files, total)
-    # A share of the total is no whole number: the smallest excess must not make one partition more.
-    count = max(1, math.ceil(total / max(1.0, wished) - 1e-6))
-    places = [total * number // count for number in range(1, count)]
-    return _cut_at(files, _next_line_ends(files, places))
+def _cut_runs(runs: Sequence[list[Slice]], wish: CutWish, wished: float) -> tuple[Partition, ...]:
+    runs = [[piece for piece in run if piece.end > piece.start] for run in runs]
+    runs = [run for run in runs if run]
+    sizes = [sum(map(_size_of, run)) for run in runs]
+    counts = _shares(sizes, wish.exactly) if wish.exactly else [None] * len(runs)
+    cut: _Cut = []
+    for run, count in zip(runs, counts, strict=True):
+        if run[0].format == "jsonl":
+            cut += _cut_lines(run, wished, wish.rows, count)
+        elif wish.rows or count:
+            cut += _cut_at(run, _row_cuts(run, wish.rows, count))
+        else:
+            cut += _cut_parquet(run, wished)
+    return _with_first_rows(_numbered(cut))
 
 
-def _cut_at(files: Sequence[DataFile], cuts: Sequence[int]) -> _Cut:
-    """Cuts are places in the run of all files, rising, and lie at the ends of lines."""
-    edges = [0, *itertools.accumulate(file.size for file in files)]
-    limits = [*cuts, edges[-1]] if not cuts or cuts[-1] != edges[-1] else list(cuts)
+def _shares(sizes: Sequence[int], count: int) -> list[int | None]:
+    """So many partitions for runs of these sizes, at least one each."""
+    total = max(1, sum(sizes))
+    edges = [round(count * place / total) for place in itertools.accumulate(sizes, initial=0)]
+    shares = [max(1, end - start) for start, end in itertools.pairwise(edges)]
+    while sum(shares) > max(count, len(shares)):
+        shares[shares.index(max(shares))] -= 1
+    return list(shares)
+
+
+def _cut_at(run: Sequence[Slice], cuts: Sequence[int]) -> _Cut:
+    """Cuts are places in the run, rising: bytes at the ends of lines, or rows of Parquet."""
+    edges = _edges(run)
+    limits = [*cuts, edges[-1]] if not len(cuts) or cuts[-1] != edges[-1] else list(cuts)
     made: _Cut = []
     start, at = 0, 0
     for limit in limits:
         slices: list[Slice] = []
         while start < limit:
             end = min(limit, edges[at + 1])
-            own = edges[at]
-            slices.append(Slice(path=files[at].path, format="jsonl", start=start - own, end=end - own))
+            slices.append(_part_of(run[at], start - edges[at], end - edges[at]))
             start = end
             if start == edges[at + 1]:
                 at += 1
         if slices:
-            made.append((slices, None))
+            made.append((slices, _rows_of(slices)))
     return made
 
 
-def _next_line_ends(files: Sequence[DataFile], places: Sequence[int]) -> list[int]:
+def _edges(run: Sequence[Slice]) -> list[int]:
+    return list(itertools.accumulate((piece.end - piece.start for piece in run), initial=0))
+
+
+def _part_of(piece: Slice, start: int, end: int) -> Slice:
+    size = piece.size_bytes and max(1, piece.size_bytes * (end - start) // (piece.end - piece.start))
+    return replace(piece, start=piece.start + start, end=piece.start + end, size_bytes=size)
+
+
+def _chosen(nearest: Any, count: int, ends: int) -> Any:
+    """Of `ends` places those `count` - 1 to cut at that are nearest to the wished ones, and none twice."""
+    count = min(count, ends)
+    numbers = np.arange(count - 1)
+    rising = np.maximum.accumulate(np.asarray(nearest[: count - 1], np.int64) - numbers) + numbers
+    return np.minimum(rising, ends - count + numbers)
+
+
+# JSON lines: all files in a row, one long run of bytes
+
+
+def _cut_lines(run: Sequence[Slice], wished: float, rows_wished: int | None, exactly: int | None) -> _Cut:
+    total = _edges(run)[-1]
+    if rows_wished and total <= _COUNTED_BYTES:
+        ends = _line_ends(run)
+        return _cut_at(run, ends[rows_wished - 1 :: rows_wished].tolist())
+    if rows_wished:
+        wished = rows_wished * _mean_line(run, total)
+    # A share of the total is no whole number: the smallest excess must not make one partition more.
+    count = exactly or max(1, math.ceil(total / max(1.0, wished) - 1e-6))
+    cuts = _next_line_ends(run, (total * number // count for number in range(1, count)))
+    if exactly and len(cuts) < exactly - 1 and total <= _COUNTED_BYTES:
+        ends = _line_ends(run)
+        count = min(exactly, len(ends))
+        places = [total * number // count for number in range(1, count)]
+        cuts = ends[_chosen(np.searchsorted(ends, places), count, len(ends))].tolist()
+    return _cut_at(run, cuts)
+
+
+def _next_line_ends(run: Sequence[Slice], places: Iterable[int]) -> list[int]:
     """For each place the nearest end of a line behind it; long lines may take several places."""
-    edges = [0, *itertools.accumulate(file.size for file in files)]
+    edges = _edges(run)
     ends: list[int] = []
     for place in places:
         if ends and place <= ends[-1]:
             continue
         at = int(np.searchsorted(edges, place, side="right")) - 1
-        with open(files[at].path, "rb") as file:
+        with open(run[at].path, "rb") as file:
             # One byte back: a place that is the beginning of a line is an end already.
-            file.seek(max(0, place - edges[at] - 1))
+            back = max(0, place - edges[at] - 1)
+            file.seek(run[at].start + back)
             skipped = len(file.readline()) if place > edges[at] else 0
-            ends.append(min(edges[at] + max(0, place - edges[at] - 1) + skipped, edges[at + 1]))
-    return sorted({end for end in ends if end})
+            ends.append(min(edges[at] + back + skipped, edges[at + 1]))
+    return sorted({end for end in ends if 0 < end < edges[-1]})
 
 
-def _ends_of_rows(files: Sequence[DataFile], rows: int) -> list[int]:
-    """Behind every so many lines."""
-    cuts: list[int] = []
-    before, missing = 0, rows
-    for file in files:
-        with pa.memory_map(file.path) as mapped:
-            ends = line_ends(mapped.read_buffer(file.size))
-        if not len(ends) or ends[-1] != file.size:
-            ends = np.append(ends, file.size)
-        cuts += (before + ends[missing - 1 :: rows]).tolist()
-        missing = rows - (len(ends) - missing) % rows if len(ends) >= missing else missing - len(ends)
-        before += file.size
-    return cuts
+def _line_ends(run: Sequence[Slice]) -> Any:
+    """Of all lines, as places in the run."""
+    found: list[Any] = []
+    before = 0
+    for piece in run:
+        with pa.memory_map(piece.path) as mapped:
+            mapped.seek(piece.start)
+            ends = line_ends(mapped.read_buffer(piece.end - piece.start))
+        size = piece.end - piece.start
+        if not len(ends) or ends[-1] != size:
+            ends = np.append(ends, size)
+        found.append(before + ends)
+        before += size
+    return np.concatenate(found)
 
 
-def _mean_line(files: Sequence[DataFile], total: int) -> float:
+def _mean_line(run: Sequence[Slice], total: int) -> float:
     """From spots all over the dataset."""
-    edges = [0, *itertools.accumulate(file.size for file in files)]
+    edges = _edges(run)
     seen, lines = 0, 0
     for number in range(_SPOTS):
         place = total * number // _SPOTS
         at = int(np.searchsorted(edges, place, side="right")) - 1
-        with open(files[at].path, "rb") as file:
-            file.seek(place - edges[at])
+        with open(run[at].path, "rb") as file:
+            file.seek(run[at].start + place - edges[at])
             spot = file.read(_SPOT_BYTES)
         seen += len(spot)
         lines += spot.count(b"\n")
     return seen / max(1, lines)
 
 
-# Parquet: row groups, and rows of those that are too large
+# Parquet: by rows to the row, or where row groups end if only sizes are wished
 
 
-def _cut_parquet(files: Sequence[DataFile], wished: float, rows_wished: int | None) -> _Cut:
-    atoms = [atom for file in files for atom in _atoms(file.path, wished, rows_wished)]
-    total_rows = sum(atom.rows for atom in atoms)
-    if not total_rows:
-        return []
-    if rows_wished:
-        weights, share = [float(atom.rows) for atom in atoms], float(rows_wished)
-    else:
-        weights = [atom.size for atom in atoms]
-        share = sum(weights) / max(1, round(sum(weights) / wished + 0.49))
-    # Each goes where its middle lies, so that partitions come out alike.
+def _row_cuts(run: Sequence[Slice], rows: int | None, count: int | None) -> list[int]:
+    edges = _edges(run)
+    if rows:
+        return list(range(rows, edges[-1], rows))
+    assert count is not None
+    places = np.arange(1, count) * (sum(map(_size_of, run)) / count)
+    sizes = list(itertools.accumulate(map(_size_of, run), initial=0))
+    nearest = np.rint(np.interp(places, sizes, edges)).astype(np.int64) - 1
+    found: list[int] = (_chosen(np.maximum(nearest, 0), count, edges[-1]) + 1).tolist()
+    return found
+
+
+def _cut_parquet(run: Sequence[Slice], wished: float) -> _Cut:
+    """Each row group, or part of one that is too large, goes where its middle lies: partitions come out
+    alike, and few groups are read twice."""
+    cuts: list[int] = []
+    weights: list[float] = []
+    before = 0
+    for piece in run:
+        place = 0
+        for rows, size in row_groups(piece.path):
+            start, end = max(place, piece.start), min(place + rows, piece.end)
+            place += rows
+            if end <= start:
+                continue
+            parts = max(1, round(size * (end - start) / rows / wished))
+            edges = sorted({start + (end - start) * number // parts for number in range(parts + 1)})
+            for one, other in itertools.pairwise(edges):
+                cuts.append(before + other - piece.start)
+                weights.append(size * (other - one) / rows)
+        before += piece.end - piece.start
+    share = sum(weights) / max(1, round(sum(weights) / wished + 0.49))
     middles = np.cumsum(weights) - np.array(weights) / 2
-    numbers = (middles // max(share, 1e-9)).astype(int).tolist()
-    made: _Cut = []
-    for _, group in itertools.groupby(zip(numbers, atoms, strict=True), key=lambda pair: pair[0]):
-        chosen = [atom for _, atom in group]
-        made.append((_merged(chosen), sum(atom.rows for atom in chosen)))
-    return made
-
-
-def _atoms(path: str, wished: float, rows_wished: int | None) -> list[_Atom]:
-    atoms: list[_Atom] = []
-    first = 0
-    for rows, size in row_groups(path):
-        cuts = max(1, -(-rows // rows_wished)) if rows_wished else max(1, round(size / wished))
-        edges = [rows * number // cuts for number in range(cuts + 1)]
-        for start, end in itertools.pairwise(edges):
-            if end > start:
-                share = size * (end - start) / rows
-                atoms.append(_Atom(path=path, first=first + start, rows=end - start, size=share))
-        first += rows
-    return atoms
-
-
-def _merged(atoms: Sequence[_Atom]) -> list[Slice]:
-    slices: list[Slice] = []
-    for _, group in itertools.groupby(atoms, key=lambda atom: atom.path):
-        chosen = list(group)
-        first, last = chosen[0], chosen[-1]
-        size = max(1, round(sum(atom.size for atom in chosen)))
-        end = last.first + last.rows
-        slices.append(Slice(path=first.path, format="parquet", start=first.first, end=end, size_bytes=size))
-    return slices
+    numbers = (middles // max(share, 1e-9)).astype(int)
+    last_of_each = np.flatnonzero(np.append(np.diff(numbers) != 0, True))
+    return _cut_at(run, [cuts[at] for at in last_of_each])

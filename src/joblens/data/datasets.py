@@ -146,6 +146,7 @@ def _fields_seen(file: DataFile) -> tuple[set[str], set[str]]:
             schema = schema_of(file.path)
         except (OSError, ValueError) as error:
             raise InputError(f"{file.path} cannot be read as Parquet: {error}") from error
+        _check_names(file.path, schema.names)
         return set(schema.names), {field.name for field in schema if is_text(field.type)}
     if file.format == "csv":
         names = set(csv_header(file))
@@ -176,7 +177,24 @@ def csv_header(file: DataFile) -> list[str]:
 
     head, delimiter = _head(file), delimiter_of(file.path)
     text = head.decode("utf-8", "replace").removeprefix("\ufeff")
-    return next(csv.reader(io.StringIO(text, newline=""), delimiter=delimiter), [])
+    names = next(csv.reader(io.StringIO(text, newline=""), delimiter=delimiter), [])
+    _check_names(file.path, names)
+    return names
+
+
+def _check_names(path: str, names: Sequence[str]) -> None:
+    """Of the columns of a table."""
+    from joblens.data.rows import OWN_COLUMNS, STATS_PREFIX
+
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise InputError(f"{path} has the column '{twice[0]}' more than once", hint="rename one of them")
+    own = [name for name in names if name in OWN_COLUMNS or name.startswith(STATS_PREFIX)]
+    if own:
+        raise InputError(
+            f"{path} has a column '{own[0]}', which is a name that jobs need for themselves",
+            hint="rename the column",
+        )
 
 
 def delimiter_of(path: str) -> str:

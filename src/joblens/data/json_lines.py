@@ -11,9 +11,9 @@ import pyarrow as pa
 
 from joblens.data.batch_pieces import Texts
 from joblens.data.op_usage import note_mapped
+from joblens.data.piece_files import too_short
 from joblens.data.rejects import Reject
 from joblens.data.rows import LINE
-from joblens.model.errors import InputError, JoblensError
 from joblens.model.recipe import Slice
 
 NEWLINE = 0x0A
@@ -90,11 +90,10 @@ class _Places:
     def of(self, line: int, reason: str = "", row: Any = None) -> Reject:
         piece = self._piece
         byte = piece.start + self._skipped + int(self._starts[line])
-        if piece.origin:
-            place = piece.origin_row + line + 1
-            return Reject(source=piece.origin, position=place, is_line=True, reason=reason, row=row)
         before = self._count_before()
-        position = None if before is None else before + line + 1
+        position = None if before is None else piece.origin_row + before + line + 1
+        if piece.origin:
+            return Reject(source=piece.origin, position=position, is_line=True, reason=reason, row=row)
         return Reject(source=piece.path, position=position, is_line=True, byte=byte, reason=reason, row=row)
 
     def _count_before(self) -> int | None:
@@ -134,12 +133,6 @@ def _mapped(piece: Slice) -> tuple[Any, int]:
     if data.size and data[data.size - 1 : data.size].to_pybytes() != b"\n":
         data = pa.py_buffer(data.to_pybytes() + b"\n")
     return data, skipped
-
-
-def too_short(piece: Slice) -> JoblensError:
-    if piece.origin:
-        return JoblensError(f"{piece.path} is damaged: it ends before its time")
-    return InputError(f"{piece.path} is shorter than it was when the job was planned")
 
 
 def _spans(ends: Any) -> list[tuple[int, int]]:

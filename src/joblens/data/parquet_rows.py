@@ -7,10 +7,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from joblens.data.piece_files import too_short
 from joblens.data.rejects import Reject
 from joblens.model.recipe import Slice
 
-ROW = "__row__"  # in pieces that were cut out of another file: which row of that file each one is
+# Pieces that were cut out of a file without some of its rows say in their metadata which column holds the
+# numbers that rows have in that file.
+ROW_NUMBERS = b"joblens.row_numbers"
 
 
 def read_rows(piece: Slice, columns: Sequence[str], reject: Callable[[Reject], None]) -> Any:
@@ -36,9 +39,10 @@ def readable_rows(piece: Slice, columns: Sequence[str]) -> Any:
 
 def _numbered(piece: Slice) -> tuple[Any, Any]:
     batch = _as_one_batch(_table(piece))
-    if piece.origin and ROW in batch.schema.names:
-        return batch.drop_columns([ROW]), batch.column(ROW).to_numpy()
-    return batch, np.arange(piece.start + 1, piece.end + 1)
+    name = (batch.schema.metadata or {}).get(ROW_NUMBERS, b"").decode()
+    if piece.origin and name:
+        return batch.drop_columns([name]), batch.column(name).to_numpy()
+    return batch, piece.origin_row + np.arange(piece.start + 1, piece.end + 1)
 
 
 def row_groups(path: str) -> list[tuple[int, int]]:
@@ -55,17 +59,25 @@ def schema_of(path: str) -> Any:
 def _table(piece: Slice) -> Any:
     """The rows of the slice; only the row groups that they lie in are read."""
     with _parquet().ParquetFile(piece.path) as file:
-        wanted: list[int] = []
-        first, skipped = 0, 0
-        for number in range(file.num_row_groups):
-            rows = file.metadata.row_group(number).num_rows
-            if first + rows <= piece.start:
-                skipped = first + rows
-            elif first < piece.end:
-                wanted.append(number)
-            first += rows
+        if file.metadata.num_rows < piece.end:
+            raise too_short(piece)
+        wanted, skipped = groups_between(file, piece.start, piece.end)
         table = file.read_row_groups(wanted, use_threads=False)
     return table.slice(piece.start - skipped, piece.end - piece.start)
+
+
+def groups_between(file: Any, start: int, end: int) -> tuple[list[int], int]:
+    """Numbers of the row groups of an open file that these rows lie in, and how many rows come before."""
+    wanted: list[int] = []
+    first, skipped = 0, 0
+    for number in range(file.num_row_groups):
+        rows = file.metadata.row_group(number).num_rows
+        if first + rows <= start:
+            skipped = first + rows
+        elif first < end:
+            wanted.append(number)
+        first += rows
+    return wanted, skipped
 
 
 def _as_one_batch(table: Any) -> Any:

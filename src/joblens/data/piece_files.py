@@ -5,6 +5,7 @@ from typing import BinaryIO
 
 import xxhash
 
+from joblens.model.errors import InputError, JoblensError
 from joblens.model.recipe import Slice
 
 _READ_BYTES = 1 << 20
@@ -34,3 +35,9 @@ def is_piece_whole(piece: Slice) -> bool:
         return digest_of_file(piece.path) == piece.digest
     except OSError:
         return False
+
+
+def too_short(piece: Slice) -> JoblensError:
+    if piece.origin:
+        return JoblensError(f"{piece.path} is damaged: it ends before its time")
+    return InputError(f"{piece.path} is shorter than it was when the job was planned")

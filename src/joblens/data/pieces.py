@@ -19,16 +19,21 @@ _BLOCK = 1 << 20
 
 
 def cut_file(task: CutFile, plan: RecipePlan, folder: str, reject: Callable[[Reject], None]) -> list[Slice]:
-    """Streams a compressed or CSV file into pieces in the folder, about as large as a partition each. What
-    an earlier attempt left there is written over. Damaged files raise InputError."""
+    """Streams a compressed or CSV file, or large row groups of Parquet, into pieces in the folder, about as
+    large as a partition each. What an earlier attempt left there is written over. Damaged files raise
+    InputError."""
     make_private_folder(folder)
     whole = task.whole
-    limits = (plan.target_bytes, plan.recipe.partition.size)
+    limits = (plan.target_bytes, plan.rows_per_partition)
     try:
         if whole.format == "csv":
             from joblens.data.csv_pieces import cut_csv
 
             return cut_csv(whole, folder, limits, plan.columns, reject)
+        if whole.format == "parquet":
+            from joblens.data.table_pieces import cut_row_groups
+
+            return cut_row_groups(whole, folder, limits)
         with opened(whole.path, whole.compression) as stream:
             if whole.format == "json":
                 return _cut_array(stream, whole, folder, limits)

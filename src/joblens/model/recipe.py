@@ -153,5 +153,8 @@ class RecipePlan(Struct, frozen=True, kw_only=True):
     created_at_us: int = 0
     uncut: tuple[Slice, ...] = ()  # files that the job itself cuts first: they cannot be read from the middle
     target_bytes: int = DEFAULT_TARGET_MB * 2**20  # of a partition
+    rows_per_partition: int | None = None
+    exact_partitions: int | None = None  # as many as that, whatever their size
+    least_partitions: int = 1
     operator_files: tuple[InputFile, ...] = ()  # of the user's own operators
     reasons: tuple[str, ...] = ()  # why these partitions and workers

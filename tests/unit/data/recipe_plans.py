@@ -4,24 +4,26 @@ import os
 from pathlib import Path
 from typing import Any
 
-from joblens.data.cutting import cut_file, join_slices, plan_partitions
+from msgspec.structs import replace
+
+from joblens.data.cutting import CutWish, cut_file, partitions_with_pieces, plan_partitions
 from joblens.data.datasets import find_files
+from joblens.data.input_stamps import stamp_inputs
 from joblens.data.reading import read_partition
 from joblens.data.rejects import Reject
 from joblens.data.rows import Rows
 from joblens.data.tasks import CutFile
-from joblens.model.recipe import Partition, PartitionSettings, Recipe, RecipePlan, Slice
+from joblens.model.recipe import Partition, Recipe, RecipePlan, Slice
 
 
 def plan_for(
-    export_path: object, target_bytes: int = 1 << 20, rows: int | None = None, **more: Any
+    export_path: object, target_bytes: int = 1 << 20, wish: CutWish | None = None, **more: Any
 ) -> RecipePlan:
     recipe = Recipe(
         dataset_path=(),
         export_path=str(export_path),
         work_dir="",
         process=(),
-        partition=PartitionSettings(size=rows),
         **more,
     )
     return RecipePlan(
@@ -37,6 +39,9 @@ def plan_for(
         workers=1,
         budget_bytes=1,
         target_bytes=target_bytes,
+        rows_per_partition=wish.rows if wish else None,
+        exact_partitions=wish.exactly if wish else None,
+        least_partitions=wish.at_least if wish else 1,
     )
 
 
@@ -51,16 +56,26 @@ def read(partition: Partition, *columns: str) -> tuple[Rows, list[Reject]]:
 
 
 def partitions_of(
-    paths: list[Path], folder: Path, target_bytes: int, rows: int | None = None
+    paths: list[Path],
+    folder: Path,
+    target_bytes: int,
+    rows: int | None = None,
+    exactly: int | None = None,
+    at_least: int = 1,
 ) -> tuple[list[Partition], list[Reject]]:
     """As a job does it: what can be cut at once, then what has to be unpacked first."""
     rejects: list[Reject] = []
     files = find_files([str(path) for path in paths])
-    partitions, uncut = plan_partitions(files, target_bytes=target_bytes, rows_per_partition=rows)
-    plan = plan_for("x.jsonl", target_bytes, rows)
+    wish = CutWish(target_bytes=target_bytes, rows=rows, exactly=exactly, at_least=at_least)
+    partitions, uncut = plan_partitions(files, wish)
+    plan = replace(
+        plan_for("x.jsonl", target_bytes, wish),
+        partitions=partitions,
+        inputs=stamp_inputs([file.path for file in files]),
+    )
     slices: list[Slice] = []
     for number, piece in enumerate(uncut):
         slices += cut_file(
             CutFile("cut", number, piece), plan, str(folder / f"input_{number}"), rejects.append
         )
-    return [*partitions, *join_slices(slices, target_bytes=target_bytes, first_id=len(partitions))], rejects
+    return list(partitions_with_pieces(plan, slices) if uncut else partitions), rejects

@@ -90,6 +90,27 @@ def test_a_field_that_no_row_has_is_refused_with_the_nearest(tmp_path: Path, nam
             check_fields(files, ["n"])
 
 
+@pytest.mark.parametrize(
+    ("names", "said"),
+    [
+        (["text", "n", "text"], "has the column 'text' more than once"),
+        (["text", "__line__"], "has a column '__line__', which is a name that jobs need for themselves"),
+        (["text", "__stats__.text_len"], "has a column '__stats__.text_len'"),
+    ],
+)
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_columns_that_cannot_be_worked_with_are_refused(
+    tmp_path: Path, kind: str, names: list[str], said: str
+) -> None:
+    path = tmp_path / f"a.{kind}"
+    if kind == "csv":
+        path.write_text(",".join(names) + "\n" + ",".join("x" for _ in names) + "\n")
+    else:
+        pq.write_table(pa.Table.from_arrays([pa.array(["x"])] * len(names), names=names), path)
+    with pytest.raises(InputError, match=said):
+        check_fields(find_files([str(path)]), ["text"])
+
+
 def test_inputs_that_changed_are_named(tmp_path: Path) -> None:
     small, large, gone = tmp_path / "small.jsonl", tmp_path / "large.jsonl", tmp_path / "gone.jsonl"
     for path, size in ((small, 100), (large, 5_000_000), (gone, 10)):
