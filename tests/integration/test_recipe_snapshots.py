@@ -348,7 +348,12 @@ class TestFiles:
         write_events(log, event("job_start", 1.0))
         with log.open("a") as file:
             file.write('{"event_type": "op_st')
-        assert joblens.create_snapshot(str(tmp_path)).malformed_lines == 1
+        live = LiveSnapshot(str(tmp_path))
+        assert live.refresh().malformed_lines == live.refresh().malformed_lines == 1
+        with log.open("a") as file:  # somebody lives after all
+            file.write('art", "timestamp": 2.0}\n')
+        snapshot = live.refresh()
+        assert (snapshot.malformed_lines, snapshot.events_analyzed) == (0, 2)
 
     def test_a_live_process_of_the_same_number_that_started_later_is_not_the_job(
         self, log: Path, tmp_path: Path

@@ -19,6 +19,7 @@ class EventTail:
         self.path = path
         self._offset = 0
         self._inode: int | None = None
+        self.has_torn_end = False  # half a line, of which nobody will write the rest
 
     def is_replaced(self) -> bool:
         """The file is not the one that was read, or it was cut: everything has to be read again."""
@@ -46,13 +47,16 @@ class EventTail:
                     _add_lines(lines, fold)
 
     def feed_rest(self, fold: SnapshotFold) -> None:
-        """A last line without an end, of a log that nobody writes any more."""
+        """A last line without an end, of a log that nobody writes any more. Half an event stays where it is:
+        should somebody go on with the job, it is read again."""
         with open(self.path, "rb") as file:
             file.seek(self._offset)
             rest = file.read()
-        if rest:
+        event = _event_in(rest) if rest.strip() else None
+        if event is not None:
             self._offset += len(rest)
-            _add_line(rest, fold)
+            fold.add(event)
+        self.has_torn_end = event is None and bool(rest.strip())
 
 
 def _add_lines(lines: bytes, fold: SnapshotFold) -> None:
@@ -67,14 +71,18 @@ def _add_lines(lines: bytes, fold: SnapshotFold) -> None:
 
 
 def _add_line(line: bytes, fold: SnapshotFold) -> None:
+    event = _event_in(line)
+    if event is None:
+        fold.add_malformed()
+    else:
+        fold.add(event)
+
+
+def _event_in(line: bytes) -> SeenEvent | None:
     try:
-        fold.add(_decoder.decode(line))
+        return _decoder.decode(line)
     except (msgspec.MsgspecError, UnicodeDecodeError):
-        event = _odd_event(line)
-        if event is None:
-            fold.add_malformed()
-        else:
-            fold.add(event)
+        return _odd_event(line)
 
 
 def _odd_event(line: bytes) -> SeenEvent | None:

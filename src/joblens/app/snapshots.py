@@ -47,6 +47,8 @@ class LiveSnapshot:
         if self._fold.events_analyzed == 0 and self._summary.get("status") == "completed":
             self._fold.add_completion(now)  # events may be switched off
         snapshot = self._fold.snapshot(self._facts(process), now)
+        torn = sum(tail.has_torn_end for tail in self._tails.values())
+        snapshot = msgspec.structs.replace(snapshot, malformed_lines=snapshot.malformed_lines + torn)
         return _with_summary_times(snapshot, self._summary)
 
     def _read_events(self, *, is_over: bool) -> None:
@@ -55,6 +57,7 @@ class LiveSnapshot:
             self._begin()
         for path in files:
             tail = self._tails.setdefault(path, EventTail(path))
+            tail.has_torn_end = False
             tail.feed(self._fold)
             if is_over or path != files[-1]:
                 tail.feed_rest(self._fold)
