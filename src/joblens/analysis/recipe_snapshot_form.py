@@ -216,8 +216,6 @@ def _checkpointing(snapshot: JobSnapshot, about: JobAbout) -> dict[str, Any]:
 
 
 def _partition(partition: PartitionStatus) -> dict[str, Any]:
-    done, planned = len(partition.completed_operations), partition.planned_operations
-    is_complete = partition.status is ProcessingStatus.COMPLETED
     return {
         "status": partition.status.value,
         "sample_count": partition.sample_count,
@@ -230,7 +228,7 @@ def _partition(partition: PartitionStatus) -> dict[str, Any]:
         "failed_operations": list(partition.failed_operations),
         "checkpointed_operations": list(partition.checkpointed_operations),
         "error_message": partition.error_message,
-        "progress_percentage": 100.0 if is_complete else _percent(done / planned) if planned else 0.0,
+        "progress_percentage": _percent(partition.fraction),
     }
 
 

@@ -102,14 +102,22 @@ class LiveSnapshot:
 
 
 def _with_summary_times(snapshot: JobSnapshot, summary: dict[str, Any]) -> JobSnapshot:
-    """The summary's times hold for a job that has ended: it has begun before its first event. Of a job that
-    was gone on with only joblens tells how long it worked; others count the time between the runs, too."""
-    times = [summary.get(key) for key in ("start_time", "end_time", "duration")]
-    is_over = snapshot.overall_status not in (ProcessingStatus.IN_PROGRESS, ProcessingStatus.KILLED)
-    is_whole = snapshot.runs <= 1 or "run_duration" in summary
-    if not is_over or not is_whole or not all(isinstance(one, int | float) for one in times):
+    """The summary's times hold where it has them: a job has begun before its first event. Of a job that was
+    gone on with only joblens tells how long it worked; others count the time between the runs, too."""
+    numbers = {key: value for key, value in summary.items() if isinstance(value, int | float)}
+    start, duration = numbers.get("start_time"), numbers.get("duration")
+    if snapshot.overall_status in (ProcessingStatus.IN_PROGRESS, ProcessingStatus.KILLED):
+        is_killed = snapshot.overall_status is ProcessingStatus.KILLED
+        until = snapshot.last_event_time if is_killed else snapshot.taken_at
+        began, before = numbers.get("run_start_time"), numbers.get("earlier_duration")
+        if start is None or until is None or began is None or before is None:
+            return snapshot
+        duration = before + max(0.0, until - began)
+        return msgspec.structs.replace(snapshot, job_start_time=start, total_duration=duration)
+    end = numbers.get("end_time")
+    is_whole = snapshot.runs <= 1 or "run_duration" in numbers
+    if start is None or end is None or duration is None or not is_whole:
         return snapshot
-    start, end, duration = times
     return msgspec.structs.replace(snapshot, job_start_time=start, job_end_time=end, total_duration=duration)
 
 

@@ -54,6 +54,14 @@ class PartitionStatus(Struct, frozen=True, kw_only=True):
     planned_operations: int = 0
     retry_count: int = 0
 
+    @property
+    def fraction(self) -> float:
+        """Of its operations. Never all before it is complete: what they made has to be written, too."""
+        if self.status is ProcessingStatus.COMPLETED:
+            return 1.0
+        done, planned = len(self.completed_operations), self.planned_operations
+        return min(done / planned, _NEARLY_ALL) if planned else 0.0
+
 
 class OperatorProgress(Struct, frozen=True, kw_only=True):
     """One operator over all partitions. Rows and times are those of partitions that are through with it;

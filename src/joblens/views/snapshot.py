@@ -39,7 +39,7 @@ def render_snapshot(snapshot: JobSnapshot, *, width: int, paint: Palette) -> lis
     for label, text in _facts(snapshot):
         lines += _wrapped(label, text, width)
     if snapshot.error_message:
-        lines.append(fit(f"{'error':<{_LABEL}}{last_line(snapshot.error_message)}", width))
+        lines += _wrapped("error", last_line(snapshot.error_message), width)
     if snapshot.operators:
         lines += ["", *_operators(snapshot, width, paint)]
     return [*lines, *_partitions(snapshot, width)]
@@ -183,8 +183,7 @@ def _partitions(snapshot: JobSnapshot, width: int) -> list[str]:
 
 
 def _partition_line(one: PartitionStatus) -> str:
-    done = len(one.completed_operations) / one.planned_operations if one.planned_operations else 0.0
-    parts = [f"partition {one.partition_id}: {one.status.value.replace('_', ' ')}", share(done)]
+    parts = [f"partition {one.partition_id}: {one.status.value.replace('_', ' ')}", share(one.fraction)]
     if one.failed_operations:
         parts.append(f"at {clean(one.failed_operations[-1])}")
     elif one.current_operation:
