@@ -196,3 +196,85 @@ def test_the_documents_have_the_same() -> None:
     plan = plan_document(PLAN, KINDS, is_resumed=False)
     assert [one["kind"] for one in plan["operators"]] == list(KINDS)
     assert len(plan["partitions"]) == 4
+
+
+def _end(snapshot: JobSnapshot, width: int = 100, why: str | None = None, files: tuple[str, ...] = ()) -> str:
+    return "\n".join(
+        render_recipe_end(
+            PLAN, RECORD, snapshot, TABLE, why=why, width=width, paint=PLAIN, export_files=files
+        )
+    )
+
+
+def test_a_job_that_failed_does_not_say_that_rows_came_out() -> None:
+    failed = replace(SNAPSHOT, overall_status=ProcessingStatus.FAILED, rows_in=75_000, rows_out=49_999)
+    shown = _end(failed)
+    assert "rows       75,000 in, 3 rejected, none out" in shown
+    assert "export " not in shown
+    assert end_document(PLAN, RECORD, failed, TABLE, "why")["rows_out"] is None
+
+
+def test_jobs_without_rows_say_why_and_where_to_look() -> None:
+    done = replace(SNAPSHOT, overall_status=ProcessingStatus.COMPLETED, rows_in=0, rows_out=0)
+    shown = _end(done)
+    assert "rows       all 3 rejected, none out" in shown
+    assert "rejected   with their reasons in /data/out/20251115_203105_9fc21b/rejects" in shown
+    assert "rows       none: the dataset is empty" in _end(replace(done, rejected_rows=0))
+
+
+def test_shards_are_named_as_they_are() -> None:
+    done = replace(SNAPSHOT, overall_status=ProcessingStatus.COMPLETED)
+    files = ("/data/out/clean-0-of-2.jsonl", "/data/out/clean-1-of-2.jsonl")
+    assert "export     /data/out/clean-0-of-2.jsonl to clean-1-of-2.jsonl, 2 files" in _end(done, files=files)
+
+
+def test_a_reason_is_told_once() -> None:
+    part = PartitionStatus(partition_id=2, status=ProcessingStatus.FAILED, error_message="bad luck")
+    failed = replace(
+        SNAPSHOT,
+        overall_status=ProcessingStatus.FAILED,
+        failed_partitions=1,
+        partition_statuses={2: part},
+    )
+    shown = _end(failed, why="all partitions failed: bad luck")
+    assert shown.count("bad luck") == 1
+    assert "  all partitions failed\n  partition 2 failed: bad luck" in shown
+
+
+def test_the_table_of_the_end_fits_terminals_with_its_names_whole_where_it_can() -> None:
+    done = replace(SNAPSHOT, overall_status=ProcessingStatus.COMPLETED)
+    for width in (40, 60, 80, 100):
+        table = _end(done, width).partition("OPERATOR")[2].partition("\n\n")[0]
+        assert max(len(line) for line in f"  OPERATOR{table}".splitlines()) <= width
+        assert "document_deduplicator" in table
+
+
+def test_what_runs_and_what_waits_for_a_worker_are_told_apart() -> None:
+    first, *others = SNAPSHOT.operators
+    later = replace(others[0], in_progress=2)
+    snapshot = replace(
+        SNAPSHOT,
+        in_progress_partitions=4,
+        operators=(replace(first, completed=4, in_progress=0), later, *others[1:]),
+    )
+    shown = render_recipe_live(snapshot, "clean", elapsed_s=62.0, width=100, height=24, paint=PLAIN)
+    assert shown[1].endswith("1/4  2 running  2 waiting")
+
+
+def test_on_a_short_terminal_the_operators_at_work_stay_in_sight() -> None:
+    many = tuple(
+        OperatorProgress(
+            operation_idx=place,
+            operation_name=f"operator_{place}_mapper",
+            planned=4,
+            completed=4 if place < 8 else 0,
+            in_progress=2 if place == 8 else 0,
+        )
+        for place in range(12)
+    )
+    shown = render_recipe_live(
+        replace(SNAPSHOT, operators=many), "clean", elapsed_s=62.0, width=60, height=8, paint=PLAIN
+    )
+    assert len(shown) == 8
+    assert [line.split()[0] for line in shown[3:7]] == [f"operator_{place}_mapper" for place in (6, 7, 8, 9)]
+    assert shown[7] == "… 8 more"

@@ -127,6 +127,7 @@ class RecipeResult:
         self.job_id: str = ended.plan.job_id
         self.job_dir: str = ended.plan.job_dir
         self.export_path: str = ended.plan.recipe.export_path
+        self.export_files: tuple[str, ...] = ended.export_files
 
     @property
     def status(self) -> str:
@@ -143,7 +144,8 @@ class RecipeResult:
 
     @property
     def rows_out(self) -> int | None:
-        return rows_out(self.snapshot)
+        """None: none were exported."""
+        return rows_out(self.snapshot) if self.export_files else None
 
     @property
     def rejected_rows(self) -> int:

@@ -55,6 +55,7 @@ class EndedRecipe(Struct, frozen=True):
     record: Record
     snapshot: JobSnapshot
     signal_number: int | None = None  # that somebody ended it by
+    export_files: tuple[str, ...] = ()
 
     @property
     def was_interrupted(self) -> bool:
@@ -108,7 +109,8 @@ class _Executing:
             self._remember(kit, snapshot)
             self._log.ended(self._session.record)
             number = self._signals.number if snapshot.overall_status is ProcessingStatus.STOPPED else None
-            return EndedRecipe(self._plan, self._session.record, snapshot, number)
+            files = self._live.directory.read_summary().get("export_files") or ()
+            return EndedRecipe(self._plan, self._session.record, snapshot, number, tuple(map(str, files)))
         finally:
             close_kit(kit)
 

@@ -97,11 +97,20 @@ def _show_end(session: Session, ended: "EndedRecipe", *, quiet: bool) -> None:
     table = operator_table(snapshot, plan, 0)
     why = why_not(snapshot, record)
     if session.json:
-        session.write_json(end_document(plan, record, snapshot, table, why))
+        session.write_json(end_document(plan, record, snapshot, table, why, ended.export_files))
     elif not quiet:
         width = session.width if session.is_terminal else 1 << 20
         session.write_lines(
-            render_recipe_end(plan, record, snapshot, table, why=why, width=width, paint=session.palette)
+            render_recipe_end(
+                plan,
+                record,
+                snapshot,
+                table,
+                why=why,
+                width=width,
+                paint=session.palette,
+                export_files=ended.export_files,
+            )
         )
     elif snapshot.overall_status is not ProcessingStatus.COMPLETED:
         session.warn(f"job {plan.job_id}: {snapshot.overall_status}" + (f": {why}" if why else ""))

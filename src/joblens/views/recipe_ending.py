@@ -1,6 +1,7 @@
 """The last words about a recipe's job."""
 
-from collections.abc import Mapping
+import os
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from joblens.analysis.recipe_operators import rows_in, rows_out
@@ -28,50 +29,82 @@ def render_recipe_end(
     why: str | None,
     width: int,
     paint: Palette,
+    export_files: Sequence[str] = (),
 ) -> list[str]:
     status = snapshot.overall_status
     took_s = record.outcome.duration_s if record.outcome else 0.0
     painted = paint.paint(str(status), STATUS_COLOURS.get(status, "bold"))
     name = paint.paint(clean(plan.recipe.name), "bold")
     lines = [f"{name}  {plan.job_id}  {painted} in {format_duration(took_s)}"]
+    failures = _failed_partitions(snapshot, width)
+    why = _without_reasons(why or "", snapshot) if failures else why
     if why:
         lines += [paint.paint(line, "red") for line in wrap(clean(why), max(40, width), "  ")]
-    lines += _failed_partitions(snapshot, width)
-    lines += _pairs(_facts(plan, record, snapshot, table, took_s), paint)
+    lines += failures
+    lines += _pairs(_facts(plan, record, snapshot, table, took_s, export_files), paint)
     if any(use.partitions for use in table.operators):
         lines += ["", *(f"  {line}" for line in operator_lines(table, width - 2, paint)), ""]
     return [*lines, *_hints(plan, record, status)]
 
 
+def has_export(snapshot: JobSnapshot) -> bool:
+    """Whether rows came out; what operators made of a job that ended otherwise was not written anywhere."""
+    return snapshot.overall_status in (ProcessingStatus.COMPLETED, ProcessingStatus.PARTIAL)
+
+
 def _facts(
-    plan: RecipePlan, record: Record, snapshot: JobSnapshot, table: OperatorTable, took_s: float
+    plan: RecipePlan,
+    record: Record,
+    snapshot: JobSnapshot,
+    table: OperatorTable,
+    took_s: float,
+    export_files: Sequence[str],
 ) -> Mapping[str, str]:
     usage = record.outcome.usage if record.outcome else None
-    is_whole = snapshot.overall_status is ProcessingStatus.COMPLETED
     used = [] if usage is None else [seconds(usage.cpu_total_usec), format_bytes(usage.memory_peak_bytes)]
     failed = f", {snapshot.failed_partitions:,} failed" if snapshot.failed_partitions else ""
     retries = f", {snapshot.retries:,} tried again" if snapshot.retries else ""
+    rejects = os.path.join(plan.job_dir, "rejects")
     return {
         "rows": _rows(snapshot, took_s),
-        "export": clean(plan.recipe.export_path) if is_whole or snapshot.export_path else "",
-        "cut in": f"{cut_in(table)}{failed}{retries}",
+        "rejected": f"with their reasons in {clean(rejects)}" if snapshot.rejected_rows else "",
+        "export": _export(plan, export_files) if has_export(snapshot) else "",
+        "cut in": f"{cut_in(table)}{failed}{retries}" if table.partitions else "",
         "used": f"{used[0]} CPU, {used[1]} memory" if used and all(used) else "",
+        "operators": "" if plan.recipe.log_events else "what each used is not known: event_logging is off",
         "folder": clean(plan.job_dir),
     }
 
 
+def _export(plan: RecipePlan, files: Sequence[str]) -> str:
+    if len(files) <= 1:
+        return clean(files[0] if files else plan.recipe.export_path)
+    return f"{clean(files[0])} to {clean(os.path.basename(files[-1]))}, {len(files):,} files"
+
+
 def _rows(snapshot: JobSnapshot, took_s: float) -> str:
     came, left = rows_in(snapshot), rows_out(snapshot)
-    if came is None:
-        return ""
+    rejected = f"{snapshot.rejected_rows:,} rejected" if snapshot.rejected_rows else ""
+    if not has_export(snapshot):
+        return ", ".join(part for part in (f"{came:,} in" if came else "", rejected, "none out") if part)
+    if not came:
+        return f"all {rejected}, none out" if rejected else "none: the dataset is empty"
     parts = [f"{came:,} in"]
     if left is not None:
-        parts.append(f"{left:,} out" + (f" ({share(left / came)})" if came else ""))
-    if snapshot.rejected_rows:
-        parts.append(f"{snapshot.rejected_rows:,} rejected")
+        parts.append(f"{left:,} out ({share(left / came)})")
+    if rejected:
+        parts.append(rejected)
     if took_s > 0 and snapshot.runs <= 1:
         parts.append(f"{came / took_s:,.0f} a second")
     return ", ".join(parts)
+
+
+def _without_reasons(why: str, snapshot: JobSnapshot) -> str:
+    """Of the job as a whole, where its partitions' reasons are told beside it."""
+    for each in snapshot.partition_statuses.values():
+        if each.error_message and why.endswith(each.error_message):
+            return why.removesuffix(each.error_message).removesuffix(": ")
+    return why
 
 
 def _failed_partitions(snapshot: JobSnapshot, width: int) -> list[str]:
@@ -103,7 +136,12 @@ def _hints(plan: RecipePlan, record: Record, status: ProcessingStatus) -> list[s
 
 
 def end_document(
-    plan: RecipePlan, record: Record, snapshot: JobSnapshot, table: OperatorTable, why: str | None
+    plan: RecipePlan,
+    record: Record,
+    snapshot: JobSnapshot,
+    table: OperatorTable,
+    why: str | None,
+    export_files: Sequence[str] = (),
 ) -> dict[str, Any]:
     """The same for programs."""
     from msgspec import to_builtins
@@ -118,9 +156,10 @@ def end_document(
         "error": why,
         "job_dir": plan.job_dir,
         "export_path": plan.recipe.export_path,
+        "export_files": list(export_files),
         "duration_s": outcome.duration_s if outcome else None,
         "rows_in": rows_in(snapshot),
-        "rows_out": rows_out(snapshot),
+        "rows_out": rows_out(snapshot) if has_export(snapshot) else None,
         "rejected_rows": snapshot.rejected_rows,
         "partitions": {
             "total": snapshot.total_partitions,
@@ -130,5 +169,6 @@ def end_document(
         "retries": snapshot.retries,
         "resumable": snapshot.resumable,
         "operators": to_builtins(table.operators),
+        "steps": to_builtins(table.steps),
         "usage": to_builtins(outcome.usage) if outcome else None,
     }

@@ -7,7 +7,7 @@ from joblens.model.job_snapshot import JobSnapshot, OperatorProgress, Processing
 from joblens.views.numbers import UNKNOWN, clock, count, counted, percent
 from joblens.views.run_live import round_share
 from joblens.views.style import Palette, clean, fit, visible_width
-from joblens.views.table import Column, render_table
+from joblens.views.table import Column, places_beside_whole_names, render_table
 
 _DONE, _FAILED, _RUNNING, _LEFT = "━", "x", "─", "·"
 _BAR_LEAST, _BAR_MOST = 8, 40
@@ -91,11 +91,12 @@ def _head(snapshot: JobSnapshot, name: str, elapsed_s: float, width: int, paint:
 
 def _partitions(snapshot: JobSnapshot, width: int, paint: Palette) -> str:
     total = snapshot.total_partitions
+    running, waiting = _at_work(snapshot)
     words = [f"{snapshot.completed_partitions:,}/{total:,}"]
     for number, word in (
         (snapshot.failed_partitions, "failed"),
-        (snapshot.in_progress_partitions - snapshot.waiting_partitions, "running"),
-        (snapshot.waiting_partitions, "waiting"),
+        (running, "running"),
+        (waiting, "waiting"),
         (snapshot.retries, "tried again"),
     ):
         if number:
@@ -106,6 +107,17 @@ def _partitions(snapshot: JobSnapshot, width: int, paint: Palette) -> str:
     if bar < _BAR_LEAST:
         return fit(f"{label}  {text}", width)
     return f"{label}  {_bar(snapshot, bar, paint)}  {text}"
+
+
+def _at_work(snapshot: JobSnapshot) -> tuple[int, int]:
+    """Partitions that workers have, and those that were begun and wait: for the others, or for a worker."""
+    begun, waiting = snapshot.in_progress_partitions, snapshot.waiting_partitions
+    in_operators = sum(each.in_progress for each in snapshot.operators)
+    first = snapshot.operators[0] if snapshot.operators else None
+    is_all_read = first is not None and first.completed >= first.planned
+    if is_all_read and in_operators:  # else some of them may just be read, which is no operator
+        waiting = max(waiting, begun - in_operators)
+    return begun - waiting, waiting
 
 
 def _bar(snapshot: JobSnapshot, columns: int, paint: Palette) -> str:
@@ -126,15 +138,12 @@ def _bar(snapshot: JobSnapshot, columns: int, paint: Palette) -> str:
 def _operators(operators: Sequence[OperatorProgress], width: int, room: int, paint: Palette) -> list[str]:
     if room < 1 or not operators:
         return []
-    shown = list(operators)
-    if len(shown) > room:
-        by_need = sorted(shown, key=lambda each: (each.in_progress == 0, each.completed >= each.planned))
-        kept = {each.operation_idx for each in by_need[:room]}
-        shown = [each for each in shown if each.operation_idx in kept]
+    shown = _in_sight(operators, room)
+    left_out = len(operators) - len(shown)
     rows = [
         [
             clean(each.operation_name),
-            f"{each.completed:,}/{each.planned:,}",
+            _done(each, paint),
             count(each.input_rows),
             count(each.output_rows),
             keep_rate(each),
@@ -143,7 +152,28 @@ def _operators(operators: Sequence[OperatorProgress], width: int, room: int, pai
         ]
         for each in shown
     ]
-    return render_table(_OPERATOR_COLUMNS, rows, width, paint)
+    kept = places_beside_whole_names(_OPERATOR_COLUMNS, range(len(_OPERATOR_COLUMNS)), rows, width)
+    columns = [_OPERATOR_COLUMNS[place] for place in kept]
+    lines = render_table(columns, [[row[place] for place in kept] for row in rows], width, paint)
+    return [*lines, paint.paint(fit(f"… {left_out:,} more", width), "dim")] if left_out else lines
+
+
+def _done(progress: OperatorProgress, paint: Palette) -> str:
+    text = f"{progress.completed:,}/{progress.planned:,}"
+    if progress.in_progress:
+        return paint.paint(text, "cyan")
+    return paint.paint(text, "green") if progress.completed >= progress.planned else text
+
+
+def _in_sight(operators: Sequence[OperatorProgress], room: int) -> list[OperatorProgress]:
+    """All of them, or those around where the work is."""
+    if len(operators) <= room:
+        return list(operators)
+    at_work = [place for place, each in enumerate(operators) if each.in_progress]
+    unfinished = [place for place, each in enumerate(operators) if each.completed < each.planned]
+    centres = at_work or unfinished[:1] or [len(operators) - 1]
+    near = sorted(range(len(operators)), key=lambda place: min(abs(place - centre) for centre in centres))
+    return [operators[place] for place in sorted(near[: max(1, room - 1)])]  # a line says that there are more
 
 
 def _per_second(progress: OperatorProgress) -> str:

@@ -9,14 +9,14 @@ from joblens.views.detail_look import Look, heading, pairs
 from joblens.views.numbers import UNKNOWN, compact_bytes, count, counted, percent, seconds
 from joblens.views.recipe_live import share
 from joblens.views.style import Palette, clean
-from joblens.views.table import Column, render_table
+from joblens.views.table import Column, places_beside_whole_names, render_table
 
 BEFORE_OPERATORS = (Step.CUTTING, Step.READING)
 _COLUMNS = (
     Column("OPERATOR", gives_way=True, least=16),
     Column("ROWS IN", is_right=True, goes=4),
     Column("ROWS OUT", is_right=True),
-    Column("KEPT", is_right=True),
+    Column("KEPT", is_right=True, goes=9),
     Column("REJECTED", is_right=True, goes=5),
     Column("TIME", is_right=True),
     Column("SHARE", is_right=True, goes=6),
@@ -41,6 +41,7 @@ def operator_lines(table: OperatorTable, width: int, paint: Palette) -> list[str
         for place, column in enumerate(_COLUMNS)
         if not column.goes or any(row[place] not in ("", UNKNOWN) for row in rows)
     ]
+    kept = places_beside_whole_names(_COLUMNS, kept, rows, width)
     columns = [_COLUMNS[place] for place in kept]
     return render_table(columns, [[row[place] for place in kept] for row in rows], width, paint)
 

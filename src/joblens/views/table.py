@@ -42,6 +42,23 @@ def render_table(
     return [paint.paint(titles, "bold"), *(_line(row, columns, widths) for row in rows)]
 
 
+def places_beside_whole_names(
+    columns: Sequence[Column], places: Sequence[int], rows: Sequence[Sequence[str]], width: int
+) -> list[int]:
+    """Of these columns, those that leave whole what would give way: for names that are told apart by their
+    ends. Those with the smallest `goes` are left out first."""
+    widths = {
+        place: max(visible_width(text) for text in (columns[place].title, *(row[place] for row in rows)))
+        for place in places
+    }
+    for place in sorted(places, key=lambda each: columns[each].goes):
+        if sum(widths.values()) + len(_GAP) * (len(widths) - 1) <= width:
+            break
+        if columns[place].goes:
+            del widths[place]
+    return list(widths)
+
+
 def _places_that_fit(columns: Sequence[Column], widths: Sequence[int], width: int) -> list[int]:
     """A terminal breaks lines that are too long in the middle of a column, which nobody can read."""
     places = list(range(len(columns)))
