@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import RunJoblens
+from tests.conftest import Finished, RunJoblens
 
 pytest.importorskip("pyarrow")
 
@@ -70,6 +70,67 @@ def test_own_operators_work_beside_built_in_ones(joblens: RunJoblens, tmp_path: 
         (5, "shorten", "ValueError: it is bad"),
         (7, "even_filter", "KeyError: 'n'"),
     ]
+
+
+BROKEN = """
+import os
+import joblens
+
+@joblens.operator
+def forgot_to_say_bool(row: dict):
+    return len(row["text"]) > 5
+
+@joblens.operator
+def asks_a_service(row: dict) -> dict:
+    if not os.path.exists(__file__ + ".asked"):
+        if row["n"] == 59:
+            open(__file__ + ".asked", "w").close()
+        raise ConnectionError("refused")
+    if row["n"] == 7:
+        raise FileNotFoundError("its picture")
+    return row
+"""
+
+
+def _process(joblens: RunJoblens, folder: Path, operator: str, rows: int) -> Finished:
+    (folder / "own.py").write_text(BROKEN)
+    lines = [json.dumps({"n": number, "text": f"row {number} of the dataset"}) for number in range(rows)]
+    (folder / "in.jsonl").write_text("\n".join(lines) + "\n")
+    recipe = {
+        "dataset_path": str(folder / "in.jsonl"),
+        "export_path": str(folder / "out.jsonl"),
+        "work_dir": str(folder / "work"),
+        "np": 1,
+        "custom_operator_paths": [str(folder / "own.py")],
+        "process": [{operator: None}],
+    }
+    (folder / "recipe.yaml").write_text(json.dumps(recipe))
+    return joblens("process", str(folder / "recipe.yaml"), "--job-id", "own")
+
+
+@pytest.mark.parametrize(
+    ("rows", "told"),
+    [(60, "forgot_to_say_bool fails on 60 of 60 rows"), (5, "no row is left to export: 5 were")],
+)
+def test_an_operator_that_works_on_no_row_fails_the_job_and_leaves_the_export_as_it_was(
+    joblens: RunJoblens, tmp_path: Path, rows: int, told: str
+) -> None:
+    (tmp_path / "out.jsonl").write_text("of an earlier job\n")
+    ran = _process(joblens, tmp_path, "forgot_to_say_bool", rows)
+    assert ran.code == 1
+    assert told in ran.stderr + ran.stdout
+    assert "TypeError: a mapper gives a row back" in ran.stderr + ran.stdout
+    assert (tmp_path / "out.jsonl").read_text() == "of an earlier job\n"
+
+
+def test_a_service_that_is_away_for_a_moment_costs_a_try_and_no_rows(
+    joblens: RunJoblens, tmp_path: Path
+) -> None:
+    ran = _process(joblens, tmp_path, "asks_a_service", 60)
+    assert ran.code == 0, ran.stderr
+    assert len((tmp_path / "out.jsonl").read_text().splitlines()) == 59
+    (rejects,) = (tmp_path / "work" / "own" / "rejects").iterdir()
+    assert json.loads(rejects.read_text())["reason"] == "FileNotFoundError: its picture"
 
 
 def test_operators_are_listed_with_ones_own(joblens: RunJoblens, own: Path) -> None:

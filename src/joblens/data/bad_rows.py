@@ -1,5 +1,6 @@
 """An operator that fails on some rows, and works on all others."""
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -16,37 +17,68 @@ class BadRow(JoblensError):
     """A row cannot be worked on, and the recipe wants no row left out."""
 
 
+class BrokenOperator(JoblensError):
+    """An operator fails on nearly every row, for the same reason: it is the operator, not the rows."""
+
+
+# Fewer rows say nothing about an operator.
+_ENOUGH_ROWS = 20
+_NEARLY_ALL = 0.9
+
+
 class Worked(Struct, frozen=True, eq=False):
     result: Any  # of the rows that are left; None: there are none
     reasons: dict[int, str]  # of the others, by their place in the batch
 
 
-def work_on(batch: Any, function: Callable[[Any], Any], join: Callable[[Sequence[Any]], Any]) -> Worked:
+def work_on(
+    batch: Any,
+    function: Callable[[Any], Any],
+    join: Callable[[Sequence[Any]], Any],
+    not_of_rows: tuple[type[BaseException], ...] = (MemoryError,),
+) -> Worked:
     """Bad rows are found by halves: few of them among many cost little. `join` puts the results of pieces
-    together."""
+    together. Errors that are `not_of_rows` are raised: they say nothing about a row."""
     try:
         return Worked(function(batch), {})
     except RowErrors as error:
-        return _without(batch, error.reasons, function, join)
-    except MemoryError:
-        raise  # says nothing about a row
+        return _without(batch, error.reasons, function, join, not_of_rows)
+    except not_of_rows:
+        raise
     except OF_AN_OPERATOR as error:  # whatever it is, it is about a row of the batch
         if batch.num_rows <= 1:
             return Worked(None, {0: reason_of(error)} if batch.num_rows else {})
         half = batch.num_rows // 2
-        one = work_on(batch.slice(0, half), function, join)
-        other = work_on(batch.slice(half), function, join)
+        one = work_on(batch.slice(0, half), function, join, not_of_rows)
+        other = work_on(batch.slice(half), function, join, not_of_rows)
         reasons = one.reasons | {half + place: reason for place, reason in other.reasons.items()}
         results = [piece.result for piece in (one, other) if piece.result is not None]
         return Worked(join(results) if results else None, reasons)
 
 
-def _without(batch: Any, bad: dict[int, str], function: Callable[[Any], Any], join: Any) -> Worked:
+def _without(
+    batch: Any,
+    bad: dict[int, str],
+    function: Callable[[Any], Any],
+    join: Any,
+    not_of_rows: tuple[type[BaseException], ...],
+) -> Worked:
     places = np.delete(np.arange(batch.num_rows), sorted(bad))
     if not len(places):
         return Worked(None, bad)
-    again = work_on(batch.take(pa.array(places)), function, join)
+    again = work_on(batch.take(pa.array(places)), function, join, not_of_rows)
     return Worked(again.result, bad | {int(places[place]): text for place, text in again.reasons.items()})
+
+
+def check_operator(name: str, rows: int, reasons: dict[int, str]) -> None:
+    """Raises BrokenOperator. `reasons` are of the rows that it failed on, of so many that it was given."""
+    if rows < _ENOUGH_ROWS or len(reasons) < _NEARLY_ALL * rows:
+        return
+    kinds = Counter(reason.partition(":")[0] for reason in reasons.values())
+    kind, count = kinds.most_common(1)[0]
+    if count >= _NEARLY_ALL * rows:
+        example = next(reason for reason in reasons.values() if reason.partition(":")[0] == kind)
+        raise BrokenOperator(f"{name} fails on {count} of {rows} rows: {example}")
 
 
 def first_bad(batch: Any, function: Callable[[Any], Any], error: BaseException) -> int | None:

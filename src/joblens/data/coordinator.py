@@ -17,6 +17,7 @@ from joblens.data.input_stamps import changed_since
 from joblens.data.job_folder import JobFolder, write_whole
 from joblens.data.job_summary import JobEnd, write_mapping
 from joblens.data.pool import Pool
+from joblens.data.rejects import first_reason
 from joblens.data.task_runner import GaveUp, TaskRunner
 from joblens.data.tasks import Assemble, CutFile, Decide, Ended, RunStage, Task
 from joblens.data.tracing import put_traces_together
@@ -90,6 +91,7 @@ class Coordinator:
             if stage.closing is not None:
                 self._decide(stage)
         self._check_inputs()
+        self._check_rows_are_left()
         self._assemble()
         return self._end()
 
@@ -203,6 +205,17 @@ class Coordinator:
             raise JobCannotGoOn(
                 f"the data is not what it was when the job was planned: {'; '.join(changes[:3])}{more}",
                 hint="put it back as it was and go on with the job, or do all of it anew with --start-over",
+            )
+
+    def _check_rows_are_left(self) -> None:
+        """Rows that were rejected are a reason to look, and none to put nothing in the place of an earlier
+        export."""
+        done = self._finished.values()
+        rejected = self._rejected_in_cutting + sum(each.rejects.count for each in done)
+        if rejected and not any(each.part.rows for each in done):
+            raise JobCannotGoOn(
+                f"no row is left to export: {rejected} were rejected ({first_reason(self._folder.rejects)}; "
+                f"all of them in {self._folder.rejects}). {self._plan.recipe.export_path} was not written"
             )
 
     def _save_dag(self, *, is_resumed: bool) -> None:

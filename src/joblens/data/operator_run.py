@@ -31,11 +31,16 @@ class OperatorRun:
         workshop: Workshop,
         partition: Partition,
         rejects: RejectsOfPartition,
+        *,
+        is_last_try: bool = True,
     ) -> None:
         self._shop = workshop
         self._recipe = workshop.plan.recipe
         self._partition = partition
         self._rejects = rejects
+        # A model on a disk that is away, a service that is down: next time it may be there again. When it is
+        # not, or is about a file that one row names, the rows have to answer for it.
+        self._not_of_rows = (MemoryError,) if is_last_try else (MemoryError, OSError)
         self.tracer = Tracer(workshop.folder, partition.id, workshop.plan.recipe)
 
     def work(self, state: PartitionState, operator: Operator, call: OperatorCall) -> int:
@@ -101,7 +106,9 @@ class OperatorRun:
     ) -> Worked:
         batch = self._batch(state, call)
         if self._recipe.skip_op_error and not self._recipe.is_strict:
-            return work_on(batch, function, join)
+            worked = work_on(batch, function, join, self._not_of_rows)
+            bad_rows.check_operator(call.name, batch.num_rows, worked.reasons)
+            return worked
         try:
             return Worked(function(batch), {})
         except MemoryError:

@@ -94,3 +94,13 @@ def _presentable(row: Any) -> Any:
     except (UnicodeDecodeError, msgspec.DecodeError, RecursionError):
         return line.decode(errors="backslashreplace")
     return msgspec.Raw(line)
+
+
+def first_reason(folder: str) -> str:
+    """Of the rejects of a job: who could not work on a row, and why."""
+    for name in sorted(os.listdir(folder)):
+        if name.endswith(".jsonl"):
+            with open(os.path.join(folder, name), "rb") as file:
+                first = msgspec.json.decode(file.readline(), type=dict[str, Any])
+            return f"{first['operator']}: {first['reason']}" if first["operator"] else str(first["reason"])
+    return "without a reason"

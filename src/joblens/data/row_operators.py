@@ -51,7 +51,7 @@ class RowMapper(Mapper):
     def map(self, batch: Any) -> Any:
         is_json = LINE in batch.schema.names
         changes: dict[int, Change] = {}
-        wrong: dict[int, str] = {}
+        wrong = _Wrong()
         for place, row in enumerate(decoded_rows(batch, self.fields)):
             try:
                 before = snapshot(row, is_json=is_json)
@@ -60,9 +60,8 @@ class RowMapper(Mapper):
                 if (frozen := snapshot(after, is_json=is_json)) != before:
                     changes[place] = Change(thawed(before), thawed(frozen))
             except OF_AN_OPERATOR as error:  # somebody else's code: what it raises is about this row
-                wrong[place] = reason_of(error)
-        if wrong:
-            raise RowErrors(wrong)
+                wrong.add(place, error)
+        wrong.tell(batch.num_rows)
         return put_back(batch, changes) if changes else batch
 
 
@@ -75,18 +74,40 @@ class RowFilter(Filter):
 
     def stats(self, batch: Any) -> dict[str, Any]:
         stays: list[bool] = []
-        wrong: dict[int, str] = {}
+        wrong = _Wrong()
         for place, row in enumerate(decoded_rows(batch, self.fields)):
             try:
                 stays.append(bool(self.function(row)))
             except OF_AN_OPERATOR as error:
-                wrong[place] = reason_of(error)
-        if wrong:
-            raise RowErrors(wrong)
+                wrong.add(place, error)
+        wrong.tell(batch.num_rows)
         return {self.name: pa.array(stays, pa.bool_())}
 
     def keep(self, stats: dict[str, Any]) -> Any:
         return stats[self.name]
+
+
+class _Wrong:
+    """Rows that a function fails on."""
+
+    def __init__(self) -> None:
+        self._reasons: dict[int, str] = {}
+        self._of_system: list[OSError] = []
+
+    def add(self, place: int, error: BaseException) -> None:
+        if isinstance(error, MemoryError):
+            raise error  # is about no row
+        if isinstance(error, OSError):
+            self._of_system.append(error.with_traceback(None))
+        self._reasons[place] = reason_of(error)
+
+    def tell(self, rows: int) -> None:
+        """Raises what there is to raise. That no row of several can reach a file or a service is about none
+        of them."""
+        if 1 < rows == len(self._of_system):
+            raise self._of_system[0]
+        if self._reasons:
+            raise RowErrors(self._reasons)
 
 
 def _is_named(parameter: inspect.Parameter) -> bool:

@@ -50,7 +50,8 @@ class StageRun:
         self._report = PartitionReport(workshop, task.partition, task.attempt, emit)
         self._rejects = RejectsOfPartition(workshop.folder, task.partition.id, self._report)
         self._unread: list[Reject] = []  # rows that could not be read
-        self._operators = OperatorRun(workshop, task.partition, self._rejects)
+        is_last_try = task.attempt >= workshop.plan.recipe.partition.max_retries
+        self._operators = OperatorRun(workshop, task.partition, self._rejects, is_last_try=is_last_try)
         self._life = PartitionLife(started_at=time.time(), retries=task.attempt)
 
     def run(self) -> dict[str, Any]:

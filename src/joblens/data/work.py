@@ -9,7 +9,7 @@ import msgspec
 import pyarrow as pa
 
 from joblens.data import checkpoints, deciding, exporting
-from joblens.data.bad_rows import BadRow
+from joblens.data.bad_rows import BadRow, BrokenOperator
 from joblens.data.checkpoints import FinishedPart
 from joblens.data.cutting import cut_file
 from joblens.data.heap import return_large_blocks
@@ -88,7 +88,7 @@ def _told(error: BaseException, plan: RecipePlan) -> str:
 
 def _is_final(error: BaseException, plan: RecipePlan) -> bool:
     """Nothing would be different the next time."""
-    if isinstance(error, (BadRow, InputError)):
+    if isinstance(error, (BadRow, BrokenOperator, InputError)):
         return True
     is_about_operators = not isinstance(error, (OSError, MemoryError, JoblensError, pa.ArrowMemoryError))
     return plan.recipe.is_strict and is_about_operators

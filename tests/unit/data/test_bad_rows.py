@@ -8,7 +8,7 @@ pytest.importorskip("pyarrow")
 
 import pyarrow as pa
 
-from joblens.data.bad_rows import first_bad, joined_batches, keeping, work_on
+from joblens.data.bad_rows import BrokenOperator, check_operator, first_bad, joined_batches, keeping, work_on
 from joblens.data.operator import RowErrors
 
 
@@ -93,3 +93,30 @@ def test_leaving_the_program_is_about_a_row_too() -> None:
     worked = work_on(numbers(4), leaving, joined_batches)
     assert worked.reasons == {2: "SystemExit: enough"}
     assert worked.result.num_rows == 3
+
+
+def test_an_operator_that_fails_on_nearly_every_row_for_one_reason_is_broken() -> None:
+    reasons = {place: f"KeyError: '{place}'" for place in range(18)}
+    with pytest.raises(BrokenOperator, match="mine fails on 18 of 20 rows: KeyError: '0'"):
+        check_operator("mine", 20, reasons)
+
+
+@pytest.mark.parametrize(
+    ("rows", "reasons"),
+    [
+        (19, dict.fromkeys(range(19), "KeyError: 'a'")),  # too few to say so
+        (21, dict.fromkeys(range(18), "KeyError: 'a'")),
+        (20, {place: f"{'KeyError' if place % 2 else 'ValueError'}: x" for place in range(20)}),
+    ],
+)
+def test_rows_that_are_bad_are_no_reason_to_doubt_the_operator(rows: int, reasons: dict[int, str]) -> None:
+    check_operator("mine", rows, reasons)
+
+
+def test_what_is_not_about_rows_is_raised() -> None:
+    def unreachable(_batch: Any) -> Any:
+        raise ConnectionError
+
+    with pytest.raises(ConnectionError):
+        work_on(numbers(6), unreachable, joined_batches, (MemoryError, OSError))
+    assert len(work_on(numbers(6), unreachable, joined_batches).reasons) == 6

@@ -184,6 +184,26 @@ def test_a_class_is_made_once_from_its_parameters() -> None:
     assert Counting.made == 1
 
 
+def test_that_no_row_can_reach_something_is_about_none_of_them() -> None:
+    def ask(row: dict[str, Any]) -> None:
+        if row["n"] > 0:
+            raise ConnectionError("refused")
+
+    with pytest.raises(ConnectionError):
+        mapped(ask, json_batch('{"n":1}', '{"n":2}'))
+    with pytest.raises(RowErrors):
+        mapped(ask, json_batch('{"n":1}', '{"n":0}'))
+
+
+def test_running_out_of_memory_is_not_about_a_row() -> None:
+    def swell(row: dict[str, Any]) -> bool:
+        raise MemoryError
+
+    operator: Any = row_operator(swell, "swell_filter", None, None)()
+    with pytest.raises(MemoryError):
+        operator.stats(json_batch('{"n":1}', "{}"))
+
+
 @given(rows=st.lists(st.dictionaries(st.text(), JSON, max_size=4), max_size=4), value=JSON, name=st.text())
 def test_any_field_of_any_row_can_be_set_to_anything(
     rows: list[dict[str, Any]], value: Any, name: str
