@@ -15,6 +15,7 @@ from bench.datajuicer import DataJuicer
 from bench.documents import write_documents
 from bench.event_logs import write_long_event_log
 from bench.goals import Figure
+from bench.process_memory import peak_bytes
 
 DOCUMENTS = 100_000
 REPEATS = 5
@@ -140,12 +141,7 @@ def _process(bench: Workbench, data: str, process: Process, **keys: Any) -> tupl
 def _peak_bytes(bench: Workbench, data: str) -> float:
     folder = _folder(bench, "peak")
     recipe = _recipe(folder, data, SIX + EXACT, checkpoint={"strategy": "every_op"})
-    command = [*JOBLENS, "--json", "process", recipe]
-    # Looked at often: page cache of files that come and go between two looks would count as the job's memory.
-    env = {**bench.env, "JOBLENS_JOB_METRICS_DEFAULT_SAMPLE_RATE": "100ms"}
-    done = subprocess.run(command, env=env, check=True, capture_output=True)
-    peak: float = json.loads(done.stdout)["usage"]["memory_peak_bytes"]
-    return peak
+    return peak_bytes([*JOBLENS, "process", "--quiet", recipe], bench.env)
 
 
 def _recipe(folder: str, data: str, process: Process, **keys: Any) -> str:
