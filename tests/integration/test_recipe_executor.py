@@ -205,7 +205,7 @@ def test_a_finished_job_is_not_done_again(tmp_path: Path, data: Path) -> None:
     seen = len(executors.events_of(job))
     assert executors.carry_out(job) == 0
     assert os.stat(tmp_path / "out.jsonl").st_mtime_ns == made
-    assert kinds(job)[seen:] == ["job_restart", "job_complete"]
+    assert kinds(job)[seen:] == ["job_restart", "step_complete", "job_complete"]
 
 
 def test_an_export_that_was_taken_away_is_made_again(tmp_path: Path, data: Path) -> None:

@@ -4,6 +4,8 @@ import os
 import secrets
 import shutil
 import time
+from contextlib import suppress
+from glob import escape, glob
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -78,18 +80,20 @@ def _is_there(path: str) -> bool:
 
 
 def make_job(job: PlannedJob) -> JobFolder:
-    """On disk, so that an executor can begin. The plan comes last: without it there is no job."""
+    """On disk, so that an executor can begin. The plan comes last: without it there is no job. The job's lock
+    is held meanwhile: whoever carries it out now goes on undisturbed, and this raises JobIsRunning."""
+    from joblens.data.job_lock import take_lock
+
     folder = JobFolder.of_plan(job.plan)
     was_there = os.path.isdir(folder.path)
     try:
-        if job.starts_over:
-            _clear(folder)
         # The job's folder is private. Where jobs and exports lie is not, unless it is that folder too.
         os.makedirs(job.plan.recipe.work_dir, exist_ok=True)
-        folder.make()
-        os.makedirs(os.path.dirname(job.plan.recipe.export_path), exist_ok=True)
-        write_whole(folder.recipe_copy(job.plan.recipe_path), job.plan.recipe_text.encode())
-        write_whole(folder.plan, plan_to_json(job.plan))
+        lock = take_lock(folder)
+        try:
+            _write_job(job, folder)
+        finally:
+            os.close(lock)
     except OSError as error:
         if not was_there:
             shutil.rmtree(folder.path, ignore_errors=True)
@@ -98,6 +102,15 @@ def make_job(job: PlannedJob) -> JobFolder:
             hint="name another place with work_dir or --work-dir, or with export_path",
         ) from error
     return folder
+
+
+def _write_job(job: PlannedJob, folder: JobFolder) -> None:
+    if job.starts_over:
+        _clear(folder)
+    folder.make()
+    os.makedirs(os.path.dirname(job.plan.recipe.export_path), exist_ok=True)
+    write_whole(folder.recipe_copy(job.plan.recipe_path), job.plan.recipe_text.encode())
+    write_whole(folder.plan, plan_to_json(job.plan))
 
 
 def _refuse_running(folder: JobFolder) -> None:
@@ -112,12 +125,21 @@ def _refuse_running(folder: JobFolder) -> None:
 
 
 def _clear(folder: JobFolder) -> None:
-    """Only what jobs leave there. The plan goes first: what is cut short in between is no job."""
-    os.unlink(folder.plan)
-    for each in (folder.checkpoints, folder.partitions, folder.rejects, folder.trace, folder.metadata):
+    """Only what jobs leave there. The plan goes first: what is cut short in between is no job. The lock
+    stays, or somebody could lock another file of that name."""
+    with suppress(FileNotFoundError):
+        os.unlink(folder.plan)
+    for each in (folder.checkpoints, folder.partitions, folder.rejects, folder.trace):
         shutil.rmtree(each, ignore_errors=True)
-    for path in (folder.events, folder.events_log, folder.dag_plan, folder.summary):
-        if os.path.lexists(path):
+    kept = [path for path in glob(f"{escape(folder.metadata)}/*") if path != folder.lock]
+    for path in (
+        *kept,
+        folder.events,
+        *glob(f"{escape(folder.events_log)}*"),
+        folder.dag_plan,
+        folder.summary,
+    ):
+        with suppress(FileNotFoundError):
             os.unlink(path)
 
 

@@ -35,6 +35,7 @@ from joblens.model.job_snapshot import JobSnapshot, ProcessingStatus
 from joblens.model.recipe import RecipePlan
 from joblens.model.settings import Settings
 from joblens.model.writes import DetailsTaken
+from joblens.plan.plan_document import plan_digest
 
 TOOL = "recipe"
 _TICK_S = 0.1
@@ -208,7 +209,7 @@ def executor_request(plan: RecipePlan) -> Request:
     recipe = plan.recipe
     return Request(
         # -P: no file that happens to lie in the current folder is taken for a module
-        argv=(sys.executable, "-P", "-m", "joblens.data", plan.job_dir),
+        argv=(sys.executable, "-P", "-m", "joblens.data", plan.job_dir, plan_digest(plan)),
         name=recipe.name,
         tool=TOOL,
         script=plan.recipe_path,

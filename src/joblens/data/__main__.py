@@ -27,14 +27,14 @@ def _say(text: str) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    if len(arguments) != 1:
-        _say("usage: python -m joblens.data JOB_DIR")
+    if len(arguments) not in (1, 2):
+        _say("usage: python -m joblens.data JOB_DIR [DIGEST_OF_ITS_PLAN]")
         return 2
     asked = _Asked()
     with quickly():
         from joblens.data.executor import execute
     try:
-        end = execute(arguments[0], lambda: asked.by)
+        end = execute(arguments[0], lambda: asked.by, *arguments[1:])
     except JoblensError as error:
         _say(f"joblens: {error}")
         if error.hint:

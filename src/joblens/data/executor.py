@@ -11,20 +11,24 @@ import pyarrow as pa
 from joblens.data import restoring, work
 from joblens.data.coordinator import Coordinator
 from joblens.data.event_log import EventLog
-from joblens.data.event_text import event_line
+from joblens.data.event_text import event_words
 from joblens.data.job_folder import JobFolder
-from joblens.data.job_lock import take_lock
+from joblens.data.job_lock import is_kept, take_lock
+from joblens.data.job_run import JobRun, StepsTold
 from joblens.data.job_summary import JobEnd, JobSummary
 from joblens.data.local_pool import LocalPool
 from joblens.data.logs import setup_logger
 from joblens.data.pool import Pool
 from joblens.data.tasks import Ended, Failed, Happened, Task
-from joblens.model.errors import RecipeError
+from joblens.model.errors import JobIsRunning, JoblensError, RecipeError
 from joblens.model.recipe import Executor, RecipePlan
 from joblens.model.recipe_event import EventType, RecipeEvent
-from joblens.plan.plan_document import plan_from_json
+from joblens.plan.plan_document import plan_digest, plan_from_json
+from joblens.stores.journal_file import start_ticks
 from joblens.stores.private_files import make_private_folder
 
+_LOGGER = "joblens.job"
+_LOOK_FOR_FOLDER_S = 0.5
 _LEVELS = {
     EventType.JOB_FAILED: logging.ERROR,
     EventType.PARTITION_FAILED: logging.ERROR,
@@ -43,16 +47,38 @@ _TOLD = {
 }
 
 
-def execute(job_dir: str, asked_to_stop: Callable[[], int | None]) -> JobEnd:
-    """Raises JobIsRunning, and RecipeError when there is no such job."""
-    plan = read_plan(job_dir)
-    folder = JobFolder.of_plan(plan)
-    folder.make()
-    lock = take_lock(folder)
+def execute(job_dir: str, asked_to_stop: Callable[[], int | None], planned: str = "") -> JobEnd:
+    """Raises JobIsRunning, and RecipeError when there is no such job. `planned`: the digest of the plan that
+    is to be carried out; another one may have taken its place since."""
+    read_plan(job_dir)  # a folder without one stays as it is
+    lock = take_lock(JobFolder(job_dir))
     try:
-        return _execute(plan, folder, asked_to_stop)
+        plan = read_plan(job_dir)
+        if planned and plan_digest(plan) != planned:
+            raise JobIsRunning(f"job {plan.job_id} was planned anew by somebody else in the meantime")
+        folder = JobFolder.of_plan(plan)
+        folder.make()
+        return _execute(plan, folder, _Asked(asked_to_stop, folder, lock))
     finally:
         os.close(lock)
+
+
+class _Asked:
+    """To stop, or by the facts: a job whose folder is gone has nothing left to go on with."""
+
+    def __init__(self, asked_to_stop: Callable[[], int | None], folder: JobFolder, lock: int) -> None:
+        self._asked_to_stop = asked_to_stop
+        self._folder = folder
+        self._lock = lock
+        self._look_again_at = 0.0
+
+    def __call__(self) -> int | None:
+        now = time.monotonic()
+        if now >= self._look_again_at:
+            self._look_again_at = now + _LOOK_FOR_FOLDER_S
+            if not is_kept(self._folder, self._lock):
+                raise JoblensError(f"the job's folder {self._folder.path} was removed while the job ran")
+        return self._asked_to_stop()
 
 
 def read_plan(job_dir: str) -> RecipePlan:
@@ -66,11 +92,19 @@ def read_plan(job_dir: str) -> RecipePlan:
         raise RecipeError(f"{path} is no plan of a recipe: {error}") from error
 
 
+def _started_at() -> float:
+    """Of this process: what it took to start is time of the job, as in the record of what it used."""
+    ticks = start_ticks(os.getpid())
+    if ticks is None:
+        return time.time()
+    age_s = time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
+    return time.time() - max(0.0, age_s)
+
+
 def _execute(plan: RecipePlan, folder: JobFolder, asked_to_stop: Callable[[], int | None]) -> JobEnd:
     is_resumed = os.path.exists(folder.summary)
-    summary = JobSummary(plan, folder, time.time())
-    restoring.remove_leftovers(folder.partitions)
-    restoring.remove_leftovers(folder.metadata)
+    summary = JobSummary(plan, folder, _started_at())
+    restoring.remove_all_leftovers(folder)
     pa.set_cpu_count(1)
     workshop = work.workshop_of(plan)
     make_private_folder(folder.event_log_dir)
@@ -78,15 +112,18 @@ def _execute(plan: RecipePlan, folder: JobFolder, asked_to_stop: Callable[[], in
     pool = _pool(plan)
     logger = setup_logger(folder.logs)
     events = EventLog(folder.events, job_id=plan.job_id, text_path=folder.events_log)
+    steps = StepsTold(summary)
 
     def log(new: Sequence[RecipeEvent]) -> None:
+        steps.see(new)
         if plan.recipe.log_events:
             events.append(*new)
         for each in new:
             _tell(logger, each)
 
     try:
-        return Coordinator(workshop, pool, log, asked_to_stop).run(summary, is_resumed=is_resumed)
+        coordinator = Coordinator(workshop, pool, log, asked_to_stop)
+        return JobRun(plan, pool, log, steps).run(coordinator, summary, is_resumed=is_resumed)
     finally:
         pool.close()
         events.close()
@@ -107,4 +144,7 @@ def _pool(plan: RecipePlan) -> Pool:
 def _tell(logger: logging.Logger, each: RecipeEvent) -> None:
     kind = EventType(each.event_type)
     level = _LEVELS.get(kind, logging.INFO if kind in _TOLD else logging.DEBUG)
-    logger.log(level, event_line(each).rstrip("\n"))
+    record = logger.makeRecord(_LOGGER, level, "", 0, event_words(each), (), None)
+    record.created = each.timestamp  # when it happened: a worker may have told it later
+    record.msecs = each.timestamp % 1 * 1000
+    logger.handle(record)

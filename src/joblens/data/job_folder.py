@@ -88,6 +88,11 @@ class JobFolder:
         return os.path.join(self.metadata, "lock")
 
     @property
+    def reserve(self) -> str:
+        """Room on the disk for saying how the job ended."""
+        return os.path.join(self.metadata, "reserve")
+
+    @property
     def export_manifest(self) -> str:
         return os.path.join(self.metadata, "export.json")
 

@@ -50,11 +50,16 @@ def running_executor(folder: JobFolder) -> Holder | None:
 
 
 def take_lock(folder: JobFolder) -> int:
-    """-> a descriptor, held until the process ends. Raises JobIsRunning."""
-    make_private_folder(folder.metadata)
-    descriptor = os.open(folder.lock, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    """-> a descriptor: held until it is closed, also by all that were forked since. Raises JobIsRunning."""
+    descriptor = _open(folder)
     until = time.monotonic() + _WAIT_FOR_ORPHANS_S
-    while not _try_lock(descriptor):
+    while True:
+        if _try_lock(descriptor):
+            if is_kept(folder, descriptor):
+                break
+            os.close(descriptor)  # it was taken away, with the folder, before it could be locked
+            descriptor = _open(folder)
+            continue
         holder = _read(descriptor)
         if (holder is not None and holder.is_alive) or time.monotonic() > until:
             os.close(descriptor)
@@ -65,6 +70,22 @@ def take_lock(folder: JobFolder) -> int:
     os.ftruncate(descriptor, 0)
     os.pwrite(descriptor, msgspec.json.encode(me) + b"\n", 0)
     return descriptor
+
+
+def _open(folder: JobFolder) -> int:
+    make_private_folder(folder.metadata)
+    return os.open(folder.lock, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+
+
+def is_kept(folder: JobFolder, descriptor: int) -> bool:
+    """Whether the file that is locked is still the job's: somebody may have removed the whole folder, and
+    even begun another job there."""
+    try:
+        there = os.stat(folder.lock)
+    except OSError:
+        return False
+    mine = os.fstat(descriptor)
+    return (there.st_ino, there.st_dev) == (mine.st_ino, mine.st_dev)
 
 
 def _try_lock(descriptor: int) -> bool:

@@ -1,6 +1,9 @@
 """The files of a job's folder that say in short what it was and how it ended."""
 
+import contextlib
+import os
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -9,6 +12,7 @@ from msgspec import Struct
 from joblens.data.checkpoints import FinishedPart
 from joblens.data.job_folder import JobFolder, write_whole
 from joblens.data.task_runner import GaveUp
+from joblens.model.job_snapshot import StepProgress
 from joblens.model.recipe import Partition, RecipePlan
 from joblens.plan.recipe_paths import resumption_command
 
@@ -34,11 +38,13 @@ class JobSummary:
     def _beginning(self, started_at: float) -> dict[str, Any]:
         plan, folder, recipe = self._plan, self._folder, self._plan.recipe
         before = _read(folder.summary)
+        self.steps_before = _steps_in(before)
         return {
             "job_id": plan.job_id,
             "start_time": before.get("start_time", started_at),
             "run_start_time": started_at,
             "runs": int(before.get("runs", 0)) + 1,
+            "earlier_duration": _seconds_of_runs(before, folder.events),
             "work_dir": recipe.work_dir,
             "job_dir": folder.path,
             "config_file": [plan.recipe_path] if plan.recipe_path else [],
@@ -52,23 +58,26 @@ class JobSummary:
             "metadata_dir": folder.metadata,
             "dataset_path": list(recipe.dataset_path),
             "export_path": recipe.export_path,
+            "steps": [msgspec.to_builtins(use) for use in self.steps_before],
         }
 
     def write_start(self) -> None:
         self._write(self._fields)
 
-    def write_end(self, end: JobEnd, counts: dict[str, Any]) -> None:
+    def write_end(self, end: JobEnd, counts: dict[str, Any], steps: list[dict[str, Any]]) -> None:
         now = time.time()
+        run_duration = now - self._fields["run_start_time"]
         self._write(
             {
                 **self._fields,
                 "status": end.status,
                 "end_time": now,
-                "duration": now - self._fields["start_time"],
-                "run_duration": now - self._fields["run_start_time"],
+                "duration": self._fields["earlier_duration"] + run_duration,
+                "run_duration": run_duration,
                 "error_message": end.error_message or None,
                 "export_files": list(end.export_paths),
                 **counts,
+                "steps": steps,
                 **({"stop_time": now, "stop_reason": end.error_message} if end.status == "stopped" else {}),
             }
         )
@@ -85,6 +94,23 @@ def _read(path: str) -> dict[str, Any]:
         return {}
 
 
+def _seconds_of_runs(before: dict[str, Any], events: str) -> float:
+    """Of those that ended, and of one that was killed up to the last that it told."""
+    if before.get("status") != "running":
+        return float(before.get("duration") or 0.0)
+    seconds = float(before.get("earlier_duration") or 0.0)
+    with contextlib.suppress(OSError, KeyError):
+        seconds += max(0.0, os.stat(events).st_mtime - float(before["run_start_time"]))
+    return seconds
+
+
+def _steps_in(before: dict[str, Any]) -> tuple[StepProgress, ...]:
+    try:
+        return msgspec.convert(before.get("steps", []), tuple[StepProgress, ...])
+    except msgspec.ValidationError:
+        return ()
+
+
 def write_mapping(
     path: str,
     plan: RecipePlan,
@@ -93,37 +119,58 @@ def write_mapping(
     failed: dict[int, GaveUp],
     rejected_in_cutting: int = 0,
 ) -> None:
-    """Which partition is which part of the dataset, and what came of it."""
-    sizes = [part.rows for part in partitions]
+    """Which partition is which part of the dataset, and what came of it. Rows are those that could be read;
+    how many a partition has is known when it was."""
+    rows = [finished[each.id].source_rows if each.id in finished else each.rows for each in partitions]
+    firsts = _first_rows(rows)
     document = {
         "original_dataset_path": list(plan.recipe.dataset_path),
-        "original_dataset_size": None if None in sizes else sum(size or 0 for size in sizes),
+        "original_dataset_size": firsts[-1],
         "original_dataset_bytes": plan.total_bytes,
         "partition_count": len(partitions),
         "partition_size": plan.recipe.partition.size,
         "target_bytes": plan.target_bytes,
         "mapping_version": _MAPPING_VERSION,
         "rejected_in_cutting": rejected_in_cutting,
-        "partitions": [_mapped(each, finished.get(each.id), failed.get(each.id)) for each in partitions],
+        "partitions": [
+            _mapped(each, (first, count), finished.get(each.id), failed.get(each.id))
+            for each, first, count in zip(partitions, firsts, rows, strict=False)
+        ],
     }
     write_whole(path, msgspec.json.format(msgspec.json.encode(document), indent=1) + b"\n")
 
 
-def _mapped(partition: Partition, done: FinishedPart | None, why: GaveUp | None) -> dict[str, Any]:
-    first, rows = partition.first_row, partition.rows
-    if done is not None:
-        rows = done.source_rows
+def _first_rows(counts: Sequence[int | None]) -> list[int | None]:
+    """The place of each one's first row in all of them, and last their sum."""
+    firsts: list[int | None] = [0]
+    for count in counts:
+        before = firsts[-1]
+        firsts.append(None if before is None or count is None else before + count)
+    return firsts
+
+
+def _mapped(
+    partition: Partition,
+    place: tuple[int | None, int | None],
+    done: FinishedPart | None,
+    why: GaveUp | None,
+) -> dict[str, Any]:
+    first, rows = place
+    life = done.life if done else None
     return {
         "partition_id": partition.id,
         "original_start_idx": first,
-        "original_end_idx": None if first is None or partition.rows is None else first + partition.rows,
+        "original_end_idx": None if first is None or rows is None else first + rows,
         "sample_count": rows,
         "file_size_bytes": partition.size_bytes,
-        "checksum": done.part.digest if done else None,
+        "checksum": (life.checksum or None) if life else None,
         "processing_status": "completed" if done else "failed" if why else "pending",
+        "processing_start_time": life.started_at if life else why.started_at if why else None,
+        "processing_end_time": life.ended_at if life else why.ended_at if why else None,
         "error_message": why.error_message if why else None,
-        "retry_count": why.tries - 1 if why else 0,
+        "retry_count": life.retries if life else why.tries - 1 if why else 0,
         "output_rows": done.part.rows if done else None,
+        "output_checksum": done.part.digest if done else None,
         "rejected_rows": done.rejects.count if done else None,
         "slices": [msgspec.to_builtins(each) for each in partition.slices],
     }

@@ -45,6 +45,8 @@ class GaveUp(Struct, frozen=True):
     error_message: str
     stack_trace: str = ""
     tries: int = 1
+    started_at: float | None = None  # the last try; seconds since 1970
+    ended_at: float | None = None
 
 
 class TaskRunner:
@@ -67,6 +69,7 @@ class TaskRunner:
         self._order = itertools.count()
         self._running: dict[str, Task] = {}
         self._tries: dict[str, int] = {}
+        self._submitted_at: dict[str, float] = {}
         self._last_start: dict[str, RecipeEvent] = {}  # of an operator, by task
         self._results: dict[str, Ended | GaveUp] = {}
         self._on_end: Callable[[Task, Ended | GaveUp], None] = _nothing
@@ -95,6 +98,7 @@ class TaskRunner:
         while self._ready and len(self._running) < self._at_once:
             task = self._ready.popleft()
             self._running[task.id] = task
+            self._submitted_at[task.id] = time.time()
             self._pool.submit(task)
 
     def _hear(self) -> None:

@@ -1,5 +1,6 @@
 """A plan as the bytes of `metadata/plan.json`, and back again, exactly."""
 
+import hashlib
 import math
 from collections.abc import Callable
 from typing import Any
@@ -14,6 +15,11 @@ _NUMBER = "__number__"  # JSON has no word for infinity: {"__number__": "inf"} s
 
 def plan_to_json(plan: RecipePlan) -> bytes:
     return msgspec.json.encode(_with_params(plan, written_value))
+
+
+def plan_digest(plan: RecipePlan) -> str:
+    """The same for the same plan, in every process."""
+    return hashlib.sha256(plan_to_json(plan)).hexdigest()[:32]
 
 
 def plan_from_json(data: bytes) -> RecipePlan:
