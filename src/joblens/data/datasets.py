@@ -58,10 +58,8 @@ def kind_of_file(path: str) -> tuple[str, str] | None:
 
 
 def _paths_of(written: str, suffixes: tuple[str, ...]) -> list[str]:
-    if os.path.isdir(written):
-        return _files_below(written, suffixes)
-    if os.path.exists(written):
-        return [written]
+    if _exists(written):
+        return _files_below(written, suffixes) if os.path.isdir(written) else [written]
     if glob.has_magic(written):
         paths: list[str] = []
         for path in sorted(glob.glob(written, recursive=True)):
@@ -69,13 +67,26 @@ def _paths_of(written: str, suffixes: tuple[str, ...]) -> list[str]:
         if paths:
             return paths
         raise InputError(f"no file matches {written}", hint="check dataset_path in the recipe")
+    if "://" in written:
+        raise InputError(f"{written} is an address", hint="datasets are read from files: fetch it first")
     raise InputError(f"{written} is not there{_nearest(written)}", hint="check dataset_path in the recipe")
+
+
+def _exists(path: str) -> bool:
+    try:
+        os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError as error:  # not to be seen is not the same as not there
+        raise InputError(f"{path} cannot be read: {error.strerror}") from error
+    return True
 
 
 def _files_below(folder: str, suffixes: tuple[str, ...]) -> list[str]:
     paths: list[str] = []
-    for above, folders, names in os.walk(folder):
+    for above, folders, names in os.walk(folder, onerror=_refuse_folder):
         folders.sort()
+        folders[:] = [name for name in folders if name != "lost+found"]  # of file systems
         hidden_or_other = (".", "_")  # what programs leave beside data: _SUCCESS, ._x, .crc
         folders[:] = [name for name in folders if not name.startswith(hidden_or_other)]
         for name in sorted(names):
@@ -86,6 +97,11 @@ def _files_below(folder: str, suffixes: tuple[str, ...]) -> list[str]:
         what = " or ".join(suffixes) if suffixes else "that can be read"
         raise InputError(f"{folder} has no file {what}", hint=f"readable are {_KNOWN}")
     return paths
+
+
+def _refuse_folder(error: OSError) -> None:
+    """Rows that are left out because nobody may look where they are would be missed by nobody."""
+    raise InputError(f"{error.filename} cannot be searched: {error.strerror}") from error
 
 
 def _data_file(path: str) -> DataFile:
@@ -111,8 +127,14 @@ def _nearest(path: str) -> str:
         beside = os.listdir(os.path.dirname(path) or ".")
     except OSError:
         return ""
-    close = difflib.get_close_matches(os.path.basename(path), beside, n=1)
-    return f"; beside it is {close[0]}" if close else ""
+    # By the names alone: what many files end in makes none of them like the other.
+    name = os.path.basename(path)
+    stems = {other.split(".", 1)[0]: other for other in beside}
+    close = difflib.get_close_matches(name, beside, n=1)
+    alike = difflib.get_close_matches(name.split(".", 1)[0], stems, n=1)
+    if close and close[0].split(".", 1)[0] in alike:
+        return f"; beside it is {close[0]}"
+    return f"; beside it is {stems[alike[0]]}" if alike else ""
 
 
 def check_fields(files: Sequence[DataFile], columns: Sequence[str]) -> None:

@@ -10,6 +10,7 @@ import xxhash
 from msgspec import Struct
 
 from joblens.data.bad_rows import joined_batches
+from joblens.data.earlier_exports import remove_earlier
 from joblens.data.line_export import lines_of
 from joblens.data.parquet_shapes import Shape
 from joblens.data.parts import PartManifest
@@ -30,6 +31,7 @@ class Export(Struct, frozen=True, kw_only=True):
     paths: tuple[str, ...]
     rows: int
     size_bytes: int
+    asked_path: str = ""  # export_path, which shards have only a part of in their names
 
 
 def export_format(recipe: Recipe) -> str:
@@ -157,8 +159,9 @@ def assemble(plan: RecipePlan, parts: Sequence[PartManifest]) -> Export:
         written = sum(os.path.getsize(path) for path in being_written)
         for partial, path in zip(being_written, paths, strict=True):
             os.replace(partial, path)
+        remove_earlier(plan, paths)
     finally:
         for partial in being_written:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(partial)
-    return Export(paths=tuple(paths), rows=total, size_bytes=written)
+    return Export(paths=tuple(paths), rows=total, size_bytes=written, asked_path=recipe.export_path)

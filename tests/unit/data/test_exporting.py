@@ -4,14 +4,17 @@ import os
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from joblens.data.exporting import PartManifest, assemble, export_format, is_whole, write_part
+from joblens.data.job_folder import JobFolder
 from joblens.data.line_export import escaped
 from joblens.data.line_fields import with_fields
 from joblens.data.rows import STATS_PREFIX, Rows, rows_of, with_column
@@ -278,6 +281,27 @@ def test_shards_have_the_names_that_are_used_elsewhere_and_all_rows_in_order(
     found = [lines(path) if kind == "jsonl" else pq.read_table(path).to_pylist() for path in paths]
     assert [len(shard) for shard in found] == [17, 17, 17, 17, 16, 16]
     assert [row["text"] for shard in found for row in shard] == [f"{n:03d}" for n in range(100)]
+
+
+def test_an_export_takes_the_place_of_an_earlier_one_with_other_shards(tmp_path: Path) -> None:
+    folder = tmp_path / "out"
+    folder.mkdir()
+    source = dataset(tmp_path / "a.jsonl", [{"text": f"{n:03d}"} for n in range(100)])
+    rows = read(partitions_of([source], tmp_path, 1 << 20)[0][0])[0]
+    others = ["x-00-of-01.jsonl", "x-00-of-09.jsonl"]
+    for name in others:
+        (folder / name).write_text("somebody else's\n")
+    for number, (name, shard) in enumerate([("x", 300), ("x", 800), ("x", 0), ("x", 300), ("x.2", 0)]):
+        job = JobFolder(str(tmp_path / "jobs" / str(number)))
+        job.make()
+        plan = replace(plan_for(folder / f"{name}.jsonl", export_shard_bytes=shard), job_dir=job.path)
+        export = assemble(plan, [write_part(rows, plan, str(tmp_path / "part"), ())])
+        sizes = {path: os.path.getsize(path) for path in export.paths}
+        Path(job.export_manifest).write_bytes(msgspec.json.encode({"export": export, "sizes": sizes}))
+        names = [os.path.basename(path) for path in export.paths]
+        if name == "x":
+            assert sorted(os.listdir(folder)) == sorted([*others, *names])
+    assert len(os.listdir(folder)) == len(others) + 6 + 1  # another path: the shards of x are none of its
 
 
 @pytest.mark.parametrize("kind", ["jsonl", "parquet"])
