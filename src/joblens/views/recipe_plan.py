@@ -86,7 +86,8 @@ def _facts(plan: RecipePlan) -> list[tuple[str, str]]:
     more = len(plan.inputs) - len(first)
     named = ", ".join(first) + (f" and {more:,} more" if more else "")
     cut = [counted(len(plan.partitions), "partition")] if plan.partitions else []
-    cut += [f"{counted(len(plan.uncut), 'file')} to be cut first"] if plan.uncut else []
+    uncut = len({each.path for each in plan.uncut})
+    cut += [f"{counted(uncut, 'file')} to be cut first"] if uncut else []
     return [
         ("data", files),
         ("", named),
