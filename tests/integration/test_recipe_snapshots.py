@@ -500,6 +500,12 @@ class TestCommands:
         (line,) = done.stdout.splitlines()
         assert json.loads(line)["overall_status"] == "killed"
 
+    @pytest.mark.parametrize("text", ["", "garbage\n"])
+    def test_watching_a_log_that_tells_of_no_job_ends_at_once(self, tmp_path: Path, text: str) -> None:
+        (tmp_path / "events.jsonl").write_text(text)
+        done = run(sys.executable, "-m", "joblens", "snapshot", str(tmp_path), "--watch")
+        assert json.loads(done.stdout)["overall_status"] == "not_started"
+
     def test_a_list_is_not_watched(self, tmp_path: Path) -> None:
         done = run(sys.executable, "-m", "joblens", "snapshot", str(tmp_path), "--list", "--watch")
         assert (done.returncode, done.stdout) == (2, "")

@@ -336,6 +336,7 @@ class SnapshotFold:
             facts.summary,
             sum(rows.rejected.values()) + self._rejected_in_cutting,
         )
+        last = self._grid.waits_after()
         return JobSnapshot(
             job_id=facts.job_id,
             overall_status=status,
@@ -350,7 +351,7 @@ class SnapshotFold:
             completed_operations=done,
             failed_operations=sum(column.counts[BROKEN] for column in columns),
             checkpointed_operations=saved,
-            partition_statuses=PartitionTable(rows, states, running),
+            partition_statuses=PartitionTable(rows, states, running, last.index if last else None),
             operation_statuses=OperationTable(rows, states, running),
             waiting_partitions=self._grid.waiting() if is_running else 0,
             operators=operators,

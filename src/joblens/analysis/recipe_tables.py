@@ -29,10 +29,15 @@ class _Names(Struct, frozen=True, kw_only=True):
 
 class PartitionTable(Mapping[int, PartitionStatus]):
     def __init__(
-        self, rows: PartitionRows, columns: Sequence[ColumnState], running: ProcessingStatus
+        self,
+        rows: PartitionRows,
+        columns: Sequence[ColumnState],
+        running: ProcessingStatus,
+        waits_after: int | None = None,  # the place of an operator
     ) -> None:
         self._rows = rows
         self._columns = [column for column in columns if not column.is_global]
+        self._waits_after = next((column for column in self._columns if column.index == waits_after), None)
         self._running = running
         self._names_by_codes: dict[bytes, _Names] = {}  # most partitions are in one of a few states
 
@@ -62,7 +67,12 @@ class PartitionTable(Mapping[int, PartitionStatus]):
             error_message=rows.errors.get(row),
             planned_operations=len(self._columns),
             retry_count=rows.retries.get(row, 0),
+            is_waiting=self._is_waiting(row),
         )
+
+    def _is_waiting(self, row: int) -> bool:
+        is_begun = self._rows.codes[row] == RUNNING and self._running is ProcessingStatus.IN_PROGRESS
+        return is_begun and self._waits_after is not None and self._waits_after.codes[row] in (DONE, SAVED)
 
     def _names(self, codes: bytes) -> _Names:
         names = self._names_by_codes.get(codes)

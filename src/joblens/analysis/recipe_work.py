@@ -121,8 +121,8 @@ class WorkGrid:
             column.know_rows(row, left if left >= 0 else None, None)
             before.know_rows(row, None, came if came >= 0 else None)
 
-    def waiting(self) -> int:
-        """Partitions that are through with everything before an operator on all of them, which is not."""
+    def waits_after(self) -> OperatorColumn | None:
+        """Partitions that are through with this one wait for the others, before an operator on all of them."""
         ordered = sorted(self.columns.values(), key=lambda column: column.index)
         before: OperatorColumn | None = None
         for column in ordered:
@@ -130,10 +130,14 @@ class WorkGrid:
                 break
             before = column
         else:
+            return None
+        return None if before is None or before.is_global else before
+
+    def waiting(self) -> int:
+        last = self.waits_after()
+        if last is None:
             return 0
-        if before is None or before.is_global:
-            return 0
-        pairs = zip(self.rows.codes, before.codes, strict=False)
+        pairs = zip(self.rows.codes, last.codes, strict=False)
         return sum(1 for partition, code in pairs if partition == RUNNING and code in (DONE, SAVED))
 
     def remove_passing_states(self) -> None:

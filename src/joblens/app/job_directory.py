@@ -111,6 +111,10 @@ class JobDirectory:
         """Not before a job has cut those files that cannot be read from the middle."""
         return self.plan is None or not self.plan.uncut or os.path.exists(self.dag_path)
 
+    def is_planned(self) -> bool:
+        """Whether anything says that there is a job to come, beside a log that does not."""
+        return self.plan is not None or os.path.exists(self.dag_path) or bool(self.read_summary())
+
     @property
     def dag_path(self) -> str:
         return self.folder.dag_plan

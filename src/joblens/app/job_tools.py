@@ -161,7 +161,7 @@ class JobUtils:
         while True:
             snapshot = live.refresh()
             yield snapshot
-            if snapshot.overall_status not in (ProcessingStatus.IN_PROGRESS, ProcessingStatus.NOT_STARTED):
+            if live.is_over(snapshot):
                 return
             time.sleep(interval)
 

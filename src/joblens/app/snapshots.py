@@ -62,6 +62,12 @@ class LiveSnapshot:
             if is_over or path != files[-1]:
                 tail.feed_rest(self._fold)
 
+    def is_over(self, snapshot: JobSnapshot) -> bool:
+        """Whether nothing more will happen: not while the job runs, or is planned and may yet be started."""
+        if snapshot.overall_status is ProcessingStatus.NOT_STARTED:
+            return not self.directory.is_planned()
+        return snapshot.overall_status is not ProcessingStatus.IN_PROGRESS
+
     def process(self) -> JobProcess:
         """Of the job, as far as its events are read."""
         with told_if_unreadable():

@@ -98,21 +98,15 @@ def _stream(session: Session, live: "LiveSnapshot", interval_s: float, *, is_for
         snapshot = live.refresh()
         if not is_for_people:
             _write_pieces(live, snapshot)
-        elif is_over(snapshot):
+        elif live.is_over(snapshot):
             _print_text(session, snapshot)
         elif (line := progress_line(snapshot, snapshot.total_duration or 0.0)) != before:
             session.write_lines([line])
             session.flush()
             before = line
-        if is_over(snapshot):
+        if live.is_over(snapshot):
             return
         time.sleep(interval_s)
-
-
-def is_over(snapshot: "JobSnapshot") -> bool:
-    from joblens.model.job_snapshot import ProcessingStatus
-
-    return snapshot.overall_status not in (ProcessingStatus.IN_PROGRESS, ProcessingStatus.NOT_STARTED)
 
 
 def _draw(session: Session, live: "LiveSnapshot", interval_s: float) -> None:
@@ -121,7 +115,7 @@ def _draw(session: Session, live: "LiveSnapshot", interval_s: float) -> None:
 
     snapshot = live.refresh()
     with Screen() as screen:
-        while not is_over(snapshot):
+        while not live.is_over(snapshot):
             lines = render_snapshot(snapshot, width=session.width, paint=session.palette)
             screen.draw([*lines, "", session.palette.paint("q quits", "dim")])
             if screen.key(interval_s) in ("q", "Q", "\x1b"):

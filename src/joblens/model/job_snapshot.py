@@ -53,6 +53,7 @@ class PartitionStatus(Struct, frozen=True, kw_only=True):
     error_message: str | None = None
     planned_operations: int = 0
     retry_count: int = 0
+    is_waiting: bool = False  # for the others, before an operator on all of them
 
     @property
     def fraction(self) -> float:

@@ -175,7 +175,7 @@ def _partitions(snapshot: JobSnapshot, width: int) -> list[str]:
     """Those that are not simply done or waiting."""
     told = (ProcessingStatus.FAILED, ProcessingStatus.IN_PROGRESS, ProcessingStatus.INTERRUPTED)
     shown = [one for one in snapshot.partition_statuses.values() if one.status in told or one.retry_count]
-    shown.sort(key=lambda one: (one.status is not ProcessingStatus.FAILED, one.partition_id))
+    shown.sort(key=lambda one: (one.status is not ProcessingStatus.FAILED, one.is_waiting, one.partition_id))
     lines = [fit(_partition_line(one), width) for one in shown[:_MOST_PARTITIONS]]
     if len(shown) > _MOST_PARTITIONS:
         lines.append(f"… and {len(shown) - _MOST_PARTITIONS:,} more partitions like these")
@@ -183,7 +183,8 @@ def _partitions(snapshot: JobSnapshot, width: int) -> list[str]:
 
 
 def _partition_line(one: PartitionStatus) -> str:
-    parts = [f"partition {one.partition_id}: {one.status.value.replace('_', ' ')}", share(one.fraction)]
+    word = "waiting for the others" if one.is_waiting else one.status.value.replace("_", " ")
+    parts = [f"partition {one.partition_id}: {word}", share(one.fraction)]
     if one.failed_operations:
         parts.append(f"at {clean(one.failed_operations[-1])}")
     elif one.current_operation:

@@ -150,6 +150,7 @@ def test_partitions_before_a_global_operator_wait() -> None:
     job.operate(0, 0, 10, 10)
     snapshot = job.look(is_alive=True)
     assert (snapshot.in_progress_partitions, snapshot.waiting_partitions) == (2, 1)
+    assert [one.is_waiting for one in snapshot.partition_statuses.values()] == [True, False]
     job.operate(1, 0, 10, 10)
     job.decide(20, 20)
     assert job.look(is_alive=True).waiting_partitions == 0
