@@ -6,6 +6,11 @@ from pathlib import Path
 
 import pytest
 
+pytest.importorskip("pyarrow")
+
+from joblens.app.processing import Wishes, plan_recipe
+from joblens.app.recipe_jobs import make_job
+from joblens.model.settings import Settings
 from tests.integration.recipe_executor import (
     MAPPERS,
     carry_out,
@@ -36,7 +41,7 @@ def test_a_damaged_piece_of_a_compressed_file_is_cut_again(tmp_path: Path, data:
     assert carry_out(plain) == 0
     job = plan(tmp_path, packed, MAPPERS, partition=THREE)
     kill_after_events(job, 6)
-    piece = sorted(Path(folder_of(job).cut_folder(0)).glob("piece_*"))[-1]
+    piece = max(Path(folder_of(job).cut_folder(0)).glob("piece_*"))
     content = piece.read_bytes()
     if how == "torn":
         piece.write_bytes(content[: len(content) // 2])
@@ -46,6 +51,25 @@ def test_a_damaged_piece_of_a_compressed_file_is_cut_again(tmp_path: Path, data:
         piece.unlink()
     assert carry_out(job) == 0
     assert fingerprint(job.recipe.export_path) == fingerprint(plain.recipe.export_path)
+
+
+@pytest.mark.parametrize("ids", [("one", "one"), ("one", "two")])
+def test_shards_of_the_export_before_are_taken_away(tmp_path: Path, data: Path, ids: tuple[str, str]) -> None:
+    found = []
+    for job_id, size in zip(ids, (20_000, 50_000), strict=True):
+        recipe = {
+            "dataset_path": str(data),
+            "export_path": str(tmp_path / "out" / "x.jsonl"),
+            "work_dir": str(tmp_path / "work"),
+            "export_shard_size": size,
+            "process": MAPPERS,
+        }
+        job = plan_recipe(recipe, Wishes(job_id=job_id, start_over=True), Settings()).job
+        make_job(job)
+        assert carry_out(job.plan) == 0
+        found.append(sorted(os.listdir(tmp_path / "out")))
+    assert len(found[0]) > len(found[1]) > 1
+    assert all(name.endswith(f"-of-{len(found[1]):02d}.jsonl") for name in found[1])
 
 
 @pytest.mark.parametrize("kept", [0.95, 0.5, 0.0])

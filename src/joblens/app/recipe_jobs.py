@@ -131,9 +131,11 @@ def _clear(folder: JobFolder) -> None:
         os.unlink(folder.plan)
     for each in (folder.checkpoints, folder.partitions, folder.rejects, folder.trace):
         shutil.rmtree(each, ignore_errors=True)
-    kept = [path for path in glob(f"{escape(folder.metadata)}/*") if path != folder.lock]
+    with suppress(FileNotFoundError):
+        os.replace(folder.export_manifest, folder.earlier_export)  # the next export takes its place
+    metadata = glob(f"{escape(folder.metadata)}/*")
     for path in (
-        *kept,
+        *(path for path in metadata if path not in (folder.lock, folder.earlier_export)),
         folder.events,
         *glob(f"{escape(folder.events_log)}*"),
         folder.dag_plan,

@@ -38,7 +38,9 @@ def remove_earlier(plan: RecipePlan, paths: Sequence[str]) -> None:
 def _manifests(folder: str) -> Iterator[_Manifest]:
     decoder = msgspec.json.Decoder(_Manifest)
     for job_dir in glob.glob(os.path.join(glob.escape(folder), "*", "")):
-        with contextlib.suppress(OSError, msgspec.MsgspecError):
-            with open(JobFolder(job_dir).export_manifest, "rb") as file:
-                found = decoder.decode(file.read())
-            yield found
+        own = JobFolder(job_dir)
+        for path in (own.export_manifest, own.earlier_export):
+            with contextlib.suppress(OSError, msgspec.MsgspecError):
+                with open(path, "rb") as file:
+                    found = decoder.decode(file.read())
+                yield found

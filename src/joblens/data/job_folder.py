@@ -96,6 +96,11 @@ class JobFolder:
     def export_manifest(self) -> str:
         return os.path.join(self.metadata, "export.json")
 
+    @property
+    def earlier_export(self) -> str:
+        """Of the job of this id that was there before this one was started over."""
+        return os.path.join(self.metadata, "earlier_export.json")
+
     def cut_folder(self, number: int) -> str:
         """Pieces of one input that cannot be read from its middle."""
         return os.path.join(self.partitions, f"input_{number:06d}")
