@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import Finished, RunJoblens
+from tests.integration import recipe_executor as executors
 
 pytest.importorskip("pyarrow")
 
@@ -131,6 +132,47 @@ def test_a_service_that_is_away_for_a_moment_costs_a_try_and_no_rows(
     assert len((tmp_path / "out.jsonl").read_text().splitlines()) == 59
     (rejects,) = (tmp_path / "work" / "own" / "rejects").iterdir()
     assert json.loads(rejects.read_text())["reason"] == "FileNotFoundError: its picture"
+
+
+VARIES = """
+import joblens
+
+@joblens.operator
+def vary(row: dict) -> dict:
+    if row["id"] >= 30:
+        row["new"] = [row["id"], row["id"] / 2, str(row["id"])][row["id"] // 40]
+    return row
+"""
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "parquet"])
+def test_fields_that_are_new_in_a_table_do_not_depend_on_partitions(tmp_path: Path, kind: str) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    (tmp_path / "own.py").write_text(VARIES)
+    rows = [{"id": number, "text": f"see https://example.org/{number} now"} for number in range(120)]
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "in.parquet", row_group_size=15)
+    made = []
+    for count in (1, 4):
+        folder = tmp_path / str(count)
+        folder.mkdir()
+        job = executors.plan(
+            folder,
+            tmp_path / "in.parquet",
+            [{"vary": None}, executors.MAPPERS[0]],
+            custom_operator_paths=[str(tmp_path / "own.py")],
+            export_path=str(folder / f"out.{kind}"),
+            partition={"mode": "manual", "num_of_partitions": count},
+        )
+        assert executors.carry_out(job) == 0
+        assert executors.summary_of(job)["total_partitions"] == count
+        out = folder / f"out.{kind}"
+        made.append(out.read_text() if kind == "jsonl" else pq.read_table(out))
+    assert made[0] == made[1]
+    if kind == "jsonl":
+        found = [json.loads(line).get("new", "absent") for line in made[0].splitlines()]
+        assert found[29:31] + found[39:41] + found[79:81] == ["absent", 30, 39, 20.0, 39.5, "80"]
 
 
 def test_operators_are_listed_with_ones_own(joblens: RunJoblens, own: Path) -> None:

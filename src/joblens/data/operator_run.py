@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from joblens.data import bad_rows
+from joblens.data.added_fields import whole_rows
 from joblens.data.bad_rows import BadRow, Worked, work_on
 from joblens.data.batch_pieces import mapped_in_pieces, stats_in_pieces
 from joblens.data.operator import Filter, GlobalOperator, Mapper, Operator
@@ -19,7 +20,6 @@ from joblens.data.rejects import told_place
 from joblens.data.rows import LINE, STATS_PREFIX
 from joblens.data.tracing import Tracer
 from joblens.data.workshop import Workshop
-from joblens.model.errors import JoblensError
 from joblens.model.recipe import OperatorCall, Partition
 
 
@@ -118,14 +118,13 @@ class OperatorRun:
 
     def _told(
         self, state: PartitionState, call: OperatorCall, place: int | None, error: BaseException
-    ) -> JoblensError:
+    ) -> BadRow:
         """That the job cannot go on, by the first row that it cannot go on with."""
-        kind = BadRow if self._recipe.is_strict else JoblensError
         reason = bad_rows.reason_at(place, error)
         if place is None:
-            return kind(f"{call.name}: {reason}")
+            return BadRow(f"{call.name}: {reason}")
         origin = places_of(self._partition, self._shop.plan.columns, [int(state.ids[place])])[0]
-        return kind(told_place(msgspec.structs.replace(origin, operator=call.name, reason=reason)))
+        return BadRow(told_place(msgspec.structs.replace(origin, operator=call.name, reason=reason)))
 
     def _reject(self, state: PartitionState, reasons: dict[int, str], call: OperatorCall) -> None:
         """Takes the rows out, and keeps them with where they came from."""
@@ -149,4 +148,4 @@ class OperatorRun:
 def _row_to_tell(rows: Any, number: int) -> Any:
     if LINE in rows.schema.names:
         return bytes(rows.column(LINE)[number].as_py())
-    return rows.slice(number, 1).to_pylist()[0]
+    return whole_rows(rows.slice(number, 1))[0]

@@ -9,17 +9,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import xxhash
 
+from joblens.data.added_fields import added_to
 from joblens.data.parquet_rows import batches_of
 from joblens.data.parquet_shapes import (
     Shape,
     ShapeFold,
     rows_of_lines,
-    shape_of_schema,
     table_of_batch,
     table_of_rows,
 )
 from joblens.data.parts import PartManifest
 from joblens.data.piece_files import open_private
+from joblens.data.rows import ADDED
 
 _LINES_AT_ONCE = 4096
 _GROUP_BYTES = 64 << 20  # of rows, unpacked, in a row group
@@ -50,8 +51,20 @@ def write_table_part(batch: Any, path: str) -> PartManifest:
         size_bytes=os.path.getsize(path),
         digest=digest.hexdigest(),
         content_bytes=batch.nbytes,
-        shape=shape_of_schema(batch.schema),
+        shape=_shape_of_batch(batch),
     )
+
+
+def _shape_of_batch(batch: Any) -> Shape:
+    """Of its columns, and of fields that are none yet."""
+    fold = ShapeFold()
+    for field in batch.schema:
+        if field.name != ADDED:
+            fold.widen(field.name, field.type)
+    if ADDED in batch.schema.names:
+        for first in range(0, batch.num_rows, _LINES_AT_ONCE):
+            fold.add(added_to(batch.slice(first, _LINES_AT_ONCE)))
+    return fold.shape()
 
 
 def shape_of_lines(path: str) -> Shape:

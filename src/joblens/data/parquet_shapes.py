@@ -12,6 +12,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import Struct
 
+from joblens.data.added_fields import added_to
+from joblens.data.rows import ADDED
+
 _EXACT_IN_DOUBLES = 2**53
 _encode = msgspec.json.Encoder(enc_hook=str).encode
 
@@ -22,10 +25,6 @@ class Shape(Struct, frozen=True, kw_only=True):
     schema: str = ""  # Arrow's own form, base64
     mixed: tuple[str, ...] = ()  # fields without one type
     wide: tuple[str, ...] = ()  # fields with whole numbers that no double holds exactly
-
-
-def shape_of_schema(schema: Any) -> Shape:
-    return Shape(schema=_packed([(field.name, field.type) for field in schema]))
 
 
 class ShapeFold:
@@ -161,28 +160,33 @@ def _both(one: Any, other: Any) -> Any:
 
 
 def table_of_rows(rows: Sequence[dict[str, Any]], schema: Any, mixed: frozenset[str]) -> Any:
-    arrays = []
-    for field in schema:
-        values = [row.get(field.name) for row in rows]
-        if field.name in mixed:
-            values = [_text_of(value) for value in values]
-        arrays.append(_array(values, field.type))
+    arrays = [_column_of(rows, field, is_mixed=field.name in mixed) for field in schema]
     return pa.Table.from_arrays(arrays, schema=schema)
 
 
 def table_of_batch(batch: Any, schema: Any, mixed: frozenset[str]) -> Any:
+    columns = batch.schema.names
+    added = added_to(batch) if ADDED in columns else None
     arrays = []
     for field in schema:
-        if field.name not in batch.schema.names:
+        if field.name in columns:
+            arrays.append(_as_field(batch.column(field.name), field, is_mixed=field.name in mixed))
+        elif added is not None:
+            arrays.append(_column_of(added, field, is_mixed=field.name in mixed))
+        else:
             arrays.append(pa.nulls(batch.num_rows, field.type))
-            continue
-        array = batch.column(field.name)
-        if field.name in mixed:
-            array = _array([_text_of(value) for value in array.to_pylist()], field.type)
-        elif array.type != field.type:
-            array = _cast(array, field.type)
-        arrays.append(array)
     return pa.Table.from_arrays(arrays, schema=schema)
+
+
+def _as_field(array: Any, field: Any, *, is_mixed: bool) -> Any:
+    if is_mixed:
+        return _array([_text_of(value) for value in array.to_pylist()], field.type)
+    return array if array.type == field.type else _cast(array, field.type)
+
+
+def _column_of(rows: Sequence[dict[str, Any]], field: Any, *, is_mixed: bool) -> Any:
+    values = [row.get(field.name) for row in rows]
+    return _array([_text_of(value) for value in values] if is_mixed else values, field.type)
 
 
 def _cast(array: Any, kind: Any) -> Any:

@@ -9,14 +9,15 @@ import msgspec
 import pyarrow as pa
 from msgspec import UNSET, Struct
 
+from joblens.data.added_fields import added_to, plain_value, with_added
 from joblens.data.operator import RowErrors
-from joblens.data.rows import LINE, STATS_PREFIX, with_column
+from joblens.data.rows import ADDED, LINE, STATS_PREFIX, with_column
 
 Row = dict[str, Any]
 
 _decode_row = msgspec.json.Decoder(dict[str, Any]).decode
 _decode_raw = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
-_encode = msgspec.json.Encoder().encode
+_encode = msgspec.json.Encoder(enc_hook=plain_value).encode
 
 
 class Change(Struct, frozen=True, eq=False):
@@ -37,17 +38,25 @@ class Change(Struct, frozen=True, eq=False):
 def decoded_rows(batch: Any, fields: Sequence[str] | None) -> list[Row]:
     """Those that were read from JSON have all their fields, with what operators before have made of them.
     `fields` limits rows to those of them that they have."""
-    names = [name for name in batch.schema.names if name != LINE and not name.startswith(STATS_PREFIX)]
-    if fields is not None:
-        names = [name for name in names if name in fields]
+    names = [name for name in column_fields(batch) if fields is None or name in fields]
     if LINE not in batch.schema.names:
-        return list(batch.select(names).to_pylist())
+        rows: list[Row] = batch.select(names).to_pylist()
+        for row, added in zip(rows, added_to(batch), strict=True):
+            row.update((name, value) for name, value in added.items() if fields is None or name in fields)
+        return rows
     rows = _decoded_lines(batch.column(LINE).to_pylist(), fields)
     for name in names:
         for row, value in zip(rows, batch.column(name).to_pylist(), strict=True):
             if value is not None or name in row:
                 row[name] = value
     return rows
+
+
+def column_fields(batch: Any) -> list[str]:
+    """Fields that are columns."""
+    return [
+        name for name in batch.schema.names if name not in (LINE, ADDED) and not name.startswith(STATS_PREFIX)
+    ]
 
 
 def _decoded_lines(lines: list[bytes], fields: Sequence[str] | None) -> list[Row]:
@@ -85,21 +94,37 @@ def put_back(batch: Any, changes: Mapping[int, Change]) -> Any:
     touched: dict[str, None] = {}
     for change in changes.values():
         touched.update(dict.fromkeys(change.fields()))
-    has_lines = LINE in batch.schema.names
+    columns = column_fields(batch)
     changed = batch
     for name in touched:
-        if name in batch.schema.names or not has_lines:
+        if name in columns:
             changed = with_column(changed, name, _new_column(batch, name, changes))
+    if LINE not in batch.schema.names:
+        return _with_new_fields(changed, columns, changes)
     # A column's values are put into its line at the export; other fields have only the line to be in.
-    if has_lines and not all(name in batch.schema.names for name in touched):
+    if not all(name in columns for name in touched):
         return with_column(changed, LINE, _new_lines(batch, changes))
     return changed
 
 
+def _with_new_fields(batch: Any, columns: list[str], changes: Mapping[int, Change]) -> Any:
+    """Those of tables that are no columns."""
+    new: dict[int, Row] = {}
+    before = added_to(batch) if changes else []
+    for place, change in changes.items():
+        names = [name for name in change.fields() if name not in columns]
+        if names:
+            new[place] = {name: value for name, value in before[place].items() if name not in names}
+            new[place] |= {name: change.after[name] for name in names if name in change.after}
+    changed, wrong = with_added(batch, new)
+    if wrong:
+        raise RowErrors(wrong)
+    return changed
+
+
 def _new_column(batch: Any, name: str, changes: Mapping[int, Change]) -> Any:
-    is_there = name in batch.schema.names
-    wanted = batch.schema.field(name).type if is_there else None
-    values = batch.column(name).to_pylist() if is_there else [None] * batch.num_rows
+    wanted = batch.schema.field(name).type
+    values = batch.column(name).to_pylist()
     for place, change in changes.items():
         if change.has_changed(name):  # else the column has it already, perhaps not as JSON would say it
             values[place] = change.after.get(name)
@@ -113,8 +138,7 @@ def _new_column(batch: Any, name: str, changes: Mapping[int, Change]) -> Any:
 
 
 def _unfit(name: str, wanted: Any, values: list[Any], changes: Mapping[int, Change]) -> dict[int, str]:
-    """Which of them the column cannot hold; where it is a new one, those unlike the first value."""
-    wanted = wanted or pa.infer_type([next(value for value in values if value is not None)])
+    """Which of them the column cannot hold."""
     found: dict[int, str] = {}
     for place in changes:
         try:

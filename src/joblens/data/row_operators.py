@@ -62,7 +62,7 @@ class RowMapper(Mapper):
             except OF_AN_OPERATOR as error:  # somebody else's code: what it raises is about this row
                 wrong.add(place, error)
         wrong.tell(batch.num_rows)
-        return put_back(batch, changes) if changes else batch
+        return batch if is_json and not changes else put_back(batch, changes)
 
 
 class RowFilter(Filter):

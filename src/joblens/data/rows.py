@@ -9,7 +9,8 @@ from msgspec import Struct
 # the byte.
 LINE = "__line__"
 STATS_PREFIX = "__stats__."  # columns of numbers that filters computed, when the recipe keeps them
-OWN_COLUMNS = (LINE, "__ids__", "__changed__")  # and those beside the rows in whole states
+ADDED = "__added__"  # fields of rows of tables that are no columns
+OWN_COLUMNS = (LINE, ADDED, "__ids__", "__changed__")  # and those beside the rows in whole states
 
 
 class Rows(Struct, frozen=True, eq=False):

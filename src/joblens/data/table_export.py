@@ -6,8 +6,9 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
+from joblens.data.added_fields import added_to
 from joblens.data.line_export import STATS_FIELD
-from joblens.data.rows import LINE, STATS_PREFIX
+from joblens.data.rows import ADDED, LINE, STATS_PREFIX
 
 _ROWS_AT_ONCE = 4096
 _encoder = msgspec.json.Encoder(enc_hook=str)
@@ -19,7 +20,20 @@ def json_of_table(batch: Any, stats: Sequence[str]) -> Iterator[bytes]:
     readable = [_readable(array) for array in batch.columns]
     batch = pa.RecordBatch.from_arrays(readable, names=batch.schema.names)
     for start in range(0, batch.num_rows, _ROWS_AT_ONCE):
-        yield _encoder.encode_lines(batch.slice(start, _ROWS_AT_ONCE).to_pylist())
+        yield _encoder.encode_lines(_whole_rows(batch.slice(start, _ROWS_AT_ONCE)))
+
+
+def _whole_rows(batch: Any) -> list[dict[str, Any]]:
+    """With fields that are no columns, before the numbers of filters."""
+    rows: list[dict[str, Any]] = batch.to_pylist()
+    if ADDED not in batch.schema.names:
+        return rows
+    for row, added in zip(rows, added_to(batch), strict=True):
+        del row[ADDED]
+        row.update(added)
+        if STATS_FIELD in row:
+            row[STATS_FIELD] = row.pop(STATS_FIELD)
+    return rows
 
 
 def with_stats_nested(batch: Any, stats: Sequence[str]) -> Any:

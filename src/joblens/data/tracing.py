@@ -7,9 +7,10 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
+from joblens.data.added_fields import whole_rows
 from joblens.data.job_folder import JobFolder, write_whole
 from joblens.data.partition_state import PartitionState
-from joblens.data.rows import LINE
+from joblens.data.rows import ADDED, LINE
 from joblens.model.recipe import OperatorCall, Recipe
 from joblens.stores.private_files import make_private_folder
 
@@ -29,7 +30,7 @@ class Tracer:
             return
         examples = []
         for name, mask in changed.items():
-            if name == LINE or name not in before.schema.names:
+            if name in (LINE, ADDED) or name not in before.schema.names:
                 continue
             places = pa.array(np.flatnonzero(mask)[: self._rows])
             old, new = before.column(name).take(places), state.batch.column(name).take(places)
@@ -45,7 +46,7 @@ class Tracer:
             return
         dropped = ~keep if state.alive is None else ~keep & state.alive
         places = np.flatnonzero(dropped)[: self._rows]
-        rows = state.batch.take(pa.array(places)).to_pylist()
+        rows = whole_rows(state.batch.take(pa.array(places)))
         examples = [
             {
                 "partition": self._id,

@@ -4,11 +4,13 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from joblens.data.added_fields import whole_rows
 from joblens.data.operator import RowErrors
 from joblens.data.row_operators import row_operator
 from joblens.data.rows import LINE
@@ -143,7 +145,40 @@ def test_rows_of_parquet_keep_the_types_of_their_columns() -> None:
     batch = pa.record_batch({"n": pa.array([1, None], pa.int16()), "data": pa.array([b"a", b"b"])})
     changed = mapped(lambda row: row | {"n": (row["n"] or 0) + 1, "new": "x"}, batch)
     assert changed.schema.field("n").type == pa.int16()
-    assert changed.to_pylist() == [{"n": 2, "data": b"a", "new": "x"}, {"n": 1, "data": b"b", "new": "x"}]
+    assert whole_rows(changed) == [{"n": 2, "data": b"a", "new": "x"}, {"n": 1, "data": b"b", "new": "x"}]
+
+
+def test_new_fields_of_tables_are_what_each_row_was_given() -> None:
+    batch = pa.record_batch({"n": pa.array([0, 1, 2, 3])})
+    given: list[dict[str, Any]] = [{}, {"new": 5}, {"new": "text"}, {"new": [b"bytes", 2.5]}]
+    changed = mapped(lambda row: row | given[row["n"]], batch)
+    assert whole_rows(changed) == [{"n": n, **each} for n, each in enumerate(given)]
+    again = mapped(lambda row: {"n": row["n"], "last": row.get("new")} if row["n"] else row, changed)
+    assert whole_rows(again)[:2] == [{"n": 0}, {"n": 1, "last": 5}]
+    seen: list[Any] = []
+    mapped(seen.append, again, fields=("last",))
+    assert seen == [{}, {"last": 5}, {"last": "text"}, {"last": [b"bytes", 2.5]}]
+
+
+def test_a_change_of_fields_asked_for_keeps_other_new_fields_of_tables() -> None:
+    batch = mapped(lambda row: row | {"a": 1, "b": 2}, pa.record_batch({"n": pa.array([0])}))
+    assert whole_rows(mapped(lambda row: {"a": 3}, batch, fields=("a",))) == [{"n": 0, "a": 3, "b": 2}]
+
+
+def test_what_cannot_be_kept_of_a_new_field_is_told_for_its_row() -> None:
+    batch = pa.record_batch({"n": pa.array([0, 1])})
+    with pytest.raises(RowErrors) as raised:
+        mapped(lambda row: row | {"new": object() if row["n"] else 1}, batch)
+    assert list(raised.value.reasons) == [1]
+
+
+def test_numbers_of_numpy_are_taken_as_numbers() -> None:
+    def measure(row: dict[str, Any]) -> dict[str, Any]:
+        return row | {"mean": np.float32(0.5), "all": np.arange(2)}
+
+    expected = {"n": 1, "mean": 0.5, "all": [0, 1]}
+    assert json.loads(lines_of(mapped(measure, json_batch('{"n":1}')))[0]) == expected
+    assert whole_rows(mapped(measure, pa.record_batch({"n": pa.array([1])}))) == [expected]
 
 
 def test_a_value_that_a_column_cannot_hold_is_told_for_its_row() -> None:
