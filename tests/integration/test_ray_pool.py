@@ -2,7 +2,9 @@
 
 import os
 import signal
+import socket
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -186,3 +188,26 @@ def test_a_cluster_that_is_not_there_is_told() -> None:
         cluster_at("ray://somewhere:10001")
     with pytest.raises(InputError, match="cannot reach a Ray cluster at 'nonsense'"):
         RayPool(1, PLAN, "nonsense", carry)
+
+
+def test_who_is_no_cluster_is_told_at_once_and_without_rays_own_words(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    with socket.socket() as door:
+        door.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{door.getsockname()[1]}"
+        with pytest.raises(InputError, match=f"at '{address}': Connection refused"):
+            cluster_at(address)
+        door.listen()
+
+        def answer() -> None:
+            visitor, _ = door.accept()
+            visitor.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+            visitor.close()
+
+        somebody = threading.Thread(target=answer)
+        somebody.start()
+        with pytest.raises(InputError, match="who listens there is no Ray cluster"):
+            cluster_at(address)
+        somebody.join()
+    assert capfd.readouterr().err == ""

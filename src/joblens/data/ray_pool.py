@@ -5,6 +5,7 @@ import contextlib
 import logging
 import os
 import signal
+import socket
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -24,6 +25,11 @@ LOCAL = "local"  # a cluster of this machine alone, that ends with the job
 AUTO = "auto"  # the one that runs here or that RAY_ADDRESS names; where there is none, a local one
 # Only messages go through Ray, rows go through files: the smallest store that Ray allows will do.
 _OBJECT_STORE_BYTES = 80 * 2**20
+_KNOCK_S = 5.0
+# Ray speaks gRPC, which is HTTP/2: both sides begin with their settings.
+_HTTP2_SETTINGS = 4
+_HTTP2_TYPE_AT = 3
+_HTTP2_HELLO = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, _HTTP2_SETTINGS, 0, 0, 0, 0, 0))
 
 Carry = Callable[[bytes, bytes], Iterator[bytes]]
 
@@ -140,17 +146,53 @@ def has_cluster() -> bool:
 
 
 def _joined(ray: Any, address: str, quiet: dict[str, Any]) -> Any:
+    named = os.environ.get("RAY_ADDRESS", "") if address == AUTO else address
     try:
-        with _unasked():
+        _knock(named)
+        with _unasked(), _without_its_own_words():
             ray.init(address=address, **quiet)
-    except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
-        if address == AUTO and isinstance(error, ConnectionError):
+    except (OSError, RuntimeError, ValueError) as error:
+        if isinstance(error, ConnectionError) and not named:
             raise
+        why = error.strerror if isinstance(error, OSError) and error.strerror else _first_line(error)
         raise InputError(
-            f"cannot reach a Ray cluster at '{address}': {_first_line(error)}",
+            f"cannot reach a Ray cluster at '{named or address}': {why}",
             hint="ray_address: HOST:PORT of its head, auto for the one that runs here, local for a new one",
         ) from error
     return ray
+
+
+def _knock(address: str) -> None:
+    """OSError where nobody listens, or somebody who does not speak as Ray does: it would itself try for more
+    than a minute, and hear no signal meanwhile."""
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdigit():
+        return
+    with socket.create_connection((host.strip("[]"), int(port)), timeout=_KNOCK_S) as door:
+        if os.environ.get("RAY_USE_TLS", "0") != "0":
+            return
+        door.sendall(_HTTP2_HELLO)
+        answer = door.recv(9)
+        if len(answer) < _HTTP2_TYPE_AT + 1 or answer[_HTTP2_TYPE_AT] != _HTTP2_SETTINGS:
+            raise ConnectionError("who listens there is no Ray cluster")
+
+
+@contextlib.contextmanager
+def _without_its_own_words() -> Any:
+    """Ray's C++ part writes to standard error, past Python; what went wrong comes as an exception too."""
+    try:
+        own = os.dup(2)
+    except OSError:  # there is none
+        yield
+        return
+    nowhere = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        os.dup2(nowhere, 2)
+        yield
+    finally:
+        os.dup2(own, 2)
+        os.close(own)
+        os.close(nowhere)
 
 
 def _imported() -> Any:
