@@ -1,6 +1,7 @@
 """What happens to one partition, told as events."""
 
 import time
+import traceback
 from typing import Any
 
 from msgspec import UNSET
@@ -98,6 +99,7 @@ class PartitionReport:
                 call,
                 status="failed",
                 error_message=reason_of(error),
+                stack_trace=encodable("".join(traceback.format_exception(error))),
                 input_rows=rows_in,
                 retry_count=self._attempt,
             )

@@ -129,14 +129,21 @@ class TaskRunner:
             return
         self._tries[task.id] += 1
         tries = self._tries[task.id]
-        gave_up = _as_gave_up(message, tries, self._where(task))
+        start = self._last_start.pop(task.id, None)
+        gave_up = _as_gave_up(message, tries, _where(task, start))
+        if start is not None:  # its worker cannot tell any more
+            self._log([_op_lost(start, gave_up)])
         is_final = isinstance(message, Failed) and message.is_final
         is_of_memory = gave_up.error_type in _OF_MEMORY
         if is_of_memory:  # partitions side by side may each have enough by themselves
             self._at_once = max(1, self._at_once // 2)
         if is_final or tries > self._max_retries:
-            advice = _MEMORY_ADVICE if is_of_memory else ""
-            self._settle(task, msgspec.structs.replace(gave_up, error_message=gave_up.error_message + advice))
+            told = gave_up.error_message + (_MEMORY_ADVICE if is_of_memory else "")
+            began = self._submitted_at.get(task.id)
+            self._settle(
+                task,
+                msgspec.structs.replace(gave_up, error_message=told, started_at=began, ended_at=time.time()),
+            )
             return
         # A lost worker says nothing against the task: the first time it is tried again at once.
         delay_s = min(_LONGEST_DELAY_S, _FIRST_DELAY_S * 2 ** (tries - 1))
@@ -145,14 +152,6 @@ class TaskRunner:
         self._tell_retry(task, gave_up, delay_s)
         again = msgspec.structs.replace(task, attempt=tries) if isinstance(task, RunStage) else task
         heapq.heappush(self._later, (time.monotonic() + delay_s, next(self._order), again))
-
-    def _where(self, task: Task) -> str:
-        """What was being done, as far as it was told."""
-        parts = [f"partition {task.partition.id}"] if isinstance(task, RunStage) else []
-        start = self._last_start.pop(task.id, None)
-        if start is not None:
-            parts.append(f"operator {start.operation_idx} {start.operation_name}")
-        return ", ".join(parts) or f"task {task.id}"
 
     def _settle(self, task: Task, how: Ended | GaveUp) -> None:
         self._results[task.id] = how
@@ -169,6 +168,27 @@ class TaskRunner:
                 metadata={"error_type": why.error_type, "delay_seconds": delay_s},
             )
             self._log([retry])
+
+
+def _where(task: Task, start: RecipeEvent | None) -> str:
+    """What was being done, as far as it was told."""
+    parts = [f"partition {task.partition.id}"] if isinstance(task, RunStage) else []
+    if start is not None:
+        parts.append(f"operator {start.operation_idx} {start.operation_name}")
+    return ", ".join(parts) or f"task {task.id}"
+
+
+def _op_lost(start: RecipeEvent, why: GaveUp) -> RecipeEvent:
+    return event(
+        EventType.OP_FAILED,
+        partition_id=start.partition_id,
+        operation_idx=start.operation_idx,
+        operation_name=start.operation_name,
+        status="failed",
+        error_message=why.error_message,
+        input_rows=start.input_rows,
+        retry_count=why.tries - 1,
+    )
 
 
 def _as_gave_up(message: Message, tries: int, where: str) -> GaveUp:

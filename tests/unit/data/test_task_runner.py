@@ -79,7 +79,10 @@ def test_a_task_that_fails_once_too_often_is_given_up() -> None:
         return Lost(task.id, "gone") if task.id == "t0" else Ended(task.id)
 
     results, logged = run(ScriptedPool(1, answer), max_retries=1)
-    assert results["t0"] == GaveUp("WorkerLost", "partition 0: gone", "", 2)
+    lost = results["t0"]
+    assert isinstance(lost, GaveUp)
+    assert (lost.error_type, lost.error_message, lost.tries) == ("WorkerLost", "partition 0: gone", 2)
+    assert lost.started_at is not None
     assert isinstance(results["t1"], Ended)
     assert len(logged) == 1
 
@@ -89,7 +92,9 @@ def test_what_cannot_change_is_not_tried_again() -> None:
         return Failed(task.id, "BadRow", "line 3", "trace", is_final=True)
 
     results, logged = run(ScriptedPool(1, answer), 1, max_retries=5)
-    assert results["t0"] == GaveUp("BadRow", "line 3", "trace", 1)
+    how = results["t0"]
+    assert isinstance(how, GaveUp)
+    assert (how.error_type, how.error_message, how.stack_trace, how.tries) == ("BadRow", "line 3", "trace", 1)
     assert logged == []
 
 
@@ -118,8 +123,10 @@ def test_a_lost_worker_is_told_with_what_it_was_doing() -> None:
             told = [Happened(task.id, start) for task in self._running[:1]]
             return [*told, *super().messages(timeout_s)]
 
-    results, _ = run(Telling(1, lambda task, tries: Lost(task.id, "worker 7 was killed")), 1, max_retries=0)
+    pool = Telling(1, lambda task, tries: Lost(task.id, "worker 7 was killed"))
+    results, logged = run(pool, 1, max_retries=0)
     gave_up = results["t0"]
+    assert [each.event_type for each in logged] == ["op_start", "op_failed"]
     assert isinstance(gave_up, GaveUp)
     assert gave_up.error_message == "partition 0, operator 2 words_filter: worker 7 was killed"
 
