@@ -168,6 +168,7 @@ def test_all_that_was_used_belongs_to_somebody(tmp_path: Path, data: Path) -> No
     assert list(steps) == ["reading", "exporting", "coordinating"]
     assert steps["reading"]["read_bytes"] >= data.stat().st_size
     assert steps["exporting"]["written_bytes"] >= (tmp_path / "out.jsonl").stat().st_size
+    assert steps["coordinating"]["written_bytes"] < steps["exporting"]["written_bytes"]
     saved = [
         event.metadata
         for event in executors.events_of(job)

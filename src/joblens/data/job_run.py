@@ -66,12 +66,13 @@ class JobRun:
     def run(self, coordinator: Coordinator, summary: JobSummary, *, is_resumed: bool) -> JobEnd:
         began, meter = time.time(), Meter()
         end = self._to_its_end(coordinator, summary, is_resumed=is_resumed)
+        led = self._led(meter)  # the kernel adds what workers read and wrote when they have ended
         self._pool.close()  # nobody writes any more
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self._folder.reserve)
         if end.status == "failed":
             remove_all_leftovers(self._folder)
-        return self._told(end, coordinator.counts(), summary, began, meter)
+        return self._told(end, coordinator.counts(), summary, time.time() - began, led)
 
     def _to_its_end(self, coordinator: Coordinator, summary: JobSummary, *, is_resumed: bool) -> JobEnd:
         try:
@@ -92,12 +93,11 @@ class JobRun:
             return JobEnd(status="failed", error_message=reason_of(error), exit_code=1)
 
     def _told(
-        self, end: JobEnd, counts: dict[str, Any], summary: JobSummary, began: float, meter: Meter
+        self, end: JobEnd, counts: dict[str, Any], summary: JobSummary, duration: float, led: RecipeEvent
     ) -> JobEnd:
         """Each place by itself: that one cannot be written says nothing about the other."""
-        led = self._led(meter)
         self._steps.see([led])
-        ended = job_events.job_end(end, time.time() - began, self._plan, counts)
+        ended = job_events.job_end(end, duration, self._plan, counts)
         lost: list[OSError] = []
         try:
             summary.write_end(end, counts, self._steps.document())
