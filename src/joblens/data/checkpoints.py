@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 import xxhash
 from msgspec import Struct
 
+from joblens.data.array_content import content_of
 from joblens.data.batch_pieces import joined_in_place
 from joblens.data.exporting import PartManifest
 from joblens.data.job_folder import write_whole
@@ -124,6 +125,10 @@ class MasksManifest(Struct, frozen=True, kw_only=True):
 
 def digest_of(*parts: Any) -> str:
     """xxh3-128 over bytes-like parts and texts."""
+    return _digest_of_all(parts)
+
+
+def _digest_of_all(parts: Iterable[Any]) -> str:
     hasher = xxhash.xxh3_128()
     for part in parts:
         hasher.update(part.encode() if isinstance(part, str) else part)
@@ -132,18 +137,11 @@ def digest_of(*parts: Any) -> str:
 
 def source_chain(rows: Rows) -> str:
     """What the first checkpoint of a partition stands on: the rows as they were read, to the byte where they
-    are lines."""
-    parts: list[Any] = [str(rows.count), str(rows.batch.schema)]
+    are lines, all values of all columns where they are tables."""
     names = rows.batch.schema.names
-    for name in [LINE] if LINE in names else names:  # everything else was taken from the line
-        column = rows.batch.column(name)
-        if column.type in (pa.large_binary(), pa.large_string()) and len(column):
-            offsets = np.frombuffer(column.buffers()[1], np.int64)[
-                column.offset : column.offset + len(column) + 1
-            ]
-            parts.append(np.diff(offsets).tobytes())
-            parts.append(column.buffers()[2].slice(int(offsets[0]), int(offsets[-1] - offsets[0])))
-    return digest_of(*parts)
+    columns = [rows.batch.column(name) for name in ([LINE] if LINE in names else names)]
+    contents = itertools.chain.from_iterable(map(content_of, columns))  # everything else is in the line
+    return _digest_of_all(itertools.chain([str(rows.count), str(rows.batch.schema)], contents))
 
 
 def calls_digest(calls: tuple[OperatorCall, ...]) -> str:

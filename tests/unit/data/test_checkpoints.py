@@ -139,6 +139,15 @@ def test_the_chain_of_a_source_knows_every_byte_of_it() -> None:
     assert checkpoints.source_chain(one) != checkpoints.source_chain(rows_of(changed))
 
 
+def test_the_chain_of_a_source_that_is_a_table_knows_every_value() -> None:
+    def chain(number: int | None, word: str) -> str:
+        batch = pa.record_batch({"text": ["a"], "n": pa.array([number]), "more": [{"words": [word]}]})
+        return checkpoints.source_chain(rows_of(batch))
+
+    assert chain(1, "b") == chain(1, "b")
+    assert len({chain(1, "b"), chain(2, "b"), chain(None, "b"), chain(1, "c")}) == 4
+
+
 @pytest.mark.parametrize("how", ["cut", "grown", "changed", "gone"])
 def test_a_file_that_is_not_what_was_written_is_not_loaded(tmp_path: Path, how: str) -> None:
     path = tmp_path / "kept"
