@@ -43,8 +43,11 @@ class _Told(Struct, frozen=True, gc=False):
     start: float
     end: float
     duration: float
+    saved_at: float
     input_rows: int
     output_rows: int
+    rejected: int | None
+    is_saved: bool
 
 
 class OperatorColumn:
@@ -103,6 +106,8 @@ class OperatorColumn:
         self, row: int, at: float, duration: float | None, input_rows: int | None, output_rows: int | None
     ) -> None:
         code = self.codes[row]
+        if self._aside:
+            self._aside.pop(row, None)
         if code >= DONE:  # a second time, without a start in between
             before = self._told(row)
             self.forget(row)
@@ -143,12 +148,16 @@ class OperatorColumn:
 
     def load(self, row: int, code: int) -> None:
         """It is known to be done, by what was kept of it or of what came behind it."""
+        told = self._aside.pop(row, None)
+        if told is not None and told.is_saved:
+            code = SAVED
         if self.codes[row] < code or self.codes[row] == BROKEN:
             self._turn(row, code)
             self.errors.pop(row, None)
-        told = self._aside.pop(row, None)
         if told is not None:
-            self.starts[row], self.ends[row] = told.start, told.end
+            self.starts[row], self.ends[row], self.saved_at[row] = told.start, told.end, told.saved_at
+            if told.rejected is not None:
+                self.rejected[row] = told.rejected
             self._know_duration(row, told.duration)
             self.know_rows(row, _counted(told.input_rows), _counted(told.output_rows))
 
@@ -160,7 +169,7 @@ class OperatorColumn:
     def settle(self, row: int) -> None:
         """It is known to be done, by what came behind it."""
         if self.codes[row] in (UNSEEN, RUNNING):
-            self._turn(row, DONE)
+            self.load(row, DONE)
 
     def set_aside(self, row: int) -> None:
         """To be done anew, unless its result turns out to be there still."""
@@ -173,8 +182,11 @@ class OperatorColumn:
             self.starts[row],
             self.ends[row],
             self.durations[row],
+            self.saved_at[row],
             self.input_rows[row],
             self.output_rows[row],
+            self.rejected.get(row),
+            self.codes[row] == SAVED,
         )
 
     def fail(self, row: int, at: float, message: str) -> None:

@@ -95,7 +95,7 @@ class WorkGrid:
         kept = max(last_saved(columns, row), max(through, default=-1))
         for column in columns:
             if column.index > kept:
-                column.forget(row)
+                column.set_aside(row)
 
     def load(self, row: int, until: int, rows: int | None, *, is_kept: bool) -> None:
         """A result was found to be there still: everything up to that place is done, with `rows` left."""
@@ -122,7 +122,7 @@ class WorkGrid:
             before.know_rows(row, None, came if came >= 0 else None)
 
     def waits_after(self) -> OperatorColumn | None:
-        """Partitions that are through with this one wait for the others, before an operator on all of them."""
+        """Partitions that are through with this one wait for the others, which come together next."""
         ordered = sorted(self.columns.values(), key=lambda column: column.index)
         before: OperatorColumn | None = None
         for column in ordered:

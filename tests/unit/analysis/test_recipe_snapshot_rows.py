@@ -114,6 +114,19 @@ def test_rows_that_were_told_to_a_process_that_died_are_known_from_their_neighbo
     assert snapshot.checkpointed_operations == 1
 
 
+def test_what_was_told_before_a_kill_holds_when_its_result_is_found() -> None:
+    job = Job()
+    job.tell("job_start", process_id=7)
+    job.tell("partition_start", 0)
+    job.operate(0, 0, 10, 9)  # nothing was kept, as far as anybody told
+    job.tell("job_restart", process_id=8)
+    assert job.look(is_alive=True).completed_operations == 0
+    job.load(0, 0, 9, "/job/checkpoints/partition_000000/stage_000.arrow")
+    snapshot = job.look(is_alive=True)
+    assert snapshot.operation_statuses["p0_op0_clean_links_mapper"].input_rows == 10
+    assert (snapshot.completed_operations, snapshot.checkpointed_operations) == (1, 0)
+
+
 def test_a_sum_with_something_missing_is_none() -> None:
     job = Job()
     job.tell("job_start", process_id=7)
