@@ -143,6 +143,27 @@ def test_keys_that_change_nothing_are_told(place: Path, joblens: RunJoblens) -> 
     assert joblens("process", recipe, "-q", cwd=place, code=0).stdout == ""
 
 
+def test_logs_of_a_recipe_are_told_where_they_lie(place: Path, joblens: RunJoblens) -> None:
+    joblens("process", write_recipe(place, ["text_length_filter"]), "--job-id", "monday", cwd=place, code=0)
+    said = joblens("logs", "monday", cwd=place, code=0).stderr
+    assert f"writes its logs to {place / 'out' / 'monday'}/logs" in said
+
+
+def test_what_is_known_of_rows_is_told_without_events(place: Path, joblens: RunJoblens) -> None:
+    recipe = write_recipe(place, [{"text_length_filter": {"min_len": 15}}], event_logging={"enabled": False})
+    document = joblens("process", recipe, "--json", cwd=place, code=0).json
+    assert (document["rows_in"], document["rows_out"], document["rejected_rows"]) == (61, 50, 1)
+    assert document["operators"] == []
+
+
+def test_a_dry_run_of_a_job_that_is_there_tells_what_is_done(place: Path, joblens: RunJoblens) -> None:
+    recipe = write_recipe(place, ["text_length_filter"])
+    joblens("process", recipe, "--job-id", "monday", cwd=place, code=0)
+    said = joblens("process", "--resume", "out/monday", "--dry-run", cwd=place, code=0).stdout
+    assert "monday  would go on; nothing was written" in said
+    assert "; the job is completed" in said
+
+
 def test_a_strict_job_ends_with_its_first_bad_row(place: Path, joblens: RunJoblens) -> None:
     recipe = write_recipe(place, ["text_length_filter"])
     done = joblens("process", recipe, "--strict", "--json", cwd=place, code=1)
@@ -287,3 +308,10 @@ def test_a_program_can_insist_on_a_whole_result(place: Path) -> None:
     assert caught.value.result.status == "failed"
     with pytest.raises(InputError):
         public.process("no_such.yaml")
+
+
+def test_operators_of_a_path_that_is_not_there_are_told_by_the_option(
+    place: Path, joblens: RunJoblens
+) -> None:
+    said = joblens("operators", "--path", "nix.py", cwd=place, code=2).stderr
+    assert "--path: there is no file or folder nix.py" in said

@@ -2,22 +2,31 @@
 
 from collections.abc import Sequence
 
+from joblens.model.errors import RecipeError
 from joblens.model.operator_info import OperatorInfo
 
 
 def list_operators(custom_paths: Sequence[str] = ()) -> list[OperatorInfo]:
     """All of them by name, those of these files and folders too."""
     from joblens.data.operator_info import describe
-    from joblens.data.registry import load_custom, names
+    from joblens.data.registry import names
 
-    load_custom(custom_paths)
+    _load(custom_paths)
     return [describe(name) for name in names()]
 
 
 def describe_operator(name: str, custom_paths: Sequence[str] = ()) -> OperatorInfo:
     """Raises UnknownOperator with the nearest name."""
     from joblens.data.operator_info import describe
+
+    _load(custom_paths)
+    return describe(name)
+
+
+def _load(custom_paths: Sequence[str]) -> None:
     from joblens.data.registry import load_custom
 
-    load_custom(custom_paths)
-    return describe(name)
+    try:
+        load_custom(custom_paths)
+    except RecipeError as error:
+        raise RecipeError(f"--path: {error}", hint=error.hint) from error

@@ -103,7 +103,11 @@ def check_recipe(loaded: LoadedRecipe) -> CheckedRecipe:
     recipe = loaded.recipe
     if recipe.executor is Executor.RAY:
         _need_ray()
-    registry.load_custom(recipe.custom_operator_paths)
+    try:
+        registry.load_custom(recipe.custom_operator_paths)
+    except RecipeError as error:
+        said = problem_at(loaded, "custom_operator_paths", str(error))
+        raise RecipeError(said, hint=error.hint) from error
     surroundings = surroundings_of(recipe)
     problems: list[tuple[Path, str]] = []
     operators: list[Operator] = []
@@ -183,6 +187,9 @@ def _warnings(recipe: Recipe) -> list[str]:
         ignored = registry.ignored_parameters(call)
         if ignored:
             warnings.append(f"{call.name}: these parameters change nothing here: {', '.join(ignored)}")
+    unused = [name for name in ("size", "num_of_partitions") if getattr(recipe.partition, name)]
+    if recipe.auto_configure and unused:
+        warnings.append(f"partition.{unused[0]} is not used: auto_configure chooses the partitions")
     if len(recipe.text_keys) > 1:
         warnings.append(
             f"operators work on '{recipe.text_keys[0]}', the first of text_keys; "

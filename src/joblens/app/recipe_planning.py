@@ -97,6 +97,7 @@ def plan_to_go_on(
         recipe_path=_recipe_path(checked, before.job_dir),
         workers=sizing.workers,
         budget_bytes=sizing.budget_bytes,
+        reasons=sizing.reasons,
     )
 
 

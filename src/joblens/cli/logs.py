@@ -47,8 +47,16 @@ def command(session: Session, ident: str, follow: bool, stderr: bool, tail: int 
     if not stderr and (not printed or _has_failed(record)):
         with suppress(InputError):  # it was not asked for: then one that is not kept is no error
             printed = _copy(read_log(record, "stderr", tail), sys.stderr.buffer) or printed
-    if not printed and record.outcome is not None:
+    folder = _recipe_folder(record)
+    if folder is not None:
+        session.note(f"joblens: a recipe's job writes its logs to {folder}/logs, its events to {folder}")
+    elif not printed and record.outcome is not None:
         session.note(f"joblens: {_nothing(record.outcome, stream)}")
+
+
+def _recipe_folder(record: "Record") -> str | None:
+    folder = record.job.params.get("job_dir")
+    return folder if record.job.tool == "recipe" and isinstance(folder, str) else None
 
 
 def _copy(chunks: "Iterable[bytes]", to: BinaryIO) -> bool:

@@ -81,9 +81,14 @@ def _show_plan(session: Session, planned: "PlannedRecipe") -> None:
     if session.json:
         session.write_json(plan_document(job.plan, kinds, is_resumed=job.is_resumed))
         return
+    from joblens.app.snapshots import create_snapshot
+
+    before = create_snapshot(job.plan.job_dir) if job.is_resumed else None
     width = session.width if session.is_terminal else 1 << 20
     session.write_lines(
-        render_recipe_plan(job.plan, kinds, is_resumed=job.is_resumed, width=width, paint=session.palette)
+        render_recipe_plan(
+            job.plan, kinds, is_resumed=job.is_resumed, width=width, paint=session.palette, before=before
+        )
     )
 
 

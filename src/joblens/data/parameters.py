@@ -4,7 +4,7 @@ import inspect
 import math
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
 import msgspec
@@ -71,6 +71,8 @@ def check_parameters(name: str, kind: type[Operator], given: Mapping[str, Any]) 
         for parameter, value in given.items()
         if (message := _problem(name, kind, parameter, value))
     ]
+    if not problems:
+        problems = list(_empty_ranges(name, given))
     # One that was only misspelled is not told again as missing.
     meant = {nearest_word(parameter, own) for parameter in given if parameter not in own}
     missing = [parameter.name for parameter in own.values() if parameter.default is UNSET]
@@ -80,6 +82,17 @@ def check_parameters(name: str, kind: type[Operator], given: Mapping[str, Any]) 
         if parameter not in given and parameter not in meant
     ]
     return problems
+
+
+def _empty_ranges(name: str, given: Mapping[str, Any]) -> Iterator[ParameterProblem]:
+    """Such filters would drop every row."""
+    for parameter, least in given.items():
+        other = f"max_{parameter.removeprefix('min_')}"
+        most = given.get(other)
+        is_range = parameter.startswith("min_") and isinstance(least, int | float)
+        if is_range and isinstance(most, int | float) and least > most and not given.get("reversed_range"):
+            said = f"{name}: '{parameter}' is {shown(least)}, more than '{other}', {shown(most)}: no row fits"
+            yield ParameterProblem(parameter, said)
 
 
 def converted(kind: type[Operator], given: Mapping[str, Any]) -> dict[str, Any]:

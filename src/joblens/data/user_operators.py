@@ -116,7 +116,7 @@ def _modules(path: str, real: str) -> Iterator[Any]:
         files = sorted(name for name in os.listdir(real) if name.endswith(".py") and name != "__init__.py")
         start = os.path.join(real, "__init__.py")
         if not files and not os.path.exists(start):
-            raise RecipeError(f"custom_operator_paths: there is no Python file in {path}")
+            raise RecipeError(f"there is no Python file in {path}")
         package = _module_name(real)
         yield _run_package(path, real, package, start)
         for name in files:
@@ -124,7 +124,7 @@ def _modules(path: str, real: str) -> Iterator[Any]:
             # One that the package itself imported has run already.
             yield sys.modules.get(module) or _run(os.path.join(path, name), os.path.join(real, name), module)
     else:
-        raise RecipeError(f"custom_operator_paths: there is no file or folder {path}")
+        raise RecipeError(f"there is no file or folder {path}")
 
 
 def _module_name(real: str) -> str:
@@ -153,7 +153,7 @@ def _run_package(path: str, real: str, name: str, start: str) -> Any:
 
 def _executed(path: str, name: str, spec: Any) -> Any:
     if spec is None or spec.loader is None:
-        raise RecipeError(f"custom_operator_paths: {path} is no Python file")
+        raise RecipeError(f"{path} is no Python file")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     try:
@@ -190,6 +190,10 @@ def _operator_class(thing: Any, name: str, kind: str | None, fields: Sequence[st
         return thing
     if not callable(thing):
         raise RecipeError(f"an operator is a function or a class, not {type(thing).__name__}")
+    if kind not in (None, "mapper", "filter"):
+        raise RecipeError(f"operator '{name or _name_of(thing)}': kind is 'mapper' or 'filter', not '{kind}'")
+    if isinstance(fields, str):
+        raise RecipeError(f"operator '{name or _name_of(thing)}': fields is a list, such as ['{fields}']")
     from joblens.data.row_operators import row_operator
 
     return row_operator(thing, name or _name_of(thing), kind, None if fields is None else tuple(fields))

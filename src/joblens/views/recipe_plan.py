@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+from joblens.model.job_snapshot import JobSnapshot
 from joblens.model.recipe import RecipePlan
 from joblens.model.units import format_bytes
 from joblens.views.numbers import UNKNOWN, counted
@@ -21,11 +22,19 @@ _COLUMNS = (
 
 
 def render_recipe_plan(
-    plan: RecipePlan, kinds: Sequence[str], *, is_resumed: bool, width: int, paint: Palette
+    plan: RecipePlan,
+    kinds: Sequence[str],
+    *,
+    is_resumed: bool,
+    width: int,
+    paint: Palette,
+    before: JobSnapshot | None = None,
 ) -> list[str]:
+    """`before`: where a job stands that would be gone on with."""
     how = "would go on" if is_resumed else "would begin"
     lines = [f"{paint.paint(clean(plan.recipe.name), 'bold')}  {plan.job_id}  {how}; nothing was written"]
-    for name, value in _facts(plan):
+    done = [("done", _done(before))] if before is not None else []
+    for name, value in [*done, *_facts(plan)]:
         if value:
             lines.append(f"  {paint.paint(pad(name, _LABEL), 'dim')}{value}")
     for reason in plan.reasons:
@@ -85,13 +94,16 @@ def _facts(plan: RecipePlan) -> list[tuple[str, str]]:
     first = [clean(each.path) for each in plan.inputs[:_FILES_SHOWN]]
     more = len(plan.inputs) - len(first)
     named = ", ".join(first) + (f" and {more:,} more" if more else "")
-    cut = [counted(len(plan.partitions), "partition")] if plan.partitions else []
+    cut = []
+    if plan.partitions:
+        largest = format_bytes(max(each.size_bytes for each in plan.partitions))
+        cut.append(f"{counted(len(plan.partitions), 'partition')}, the largest of {largest}")
     uncut = len({each.path for each in plan.uncut})
     cut += [f"{counted(uncut, 'file')} to be cut first"] if uncut else []
     return [
         ("data", files),
         ("", named),
-        ("partitions", f"{', '.join(cut)}, about {format_bytes(plan.target_bytes)} each at most"),
+        ("partitions", "; ".join(cut) or "none: there are no rows"),
         (
             "workers",
             f"{plan.workers:,} ({plan.recipe.executor.value}), {format_bytes(plan.budget_bytes)} memory",
@@ -99,6 +111,14 @@ def _facts(plan: RecipePlan) -> list[tuple[str, str]]:
         ("export", clean(plan.recipe.export_path)),
         ("folder", clean(plan.job_dir)),
     ]
+
+
+def _done(before: JobSnapshot) -> str:
+    return (
+        f"{before.completed_partitions:,} of {counted(before.total_partitions, 'partition')}, "
+        f"{before.completed_operations:,} of {counted(before.total_operations, 'operation')}; "
+        f"the job is {before.overall_status.replace('_', ' ')}"
+    )
 
 
 def _kept(plan: RecipePlan, index: int) -> str:

@@ -76,6 +76,12 @@ def test_a_value_beyond_its_limits_is_told_with_the_limit() -> None:
         make("random_selector", select_ratio=1.5)
 
 
+def test_a_range_that_no_row_can_be_in_is_refused() -> None:
+    with pytest.raises(RecipeError, match="'min_len' is 9, more than 'max_len', 5: no row fits"):
+        make("text_length_filter", min_len=9, max_len=5)
+    make("text_length_filter", min_len=9, max_len=5, reversed_range=True)
+
+
 def test_numbers_that_no_plan_can_hold_are_refused() -> None:
     with pytest.raises(RecipeError, match="'min_len' must be a number of at most 18 digits, not 1000"):
         make("text_length_filter", min_len=10**30)
