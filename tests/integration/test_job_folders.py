@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,16 @@ pytest.importorskip("pyarrow")
 
 from joblens.app.processing import Wishes, plan_recipe
 from joblens.app.recipe_jobs import make_job
+from joblens.data.coordinator import Coordinator
 from joblens.data.job_lock import take_lock
+from joblens.data.job_run import JobRun, StepsTold
+from joblens.data.job_summary import JobSummary
+from joblens.data.local_pool import LocalPool
 from joblens.data.reasons import with_place
+from joblens.data.tasks import Ended
+from joblens.data.workshop import Workshop
 from joblens.model.errors import JobIsRunning
+from joblens.model.recipe_event import RecipeEvent
 from joblens.model.settings import Settings
 from joblens.plan.plan_document import plan_digest
 from tests.integration import recipe_executor as executors
@@ -222,3 +230,25 @@ def test_log_lines_have_one_time_and_no_line_of_a_program(tmp_path: Path, data: 
     assert executors.carry_out(job) == 0
     first = Path(executors.folder_of(job).log).read_text().splitlines()[0]
     assert first[23:] == f" | INFO     | joblens.job - job_start: job {job.job_id} starts"
+
+
+def test_the_end_of_a_job_is_told_although_its_events_could_not_be_written(
+    tmp_path: Path, data: Path
+) -> None:
+    job = executors.plan(tmp_path, data, MAPPERS)
+    folder = executors.folder_of(job)
+    summary = JobSummary(job, folder, time.time())
+    pool = LocalPool(1, lambda task, _: Ended(task.id))
+    told: list[str] = []
+
+    def log(events: Sequence[RecipeEvent]) -> None:
+        if os.path.exists(folder.reserve):  # until the job gives it back there is no room
+            raise OSError(28, "No space left on device")
+        told.extend(event.event_type for event in events)
+
+    coordinator = Coordinator(Workshop(job), pool, log, lambda: None)
+    end = JobRun(job, pool, log, StepsTold(summary)).run(coordinator, summary, is_resumed=False)
+    assert (end.status, end.exit_code) == ("failed", 1)
+    assert "no space left for" in end.error_message
+    assert told == ["step_complete", "job_failed"]
+    assert executors.summary_of(job)["status"] == "failed"
