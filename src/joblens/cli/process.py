@@ -36,8 +36,8 @@ def command(session: Session, /, recipe: str | None, *, dry_run: bool, quiet: bo
     events and checkpoints to go on from.
 
     The exit code is 0 when all rows went through, 1 when the job failed or some partitions are missing,
-    2 when the recipe cannot be used, 130 after an interrupt. A job that did not end well is gone on with by
-    --resume ID."""
+    2 when the recipe cannot be used, 128 and the signal when one ended it (Ctrl-C: 130). A job that did not
+    end well is gone on with by --resume alone."""
     from joblens.app.processing import Wishes, exit_code_of, plan_recipe
     from joblens.data.quick_start import import_arrow
 
