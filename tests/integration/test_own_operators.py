@@ -175,6 +175,32 @@ def test_fields_that_are_new_in_a_table_do_not_depend_on_partitions(tmp_path: Pa
         assert found[29:31] + found[39:41] + found[79:81] == ["absent", 30, 39, 20.0, 39.5, "80"]
 
 
+@pytest.mark.parametrize("where", ["__init__", "check"])
+def test_an_own_operator_that_says_it_cannot_work_refuses_the_recipe(
+    joblens: RunJoblens, tmp_path: Path, where: str
+) -> None:
+    own = f"""
+import joblens
+
+class Needy(joblens.Mapper):
+    name = "needy"
+
+    def {where}(self):
+        open("no-such-model.bin")
+"""
+    (tmp_path / "own.py").write_text(own)
+    (tmp_path / "in.jsonl").write_text('{"text":"a"}\n')
+    recipe = (
+        "dataset_path: in.jsonl\nexport_path: o.jsonl\ncustom_operator_paths: [own.py]\nprocess: [needy: ]\n"
+    )
+    (tmp_path / "recipe.yaml").write_text(recipe)
+    ran = joblens("process", "recipe.yaml", cwd=tmp_path)
+    assert ran.code == 2
+    assert "recipe.yaml:4:" in ran.stderr
+    assert "needy: FileNotFoundError" in ran.stderr
+    assert "Traceback" not in ran.stderr
+
+
 def test_operators_are_listed_with_ones_own(joblens: RunJoblens, own: Path) -> None:
     shown = joblens("operators", "--path", str(own)).stdout
     for name in ("shorten", "even_filter", "clean_links_mapper", "document_deduplicator", "random_selector"):

@@ -168,6 +168,8 @@ def _look_at(
     except InputError as error:
         said = f"{error} ({error.hint})" if error.hint else str(error)
         return [((), said if call.name in said else f"{call.name}: {said}")], None
+    except Exception as error:  # noqa: BLE001 - somebody's own: a model that is missing, a slip
+        return [((), f"{call.name}: {type(error).__name__}: {error}")], None
     return [], operator
 
 

@@ -11,13 +11,22 @@ from joblens.data.operator import Filter, Mapper, Operator, RowErrors
 from joblens.data.reasons import OF_AN_OPERATOR, reason_of
 from joblens.data.row_changes import Change, Row, decoded_rows, put_back, snapshot, thawed
 from joblens.data.rows import LINE
+from joblens.model.errors import RecipeError
+
+_BY_PLACE = (
+    inspect.Parameter.POSITIONAL_ONLY,
+    inspect.Parameter.POSITIONAL_OR_KEYWORD,
+    inspect.Parameter.VAR_POSITIONAL,
+)
 
 
 def row_operator(written: Any, name: str, kind: str | None, fields: tuple[str, ...] | None) -> type[Operator]:
-    """A class for the registry. Its parameters are those of the function behind the row, or of the class."""
-    base = RowFilter if (kind or _kind_of(written, name)) == "filter" else RowMapper
-    signature = inspect.signature(written, eval_str=True)
-    parameters = list(signature.parameters.values())
+    """A class for the registry. Its parameters are those of the function behind the row, or of the class.
+    Raises RecipeError for what cannot be one."""
+    called = written.__call__ if inspect.isclass(written) else written
+    _check_it_takes_a_row(called, name, is_method=inspect.isclass(written))
+    base = RowFilter if (kind or _kind_of(called, name)) == "filter" else RowMapper
+    parameters = list(_signature(written, name).parameters.values())
     if not inspect.isclass(written):
         parameters = parameters[1:]  # the first is the row
 
@@ -114,15 +123,33 @@ def _is_named(parameter: inspect.Parameter) -> bool:
     return parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
 
 
-def _kind_of(written: Any, name: str) -> str:
-    called = written.__call__ if inspect.isclass(written) else written
-    is_bool = inspect.signature(called, eval_str=True).return_annotation is bool
-    return "filter" if is_bool or name.endswith("_filter") else "mapper"
+def _kind_of(called: Any, name: str) -> str:
+    says_bool = _signature(called, name).return_annotation in (bool, "bool")
+    return "filter" if says_bool or name.endswith("_filter") else "mapper"
+
+
+def _signature(written: Any, name: str) -> inspect.Signature:
+    try:
+        return inspect.signature(written, eval_str=True)
+    except (NameError, AttributeError, SyntaxError, TypeError) as error:
+        raise RecipeError(f"operator '{name}': the types of its parameters: {error}") from error
+
+
+def _check_it_takes_a_row(called: Any, name: str, *, is_method: bool) -> None:
+    if inspect.iscoroutinefunction(called) or inspect.isgeneratorfunction(called):
+        kind = "async" if inspect.iscoroutinefunction(called) else "a generator"
+        raise RecipeError(f"operator '{name}' is {kind}; it has to be a plain function that returns")
+    parameters = list(_signature(called, name).parameters.values())[is_method:]
+    if not parameters or parameters[0].kind not in _BY_PLACE:
+        raise RecipeError(f"operator '{name}' takes no row; the first thing it is handed is one")
 
 
 def _checked(row: Any, fields: tuple[str, ...] | None) -> Row:
     if not isinstance(row, dict):
-        raise TypeError(f"a mapper gives a row back, a dict, not {type(row).__name__}")
+        hint = (
+            " (a filter is said to return bool, or has a name in …_filter)" if isinstance(row, bool) else ""
+        )
+        raise TypeError(f"a mapper gives a row back, a dict, not {type(row).__name__}{hint}")
     if fields is not None and not row.keys() <= set(fields):
         raise TypeError(f"it has a field that it did not ask for: {', '.join(row.keys() - set(fields))}")
     return row

@@ -160,8 +160,10 @@ def _executed(path: str, name: str, spec: Any) -> Any:
         spec.loader.exec_module(module)
     except BaseException as error:
         del sys.modules[name]
-        if isinstance(error, RecipeError | KeyboardInterrupt):
+        if isinstance(error, KeyboardInterrupt):
             raise
+        if isinstance(error, RecipeError):
+            raise RecipeError(f"{path}: {error}") from error
         raise RecipeError(f"{path} cannot be run: {_told(error)}") from error
     return module
 

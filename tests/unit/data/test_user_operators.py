@@ -140,6 +140,25 @@ def test_a_file_is_run_once_a_process(tmp_path: Path) -> None:
             "import joblens\n@joblens.operator\ndef text_length_filter(row): ...",
             "there is an operator 'text_length_filter' already",
         ),
+        (
+            "import joblens\n@joblens.operator\ndef x(): ...",
+            r"mine\.py: operator 'x' takes no row",
+        ),
+        ("import joblens\n@joblens.operator\nasync def x(row): ...", "operator 'x' is async"),
+        ("import joblens\n@joblens.operator\ndef x(row): yield row", "operator 'x' is a generator"),
+        ("import joblens\n@joblens.operator\ndef x(row, by: 'Nix'): ...", "operator 'x': the types of .*Nix"),
+        (
+            "import joblens\n@joblens.operator(kind='filtr')\ndef x(row): ...",
+            "operator 'x': kind is 'mapper' or 'filter', not 'filtr'",
+        ),
+        (
+            "import joblens\n@joblens.operator(fields='title')\ndef x(row): ...",
+            r"operator 'x': fields is a list, such as \['title'\]",
+        ),
+        (
+            "import joblens\n@joblens.operator\nclass X:\n  def __call__(self): ...",
+            "operator 'x' takes no row",
+        ),
     ],
 )
 def test_a_file_that_cannot_be_used_is_refused_with_its_reason(tmp_path: Path, text: str, told: str) -> None:
