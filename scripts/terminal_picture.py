@@ -13,6 +13,9 @@ from rich.text import Text
 SPACE = "&#160;"
 COLUMN = 12.2  # width of a character in rich's pictures
 TEXT = re.compile(r'(<text [^>]*?)x="([\d.]+)"([^>]*?)textLength="([\d.]+)"([^>]*)>([^<]*)</text>')
+# rich cuts the screen off at the foot of its last letters, underscores and all
+LAST_LINE = re.compile(r'(clip-terminal">\s*<rect [^>]*height=")([\d.]+)')
+BELOW_LETTERS = 6
 FONTS = "'DejaVu Sans Mono', Menlo, Consolas, monospace"
 # black red green yellow blue magenta cyan white: readable on the dark ground below
 NORMAL = [(40, 44, 52), (224, 108, 117), (132, 204, 122), (229, 192, 123), (97, 175, 239), (198, 120, 221)]
@@ -29,6 +32,7 @@ def picture(screen: str, width: int, title: str) -> str:
     svg = re.sub(r"\s*<!--.*?-->", "", svg, flags=re.DOTALL)
     svg = re.sub(r"\s*@font-face \{.*?\}", "", svg, flags=re.DOTALL)
     svg = re.sub(r"font-family: Fira Code, ?monospace", f"font-family: {FONTS}", svg)
+    svg = LAST_LINE.sub(lambda found: f"{found[1]}{float(found[2]) + BELOW_LETTERS}", svg)
     svg = TEXT.sub(_begin_at_the_first_letter, svg)
     return re.sub(r"[ \t]+$", "", svg, flags=re.MULTILINE)
 

@@ -152,7 +152,8 @@ def _operators(operators: Sequence[OperatorProgress], width: int, room: int, pai
         ]
         for each in shown
     ]
-    kept = places_beside_whole_names(_OPERATOR_COLUMNS, range(len(_OPERATOR_COLUMNS)), rows, width)
+    told = [place for place in range(len(_OPERATOR_COLUMNS)) if any(row[place] for row in rows)]
+    kept = places_beside_whole_names(_OPERATOR_COLUMNS, told, rows, width)
     columns = [_OPERATOR_COLUMNS[place] for place in kept]
     lines = render_table(columns, [[row[place] for place in kept] for row in rows], width, paint)
     return [*lines, paint.paint(fit(f"… {left_out:,} more", width), "dim")] if left_out else lines
