@@ -13,7 +13,8 @@ from msgspec import Struct
 from joblens.app.recipe_loading import CheckedRecipe
 from joblens.app.recipe_places import check_places
 from joblens.app.recipe_planning import new_plan, plan_to_go_on, read_plan
-from joblens.data.job_folder import JobFolder, write_whole
+from joblens.data.job_folder import JobFolder
+from joblens.data.whole_files import write_whole
 from joblens.model.errors import JobIsRunning, RecipeError
 from joblens.model.recipe import RecipePlan
 from joblens.plan.plan_document import plan_to_json

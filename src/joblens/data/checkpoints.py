@@ -4,7 +4,6 @@ A *delta* says what operators changed since the checkpoint before it: which rows
 of the rows they changed. Deltas form a chain from the source on; each names the one it stands on, so that one
 that does not fit is never applied. A *whole* state is written where partitions meet."""
 
-import contextlib
 import itertools
 import os
 import re
@@ -21,10 +20,10 @@ from msgspec import Struct
 from joblens.data.array_content import content_of
 from joblens.data.batch_pieces import joined_in_place
 from joblens.data.exporting import PartManifest
-from joblens.data.job_folder import write_whole
 from joblens.data.op_usage import note_mapped
 from joblens.data.partition_state import PartitionState
 from joblens.data.rows import LINE, Rows
+from joblens.data.whole_files import whole_file, write_whole
 from joblens.model.recipe import OperatorCall
 from joblens.stores.private_files import make_private_folder
 
@@ -142,10 +141,6 @@ def source_chain(rows: Rows) -> str:
     columns = [rows.batch.column(name) for name in ([LINE] if LINE in names else names)]
     contents = itertools.chain.from_iterable(map(content_of, columns))  # everything else is in the line
     return _digest_of_all(itertools.chain([str(rows.count), str(rows.batch.schema)], contents))
-
-
-def calls_digest(calls: tuple[OperatorCall, ...]) -> str:
-    return digest_of(msgspec.json.encode(calls, order="deterministic"))
 
 
 def next_chain(base: str, calls: tuple[OperatorCall, ...], file: KeptFile) -> str:
@@ -279,23 +274,15 @@ def write_batch(path: str, batch: Any) -> KeptFile:
 def write_batches(path: str, batches: Iterable[Any]) -> KeptFile:
     """At least one, all of the same columns. In place, whole, when this returns."""
     make_private_folder(os.path.dirname(path))
-    being_written = f"{path}.{os.getpid()}.part"
-    os.close(os.open(being_written, os.O_CREAT | os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC, 0o600))
     following = iter(batches)
-    try:
-        first = next(following)
+    first = next(following)
+    with whole_file(path) as being_written:
         with pa.OSFile(being_written, "wb") as file, pa.ipc.new_file(file, first.schema) as writer:
             for batch in itertools.chain([first], following):
                 writer.write_batch(batch)
         with pa.memory_map(being_written) as mapped:
             buffer = mapped.read_buffer()
-        kept = KeptFile(path=os.path.basename(path), size_bytes=buffer.size, digest=digest_of(buffer))
-        os.replace(being_written, path)
-    except BaseException:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(being_written)
-        raise
-    return kept
+        return KeptFile(path=os.path.basename(path), size_bytes=buffer.size, digest=digest_of(buffer))
 
 
 def whole_batches(state: PartitionState) -> Iterator[Any]:

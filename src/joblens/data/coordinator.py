@@ -14,13 +14,14 @@ from joblens.data.checkpoints import FinishedPart
 from joblens.data.cutting import partitions_with_pieces
 from joblens.data.exporting import Export
 from joblens.data.input_stamps import changed_since
-from joblens.data.job_folder import JobFolder, write_whole
+from joblens.data.job_folder import JobFolder
 from joblens.data.job_summary import JobEnd, write_mapping
 from joblens.data.pool import Pool
 from joblens.data.rejects import first_reason
 from joblens.data.task_runner import GaveUp, TaskRunner
 from joblens.data.tasks import Assemble, CutFile, Decide, Ended, RunStage, Task
 from joblens.data.tracing import put_traces_together
+from joblens.data.whole_files import write_whole
 from joblens.data.work import CutManifest
 from joblens.data.worker_events import event
 from joblens.data.workshop import Workshop

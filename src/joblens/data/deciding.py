@@ -2,10 +2,12 @@
 
 import os
 import shutil
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
 import numpy as np
+import xxhash
 
 from joblens.data import checkpoints, restoring
 from joblens.data.checkpoints import KeptFile, MaskOfPart, MasksManifest, StageManifest
@@ -13,6 +15,7 @@ from joblens.data.op_usage import Meter
 from joblens.data.operator import GlobalOperator, Signatures
 from joblens.data.partition_report import completion
 from joblens.data.tasks import Decide
+from joblens.data.whole_files import whole_file
 from joblens.data.worker_events import Emit, event
 from joblens.data.workshop import Workshop
 from joblens.model.errors import JoblensError
@@ -77,31 +80,31 @@ class _Decision:
         make_private_folder(scratch)
         parts = [self._signatures(end) for end in self._ends]
         masks = operator.decide(parts, budget_bytes=self._shop.plan.budget_bytes, scratch=scratch)
-        path = self._folder.masks(self._closing)
-        being_written = f"{path}.{os.getpid()}.part"
-        found: list[MaskOfPart] = []
-        descriptor = os.open(being_written, os.O_CREAT | os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-        with open(descriptor, "wb") as file:
-            for end, mask in zip(self._ends, masks, strict=True):
-                bits = np.asarray(mask)
-                assert len(bits) == end.rows
-                packed = np.packbits(bits).tobytes()
-                found.append(_mask_of(end, bits, file.tell(), packed))
-                file.write(packed)
-        manifest = self._written(being_written, path, tuple(found))
+        manifest = self._written(masks)
+        checkpoints.write_manifest(self._folder.masks_manifest(self._closing), manifest)
+        self._tell(manifest)
         shutil.rmtree(scratch, ignore_errors=True)
         return manifest
 
-    def _written(self, being_written: str, path: str, found: tuple[MaskOfPart, ...]) -> MasksManifest:
-        size = os.path.getsize(being_written)
-        with open(being_written, "rb") as file:
-            digest = checkpoints.digest_of(file.read())
-        os.replace(being_written, path)
-        kept = KeptFile(path=os.path.basename(path), size_bytes=size, digest=digest)
-        manifest = MasksManifest(index=self._closing, file=kept, parts=found)
-        checkpoints.write_manifest(self._folder.masks_manifest(self._closing), manifest)
-        self._tell(manifest)
-        return manifest
+    def _written(self, masks: Iterable[Any]) -> MasksManifest:
+        path = self._folder.masks(self._closing)
+        found: list[MaskOfPart] = []
+        hasher, offset = xxhash.xxh3_128(), 0
+        with whole_file(path) as being_written, open(being_written, "wb") as file:
+            for end, mask in zip(self._ends, masks, strict=True):
+                bits = np.asarray(mask)
+                if len(bits) != end.rows:
+                    raise JoblensError(
+                        f"{self._call.name} decided about {len(bits):,} rows of partition "
+                        f"{end.partition_id}, which has {end.rows:,}"
+                    )
+                packed = np.packbits(bits).tobytes()
+                found.append(_mask_of(end, bits, offset, packed))
+                file.write(packed)
+                hasher.update(packed)
+                offset += len(packed)
+        kept = KeptFile(path=os.path.basename(path), size_bytes=offset, digest=hasher.hexdigest())
+        return MasksManifest(index=self._closing, file=kept, parts=tuple(found))
 
     def _signatures(self, end: StageManifest) -> Signatures:
         folder = self._folder.signatures_dir(self._closing)

@@ -1,6 +1,5 @@
 """Where everything of one recipe's job lies."""
 
-import contextlib
 import os
 
 from joblens.model.recipe import RecipePlan
@@ -166,19 +165,3 @@ class JobFolder:
     def scratch(self, index: int) -> str:
         """Of a global operator, while it decides."""
         return os.path.join(self.partitions, f"scratch_{index:03d}")
-
-
-def write_whole(path: str, data: bytes) -> None:
-    """The file has all of it or is not there; one that was there is replaced in one step."""
-    being_written = f"{path}.{os.getpid()}.part"
-    descriptor = os.open(being_written, os.O_CREAT | os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    try:
-        with open(descriptor, "wb", buffering=0) as file:
-            left = memoryview(data)
-            while left:
-                left = left[file.write(left) or 0 :]
-        os.replace(being_written, path)
-    except BaseException:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(being_written)
-        raise

@@ -15,13 +15,14 @@ from joblens.analysis.recipe_seen import SeenMetadata, UsedResources
 from joblens.analysis.recipe_steps import StepTotals, step_in
 from joblens.data import job_events
 from joblens.data.coordinator import Coordinator
-from joblens.data.job_folder import JobFolder, write_whole
+from joblens.data.job_folder import JobFolder
 from joblens.data.job_summary import JobEnd, JobSummary
 from joblens.data.op_usage import Meter
 from joblens.data.pool import Pool
 from joblens.data.reasons import message_of, reason_of, with_place
 from joblens.data.restoring import remove_all_leftovers
 from joblens.data.task_runner import Stopped
+from joblens.data.whole_files import write_whole
 from joblens.data.worker_events import event
 from joblens.model.errors import JoblensError
 from joblens.model.recipe import RecipePlan

@@ -10,8 +10,9 @@ import msgspec
 from msgspec import Struct
 
 from joblens.data.checkpoints import FinishedPart
-from joblens.data.job_folder import JobFolder, write_whole
+from joblens.data.job_folder import JobFolder
 from joblens.data.task_runner import GaveUp
+from joblens.data.whole_files import write_whole
 from joblens.model.job_snapshot import StepProgress
 from joblens.model.recipe import Partition, RecipePlan
 from joblens.plan.recipe_paths import resumption_command

@@ -1,15 +1,13 @@
 """Rows of one partition that were left out, from its first operator to its last."""
 
-import os
 from collections.abc import Sequence
 
 from joblens.data import checkpoints
 from joblens.data.checkpoints import RejectsSoFar
 from joblens.data.job_folder import JobFolder
 from joblens.data.partition_report import PartitionReport
-from joblens.data.rejects import Reject, line_of
+from joblens.data.rejects import Reject, line_of, write_rejects
 from joblens.model.recipe import OperatorCall
-from joblens.stores.private_files import make_private_folder
 
 
 class RejectsOfPartition:
@@ -55,12 +53,7 @@ class RejectsOfPartition:
 
     def publish(self) -> None:
         """In place of what an earlier attempt left."""
-        path = self._folder.rejects_of(self._id)
-        if self._lines:
-            make_private_folder(self._folder.rejects)
-            checkpoints.keep_bytes(path, b"".join(self._lines))
-        elif os.path.exists(path):
-            os.unlink(path)
+        write_rejects(self._folder.rejects_of(self._id), self._lines)
 
 
 def _kept(path: str, lines: Sequence[bytes]) -> RejectsSoFar:

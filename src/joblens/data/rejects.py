@@ -1,12 +1,14 @@
 """Rows that could not be read or worked on, with the reason, in a file of each partition."""
 
 import os
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 
 from joblens.data.reasons import encodable
+from joblens.data.whole_files import write_whole
 from joblens.stores.private_files import make_private_folder
 
 
@@ -28,7 +30,6 @@ class RejectsFile:
 
     def __init__(self, path: str) -> None:
         self.path = path
-        self.counts: dict[str, int] = {}  # by operator
         self.first_reason = ""
         self._lines: list[bytes] = []
 
@@ -39,20 +40,18 @@ class RejectsFile:
     def __call__(self, reject: Reject) -> None:
         self.first_reason = self.first_reason or reject.reason
         self._lines.append(line_of(reject))
-        self.counts[reject.operator] = self.counts.get(reject.operator, 0) + 1
 
     def write(self) -> None:
-        """Atomically; without rejects there is no file."""
-        if not self._lines:
-            if os.path.exists(self.path):
-                os.unlink(self.path)
-            return
-        make_private_folder(os.path.dirname(self.path))
-        partial = f"{self.path}.{os.getpid()}.partial"
-        descriptor = os.open(partial, os.O_CREAT | os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-        with open(descriptor, "wb") as file:
-            file.write(b"".join(self._lines))
-        os.replace(partial, self.path)
+        write_rejects(self.path, self._lines)
+
+
+def write_rejects(path: str, lines: Sequence[bytes]) -> None:
+    """In place of what an earlier attempt left; without rejects there is no file."""
+    if lines:
+        make_private_folder(os.path.dirname(path))
+        write_whole(path, b"".join(lines))
+    elif os.path.exists(path):
+        os.unlink(path)
 
 
 def told_place(reject: Reject) -> str:

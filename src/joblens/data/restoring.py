@@ -11,6 +11,7 @@ from joblens.data.checkpoints import DeltaManifest, KeptFile, StageManifest
 from joblens.data.job_folder import JobFolder
 from joblens.data.partition_state import PartitionState
 from joblens.data.rows import LINE
+from joblens.data.whole_files import BEING_WRITTEN
 from joblens.model.recipe import RecipePlan, Stage
 
 
@@ -94,7 +95,7 @@ def remove_leftovers(folder: str) -> None:
     except FileNotFoundError:
         return
     for name in names:
-        if name.endswith((".part", ".partial")):
+        if name.endswith((BEING_WRITTEN, ".partial")):
             with contextlib.suppress(OSError):
                 os.unlink(os.path.join(folder, name))
 

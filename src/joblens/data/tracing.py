@@ -8,9 +8,10 @@ import numpy as np
 import pyarrow as pa
 
 from joblens.data.added_fields import whole_rows
-from joblens.data.job_folder import JobFolder, write_whole
+from joblens.data.job_folder import JobFolder
 from joblens.data.partition_state import PartitionState
 from joblens.data.rows import ADDED, LINE
+from joblens.data.whole_files import write_whole
 from joblens.model.recipe import OperatorCall, Recipe
 from joblens.stores.private_files import make_private_folder
 
