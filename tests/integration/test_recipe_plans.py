@@ -11,8 +11,8 @@ from msgspec.structs import replace
 
 from joblens.app.processing import PlannedRecipe, Wishes, plan_recipe
 from joblens.app.recipe_jobs import make_job, new_job_id
-from joblens.app.recipe_planning import read_plan
 from joblens.app.settings import load_settings
+from joblens.data.plan_file import read_plan
 from joblens.model.errors import InputError, RecipeError
 from joblens.model.recipe import Stage
 
@@ -73,7 +73,7 @@ def test_the_folder_of_a_job_is_private_and_has_plan_and_recipe(place: Path) -> 
     assert stat.S_IMODE(os.stat(folder.path).st_mode) == 0o700
     assert stat.S_IMODE(os.stat(folder.plan).st_mode) == 0o600
     assert Path(folder.path, "mine.yaml").read_text() == (place / "mine.yaml").read_text()
-    assert read_plan(folder.plan) == planned.job.plan
+    assert read_plan(folder.path) == planned.job.plan
 
 
 def test_operators_and_parameters_are_all_checked_with_their_places(place: Path) -> None:
@@ -254,7 +254,7 @@ def test_a_recipe_that_was_never_a_file_is_gone_on_with_too(place: Path) -> None
     before = plan(values, job_id="monday").job
     folder = make_job(before)
     assert os.path.exists(before.plan.recipe_path)
-    assert read_plan(folder.plan) == before.plan
+    assert read_plan(folder.path) == before.plan
     assert plan(None, resume=folder.path).job.is_resumed
     assert plan(values, resume="monday").job.is_resumed
 

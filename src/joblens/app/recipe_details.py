@@ -16,12 +16,11 @@ def operators_from_folder(record: Record) -> Details:
     if record.job.tool != _TOOL or not isinstance(job_dir, str):
         return Details()
     from joblens.analysis.recipe_operators import operator_table
-    from joblens.app.recipe_planning import read_plan
     from joblens.app.snapshots import LiveSnapshot
-    from joblens.data.job_folder import JobFolder
+    from joblens.data.plan_file import read_plan
 
     try:
-        plan = read_plan(JobFolder(job_dir).plan)
+        plan = read_plan(job_dir)
         if plan is None or plan.job_id != record.job.external_id:
             return Details()
         snapshot = LiveSnapshot(job_dir).refresh()

@@ -12,8 +12,9 @@ from msgspec import Struct
 
 from joblens.app.recipe_loading import CheckedRecipe
 from joblens.app.recipe_places import check_places
-from joblens.app.recipe_planning import new_plan, plan_to_go_on, read_plan
+from joblens.app.recipe_planning import new_plan, plan_to_go_on
 from joblens.data.job_folder import JobFolder
+from joblens.data.plan_file import read_plan
 from joblens.data.whole_files import write_whole
 from joblens.model.errors import JobIsRunning, RecipeError
 from joblens.model.recipe import RecipePlan
@@ -63,7 +64,7 @@ def _planned(
             f"job {job_id} is somebody else's: {error.filename} may not be read",
             hint="jobs are private to who started them; give this one another id",
         ) from error
-    before = None if start_over else read_plan(folder.plan)
+    before = None if start_over else read_plan(folder.path)
     if before is not None:
         return PlannedJob(plan_to_go_on(checked, before, memory), is_resumed=True)
     if recipe.resume and not is_there:

@@ -4,13 +4,12 @@ import os
 import time
 from typing import TYPE_CHECKING
 
-import msgspec
 from msgspec.structs import replace
 
 from joblens.app.recipe_loading import CheckedRecipe, problem_at
+from joblens.data.plan_file import START_OVER
 from joblens.model.errors import InputError, RecipeError
 from joblens.model.recipe import InputFile, Recipe, RecipePlan
-from joblens.plan.plan_document import plan_from_json
 from joblens.plan.recipe_changes import recipe_changes
 from joblens.plan.recipe_paths import job_dir_in, with_job
 from joblens.plan.recipe_stages import checkpoint_after, stages_of
@@ -20,8 +19,6 @@ if TYPE_CHECKING:
 
     from joblens.analysis.partition_sizing import OperatorMemory, Sizing
     from joblens.data.datasets import DataFile
-
-_START_OVER = "--start-over does all of it anew under the same id; without an id a new job is made"
 
 
 def new_plan(checked: CheckedRecipe, job_id: str, memory: "OperatorMemory | None" = None) -> RecipePlan:
@@ -101,19 +98,6 @@ def plan_to_go_on(
     )
 
 
-def read_plan(path: str) -> RecipePlan | None:
-    """None: there is no such job. Raises RecipeError for a file that cannot be read."""
-    try:
-        with open(path, "rb") as file:
-            return plan_from_json(file.read())
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except OSError as error:
-        raise RecipeError(f"{path} cannot be read: {error.strerror}") from error
-    except msgspec.MsgspecError as error:
-        raise RecipeError(f"{path} is damaged: {error}", hint=_START_OVER) from error
-
-
 def _operator_files(recipe: Recipe) -> tuple[InputFile, ...]:
     from joblens.data.input_stamps import stamp_inputs
 
@@ -175,5 +159,5 @@ def _sizing(
 
 def _changed(what: str, changes: "Sequence[str]") -> RecipeError:
     return RecipeError(
-        "\n".join([f"{what}:", *(f"  {each}" for each in changes)]), hint=_START_OVER, problems=changes
+        "\n".join([f"{what}:", *(f"  {each}" for each in changes)]), hint=START_OVER, problems=changes
     )

@@ -3,8 +3,7 @@
 import os
 from contextlib import closing
 
-from joblens.app.recipe_planning import read_plan
-from joblens.data.job_folder import JobFolder
+from joblens.data.plan_file import read_plan
 from joblens.model.errors import JoblensError, RecipeError
 from joblens.model.recipe import RecipePlan
 from joblens.model.settings import Settings
@@ -42,7 +41,7 @@ def plan_of(resume: str, work_dir: str | None, settings: Settings) -> RecipePlan
 
 def plan_in(job_dir: str) -> RecipePlan | None:
     path = os.path.abspath(job_dir)
-    plan = read_plan(JobFolder(path).plan)
+    plan = read_plan(path)
     if plan is not None and os.path.realpath(plan.job_dir) != os.path.realpath(path):
         raise RecipeError(
             f"the job in {path} was made in {plan.job_dir}, and its files name that place",

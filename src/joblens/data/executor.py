@@ -5,7 +5,6 @@ import os
 import time
 from collections.abc import Callable, Sequence
 
-import msgspec
 import pyarrow as pa
 
 from joblens.data import restoring, work
@@ -18,12 +17,13 @@ from joblens.data.job_run import JobRun, StepsTold
 from joblens.data.job_summary import JobEnd, JobSummary
 from joblens.data.local_pool import LocalPool
 from joblens.data.logs import setup_logger
+from joblens.data.plan_file import planned_job
 from joblens.data.pool import Pool
 from joblens.data.tasks import Ended, Failed, Happened, Task
-from joblens.model.errors import JobIsRunning, JoblensError, RecipeError
+from joblens.model.errors import JobIsRunning, JoblensError
 from joblens.model.recipe import Executor, RecipePlan
 from joblens.model.recipe_event import EventType, RecipeEvent
-from joblens.plan.plan_document import plan_digest, plan_from_json
+from joblens.plan.plan_document import plan_digest
 from joblens.stores.journal_file import start_ticks
 from joblens.stores.private_files import make_private_folder
 
@@ -50,10 +50,10 @@ _TOLD = {
 def execute(job_dir: str, asked_to_stop: Callable[[], int | None], planned: str = "") -> JobEnd:
     """Raises JobIsRunning, and RecipeError when there is no such job. `planned`: the digest of the plan that
     is to be carried out; another one may have taken its place since."""
-    read_plan(job_dir)  # a folder without one stays as it is
+    planned_job(job_dir)  # a folder without one stays as it is
     lock = take_lock(JobFolder(job_dir))
     try:
-        plan = read_plan(job_dir)
+        plan = planned_job(job_dir)
         if planned and plan_digest(plan) != planned:
             raise JobIsRunning(f"job {plan.job_id} was planned anew by somebody else in the meantime")
         folder = JobFolder.of_plan(plan)
@@ -79,17 +79,6 @@ class _Asked:
             if not is_kept(self._folder, self._lock):
                 raise JoblensError(f"the job's folder {self._folder.path} was removed while the job ran")
         return self._asked_to_stop()
-
-
-def read_plan(job_dir: str) -> RecipePlan:
-    path = JobFolder(job_dir).plan
-    try:
-        with open(path, "rb") as file:
-            return plan_from_json(file.read())
-    except FileNotFoundError:
-        raise RecipeError(f"there is no planned job in {job_dir}: {path} is missing") from None
-    except msgspec.MsgspecError as error:
-        raise RecipeError(f"{path} is no plan of a recipe: {error}") from error
 
 
 def _started_at() -> float:
