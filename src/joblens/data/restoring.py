@@ -3,15 +3,18 @@
 import contextlib
 import os
 from collections.abc import Sequence
+from typing import Any
 
+import numpy as np
 from msgspec import Struct
 
 from joblens.data import checkpoints
-from joblens.data.checkpoints import DeltaManifest, KeptFile, StageManifest
+from joblens.data.checkpoints import DeltaManifest, KeptFile, MaskOfPart, MasksManifest, StageManifest
 from joblens.data.job_folder import JobFolder
 from joblens.data.partition_state import PartitionState
 from joblens.data.rows import LINE
 from joblens.data.whole_files import BEING_WRITTEN
+from joblens.model.errors import JoblensError
 from joblens.model.recipe import RecipePlan, Stage
 
 
@@ -59,7 +62,11 @@ def _apply(plan: RecipePlan, folder: str, manifest: DeltaManifest, found: Restor
     checkpoints.apply_delta(state, buffer)
     names = [name for name in manifest.columns if name != LINE or state.lines is None]
     state.batch = state.batch.select(names)
-    assert state.count == manifest.rows
+    if state.count != manifest.rows:
+        raise JoblensError(
+            f"partition {manifest.partition_id}: its checkpoint behind operator {manifest.index} gives "
+            f"{state.count:,} rows, and was written with {manifest.rows:,}"
+        )
     state.saved(manifest.chain)
     found.rejects += rejects
     return True
@@ -75,6 +82,56 @@ def read_rejects(folder: str, file: KeptFile | None) -> list[bytes] | None:
 
 def stage_end(folder: JobFolder, partition_id: int, stage: Stage) -> StageManifest | None:
     return checkpoints.read_manifest(folder.stage_manifest(partition_id, stage.index), StageManifest)
+
+
+class Met(Struct, frozen=True, eq=False):
+    """A partition as it came to a global operator, and what that decided about its rows."""
+
+    manifest: StageManifest
+    mask: MaskOfPart
+    keep: Any  # a bool for each row
+    rejects: list[bytes]
+    whole: Any  # a mapped buffer
+
+    def all_rows(self) -> PartitionState:
+        return checkpoints.whole_state(self.whole, self.manifest, np.ones_like(self.keep))
+
+    def kept_rows(self) -> PartitionState:
+        state = checkpoints.whole_state(self.whole, self.manifest, self.keep)
+        state.saved(self.mask.next_chain)
+        return state
+
+
+def met_before(plan: RecipePlan, folder: JobFolder, partition_id: int, stage: Stage) -> Met:
+    """What a stage behind a global operator begins with."""
+    manifest = stage_end(folder, partition_id, plan.stages[stage.index - 1])
+    kept = folder.checkpoints_of(partition_id)
+    whole = checkpoints.load_kept(kept, manifest.whole) if manifest else None
+    rejects = read_rejects(kept, manifest.rejects.file) if manifest else None
+    if manifest is None or whole is None or rejects is None:
+        raise JoblensError(f"partition {partition_id}: its state before operator {stage.first} is gone")
+    mask = mask_of(plan, folder, partition_id, stage)
+    if mask.rows != manifest.rows:
+        raise JoblensError(f"partition {partition_id}: the mask of its rows was made for other rows")
+    return Met(manifest, mask, _bits(folder.masks(stage.first - 1), mask), rejects, whole)
+
+
+def mask_of(plan: RecipePlan, folder: JobFolder, partition_id: int, stage: Stage) -> MaskOfPart:
+    """What the global operator before this stage decided."""
+    call = plan.recipe.process[stage.first - 1]
+    manifest = checkpoints.read_manifest(folder.masks_manifest(call.index), MasksManifest)
+    for part in manifest.parts if manifest else ():
+        if part.partition_id == partition_id:
+            return part
+    raise JoblensError(f"partition {partition_id}: what {call.name} decided about its rows is gone")
+
+
+def _bits(path: str, mask: MaskOfPart) -> Any:
+    with open(path, "rb") as file:
+        packed = os.pread(file.fileno(), mask.size_bytes, mask.offset)
+    if checkpoints.digest_of(packed) != mask.digest:
+        raise JoblensError(f"partition {mask.partition_id}: the mask of its rows is damaged")
+    return np.unpackbits(np.frombuffer(packed, np.uint8), count=mask.rows).astype(bool)
 
 
 def is_stage_whole(folder: JobFolder, manifest: StageManifest, signatures_dir: str) -> bool:

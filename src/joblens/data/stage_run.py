@@ -1,23 +1,19 @@
 """One partition through the operators of one stage, on a worker."""
 
-import os
 import time
 from typing import Any
 
 import msgspec
-import numpy as np
 
 from joblens.data import checkpoints, restoring
 from joblens.data.bad_rows import BadRow
 from joblens.data.checkpoints import (
     DeltaManifest,
     FinishedPart,
-    MaskOfPart,
-    MasksManifest,
     PartitionLife,
     StageManifest,
 )
-from joblens.data.exporting import is_whole, write_pieces
+from joblens.data.exporting import export_format, is_whole, write_pieces
 from joblens.data.op_usage import Meter
 from joblens.data.operator import GlobalOperator
 from joblens.data.operator_run import OperatorRun
@@ -30,7 +26,6 @@ from joblens.data.restoring import Restored
 from joblens.data.tasks import RunStage
 from joblens.data.worker_events import Emit
 from joblens.data.workshop import Workshop
-from joblens.model.errors import JoblensError
 from joblens.model.recipe import OperatorCall
 from joblens.model.recipe_event import Step
 from joblens.stores.private_files import make_private_folder
@@ -112,7 +107,7 @@ class StageRun:
             return done
         state = self._through_operators()
         meter = Meter()
-        part_path = self._folder.export_part(self._id, self._shop.part_suffix)
+        part_path = self._folder.export_part(self._id, f".{export_format(self._plan.recipe)}")
         finished = FinishedPart(
             partition_id=self._id,
             origin=origin,
@@ -131,7 +126,7 @@ class StageRun:
         """What the stage begins with, known without reading it."""
         if self._stage.index == 0:
             return self._shop.origin_of(self._partition)
-        return self._mask().next_chain
+        return restoring.mask_of(self._plan, self._folder, self._id, self._stage).next_chain
 
     # Where it begins
 
@@ -179,44 +174,13 @@ class StageRun:
         return Restored(state, -1, [line_of(reject) for reject in bad])
 
     def _load_whole(self) -> Restored:
-        before = self._plan.stages[self._stage.index - 1]
-        manifest = restoring.stage_end(self._folder, self._id, before)
-        kept = self._folder.checkpoints_of(self._id)
-        buffer = checkpoints.load_kept(kept, manifest.whole) if manifest else None
-        rejects = restoring.read_rejects(kept, manifest.rejects.file) if manifest else None
-        if manifest is None or buffer is None or rejects is None:
-            raise JoblensError(f"partition {self._id}: its state before operator {self._stage.first} is gone")
-        self._life = msgspec.structs.replace(
-            manifest.life, retries=manifest.life.retries + self._life.retries
-        )
-        mask = self._mask()
-        keep = self._mask_bits(mask)
+        met = restoring.met_before(self._plan, self._folder, self._id, self._stage)
+        life = met.manifest.life
+        self._life = msgspec.structs.replace(life, retries=life.retries + self._life.retries)
         if self._operators.tracer.is_on:
-            before_it = checkpoints.whole_state(buffer, manifest, np.ones_like(keep))
             call = self._plan.recipe.process[self._stage.first - 1]
-            self._operators.tracer.filtered(call, before_it, keep, {})
-        state = checkpoints.whole_state(buffer, manifest, keep)
-        state.saved(mask.next_chain)
-        return Restored(state, self._stage.first - 1, rejects)
-
-    def _mask(self) -> MaskOfPart:
-        closing = self._plan.stages[self._stage.index - 1].closing
-        assert closing is not None
-        manifest = checkpoints.read_manifest(self._folder.masks_manifest(closing), MasksManifest)
-        for part in manifest.parts if manifest else ():
-            if part.partition_id == self._id:
-                return part
-        name = self._plan.recipe.process[closing].name
-        raise JoblensError(f"partition {self._id}: what {name} decided about its rows is gone")
-
-    def _mask_bits(self, mask: MaskOfPart) -> Any:
-        closing = self._plan.stages[self._stage.index - 1].closing
-        assert closing is not None
-        with open(self._folder.masks(closing), "rb") as file:
-            packed = os.pread(file.fileno(), mask.size_bytes, mask.offset)
-        if checkpoints.digest_of(packed) != mask.digest:
-            raise JoblensError(f"partition {self._id}: the mask of its rows is damaged")
-        return np.unpackbits(np.frombuffer(packed, np.uint8), count=mask.rows).astype(bool)
+            self._operators.tracer.filtered(call, met.all_rows(), met.keep, {})
+        return Restored(met.kept_rows(), self._stage.first - 1, met.rejects)
 
     # One operator, and what it leaves
 

@@ -44,13 +44,6 @@ class Workshop:
         """As the saved plan of the job names it."""
         return node_id(call, self.kind(call.index), partition_id)
 
-    @property
-    def part_suffix(self) -> str:
-        """Of what partitions leave for the export."""
-        recipe = self.plan.recipe
-        is_parquet = recipe.export_type == "parquet" or recipe.export_path.endswith(".parquet")
-        return ".parquet" if is_parquet else ".jsonl"
-
     def origin_of(self, partition: Partition) -> str:
         """What a partition is made of and what is done to it, without reading it."""
         digests = [self._inputs.get(part.origin or part.path, "") for part in partition.slices]
