@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from joblens.data.operator import Filter
 from joblens.data.ranges import within
-from joblens.data.special_characters import special_characters
+from joblens.data.special_characters import bare_word
 from joblens.data.text_view import Text, text_array, text_of
 from joblens.data.tokenization import refuse_tokenization
 from joblens.data.word_lists import words_of
@@ -79,22 +79,10 @@ _NO_WORD, _WORD, _LISTED = 0, 1, 2
 
 
 def _kind(word: str, listed: frozenset[str]) -> int:
-    bare = bare_word(word)
+    bare = bare_word(word.lower())
     if not bare:
         return _NO_WORD
     return _LISTED if bare in listed else _WORD
-
-
-def bare_word(word: str) -> str:
-    """In small letters, without the special characters around it."""
-    special = special_characters()
-    word = word.lower()
-    start, end = 0, len(word)
-    while start < end and word[start] in special:
-        start += 1
-    while end > start and word[end - 1] in special:
-        end -= 1
-    return word[start:end]
 
 
 def _with_spaces(text: Text) -> Any:
@@ -121,7 +109,7 @@ class WordGroups:
 
     def _count_row(self, text: str, listed: frozenset[str]) -> tuple[int, int]:
         pieces = text.replace("\n", " ").replace("\t", " ").split(" ")
-        words = [bare for piece in pieces if (bare := bare_word(piece))]
+        words = [bare for piece in pieces if (bare := bare_word(piece.lower()))]
         joined = [
             self._join_char.join(words[start : start + size])
             for size in self._sizes

@@ -39,6 +39,17 @@ def special_characters() -> frozenset[str]:
     return frozenset(found)
 
 
+def bare_word(word: str) -> str:
+    """Without the special characters around it."""
+    special = special_characters()
+    start, end = 0, len(word)
+    while start < end and word[start] in special:
+        start += 1
+    while end > start and word[end - 1] in special:
+        end -= 1
+    return word[start:end]
+
+
 # Classes of `word_classes`. Bytes inside a character count as special: they end no word and begin none.
 SPECIAL, LETTER, SEPARATOR = 0, 1, 2
 

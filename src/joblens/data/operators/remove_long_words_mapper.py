@@ -6,7 +6,7 @@ import numpy as np
 from joblens.data.bits import Bits, count_rows, of_words, positions, shifted
 from joblens.data.operator import Mapper
 from joblens.data.pattern_replacement import with_rows
-from joblens.data.special_characters import special_characters
+from joblens.data.special_characters import bare_word
 from joblens.data.text_view import CharacterClasses, Text, text_of, with_text
 
 _SEPARATOR = 1
@@ -57,17 +57,7 @@ class RemoveLongWordsMapper(Mapper):
     def _stays(self, word: str) -> bool:
         if not word or len(word) < self.min_len:
             return False
-        return len(word) <= self.max_len or self.min_len <= len(_stripped(word)) <= self.max_len
-
-
-def _stripped(word: str) -> str:
-    special = special_characters()
-    start, end = 0, len(word)
-    while start < end and word[start] in special:
-        start += 1
-    while end > start and word[end - 1] in special:
-        end -= 1
-    return word[start:end]
+        return len(word) <= self.max_len or self.min_len <= len(bare_word(word)) <= self.max_len
 
 
 def _words(text: Text, separators: Bits) -> tuple[Any, Any]:
