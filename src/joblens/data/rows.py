@@ -27,15 +27,6 @@ class Rows(Struct, frozen=True, eq=False):
     def column(self, name: str) -> Any:
         return self.batch.column(name)
 
-    def with_batch(self, batch: Any) -> "Rows":
-        """The same rows, other columns."""
-        assert batch.num_rows == self.batch.num_rows
-        return Rows(batch, self.ids)
-
-    def kept(self, mask: Any) -> "Rows":
-        """The rows whose place in `mask` (a pa.BooleanArray without nulls) is true."""
-        return Rows(self.batch.filter(mask), self.ids.filter(mask))
-
 
 def rows_of(batch: Any) -> Rows:
     """As they were read."""

@@ -44,6 +44,11 @@ def dataset(path: Path, rows: list[Any]) -> Path:
     return path
 
 
+def kept_rows(rows: Rows, keep: list[bool]) -> Rows:
+    mask = pa.array(keep)
+    return Rows(rows.batch.filter(mask), rows.ids.filter(mask))
+
+
 def exported(
     path: Path, folder: Path, target: int, export: str, *, change: Any = None, **settings: Any
 ) -> tuple[list[Path], list[PartManifest]]:
@@ -53,7 +58,7 @@ def exported(
     for partition in partitions_of([path], folder / "cut", target)[0]:
         rows = read(partition)[0]
         if change is not None:
-            rows = rows.with_batch(with_column(rows.batch, "text", change(rows.column("text"))))
+            rows = Rows(with_column(rows.batch, "text", change(rows.column("text"))), rows.ids)
         part = write_part(
             rows, plan, str(folder / f"part_{partition.id}"), () if change is None else ("text",)
         )
@@ -150,7 +155,7 @@ def test_what_a_line_leaves_as_does_not_depend_on_its_neighbours(tmp_path: Path)
         for partition in partitions_of([source], tmp_path, target)[0]:
             rows = read(partition)[0]
             batch = with_column(rows.batch, "text", upper_where_odd(rows.column("text")))
-            part = write_part(rows.with_batch(batch), plan_for("o.jsonl"), str(tmp_path / "part"), ["text"])
+            part = write_part(Rows(batch, rows.ids), plan_for("o.jsonl"), str(tmp_path / "part"), ["text"])
             found += Path(part.path).read_bytes()
         assert found == expected
 
@@ -185,7 +190,7 @@ def test_several_changed_fields_and_a_new_one_are_put_back(tmp_path: Path) -> No
     batch = with_column(rows.batch, "title", pa.array(["T"], pa.large_string()))
     batch = with_column(batch, "length", pa.array([1]))
     part = write_part(
-        rows.with_batch(batch), plan_for("o.jsonl"), str(tmp_path / "part"), {"text", "title", "length"}
+        Rows(batch, rows.ids), plan_for("o.jsonl"), str(tmp_path / "part"), {"text", "title", "length"}
     )
     assert lines(Path(part.path)) == [{"text": "a", "n": 1, "title": "T", "length": 1}]
 
@@ -197,7 +202,7 @@ def test_numbers_of_filters_leave_only_when_they_are_to_be_kept(
 ) -> None:
     source = dataset(tmp_path / "a.jsonl", [{"text": "a"}])
     rows = read(partitions_of([source], tmp_path, 1 << 20)[0][0])[0]
-    rows = rows.with_batch(with_column(rows.batch, f"{STATS_PREFIX}text_len", pa.array([1])))
+    rows = Rows(with_column(rows.batch, f"{STATS_PREFIX}text_len", pa.array([1])), rows.ids)
     table = rows_of(rows.batch.drop_columns(["__line__"]))
     for number, each in enumerate((rows, table)):
         plan = plan_for(tmp_path / f"{number}.{kind}", keep_stats=keep_stats)
@@ -309,7 +314,7 @@ def test_an_export_takes_the_place_of_an_earlier_one_with_other_shards(tmp_path:
 def test_an_export_of_no_rows_is_a_file_without_rows(tmp_path: Path, kind: str, shard: int) -> None:
     plan = plan_for(tmp_path / f"out.{kind}", export_shard_bytes=shard)
     rows = read(partitions_of([dataset(tmp_path / "a.jsonl", [{"text": "a"}])], tmp_path, 100)[0][0])[0]
-    none = rows.kept(pa.array([False]))
+    none = kept_rows(rows, [False])
     export = assemble(plan, [write_part(none, plan, str(tmp_path / "part"))])
     (path,) = export.paths
     assert export.rows == 0
@@ -351,7 +356,7 @@ def test_the_format_is_what_the_recipe_says_or_the_path_ends_in() -> None:
 def test_filtered_rows_leave_without_the_others(tmp_path: Path) -> None:
     source = dataset(tmp_path / "a.jsonl", [{"text": str(n), "n": n} for n in range(50)])
     rows: Rows = read(partitions_of([source], tmp_path, 1 << 20)[0][0])[0]
-    kept = rows.kept(pa.array([n % 3 == 0 for n in range(50)]))
+    kept = kept_rows(rows, [n % 3 == 0 for n in range(50)])
     plan = plan_for(tmp_path / "o.jsonl")
     for changed in ((), ("text",)):
         part = write_part(kept, plan, str(tmp_path / "part"), changed)
