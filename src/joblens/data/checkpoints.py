@@ -19,9 +19,9 @@ from msgspec import Struct
 
 from joblens.data.array_content import content_of
 from joblens.data.batch_pieces import joined_in_place
-from joblens.data.exporting import PartManifest
 from joblens.data.op_usage import note_mapped
 from joblens.data.partition_state import PartitionState
+from joblens.data.parts import PartManifest
 from joblens.data.rows import LINE, Rows
 from joblens.data.whole_files import whole_file, write_whole
 from joblens.model.recipe import OperatorCall

@@ -111,7 +111,12 @@ class Coordinator:
 
     def _run_stage(self, stage: Stage) -> None:
         left = [each for each in self._partitions if each.id not in self._failed]
-        tasks = [RunStage(f"stage-{stage.index}-{each.id}", each, stage.index) for each in left]
+        # A partition that failed may come through when the job is gone on with; then all is decided again.
+        may_forget = not self._failed
+        tasks = [
+            RunStage(f"stage-{stage.index}-{each.id}", each, stage.index, may_forget=may_forget)
+            for each in left
+        ]
         results = self._tasks.run(tasks, self._partition_ended)
         if stage.closing is None:
             for task in tasks:
@@ -142,7 +147,7 @@ class Coordinator:
         path = self._plan.recipe.export_path
         self._log([event(EventType.EXPORT_START, output_path=path, total_partitions=len(ids))])
         began = time.monotonic()
-        task = Assemble("assemble", ids)
+        task = Assemble("assemble", ids, keep_parts=bool(self._failed))
         self._export = _result(self._tasks.run([task], _must_succeed)[task.id], Export)
         self._log(
             [

@@ -12,8 +12,9 @@ from msgspec import Struct
 from joblens.data.bad_rows import joined_batches
 from joblens.data.earlier_exports import remove_earlier
 from joblens.data.line_export import lines_of
+from joblens.data.moving import move_parts, put_back
 from joblens.data.parquet_shapes import Shape
-from joblens.data.parts import PartManifest
+from joblens.data.parts import PartManifest, is_whole
 from joblens.data.piece_files import open_private
 from joblens.data.rows import LINE, STATS_PREFIX, Rows
 from joblens.data.shards import copy_lines, shard_paths, shard_rows
@@ -24,7 +25,6 @@ from joblens.model.recipe import Recipe, RecipePlan
 __all__ = ["Export", "PartManifest", "assemble", "export_format", "is_whole", "write_part", "write_pieces"]
 
 _FORMATS = {"jsonl": "jsonl", "json": "jsonl", "ndjson": "jsonl", "parquet": "parquet"}
-_READ_BYTES = 1 << 20
 
 
 class Export(Struct, frozen=True, kw_only=True):
@@ -119,22 +119,12 @@ def _write_blocks(path: str, blocks: Iterable[Any]) -> tuple[int, str]:
     return size, digest.hexdigest()
 
 
-def is_whole(part: PartManifest) -> bool:
-    """The file is there and is the one that was written."""
-    digest = xxhash.xxh3_128()
-    try:
-        with open(part.path, "rb", buffering=0) as file:
-            if os.fstat(file.fileno()).st_size != part.size_bytes:
-                return False
-            while block := file.read(_READ_BYTES):
-                digest.update(block)
-    except OSError:
-        return False
-    return digest.hexdigest() == part.digest
-
-
-def assemble(plan: RecipePlan, parts: Sequence[PartManifest]) -> Export:
-    """Puts the parts, in their order, at the export path: one file or shards, in place only when whole."""
+def assemble(
+    plan: RecipePlan, parts: Sequence[PartManifest], *, moved: str = "", keep: bool = True
+) -> Export:
+    """Puts the parts, in their order, at the export path: one file or shards, in place only when whole.
+    Unless they are to be kept, parts that are lines give up their own files one by one as they come to their
+    places; where these are is in `moved`, and with it a job that was killed goes on."""
     recipe = plan.recipe
     kind = export_format(recipe)
     total = sum(part.rows for part in parts)
@@ -148,6 +138,20 @@ def assemble(plan: RecipePlan, parts: Sequence[PartManifest]) -> Export:
         for path in paths
     ]
     counts = shard_rows(total, len(paths))
+    # A process that dies leaves no half file behind; flushing to the disk is left to the system.
+    if kind == "parquet" or keep:
+        put_back(parts, moved)
+        _copy(kind, parts, being_written, counts)
+        _rename(being_written, paths)
+    else:
+        move_parts(parts, paths, being_written, counts, moved)
+        _rename(being_written, paths, some_are_there=True)
+    remove_earlier(plan, paths)
+    written = sum(os.path.getsize(path) for path in paths)
+    return Export(paths=tuple(paths), rows=total, size_bytes=written, asked_path=recipe.export_path)
+
+
+def _copy(kind: str, parts: Sequence[PartManifest], being_written: list[str], counts: list[int]) -> None:
     try:
         if kind == "parquet":
             from joblens.data.parquet_export import write_shards
@@ -155,13 +159,24 @@ def assemble(plan: RecipePlan, parts: Sequence[PartManifest]) -> Export:
             write_shards(parts, being_written, counts)
         else:
             copy_lines([(part.path, part.rows) for part in parts], being_written, counts)
-        # A process that dies leaves no half file behind; flushing to the disk is left to the system.
-        written = sum(os.path.getsize(path) for path in being_written)
+    except BaseException:
+        _remove(being_written)
+        raise
+
+
+def _rename(being_written: Sequence[str], paths: Sequence[str], *, some_are_there: bool = False) -> None:
+    """What was moved stays when this fails: it is nowhere else."""
+    try:
         for partial, path in zip(being_written, paths, strict=True):
-            os.replace(partial, path)
-        remove_earlier(plan, paths)
-    finally:
-        for partial in being_written:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(partial)
-    return Export(paths=tuple(paths), rows=total, size_bytes=written, asked_path=recipe.export_path)
+            if not some_are_there or os.path.exists(partial):
+                os.replace(partial, path)
+    except BaseException:
+        if not some_are_there:
+            _remove(being_written)
+        raise
+
+
+def _remove(paths: Sequence[str]) -> None:
+    for path in paths:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)

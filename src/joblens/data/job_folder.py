@@ -162,6 +162,11 @@ class JobFolder:
     def export_part_manifest(self, partition_id: int) -> str:
         return os.path.join(self.partitions, f"partition_{partition_id:06d}.json")
 
+    @property
+    def moved(self) -> str:
+        """Where in the export each part has its place, once they are being moved there."""
+        return os.path.join(self.partitions, "moved.json")
+
     def scratch(self, index: int) -> str:
         """Of a global operator, while it decides."""
         return os.path.join(self.partitions, f"scratch_{index:03d}")

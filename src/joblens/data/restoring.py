@@ -9,8 +9,16 @@ import numpy as np
 from msgspec import Struct
 
 from joblens.data import checkpoints
-from joblens.data.checkpoints import DeltaManifest, KeptFile, MaskOfPart, MasksManifest, StageManifest
+from joblens.data.checkpoints import (
+    DeltaManifest,
+    FinishedPart,
+    KeptFile,
+    MaskOfPart,
+    MasksManifest,
+    StageManifest,
+)
 from joblens.data.job_folder import JobFolder
+from joblens.data.moving import is_there
 from joblens.data.partition_state import PartitionState
 from joblens.data.rows import LINE
 from joblens.data.whole_files import BEING_WRITTEN
@@ -102,14 +110,14 @@ class Met(Struct, frozen=True, eq=False):
         return state
 
 
-def met_before(plan: RecipePlan, folder: JobFolder, partition_id: int, stage: Stage) -> Met:
-    """What a stage behind a global operator begins with."""
+def met_before(plan: RecipePlan, folder: JobFolder, partition_id: int, stage: Stage) -> Met | None:
+    """What a stage behind a global operator begins with. None: it is not there any more."""
     manifest = stage_end(folder, partition_id, plan.stages[stage.index - 1])
     kept = folder.checkpoints_of(partition_id)
     whole = checkpoints.load_kept(kept, manifest.whole) if manifest else None
     rejects = read_rejects(kept, manifest.rejects.file) if manifest else None
     if manifest is None or whole is None or rejects is None:
-        raise JoblensError(f"partition {partition_id}: its state before operator {stage.first} is gone")
+        return None
     mask = mask_of(plan, folder, partition_id, stage)
     if mask.rows != manifest.rows:
         raise JoblensError(f"partition {partition_id}: the mask of its rows was made for other rows")
@@ -119,11 +127,18 @@ def met_before(plan: RecipePlan, folder: JobFolder, partition_id: int, stage: St
 def mask_of(plan: RecipePlan, folder: JobFolder, partition_id: int, stage: Stage) -> MaskOfPart:
     """What the global operator before this stage decided."""
     call = plan.recipe.process[stage.first - 1]
-    manifest = checkpoints.read_manifest(folder.masks_manifest(call.index), MasksManifest)
+    found = find_mask(folder, call.index, partition_id)
+    if found is None:
+        raise JoblensError(f"partition {partition_id}: what {call.name} decided about its rows is gone")
+    return found
+
+
+def find_mask(folder: JobFolder, index: int, partition_id: int) -> MaskOfPart | None:
+    manifest = checkpoints.read_manifest(folder.masks_manifest(index), MasksManifest)
     for part in manifest.parts if manifest else ():
         if part.partition_id == partition_id:
             return part
-    raise JoblensError(f"partition {partition_id}: what {call.name} decided about its rows is gone")
+    return None
 
 
 def _bits(path: str, mask: MaskOfPart) -> Any:
@@ -134,15 +149,39 @@ def _bits(path: str, mask: MaskOfPart) -> Any:
     return np.unpackbits(np.frombuffer(packed, np.uint8), count=mask.rows).astype(bool)
 
 
-def is_stage_whole(folder: JobFolder, manifest: StageManifest, signatures_dir: str) -> bool:
-    """Everything that the stages behind need is there as it was written."""
+def is_stage_whole(plan: RecipePlan, folder: JobFolder, manifest: StageManifest) -> bool:
+    """Everything that the stages behind need is there as it was written. The state itself is not needed by a
+    partition that has come further."""
+    closing = plan.stages[manifest.stage].closing
+    assert closing is not None
     kept = folder.checkpoints_of(manifest.partition_id)
     files: Sequence[tuple[str, KeptFile | None]] = (
-        (kept, manifest.whole),
-        (signatures_dir, manifest.signatures),
+        (folder.signatures_dir(closing), manifest.signatures),
         (kept, manifest.rejects.file),
     )
-    return all(file is None or checkpoints.load_kept(where, file) is not None for where, file in files)
+    if any(file is not None and checkpoints.load_kept(where, file) is None for where, file in files):
+        return False
+    return checkpoints.load_kept(kept, manifest.whole) is not None or _is_further(plan, folder, manifest)
+
+
+def _is_further(plan: RecipePlan, folder: JobFolder, manifest: StageManifest) -> bool:
+    """By what was decided about this very state."""
+    following = plan.stages[manifest.stage + 1]
+    mask = find_mask(folder, following.first - 1, manifest.partition_id)
+    if mask is None or mask.chain != manifest.chain:
+        return False
+    if following.closing is not None:
+        end = stage_end(folder, manifest.partition_id, following)
+        return end is not None and end.origin == mask.next_chain and is_stage_whole(plan, folder, end)
+    path = folder.export_part_manifest(manifest.partition_id)
+    part = checkpoints.read_manifest(path, FinishedPart)
+    return part is not None and part.origin == mask.next_chain and is_there(part.part, folder.moved)
+
+
+def forget_whole(folder: JobFolder, partition_id: int, stage: Stage) -> None:
+    """The state in which a partition waited for the others, once it has come further."""
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(folder.stage_whole(partition_id, stage.index))
 
 
 def remove_leftovers(folder: str) -> None:

@@ -34,12 +34,12 @@ def shard_rows(rows: int, shards: int) -> list[int]:
 
 def copy_lines(parts: Sequence[tuple[str, int]], paths: Sequence[str], counts: Sequence[int]) -> None:
     """Lines of all parts into files of so many lines each."""
-    sources = _segments(parts, counts)
+    sources = segments_of(parts, counts)
     for path, segments in zip(paths, sources, strict=True):
         target = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC, 0o666)
         try:
             for source, start, end in segments:
-                _copy(source, target, start, end)
+                copy_bytes(source, target, start, end)
         finally:
             os.close(target)
 
@@ -47,7 +47,7 @@ def copy_lines(parts: Sequence[tuple[str, int]], paths: Sequence[str], counts: S
 _Segment = tuple[str, int, int]  # path, first byte, first byte behind
 
 
-def _segments(parts: Sequence[tuple[str, int]], counts: Sequence[int]) -> Iterator[list[_Segment]]:
+def segments_of(parts: Sequence[tuple[str, int]], counts: Sequence[int]) -> Iterator[list[_Segment]]:
     """What each file is made of. Only parts that are divided are searched for the ends of lines."""
     left = [(path, rows, 0, os.path.getsize(path)) for path, rows in parts][::-1]
     for count in counts:
@@ -70,7 +70,8 @@ def _bytes_of_lines(path: str, start: int, count: int) -> int:
         return int(line_ends(file.read_buffer())[count - 1])
 
 
-def _copy(source_path: str, target: int, start: int, end: int) -> None:
+def copy_bytes(source_path: str, target: int, start: int, end: int) -> None:
+    """To where the target is just being written."""
     with open(source_path, "rb", buffering=0) as source:
         place = start
         while place < end:

@@ -1,5 +1,6 @@
 """One partition through the operators of one stage, on a worker."""
 
+import os
 import time
 from typing import Any
 
@@ -13,7 +14,8 @@ from joblens.data.checkpoints import (
     PartitionLife,
     StageManifest,
 )
-from joblens.data.exporting import export_format, is_whole, write_pieces
+from joblens.data.exporting import export_format, write_pieces
+from joblens.data.moving import is_there
 from joblens.data.op_usage import Meter
 from joblens.data.operator import GlobalOperator
 from joblens.data.operator_run import OperatorRun
@@ -22,10 +24,11 @@ from joblens.data.partition_report import PartitionReport
 from joblens.data.partition_state import PartitionState
 from joblens.data.reading import read_partition
 from joblens.data.rejects import Reject, line_of, told_place
-from joblens.data.restoring import Restored
+from joblens.data.restoring import Met, Restored
 from joblens.data.tasks import RunStage
 from joblens.data.worker_events import Emit
 from joblens.data.workshop import Workshop
+from joblens.model.errors import JoblensError
 from joblens.model.recipe import OperatorCall
 from joblens.model.recipe_event import Step
 from joblens.stores.private_files import make_private_folder
@@ -37,6 +40,8 @@ class StageRun:
 
     def __init__(self, workshop: Workshop, task: RunStage, emit: Emit) -> None:
         self._shop = workshop
+        self._task = task
+        self._emit = emit
         self._plan = workshop.plan
         self._folder = workshop.folder
         self._partition = task.partition
@@ -62,10 +67,12 @@ class StageRun:
     def _to_meeting(self, closing: int) -> StageManifest:
         origin, meter = self._origin(), Meter()
         done = restoring.stage_end(self._folder, self._id, self._stage)
-        signatures_dir = self._folder.signatures_dir(closing)
-        if done and done.origin == origin and restoring.is_stage_whole(self._folder, done, signatures_dir):
+        if done and done.origin == origin and restoring.is_stage_whole(self._plan, self._folder, done):
+            self._forget()
             if self._stage.end > self._stage.first:
                 whole = self._folder.stage_whole(self._id, self._stage.index)
+                if not os.path.exists(whole):  # it has come further
+                    whole = self._folder.stage_manifest(self._id, self._stage.index)
                 self._report.resumed(self._plan.recipe.process[self._stage.end - 1], whole, done.rows)
             self._report.stepped(Step.READING, meter.usage())
             return done
@@ -91,6 +98,7 @@ class StageRun:
         # What is kept here belongs to the operator that wants to see all partitions at once.
         manifest = msgspec.structs.replace(manifest, usage=meter.usage().as_metadata())
         checkpoints.write_manifest(self._folder.stage_manifest(self._id, self._stage.index), manifest)
+        self._forget()
         self._rejects.tell()
         return manifest
 
@@ -98,7 +106,8 @@ class StageRun:
         origin, meter = self._origin(), Meter()
         path = self._folder.export_part_manifest(self._id)
         done = checkpoints.read_manifest(path, FinishedPart)
-        if done is not None and done.origin == origin and is_whole(done.part):
+        if done is not None and done.origin == origin and is_there(done.part, self._folder.moved):
+            self._forget()
             if self._stage.end > self._stage.first:
                 last = self._plan.recipe.process[self._stage.end - 1]
                 self._report.resumed(last, done.part.path, done.part.rows)
@@ -118,6 +127,7 @@ class StageRun:
         )
         self._rejects.publish()
         checkpoints.write_manifest(path, finished)
+        self._forget()
         self._rejects.tell()
         self._report.completed(finished, meter.usage())
         return finished
@@ -127,6 +137,11 @@ class StageRun:
         if self._stage.index == 0:
             return self._shop.origin_of(self._partition)
         return restoring.mask_of(self._plan, self._folder, self._id, self._stage).next_chain
+
+    def _forget(self) -> None:
+        """The state that this stage began with, once its end is kept."""
+        if self._task.may_forget and self._stage.index:
+            restoring.forget_whole(self._folder, self._id, self._plan.stages[self._stage.index - 1])
 
     # Where it begins
 
@@ -174,13 +189,22 @@ class StageRun:
         return Restored(state, -1, [line_of(reject) for reject in bad])
 
     def _load_whole(self) -> Restored:
-        met = restoring.met_before(self._plan, self._folder, self._id, self._stage)
+        met = restoring.met_before(self._plan, self._folder, self._id, self._stage) or self._meet_again()
         life = met.manifest.life
         self._life = msgspec.structs.replace(life, retries=life.retries + self._life.retries)
         if self._operators.tracer.is_on:
             call = self._plan.recipe.process[self._stage.first - 1]
             self._operators.tracer.filtered(call, met.all_rows(), met.keep, {})
         return Restored(met.kept_rows(), self._stage.first - 1, met.rejects)
+
+    def _meet_again(self) -> Met:
+        """It had come further, and what came of it is lost, or was decided anew."""
+        before = msgspec.structs.replace(self._task, stage=self._stage.index - 1, may_forget=False)
+        StageRun(self._shop, before, self._emit).run()
+        met = restoring.met_before(self._plan, self._folder, self._id, self._stage)
+        if met is None:
+            raise JoblensError(f"partition {self._id}: its state before operator {self._stage.first} is gone")
+        return met
 
     # One operator, and what it leaves
 

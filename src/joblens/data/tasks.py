@@ -24,6 +24,7 @@ class RunStage(Struct, frozen=True, tag="stage"):
     partition: Partition
     stage: int
     attempt: int = 0
+    may_forget: bool = False  # what was decided before is about all partitions: nothing will change it
 
 
 class Decide(Struct, frozen=True, tag="decide"):
@@ -39,6 +40,7 @@ class Assemble(Struct, frozen=True, tag="assemble"):
 
     id: str
     partition_ids: tuple[int, ...]
+    keep_parts: bool = True  # others are still to come
 
 
 Task = CutFile | RunStage | Decide | Assemble

@@ -129,7 +129,7 @@ def _assemble(workshop: Workshop, task: Assemble, emit: Emit) -> dict[str, Any]:
         if finished is None:
             raise JoblensError(f"partition {partition_id} has lost what it exported")
         parts.append(finished.part)
-    export = exporting.assemble(workshop.plan, parts)
+    export = exporting.assemble(workshop.plan, parts, moved=workshop.folder.moved, keep=task.keep_parts)
     emit(step_event(Step.EXPORTING, meter.usage()))
     result: dict[str, Any] = msgspec.to_builtins(export)
     return result
