@@ -46,11 +46,3 @@ def _use(progress: OperatorProgress) -> OperatorUse:
         rejected=progress.rejected_rows,
         partitions=progress.completed,
     )
-
-
-def rows_in(snapshot: JobSnapshot) -> int | None:
-    return snapshot.rows_in
-
-
-def rows_out(snapshot: JobSnapshot) -> int | None:
-    return snapshot.rows_out

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import Struct, structs
 
-from joblens.analysis.recipe_operators import rows_in, rows_out
 from joblens.app.recipe_loading import (
     CheckedRecipe,
     LoadedRecipe,
@@ -140,12 +139,12 @@ class RecipeResult:
 
     @property
     def rows_in(self) -> int | None:
-        return rows_in(self.snapshot)
+        return self.snapshot.rows_in
 
     @property
     def rows_out(self) -> int | None:
         """None: none were exported."""
-        return rows_out(self.snapshot) if self.export_files else None
+        return self.snapshot.rows_out if self.export_files else None
 
     @property
     def rejected_rows(self) -> int:

@@ -4,7 +4,6 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from joblens.analysis.recipe_operators import rows_in, rows_out
 from joblens.model.details import OperatorTable
 from joblens.model.job import Record
 from joblens.model.job_snapshot import JobSnapshot, ProcessingStatus
@@ -83,7 +82,7 @@ def _export(plan: RecipePlan, files: Sequence[str]) -> str:
 
 
 def _rows(snapshot: JobSnapshot, took_s: float) -> str:
-    came, left = rows_in(snapshot), rows_out(snapshot)
+    came, left = snapshot.rows_in, snapshot.rows_out
     rejected = f"{snapshot.rejected_rows:,} rejected" if snapshot.rejected_rows else ""
     if not has_export(snapshot):
         return ", ".join(part for part in (f"{came:,} in" if came else "", rejected, "none out") if part)
@@ -158,8 +157,8 @@ def end_document(
         "export_path": plan.recipe.export_path,
         "export_files": list(export_files),
         "duration_s": outcome.duration_s if outcome else None,
-        "rows_in": rows_in(snapshot),
-        "rows_out": rows_out(snapshot) if has_export(snapshot) else None,
+        "rows_in": snapshot.rows_in,
+        "rows_out": snapshot.rows_out if has_export(snapshot) else None,
         "rejected_rows": snapshot.rejected_rows,
         "partitions": {
             "total": snapshot.total_partitions,

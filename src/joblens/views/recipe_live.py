@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 
-from joblens.analysis.recipe_operators import rows_in
 from joblens.model.job_snapshot import JobSnapshot, OperatorProgress, ProcessingStatus
 from joblens.views.numbers import UNKNOWN, clock, count, counted, percent
 from joblens.views.run_live import round_share
@@ -46,7 +45,7 @@ def progress_line(snapshot: JobSnapshot, elapsed_s: float) -> str:
         f"{clock(elapsed_s)}  {percent(100 * snapshot.overall_fraction)}",
         f"{done} of {snapshot.total_partitions:,}",
     ]
-    rows = rows_in(snapshot)
+    rows = snapshot.rows_in
     if rows is not None:
         parts.append(f"{rows:,} rows in")
     if snapshot.failed_partitions:
@@ -72,7 +71,7 @@ def _head(snapshot: JobSnapshot, name: str, elapsed_s: float, width: int, paint:
     is_over = snapshot.overall_status in STATUS_COLOURS
     state = str(snapshot.overall_status) if is_over else "exporting" if snapshot.is_exporting else "running"
     status = f"{state} {clock(elapsed_s)}"
-    rows = rows_in(snapshot)
+    rows = snapshot.rows_in
     speed = "" if not rows or elapsed_s < 1 else f"{rows / elapsed_s:,.0f} rows/s"
     left = "" if is_over or snapshot.eta_seconds is None else f"about {clock(snapshot.eta_seconds)} left"
     for title, rest in (
