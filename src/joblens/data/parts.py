@@ -2,12 +2,10 @@
 
 import os
 
-import xxhash
 from msgspec import Struct
 
 from joblens.data.parquet_shapes import Shape
-
-_READ_BYTES = 1 << 20
+from joblens.data.piece_files import digest_of_file
 
 
 class PartManifest(Struct, frozen=True, kw_only=True):
@@ -24,13 +22,8 @@ class PartManifest(Struct, frozen=True, kw_only=True):
 
 def is_whole(part: PartManifest) -> bool:
     """The file is there and is the one that was written."""
-    digest = xxhash.xxh3_128()
     try:
-        with open(part.path, "rb", buffering=0) as file:
-            if os.fstat(file.fileno()).st_size != part.size_bytes:
-                return False
-            while block := file.read(_READ_BYTES):
-                digest.update(block)
+        has_size = os.path.getsize(part.path) == part.size_bytes
+        return has_size and digest_of_file(part.path) == part.digest
     except OSError:
         return False
-    return digest.hexdigest() == part.digest
