@@ -12,10 +12,13 @@ from msgspec.structs import replace
 
 from joblens.data import checkpoints, restoring
 from joblens.data.checkpoints import DeltaManifest, MaskOfPart, MasksManifest, StageManifest
+from joblens.data.deciding import decide
 from joblens.data.job_folder import JobFolder
 from joblens.data.partition_state import PartitionState
 from joblens.data.restoring import Restored
 from joblens.data.rows import rows_of
+from joblens.data.tasks import Decide
+from joblens.data.workshop import Workshop
 from joblens.model.errors import JoblensError
 from joblens.model.recipe import OperatorCall, RecipePlan, Stage
 from tests.unit.data.recipe_plans import plan_for
@@ -138,3 +141,21 @@ def test_a_mask_that_is_not_what_was_decided_is_not_used(plan: RecipePlan) -> No
     keep_meeting(folder, [False, True])
     with pytest.raises(JoblensError, match="made for other rows"):
         restoring.met_before(plan, folder, 0, STAGES[1])
+
+
+def test_a_decision_about_other_rows_is_an_error_and_leaves_nothing(
+    plan: RecipePlan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = JobFolder.of_plan(plan)
+    keep_meeting(folder, [True, True, True])
+    signatures = checkpoints.write_batch(folder.signatures(0, 1), next(begun().pieces()).batch)
+    end = restoring.stage_end(folder, 0, STAGES[0])
+    assert end is not None
+    checkpoints.write_manifest(folder.stage_manifest(0, 0), replace(end, signatures=signatures))
+    Path(folder.masks(1)).unlink()
+    Path(folder.masks_manifest(1)).unlink()
+    workshop = Workshop(plan)
+    monkeypatch.setattr(workshop.operator(1), "decide", lambda *_parts, **_room: iter([np.ones(2, bool)]))
+    with pytest.raises(JoblensError, match="decided about 2 rows of partition 0, which has 3"):
+        decide(workshop, Decide("decide", 0, (0,)), lambda _event: None)
+    assert not list(Path(folder.partitions).glob("masks_*"))
