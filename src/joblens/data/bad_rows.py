@@ -10,16 +10,7 @@ from msgspec import Struct
 
 from joblens.data.operator import RowErrors
 from joblens.data.reasons import OF_AN_OPERATOR, reason_of
-from joblens.model.errors import JoblensError
-
-
-class BadRow(JoblensError):
-    """A row cannot be worked on, and the recipe wants no row left out."""
-
-
-class BrokenOperator(JoblensError):
-    """An operator fails on nearly every row, for the same reason: it is the operator, not the rows."""
-
+from joblens.model.errors import BrokenOperator
 
 # Fewer rows say nothing about an operator.
 _ENOUGH_ROWS = 20

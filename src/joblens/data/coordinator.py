@@ -25,17 +25,13 @@ from joblens.data.whole_files import write_whole
 from joblens.data.work import CutManifest
 from joblens.data.worker_events import event
 from joblens.data.workshop import Workshop
-from joblens.model.errors import JoblensError
+from joblens.model.errors import JobCannotGoOn
 from joblens.model.recipe import Partition, RecipePlan, Slice, Stage
 from joblens.model.recipe_event import EventType, RecipeEvent
 from joblens.plan.recipe_stages import dag_document
 
 _Kind = TypeVar("_Kind")
 Log = Callable[[Sequence[RecipeEvent]], None]
-
-
-class JobCannotGoOn(JoblensError):
-    """Something that the whole job needs failed for good."""
 
 
 class ExportManifest(msgspec.Struct, frozen=True, kw_only=True):

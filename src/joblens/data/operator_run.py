@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from joblens.data import bad_rows
 from joblens.data.added_fields import whole_rows
-from joblens.data.bad_rows import BadRow, Worked, work_on
+from joblens.data.bad_rows import Worked, work_on
 from joblens.data.batch_pieces import mapped_in_pieces, stats_in_pieces
 from joblens.data.operator import Filter, GlobalOperator, Mapper, Operator
 from joblens.data.partition_rejects import RejectsOfPartition
@@ -20,6 +20,7 @@ from joblens.data.rejects import told_place
 from joblens.data.rows import LINE, STATS_PREFIX
 from joblens.data.tracing import Tracer
 from joblens.data.workshop import Workshop
+from joblens.model.errors import BadRow
 from joblens.model.recipe import OperatorCall, Partition
 
 

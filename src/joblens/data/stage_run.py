@@ -7,7 +7,6 @@ from typing import Any
 import msgspec
 
 from joblens.data import checkpoints, restoring
-from joblens.data.bad_rows import BadRow
 from joblens.data.checkpoints import (
     DeltaManifest,
     FinishedPart,
@@ -28,7 +27,7 @@ from joblens.data.restoring import Met, Restored
 from joblens.data.tasks import RunStage
 from joblens.data.worker_events import Emit
 from joblens.data.workshop import Workshop
-from joblens.model.errors import JoblensError
+from joblens.model.errors import BadRow, JoblensError
 from joblens.model.recipe import OperatorCall
 from joblens.model.recipe_event import Step
 from joblens.stores.private_files import make_private_folder

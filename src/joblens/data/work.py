@@ -9,7 +9,6 @@ import msgspec
 import pyarrow as pa
 
 from joblens.data import checkpoints, deciding, exporting
-from joblens.data.bad_rows import BadRow, BrokenOperator
 from joblens.data.checkpoints import FinishedPart
 from joblens.data.cutting import cut_file
 from joblens.data.heap import return_large_blocks
@@ -23,7 +22,7 @@ from joblens.data.stage_run import StageRun
 from joblens.data.tasks import Assemble, CutFile, Decide, Ended, Failed, Happened, RunStage, Task
 from joblens.data.worker_events import Emit, step_event
 from joblens.data.workshop import Workshop
-from joblens.model.errors import InputError, JoblensError
+from joblens.model.errors import BadRow, BrokenOperator, InputError, JoblensError
 from joblens.model.recipe import RecipePlan, Slice
 from joblens.model.recipe_event import Step
 from joblens.stores.private_files import make_private_folder

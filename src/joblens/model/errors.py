@@ -120,6 +120,24 @@ class LauncherLost(LaunchError):
     """The launcher process ended before it told how the job went."""
 
 
+class JobCannotGoOn(JoblensError):
+    """Something that the whole job of a recipe needs failed for good."""
+
+    exit_code = 1
+
+
+class BadRow(JoblensError):
+    """A row cannot be worked on, and the recipe wants no row left out."""
+
+    exit_code = 1
+
+
+class BrokenOperator(JoblensError):
+    """An operator fails on nearly every row, for the same reason: it is the operator, not the rows."""
+
+    exit_code = 1
+
+
 class SupervisorError(JoblensError):
     """The background supervisor could not be started or did not answer."""
 

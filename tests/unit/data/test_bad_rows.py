@@ -8,8 +8,9 @@ pytest.importorskip("pyarrow")
 
 import pyarrow as pa
 
-from joblens.data.bad_rows import BrokenOperator, check_operator, first_bad, joined_batches, keeping, work_on
+from joblens.data.bad_rows import check_operator, first_bad, joined_batches, keeping, work_on
 from joblens.data.operator import RowErrors
+from joblens.model.errors import BrokenOperator
 
 
 def numbers(count: int) -> Any:
