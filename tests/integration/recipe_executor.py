@@ -64,7 +64,8 @@ def write_lines(path: Path, rows: Sequence[Any]) -> Path:
 
 def plan(folder: Path, data: Path, process: Sequence[Any], **keys: Any) -> RecipePlan:
     """A job in `folder`, ready to be carried out."""
-    wishes = Wishes(job_id="job", strict=keys.pop("strict", False))
+    wanted = {name: keys.pop(name, False) for name in ("strict", "start_over")}
+    wishes = Wishes(job_id="job", **wanted)
     recipe = {
         "project_name": "kills",
         "dataset_path": str(data),
