@@ -10,9 +10,10 @@ pytest.importorskip("pyarrow")
 
 import xxhash
 
-from joblens.data import moving
+from joblens.data import moving, shards
 from joblens.data.moving import forget_moved, is_there, move_parts, put_back
 from joblens.data.parts import PartManifest
+from joblens.model.errors import JoblensError
 
 TEXTS = (b"1\n22\n333\n", b"", b"4444\n5\n", b"66\n7\n8\n")
 WHOLE = b"".join(TEXTS)
@@ -56,7 +57,7 @@ def part(path: Path, text: bytes) -> PartManifest:
 
 def cut_short(scene: Scene, monkeypatch: pytest.MonkeyPatch, after: int) -> None:
     """The parts from that one on keep their files."""
-    real = moving.copy_bytes
+    real = shards.copy_bytes
 
     def copy(source: str, target: int, start: int, end: int) -> None:
         if source == scene.parts[after].path:
@@ -142,5 +143,5 @@ def test_a_part_that_is_in_neither_place_is_told(tmp_path: Path, monkeypatch: py
     scene = Scene(tmp_path)
     cut_short(scene, monkeypatch, after=2)
     os.unlink(scene.parts[2].path)
-    with pytest.raises(moving.JoblensError, match="part2 is lost"):
+    with pytest.raises(JoblensError, match="part2 is lost"):
         scene.move()
