@@ -16,8 +16,6 @@ class EventType(enum.StrEnum):
     DAG_BUILD_COMPLETE = "dag_build_complete"
     DAG_EXECUTION_PLAN_SAVED = "dag_execution_plan_saved"
     DAG_EXECUTION_PLAN_LOADED = "dag_execution_plan_loaded"
-    DAG_NODE_START = "dag_node_start"
-    DAG_NODE_COMPLETE = "dag_node_complete"
     PARTITION_CREATION_START = "partition_creation_start"
     PARTITION_CREATION_COMPLETE = "partition_creation_complete"
     PARTITION_START = "partition_start"
