@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import joblens
 from joblens.app.earlier_operators import earlier_tables
 from joblens.app.recipe_sizing import choose, learned_memory
-from joblens.data.datasets import find_files
+from joblens.data.files.datasets import find_files
 from joblens.model.details import Details, OperatorTable, OperatorUse
 from joblens.model.errors import InputError, MissingExtra, RecipeError
 from joblens.model.job import Job, Outcome, Status

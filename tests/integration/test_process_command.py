@@ -204,7 +204,7 @@ def test_a_job_that_was_ended_goes_on_to_the_same_rows(
     assert not (place / "out" / "rows.jsonl").exists()
     (place / "go").touch()
     assert joblens("show", "monday", "--json", cwd=place, code=0).json["status"] == "cancelled"
-    done = joblens("process", "--resume", "monday", cwd="/", code=0)  # the history knows where it is
+    done = joblens("process", "--resume", "monday", cwd=Path("/"), code=0)  # the history knows where it is
     assert "job monday goes on" in done.stdout
     assert [row["text"] for row in rows_of(place / "out" / "rows.jsonl")] == [
         *(f"ROW {number} OF A FEW" for number in range(60)),

@@ -12,8 +12,8 @@ from joblens.analysis.partition_recommendation import Situation, complexity_of, 
 from joblens.analysis.partition_sizing import MODALITY_CONFIGS
 from joblens.app.earlier_operators import earlier_tables
 from joblens.app.recipe_sizing import field_names
+from joblens.data.files.sampling import sample_files, sample_of
 from joblens.data.resources import ResourceDetector
-from joblens.data.sampling import sample_files, sample_of
 from joblens.model.errors import InputError
 from joblens.model.recipe import DEFAULT_TARGET_MB, Recipe
 from joblens.model.resources import DataCharacteristics, Modality
@@ -70,7 +70,7 @@ class PartitionSizeOptimizer:
 def _sample(dataset: Any, names: FieldNames) -> Sampled:
     paths = _paths(dataset)
     if paths:
-        from joblens.data.datasets import find_files
+        from joblens.data.files.datasets import find_files
 
         return sample_files(find_files(paths), _ROWS, names)
     if not (hasattr(dataset, "__len__") and hasattr(dataset, "__getitem__")) or isinstance(dataset, Mapping):

@@ -129,7 +129,7 @@ def _refuse_running(folder: JobFolder) -> None:
 def _clear(folder: JobFolder) -> None:
     """Only what jobs leave there. The plan goes first: what is cut short in between is no job. The lock
     stays, or somebody could lock another file of that name."""
-    from joblens.data.moving import forget_moved
+    from joblens.data.files.moving import forget_moved
 
     with suppress(FileNotFoundError):
         os.unlink(folder.plan)

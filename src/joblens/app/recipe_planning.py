@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from joblens.analysis.partition_sizing import OperatorMemory, Sizing
-    from joblens.data.datasets import DataFile
+    from joblens.data.files.datasets import DataFile
 
 
 def new_plan(checked: CheckedRecipe, job_id: str, memory: "OperatorMemory | None" = None) -> RecipePlan:
     """Looks at the data, and writes nothing. `memory`: what earlier runs of these operators needed."""
-    from joblens.data.cutting import CutWish, plan_partitions
-    from joblens.data.input_stamps import stamp_inputs
+    from joblens.data.files.cutting import CutWish, plan_partitions
+    from joblens.data.files.input_stamps import stamp_inputs
 
     recipe = with_job(checked.recipe, job_id)
     job_dir = job_dir_in(checked.recipe.work_dir, job_id)
@@ -75,7 +75,7 @@ def plan_to_go_on(
 ) -> RecipePlan:
     """The plan of the job as it is, carried out by as many workers as are wanted now. Raises RecipeError when
     recipe or data are not what they were."""
-    from joblens.data.input_stamps import changed_inputs, stamp_inputs
+    from joblens.data.files.input_stamps import changed_inputs, stamp_inputs
 
     recipe = with_job(checked.recipe, before.job_id)
     changes = recipe_changes(before.recipe, recipe)
@@ -99,7 +99,7 @@ def plan_to_go_on(
 
 
 def _operator_files(recipe: Recipe) -> tuple[InputFile, ...]:
-    from joblens.data.input_stamps import stamp_inputs
+    from joblens.data.files.input_stamps import stamp_inputs
 
     paths: list[str] = []
     for path in recipe.custom_operator_paths:
@@ -116,7 +116,7 @@ def _recipe_path(checked: CheckedRecipe, job_dir: str) -> str:
 
 
 def _files(checked: CheckedRecipe, recipe: Recipe) -> "tuple[DataFile, ...]":
-    from joblens.data.datasets import check_fields, find_files
+    from joblens.data.files.datasets import check_fields, find_files
 
     try:
         files = find_files(recipe.dataset_path, recipe.suffixes)

@@ -15,9 +15,9 @@ from joblens.analysis.partition_sizing import (
     most_rows,
 )
 from joblens.app.earlier_operators import earlier_tables
-from joblens.data.datasets import DataFile
+from joblens.data.files.datasets import DataFile
+from joblens.data.files.sampling import expanded_bytes, sample_files
 from joblens.data.resources import ResourceDetector
-from joblens.data.sampling import expanded_bytes, sample_files
 from joblens.model.errors import RecipeError
 from joblens.model.recipe import Executor, Recipe
 from joblens.model.resources import ClusterResources, DataCharacteristics, LocalResources

@@ -6,22 +6,21 @@ that does not fit is never applied. A *whole* state is written where partitions 
 
 import itertools
 import os
-import re
 from collections.abc import Iterable, Iterator
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import xxhash
 from msgspec import Struct
 
 from joblens.data.array_content import content_of
 from joblens.data.batch_pieces import joined_in_place
+from joblens.data.files.parts import PartManifest
+from joblens.data.manifests import digest_of, digest_of_all
 from joblens.data.op_usage import note_mapped
 from joblens.data.partition_state import PartitionState
-from joblens.data.parts import PartManifest
 from joblens.data.rows import LINE, Rows
 from joblens.data.whole_files import whole_file, write_whole
 from joblens.model.recipe import OperatorCall
@@ -30,7 +29,6 @@ from joblens.stores.private_files import make_private_folder
 _ALIVE = "alive"
 _IDS = "__ids__"
 _CHANGED = "__changed__"
-_Manifest = TypeVar("_Manifest", bound=Struct)
 
 
 class KeptFile(Struct, frozen=True, kw_only=True):
@@ -122,56 +120,17 @@ class MasksManifest(Struct, frozen=True, kw_only=True):
     parts: tuple[MaskOfPart, ...]
 
 
-def digest_of(*parts: Any) -> str:
-    """xxh3-128 over bytes-like parts and texts."""
-    return _digest_of_all(parts)
-
-
-def _digest_of_all(parts: Iterable[Any]) -> str:
-    hasher = xxhash.xxh3_128()
-    for part in parts:
-        hasher.update(part.encode() if isinstance(part, str) else part)
-    return str(hasher.hexdigest())
-
-
 def source_chain(rows: Rows) -> str:
     """What the first checkpoint of a partition stands on: the rows as they were read, to the byte where they
     are lines, all values of all columns where they are tables."""
     names = rows.batch.schema.names
     columns = [rows.batch.column(name) for name in ([LINE] if LINE in names else names)]
     contents = itertools.chain.from_iterable(map(content_of, columns))  # everything else is in the line
-    return _digest_of_all(itertools.chain([str(rows.count), str(rows.batch.schema)], contents))
+    return digest_of_all(itertools.chain([str(rows.count), str(rows.batch.schema)], contents))
 
 
 def next_chain(base: str, calls: tuple[OperatorCall, ...], file: KeptFile) -> str:
     return digest_of(base, msgspec.json.encode(calls, order="deterministic"), file.digest)
-
-
-# Manifests
-
-
-_CHECK = re.compile(rb',"checked":"([0-9a-f]{32})"}\n\Z')
-_CHECK_BYTES = len(b',"checked":""}\n') + 32
-
-
-def write_manifest(path: str, manifest: Struct) -> None:
-    """Last of all: what it tells of is in place. It ends with a digest of itself."""
-    told = msgspec.json.encode(manifest)
-    write_whole(path, told[:-1] + f',"checked":"{digest_of(told)}"}}\n'.encode())
-
-
-def read_manifest(path: str, kind: type[_Manifest]) -> _Manifest | None:
-    """None: there is none, or it is not what was written."""
-    try:
-        with open(path, "rb") as file:
-            data = file.read()
-        checked = _CHECK.search(data, max(0, len(data) - _CHECK_BYTES))
-        told = data[:-_CHECK_BYTES] + b"}"
-        if checked is None or digest_of(told) != checked[1].decode():
-            return None
-        return msgspec.json.decode(told, type=kind)
-    except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
-        return None
 
 
 def keep_bytes(path: str, data: Any) -> KeptFile:

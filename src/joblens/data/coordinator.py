@@ -9,15 +9,15 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from joblens.data import checkpoints, job_events
+from joblens.data import job_events, manifests
 from joblens.data.checkpoints import FinishedPart
-from joblens.data.cutting import partitions_with_pieces
-from joblens.data.exporting import Export
-from joblens.data.input_stamps import changed_since
+from joblens.data.files.cutting import partitions_with_pieces
+from joblens.data.files.exporting import Export
+from joblens.data.files.input_stamps import changed_since
+from joblens.data.files.rejects import first_reason
 from joblens.data.job_folder import JobFolder
 from joblens.data.job_summary import JobEnd, write_mapping
 from joblens.data.pool import Pool
-from joblens.data.rejects import first_reason
 from joblens.data.task_runner import GaveUp, TaskRunner
 from joblens.data.tasks import Assemble, CutFile, Decide, Ended, RunStage, Task
 from joblens.data.tracing import put_traces_together
@@ -73,7 +73,7 @@ class Coordinator:
 
     def carry_out(self, *, is_resumed: bool) -> JobEnd:
         """Raises Stopped, and whatever ends a job."""
-        before = checkpoints.read_manifest(self._folder.export_manifest, ExportManifest)
+        before = manifests.read_manifest(self._folder.export_manifest, ExportManifest)
         if before is not None and before.origin == self._origin() and _are_there(before):
             self._export, self._done_before = before.export, before
             self._clear_away()
@@ -193,7 +193,7 @@ class Coordinator:
             rejected_rows=counts["rejected_rows"],
             partitions=len(self._partitions),
         )
-        checkpoints.write_manifest(self._folder.export_manifest, manifest)
+        manifests.write_manifest(self._folder.export_manifest, manifest)
         self._clear_away()
         return JobEnd(status="completed", export_paths=export.paths, rows_out=export.rows)
 
@@ -235,7 +235,7 @@ class Coordinator:
     def _origin(self) -> str:
         inputs = [(file.path, file.size, file.digest) for file in self._plan.inputs]
         made_of = (inputs, self._plan.recipe.process, self._plan.recipe.export_path)
-        return checkpoints.digest_of(msgspec.json.encode(made_of, order="deterministic"))
+        return manifests.digest_of(msgspec.json.encode(made_of, order="deterministic"))
 
     def counts(self) -> dict[str, Any]:
         before = self._done_before

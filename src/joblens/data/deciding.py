@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 import xxhash
 
-from joblens.data import checkpoints, restoring
+from joblens.data import checkpoints, manifests, restoring
 from joblens.data.checkpoints import KeptFile, MaskOfPart, MasksManifest, StageManifest
 from joblens.data.op_usage import Meter
 from joblens.data.operator import GlobalOperator, Signatures
@@ -28,7 +28,7 @@ from joblens.stores.private_files import make_private_folder
 def masks_if_done(workshop: Workshop, closing: int, ends: list[StageManifest]) -> MasksManifest | None:
     """What was decided before, when it was about these very states of these partitions."""
     path = workshop.folder.masks_manifest(closing)
-    manifest = checkpoints.read_manifest(path, MasksManifest)
+    manifest = manifests.read_manifest(path, MasksManifest)
     if manifest is None:
         return None
     decided = [(part.partition_id, part.chain) for part in manifest.parts]
@@ -81,7 +81,7 @@ class _Decision:
         parts = [self._signatures(end) for end in self._ends]
         masks = operator.decide(parts, budget_bytes=self._shop.plan.budget_bytes, scratch=scratch)
         manifest = self._written(masks)
-        checkpoints.write_manifest(self._folder.masks_manifest(self._closing), manifest)
+        manifests.write_manifest(self._folder.masks_manifest(self._closing), manifest)
         self._tell(manifest)
         shutil.rmtree(scratch, ignore_errors=True)
         return manifest
@@ -187,7 +187,7 @@ def _mask_of(end: StageManifest, bits: Any, offset: int, packed: bytes) -> MaskO
         rows=end.rows,
         kept=int(np.count_nonzero(bits)),
         offset=offset,
-        digest=checkpoints.digest_of(packed),
+        digest=manifests.digest_of(packed),
     )
 
 

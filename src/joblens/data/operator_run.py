@@ -11,12 +11,12 @@ from joblens.data import bad_rows
 from joblens.data.added_fields import whole_rows
 from joblens.data.bad_rows import Worked, work_on
 from joblens.data.batch_pieces import mapped_in_pieces, stats_in_pieces
+from joblens.data.files.reading import places_of
+from joblens.data.files.rejects import told_place
 from joblens.data.operator import Filter, GlobalOperator, Mapper, Operator
 from joblens.data.partition_rejects import RejectsOfPartition
 from joblens.data.partition_state import PartitionState
-from joblens.data.reading import places_of
 from joblens.data.reasons import OF_AN_OPERATOR
-from joblens.data.rejects import told_place
 from joblens.data.rows import LINE, STATS_PREFIX
 from joblens.data.tracing import Tracer
 from joblens.data.workshop import Workshop

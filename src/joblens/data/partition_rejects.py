@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 from joblens.data import checkpoints
 from joblens.data.checkpoints import RejectsSoFar
+from joblens.data.files.rejects import Reject, line_of, write_rejects
 from joblens.data.job_folder import JobFolder
 from joblens.data.partition_report import PartitionReport
-from joblens.data.rejects import Reject, line_of, write_rejects
 from joblens.model.recipe import OperatorCall
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from msgspec import Struct
 
-from joblens.data import checkpoints
+from joblens.data import checkpoints, manifests
 from joblens.data.checkpoints import (
     DeltaManifest,
     FinishedPart,
@@ -17,8 +17,8 @@ from joblens.data.checkpoints import (
     MasksManifest,
     StageManifest,
 )
+from joblens.data.files.moving import is_there
 from joblens.data.job_folder import JobFolder
-from joblens.data.moving import is_there
 from joblens.data.partition_state import PartitionState
 from joblens.data.rows import LINE
 from joblens.data.whole_files import BEING_WRITTEN
@@ -47,7 +47,7 @@ def newest_in_stage(
     kept = folder.checkpoints_of(partition_id)
     for call in plan.recipe.process[stage.first : stage.end]:
         path = folder.checkpoint_manifest(partition_id, call.index, call.name)
-        manifest = checkpoints.read_manifest(path, DeltaManifest)
+        manifest = manifests.read_manifest(path, DeltaManifest)
         if manifest is None or not _apply(plan, kept, manifest, found):
             continue
         found.after = call.index
@@ -89,7 +89,7 @@ def read_rejects(folder: str, file: KeptFile | None) -> list[bytes] | None:
 
 
 def stage_end(folder: JobFolder, partition_id: int, stage: Stage) -> StageManifest | None:
-    return checkpoints.read_manifest(folder.stage_manifest(partition_id, stage.index), StageManifest)
+    return manifests.read_manifest(folder.stage_manifest(partition_id, stage.index), StageManifest)
 
 
 class Met(Struct, frozen=True, eq=False):
@@ -134,7 +134,7 @@ def mask_of(plan: RecipePlan, folder: JobFolder, partition_id: int, stage: Stage
 
 
 def find_mask(folder: JobFolder, index: int, partition_id: int) -> MaskOfPart | None:
-    manifest = checkpoints.read_manifest(folder.masks_manifest(index), MasksManifest)
+    manifest = manifests.read_manifest(folder.masks_manifest(index), MasksManifest)
     for part in manifest.parts if manifest else ():
         if part.partition_id == partition_id:
             return part
@@ -144,7 +144,7 @@ def find_mask(folder: JobFolder, index: int, partition_id: int) -> MaskOfPart | 
 def _bits(path: str, mask: MaskOfPart) -> Any:
     with open(path, "rb") as file:
         packed = os.pread(file.fileno(), mask.size_bytes, mask.offset)
-    if checkpoints.digest_of(packed) != mask.digest:
+    if manifests.digest_of(packed) != mask.digest:
         raise JoblensError(f"partition {mask.partition_id}: the mask of its rows is damaged")
     return np.unpackbits(np.frombuffer(packed, np.uint8), count=mask.rows).astype(bool)
 
@@ -174,7 +174,7 @@ def _is_further(plan: RecipePlan, folder: JobFolder, manifest: StageManifest) ->
         end = stage_end(folder, manifest.partition_id, following)
         return end is not None and end.origin == mask.next_chain and is_stage_whole(plan, folder, end)
     path = folder.export_part_manifest(manifest.partition_id)
-    part = checkpoints.read_manifest(path, FinishedPart)
+    part = manifests.read_manifest(path, FinishedPart)
     return part is not None and part.origin == mask.next_chain and is_there(part.part, folder.moved)
 
 

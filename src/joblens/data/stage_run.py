@@ -6,23 +6,23 @@ from typing import Any
 
 import msgspec
 
-from joblens.data import checkpoints, restoring
+from joblens.data import checkpoints, manifests, restoring
 from joblens.data.checkpoints import (
     DeltaManifest,
     FinishedPart,
     PartitionLife,
     StageManifest,
 )
-from joblens.data.exporting import export_format, write_pieces
-from joblens.data.moving import is_there
+from joblens.data.files.exporting import export_format, write_pieces
+from joblens.data.files.moving import is_there
+from joblens.data.files.reading import read_partition
+from joblens.data.files.rejects import Reject, line_of, told_place
 from joblens.data.op_usage import Meter
 from joblens.data.operator import GlobalOperator
 from joblens.data.operator_run import OperatorRun
 from joblens.data.partition_rejects import RejectsOfPartition
 from joblens.data.partition_report import PartitionReport
 from joblens.data.partition_state import PartitionState
-from joblens.data.reading import read_partition
-from joblens.data.rejects import Reject, line_of, told_place
 from joblens.data.restoring import Met, Restored
 from joblens.data.tasks import RunStage
 from joblens.data.worker_events import Emit
@@ -96,7 +96,7 @@ class StageRun:
         )
         # What is kept here belongs to the operator that wants to see all partitions at once.
         manifest = msgspec.structs.replace(manifest, usage=meter.usage().as_metadata())
-        checkpoints.write_manifest(self._folder.stage_manifest(self._id, self._stage.index), manifest)
+        manifests.write_manifest(self._folder.stage_manifest(self._id, self._stage.index), manifest)
         self._forget()
         self._rejects.tell()
         return manifest
@@ -104,7 +104,7 @@ class StageRun:
     def _to_export(self) -> FinishedPart:
         origin, meter = self._origin(), Meter()
         path = self._folder.export_part_manifest(self._id)
-        done = checkpoints.read_manifest(path, FinishedPart)
+        done = manifests.read_manifest(path, FinishedPart)
         if done is not None and done.origin == origin and is_there(done.part, self._folder.moved):
             self._forget()
             if self._stage.end > self._stage.first:
@@ -125,7 +125,7 @@ class StageRun:
             life=msgspec.structs.replace(self._life, ended_at=time.time()),
         )
         self._rejects.publish()
-        checkpoints.write_manifest(path, finished)
+        manifests.write_manifest(path, finished)
         self._forget()
         self._rejects.tell()
         self._report.completed(finished, meter.usage())
@@ -239,7 +239,7 @@ class StageRun:
             ),
         )
         manifest_path = self._folder.checkpoint_manifest(self._id, call.index, call.name)
-        checkpoints.write_manifest(manifest_path, manifest)
+        manifests.write_manifest(manifest_path, manifest)
         state.saved(manifest.chain)
         self._rejects.tell()
         self._report.saved(call, path, file.size_bytes, manifest.rows, meter.usage())

@@ -8,16 +8,17 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from joblens.data import checkpoints, deciding, exporting
+from joblens.data import deciding, manifests
 from joblens.data.checkpoints import FinishedPart
-from joblens.data.cutting import cut_file
+from joblens.data.files import exporting
+from joblens.data.files.cutting import cut_file
+from joblens.data.files.piece_files import is_piece_whole
+from joblens.data.files.rejects import Reject, RejectsFile, told_place
 from joblens.data.heap import return_large_blocks
 from joblens.data.job_folder import JobFolder
 from joblens.data.op_usage import Meter
 from joblens.data.partition_report import rows_rejected
-from joblens.data.piece_files import is_piece_whole
 from joblens.data.reasons import encodable, message_of, with_place
-from joblens.data.rejects import Reject, RejectsFile, told_place
 from joblens.data.stage_run import StageRun
 from joblens.data.tasks import Assemble, CutFile, Decide, Ended, Failed, Happened, RunStage, Task
 from joblens.data.worker_events import Emit, step_event
@@ -96,7 +97,7 @@ def _is_final(error: BaseException, plan: RecipePlan) -> bool:
 def _cut(workshop: Workshop, task: CutFile, emit: Emit) -> dict[str, Any]:
     folder, meter = workshop.folder, Meter()
     path = folder.cut_manifest(task.number)
-    done = checkpoints.read_manifest(path, CutManifest)
+    done = manifests.read_manifest(path, CutManifest)
     if done is None or done.whole != task.whole or not all(map(is_piece_whole, done.pieces)):
         pieces_folder = folder.cut_folder(task.number)
         shutil.rmtree(pieces_folder, ignore_errors=True)
@@ -106,7 +107,7 @@ def _cut(workshop: Workshop, task: CutFile, emit: Emit) -> dict[str, Any]:
         pieces = cut_file(task, workshop.plan, pieces_folder, strict or rejects)
         rejects.write()
         done = CutManifest(number=task.number, whole=task.whole, pieces=tuple(pieces), rejected=rejects.count)
-        checkpoints.write_manifest(path, done)
+        manifests.write_manifest(path, done)
         if rejects.count:
             emit(rows_rejected(rejects.count, rejects.first_reason, rejects.path))
     emit(step_event(Step.CUTTING, meter.usage()))
@@ -124,7 +125,7 @@ def _assemble(workshop: Workshop, task: Assemble, emit: Emit) -> dict[str, Any]:
     parts = []
     for partition_id in task.partition_ids:
         path = workshop.folder.export_part_manifest(partition_id)
-        finished = checkpoints.read_manifest(path, FinishedPart)
+        finished = manifests.read_manifest(path, FinishedPart)
         if finished is None:
             raise JoblensError(f"partition {partition_id} has lost what it exported")
         parts.append(finished.part)

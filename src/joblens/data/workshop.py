@@ -3,8 +3,8 @@
 import msgspec
 
 from joblens.data import registry
-from joblens.data.checkpoints import digest_of
 from joblens.data.job_folder import JobFolder
+from joblens.data.manifests import digest_of
 from joblens.data.operator import Operator, Surroundings
 from joblens.model.recipe import OperatorCall, Partition, RecipePlan
 from joblens.plan.recipe_stages import node_id

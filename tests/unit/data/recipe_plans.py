@@ -6,11 +6,11 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from joblens.data.cutting import CutWish, cut_file, partitions_with_pieces, plan_partitions
-from joblens.data.datasets import find_files
-from joblens.data.input_stamps import stamp_inputs
-from joblens.data.reading import read_partition
-from joblens.data.rejects import Reject
+from joblens.data.files.cutting import CutWish, cut_file, partitions_with_pieces, plan_partitions
+from joblens.data.files.datasets import find_files
+from joblens.data.files.input_stamps import stamp_inputs
+from joblens.data.files.reading import read_partition
+from joblens.data.files.rejects import Reject
 from joblens.data.rows import Rows
 from joblens.data.tasks import CutFile
 from joblens.model.recipe import Partition, Recipe, RecipePlan, Slice

@@ -32,7 +32,8 @@ def changing(change: Callable[[Any], Any], sizes: list[int]) -> Callable[[Any], 
 @pytest.mark.parametrize("kind", [pa.large_string(), pa.string(), pa.large_binary()])
 @pytest.mark.parametrize("shape", ["shorter", "longer", "much longer", "as long"])
 def test_a_large_batch_comes_back_as_if_it_had_been_worked_on_whole(kind: Any, shape: str) -> None:
-    batch, sizes = large(kind), []
+    batch = large(kind)
+    sizes: list[int] = []
 
     def change(texts: Any) -> Any:
         if shape == "as long":

@@ -13,7 +13,7 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from joblens.data import checkpoints
+from joblens.data import checkpoints, manifests
 from joblens.data.checkpoints import KeptFile
 from joblens.data.partition_state import PartitionState, changed_mask
 from joblens.data.rows import LINE, Rows, rows_of, with_column
@@ -162,18 +162,18 @@ def test_a_file_that_is_not_what_was_written_is_not_loaded(tmp_path: Path, how: 
 
 def test_a_torn_manifest_is_no_manifest(tmp_path: Path) -> None:
     path = tmp_path / "manifest.json"
-    checkpoints.write_manifest(str(path), KeptFile(path="x", size_bytes=1, digest="d"))
-    assert checkpoints.read_manifest(str(path), KeptFile) is not None
+    manifests.write_manifest(str(path), KeptFile(path="x", size_bytes=1, digest="d"))
+    assert manifests.read_manifest(str(path), KeptFile) is not None
     path.write_bytes(path.read_bytes()[:10])
-    assert checkpoints.read_manifest(str(path), KeptFile) is None
-    assert checkpoints.read_manifest(str(tmp_path / "none.json"), KeptFile) is None
+    assert manifests.read_manifest(str(path), KeptFile) is None
+    assert manifests.read_manifest(str(tmp_path / "none.json"), KeptFile) is None
 
 
 def test_a_manifest_that_says_something_else_than_was_written_is_no_manifest(tmp_path: Path) -> None:
     path = tmp_path / "manifest.json"
-    checkpoints.write_manifest(str(path), KeptFile(path="x", size_bytes=41, digest="d"))
+    manifests.write_manifest(str(path), KeptFile(path="x", size_bytes=41, digest="d"))
     path.write_bytes(path.read_bytes().replace(b"41", b"42"))
-    assert checkpoints.read_manifest(str(path), KeptFile) is None
+    assert manifests.read_manifest(str(path), KeptFile) is None
 
 
 def test_a_batch_that_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:

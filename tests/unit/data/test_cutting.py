@@ -8,10 +8,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from joblens.data import cutting
-from joblens.data.cutting import CutWish, plan_partitions
-from joblens.data.datasets import find_files
-from joblens.data.reading import places_of
+from joblens.data.files import cutting
+from joblens.data.files.cutting import CutWish, plan_partitions
+from joblens.data.files.datasets import find_files
+from joblens.data.files.reading import places_of
 from joblens.data.rows import LINE
 from joblens.model.errors import InputError
 from joblens.model.recipe import Partition

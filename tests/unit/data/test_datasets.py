@@ -7,8 +7,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from joblens.data.datasets import check_fields, find_files
-from joblens.data.input_stamps import changed_inputs, stamp_inputs
+from joblens.data.files.datasets import check_fields, find_files
+from joblens.data.files.input_stamps import changed_inputs, stamp_inputs
 from joblens.model.errors import InputError
 
 ROW = b'{"text": "a", "title": "t", "n": 1}\n'
@@ -78,7 +78,7 @@ def test_a_folder_that_may_not_be_searched_is_no_folder_without_files(tmp_path: 
     # Somebody who is not asked for permission anywhere gives that up first.
     code = (
         "import os, sys\n"
-        "from joblens.data.datasets import find_files\n"
+        "from joblens.data.files.datasets import find_files\n"
         "if os.geteuid() == 0: os.setresuid(65534, 65534, 65534)\n"
         "find_files(['inner/x.jsonl' if sys.argv[1:] else '.'])\n"
     )

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from joblens.data import digests
-from joblens.data.digests import md5_64, padded, sha1_32
+from joblens.data.texts import digests
+from joblens.data.texts.digests import md5_64, padded, sha1_32
 
 
 def pieces(lengths: list[int]) -> tuple[bytes, np.ndarray, np.ndarray]:

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 
 from joblens.data import registry
-from joblens.data.arpa_model import ArpaModel
 from joblens.data.operator import Surroundings
+from joblens.data.texts.arpa_model import ArpaModel
 from joblens.model.errors import FormatError, MissingExtra, RecipeError
 from joblens.model.recipe import OperatorCall
 

@@ -10,9 +10,9 @@ pytest.importorskip("pyarrow")
 
 import xxhash
 
-from joblens.data import moving, shards
-from joblens.data.moving import forget_moved, is_there, move_parts, put_back
-from joblens.data.parts import PartManifest
+from joblens.data.files import moving, shards
+from joblens.data.files.moving import forget_moved, is_there, move_parts, put_back
+from joblens.data.files.parts import PartManifest
 from joblens.model.errors import JoblensError
 
 TEXTS = (b"1\n22\n333\n", b"", b"4444\n5\n", b"66\n7\n8\n")

@@ -5,7 +5,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from joblens.data.reading import places_of, read_partition
+from joblens.data.files.reading import places_of, read_partition
 from joblens.data.rows import LINE
 from joblens.model.recipe import Partition, Slice
 from tests.unit.data.recipe_plans import read, whole

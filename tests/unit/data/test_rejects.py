@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from joblens.data.rejects import Reject, RejectsFile, line_of
+from joblens.data.files.rejects import Reject, RejectsFile, line_of
 
 
 def test_rejects_of_a_second_attempt_replace_those_of_the_first(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from msgspec.structs import replace
 
-from joblens.data import checkpoints, restoring
+from joblens.data import checkpoints, manifests, restoring
 from joblens.data.checkpoints import DeltaManifest, MaskOfPart, MasksManifest, StageManifest
 from joblens.data.deciding import decide
 from joblens.data.job_folder import JobFolder
@@ -61,7 +61,7 @@ def keep_delta(folder: JobFolder, told_rows: int) -> None:
         columns=("text",),
         file=file,
     )
-    checkpoints.write_manifest(folder.checkpoint_manifest(0, 0, CALLS[0].name), manifest)
+    manifests.write_manifest(folder.checkpoint_manifest(0, 0, CALLS[0].name), manifest)
 
 
 def test_a_checkpoint_takes_its_partition_to_where_it_was(plan: RecipePlan) -> None:
@@ -91,7 +91,7 @@ def keep_meeting(folder: JobFolder, keep: list[bool]) -> None:
         whole=whole,
         signatures=whole,
     )
-    checkpoints.write_manifest(folder.stage_manifest(0, 0), end)
+    manifests.write_manifest(folder.stage_manifest(0, 0), end)
     packed = np.packbits(np.array(keep)).tobytes()
     mask = MaskOfPart(
         partition_id=0,
@@ -99,10 +99,10 @@ def keep_meeting(folder: JobFolder, keep: list[bool]) -> None:
         rows=len(keep),
         kept=sum(keep),
         offset=0,
-        digest=checkpoints.digest_of(packed),
+        digest=manifests.digest_of(packed),
     )
     file = checkpoints.keep_bytes(folder.masks(1), packed)
-    checkpoints.write_manifest(folder.masks_manifest(1), MasksManifest(index=1, file=file, parts=(mask,)))
+    manifests.write_manifest(folder.masks_manifest(1), MasksManifest(index=1, file=file, parts=(mask,)))
 
 
 def test_a_stage_begins_with_the_rows_that_a_global_operator_kept(plan: RecipePlan) -> None:
@@ -151,7 +151,7 @@ def test_a_decision_about_other_rows_is_an_error_and_leaves_nothing(
     signatures = checkpoints.write_batch(folder.signatures(0, 1), next(begun().pieces()).batch)
     end = restoring.stage_end(folder, 0, STAGES[0])
     assert end is not None
-    checkpoints.write_manifest(folder.stage_manifest(0, 0), replace(end, signatures=signatures))
+    manifests.write_manifest(folder.stage_manifest(0, 0), replace(end, signatures=signatures))
     Path(folder.masks(1)).unlink()
     Path(folder.masks_manifest(1)).unlink()
     workshop = Workshop(plan)

@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from joblens.analysis.data_characteristics import FieldNames, describe
-from joblens.data.datasets import DataFile
-from joblens.data.sampling import expanded_bytes, places, sample_files, sample_of, sample_size
-from joblens.data.zstandard import zstd
+from joblens.data.files.datasets import DataFile
+from joblens.data.files.sampling import expanded_bytes, places, sample_files, sample_of, sample_size
+from joblens.data.files.zstandard import zstd
 
 NAMES = FieldNames()
 

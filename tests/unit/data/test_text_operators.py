@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from joblens.data import registry
 from joblens.data.operator import Filter, Mapper, Operator, RowErrors, Surroundings
 from joblens.data.operators import fix_unicode_mapper
-from joblens.data.special_characters import special_characters
+from joblens.data.texts.special_characters import special_characters
 from joblens.model.errors import InputError
 from joblens.model.recipe import OperatorCall
 

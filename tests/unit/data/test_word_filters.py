@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from joblens.data import registry
 from joblens.data.operator import Surroundings
-from joblens.data.special_characters import special_characters
-from joblens.data.word_lists import words_of
+from joblens.data.texts.special_characters import special_characters
+from joblens.data.texts.word_lists import words_of
 from joblens.model.errors import RecipeError
 from joblens.model.recipe import OperatorCall
 

@@ -5,11 +5,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from joblens.data.bits import count_rows
 from joblens.data.operator import Filter
 from joblens.data.ranges import within
-from joblens.data.text_view import CharacterClasses, text_of
-from joblens.data.tokenization import refuse_tokenization
+from joblens.data.texts.bits import count_rows
+from joblens.data.texts.text_view import CharacterClasses, text_of
+from joblens.data.texts.tokenization import refuse_tokenization
 
 _ALPHANUMERIC = 1
 

@@ -6,8 +6,8 @@ import pyarrow as pa
 
 from joblens.data.operator import Filter
 from joblens.data.ranges import within
-from joblens.data.repetition import Repeats, find_repeats, parts_of, sequence_keys
-from joblens.data.text_view import Text, text_of
+from joblens.data.texts.repetition import Repeats, find_repeats, parts_of, sequence_keys
+from joblens.data.texts.text_view import Text, text_of
 
 _GROUP = 1 << 17  # bytes of rows that are looked at together: their keys stay in the processor's cache
 

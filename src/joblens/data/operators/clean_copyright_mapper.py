@@ -5,8 +5,8 @@ import numpy as np
 import pyarrow.compute as pc
 
 from joblens.data.operator import Mapper
-from joblens.data.pattern_replacement import with_rows
-from joblens.data.text_view import Text, text_of, with_text
+from joblens.data.texts.pattern_replacement import with_rows
+from joblens.data.texts.text_view import Text, text_of, with_text
 
 _COPYRIGHT = re.compile("[cC][oO][pP][yY][rR][iI\u0130][gG][hH][tT]")
 _COMMENT_MARKS = ("//", "#", "--")

@@ -1,8 +1,8 @@
 from typing import Any
 
-from joblens.data.clean_patterns import PatternMapper
-from joblens.data.pattern_replacement import TokenPattern, find_bytes
-from joblens.data.text_view import Text
+from joblens.data.texts.clean_patterns import PatternMapper
+from joblens.data.texts.pattern_replacement import TokenPattern, find_bytes
+from joblens.data.texts.text_view import Text
 
 _PATTERN = r"[A-Za-z0-9.\-+_]+@[a-z0-9.\-+_]+\.[a-z]+"
 

@@ -2,10 +2,10 @@ from typing import Any
 
 import numpy as np
 
-from joblens.data.bits import count_rows
 from joblens.data.operator import Mapper
-from joblens.data.pattern_replacement import with_rows
-from joblens.data.text_view import CharacterClasses, Text, text_of, with_text
+from joblens.data.texts.bits import count_rows
+from joblens.data.texts.pattern_replacement import with_rows
+from joblens.data.texts.text_view import CharacterClasses, Text, text_of, with_text
 from joblens.model.errors import MissingExtra
 
 # Without these, and without white space at the beginning, a text is the text of itself as HTML.

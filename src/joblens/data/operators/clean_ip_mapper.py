@@ -2,9 +2,9 @@ from typing import Any
 
 import numpy as np
 
-from joblens.data.clean_patterns import PatternMapper
-from joblens.data.pattern_replacement import TokenPattern, around, find_bytes
-from joblens.data.text_view import Text
+from joblens.data.texts.clean_patterns import PatternMapper
+from joblens.data.texts.pattern_replacement import TokenPattern, around, find_bytes
+from joblens.data.texts.text_view import Text
 
 _NUMBER = "1[0-9][0-9]{0}|2[0-4][0-9]{0}|25[0-5]{0}|[1-9][0-9]{0}|[0-9]{0}"
 _DOTTED = f"(?:{_NUMBER.format('[.]')}){{3}}(?:{_NUMBER.format('')})"

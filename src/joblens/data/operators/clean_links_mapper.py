@@ -1,8 +1,8 @@
 from typing import Any
 
-from joblens.data.clean_patterns import PatternMapper
-from joblens.data.pattern_replacement import TokenPattern, around, find_bytes, regex_package
-from joblens.data.text_view import Text
+from joblens.data.texts.clean_patterns import PatternMapper
+from joblens.data.texts.pattern_replacement import TokenPattern, around, find_bytes, regex_package
+from joblens.data.texts.text_view import Text
 
 
 def _pattern(word: str, digit: str, space: str, quotes: str) -> str:

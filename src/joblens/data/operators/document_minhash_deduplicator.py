@@ -7,13 +7,13 @@ import numpy as np
 import pyarrow as pa
 from msgspec import Meta
 
-from joblens.data.clusters import alone, join, row_type
-from joblens.data.digests import padded, sha1_32
-from joblens.data.duplicates import count_rows, later_equals, numbers
-from joblens.data.minhash import bands, best_bands, least_values, permutations
 from joblens.data.operator import Signatures
-from joblens.data.similar_texts import SimilarTexts, Tokenization, distinct_texts, in_slices
-from joblens.data.text_folding import Texts
+from joblens.data.texts.clusters import alone, join, row_type
+from joblens.data.texts.digests import padded, sha1_32
+from joblens.data.texts.duplicates import count_rows, later_equals, numbers
+from joblens.data.texts.minhash import bands, best_bands, least_values, permutations
+from joblens.data.texts.similar_texts import SimilarTexts, Tokenization, distinct_texts, in_slices
+from joblens.data.texts.text_folding import Texts
 from joblens.model.errors import RecipeError
 
 Count = Annotated[int, Meta(ge=1)]

@@ -7,13 +7,13 @@ import numpy as np
 import pyarrow as pa
 from msgspec import Meta
 
-from joblens.data.clusters import alone, join, row_type
-from joblens.data.digests import md5_64, padded
-from joblens.data.duplicates import count_rows, later_equals, numbers
-from joblens.data.minhash import mixed
 from joblens.data.operator import Signatures
-from joblens.data.simhash import BITS, neighbours, simhashes
-from joblens.data.similar_texts import SimilarTexts, distinct_texts, in_slices
+from joblens.data.texts.clusters import alone, join, row_type
+from joblens.data.texts.digests import md5_64, padded
+from joblens.data.texts.duplicates import count_rows, later_equals, numbers
+from joblens.data.texts.minhash import mixed
+from joblens.data.texts.simhash import BITS, neighbours, simhashes
+from joblens.data.texts.similar_texts import SimilarTexts, distinct_texts, in_slices
 from joblens.model.errors import RecipeError
 
 Count = Annotated[int, Meta(ge=1)]

@@ -2,7 +2,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from joblens.data.listed_words import ListedWordsFilter, WordGroups
+from joblens.data.texts.listed_words import ListedWordsFilter, WordGroups
 
 
 class FlaggedWordsFilter(ListedWordsFilter):

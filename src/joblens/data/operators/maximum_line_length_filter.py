@@ -3,10 +3,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from joblens.data.lines import longest_lines
 from joblens.data.operator import Filter
 from joblens.data.ranges import within
-from joblens.data.text_view import text_of
+from joblens.data.texts.lines import longest_lines
+from joblens.data.texts.text_view import text_of
 
 
 class MaximumLineLengthFilter(Filter):

@@ -2,8 +2,8 @@ from functools import cache
 from typing import Any
 
 from joblens.data.operator import Mapper
-from joblens.data.splicing import CharacterReplacer
-from joblens.data.text_view import text_of, with_text
+from joblens.data.texts.splicing import CharacterReplacer
+from joblens.data.texts.text_view import text_of, with_text
 
 # The full-width digit one among the quotation marks is DataJuicer's, whose rows these are.
 _PLAIN = {

@@ -7,9 +7,9 @@ import numpy as np
 import pyarrow as pa
 from msgspec import Meta
 
-from joblens.data.clusters import alone, row_type
-from joblens.data.duplicates import count_rows, masks, numbers
 from joblens.data.operator import GlobalOperator, Signatures
+from joblens.data.texts.clusters import alone, row_type
+from joblens.data.texts.duplicates import count_rows, masks, numbers
 
 _AT_ONCE = 1 << 18
 

@@ -5,7 +5,7 @@ from typing import Any, Literal
 import numpy as np
 
 from joblens.data.operators.document_deduplicator import DocumentDeduplicator
-from joblens.data.text_folding import Texts
+from joblens.data.texts.text_folding import Texts
 
 
 class RayDocumentDeduplicator(DocumentDeduplicator):

@@ -3,11 +3,11 @@ from typing import Any
 
 import numpy as np
 
-from joblens.data.bits import Bits, count_rows, of_words, positions, shifted
 from joblens.data.operator import Mapper
-from joblens.data.pattern_replacement import with_rows
-from joblens.data.special_characters import bare_word
-from joblens.data.text_view import CharacterClasses, Text, text_of, with_text
+from joblens.data.texts.bits import Bits, count_rows, of_words, positions, shifted
+from joblens.data.texts.pattern_replacement import with_rows
+from joblens.data.texts.special_characters import bare_word
+from joblens.data.texts.text_view import CharacterClasses, Text, text_of, with_text
 
 _SEPARATOR = 1
 _classes = CharacterClasses(lambda character: _SEPARATOR if character in " \t\n" else 0)

@@ -3,8 +3,8 @@ from collections.abc import Callable
 from typing import Any
 
 from joblens.data.operator import Mapper
-from joblens.data.pattern_replacement import with_rows
-from joblens.data.text_view import text_of, with_text
+from joblens.data.texts.pattern_replacement import with_rows
+from joblens.data.texts.text_view import text_of, with_text
 
 # A sentence ends behind its mark, unless a closing quotation mark follows; then behind that. The classes are
 # DataJuicer's, whose sentences these are.

@@ -1,8 +1,8 @@
 from typing import Any
 
 from joblens.data.operator import Mapper
-from joblens.data.pattern_replacement import check_replacement, compiled, replace_in_rows
-from joblens.data.text_view import Text, text_of, with_text
+from joblens.data.texts.pattern_replacement import check_replacement, compiled, replace_in_rows
+from joblens.data.texts.text_view import Text, text_of, with_text
 
 
 class ReplaceContentMapper(Mapper):

@@ -5,7 +5,7 @@ import pyarrow as pa
 
 from joblens.data.operator import Filter
 from joblens.data.ranges import within
-from joblens.data.text_view import text_of
+from joblens.data.texts.text_view import text_of
 
 
 class TextLengthFilter(Filter):

@@ -5,8 +5,8 @@ import numpy as np
 import pyarrow.compute as pc
 
 from joblens.data.operator import Mapper
-from joblens.data.splicing import CharacterReplacer
-from joblens.data.text_view import Text, text_of, with_text
+from joblens.data.texts.splicing import CharacterReplacer
+from joblens.data.texts.text_view import Text, text_of, with_text
 
 # What Python takes for white space at the ends of a text.
 _STRIPPED = (

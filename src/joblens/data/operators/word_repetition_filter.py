@@ -6,9 +6,9 @@ import pyarrow as pa
 
 from joblens.data.operator import Filter
 from joblens.data.ranges import within
-from joblens.data.repetition import find_repeats, hashed_words, parts_of, word_sequence_keys
-from joblens.data.text_view import Text, text_of
-from joblens.data.tokenization import refuse_tokenization
+from joblens.data.texts.repetition import find_repeats, hashed_words, parts_of, word_sequence_keys
+from joblens.data.texts.text_view import Text, text_of
+from joblens.data.texts.tokenization import refuse_tokenization
 
 _GROUP = 1 << 20  # bytes of rows that are looked at together
 

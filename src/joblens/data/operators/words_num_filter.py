@@ -3,12 +3,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from joblens.data.bits import count_rows
 from joblens.data.operator import Filter
 from joblens.data.ranges import within
-from joblens.data.text_view import text_of
-from joblens.data.tokenization import refuse_tokenization
-from joblens.data.words import word_starts
+from joblens.data.texts.bits import count_rows
+from joblens.data.texts.text_view import text_of
+from joblens.data.texts.tokenization import refuse_tokenization
+from joblens.data.texts.words import word_starts
 
 
 class WordsNumFilter(Filter):

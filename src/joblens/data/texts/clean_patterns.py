@@ -3,14 +3,14 @@
 from typing import Any, ClassVar
 
 from joblens.data.operator import Mapper
-from joblens.data.pattern_replacement import (
+from joblens.data.texts.pattern_replacement import (
     TokenPattern,
     check_replacement,
     compiled,
     replace_in_rows,
     replace_tokens,
 )
-from joblens.data.text_view import text_of, with_text
+from joblens.data.texts.text_view import text_of, with_text
 
 
 class PatternMapper(Mapper):

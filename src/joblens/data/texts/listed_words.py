@@ -9,10 +9,10 @@ import pyarrow.compute as pc
 
 from joblens.data.operator import Filter
 from joblens.data.ranges import within
-from joblens.data.special_characters import bare_word
-from joblens.data.text_view import Text, text_array, text_of
-from joblens.data.tokenization import refuse_tokenization
-from joblens.data.word_lists import words_of
+from joblens.data.texts.special_characters import bare_word
+from joblens.data.texts.text_view import Text, text_array, text_of
+from joblens.data.texts.tokenization import refuse_tokenization
+from joblens.data.texts.word_lists import words_of
 
 _TO_SPACES = bytes.maketrans(b"\n\t", b"  ")
 

@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from joblens.data.json_lines import places_of_rows, read_lines
-from joblens.data.parquet_rows import read_rows, readable_rows
-from joblens.data.rejects import Reject
+from joblens.data.files.json_lines import places_of_rows, read_lines
+from joblens.data.files.parquet_rows import read_rows, readable_rows
+from joblens.data.files.rejects import Reject
 from joblens.data.rows import Rows
 from joblens.model.recipe import Partition, Slice
 

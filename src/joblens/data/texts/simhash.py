@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from joblens.data.minhash import mixed
+from joblens.data.texts.minhash import mixed
 
 BITS = 64
 _ROW = 15  # hashes whose bits are counted together, in four bits each

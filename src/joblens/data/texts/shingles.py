@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from msgspec import Struct
 
-from joblens.data.text_folding import Texts, every_string, mapped_wide, replaced_bytes
+from joblens.data.texts.text_folding import Texts, every_string, mapped_wide, replaced_bytes
 
 _SPACE = 0x20
 _MARK = 0xFF  # a byte that UTF-8 never has

@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow as pa
 
 from joblens.data.batch_pieces import Texts
+from joblens.data.files.piece_files import too_short
+from joblens.data.files.rejects import Reject
 from joblens.data.op_usage import note_mapped
-from joblens.data.piece_files import too_short
-from joblens.data.rejects import Reject
 from joblens.data.rows import LINE
 from joblens.model.recipe import Slice
 

@@ -6,8 +6,8 @@ from typing import Any, BinaryIO, Self
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from joblens.data.parquet_rows import groups_between
-from joblens.data.piece_files import digest_of_file, open_private, piece_path
+from joblens.data.files.parquet_rows import groups_between
+from joblens.data.files.piece_files import digest_of_file, open_private, piece_path
 from joblens.model.errors import InputError
 from joblens.model.recipe import Slice
 

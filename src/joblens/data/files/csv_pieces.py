@@ -9,11 +9,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 
-from joblens.data.datasets import DataFile, csv_header, delimiter_of
-from joblens.data.parquet_rows import ROW_NUMBERS
-from joblens.data.rejects import Reject
-from joblens.data.table_pieces import TablePieces
-from joblens.data.unpacking import opened
+from joblens.data.files.datasets import DataFile, csv_header, delimiter_of
+from joblens.data.files.parquet_rows import ROW_NUMBERS
+from joblens.data.files.rejects import Reject
+from joblens.data.files.table_pieces import TablePieces
+from joblens.data.files.unpacking import opened
 from joblens.model.errors import InputError
 from joblens.model.recipe import Slice
 

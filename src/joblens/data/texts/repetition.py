@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 from msgspec import Struct
 
-from joblens.data.bits import count_rows
-from joblens.data.pattern_replacement import with_rows
-from joblens.data.text_view import CharacterClasses, Text
-from joblens.data.words import word_spans
+from joblens.data.texts.bits import count_rows
+from joblens.data.texts.pattern_replacement import with_rows
+from joblens.data.texts.text_view import CharacterClasses, Text
+from joblens.data.texts.words import word_spans
 
 # Odd numbers without a pattern: sequences are told apart by sums of products with them, modulo 2^64.
 _ODD = 0x9E3779B97F4A7C15

@@ -4,8 +4,8 @@ from typing import Any
 
 import numpy as np
 
-from joblens.data.bits import Bits, count_before
-from joblens.data.text_view import CharacterClasses, Text, character_sizes
+from joblens.data.texts.bits import Bits, count_before
+from joblens.data.texts.text_view import CharacterClasses, Text, character_sizes
 
 _BREAKS = "\n\v\f\r\x1c\x1d\x1e\x85\u2028\u2029"
 _classes = CharacterClasses(lambda character: int(character in _BREAKS))

@@ -9,9 +9,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import Struct
 
-from joblens.data.bits import BLOCK, Bits, first_from, last_before
-from joblens.data.splicing import spliced
-from joblens.data.text_view import Text, text_array
+from joblens.data.texts.bits import BLOCK, Bits, first_from, last_before
+from joblens.data.texts.splicing import spliced
+from joblens.data.texts.text_view import Text, text_array
 from joblens.model.errors import MissingExtra, RecipeError
 
 

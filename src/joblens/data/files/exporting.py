@@ -11,14 +11,14 @@ from msgspec import Struct
 
 from joblens.data.bad_rows import joined_batches
 from joblens.data.earlier_exports import remove_earlier
-from joblens.data.line_export import lines_of
-from joblens.data.moving import move_parts, put_back
-from joblens.data.parquet_shapes import Shape
-from joblens.data.parts import PartManifest, is_whole
-from joblens.data.piece_files import open_private
+from joblens.data.files.line_export import lines_of
+from joblens.data.files.moving import move_parts, put_back
+from joblens.data.files.parquet_shapes import Shape
+from joblens.data.files.parts import PartManifest, is_whole
+from joblens.data.files.piece_files import open_private
+from joblens.data.files.shards import copy_lines, shard_paths, shard_rows
+from joblens.data.files.table_export import json_of_table, with_stats_nested
 from joblens.data.rows import LINE, STATS_PREFIX, Rows
-from joblens.data.shards import copy_lines, shard_paths, shard_rows
-from joblens.data.table_export import json_of_table, with_stats_nested
 from joblens.model.errors import InputError
 from joblens.model.recipe import Recipe, RecipePlan
 
@@ -66,7 +66,7 @@ def write_pieces(
     stats = [name.removeprefix(STATS_PREFIX) for name in names if name.startswith(STATS_PREFIX)]
     stats = stats if plan.recipe.keep_stats else []
     if LINE not in names and is_parquet:
-        from joblens.data.parquet_export import write_table_part
+        from joblens.data.files.parquet_export import write_table_part
 
         return write_table_part(
             with_stats_nested(joined_batches([each.batch for each in every]), stats), path
@@ -87,7 +87,7 @@ def write_pieces(
     size, digest = _write_blocks(path, blocks())
     shape = Shape()
     if is_parquet:
-        from joblens.data.parquet_export import shape_of_lines
+        from joblens.data.files.parquet_export import shape_of_lines
 
         shape = shape_of_lines(path)
     return PartManifest(
@@ -154,7 +154,7 @@ def assemble(
 def _copy(kind: str, parts: Sequence[PartManifest], being_written: list[str], counts: list[int]) -> None:
     try:
         if kind == "parquet":
-            from joblens.data.parquet_export import write_shards
+            from joblens.data.files.parquet_export import write_shards
 
             write_shards(parts, being_written, counts)
         else:

@@ -10,16 +10,16 @@ import pyarrow.parquet as pq
 import xxhash
 
 from joblens.data.added_fields import added_to
-from joblens.data.parquet_rows import batches_of
-from joblens.data.parquet_shapes import (
+from joblens.data.files.parquet_rows import batches_of
+from joblens.data.files.parquet_shapes import (
     Shape,
     ShapeFold,
     rows_of_lines,
     table_of_batch,
     table_of_rows,
 )
-from joblens.data.parts import PartManifest
-from joblens.data.piece_files import open_private
+from joblens.data.files.parts import PartManifest
+from joblens.data.files.piece_files import open_private
 from joblens.data.rows import ADDED
 
 _LINES_AT_ONCE = 4096

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
-from joblens.data.json_lines import line_ends
+from joblens.data.files.json_lines import line_ends
 
 _COPIED_AT_ONCE = 1 << 20
 _KERNEL_CANNOT = (errno.EXDEV, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL, errno.EPERM)

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 import xxhash
 
 from joblens.data.operator import GlobalOperator
-from joblens.data.shingles import (
+from joblens.data.texts.shingles import (
     Shingles,
     Tokens,
     shingled,
@@ -19,7 +19,7 @@ from joblens.data.shingles import (
     split_at_spaces,
     split_by,
 )
-from joblens.data.text_folding import Texts, lowered, texts_of, without_pattern
+from joblens.data.texts.text_folding import Texts, lowered, texts_of, without_pattern
 from joblens.model.errors import MissingExtra, RecipeError
 
 Tokenization = Literal["space", "punctuation", "character", "sentencepiece"]

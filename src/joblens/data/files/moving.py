@@ -9,9 +9,9 @@ from collections.abc import Sequence
 import xxhash
 from msgspec import Struct
 
-from joblens.data import checkpoints
-from joblens.data.parts import PartManifest, is_whole
-from joblens.data.shards import copy_bytes, segments_of
+from joblens.data import manifests
+from joblens.data.files.parts import PartManifest, is_whole
+from joblens.data.files.shards import copy_bytes, segments_of
 from joblens.data.whole_files import whole_file
 from joblens.model.errors import JoblensError
 
@@ -148,7 +148,7 @@ def _begin(
                 os.ftruncate(target, size)
             finally:
                 os.close(target)
-        checkpoints.write_manifest(journal, layout)
+        manifests.write_manifest(journal, layout)
     except BaseException:
         _forget(layout, journal)
         raise
@@ -222,5 +222,5 @@ def _layout_in(journal: str) -> tuple[Layout | None, dict[str, Placed]]:
 
 @functools.lru_cache(maxsize=1)
 def _read_layout(journal: str, _inode: int, _changed: int) -> tuple[Layout | None, dict[str, Placed]]:
-    layout = checkpoints.read_manifest(journal, Layout)
+    layout = manifests.read_manifest(journal, Layout)
     return layout, {placed.path: placed for placed in layout.parts} if layout else {}

@@ -4,7 +4,7 @@ letters and parts of letters are there)."""
 
 from functools import cache
 
-from joblens.data.text_view import CharacterClasses
+from joblens.data.texts.text_view import CharacterClasses
 
 # Code points in hexadecimal, ranges with both ends.
 _RANGES = """

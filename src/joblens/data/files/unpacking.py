@@ -19,7 +19,7 @@ def opened(path: str, compression: str) -> Iterator[IO[bytes]]:
             except zlib.error as error:
                 raise OSError(f"damaged: {error}") from error
     elif compression == "zstd":
-        from joblens.data.zstandard import zstd
+        from joblens.data.files.zstandard import zstd
 
         with zstd.open(path) as stream:
             try:

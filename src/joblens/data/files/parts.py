@@ -4,8 +4,8 @@ import os
 
 from msgspec import Struct
 
-from joblens.data.parquet_shapes import Shape
-from joblens.data.piece_files import digest_of_file
+from joblens.data.files.parquet_shapes import Shape
+from joblens.data.files.piece_files import digest_of_file
 
 
 class PartManifest(Struct, frozen=True, kw_only=True):

@@ -7,8 +7,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from joblens.data.piece_files import too_short
-from joblens.data.rejects import Reject
+from joblens.data.files.piece_files import too_short
+from joblens.data.files.rejects import Reject
 from joblens.model.recipe import Slice
 
 # Pieces that were cut out of a file without some of its rows say in their metadata which column holds the

@@ -7,7 +7,7 @@ import msgspec
 import pyarrow as pa
 
 from joblens.data.added_fields import added_to
-from joblens.data.line_export import STATS_FIELD
+from joblens.data.files.line_export import STATS_FIELD
 from joblens.data.rows import ADDED, LINE, STATS_PREFIX
 
 _ROWS_AT_ONCE = 4096

@@ -6,11 +6,11 @@ from typing import Any, BinaryIO, Self
 import msgspec
 import xxhash
 
-from joblens.data.json_lines import line_ends
-from joblens.data.piece_files import open_private, piece_path
-from joblens.data.rejects import Reject
+from joblens.data.files.json_lines import line_ends
+from joblens.data.files.piece_files import open_private, piece_path
+from joblens.data.files.rejects import Reject
+from joblens.data.files.unpacking import opened
 from joblens.data.tasks import CutFile
-from joblens.data.unpacking import opened
 from joblens.model.errors import InputError
 from joblens.model.recipe import RecipePlan, Slice
 from joblens.stores.private_files import make_private_folder
@@ -27,11 +27,11 @@ def cut_file(task: CutFile, plan: RecipePlan, folder: str, reject: Callable[[Rej
     limits = (plan.target_bytes, plan.rows_per_partition)
     try:
         if whole.format == "csv":
-            from joblens.data.csv_pieces import cut_csv
+            from joblens.data.files.csv_pieces import cut_csv
 
             return cut_csv(whole, folder, limits, plan.columns, reject)
         if whole.format == "parquet":
-            from joblens.data.table_pieces import cut_row_groups
+            from joblens.data.files.table_pieces import cut_row_groups
 
             return cut_row_groups(whole, folder, limits)
         with opened(whole.path, whole.compression) as stream:

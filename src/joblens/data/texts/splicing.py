@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from joblens.data.bits import BLOCK
-from joblens.data.text_view import CharacterClasses, Text, character_sizes, code_points, text_array
+from joblens.data.texts.bits import BLOCK
+from joblens.data.texts.text_view import CharacterClasses, Text, character_sizes, code_points, text_array
 
 
 def spliced(text: Text, starts: Any, ends: Any, replacements: Sequence[bytes]) -> Any:

@@ -7,7 +7,7 @@ from typing import Any, BinaryIO
 import msgspec
 
 from joblens.analysis.data_characteristics import FieldNames, Sampled, named_files
-from joblens.data.datasets import DataFile
+from joblens.data.files.datasets import DataFile
 
 _WHOLE_BYTES = 1 << 20  # so little is read whole
 _USUAL_LINE = 4096
@@ -180,7 +180,7 @@ def _head(file: DataFile) -> bytes:
     import gzip
     import zlib
 
-    from joblens.data.zstandard import zstd
+    from joblens.data.files.zstandard import zstd
 
     opened = gzip.open if file.compression == "gzip" else zstd.open
     try:

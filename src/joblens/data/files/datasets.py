@@ -162,7 +162,7 @@ def check_fields(files: Sequence[DataFile], columns: Sequence[str]) -> None:
 def _fields_seen(file: DataFile) -> tuple[set[str], set[str]]:
     """Names of all fields, and of those that are text in at least one row."""
     if file.format == "parquet":
-        from joblens.data.parquet_rows import is_text, schema_of
+        from joblens.data.files.parquet_rows import is_text, schema_of
 
         try:
             schema = schema_of(file.path)
@@ -224,7 +224,7 @@ def delimiter_of(path: str) -> str:
 
 
 def _head(file: DataFile, size: int = _LOOKED_AT_BYTES) -> bytes:
-    from joblens.data.unpacking import opened
+    from joblens.data.files.unpacking import opened
 
     try:
         with opened(file.path, file.compression) as stream:

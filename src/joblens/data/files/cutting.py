@@ -10,10 +10,10 @@ import pyarrow as pa
 from msgspec import Struct
 from msgspec.structs import replace
 
-from joblens.data.datasets import DataFile
-from joblens.data.json_lines import line_ends
-from joblens.data.parquet_rows import row_groups, schema_of
-from joblens.data.pieces import cut_file
+from joblens.data.files.datasets import DataFile
+from joblens.data.files.json_lines import line_ends
+from joblens.data.files.parquet_rows import row_groups, schema_of
+from joblens.data.files.pieces import cut_file
 from joblens.model.errors import InputError
 from joblens.model.recipe import Partition, RecipePlan, Slice
 

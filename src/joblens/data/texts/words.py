@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from joblens.data.bits import Bits, of_words, positions, reversed_bits, runs_end, shifted
-from joblens.data.special_characters import LETTER, SEPARATOR, word_classes
-from joblens.data.text_view import Text, character_sizes
+from joblens.data.texts.bits import Bits, of_words, positions, reversed_bits, runs_end, shifted
+from joblens.data.texts.special_characters import LETTER, SEPARATOR, word_classes
+from joblens.data.texts.text_view import Text, character_sizes
 
 
 def word_starts(text: Text) -> Bits:

@@ -1,0 +1,1 @@
+"""Text columns as bytes: what operators on text are made of."""
