@@ -19,6 +19,7 @@ class SmallTerminal:
 
     def __init__(self) -> None:
         self.lines = [""]
+        self.is_cursor_hidden = False
         self._row = self._column = 0
 
     def feed(self, data: bytes) -> None:
@@ -35,6 +36,8 @@ class SmallTerminal:
                 self._put(token[0].decode())
 
     def _sequence(self, numbers: str, letter: str, *, is_private: bool) -> None:
+        if is_private and numbers == "25":
+            self.is_cursor_hidden = letter == "l"
         if is_private or letter == "m":
             return
         if letter == "A":

@@ -233,6 +233,23 @@ def test_a_terminal_shows_how_far_it_is_and_ctrl_c_ends_it(place: Path) -> None:
     assert "  ended by SIGINT (Ctrl-C)" in screen.lines
     assert any("joblens process --resume" in line for line in screen.lines)
     assert not any("━" in line for line in screen.lines)
+    assert b"\x1b[?25l" in terminal.screen
+    assert not screen.is_cursor_hidden
+
+
+def test_a_job_that_ends_by_itself_leaves_the_terminal_with_its_cursor(place: Path) -> None:
+    recipe = held(place)
+    terminal = OnTerminal(InFolder(place), "process", recipe, "--job-id", "monday")
+    try:
+        terminal.wait_for(b"\x1b[?25l")
+        (place / "go").touch()
+        assert terminal.wait() == 0
+    finally:
+        terminal.close()
+    screen = SmallTerminal()
+    screen.feed(terminal.screen)
+    assert screen.lines[1].startswith("mine  monday  completed in ")
+    assert not screen.is_cursor_hidden
 
 
 @pytest.mark.parametrize("numbers", [[signal.SIGINT, signal.SIGINT, signal.SIGINT], [signal.SIGHUP]])

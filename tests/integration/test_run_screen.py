@@ -56,6 +56,17 @@ def test_what_is_said_stays_above_the_picture(pipe: tuple[int, int]) -> None:
     assert shown(pipe[0], terminal) == ["oh no", "again", "the last one", ""]
 
 
+def test_the_cursor_is_back_after_a_picture_that_was_taken_away(pipe: tuple[int, int]) -> None:
+    screen, terminal = RunScreen(pipe[1]), SmallTerminal()
+    screen.draw(["a picture", "of two lines"])
+    screen.draw([])
+    assert shown(pipe[0], terminal) == [""]
+    assert terminal.is_cursor_hidden
+    screen.leave()
+    assert shown(pipe[0], terminal) == [""]
+    assert not terminal.is_cursor_hidden
+
+
 def test_nothing_is_wiped_before_it_is_drawn(pipe: tuple[int, int]) -> None:
     screen = RunScreen(pipe[1])
     screen.draw(["one", "two"])

@@ -18,6 +18,7 @@ class RunScreen:
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
         self._drawn = 0  # lines of the picture that is there
+        self._is_hidden = False  # the cursor, by any picture since it was last shown: an empty one too
         self._said: list[str] = []
 
     @property
@@ -39,6 +40,7 @@ class RunScreen:
         body = "\r\n".join(line + _CLEAR_LINE for line in lines)
         # no wrapping for the picture: a line that is too long for a window just made narrower stays one line
         picture = f"{_NO_WRAP}{body}{_CLEAR_BELOW}{_WRAP}"
+        self._is_hidden = True
         if self._write(f"{_TOGETHER}{_HIDE_CURSOR}{self._to_top()}{above}{picture}{_NOW}"):
             self._said.clear()
             self._drawn = len(lines)
@@ -47,9 +49,11 @@ class RunScreen:
         """The picture stays; the cursor goes below it."""
         said = "".join(f"\r\n{line}" for line in self._said)
         self._said.clear()
-        if self._drawn or said:
-            self._write(f"{said}{_SHOW_CURSOR}\r\n" if self._drawn else f"{said.lstrip()}\r\n")
-        self._drawn = 0
+        text = f"{said if self._drawn else said.lstrip()}\r\n" if self._drawn or said else ""
+        shown = _SHOW_CURSOR if self._is_hidden else ""
+        if shown or text:
+            self._write(shown + text)
+        self._drawn, self._is_hidden = 0, False
 
     def _to_top(self) -> str:
         return "\r" if self._drawn <= 1 else f"\r\x1b[{self._drawn - 1}A"

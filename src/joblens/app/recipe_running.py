@@ -105,8 +105,6 @@ class _Executing:
             self._wait(SessionPool(kit, 1), kit, prepared)
             assert self._session is not None
             snapshot = _over(self._live.refresh(), self._session.record)
-            if self._view is not None:
-                self._view.close()
             self._remember(kit, snapshot)
             self._log.ended(self._session.record)
             number = self._signals.number if snapshot.overall_status is ProcessingStatus.STOPPED else None
@@ -124,6 +122,14 @@ class _Executing:
             self._signals.note(signal.SIGINT)
         finally:
             kit.loop.remove_timed(self)
+            self._close_view()
+
+    def _close_view(self) -> None:
+        """However it ends: a terminal is left as it was."""
+        view, self._view = self._view, None
+        if view is not None:
+            with suppress(Exception):
+                view.close()
 
     def _heed_soon(self) -> None:
         """In a signal handler: between any two instructions of the main thread."""
@@ -187,9 +193,7 @@ class _Executing:
         try:
             self._view.tick(self._live.refresh)
         except Exception as error:  # noqa: BLE001 - what cannot be shown never ends a job
-            view, self._view = self._view, None
-            with suppress(Exception):
-                view.close()
+            self._close_view()
             self._log.warn(f"the job goes on, but cannot be shown: {error}")
 
 
