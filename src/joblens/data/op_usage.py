@@ -35,6 +35,16 @@ def note_mapped(size_bytes: int) -> None:
     _mapped_bytes += size_bytes
 
 
+_most_of_files = 0  # pages of mapped files, since the last meter was made, where somebody looked
+
+
+def note_memory_of_files() -> None:
+    """Whoever lets a mapped file go before a meter is read says so first."""
+    global _most_of_files  # noqa: PLW0603 - a number of the process, like the kernel's own
+    now = _memory()
+    _most_of_files = max(_most_of_files, now.of_files if now else 0)
+
+
 class Meter:
     """Begins when it is made. Bytes are those of calls to read and write (`rchar`, `wchar` of the kernel,
     without what looking there costs) and of files that were mapped to be read. Memory is what the process
@@ -42,6 +52,8 @@ class Meter:
     as its own either."""
 
     def __init__(self) -> None:
+        global _most_of_files  # noqa: PLW0603 - as above
+        _most_of_files = 0
         self._can_reset = _reset_peak()
         self._memory = _memory()
         self._mapped = _mapped_bytes
@@ -65,11 +77,12 @@ class Meter:
 
     def _own_peak(self) -> int | None:
         """The kernel keeps the peak of all pages together, mapped files among them. Those change where files
-        are mapped and let go, so the larger share of both ends is taken off."""
+        are mapped and let go, so the largest share that was seen, at both ends and in between, is taken
+        off."""
         peak, now, before = _read_peak(), _memory(), self._memory
         if peak is None or now is None or before is None:
             return peak
-        return max(now.own, before.own, peak - max(now.of_files, before.of_files))
+        return max(now.own, before.own, peak - max(now.of_files, before.of_files, _most_of_files))
 
 
 class _Io(Struct, frozen=True, gc=False):

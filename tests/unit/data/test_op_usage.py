@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from joblens.data.op_usage import Meter, note_mapped
+from joblens.data.op_usage import Meter, note_mapped, note_memory_of_files
 
 
 def test_looking_costs_nothing_that_is_told() -> None:
@@ -39,4 +39,18 @@ def test_pages_of_mapped_files_are_not_among_it(tmp_path: Path) -> None:
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
         assert sum(mapped[place] for place in range(0, len(mapped), 4096))
         peak = meter.usage().memory_peak_bytes
+    assert peak is None or before is None or peak - before < 16 << 20
+
+
+def test_nor_are_those_of_files_that_were_let_go_meanwhile(tmp_path: Path) -> None:
+    import mmap
+
+    path = tmp_path / "large"
+    path.write_bytes(b"x" * (64 << 20))
+    before = Meter().usage().memory_peak_bytes
+    meter = Meter()
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
+        assert sum(mapped[place] for place in range(0, len(mapped), 4096))
+        note_memory_of_files()
+    peak = meter.usage().memory_peak_bytes
     assert peak is None or before is None or peak - before < 16 << 20

@@ -61,8 +61,10 @@ def test_an_empty_file_has_no_rows(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
-        (b'{"text": "a"', "not JSON"),
-        (b'{"text": "a"} {"text": "b"}', "not JSON"),
+        (b'{"text": "a"', "not JSON: the line ends too early, behind character 12"),
+        (b'{"id": 4, "text": "eng', "not JSON: the line ends inside the text that begins at character 19"),
+        (b'{"id": 4, "text": "eng\r', "not JSON: the line ends inside the text that begins at character 19"),
+        (b'{"text": "a"} {"text": "b"}', "not JSON: extra data at character 15"),
         (b"[1, 2]", "not an object but a list"),
         (b'"text"', "not an object but a text"),
         (b'{"other": 1}', "no field 'text'"),
@@ -72,7 +74,7 @@ def test_an_empty_file_has_no_rows(tmp_path: Path) -> None:
         (b'{"text": "\\ud800"}', "field 'text' has half a surrogate pair"),
         (b'{"text": "a\xff"}', "not UTF-8: byte 0xff at 11"),
         (b'{"text": "a", "b": "\xff"}', "not UTF-8: byte 0xff at 20"),
-        (b'{"text": "a\x01"}', "not JSON"),
+        (b'{"text": "a\x01"}', "not JSON: invalid control character at character 12"),
         (b'{"text": "a", "b": ' + b"[" * 20_000 + b"]" * 20_000 + b"}", "nested too deeply"),
     ],
 )

@@ -10,9 +10,10 @@ import numpy as np
 import pyarrow as pa
 
 from joblens.data.batch_pieces import Texts
+from joblens.data.files.line_counts import lines_before, note_lines
 from joblens.data.files.piece_files import too_short
 from joblens.data.files.rejects import Reject
-from joblens.data.op_usage import note_mapped
+from joblens.data.op_usage import note_mapped, note_memory_of_files
 from joblens.data.rows import LINE
 from joblens.model.recipe import Slice
 
@@ -22,7 +23,6 @@ _OPENING, _CLOSING = 0x7B, 0x7D  # of an object
 _BOM = b"\xef\xbb\xbf"
 _SEARCH_BYTES = 1 << 18  # the search for line ends stays in the processor's cache
 _DECODED_AT_ONCE = 1 << 20
-_COUNTED_BYTES = 256 << 20  # lines before a slice are counted for its rejects if there are no more than that
 
 
 def read_lines(piece: Slice, columns: Sequence[str], reject: Callable[[Reject], None]) -> Any:
@@ -45,6 +45,7 @@ def read_lines(piece: Slice, columns: Sequence[str], reject: Callable[[Reject], 
         stays = np.ones(len(lines), dtype=bool)
         stays[left_out] = False
         lines = lines.filter(pa.array(stays))
+        note_memory_of_files()  # the lines are copies now, and the file is let go
     arrays = [column.array() for column in collected]
     return pa.RecordBatch.from_arrays([*arrays, lines], names=[*columns, LINE])
 
@@ -86,6 +87,7 @@ class _Places:
     def __init__(self, piece: Slice, skipped: int, starts: Any) -> None:
         self._piece, self._skipped, self._starts = piece, skipped, starts
         self._lines_before: int | None = None
+        self._is_counted = False
 
     def of(self, line: int, reason: str = "", row: Any = None) -> Reject:
         piece = self._piece
@@ -97,9 +99,11 @@ class _Places:
         return Reject(source=piece.path, position=position, is_line=True, byte=byte, reason=reason, row=row)
 
     def _count_before(self) -> int | None:
-        if self._lines_before is None and self._piece.start <= _COUNTED_BYTES:
-            with pa.memory_map(self._piece.path) as file:
-                self._lines_before = len(line_ends(file.read_buffer(self._piece.start)))
+        if not self._is_counted:
+            self._is_counted = True
+            self._lines_before = lines_before(self._piece.path, self._piece.start)
+            if self._lines_before is not None:
+                note_lines(self._piece.path, self._piece.end, self._lines_before + len(self._starts))
         return self._lines_before
 
 
@@ -212,12 +216,25 @@ class _Decoder:
     def _leniently(self, text: str) -> tuple[str, ...] | str:
         """What Python writes and others do not read (NaN), and the reason in words."""
         try:
-            row = json.loads(text)
+            row = json.loads(text.rstrip("\r\n"))
         except RecursionError:
             return "nested too deeply"
+        except json.JSONDecodeError as error:
+            return f"not JSON: {_told(error)}"
         except ValueError as error:
             return f"not JSON: {error}"
         return fields_or_reason(row, self._columns)
+
+
+def _told(error: json.JSONDecodeError) -> str:
+    """Places are characters of the line, from 1."""
+    place = error.pos + 1
+    if error.msg.startswith("Unterminated string"):
+        return f"the line ends inside the text that begins at character {place}"
+    if error.pos >= len(error.doc.rstrip()):
+        return f"the line ends too early, behind character {len(error.doc.rstrip())}"
+    what = error.msg.removesuffix(" at")
+    return f"{what[:1].lower()}{what[1:]} at character {place}"
 
 
 def fields_or_reason(row: Any, columns: Sequence[str]) -> tuple[str, ...] | str:
