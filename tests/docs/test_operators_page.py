@@ -48,3 +48,11 @@ def test_every_operator_says_what_it_does_and_what_each_parameter_means(name: st
     assert info.summary
     assert [parameter.name for parameter in info.parameters if not parameter.meaning] == []
     assert [parameter.name for parameter in info.shared_parameters if not parameter.meaning] == []
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/operators.md", "docs/migrating.md"])
+def test_pages_say_how_many_operators_there_are(page: str) -> None:
+    told = re.findall(
+        r"The (\d+) \[operators\]|There are (\d+), all|\[(\d+) operators\]", (REPOSITORY / page).read_text()
+    )
+    assert [int("".join(number)) for number in told] == [len(MODULES)]

@@ -19,6 +19,8 @@ from joblens.model.recipe import OperatorCall
 from joblens.spec.words import nearest_word
 
 _DATA_EXTRA = ("ftfy", "numpy", "pyarrow", "regex", "selectolax", "xxhash")
+_ENDINGS = ("mapper", "filter", "deduplicator", "selector")
+_NEAR_WHOLE, _NEAR_STEM = 0.9, 0.75
 
 
 def find(name: str) -> type[Operator]:
@@ -97,9 +99,25 @@ def _built_in(module: str, attribute: str) -> type[Operator]:
 
 
 def _unknown(name: str) -> UnknownOperator:
-    near = nearest_word(name, names())
+    known = names()
+    near = _nearest(name, known)
     hint = f"; did you mean '{near}'?" if near else ""
     return UnknownOperator(
         f"there is no operator '{name}'{hint}",
-        hint="'joblens operators' lists them; your own are found by custom_operator_paths",
+        hint=f"'joblens operators' lists the {len(known)} there are; "
+        "your own are found by custom_operator_paths",
     )
+
+
+def _nearest(name: str, known: Sequence[str]) -> str | None:
+    """Endings such as '_filter' are no likeness: what stands before them has to be near, or nearly all."""
+    whole = nearest_word(name, known, cutoff=_NEAR_WHOLE)
+    if whole is not None:
+        return whole
+    stems = {_stem(each): each for each in known}
+    return stems.get(nearest_word(_stem(name), stems, cutoff=_NEAR_STEM) or "")
+
+
+def _stem(name: str) -> str:
+    head, _, last = name.rpartition("_")
+    return head if head and last in _ENDINGS else name

@@ -7,10 +7,10 @@ _LONGEST_SHOWN = 60
 _TOO_LONG = 10**_LONGEST_SHOWN  # Python itself refuses to write numbers of thousands of digits
 
 
-def nearest_word(word: str, known: Iterable[str]) -> str | None:
+def nearest_word(word: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
     import difflib
 
-    found = difflib.get_close_matches(word.lower().replace("-", "_"), list(known), n=1, cutoff=0.6)
+    found = difflib.get_close_matches(word.lower().replace("-", "_"), list(known), n=1, cutoff=cutoff)
     return found[0] if found else None
 
 
