@@ -71,6 +71,7 @@ class OperatorColumn:
         self._duration_sum = 0.0
         self._checkpoint_seconds = 0.0
         self._aside: dict[int, _Told] = {}
+        self._passing: set[int] = set()  # rows that are kept until their partition has come further
         self.rejected: dict[int, int] = {}  # rows of a partition that it could not work on
         self._cpu_seconds: float | None = None
         self._memory_peak_bytes: int | None = None
@@ -98,6 +99,8 @@ class OperatorColumn:
             self.forget(row)
         if self._aside:
             self._aside.pop(row, None)  # it is done anew
+        if self._passing:
+            self._passing.discard(row)
         self.counts[RUNNING] += 1
         self.codes[row] = RUNNING
         self.starts[row] = at
@@ -145,6 +148,16 @@ class OperatorColumn:
         self.counts[SAVED] += 1
         self.codes[row] = SAVED
         self.saved_at[row] = at
+
+    def save_until_further(self, row: int, at: float) -> None:
+        if self.codes[row] != SAVED:
+            self._passing.add(row)
+        self.save(row, at)
+
+    def came_further(self, row: int) -> None:
+        if row in self._passing:
+            self._passing.remove(row)
+            self.unsave(row)
 
     def load(self, row: int, code: int) -> None:
         """It is known to be done, by what was kept of it or of what came behind it."""

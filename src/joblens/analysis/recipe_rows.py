@@ -26,7 +26,8 @@ def job_rows(
     rejected: int,
 ) -> JobRows:
     """What a job told that has exported, then what its summary says, then what its operators tell. Of any
-    other job that has ended, what its last operator made was not exported: nothing has left it."""
+    other job that has ended, what its last operator made was not exported: nothing has left it, and rows
+    that it rejected are those that its partitions told of."""
     is_exported = status in _EXPORTED
     written = summary if is_exported else {}
     came = operators[0].input_rows if operators else None
@@ -36,7 +37,7 @@ def job_rows(
     return JobRows(
         _first_known(told.rows_in if is_exported else None, _number(written.get("rows_in")), came),
         _first_known(told.rows_out if is_exported else None, _number(written.get("rows_out")), left),
-        _first_known(told.rejected, _number(summary.get("rejected_rows")), rejected),
+        _first_known(told.rejected if is_exported else None, _number(written.get("rejected_rows")), rejected),
     )
 
 

@@ -173,7 +173,11 @@ class SnapshotFold:
         self._saved(*self._place(event, (DONE,)), event)
 
     def _saved(self, column: OperatorColumn, row: int, event: SeenEvent) -> None:
-        column.save(row, event.timestamp)
+        if _is_state(event.checkpoint_path):
+            self._grid.came_further(row)
+            column.save_until_further(row, event.timestamp)
+        else:
+            column.save(row, event.timestamp)
         self._last_checkpoint = event.timestamp
         if event.metadata is not None and event.metadata.resources is not None:
             column.use_for_checkpoint(event.metadata.resources)
@@ -182,8 +186,11 @@ class SnapshotFold:
         """Everything up to there is done, and nothing behind it, as far as anybody knows by now."""
         if event.partition_id is not None and event.operation_idx is not None:
             row = self._grid.row(event.partition_id)
-            rows = (event.metadata or _NOTHING).rows
-            self._grid.load(row, event.operation_idx, rows, is_kept=_is_checkpoint(event.checkpoint_path))
+            details = event.metadata or _NOTHING
+            is_kept = _is_checkpoint(event.checkpoint_path)
+            self._grid.load(row, event.operation_idx, details.rows, is_kept=is_kept)
+            if details.rejected_rows is not None:
+                self._rows.rejected[row] = details.rejected_rows
 
     # Partitions
 
@@ -220,6 +227,7 @@ class SnapshotFold:
             return
         row = self._grid.row(event.partition_id)
         self._rows.complete(row, event.timestamp)
+        self._grid.came_further(row)
         for column in self._grid.of_partitions():
             column.settle(row)
         details = event.metadata or _NOTHING
@@ -390,6 +398,11 @@ def _is_checkpoint(path: str | None) -> bool:
     """Whether what was used again stays there: states between operators on all partitions, and parts of the
     export, are removed when the job is through."""
     return path is None or path.rpartition("/")[2].startswith("op_")
+
+
+def _is_state(path: str | None) -> bool:
+    """Of a partition that waits for the others."""
+    return path is not None and "/stage_" in path
 
 
 def _is_resumable(status: ProcessingStatus, facts: JobFacts, saved: int) -> bool:

@@ -38,6 +38,9 @@ class PartitionTable(Mapping[int, PartitionStatus]):
         self._rows = rows
         self._columns = [column for column in columns if not column.is_global]
         self._waits_after = next((column for column in self._columns if column.index == waits_after), None)
+        together = [column.codes[0] if column.codes else UNSEEN for column in columns if column.is_global]
+        self._planned = len(self._columns) + len(together)
+        self._done_together = sum(code in (DONE, SAVED) for code in together)
         self._running = running
         self._names_by_codes: dict[bytes, _Names] = {}  # most partitions are in one of a few states
 
@@ -65,7 +68,8 @@ class PartitionTable(Mapping[int, PartitionStatus]):
             failed_operations=names.failed,
             checkpointed_operations=names.saved,
             error_message=rows.errors.get(row),
-            planned_operations=len(self._columns),
+            planned_operations=self._planned,
+            completed_together=0 if rows.codes[row] == BROKEN else self._done_together,
             retry_count=rows.retries.get(row, 0),
             is_waiting=self._is_waiting(row),
         )

@@ -140,11 +140,19 @@ class WorkGrid:
         pairs = zip(self.rows.codes, last.codes, strict=False)
         return sum(1 for partition, code in pairs if partition == RUNNING and code in (DONE, SAVED))
 
+    def came_further(self, row: int) -> None:
+        """The states in which the partition waited for others are removed."""
+        for column in self.columns.values():
+            if not column.is_global:
+                column.came_further(row)
+
     def remove_passing_states(self) -> None:
         """What operators on all partitions kept is removed when the job is through."""
         for column in self.columns.values():
             if column.is_global and column.codes:
                 column.unsave(0)
+        for row in range(len(self.rows.ids)):
+            self.came_further(row)
 
     def let_go(self) -> None:
         """The job was gone on with: what was under way is not any more."""

@@ -15,7 +15,7 @@ from joblens.data.files.cutting import partitions_with_pieces
 from joblens.data.files.exporting import Export
 from joblens.data.files.input_stamps import changed_since
 from joblens.data.files.rejects import first_reason
-from joblens.data.job_folder import JobFolder
+from joblens.data.job_folder import JobFolder, is_of_stage
 from joblens.data.job_summary import JobEnd, write_mapping
 from joblens.data.pool import Pool
 from joblens.data.task_runner import GaveUp, TaskRunner
@@ -25,7 +25,7 @@ from joblens.data.whole_files import write_whole
 from joblens.data.work import CutManifest
 from joblens.data.worker_events import event
 from joblens.data.workshop import Workshop
-from joblens.model.errors import JobCannotGoOn
+from joblens.model.errors import BadRow, JobCannotGoOn
 from joblens.model.recipe import Partition, RecipePlan, Slice, Stage
 from joblens.model.recipe_event import EventType, RecipeEvent
 from joblens.plan.recipe_stages import dag_document
@@ -73,8 +73,8 @@ class Coordinator:
 
     def carry_out(self, *, is_resumed: bool) -> JobEnd:
         """Raises Stopped, and whatever ends a job."""
-        before = manifests.read_manifest(self._folder.export_manifest, ExportManifest)
-        if before is not None and before.origin == self._origin() and _are_there(before):
+        before = whole_export(self._plan, self._folder)
+        if before is not None:
             self._export, self._done_before = before.export, before
             self._clear_away()
             return JobEnd(status="completed", export_paths=before.export.paths, rows_out=before.export.rows)
@@ -131,7 +131,9 @@ class Coordinator:
         assert isinstance(task, RunStage)
         self._failed[task.partition.id] = how
         self._log([job_events.partition_failed(task.partition.id, how)])
-        if how.error_type == "BadRow" or self._plan.recipe.is_strict:
+        if how.error_type == "BadRow":
+            raise BadRow(how.error_message)
+        if self._plan.recipe.is_strict:
             raise JobCannotGoOn(how.error_message)
 
     def _decide(self, stage: Stage) -> None:
@@ -186,7 +188,7 @@ class Coordinator:
             )
         counts = self.counts()
         manifest = ExportManifest(
-            origin=self._origin(),
+            origin=_origin(self._plan),
             export=export,
             sizes={path: os.path.getsize(path) for path in export.paths},
             rows_in=counts["rows_in"],
@@ -232,11 +234,6 @@ class Coordinator:
         write_whole(self._folder.dag_plan, msgspec.json.encode(document))
         self._log(job_events.dag_built(document, time.monotonic() - began, self._folder.dag_plan))
 
-    def _origin(self) -> str:
-        inputs = [(file.path, file.size, file.digest) for file in self._plan.inputs]
-        made_of = (inputs, self._plan.recipe.process, self._plan.recipe.export_path)
-        return manifests.digest_of(msgspec.json.encode(made_of, order="deterministic"))
-
     def counts(self) -> dict[str, Any]:
         before = self._done_before
         if before is not None:
@@ -250,32 +247,32 @@ class Coordinator:
             }
         done = self._finished.values()
         rejected = self._rejected_in_cutting + sum(each.rejects.count for each in done)
+        is_all = self._export is not None or 0 < len(self._partitions) == len(self._finished)
         return {
             "total_partitions": len(self._partitions),
             "completed_partitions": len(self._finished),
             "failed_partitions": sorted(self._failed),
             "rows_in": sum(each.source_rows for each in done),
             "rows_out": self._export.rows if self._export else None,
-            "rejected_rows": rejected,
+            "rejected_rows": rejected if is_all else None,  # partitions that wait have some of them
         }
 
     def _clear_away(self) -> None:
         """What only a job needs that is not through. Checkpoints stay, as long as their job's folder does,
-        without the copies of whole partitions."""
+        without the states in which partitions waited for each other."""
         shutil.rmtree(self._folder.partitions, ignore_errors=True)
         os.mkdir(self._folder.partitions, 0o700)
         for name in os.listdir(self._folder.checkpoints):
             folder = os.path.join(self._folder.checkpoints, name)
-            for stage in self._plan.stages:
-                with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-                    os.unlink(
-                        os.path.join(folder, os.path.basename(self._folder.stage_whole(0, stage.index)))
-                    )
+            with contextlib.suppress(NotADirectoryError):
+                for kept in os.listdir(folder):
+                    if is_of_stage(kept):
+                        os.unlink(os.path.join(folder, kept))
 
 
 def _must_succeed(_task: Task, how: Ended | GaveUp) -> None:
     if isinstance(how, GaveUp):
-        raise JobCannotGoOn(how.error_message)
+        raise (BadRow if how.error_type == "BadRow" else JobCannotGoOn)(how.error_message)
 
 
 def _result(how: Ended | GaveUp, kind: type[_Kind]) -> _Kind:
@@ -283,7 +280,18 @@ def _result(how: Ended | GaveUp, kind: type[_Kind]) -> _Kind:
     return msgspec.convert(how.result, kind)
 
 
-def _are_there(manifest: ExportManifest) -> bool:
-    return all(
+def whole_export(plan: RecipePlan, folder: JobFolder) -> ExportManifest | None:
+    """What the job has exported, if that is still there as it was written."""
+    manifest = manifests.read_manifest(folder.export_manifest, ExportManifest)
+    if manifest is None or manifest.origin != _origin(plan):
+        return None
+    are_there = all(
         os.path.exists(path) and os.path.getsize(path) == size for path, size in manifest.sizes.items()
     )
+    return manifest if are_there else None
+
+
+def _origin(plan: RecipePlan) -> str:
+    inputs = [(file.path, file.size, file.digest) for file in plan.inputs]
+    made_of = (inputs, plan.recipe.process, plan.recipe.export_path)
+    return manifests.digest_of(msgspec.json.encode(made_of, order="deterministic"))

@@ -170,3 +170,8 @@ class JobFolder:
     def scratch(self, index: int) -> str:
         """Of a global operator, while it decides."""
         return os.path.join(self.partitions, f"scratch_{index:03d}")
+
+
+def is_of_stage(name: str) -> bool:
+    """A file beside the checkpoints of a partition that only those need that wait for others."""
+    return name.startswith("stage_")

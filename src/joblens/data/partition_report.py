@@ -65,8 +65,9 @@ class PartitionReport:
             )
         )
 
-    def resumed(self, call: OperatorCall, path: str, count: int) -> None:
-        meta = {"checkpoint_path": path, "rows": count}
+    def resumed(self, call: OperatorCall, path: str, count: int, rejected: int) -> None:
+        """`rejected`: rows, from the first operator to this one; they are not told again one by one."""
+        meta = {"checkpoint_path": path, "rows": count, "rejected_rows": rejected}
         self._emit(op_event(EventType.CHECKPOINT_LOAD, self._id, call, checkpoint_path=path, metadata=meta))
         self._emit(
             op_event(
@@ -130,6 +131,12 @@ class PartitionReport:
             "rows": rows,
             "resources": usage.as_metadata(),
         }
+        self._emit(op_event(EventType.CHECKPOINT_SAVE, self._id, call, checkpoint_path=path, metadata=meta))
+
+    def waits(self, call: OperatorCall, path: str, size_bytes: int, rows: int) -> None:
+        """Its whole state behind that operator is kept until it has come further. What that took is told by
+        the operator that it waits for."""
+        meta = {"checkpoint_path": path, "size_bytes": size_bytes, "rows": rows}
         self._emit(op_event(EventType.CHECKPOINT_SAVE, self._id, call, checkpoint_path=path, metadata=meta))
 
     def rejected(self, count: int, reason: str, path: str, call: OperatorCall | None = None) -> None:

@@ -72,7 +72,8 @@ class StageRun:
                 whole = self._folder.stage_whole(self._id, self._stage.index)
                 if not os.path.exists(whole):  # it has come further
                     whole = self._folder.stage_manifest(self._id, self._stage.index)
-                self._report.resumed(self._plan.recipe.process[self._stage.end - 1], whole, done.rows)
+                last = self._plan.recipe.process[self._stage.end - 1]
+                self._report.resumed(last, whole, done.rows, done.rejects.count)
             self._report.stepped(Step.READING, meter.usage())
             return done
         state = self._through_operators()
@@ -99,6 +100,10 @@ class StageRun:
         manifests.write_manifest(self._folder.stage_manifest(self._id, self._stage.index), manifest)
         self._forget()
         self._rejects.tell()
+        if self._stage.end > self._stage.first:
+            path = self._folder.stage_whole(self._id, self._stage.index)
+            last = self._plan.recipe.process[self._stage.end - 1]
+            self._report.waits(last, path, manifest.whole.size_bytes, manifest.rows)
         return manifest
 
     def _to_export(self) -> FinishedPart:
@@ -109,7 +114,7 @@ class StageRun:
             self._forget()
             if self._stage.end > self._stage.first:
                 last = self._plan.recipe.process[self._stage.end - 1]
-                self._report.resumed(last, done.part.path, done.part.rows)
+                self._report.resumed(last, done.part.path, done.part.rows, done.rejects.count)
             self._report.stepped(Step.READING, meter.usage())
             self._report.completed(done, None)
             return done
@@ -162,7 +167,8 @@ class StageRun:
         state = found.state
         if found.loaded is not None:
             call = self._plan.recipe.process[found.after]
-            self._report.resumed(call, self._folder.checkpoint(self._id, call.index, call.name), state.count)
+            path = self._folder.checkpoint(self._id, call.index, call.name)
+            self._report.resumed(call, path, state.count, len(found.rejects))
         elif self._stage.index == 0:
             self._report.started(state.count)
         for index in range(found.after + 1, self._stage.end):

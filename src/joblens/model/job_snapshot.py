@@ -51,7 +51,8 @@ class PartitionStatus(Struct, frozen=True, kw_only=True):
     failed_operations: tuple[str, ...] = ()
     checkpointed_operations: tuple[str, ...] = ()
     error_message: str | None = None
-    planned_operations: int = 0
+    planned_operations: int = 0  # those on all partitions among them
+    completed_together: int = 0  # operations on all partitions that are through
     retry_count: int = 0
     is_waiting: bool = False  # for the others, before an operator on all of them
 
@@ -60,7 +61,7 @@ class PartitionStatus(Struct, frozen=True, kw_only=True):
         """Of its operations. Never all before it is complete: what they made has to be written, too."""
         if self.status is ProcessingStatus.COMPLETED:
             return 1.0
-        done, planned = len(self.completed_operations), self.planned_operations
+        done, planned = len(self.completed_operations) + self.completed_together, self.planned_operations
         return min(done / planned, _NEARLY_ALL) if planned else 0.0
 
 

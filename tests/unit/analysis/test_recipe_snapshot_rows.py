@@ -199,3 +199,49 @@ def test_an_event_of_an_operator_without_a_name_makes_none() -> None:
     for kind in ("op_start", "op_complete", "op_failed", "checkpoint_save", "repartition_complete"):
         job.tell(kind)
     assert len(job.look().operators) == len(NAMES)
+
+
+STATE = "/job/checkpoints/partition_000000/stage_000.arrow"
+
+
+def test_rejected_rows_of_a_job_that_was_stopped_are_those_that_its_partitions_told_of() -> None:
+    job = Job()
+    job.tell("job_start", process_id=7)
+    job.tell("partition_start", 0)
+    job.tell("rows_rejected", 0, metadata={"rejected_rows": 2})
+    job.operate(0, 0, 10, 10)
+    job.tell("checkpoint_save", 0, 0, checkpoint_path=STATE)
+    assert job.look().rejected_rows == 2  # killed
+    job.end("job_stopped", "stopped", 0, None)
+    assert job.look(summary={"status": "stopped", "rejected_rows": 0}).rejected_rows == 2
+    job.tell("job_restart", process_id=8)
+    job.tell("checkpoint_load", 0, 0, checkpoint_path=STATE, metadata={"rows": 10, "rejected_rows": 2})
+    job.tell("partition_resume", 0, 0)
+    assert job.look(is_alive=True).rejected_rows == 2
+
+
+def test_the_state_of_a_partition_that_waits_is_kept_until_it_has_come_further() -> None:
+    job = Job()
+    job.tell("job_start", process_id=7)
+    job.tell("partition_start", 0)
+    job.operate(0, 0, 10, 10)
+    job.tell("checkpoint_save", 0, 0, checkpoint_path=STATE)
+    stopped = job.look()
+    assert (stopped.checkpointed_operations, stopped.last_checkpoint_time) == (1, job.now)
+    job.tell("job_restart", process_id=8)
+    job.load(0, 0, 10, STATE)
+    assert job.look(is_alive=True).checkpointed_operations == 1
+    job.decide(10, 9)
+    job.operate(0, 2, 9, 8)
+    job.finish(0, 8)
+    assert [each.checkpointed for each in job.look(is_alive=True).operators] == [0, 1, 0]
+
+
+def test_a_partition_that_waits_has_done_its_share_of_what_is_planned() -> None:
+    job = Job()
+    job.tell("job_start", process_id=7)
+    job.tell("partition_start", 0)
+    job.operate(0, 0, 10, 10)
+    assert job.look(is_alive=True).partition_statuses[0].fraction == pytest.approx(1 / 3)
+    job.decide(10, 9)
+    assert job.look(is_alive=True).partition_statuses[0].fraction == pytest.approx(2 / 3)
