@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 from pathlib import Path
@@ -169,7 +170,41 @@ def test_a_strict_job_ends_with_its_first_bad_row(place: Path, joblens: RunJoble
     done = joblens("process", recipe, "--strict", "--json", cwd=place, code=1)
     assert done.json["status"] == "failed"
     assert "rows.jsonl" in done.json["error"]
+    assert not done.json["resumable"]
     assert not (place / "out" / "rows.jsonl").exists()
+
+
+def test_a_strict_job_that_failed_is_begun_anew_not_gone_on_with(place: Path, joblens: RunJoblens) -> None:
+    recipe = write_recipe(place, ["text_length_filter"])
+    said = joblens("process", recipe, "--strict", "--job-id", "monday", cwd=place, code=1).stdout
+    assert "Going on would end at the same row." in said
+    command = f"joblens process --resume {place / 'out' / 'monday'} --start-over"
+    assert command in " ".join(said.split())
+    assert (
+        json.loads((place / "out" / "monday" / "job_summary.json").read_text())["resumption_command"] is None
+    )
+    lines = (place / "rows.jsonl").read_text()
+    (place / "rows.jsonl").write_text(lines.replace("{broken\n", ""))
+    joblens(*command.split()[1:], cwd=place, code=0)
+    assert len(rows_of(place / "out" / "rows.jsonl")) == 61
+
+
+def test_a_job_that_is_complete_is_not_begun_again(place: Path, joblens: RunJoblens) -> None:
+    recipe = write_recipe(place, ["text_length_filter"], checkpoint={"strategy": "every_op"})
+    first = joblens("process", recipe, "--job-id", "monday", "--json", cwd=place, code=0).json
+    shutil.rmtree(place / "out" / "monday" / "checkpoints")  # nothing needs them any more
+    said = joblens("process", "--resume", "out/monday", cwd=place, code=0).stdout
+    assert said.startswith("mine: job monday is complete already\n")
+    assert "61 in, 61 out (100%), 1 rejected (unreadable)" in said
+    again = joblens("process", "--resume", "out/monday", "--json", cwd=place, code=0).json
+    assert (again["uuid"], again["rows_out"], again["runs"]) == (first["uuid"], 61, 1)
+    (place / "out" / "rows.jsonl").unlink()
+    said = joblens("process", "--resume", "out/monday", cwd=place, code=0).stdout
+    assert said.startswith("mine: job monday goes on\n")
+    assert ", its run 2; " in said
+    assert " in this run\n" in said
+    assert "  in all 2 runs together:\n" in said
+    assert len(rows_of(place / "out" / "rows.jsonl")) == 61
 
 
 def test_a_partition_that_kills_its_workers_makes_a_partial_result(place: Path, joblens: RunJoblens) -> None:

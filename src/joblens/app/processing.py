@@ -69,9 +69,14 @@ def carry_out(
     view: "ProgressView | None" = None,
     on_begin: "Callable[[], None] | None" = None,
 ) -> "EndedRecipe":
-    """`on_begin`: the job's folder is made, nothing can be refused any more."""
+    """`on_begin`: the job's folder is made, nothing can be refused any more. A job that is complete, with its
+    export in its place, is not begun again."""
     from joblens.app import recipe_running
+    from joblens.app.recipe_resuming import complete_already
 
+    done = complete_already(planned.job.plan, settings) if planned.job.is_resumed else None
+    if done is not None:
+        return done
     return recipe_running.carry_out(planned.job, settings, view, on_begin)
 
 

@@ -2,11 +2,17 @@
 
 import os
 from contextlib import closing
+from typing import TYPE_CHECKING
 
 from joblens.data.plan_file import read_plan
 from joblens.model.errors import JoblensError, RecipeError
+from joblens.model.job import Record, Status
+from joblens.model.job_snapshot import ProcessingStatus
 from joblens.model.recipe import RecipePlan
 from joblens.model.settings import Settings
+
+if TYPE_CHECKING:
+    from joblens.app.recipe_running import EndedRecipe
 
 _TOOL = "recipe"
 
@@ -50,15 +56,41 @@ def plan_in(job_dir: str) -> RecipePlan | None:
     return plan
 
 
+def complete_already(plan: RecipePlan, settings: Settings) -> "EndedRecipe | None":
+    """How the job of that plan ended, if all of it is done and its export is there; None as well where the
+    history does not know it."""
+    from joblens.app.snapshots import create_snapshot
+    from joblens.data.coordinator import whole_export
+    from joblens.data.job_folder import JobFolder
+
+    export = whole_export(plan, JobFolder.of_plan(plan))
+    if export is None:
+        return None
+    snapshot = create_snapshot(plan.job_dir)
+    record = _in_history(plan.job_id, settings)
+    if snapshot.overall_status is not ProcessingStatus.COMPLETED or record is None:
+        return None
+    if record.status is not Status.SUCCESS or record.job.params.get("job_dir") != plan.job_dir:
+        return None
+    from joblens.app.recipe_running import EndedRecipe
+
+    return EndedRecipe(plan, record, snapshot, export_files=export.export.paths, was_complete=True)
+
+
 def _told_by_history(job_id: str, settings: Settings) -> str | None:
+    record = _in_history(job_id, settings)
+    place = None if record is None else record.job.params.get("job_dir")
+    return place if isinstance(place, str) else None
+
+
+def _in_history(job_id: str, settings: Settings) -> Record | None:
     from joblens.app.drivers import open_store_to_read, store_path
 
     if not os.path.exists(store_path(settings)):
         return None
     try:
         with closing(open_store_to_read(settings, lambda _warning: None)) as store:
-            job = store.find(job_id).job
+            record = store.find(job_id)
     except JoblensError:
         return None
-    place = job.params.get("job_dir")
-    return place if job.tool == _TOOL and isinstance(place, str) else None
+    return record if record.job.tool == _TOOL else None

@@ -57,6 +57,8 @@ class EndedRecipe(Struct, frozen=True):
     snapshot: JobSnapshot
     signal_number: int | None = None  # that somebody ended it by
     export_files: tuple[str, ...] = ()
+    can_go_on: bool = True  # False: the same row would end it again
+    was_complete: bool = False  # before: nothing was done
 
     @property
     def was_interrupted(self) -> bool:
@@ -108,8 +110,15 @@ class _Executing:
             self._remember(kit, snapshot)
             self._log.ended(self._session.record)
             number = self._signals.number if snapshot.overall_status is ProcessingStatus.STOPPED else None
-            files = self._live.directory.read_summary().get("export_files") or ()
-            return EndedRecipe(self._plan, self._session.record, snapshot, number, tuple(map(str, files)))
+            summary = self._live.directory.read_summary()
+            return EndedRecipe(
+                self._plan,
+                self._session.record,
+                snapshot,
+                number,
+                tuple(map(str, summary.get("export_files") or ())),
+                can_go_on=summary.get("resumption_command", "") is not None,
+            )
         finally:
             close_kit(kit)
 

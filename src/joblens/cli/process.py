@@ -51,6 +51,8 @@ def command(session: Session, /, recipe: str | None, *, dry_run: bool, quiet: bo
         _show_plan(session, planned)
         return
     ended = _carry_out(session, planned, quiet=quiet)
+    if ended.was_complete and not quiet and not session.json:
+        session.write(f"{planned.checked.recipe.name}: job {ended.plan.job_id} is complete already\n")
     _show_end(session, ended, quiet=quiet)
     sys.exit(exit_code_of(ended))
 
@@ -102,7 +104,9 @@ def _show_end(session: Session, ended: "EndedRecipe", *, quiet: bool) -> None:
     table = operator_table(snapshot, plan, 0)
     why = why_not(snapshot, record)
     if session.json:
-        session.write_json(end_document(plan, record, snapshot, table, why, ended.export_files))
+        session.write_json(
+            end_document(plan, record, snapshot, table, why, ended.export_files, can_go_on=ended.can_go_on)
+        )
     elif not quiet:
         width = session.width if session.is_terminal else 1 << 20
         session.write_lines(
@@ -115,6 +119,7 @@ def _show_end(session: Session, ended: "EndedRecipe", *, quiet: bool) -> None:
                 width=width,
                 paint=session.palette,
                 export_files=ended.export_files,
+                can_go_on=ended.can_go_on,
             )
         )
     elif snapshot.overall_status is not ProcessingStatus.COMPLETED:

@@ -24,7 +24,7 @@ from joblens.data.restoring import remove_all_leftovers
 from joblens.data.task_runner import Stopped
 from joblens.data.whole_files import write_whole
 from joblens.data.worker_events import event
-from joblens.model.errors import JoblensError
+from joblens.model.errors import BadRow, JoblensError
 from joblens.model.recipe import RecipePlan
 from joblens.model.recipe_event import EventType, RecipeEvent, Step
 
@@ -85,7 +85,8 @@ class JobRun:
             return JobEnd(status="stopped", error_message=str(stopped), exit_code=128 + stopped.signal_number)
         except JoblensError as error:
             told = "; ".join(part for part in (message_of(error), error.hint) if part)
-            return JobEnd(status="failed", error_message=told, exit_code=1)
+            can_go_on = not isinstance(error, BadRow)  # the row would end it again
+            return JobEnd(status="failed", error_message=told, exit_code=1, can_go_on=can_go_on)
         except OSError as error:
             told = with_place(error, self._folder.written_to(self._plan.recipe.export_path))
             return JobEnd(status="failed", error_message=told, exit_code=1)

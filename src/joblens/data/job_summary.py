@@ -26,6 +26,7 @@ class JobEnd(Struct, frozen=True, kw_only=True):
     export_paths: tuple[str, ...] = ()
     rows_out: int | None = None
     exit_code: int = 0
+    can_go_on: bool = True  # False: going on would end the same way
 
 
 class JobSummary:
@@ -79,6 +80,7 @@ class JobSummary:
                 "export_files": list(end.export_paths),
                 **counts,
                 "steps": steps,
+                **({} if end.can_go_on else {"resumption_command": None}),
                 **({"stop_time": now, "stop_reason": end.error_message} if end.status == "stopped" else {}),
             }
         )

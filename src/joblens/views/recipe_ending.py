@@ -19,7 +19,7 @@ _LABEL = 11
 _FAILURES_SHOWN = 5
 
 
-def render_recipe_end(
+def render_recipe_end(  # noqa: PLR0913 - all that is known of a job that ended
     plan: RecipePlan,
     record: Record,
     snapshot: JobSnapshot,
@@ -29,12 +29,13 @@ def render_recipe_end(
     width: int,
     paint: Palette,
     export_files: Sequence[str] = (),
+    can_go_on: bool = True,
 ) -> list[str]:
     status = snapshot.overall_status
     took_s = record.outcome.duration_s if record.outcome else 0.0
     painted = paint.paint(str(status), STATUS_COLOURS.get(status, "bold"))
     name = paint.paint(clean(plan.recipe.name), "bold")
-    lines = [f"{name}  {plan.job_id}  {painted} in {format_duration(took_s)}"]
+    lines = [f"{name}  {plan.job_id}  {painted} in {format_duration(took_s)}{_of_runs(snapshot)}"]
     failures = _failed_partitions(snapshot, width)
     why = _without_reasons(why or "", snapshot) if failures else why
     if why:
@@ -42,8 +43,26 @@ def render_recipe_end(
     lines += failures
     lines += _pairs(_facts(plan, record, snapshot, table, took_s, export_files), paint)
     if any(use.partitions for use in table.operators):
-        lines += ["", *(f"  {line}" for line in operator_lines(table, width - 2, paint)), ""]
-    return [*lines, *_hints(plan, record, status)]
+        together = [f"  in all {snapshot.runs:,} runs together:"] if snapshot.runs > 1 else []
+        shown = operator_lines(table, width - 2, paint)
+        lines += ["", *together, *(f"  {line}" for line in shown), ""]
+    if not can_go_on:
+        lines += wrap(_anew(plan), max(40, width), "  ")
+    return [*lines, *_hints(plan, record, status, can_go_on=can_go_on)]
+
+
+def _of_runs(snapshot: JobSnapshot) -> str:
+    """Of a job that was gone on with: what else belongs to it than the run that ended now."""
+    if snapshot.runs < 2 or snapshot.total_duration is None:
+        return ""
+    return f", its run {snapshot.runs:,}; {format_duration(snapshot.total_duration)} in all runs"
+
+
+def _anew(plan: RecipePlan) -> str:
+    without = "--strict" if plan.recipe.is_strict else "skip_op_error: false"
+    command = f"{clean(resumption_command(plan))} --start-over"
+    anew = f"Mend it and begin anew ({command}), or run it without {without}."
+    return f"Going on would end at the same row. {anew}"
 
 
 def has_export(snapshot: JobSnapshot) -> bool:
@@ -63,13 +82,14 @@ def _facts(
     used = [] if usage is None else [seconds(usage.cpu_total_usec), format_bytes(usage.memory_peak_bytes)]
     failed = f", {snapshot.failed_partitions:,} failed" if snapshot.failed_partitions else ""
     retries = f", {snapshot.retries:,} tried again" if snapshot.retries else ""
+    this_run = " in this run" if snapshot.runs > 1 else ""
     rejects = os.path.join(plan.job_dir, "rejects")
     return {
         "rows": _rows(snapshot, took_s),
         "rejected": f"with their reasons in {clean(rejects)}" if snapshot.rejected_rows else "",
         "export": _export(plan, export_files) if has_export(snapshot) else "",
         "cut in": f"{cut_in(table)}{failed}{retries}" if table.partitions else "",
-        "used": f"{used[0]} CPU, {used[1]} memory" if used and all(used) else "",
+        "used": f"{used[0]} CPU, {used[1]} memory{this_run}" if used and all(used) else "",
         "operators": "" if plan.recipe.log_events else "what each used is not known: event_logging is off",
         "folder": clean(plan.job_dir),
     }
@@ -83,7 +103,7 @@ def _export(plan: RecipePlan, files: Sequence[str]) -> str:
 
 def _rows(snapshot: JobSnapshot, took_s: float) -> str:
     came, left = snapshot.rows_in, snapshot.rows_out
-    rejected = f"{snapshot.rejected_rows:,} rejected" if snapshot.rejected_rows else ""
+    rejected = _rejected(snapshot)
     if not has_export(snapshot):
         return ", ".join(part for part in (f"{came:,} in" if came else "", rejected, "none out") if part)
     if not came:
@@ -96,6 +116,17 @@ def _rows(snapshot: JobSnapshot, took_s: float) -> str:
     if took_s > 0 and snapshot.runs <= 1:
         parts.append(f"{came / took_s:,.0f} a second")
     return ", ".join(parts)
+
+
+def _rejected(snapshot: JobSnapshot) -> str:
+    """Rows that could not be read are not among those that came in; those an operator failed on are."""
+    every = snapshot.rejected_rows
+    if not every:
+        return ""
+    unread = every - sum(each.rejected_rows or 0 for each in snapshot.operators)
+    if not snapshot.operators or unread <= 0:
+        return f"{every:,} rejected"
+    return f"{every:,} rejected ({'' if unread == every else f'{unread:,} '}unreadable)"
 
 
 def _without_reasons(why: str, snapshot: JobSnapshot) -> str:
@@ -125,9 +156,9 @@ def _pairs(pairs: Mapping[str, str], paint: Palette) -> list[str]:
     return [f"  {paint.paint(pad(name, _LABEL), 'dim')}{value}" for name, value in pairs.items() if value]
 
 
-def _hints(plan: RecipePlan, record: Record, status: ProcessingStatus) -> list[str]:
+def _hints(plan: RecipePlan, record: Record, status: ProcessingStatus, *, can_go_on: bool) -> list[str]:
     hints = []
-    if status is not ProcessingStatus.COMPLETED:
+    if status is not ProcessingStatus.COMPLETED and can_go_on:
         hints.append(clean(resumption_command(plan)))
     if record.number is not None:
         hints.append(f"joblens show {record.number}")
@@ -141,6 +172,8 @@ def end_document(
     table: OperatorTable,
     why: str | None,
     export_files: Sequence[str] = (),
+    *,
+    can_go_on: bool = True,
 ) -> dict[str, Any]:
     """The same for programs."""
     from msgspec import to_builtins
@@ -166,7 +199,9 @@ def end_document(
             "failed": snapshot.failed_partitions,
         },
         "retries": snapshot.retries,
-        "resumable": snapshot.resumable,
+        "resumable": snapshot.resumable and can_go_on,
+        "runs": snapshot.runs,
+        "total_duration_s": snapshot.total_duration,
         "operators": to_builtins(table.operators),
         "steps": to_builtins(table.steps),
         "usage": to_builtins(outcome.usage) if outcome else None,
