@@ -228,6 +228,25 @@ def test_shards_are_named_as_they_are() -> None:
     assert "export     /data/out/clean-0-of-2.jsonl to clean-1-of-2.jsonl, 2 files" in _end(done, files=files)
 
 
+def test_partitions_that_failed_alike_are_told_together() -> None:
+    failed = ProcessingStatus.FAILED
+    parts = {
+        number: PartitionStatus(
+            partition_id=number,
+            status=failed,
+            error_message=f"mine fails on {number} of {number} rows: KeyError",
+        )
+        for number in range(90, 97)
+    }
+    shown = _end(
+        replace(SNAPSHOT, overall_status=failed, failed_partitions=7, partition_statuses=parts), why="why"
+    )
+    assert shown.count("KeyError") == 1
+    assert (
+        "7 partitions failed alike (90, 91, 92, 93, 94, …), the first: mine fails on 90 of 90 rows" in shown
+    )
+
+
 def test_a_reason_is_told_once() -> None:
     part = PartitionStatus(partition_id=2, status=ProcessingStatus.FAILED, error_message="bad luck")
     failed = replace(

@@ -29,6 +29,10 @@ def even_filter(row: dict) -> bool:
 '''
 
 
+def _line_of(words: str) -> int:
+    return next(number for number, line in enumerate(OWN.splitlines(), 1) if words in line)
+
+
 @pytest.fixture
 def own(tmp_path: Path) -> Path:
     path = tmp_path / "own.py"
@@ -68,8 +72,8 @@ def test_own_operators_work_beside_built_in_ones(joblens: RunJoblens, tmp_path: 
     (rejects,) = (tmp_path / "work" / "own" / "rejects").iterdir()
     told = [json.loads(line) for line in rejects.read_text().splitlines()]
     assert [(row["line"], row["operator"], row["reason"]) for row in told] == [
-        (5, "shorten", "ValueError: it is bad"),
-        (7, "even_filter", "KeyError: 'n'"),
+        (5, "shorten", f"ValueError: it is bad (own.py, line {_line_of('it is bad')})"),
+        (7, "even_filter", f"KeyError: 'n' (own.py, line {_line_of('% 2 == 0')})"),
     ]
 
 
@@ -131,7 +135,7 @@ def test_a_service_that_is_away_for_a_moment_costs_a_try_and_no_rows(
     assert ran.code == 0, ran.stderr
     assert len((tmp_path / "out.jsonl").read_text().splitlines()) == 59
     (rejects,) = (tmp_path / "work" / "own" / "rejects").iterdir()
-    assert json.loads(rejects.read_text())["reason"] == "FileNotFoundError: its picture"
+    assert json.loads(rejects.read_text())["reason"].startswith("FileNotFoundError: its picture (own.py, ")
 
 
 VARIES = """

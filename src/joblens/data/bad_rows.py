@@ -9,7 +9,7 @@ import pyarrow as pa
 from msgspec import Struct
 
 from joblens.data.operator import RowErrors
-from joblens.data.reasons import OF_AN_OPERATOR, reason_of
+from joblens.data.reasons import OF_AN_OPERATOR, reason_with_line
 from joblens.model.errors import BrokenOperator
 
 # Fewer rows say nothing about an operator.
@@ -38,7 +38,7 @@ def work_on(
         raise
     except OF_AN_OPERATOR as error:  # whatever it is, it is about a row of the batch
         if batch.num_rows <= 1:
-            return Worked(None, {0: reason_of(error)} if batch.num_rows else {})
+            return Worked(None, {0: reason_with_line(error)} if batch.num_rows else {})
         half = batch.num_rows // 2
         one = work_on(batch.slice(0, half), function, join, not_of_rows)
         other = work_on(batch.slice(half), function, join, not_of_rows)
@@ -98,7 +98,7 @@ def _fails(function: Callable[[Any], Any], batch: Any) -> bool:
 def reason_at(place: int | None, error: BaseException) -> str:
     if isinstance(error, RowErrors) and place is not None:
         return error.reasons[place]
-    return reason_of(error)
+    return reason_with_line(error)
 
 
 def keeping(count: int, bad: dict[int, str]) -> Any:

@@ -3,12 +3,16 @@
 import errno
 import os
 from collections.abc import Sequence
+from types import TracebackType
 
 from joblens.model.units import format_bytes
 
 # Whatever somebody's operator raises says something about the row that it was given: leaving the program too.
 OF_AN_OPERATOR = (Exception, SystemExit, KeyboardInterrupt)
 
+_DATA = os.path.dirname(os.path.abspath(__file__))
+_JOBLENS = os.path.dirname(_DATA) + os.sep
+_BUILT_IN = tuple(os.path.join(_DATA, room) + os.sep for room in ("operators", "texts"))
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
@@ -19,6 +23,31 @@ def encodable(text: str) -> str:
 
 def reason_of(error: BaseException) -> str:
     return f"{type(error).__name__}: {message_of(error)}".removesuffix(": ")
+
+
+def reason_with_line(error: BaseException) -> str:
+    """With the line of somebody's own operator that it comes from: `KeyError: 'txet' (mine.py, line 4)`."""
+    place = _line_of_own(error.__traceback__)
+    if not place:
+        return reason_of(error)
+    words = [word for word in (message_of(error), f"({place})") if word]
+    return f"{type(error).__name__}: {' '.join(words)}"
+
+
+def _line_of_own(trace: TracebackType | None) -> str:
+    """The innermost line in the file that was first called; "" for an operator of joblens, whose reasons are
+    about rows."""
+    file, line = "", 0
+    while trace is not None:
+        name = trace.tb_frame.f_code.co_filename
+        if not file and name.startswith(_BUILT_IN):
+            return ""
+        if not file and not name.startswith(_JOBLENS):
+            file = name
+        if name == file:
+            line = trace.tb_lineno
+        trace = trace.tb_next
+    return encodable(f"{os.path.basename(file)}, line {line}") if file else ""
 
 
 def message_of(error: BaseException) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from joblens.data.operator import Filter, Mapper, Operator, RowErrors
-from joblens.data.reasons import OF_AN_OPERATOR, reason_of
+from joblens.data.reasons import OF_AN_OPERATOR, reason_with_line
 from joblens.data.row_changes import Change, Row, decoded_rows, put_back, snapshot, thawed
 from joblens.data.rows import LINE
 from joblens.model.errors import RecipeError
@@ -106,9 +106,9 @@ class _Wrong:
     def add(self, place: int, error: BaseException) -> None:
         if isinstance(error, MemoryError):
             raise error  # is about no row
+        self._reasons[place] = reason_with_line(error)
         if isinstance(error, OSError):
             self._of_system.append(error.with_traceback(None))
-        self._reasons[place] = reason_of(error)
 
     def tell(self, rows: int) -> None:
         """Raises what there is to raise. That no row of several can reach a file or a service is about none

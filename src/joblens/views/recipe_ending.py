@@ -1,22 +1,24 @@
 """The last words about a recipe's job."""
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from joblens.model.details import OperatorTable
 from joblens.model.job import Record
-from joblens.model.job_snapshot import JobSnapshot, ProcessingStatus
+from joblens.model.job_snapshot import JobSnapshot, PartitionStatus, ProcessingStatus
 from joblens.model.recipe import RecipePlan
 from joblens.model.units import format_bytes, format_duration
 from joblens.plan.recipe_paths import resumption_command
-from joblens.views.numbers import seconds
+from joblens.views.numbers import counted, seconds
 from joblens.views.recipe_live import STATUS_COLOURS, share
 from joblens.views.recipe_operators import cut_in, operator_lines
 from joblens.views.style import Palette, clean, pad, wrap
 
 _LABEL = 11
 _FAILURES_SHOWN = 5
+_NUMBER = re.compile(r"\d+")
 
 
 def render_recipe_end(  # noqa: PLR0913 - all that is known of a job that ended
@@ -142,14 +144,30 @@ def _failed_partitions(snapshot: JobSnapshot, width: int) -> list[str]:
         return []
     every = snapshot.partition_statuses.values()
     failed = [each for each in every if each.status is ProcessingStatus.FAILED]
+    alike: dict[str, list[PartitionStatus]] = {}
+    for each in failed:
+        alike.setdefault(_NUMBER.sub("", each.error_message or ""), []).append(each)
     lines: list[str] = []
-    for each in failed[:_FAILURES_SHOWN]:
-        tried = f" (tried {each.retry_count + 1} times)" if each.retry_count else ""
-        reason = clean(each.error_message or "no reason known")
-        lines += wrap(f"partition {each.partition_id} failed{tried}: {reason}", max(40, width), "  ")
-    if len(failed) > _FAILURES_SHOWN:
-        lines.append(f"  … and {len(failed) - _FAILURES_SHOWN:,} more partitions")
+    told = list(alike.values())[:_FAILURES_SHOWN]
+    for group in told:
+        lines += wrap(_failure(group), max(40, width), "  ")
+    left = len(failed) - sum(map(len, told))
+    if left:
+        lines.append(f"  … and {counted(left, 'more partition')}")
     return lines
+
+
+def _failure(alike: Sequence[PartitionStatus]) -> str:
+    """Of partitions that failed for one reason, but for numbers in it: an operator that is broken fails on
+    all of them."""
+    first = alike[0]
+    reason = clean(first.error_message or "no reason known")
+    tried = f" (tried {first.retry_count + 1} times)" if first.retry_count else ""
+    if len(alike) == 1:
+        return f"partition {first.partition_id} failed{tried}: {reason}"
+    ids = ", ".join(str(each.partition_id) for each in alike[:_FAILURES_SHOWN])
+    more = ", …" if len(alike) > _FAILURES_SHOWN else ""
+    return f"{len(alike):,} partitions failed alike ({ids}{more}), the first{tried}: {reason}"
 
 
 def _pairs(pairs: Mapping[str, str], paint: Palette) -> list[str]:

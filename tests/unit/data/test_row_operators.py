@@ -105,7 +105,7 @@ def test_rows_that_raise_are_told_with_their_place_and_reason() -> None:
     with pytest.raises(RowErrors) as raised:
         mapped(lambda row: {"n": row["n"] + 1}, batch)
     assert raised.value.reasons.keys() == {1, 2}
-    assert raised.value.reasons[1] == "KeyError: 'n'"
+    assert raised.value.reasons[1].startswith("KeyError: 'n' (test_row_operators.py, line ")
 
 
 @pytest.mark.parametrize(
@@ -199,7 +199,8 @@ def test_rows_that_a_filter_cannot_judge_are_told() -> None:
     operator: Any = row_operator(lambda row: row["n"] > 0, "positive_filter", None, None)()
     with pytest.raises(RowErrors) as raised:
         operator.stats(json_batch('{"n":1}', "{}"))
-    assert raised.value.reasons == {1: "KeyError: 'n'"}
+    assert list(raised.value.reasons) == [1]
+    assert raised.value.reasons[1].startswith("KeyError: 'n' (test_row_operators.py, line ")
 
 
 def test_a_class_is_made_once_from_its_parameters() -> None:
