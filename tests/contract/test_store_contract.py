@@ -15,6 +15,8 @@ from joblens.model.details import (
     EndpointTable,
     GpuFacts,
     MemoryDepth,
+    OperatorTable,
+    OperatorUse,
     ThreadTable,
     ThreadUse,
 )
@@ -479,6 +481,7 @@ def test_every_part_of_details_comes_back(store: Store) -> None:
         memory=MemoryDepth(at_us=3, pss_bytes=4, numa_bytes={"0": 4}, unknown={"huge": "no"}),
         gpus=(GpuFacts(id="0000:01:00.0", vendor="amd", index=1),),
         container=ContainerFacts(engine="podman", id="c0ffee", volumes=("/a:/b",)),
+        operators=OperatorTable(at_us=4, operators=(OperatorUse(index=0, name="clean_links_mapper"),)),
         unknown={"interfaces": "not permitted"},
     )
     assert None not in (getattr(whole, name) for name in Details.__struct_fields__)
