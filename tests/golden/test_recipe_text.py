@@ -228,6 +228,11 @@ def test_shards_are_named_as_they_are() -> None:
     assert "export     /data/out/clean-0-of-2.jsonl to clean-1-of-2.jsonl, 2 files" in _end(done, files=files)
 
 
+def test_rejects_of_a_job_that_was_stopped_are_not_said_to_lie_there() -> None:
+    stopped = replace(SNAPSHOT, overall_status=ProcessingStatus.STOPPED, rejected_rows=3)
+    assert "rejected   when their partition is through, with their reasons in /" in _end(stopped)
+
+
 def test_partitions_that_failed_alike_are_told_together() -> None:
     failed = ProcessingStatus.FAILED
     parts = {

@@ -154,7 +154,8 @@ def test_fields_that_are_new_in_a_table_do_not_depend_on_partitions(tmp_path: Pa
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    (tmp_path / "own.py").write_text(VARIES)
+    vary = f"vary_{kind}"  # a program has one operator of each name
+    (tmp_path / "own.py").write_text(VARIES.replace("vary", vary))
     rows = [{"id": number, "text": f"see https://example.org/{number} now"} for number in range(120)]
     pq.write_table(pa.Table.from_pylist(rows), tmp_path / "in.parquet", row_group_size=15)
     made = []
@@ -164,7 +165,7 @@ def test_fields_that_are_new_in_a_table_do_not_depend_on_partitions(tmp_path: Pa
         job = executors.plan(
             folder,
             tmp_path / "in.parquet",
-            [{"vary": None}, executors.MAPPERS[0]],
+            [{vary: None}, executors.MAPPERS[0]],
             custom_operator_paths=[str(tmp_path / "own.py")],
             export_path=str(folder / f"out.{kind}"),
             partition={"mode": "manual", "num_of_partitions": count},

@@ -18,6 +18,7 @@ from joblens.views.style import Palette, clean, pad, wrap
 
 _LABEL = 11
 _FAILURES_SHOWN = 5
+_REASONS = {True: "with their reasons in", False: "when their partition is through, with their reasons in"}
 _NUMBER = re.compile(r"\d+")
 
 
@@ -88,7 +89,7 @@ def _facts(
     rejects = os.path.join(plan.job_dir, "rejects")
     return {
         "rows": _rows(snapshot, took_s),
-        "rejected": f"with their reasons in {clean(rejects)}" if snapshot.rejected_rows else "",
+        "rejected": f"{_REASONS[has_export(snapshot)]} {clean(rejects)}" if snapshot.rejected_rows else "",
         "export": _export(plan, export_files) if has_export(snapshot) else "",
         "cut in": f"{cut_in(table)}{failed}{retries}" if table.partitions else "",
         "used": f"{used[0]} CPU, {used[1]} memory{this_run}" if used and all(used) else "",
