@@ -6,6 +6,7 @@ from typing import Any
 from joblens.model.job_snapshot import JobSnapshot
 from joblens.model.recipe import RecipePlan
 from joblens.model.units import format_bytes
+from joblens.plan.recipe_disk import DiskNeed, disk_need
 from joblens.views.numbers import UNKNOWN, counted
 from joblens.views.style import Palette, clean, pad, wrap
 from joblens.views.table import Column, render_table
@@ -34,10 +35,15 @@ def render_recipe_plan(
     how = "would go on" if is_resumed else "would begin"
     lines = [f"{paint.paint(clean(plan.recipe.name), 'bold')}  {plan.job_id}  {how}; nothing was written"]
     done = [("done", _done(before))] if before is not None else []
-    for name, value in [*done, *_facts(plan)]:
+    need = disk_need(plan, kinds)
+    for name, value in [
+        *done,
+        *_facts(plan),
+        ("disk", _disk(need)),
+    ]:
         if value:
             lines.append(f"  {paint.paint(pad(name, _LABEL), 'dim')}{value}")
-    for reason in plan.reasons:
+    for reason in (*plan.reasons, f"disk: {need.reason}"):
         lines += [
             paint.paint(line, "dim") for line in wrap(clean(reason), max(40, width), " " * (_LABEL + 2))
         ]
@@ -57,6 +63,7 @@ def render_recipe_plan(
 def plan_document(plan: RecipePlan, kinds: Sequence[str], *, is_resumed: bool) -> dict[str, Any]:
     from msgspec import to_builtins
 
+    need = disk_need(plan, kinds)
     partitions = [
         {"id": each.id, "size_bytes": each.size_bytes, "rows": each.rows, "slices": to_builtins(each.slices)}
         for each in plan.partitions
@@ -72,6 +79,8 @@ def plan_document(plan: RecipePlan, kinds: Sequence[str], *, is_resumed: bool) -
         "target_bytes": plan.target_bytes,
         "total_bytes": plan.total_bytes,
         "total_rows": plan.total_rows,
+        "disk_bytes_at_most": need.most_bytes,
+        "disk_reason": need.reason,
         "modality": plan.modality,
         "reasons": plan.reasons,
         "columns": plan.columns,
@@ -111,6 +120,13 @@ def _facts(plan: RecipePlan) -> list[tuple[str, str]]:
         ("export", clean(plan.recipe.export_path)),
         ("folder", clean(plan.job_dir)),
     ]
+
+
+def _disk(need: DiskNeed) -> str:
+    size = format_bytes(need.most_bytes)
+    if need.is_packed:
+        return f"{size} while it runs, and more as far as rows are larger than their files"
+    return f"{size} at most while it runs"
 
 
 def _done(before: JobSnapshot) -> str:
