@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from joblens.data.operator import Filter, Mapper
     from joblens.data.resources import ResourceDetector
     from joblens.data.user_operators import operator
+    from joblens.model.errors import InputError, JoblensError
 
 # Public name -> module that holds it. Imported on first use, so that `import joblens`
 # and `joblens --version` cost nothing.
@@ -46,6 +47,8 @@ _PUBLIC = {
     "measured": "joblens.app.measured",
     "Result": "joblens.app.api",
     "JobFailed": "joblens.app.api",
+    "InputError": "joblens.model.errors",
+    "JoblensError": "joblens.model.errors",
     "samples": "joblens.app.samples_api",
     "Filter": "joblens.data.operator",
     "Mapper": "joblens.data.operator",
@@ -61,9 +64,11 @@ _PUBLIC = {
 __all__ = [
     "ContainerResourceMonitor",
     "Filter",
+    "InputError",
     "JobFailed",
     "JobMonitor",
     "JobUtils",
+    "JoblensError",
     "Mapper",
     "PartitionSizeOptimizer",
     "ProcessingSnapshotAnalyzer",

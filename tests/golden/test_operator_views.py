@@ -2,6 +2,8 @@
 
 import sys
 
+from msgspec import structs
+
 from joblens.model.operator_info import OperatorInfo, ParameterInfo
 from joblens.views.operators import render_operator, render_operators
 from tests.golden.golden import same_as_golden
@@ -40,3 +42,14 @@ def test_one_operator() -> None:
 
 def test_an_own_operator() -> None:
     same_as_golden("operator-own", render_operator(OWN, width=80))
+
+
+def test_one_long_parameter_leaves_room_for_the_meanings_of_the_others() -> None:
+    kinds = " or ".join(f"'kind number {number}'" for number in range(6))
+    meaning = "what it is good for in all the words that this takes, which are a few"
+    long = ParameterInfo(name="kind", type=kinds, meaning=meaning, default="kind number 0")
+    info = structs.replace(LENGTH, parameters=(long, *LENGTH.parameters))
+    lines = render_operator(info, width=80)
+    assert max(map(len, lines)) <= 80
+    assert "  max_len  int = .inf  at most this long" in lines
+    assert not any(len(line.split()) == 1 and line.startswith(" " * 20) for line in lines)

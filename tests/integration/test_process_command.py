@@ -134,6 +134,10 @@ def test_mistakes_end_with_2_and_nothing_is_written(place: Path, joblens: RunJob
     done = joblens("process", recipe, cwd=place, code=2)
     assert "did you mean 'min_len'?" in done.stderr
     assert "Traceback" not in done.stderr
+    recipe = write_recipe(place, ["image_aspect_ratio_filter"])
+    done = joblens("process", recipe, cwd=place, code=2)
+    assert "there is no operator 'image_aspect_ratio_filter'\n" in done.stderr
+    assert "'joblens operators' lists the " in done.stderr
     assert not (place / "out").exists()
 
 

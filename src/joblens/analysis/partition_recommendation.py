@@ -139,6 +139,7 @@ def _max_size_mb(situation: Situation) -> int:
 def _about(situation: Situation) -> dict[str, str]:
     data = situation.data
     about = "about " if data.is_total_estimated else ""
+    most = format_bytes(round(data.memory_per_sample_mb * MIB))
     whence = "as configured" if situation.is_target_given else "the default"
     return {
         "modality": f"{data.primary_modality.value}, as {data.sample_size_analyzed:,} rows from all over say",
@@ -146,7 +147,7 @@ def _about(situation: Situation) -> dict[str, str]:
         "complexity": f"{situation.complexity:.2f} by the kinds of operators",
         "dataset_size": f"{about}{data.total_samples:,} rows",
         "text_length": f"{data.avg_text_length:,.0f} characters on average",
-        "memory_constraints": f"nine of ten rows take at most {data.memory_per_sample_mb:.4f} MB",
+        "memory_constraints": f"nine of ten rows take at most {most}",
     }
 
 

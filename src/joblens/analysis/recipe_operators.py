@@ -16,6 +16,7 @@ def operator_table(snapshot: JobSnapshot, plan: RecipePlan, at_us: int) -> Opera
         partitions=snapshot.total_partitions or len(sizes),
         largest_partition_bytes=max(sizes, default=None) if not plan.uncut else plan.target_bytes,
         job_dir=plan.job_dir,
+        runs=snapshot.runs,
     )
 
 

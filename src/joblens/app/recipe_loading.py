@@ -117,7 +117,10 @@ def check_recipe(loaded: LoadedRecipe) -> CheckedRecipe:
         if operator is not None:
             operators.append(operator)
     if problems:
-        raise recipe_error(loaded.path, _placed(loaded, problems))
+        known = registry.names()
+        is_unknown = any(call.name not in known for call in recipe.process)
+        hint = registry.where_they_are() if is_unknown else ""
+        raise recipe_error(loaded.path, _placed(loaded, problems), hint)
     columns = dict.fromkeys(column for operator in operators for column in operator.columns())
     return CheckedRecipe(
         loaded,

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from joblens.views.style import Palette
 
 _WIDTH_UNKNOWN = 80
+_NO_EDGE = 1 << 20
 
 
 class Globals(Struct, frozen=True, kw_only=True):
@@ -164,6 +165,11 @@ class Session:
             return os.get_terminal_size(sys.stdout.fileno()).columns or _WIDTH_UNKNOWN
         except (OSError, ValueError):
             return _WIDTH_UNKNOWN
+
+    @property
+    def table_width(self) -> int:
+        """For tables whose readers count on every column: a pipe has no edge."""
+        return self.width if self.is_terminal else _NO_EDGE
 
     def write(self, text: str) -> None:
         """Text that ends its own lines."""

@@ -86,10 +86,14 @@ def _show_plan(session: Session, planned: "PlannedRecipe") -> None:
     from joblens.app.snapshots import create_snapshot
 
     before = create_snapshot(job.plan.job_dir) if job.is_resumed else None
-    width = session.width if session.is_terminal else 1 << 20
     session.write_lines(
         render_recipe_plan(
-            job.plan, kinds, is_resumed=job.is_resumed, width=width, paint=session.palette, before=before
+            job.plan,
+            kinds,
+            is_resumed=job.is_resumed,
+            width=session.table_width,
+            paint=session.palette,
+            before=before,
         )
     )
 
@@ -108,7 +112,6 @@ def _show_end(session: Session, ended: "EndedRecipe", *, quiet: bool) -> None:
             end_document(plan, record, snapshot, table, why, ended.export_files, can_go_on=ended.can_go_on)
         )
     elif not quiet:
-        width = session.width if session.is_terminal else 1 << 20
         session.write_lines(
             render_recipe_end(
                 plan,
@@ -116,7 +119,7 @@ def _show_end(session: Session, ended: "EndedRecipe", *, quiet: bool) -> None:
                 snapshot,
                 table,
                 why=why,
-                width=width,
+                width=session.table_width,
                 paint=session.palette,
                 export_files=ended.export_files,
                 can_go_on=ended.can_go_on,

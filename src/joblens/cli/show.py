@@ -48,6 +48,8 @@ def command(session: Session, /, ident: str, **asked: bool) -> None:
     taken = samples(store, record.job.uuid)
     now_us, width, paint = SystemClock().now_us(), session.width, session.palette
     parts = [part for part, is_asked in asked.items() if is_asked]
+    if parts == ["operators"]:
+        width = session.table_width
     session.write_lines(
         render_parts(record, taken, details, parts, now_us=now_us, width=width, paint=paint)
         if parts

@@ -72,7 +72,7 @@ def _list(session: Session, base_dir: str) -> None:
 def _print_text(session: Session, snapshot: "JobSnapshot") -> None:
     from joblens.views.snapshot import render_snapshot
 
-    session.write_lines(render_snapshot(snapshot, width=session.width, paint=session.palette))
+    session.write_lines(render_snapshot(snapshot, width=session.table_width, paint=session.palette))
 
 
 def _print_json(session: Session, live: "LiveSnapshot", snapshot: "JobSnapshot") -> None:

@@ -15,6 +15,7 @@ from joblens.data.workshop import Workshop
 from joblens.model.recipe import OperatorCall, Partition
 from joblens.model.recipe_event import EventType, RecipeEvent
 from joblens.plan.plan_document import told_value
+from joblens.views.numbers import counted
 
 
 class PartitionReport:
@@ -175,7 +176,7 @@ class PartitionReport:
 def rows_rejected(count: int, reason: str, path: str, **about: Any) -> RecipeEvent:
     return event(
         EventType.ROWS_REJECTED,
-        message=f"{count} rows rejected, the first because: {encodable(reason)}",
+        message=f"{counted(count, 'row')} rejected, the first because: {encodable(reason)}",
         metadata={"rejected_rows": count, "reason": encodable(reason), "path": path},
         **about,
     )

@@ -99,14 +99,15 @@ def _built_in(module: str, attribute: str) -> type[Operator]:
 
 
 def _unknown(name: str) -> UnknownOperator:
-    known = names()
-    near = _nearest(name, known)
+    near = _nearest(name, names())
     hint = f"; did you mean '{near}'?" if near else ""
-    return UnknownOperator(
-        f"there is no operator '{name}'{hint}",
-        hint=f"'joblens operators' lists the {len(known)} there are; "
-        "your own are found by custom_operator_paths",
-    )
+    return UnknownOperator(f"there is no operator '{name}'{hint}", hint=where_they_are())
+
+
+def where_they_are() -> str:
+    """For somebody who named an operator that there is not."""
+    listed = f"'joblens operators' lists the {len(names())} there are"
+    return f"{listed}; your own are found by custom_operator_paths"
 
 
 def _nearest(name: str, known: Sequence[str]) -> str | None:

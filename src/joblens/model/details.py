@@ -168,6 +168,7 @@ class OperatorTable(Struct, frozen=True, kw_only=True, omit_defaults=True):
     partitions: int = 0
     largest_partition_bytes: int | None = None
     job_dir: str = ""
+    runs: int = 0  # of the job, all of them counted here
 
 
 class Details(Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -106,7 +106,7 @@ RECIPE = section(
         "default and local: processes here. The others: Ray.",
         default="default",
     ),
-    key("np", Kind.INT, "Workers at most.", default=DEFAULT_NP, least=1),
+    key("np", Kind.INT, "Workers at most; not used with auto_configure.", default=DEFAULT_NP, least=1),
     key(
         "text_keys", Kind.WORDS, "Field with the text; operators may name another (text_key).", default="text"
     ),
@@ -197,8 +197,13 @@ PARTITION = section(
     choice(
         "mode", PartitionMode, "manual: as num_of_partitions or size says; auto: by size.", default="auto"
     ),
-    key("size", Kind.INT, "Rows of a partition.", least=1),
-    key("num_of_partitions", Kind.INT, "Partitions; 4 with mode manual and no size.", least=1),
+    key("size", Kind.INT, "Rows of a partition; not used with auto_configure.", least=1),
+    key(
+        "num_of_partitions",
+        Kind.INT,
+        "Partitions; 4 with mode manual and no size. Not used with auto_configure.",
+        least=1,
+    ),
     key(
         "target_size_mb",
         Kind.NUMBER,

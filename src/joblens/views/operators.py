@@ -13,6 +13,7 @@ _KINDS = {
     "deduplicator": "Deduplicators look at all rows, and keep one of those that are the same",
     "selector": "Selectors choose rows out of all",
 }
+_LEAST_HEAD = 20  # columns for a parameter's name and type
 
 
 def render_operators(infos: Sequence[OperatorInfo], *, width: int, paint: Palette = PLAIN) -> list[str]:
@@ -56,11 +57,16 @@ def render_operator(info: OperatorInfo, *, width: int, paint: Palette = PLAIN) -
 
 def _parameters(parameters: Sequence[ParameterInfo], width: int) -> list[str]:
     heads = [f"{clean(parameter.name)}  {_type(parameter)}" for parameter in parameters]
-    head_width = max(len(head) for head in heads)
+    # One long head must not leave its neighbours' meanings a column of single words: it stands alone.
+    most = max(_LEAST_HEAD, width // 2 - 4)
+    head_width = max((len(head) for head in heads if len(head) <= most), default=_LEAST_HEAD)
+    body = " " * (head_width + 4)
     lines: list[str] = []
     for parameter, head in zip(parameters, heads, strict=True):
-        body = " " * (head_width + 4)
         texts = wrap(clean(parameter.meaning), width, body) if parameter.meaning else [""]
+        if len(head) > head_width:
+            lines += [*wrap(head, width, "  "), *(text for text in texts if text)]
+            continue
         lines.append(f"  {pad(head, head_width)}  {texts[0].removeprefix(body)}".rstrip())
         lines += texts[1:]
     return lines

@@ -54,7 +54,7 @@ def operators_section(look: Look) -> list[str]:
             "  not known: only jobs of recipes have them",
         ]
     return [
-        heading(f"Operators ({cut_in(table)})", look),
+        heading(f"Operators ({cut_in(table)}{_all_runs(table)})", look),
         *(f"  {line}" for line in operator_lines(table, look.width - 2, look.paint)),
         *pairs([("folder", clean(table.job_dir))], look),
     ]
@@ -65,6 +65,11 @@ def cut_in(table: OperatorTable) -> str:
     parts = [counted(table.partitions, "partition")] if table.partitions else []
     parts += [counted(table.workers, "worker")] if table.workers else []
     return ", ".join(parts)
+
+
+def _all_runs(table: OperatorTable) -> str:
+    """The job above it in the history is the last of them only."""
+    return f"; all {table.runs:,} runs together" if table.runs > 1 else ""
 
 
 def step_name(name: str) -> str:
