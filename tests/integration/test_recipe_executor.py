@@ -345,8 +345,8 @@ def test_no_words_and_no_leaving_of_an_operator_cost_more_than_its_row(
         for line in path.read_text().splitlines()
     ]
     assert [(each["line"], each["reason"]) for each in found] == [
-        (8, "ValueError: \\ud800"),
-        (9, "SystemExit: 3"),
+        (8, "ValueError: \\ud800 (own.py, line 12)"),
+        (9, "SystemExit: 3 (own.py, line 14)"),
     ]
     assert "partition_retry" not in kinds(job)
 
