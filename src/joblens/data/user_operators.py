@@ -5,7 +5,7 @@ import inspect
 import os
 import sys
 from collections.abc import Callable, Container, Iterator, Sequence
-from typing import Any, Literal, TypeVar, overload
+from typing import Any, Literal, NamedTuple, TypeVar, overload
 
 from joblens.data.operator import Operator
 from joblens.model.errors import RecipeError
@@ -16,7 +16,15 @@ Written = TypeVar("Written", bound=Callable[..., Any])
 
 _registered: dict[str, type[Operator]] = {}
 _sources: dict[str, str] = {}  # operator -> the file it stands in
-_loaded: set[str] = set()  # files and folders, by their real path
+
+
+class _Loaded(NamedTuple):
+    stamp: tuple[int, ...]
+    operators: frozenset[str]
+    modules: frozenset[str]
+
+
+_loaded: dict[str, _Loaded] = {}  # files and folders, by their real path
 
 
 @overload
@@ -86,21 +94,53 @@ def from_entry_point(name: str) -> type[Operator] | None:
 
 
 def load(paths: Sequence[str], *, taken: Container[str]) -> None:
-    """Runs each file once a process; a folder's files belong to one package, so they can import each other.
-    `taken` are the names that an operator must not have."""
-    for path in paths:
-        real = os.path.realpath(os.path.expanduser(path))
+    """Runs each file, and again only when it has changed; a folder's files belong to one package, so they can
+    import each other. Operators of files that an earlier recipe named are gone then: a program may carry out
+    several recipes. `taken` are the names that an operator must not have."""
+    wanted = {os.path.realpath(os.path.expanduser(path)): path for path in paths}
+    for real in list(_loaded):
+        if real not in wanted or _loaded[real].stamp != _stamp(real):
+            _forget(_loaded.pop(real))
+    for real, path in wanted.items():
         if real not in _loaded:
-            before = set(_registered)
-            for module in _modules(path, real):
-                _register_classes(module)
-            for name in set(_registered) - before:
-                if name in taken:
-                    del _registered[name]
-                    raise RecipeError(
-                        f"{path}: there is an operator '{name}' already; give yours another name"
-                    )
-            _loaded.add(real)
+            _loaded[real] = _load(path, real, taken)
+
+
+def _load(path: str, real: str, taken: Container[str]) -> _Loaded:
+    stamp, operators, modules = _stamp(real), set(_registered), set(sys.modules)
+    try:
+        for module in _modules(path, real):
+            _register_classes(module)
+        for name in sorted(set(_registered) - operators):
+            if name in taken:
+                raise RecipeError(f"{path}: there is an operator '{name}' already; give yours another name")
+    except BaseException:
+        _forget(_new(stamp, operators, modules, real))
+        raise
+    return _new(stamp, operators, modules, real)
+
+
+def _new(stamp: tuple[int, ...], operators: set[str], modules: set[str], real: str) -> _Loaded:
+    own = _module_name(real)
+    run = {name for name in set(sys.modules) - modules if name == own or name.startswith(f"{own}.")}
+    return _Loaded(stamp, frozenset(set(_registered) - operators), frozenset(run))
+
+
+def _forget(loaded: _Loaded) -> None:
+    for name in loaded.operators:
+        del _registered[name], _sources[name]
+    for name in loaded.modules:
+        sys.modules.pop(name, None)
+
+
+def _stamp(real: str) -> tuple[int, ...]:
+    """When it, and what is in it, was written last."""
+    inside = sorted(os.listdir(real)) if os.path.isdir(real) else []
+    files = [real, *(os.path.join(real, name) for name in inside if name.endswith(".py"))]
+    try:
+        return tuple(os.stat(file).st_mtime_ns for file in files)
+    except OSError:
+        return ()
 
 
 def _entry_points() -> Sequence[Any]:

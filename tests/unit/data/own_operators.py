@@ -7,5 +7,5 @@ from joblens.data import user_operators
 
 @pytest.fixture
 def nothing_registered(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, empty in (("_registered", {}), ("_sources", {}), ("_loaded", set())):
-        monkeypatch.setattr(user_operators, name, empty)
+    for name in ("_registered", "_sources", "_loaded"):
+        monkeypatch.setattr(user_operators, name, {})

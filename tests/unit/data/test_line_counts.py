@@ -20,11 +20,12 @@ def test_what_was_counted_is_not_read_again(tmp_path: Path, monkeypatch: pytest.
     path.write_bytes(b"one\n" * 1000)
     read: list[int] = []
     count = line_counts._count
-    monkeypatch.setattr(
-        line_counts,
-        "_count",
-        lambda path, start, end: read.append(end - start) or count(path, start, end),
-    )
+
+    def watched(path: str, start: int, end: int) -> int:
+        read.append(end - start)
+        return count(path, start, end)
+
+    monkeypatch.setattr(line_counts, "_count", watched)
     assert lines_before(str(path), 400) == 100
     note_lines(str(path), 800, 200)
     assert [lines_before(str(path), place) for place in (400, 1200, 800)] == [100, 300, 200]

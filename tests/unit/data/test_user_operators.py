@@ -1,5 +1,6 @@
 """Operators that users write, and how they are found."""
 
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -7,7 +8,7 @@ from typing import Any
 import pytest
 
 import joblens
-from joblens.data import registry
+from joblens.data import registry, user_operators
 from joblens.data.operator import Filter, Mapper, Surroundings
 from joblens.model.errors import RecipeError
 from joblens.model.recipe import OperatorCall
@@ -195,3 +196,23 @@ def test_operators_of_installed_packages_are_found(tmp_path: Path, monkeypatch: 
     with pytest.raises(RecipeError, match="the operator 'gone' of loud_package:gone cannot be imported"):
         registry.find("gone")
     sys.modules.pop("loud_package", None)
+
+
+def test_a_recipe_has_the_operators_of_its_own_files_only(tmp_path: Path) -> None:
+    first = written(tmp_path / "first.py", SHOUT)
+    second = written(tmp_path / "second.py", SHOUT)
+    registry.load_custom([first])
+    registry.load_custom([second])  # another recipe of the same program
+    assert user_operators.source_of("shout") == second
+    registry.load_custom([])
+    assert "shout" not in registry.names()
+
+
+def test_a_file_that_was_changed_is_run_again(tmp_path: Path) -> None:
+    path = written(tmp_path / "mine.py", SHOUT)
+    registry.load_custom([path])
+    written(tmp_path / "mine.py", SHOUT.replace("def shout", "def whisper"))
+    os.utime(path, ns=(1, 1))
+    registry.load_custom([path])
+    assert "whisper" in registry.names()
+    assert "shout" not in registry.names()
