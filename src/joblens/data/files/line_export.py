@@ -23,8 +23,7 @@ _LOOKED_AT_ONCE = 1 << 16
 _QUOTE = 0x22
 _FEW = 16  # lines, among which the one that is not plain is not searched for any more
 _SHORT = {"\n": "\\n", "\t": "\\t", "\r": "\\r", "\b": "\\b", "\f": "\\f"}
-# The same text can be written in another way than `escaped` writes it only with these.
-_OTHER_ESCAPES = (b"\\u", b"\\/")
+_BACKSLASH = 0x5C
 
 
 def lines_of(batch: Any, changed: Sequence[str], stats: Sequence[str]) -> Iterator[Any]:
@@ -95,8 +94,7 @@ def _spliced(lines: Any, name: str, texts: Any) -> list[Any] | None:
 def _rewritten(around: Any, texts: Any, data: Any) -> Any:
     """The texts as they are to be written. Those that are what they were stay written as they were."""
     now = escaped(texts).cast(pa.large_binary())
-    whole = bytes(data)
-    if not any(escape in whole for escape in _OTHER_ESCAPES):
+    if not _has_other_escapes(data):
         return now
     before = around.take(pa.array(np.arange(1, 2 * len(texts), 2)))
     candidates = pc.and_(pc.not_equal(before, now), pc.match_substring_regex(before, r"\\[u/]"))
@@ -108,6 +106,14 @@ def _rewritten(around: Any, texts: Any, data: Any) -> Any:
     stays = np.zeros(len(texts), dtype=bool)
     stays[places[is_same.to_numpy(zero_copy_only=False)]] = True
     return pc.if_else(pa.array(stays), before, now)
+
+
+def _has_other_escapes(data: Any) -> bool:
+    """`\\u` and `\\/`: only with these can a text be written in another way than `escaped` writes it."""
+    numbers = np.frombuffer(data, np.uint8)
+    escaping = np.flatnonzero(numbers[:-1] == _BACKSLASH)
+    behind = numbers[escaping + 1]
+    return bool(((behind == ord("u")) | (behind == ord("/"))).any())
 
 
 def _text_places(data: Any, lines: Any, name: str) -> Any:
