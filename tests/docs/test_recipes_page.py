@@ -2,20 +2,16 @@
 
 After a change of keys: JOBLENS_UPDATE_DOCS=1 pytest tests/docs, then read the difference."""
 
-import os
-import re
-
 import pytest
 
 from joblens.spec.key_table import Section
 from joblens.spec.recipe_file import read_recipe
 from joblens.spec.recipe_keys import RECIPE_SECTIONS
 from tests.conftest import REPOSITORY
+from tests.docs.key_pages import check_tables, yaml_examples
 from tests.docs.test_spec_page import bounds_of, default_of, kind_of
 
-UPDATE = bool(os.environ.get("JOBLENS_UPDATE_DOCS"))
 PAGE = REPOSITORY / "docs" / "recipes.md"
-BLOCK = re.compile(r"<!-- keys -->\n.*?<!-- end of keys -->\n", re.DOTALL)
 
 
 def table_of(section: Section) -> str:
@@ -28,18 +24,10 @@ def table_of(section: Section) -> str:
 
 
 def test_every_key_stands_in_the_page() -> None:
-    tables = "\n\n".join(table_of(section) for section in RECIPE_SECTIONS.values())
-    block = f"<!-- keys -->\n{tables}\n<!-- end of keys -->\n"
-    if UPDATE:
-        PAGE.write_text(BLOCK.sub(lambda _: block, PAGE.read_text()))
-    assert block in PAGE.read_text()
+    check_tables(PAGE, map(table_of, RECIPE_SECTIONS.values()))
 
 
-def examples() -> list[str]:
-    return re.findall(r"```yaml\n(.*?)```", PAGE.read_text(), re.DOTALL)
-
-
-@pytest.mark.parametrize("example", examples())
+@pytest.mark.parametrize("example", yaml_examples(PAGE))
 def test_an_example_can_be_used_as_it_stands(example: str) -> None:
     reading = read_recipe(example, "yaml", "example.yaml", cwd="/data")
     assert reading.problems == ()

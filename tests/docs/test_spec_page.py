@@ -2,8 +2,6 @@
 
 After a change of keys: JOBLENS_UPDATE_DOCS=1 pytest tests/docs, then read the difference."""
 
-import os
-import re
 from typing import Any
 
 import pytest
@@ -15,10 +13,9 @@ from joblens.spec.workflow_file import read_workflow
 from joblens.spec.workflow_keys import SECTIONS
 from joblens.spec.workflow_kinds import Kind
 from tests.conftest import REPOSITORY
+from tests.docs.key_pages import check_tables, yaml_examples
 
-UPDATE = bool(os.environ.get("JOBLENS_UPDATE_DOCS"))
 PAGE = REPOSITORY / "docs" / "spec.md"
-BLOCK = re.compile(r"<!-- keys -->\n.*?<!-- end of keys -->\n", re.DOTALL)
 WORDS = {
     Kind.LONG_NAME: "name",
     Kind.REQUIREMENTS_NAME: "name",
@@ -85,18 +82,10 @@ def table_of(section: Section) -> str:
 
 
 def test_every_key_stands_in_the_page() -> None:
-    tables = "\n\n".join(table_of(section) for section in SECTIONS.values())
-    block = f"<!-- keys -->\n{tables}\n<!-- end of keys -->\n"
-    if UPDATE:
-        PAGE.write_text(BLOCK.sub(lambda _: block, PAGE.read_text()))
-    assert block in PAGE.read_text()
+    check_tables(PAGE, map(table_of, SECTIONS.values()))
 
 
-def examples() -> list[str]:
-    return re.findall(r"```yaml\n(.*?)```", PAGE.read_text(), re.DOTALL)
-
-
-@pytest.mark.parametrize("example", examples())
+@pytest.mark.parametrize("example", yaml_examples(PAGE))
 def test_an_example_can_be_used_as_it_stands(example: str) -> None:
     """What an example leaves out is the name and, where it is not about jobs, the jobs."""
     text = example if "\njobs:" in f"\n{example}" else f"{example}\njobs: [{{name: a, command: ls}}]\n"

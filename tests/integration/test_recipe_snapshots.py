@@ -19,7 +19,20 @@ from joblens.model.errors import InputError
 FIXTURES = Path(__file__).parent.parent / "fixtures" / "recipes"
 NO_PROCESS = 4_194_399  # above the largest number the kernel gives
 
-SEED_KEYS: dict[str, list[str]] = {
+DOCUMENT_SECTIONS = [
+    "job_info",
+    "overall_status",
+    "overall_progress",
+    "timing",
+    "progress_summary",
+    "checkpointing",
+    "partition_progress",
+    "operation_progress",
+    "resources",
+    "file_paths",
+    "metadata",
+]
+DOCUMENT_KEYS: dict[str, list[str]] = {
     "job_info": [
         "job_id",
         "executor_type",
@@ -198,20 +211,8 @@ class TestAugust:
     def test_the_document_has_every_key_and_nothing_but_resources_beside_them(self, folder: Path) -> None:
         analyzer = joblens.ProcessingSnapshotAnalyzer(str(folder))
         form = analyzer.to_json_dict(analyzer.generate_snapshot())
-        assert list(form) == [
-            "job_info",
-            "overall_status",
-            "overall_progress",
-            "timing",
-            "progress_summary",
-            "checkpointing",
-            "partition_progress",
-            "operation_progress",
-            "resources",
-            "file_paths",
-            "metadata",
-        ]
-        for section, keys in SEED_KEYS.items():
+        assert list(form) == DOCUMENT_SECTIONS
+        for section, keys in DOCUMENT_KEYS.items():
             assert list(form[section]) == keys, section
         assert list(form["checkpointing"]["checkpoint_progress"]) == [
             "percentage",

@@ -25,7 +25,7 @@ from tests.integration.recipe_executor import (
     wait_for,
     write_lines,
 )
-from tests.integration.test_recipe_snapshots import FIXTURES, SEED_KEYS, datajuicer_job
+from tests.integration.test_recipe_snapshots import DOCUMENT_KEYS, DOCUMENT_SECTIONS, FIXTURES, datajuicer_job
 
 NUMBER, TEXT, NOTHING = (int, float), (str,), (type(None),)
 KINDS: dict[str, dict[str, tuple[type, ...]]] = {
@@ -38,7 +38,7 @@ KINDS: dict[str, dict[str, tuple[type, ...]]] = {
         "resumption_command": (*TEXT, *NOTHING),
         "error_message": (*TEXT, *NOTHING),
     },
-    "overall_progress": dict.fromkeys(SEED_KEYS["overall_progress"], NUMBER),
+    "overall_progress": dict.fromkeys(DOCUMENT_KEYS["overall_progress"], NUMBER),
     "timing": {
         "start_time": NUMBER,
         "end_time": (*NUMBER, *NOTHING),
@@ -47,7 +47,7 @@ KINDS: dict[str, dict[str, tuple[type, ...]]] = {
         "job_summary_duration": (*NUMBER, *NOTHING),
         "timing_source": TEXT,
     },
-    "progress_summary": dict.fromkeys(SEED_KEYS["progress_summary"], NUMBER),
+    "progress_summary": dict.fromkeys(DOCUMENT_KEYS["progress_summary"], NUMBER),
     "checkpointing": {
         "strategy": TEXT,
         "last_checkpoint_time": (*NUMBER, *NOTHING),
@@ -56,7 +56,7 @@ KINDS: dict[str, dict[str, tuple[type, ...]]] = {
         "checkpoint_progress": (dict,),
         "checkpoint_dir": (*TEXT, *NOTHING),
     },
-    "file_paths": dict.fromkeys(SEED_KEYS["file_paths"], (*TEXT, *NOTHING)),
+    "file_paths": dict.fromkeys(DOCUMENT_KEYS["file_paths"], (*TEXT, *NOTHING)),
     "metadata": {
         "snapshot_generated_at": TEXT,
         "events_analyzed": (int,),
@@ -174,21 +174,9 @@ def document(job_dir: str) -> dict[str, Any]:
 
 
 def check_form(form: dict[str, Any]) -> None:
-    assert list(form) == [
-        "job_info",
-        "overall_status",
-        "overall_progress",
-        "timing",
-        "progress_summary",
-        "checkpointing",
-        "partition_progress",
-        "operation_progress",
-        "resources",
-        "file_paths",
-        "metadata",
-    ]
+    assert list(form) == DOCUMENT_SECTIONS
     for section, kinds in KINDS.items():
-        assert list(form[section]) == SEED_KEYS[section] == list(kinds)
+        assert list(form[section]) == DOCUMENT_KEYS[section] == list(kinds)
         for key, kind in kinds.items():
             assert isinstance(form[section][key], kind), (section, key, form[section][key])
     for one in form["partition_progress"].values():
