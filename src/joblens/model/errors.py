@@ -72,6 +72,18 @@ class UnknownOperator(RecipeError):
     """No operator has that name."""
 
 
+class ToolError(InputError):
+    """A tool's file has mistakes, or the tool cannot run what it was given."""
+
+
+class UnknownTool(ToolError):
+    """There is no tool of that name."""
+
+
+class BenchmarkError(InputError):
+    """A benchmark cannot be run or read as asked."""
+
+
 class JobIsRunning(InputError):
     """Another process is carrying that recipe's job out."""
 
@@ -140,6 +152,10 @@ class BrokenOperator(JoblensError):
 
 class SupervisorError(JoblensError):
     """The background supervisor could not be started or did not answer."""
+
+
+class BrokerError(JoblensError):
+    """The broker cannot be reached or refuses what is asked. Jobs stay in the store."""
 
 
 class StoreError(JoblensError):

@@ -132,6 +132,8 @@ class Job(Struct, frozen=True, kw_only=True, omit_defaults=True):
     container: ContainerJob | None = None
     attached: str = ""  # what joblens only looked on at: process 42, container web, control group /x
     grid_co2_g_per_kwh: float | None = None  # of the electricity it runs on, as the settings said
+    queue: str = ""  # it is for workers of that queue and has a ticket; its owner is whoever holds that
+    artifacts: tuple[str, ...] = ()  # patterns of files it leaves, relative to its working directory
 
 
 class Attempt(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -214,6 +216,12 @@ USAGE_NUMBERS: tuple[str, ...] = tuple(
 )
 
 
+class Artifact(Struct, frozen=True, omit_defaults=True):
+    path: str  # relative to the working directory
+    bytes: int
+    sha256: str = ""  # of files that are not too large to read for it
+
+
 class Outcome(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How it ended. Written once."""
 
@@ -234,6 +242,10 @@ class Outcome(Struct, frozen=True, kw_only=True, omit_defaults=True):
     stdout_bytes: int | None = None
     stderr_bytes: int | None = None
     stderr_tail: str = ""
+    stdout_tail: str = ""  # of jobs that ran on a worker
+    artifacts: tuple[Artifact, ...] = ()  # files that matched its patterns and are newer than its start
+    worker: str = ""  # that ran it
+    work_dir: str = ""  # where, on that machine, if it was a folder of the job's own
 
 
 class Record(Struct, frozen=True, kw_only=True, omit_defaults=True):

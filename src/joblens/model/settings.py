@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
+from joblens.model.delivery import RetryLost
 from joblens.model.job import Accounting
 
 Duration = Annotated[float, Meta(ge=0, extra={"unit": "duration"})]  # seconds; written '5s', '1h30m'
@@ -99,6 +100,31 @@ class SupervisorSettings(Struct, frozen=True, kw_only=True):
     idle: Annotated[Duration, _doc("The background supervisor ends when it had no job for this long.")] = 10.0
 
 
+class QueueSettings(Struct, frozen=True, kw_only=True):
+    broker: Annotated[
+        str | None,
+        _doc(
+            "redis://…, rediss://…, amqp://… or a folder; tells workers of jobs. Unset: a folder of joblens."
+        ),
+    ] = None
+    name: Annotated[str, _doc("Queue that jobs go to, and that a worker serves, when none is named.")] = (
+        "default"
+    )
+    lease: Annotated[Duration, _doc("A worker that is not heard of for this long has lost its jobs.")] = 30.0
+    retry_lost: Annotated[
+        RetryLost, _doc("safe: a job whose worker was lost is taken up again; never: it ends as lost.")
+    ] = RetryLost.SAFE
+    most_deliveries: Annotated[int, _doc("Workers a job may lose before it ends as lost.", least=1)] = 3
+    poll: Annotated[
+        Duration,
+        _doc("How often a worker with nothing to do looks into the store for jobs the broker forgot."),
+    ] = 5.0
+    any_user: Annotated[bool, _doc("A worker also takes jobs that other users have submitted.")] = False
+    idle: Annotated[
+        Duration, _doc("A worker that was started for a job ends when it had none for this long.")
+    ] = 30.0
+
+
 class LogSettings(Struct, frozen=True, kw_only=True):
     level: Annotated[LogLevel, _doc("DEBUG, INFO, WARNING or ERROR, for joblens' own log.")] = "WARNING"
     file: Annotated[
@@ -118,4 +144,5 @@ class Settings(Struct, frozen=True, kw_only=True):
     output: OutputSettings = OutputSettings()
     energy: EnergySettings = EnergySettings()
     supervisor: SupervisorSettings = SupervisorSettings()
+    queue: QueueSettings = QueueSettings()
     logs: LogSettings = LogSettings()

@@ -1,9 +1,11 @@
 """Facts to be remembered, as values: a store applies them, a journal keeps them until it can.
 
-Applying the same write twice changes nothing, so a journal can be replayed safely."""
+Applying the same write twice changes nothing, so a journal can be replayed safely. Of a job that workers
+take in turns, only writes under its present fence count."""
 
 from msgspec import Struct
 
+from joblens.model.delivery import Ticket
 from joblens.model.details import Details
 from joblens.model.job import Attempt, Job, Outcome
 from joblens.model.run import Run, RunEvent, Workflow
@@ -17,6 +19,7 @@ class JobQueued(Struct, frozen=True, tag="queued"):
 class JobStarted(Struct, frozen=True, tag="started"):
     uuid: str
     attempt: Attempt
+    fence: int = 0  # this and below: of the claim it is written under (model.delivery); 0: none
 
 
 class SamplesTaken(Struct, frozen=True, tag="samples"):
@@ -25,6 +28,7 @@ class SamplesTaken(Struct, frozen=True, tag="samples"):
     uuid: str
     first: int
     samples: tuple[Sample, ...]
+    fence: int = 0
 
 
 class DetailsTaken(Struct, frozen=True, tag="details"):
@@ -32,6 +36,7 @@ class DetailsTaken(Struct, frozen=True, tag="details"):
 
     uuid: str
     details: Details
+    fence: int = 0
 
 
 class JobEnded(Struct, frozen=True, tag="ended"):
@@ -39,6 +44,7 @@ class JobEnded(Struct, frozen=True, tag="ended"):
 
     uuid: str
     outcome: Outcome
+    fence: int = 0
 
 
 class CancelAsked(Struct, frozen=True, tag="cancel"):
@@ -47,6 +53,12 @@ class CancelAsked(Struct, frozen=True, tag="cancel"):
     uuid: str
     asked_at_us: int
     by: str = ""
+
+
+class TicketMade(Struct, frozen=True, tag="ticket"):
+    """The job is for a worker. Comes with its JobQueued; ignored when the job has ended or has a ticket."""
+
+    ticket: Ticket
 
 
 class WorkflowCreated(Struct, frozen=True, tag="workflow"):
@@ -67,6 +79,7 @@ class RunNoted(Struct, frozen=True, tag="run-event"):
 
 Write = (
     JobQueued
+    | TicketMade
     | JobStarted
     | SamplesTaken
     | DetailsTaken

@@ -13,6 +13,7 @@ from joblens.model.writes import (
     RunCreated,
     RunNoted,
     SamplesTaken,
+    TicketMade,
     WorkflowCreated,
     Write,
 )
@@ -48,7 +49,7 @@ def run_writes(writes: Iterable[Write]) -> list[WorkflowCreated | RunCreated | R
 def gather(writes: Iterable[Write]) -> dict[str, JobChange]:
     changes: dict[str, JobChange] = {}
     for write in writes:
-        if isinstance(write, (CancelAsked, WorkflowCreated, RunCreated, RunNoted)):
+        if isinstance(write, (CancelAsked, TicketMade, WorkflowCreated, RunCreated, RunNoted)):
             continue
         uuid = write.job.uuid if isinstance(write, JobQueued) else write.uuid
         change = changes.get(uuid)

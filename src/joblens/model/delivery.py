@@ -1,0 +1,101 @@
+"""How a job gets to a worker: its ticket, who holds it, and what that worker is to run.
+
+The message that travels through a broker only names the job. Everything that counts lies in the store: a
+worker takes a ticket by a lease, each taking has a number of its own (the fence), and what is written under
+an older number is ignored. So a message may be lost or come twice, and a worker come back from the dead."""
+
+import enum
+from typing import Any
+
+from msgspec import Struct, field
+
+from joblens.model.job import Attempt, Job
+
+
+class RetryLost(enum.StrEnum):
+    """What becomes of a job whose worker was lost after it may have begun."""
+
+    NEVER = "never"  # it must not run twice: it ends as `lost`
+    SAFE = "safe"  # it may: another worker takes it up
+
+
+class Order(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a worker really runs. Not redacted: it lies in the store only until the job has ended."""
+
+    argv: tuple[str, ...] = ()  # of a container job: the command inside; () the image's own
+    env: dict[str, str] = field(default_factory=dict)  # on top of the worker's environment
+    cwd: str = ""  # '': a folder of the job's own
+    folder: str = ""  # where it prints; '': below the worker's own folder for logs
+    streams: str = ""  # as slots take it: which streams are kept, together or apart
+    files: dict[str, str] = field(default_factory=dict)  # text files to put into `cwd` before it starts
+    notify: tuple[str, ...] = ()
+
+
+class Ticket(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Written together with the job it is for (`JobQueued`)."""
+
+    uuid: str
+    queue: str
+    order: Order
+    retry_lost: RetryLost = RetryLost.SAFE
+    most_deliveries: int = 3  # a job that takes its machine down with it must not take down all of them
+    after: str = ""  # uuid of a job that has to succeed first; when it does not, this one is cancelled
+
+
+class Claim(Struct, frozen=True, kw_only=True):
+    """A ticket that a worker holds now."""
+
+    job: Job
+    ticket: Ticket
+    fence: int  # 1 for the first worker that took it; also the number of its attempt
+    lost_worker: str = ""  # who had it before, if anybody
+    lost_attempt: Attempt | None = None
+
+
+class Holding(Struct, frozen=True):
+    """A claim in three words, as the store keeps it."""
+
+    uuid: str
+    fence: int
+    worker: str
+    expired_us: int = 0  # for how long, by the store's clock; 0: it has not
+    attempt: Attempt | None = None
+
+
+class Renewal(Struct, frozen=True):
+    """What a worker learns when it says that it is alive."""
+
+    fenced: frozenset[str]  # jobs it holds no more: somebody else has them, or they have ended
+    cancelled: frozenset[str]  # jobs it holds that somebody wants to end
+
+
+class WorkerInfo(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A worker as it announces itself with every heartbeat."""
+
+    name: str  # HOST-PID-RANDOM: never the same twice
+    host: str
+    pid: int
+    user: str
+    queues: tuple[str, ...]
+    concurrency: int  # jobs at a time
+    broker: str = ""  # without user and password; '': it looks into the store only
+    cpus: float | None = None
+    memory_bytes: int | None = None
+    gpus: int = 0
+    version: str = ""
+    start_ticks: int = 0
+    boot_id: str = ""
+    started_at_us: int = 0
+    seen_at_us: int = 0  # by the store's clock, filled in by the store
+    running: int = 0
+    any_user: bool = False  # it takes jobs of others too
+    facts: dict[str, Any] = field(default_factory=dict)
+
+
+class Backlog(Struct, frozen=True):
+    """How a queue stands."""
+
+    queue: str
+    waiting: int  # nobody has taken them
+    held: int
+    oldest_waiting_us: int = 0  # for how long the oldest has waited

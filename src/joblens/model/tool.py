@@ -1,0 +1,65 @@
+"""A tool: how a kind of script is run with parameters. Read from plain YAML (`spec.tool_file`)."""
+
+import enum
+from typing import Any
+
+from msgspec import Struct, field
+
+from joblens.model.delivery import RetryLost
+from joblens.model.job import ContainerJob, Requirements
+
+
+class ParameterWay(enum.StrEnum):
+    """How parameters reach the script."""
+
+    ENVIRONMENT = "environment"  # PREFIX + NAME in capitals
+    ARGUMENTS = "arguments"  # `form` for each of them
+    JSON_FILE = "json_file"  # a file in the working directory, its path as an argument
+    NONE = "none"  # it takes none
+
+
+class ToolParameter(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A parameter that the tool or one of its scripts is known to take."""
+
+    default: Any = None
+    description: str = ""
+
+
+class ToolScript(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A script that comes with the tool."""
+
+    path: str  # absolute once read
+    description: str = ""
+    parameters: dict[str, ToolParameter] = field(default_factory=dict)
+
+
+class ToolDevice(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What is different on a device: cpu, gpu, intel-gpu."""
+
+    arguments: tuple[str, ...] = ()
+    env: dict[str, str] = field(default_factory=dict)
+    params: dict[str, Any] = field(default_factory=dict)
+
+
+class Tool(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    name: str
+    description: str = ""
+    source: str = ""  # the file it was read from; '' built in
+    # The command; {program}, {script}, {params...}, {device...}, {cpus} and ${NAME} of its environment stand
+    # for what they say. Words, never a shell line.
+    command: tuple[str, ...] = ()
+    programs: tuple[str, ...] = ()  # the first that is there is {program}
+    suffixes: tuple[str, ...] = ()  # of scripts it runs: .py
+    parameters: ParameterWay = ParameterWay.ENVIRONMENT
+    parameter_prefix: str = "SIM_"
+    parameter_form: tuple[str, ...] = ("--{name}", "{value}")
+    env: dict[str, str] = field(default_factory=dict)
+    container: ContainerJob | None = None  # None: it runs on the machine itself
+    artifacts: tuple[str, ...] = ()  # patterns, relative to the working directory
+    requirements: Requirements = Requirements()
+    own_folder: bool = True  # each job works in a folder of its own; False: where it was submitted
+    retry_lost: RetryLost = RetryLost.SAFE
+    scripts: dict[str, ToolScript] = field(default_factory=dict)
+    benchmark: str = ""  # which of its scripts `bench run` runs
+    devices: dict[str, ToolDevice] = field(default_factory=dict)
+    install: str = ""  # what to say when its program is not there

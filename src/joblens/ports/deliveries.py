@@ -1,0 +1,70 @@
+"""The part of a store that hands queued jobs to workers, each to one at a time."""
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from joblens.model.delivery import Backlog, Claim, Holding, Renewal, WorkerInfo
+from joblens.model.job import Status
+
+
+class Deliveries(Protocol):
+    """Every method may raise StoreError; nothing is then half-done, and nothing of it is journalled: who
+    cannot reach the store gets no work from it. All times are by the store's own clock.
+
+    A ticket is *waiting* when its job is queued, nobody holds it, and the job it comes after (if any) has
+    succeeded. Claiming adds one to the job's fence. Ending a job (JobEnded with the right fence) removes its
+    ticket; the fence stays."""
+
+    def claim(self, worker: WorkerInfo, uuids: Sequence[str], lease_s: float) -> list[Claim]:
+        """Of these, those that are waiting and that the worker may take (its user's, unless `any_user`)."""
+        ...
+
+    def claim_waiting(
+        self, worker: WorkerInfo, most: int, lease_s: float, *, older_than_s: float = 0.0
+    ) -> list[Claim]:
+        """The oldest waiting ones of the worker's queues, whose message may have been lost. Claims by several
+        workers at once never wait for each other and never get the same ticket."""
+        ...
+
+    def renew(self, worker: WorkerInfo, held: Mapping[str, int], lease_s: float) -> Renewal:
+        """`held`: uuid -> fence. Also announces the worker. Called a few times in each lease."""
+        ...
+
+    def give_back(self, worker: str, held: Mapping[str, int]) -> None:
+        """What was claimed and has not begun: others may take it at once, and it counts for nothing."""
+        ...
+
+    def holdings(self) -> list[Holding]:
+        """Every ticket that somebody holds."""
+        ...
+
+    def take_back(self, uuid: str, fence: int) -> Status:
+        """From a worker that is gone. Where the fence is still that: queued again, without what the lost
+        attempt had written of samples and details, or ended as `lost` (`retry_lost: never`, or delivered too
+        often; its true outcome may still come under the same fence). -> the job's status now."""
+        ...
+
+    def release_after(self, uuid: str) -> list[tuple[str, str]]:
+        """The job has ended: -> (uuid, queue) of those that waited for it and may go now. When it did not
+        succeed they are ended as cancelled (reason 'blocked'), and those after them too."""
+        ...
+
+    def withdraw(self, uuid: str) -> bool:
+        """Ends a waiting job as cancelled; False when somebody holds it or it has ended."""
+        ...
+
+    def workers(self) -> list[WorkerInfo]:
+        """All that were heard of in the last hour, the latest heard of first."""
+        ...
+
+    def forget_worker(self, name: str) -> None: ...
+
+    def backlog(self) -> list[Backlog]: ...
+
+    def states(self, uuids: Sequence[str]) -> dict[str, Status]:
+        """Of many jobs at once, cheaply. Unknown ones are missing."""
+        ...
+
+    def now_us(self) -> int:
+        """The store's clock."""
+        ...
