@@ -13,6 +13,14 @@ import hypothesis
 import msgspec
 import pytest
 
+from tests.servers import own_rabbitmq, redis_server, shared_rabbitmq
+
+__all__ = [
+    "own_rabbitmq",
+    "redis_server",
+    "shared_rabbitmq",
+]  # fixtures that every folder of tests may ask for
+
 # The machine may be busy: how long one example takes says nothing about the code.
 hypothesis.settings.register_profile("joblens", deadline=None)
 hypothesis.settings.load_profile("joblens")
