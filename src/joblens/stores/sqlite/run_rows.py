@@ -1,6 +1,5 @@
 """Rows become workflows, runs, events and results here and nowhere else."""
 
-import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -8,24 +7,15 @@ import apsw
 import msgspec
 from msgspec.structs import replace
 
-from joblens.model.errors import StoreCorrupt
 from joblens.model.job import Status
 from joblens.model.run import JobResult, Run, RunEvent, RunFact, RunStarted, RunStatus, Workflow
+from joblens.stores.run_facts import unpacked_spec
 from joblens.stores.sqlite.sql import QUERIES
-
-if sys.version_info >= (3, 14):
-    from compression import zstd
-else:
-    from backports import zstd
 
 _workflow = msgspec.json.Decoder(Workflow)
 _run = msgspec.json.Decoder(Run)
 _fact = msgspec.json.Decoder(RunFact)
 _STATUSES = {status.value: status for status in Status}
-
-
-def packed_spec(text: str, tables: dict[str, Any]) -> bytes:
-    return zstd.compress(msgspec.json.encode((text, tables)))
 
 
 def workflow_of(number: int, detail: bytes) -> Workflow:
@@ -47,10 +37,7 @@ def read_run(connection: apsw.Connection, run_id: int) -> Run:
     """Whole, with the text it was made from."""
     number, workflow, detail, spec = connection.execute(QUERIES["run"], (run_id,)).get
     run = _numbered(number, workflow, detail)
-    try:
-        text, tables = msgspec.json.decode(zstd.decompress(spec), type=tuple[str, dict[str, Any]])
-    except (zstd.ZstdError, EOFError, msgspec.DecodeError) as error:
-        raise StoreCorrupt(f"the spec of run {run.uuid} cannot be read from the store ({error})") from error
+    text, tables = unpacked_spec(spec, run.uuid)
     return _with_turns(connection, run_id, replace(run, spec_text=text, tables=tables))
 
 

@@ -7,8 +7,9 @@ import apsw
 import msgspec
 from msgspec.structs import replace
 
-from joblens.model.run import Run, RunStatus
+from joblens.model.run import Run
 from joblens.model.writes import RunCreated, RunNoted, WorkflowCreated
+from joblens.stores.run_facts import event_row, run_row, workflow_row
 from joblens.stores.sqlite.sql import QUERIES
 
 _json = msgspec.json.Encoder()
@@ -29,19 +30,14 @@ class RunFacts:
         self._events: list[tuple[str, str, int, str, bytes]] = []
         for write in writes:
             if isinstance(write, WorkflowCreated):
-                it = replace(write.workflow, number=None)
-                self._workflows.append((it.uuid, it.name, it.user, it.source, _json.encode(it)))
+                self._workflows.append(workflow_row(write.workflow))
             elif isinstance(write, RunCreated):
                 self._heard_of.add(write.run.uuid)
                 self._runs.append(write.run)
-                self._run_rows.append(_run_row(write.run))
+                self._run_rows.append(run_row(write.run))
             else:
-                event = write.event
-                self._heard_of.add(event.run_uuid)
-                kind = type(event.fact).__struct_config__.tag
-                self._events.append(
-                    (event.uuid, event.run_uuid, event.at_us, str(kind), _json.encode(event.fact))
-                )
+                self._heard_of.add(write.event.run_uuid)
+                self._events.append(event_row(write.event))
 
     def write(self, connection: apsw.Connection) -> dict[str, int]:
         """The ids that the store has for all runs of the batch, by their UUID."""
@@ -73,27 +69,8 @@ class RunFacts:
                 replace(run, workflow_uuid=instead.get(run.workflow_uuid, run.workflow_uuid))
                 for run in self._runs
             ]
-            self._run_rows = [_run_row(run) for run in moved]
+            self._run_rows = [run_row(run) for run in moved]
 
     def _ids(self, connection: apsw.Connection) -> dict[str, int]:
         wanted = _json.encode(list(self._heard_of)).decode()
         return dict(connection.execute(QUERIES["ids_of_runs"], (wanted,)))
-
-
-def _run_row(run: Run) -> tuple[str | bytes, ...]:
-    """Without what the store gives it, or its events tell."""
-    from joblens.stores.sqlite.run_rows import packed_spec
-
-    plain = replace(
-        run,
-        number=None,
-        workflow_number=None,
-        spec_text="",
-        tables={},
-        status=RunStatus.CREATED,
-        started_at_us=None,
-        ended_at_us=None,
-        owner=None,
-    )
-    packed = packed_spec(run.spec_text, run.tables)
-    return run.uuid, run.workflow_uuid, _json.encode(plain), packed

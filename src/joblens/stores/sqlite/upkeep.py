@@ -8,8 +8,8 @@ import apsw
 from joblens.model.errors import InputError, StoreCorrupt
 from joblens.model.history import HistoryQuery, PruneReport, StoreCheck
 from joblens.stores.blocks import decode_block
+from joblens.stores.packed_details import unpack_details
 from joblens.stores.sqlite import rollup
-from joblens.stores.sqlite.detail_table import unpack_details
 from joblens.stores.sqlite.opening import SCHEMA_VERSION
 from joblens.stores.sqlite.sample_tables import keys_of
 from joblens.stores.sqlite.sql import QUERIES

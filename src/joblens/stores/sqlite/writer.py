@@ -7,10 +7,21 @@ import apsw
 import msgspec
 
 from joblens.model.details import Details
-from joblens.model.job import Job, Outcome, Status
+from joblens.model.job import Job, Status
 from joblens.model.writes import Write
+from joblens.stores.batch import (
+    JobChange,
+    began_at_us,
+    cancel_requests,
+    ending_of,
+    gather,
+    may_replace,
+    run_writes,
+    runs_of,
+    status_of,
+)
+from joblens.stores.rollup_sums import EndedJob
 from joblens.stores.sqlite import rollup
-from joblens.stores.sqlite.batch import JobChange, cancel_requests, gather, may_replace, run_writes
 from joblens.stores.sqlite.run_writer import RunFacts
 from joblens.stores.sqlite.sample_tables import SampleTables
 from joblens.stores.sqlite.sql import QUERIES
@@ -33,7 +44,7 @@ class KnownJob(msgspec.Struct):
     is_described: bool
     attempt_number: int
 
-    def ended(self) -> rollup.EndedJob:
+    def ended(self) -> EndedJob:
         return self.tool, self.status.value, self.duration_us, self.cpu_usec, self.memory_bytes
 
 
@@ -43,13 +54,13 @@ class Batch:
     def __init__(self, writes: Sequence[Write], compression_level: int) -> None:
         self.changes = gather(writes)
         self._cancels = [(each.uuid, each.asked_at_us, each.by) for each in cancel_requests(writes)]
-        self._runs = RunFacts(run_writes(writes), _runs_of(self.changes))
+        self._runs = RunFacts(run_writes(writes), runs_of(self.changes))
         self.has_outcome = any(change.outcome is not None for change in self.changes.values())
         self._samples = SampleTables(compression_level)
         self._rows: dict[str, list[_Row]] = {}
         self._run_ids: dict[str, int] = {}
-        self._ended: list[rollup.EndedJob] = []
-        self._no_longer: list[rollup.EndedJob] = []
+        self._ended: list[EndedJob] = []
+        self._no_longer: list[EndedJob] = []
         # Turned into bytes before the write lock is taken.
         for change in self.changes.values():
             if change.outcome is not None:
@@ -106,19 +117,17 @@ class Batch:
 
     def _insert(self, number: int, change: JobChange) -> None:
         job, outcome = change.job, change.outcome
-        status = _status_of(change)
+        status = status_of(change).value
         described = _description(job) if job is not None else (None, "", "", "")
         tool = described[2] or ""
-        ending: tuple[int | str | None, ...] = (None,) * 6 if outcome is None else _ending(outcome)
-        began_at_us = _began_at_us(change)
-        self._row(
-            "insert_job", number, change.uuid, *described, status, began_at_us, *ending, *self._link(job)
-        )
+        ending: tuple[int | str | None, ...] = (None,) * 6 if outcome is None else ending_of(outcome)
+        began = began_at_us(change)
+        self._row("insert_job", number, change.uuid, *described, status, began, *ending, *self._link(job))
         self._row("insert_detail", number, *self._details[change.uuid])
         if job is not None:
             self._tag(number, job)
         if outcome is not None:
-            self._ended.append((tool, status, *ending[1:4]))  # type: ignore[arg-type]
+            self._ended.append((tool, status, *ending_of(outcome)[1:4]))
 
     def _update(self, known: KnownJob, change: JobChange) -> None:
         details = self._details[change.uuid]
@@ -143,14 +152,14 @@ class Batch:
                 self._row("set_attempt_detail", details[1], known.number)
         outcome = change.outcome
         if outcome is not None and may_replace(known.status, outcome.status):
-            ending = _ending(outcome)
+            ending = ending_of(outcome)
             known.status = outcome.status
             known.duration_us, known.cpu_usec, known.memory_bytes = ending[1:4]
             self._row("set_ended", outcome.status.value, *ending, known.number)
             self._row("set_outcome_detail", details[2], known.number)
         self._count(was_over, known.ended() if known.status.is_final else None)
 
-    def _count(self, before: rollup.EndedJob | None, after: rollup.EndedJob | None) -> None:
+    def _count(self, before: EndedJob | None, after: EndedJob | None) -> None:
         if before == after:
             return
         if before is not None:
@@ -177,37 +186,5 @@ def _known_jobs(connection: apsw.Connection, uuids: list[str]) -> dict[str, Know
     return found
 
 
-def _status_of(change: JobChange) -> str:
-    if change.outcome is not None:
-        return change.outcome.status.value
-    return Status.QUEUED.value if change.attempt is None else Status.RUNNING.value
-
-
-def _began_at_us(change: JobChange) -> int:
-    if change.attempt is not None:
-        return change.attempt.started_at_us
-    if change.job is not None:
-        return change.job.created_at_us
-    if change.outcome is not None:
-        return change.outcome.ended_at_us - round(change.outcome.duration_s * 1_000_000)
-    if change.samples:
-        return min(sample.at_us - sample.elapsed_us for sample in change.samples.values())
-    details = change.details or Details()
-    looks = (details.threads, details.endpoints, details.memory)
-    return min((look.at_us for look in looks if look is not None), default=0)
-
-
 def _description(job: Job) -> tuple[str | None, str, str, str]:
     return job.external_id, job.name, job.tool, job.user
-
-
-def _runs_of(changes: dict[str, JobChange]) -> set[str]:
-    jobs = (change.job for change in changes.values())
-    return {job.run.run_uuid for job in jobs if job is not None and job.run is not None}
-
-
-def _ending(outcome: Outcome) -> tuple[int, int, int | None, int | None, int | None, str]:
-    usage = outcome.usage
-    duration_us = round(outcome.duration_s * 1_000_000)
-    used = usage.cpu_total_usec, usage.memory_peak_bytes
-    return outcome.ended_at_us, duration_us, *used, outcome.exit_code, outcome.reason
