@@ -5,11 +5,12 @@ import os
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 import apsw
 
 from joblens.model.details import Details
-from joblens.model.errors import StoreError, StoreVanished, UnknownJob
+from joblens.model.errors import StoreError, StoreVanished
 from joblens.model.history import HistoryQuery, PruneReport, Statistics, StoreCheck
 from joblens.model.job import Record
 from joblens.model.run import JobResult, Run, RunEvent, Workflow
@@ -20,6 +21,9 @@ from joblens.stores.sqlite.errors import store_errors
 from joblens.stores.sqlite.opening import open_connection
 from joblens.stores.sqlite.sql import QUERIES
 from joblens.stores.sqlite.transactions import reading, writing
+
+if TYPE_CHECKING:
+    from joblens.stores.asking import Ask
 
 _RECORDS_AT_ONCE = 500
 
@@ -160,40 +164,27 @@ class SqliteStore:
             self._syncs_each_commit = each_commit
 
     def find(self, ident: str) -> Record:
-        from joblens.stores.sqlite.job_search import ambiguous, matching_numbers, newest_named
-        from joblens.stores.sqlite.rows import read_records
+        from joblens.stores.job_search import find_job
 
-        ident = ident.strip()
-        with self._use() as connection, reading(connection):
-            numbers = matching_numbers(connection, ident)
-            records = list(read_records(connection, numbers))
-            named = [] if numbers else newest_named(connection, ident)
-        if not records:
-            also = "".join(f"; the newest job of that name is {number}" for number in named)
-            raise UnknownJob(
-                f"no job has the id '{ident}'", hint=f"`joblens history` lists the jobs and their ids{also}"
-            )
-        if len(records) > 1:
-            raise ambiguous(ident, records)
-        return records[0]
+        with self._reading() as ask:
+            return find_job(ask, ident)
 
     def records(self, query: HistoryQuery) -> Iterator[Record]:
-        from joblens.stores.sqlite.rows import read_records
+        from joblens.stores.record_rows import read_records
         from joblens.stores.sqlite.selection import job_numbers
 
         with self._use() as connection:
             numbers = job_numbers(connection, query)
         for start in range(0, len(numbers), _RECORDS_AT_ONCE):
-            with self._use() as connection:
-                part = list(read_records(connection, numbers[start : start + _RECORDS_AT_ONCE]))
+            with self._asking() as ask:
+                part = list(read_records(ask, numbers[start : start + _RECORDS_AT_ONCE]))
             yield from part
 
     def running(self) -> list[Record]:
-        from joblens.stores.sqlite.rows import read_records
+        from joblens.stores.record_rows import read_unfinished
 
-        with self._use() as connection, reading(connection):
-            numbers = [number for (number,) in connection.execute(QUERIES["unfinished"])]
-            return list(read_records(connection, numbers))
+        with self._reading() as ask:
+            return read_unfinished(ask)
 
     def cancel_requests(self) -> dict[str, CancelAsked]:
         with self._use() as connection:
@@ -215,46 +206,46 @@ class SqliteStore:
             return read_details(connection, uuid, self._warn)
 
     def workflows(self) -> list[Workflow]:
-        from joblens.stores.sqlite.run_rows import read_workflows
+        from joblens.stores.run_rows import read_workflows
 
-        with self._use() as connection:
-            return read_workflows(connection, "workflows")
+        with self._asking() as ask:
+            return read_workflows(ask, "workflows")
 
     def find_workflow(self, ident: str) -> Workflow:
-        from joblens.stores.sqlite import run_search
+        from joblens.stores import run_search
 
-        with self._use() as connection, reading(connection):
-            return run_search.find_workflow(connection, ident)
+        with self._reading() as ask:
+            return run_search.find_workflow(ask, ident)
 
     def workflow_of_source(self, source: str, name: str, user: str) -> Workflow | None:
-        from joblens.stores.sqlite.run_rows import read_workflows
+        from joblens.stores.run_rows import read_workflows
 
-        with self._use() as connection:
-            return next(iter(read_workflows(connection, "workflow_of_source", (source, name, user))), None)
+        with self._asking() as ask:
+            return next(iter(read_workflows(ask, "workflow_of_source", (source, name, user))), None)
 
     def runs(self, workflow_uuid: str) -> list[Run]:
-        from joblens.stores.sqlite.run_rows import read_runs
+        from joblens.stores.run_rows import read_runs
 
-        with self._use() as connection, reading(connection):
-            return read_runs(connection, workflow_uuid)
+        with self._reading() as ask:
+            return read_runs(ask, workflow_uuid)
 
     def find_run(self, ident: str) -> Run:
-        from joblens.stores.sqlite import run_search
+        from joblens.stores import run_search
 
-        with self._use() as connection, reading(connection):
-            return run_search.find_run(connection, ident)
+        with self._reading() as ask:
+            return run_search.find_run(ask, ident)
 
     def run_events(self, run_uuid: str, after: int = 0) -> list[tuple[int, RunEvent]]:
-        from joblens.stores.sqlite.run_rows import read_events
+        from joblens.stores.run_rows import read_events
 
-        with self._use() as connection:
-            return read_events(connection, run_uuid, after)
+        with self._asking() as ask:
+            return read_events(ask, run_uuid, after)
 
     def run_results(self, run_uuid: str) -> list[JobResult]:
-        from joblens.stores.sqlite.run_rows import read_results
+        from joblens.stores.run_rows import read_results
 
-        with self._use() as connection:
-            return read_results(connection, run_uuid)
+        with self._asking() as ask:
+            return read_results(ask, run_uuid)
 
     def statistics(self, query: HistoryQuery) -> Statistics:
         from joblens.stores.sqlite import rollup
@@ -294,6 +285,19 @@ class SqliteStore:
     def _use(self) -> Iterator[apsw.Connection]:
         with self._lock, store_errors(self.url):
             yield self._connection
+
+    @contextmanager
+    def _asking(self) -> Iterator["Ask"]:
+        from joblens.stores.sqlite.asking import asker
+
+        with self._use() as connection:
+            yield asker(connection)
+
+    @contextmanager
+    def _reading(self) -> Iterator["Ask"]:
+        """One snapshot for several questions."""
+        with self._asking() as ask, reading(self._connection):
+            yield ask
 
 
 def _identity(path: str) -> tuple[int, int] | None:

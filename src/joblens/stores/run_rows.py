@@ -1,16 +1,14 @@
 """Rows become workflows, runs, events and results here and nowhere else."""
 
 from collections.abc import Sequence
-from typing import Any
 
-import apsw
 import msgspec
 from msgspec.structs import replace
 
 from joblens.model.job import Status
 from joblens.model.run import JobResult, Run, RunEvent, RunFact, RunStarted, RunStatus, Workflow
+from joblens.stores.asking import Ask
 from joblens.stores.run_facts import unpacked_spec
-from joblens.stores.sqlite.sql import QUERIES
 
 _workflow = msgspec.json.Decoder(Workflow)
 _run = msgspec.json.Decoder(Run)
@@ -22,32 +20,30 @@ def workflow_of(number: int, detail: bytes) -> Workflow:
     return replace(_workflow.decode(detail), number=number)
 
 
-def read_workflows(
-    connection: apsw.Connection, query: str, parameters: Sequence[str | int] = ()
-) -> list[Workflow]:
-    return [workflow_of(*row) for row in connection.execute(QUERIES[query], tuple(parameters))]
+def read_workflows(ask: Ask, query: str, parameters: Sequence[str | int] = ()) -> list[Workflow]:
+    return [workflow_of(*row) for row in ask(query, *parameters)]
 
 
-def read_runs(connection: apsw.Connection, workflow_uuid: str) -> list[Run]:
-    rows: list[Any] = connection.execute(QUERIES["runs_of_workflow"], (workflow_uuid,)).fetchall()
-    return [_with_turns(connection, row[0], _numbered(*row[1:])) for row in rows]
+def read_runs(ask: Ask, workflow_uuid: str) -> list[Run]:
+    rows = ask("runs_of_workflow", workflow_uuid)
+    return [_with_turns(ask, row[0], _numbered(*row[1:])) for row in rows]
 
 
-def read_run(connection: apsw.Connection, run_id: int) -> Run:
+def read_run(ask: Ask, run_id: int) -> Run:
     """Whole, with the text it was made from."""
-    number, workflow, detail, spec = connection.execute(QUERIES["run"], (run_id,)).get
+    [(number, workflow, detail, spec)] = ask("run", run_id)
     run = _numbered(number, workflow, detail)
     text, tables = unpacked_spec(spec, run.uuid)
-    return _with_turns(connection, run_id, replace(run, spec_text=text, tables=tables))
+    return _with_turns(ask, run_id, replace(run, spec_text=text, tables=tables))
 
 
 def _numbered(number: int, workflow: int | None, detail: bytes) -> Run:
     return replace(_run.decode(detail), number=number, workflow_number=workflow)
 
 
-def _with_turns(connection: apsw.Connection, run_id: int, run: Run) -> Run:
+def _with_turns(ask: Ask, run_id: int, run: Run) -> Run:
     """Status, times and owner as its starts and ends tell. An end before a later start is an earlier try."""
-    for at_us, encoded in connection.execute(QUERIES["turns_of_run"], (run_id,)):
+    for at_us, encoded in ask("turns_of_run", run_id):
         fact = _fact.decode(encoded)
         if isinstance(fact, RunStarted):
             first_us = at_us if run.started_at_us is None else run.started_at_us
@@ -59,12 +55,12 @@ def _with_turns(connection: apsw.Connection, run_id: int, run: Run) -> Run:
     return run
 
 
-def read_events(connection: apsw.Connection, run_uuid: str, after: int) -> list[tuple[int, RunEvent]]:
-    rows = connection.execute(QUERIES["run_events"], (run_uuid, after))
+def read_events(ask: Ask, run_uuid: str, after: int) -> list[tuple[int, RunEvent]]:
+    rows = ask("run_events", run_uuid, after)
     return [(place, RunEvent(uuid, run_uuid, at_us, _fact.decode(fact))) for place, uuid, at_us, fact in rows]
 
 
-def read_results(connection: apsw.Connection, run_uuid: str) -> list[JobResult]:
+def read_results(ask: Ask, run_uuid: str) -> list[JobResult]:
     return [
         JobResult(
             index,
@@ -91,5 +87,5 @@ def read_results(connection: apsw.Connection, run_uuid: str) -> list[JobResult]:
             duration_us,
             cpu_usec,
             memory_bytes,
-        ) in connection.execute(QUERIES["run_results"], (run_uuid,))
+        ) in ask("run_results", run_uuid)
     ]

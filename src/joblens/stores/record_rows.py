@@ -2,24 +2,26 @@
 
 from collections.abc import Iterator, Sequence
 
-import apsw
 import msgspec
 
 from joblens.model.job import Attempt, Job, Outcome, Record, Status
-from joblens.stores.sqlite.sql import QUERIES
+from joblens.stores.asking import Ask
 
 _job = msgspec.json.Decoder(Job)
 _attempt = msgspec.json.Decoder(Attempt)
 _outcome = msgspec.json.Decoder(Outcome)
 
 
-def read_records(connection: apsw.Connection, numbers: Sequence[int]) -> Iterator[Record]:
+def read_records(ask: Ask, numbers: Sequence[int]) -> Iterator[Record]:
     """In the order of `numbers`."""
-    wanted = msgspec.json.encode(numbers).decode()
-    found = {row[0]: row for row in connection.execute(QUERIES["records"], (wanted,))}
+    found = {row[0]: row for row in ask("records", list(numbers))}
     for number in numbers:
         if number in found:
             yield _record(*found[number])
+
+
+def read_unfinished(ask: Ask) -> list[Record]:
+    return list(read_records(ask, [number for (number,) in ask("unfinished")]))
 
 
 def _record(

@@ -1,11 +1,10 @@
 """Which job someone means."""
 
-import apsw
-
-from joblens.model.errors import AmbiguousJob
+from joblens.model.errors import AmbiguousJob, UnknownJob
 from joblens.model.job import Record
 from joblens.model.units import format_instant
-from joblens.stores.sqlite.sql import QUERIES
+from joblens.stores.asking import Ask
+from joblens.stores.record_rows import read_records
 
 _CANDIDATES_SHOWN = 10
 _SHOWN_OF_ID = 8
@@ -13,7 +12,23 @@ _LEAST_OF_ID = 4  # a shorter word is a name or a slip, and would fit some id by
 _HIGHEST = "\U0010ffff"
 
 
-def matching_numbers(connection: apsw.Connection, ident: str) -> list[int]:
+def find_job(ask: Ask, ident: str) -> Record:
+    """Raises UnknownJob or AmbiguousJob."""
+    ident = ident.strip()
+    numbers = _matching_numbers(ask, ident)
+    records = list(read_records(ask, numbers))
+    if not records:
+        named = [] if numbers else ask("newest_named", ident)
+        also = "".join(f"; the newest job of that name is {number}" for (number,) in named)
+        raise UnknownJob(
+            f"no job has the id '{ident}'", hint=f"`joblens history` lists the jobs and their ids{also}"
+        )
+    if len(records) > 1:
+        raise _ambiguous(ident, records)
+    return records[0]
+
+
+def _matching_numbers(ask: Ask, ident: str) -> list[int]:
     """What is exact comes before what is a prefix; several when it is a prefix of several, or when it is the
     number of one job and the own id of another."""
     if not ident:
@@ -28,7 +43,7 @@ def matching_numbers(connection: apsw.Connection, ident: str) -> list[int]:
     if ident.isascii() and ident.isdigit() and len(ident) < 19:
         tries[1].append(("number_exists", (int(ident),)))
     for equals in tries:
-        found = [number for query, given in equals for (number,) in connection.execute(QUERIES[query], given)]
+        found = [number for query, given in equals for (number,) in ask(query, *given)]
         if found:
             return list(dict.fromkeys(found))
     return []
@@ -41,11 +56,7 @@ def may_be_prefix(ident: str) -> bool:
     return len(ident) >= least
 
 
-def newest_named(connection: apsw.Connection, ident: str) -> list[int]:
-    return [number for (number,) in connection.execute(QUERIES["newest_named"], (ident,))]
-
-
-def ambiguous(ident: str, records: list[Record]) -> AmbiguousJob:
+def _ambiguous(ident: str, records: list[Record]) -> AmbiguousJob:
     if any(record.job.external_id == ident for record in records):
         first = f"'{ident}' is the id that one job was given and the number of another:"
         hint = "use the UUID, or its beginning"

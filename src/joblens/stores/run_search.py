@@ -4,40 +4,38 @@ error that tells how to say which."""
 import difflib
 from collections.abc import Iterable
 
-import apsw
-
 from joblens.model.errors import AmbiguousRun, UnknownRun, UnknownWorkflow
 from joblens.model.run import Run, Workflow
 from joblens.model.units import format_instant
-from joblens.stores.sqlite.job_search import may_be_prefix
-from joblens.stores.sqlite.run_rows import read_run, read_workflows
-from joblens.stores.sqlite.sql import QUERIES
+from joblens.stores.asking import Ask
+from joblens.stores.job_search import may_be_prefix
+from joblens.stores.run_rows import read_run, read_workflows
 
 _CANDIDATES_SHOWN = 10
 _HIGHEST = "\U0010ffff"
 _LIST_HINT = "`joblens workflows` lists them"
 
 
-def find_workflow(connection: apsw.Connection, ident: str) -> Workflow:
+def find_workflow(ask: Ask, ident: str) -> Workflow:
     ident = _bare(ident)
-    found = _workflows_of(connection, ident)
+    found = _workflows_of(ask, ident)
     if not found:
-        raise UnknownWorkflow(f"no workflow has the id or name '{ident}'", hint=_hint(connection, ident))
+        raise UnknownWorkflow(f"no workflow has the id or name '{ident}'", hint=_hint(ask, ident))
     if len(found) > 1:
         raise _ambiguous(ident, [f"{each.number}  {each.uuid}  {each.name}" for each in found])
     return found[0]
 
 
-def find_run(connection: apsw.Connection, ident: str) -> Run:
+def find_run(ask: Ask, ident: str) -> Run:
     ident = _bare(ident)
-    exact = _run_ids(connection, "run_of_uuid", (ident.lower(),))
-    workflows = [] if exact else _exact_workflows(connection, ident)
-    numbered, missing = ([], "") if exact else _numbered_runs(connection, ident)
+    exact = _run_ids(ask, "run_of_uuid", (ident.lower(),))
+    workflows = [] if exact else _exact_workflows(ask, ident)
+    numbered, missing = ([], "") if exact else _numbered_runs(ask, ident)
     if not exact and not workflows and not numbered and not missing and may_be_prefix(ident):
-        exact = _run_ids(connection, "runs_of_prefix", _prefix(ident))
-        workflows = read_workflows(connection, "workflows_of_prefix", _prefix(ident))
-    newest = [run for each in workflows for run in _newest_run(connection, each)]
-    found = [read_run(connection, run) for run in dict.fromkeys([*exact, *newest, *numbered])]
+        exact = _run_ids(ask, "runs_of_prefix", _prefix(ident))
+        workflows = read_workflows(ask, "workflows_of_prefix", _prefix(ident))
+    newest = [run for each in workflows for run in _newest_run(ask, each)]
+    found = [read_run(ask, run) for run in dict.fromkeys([*exact, *newest, *numbered])]
     if len(found) > 1:
         raise _ambiguous(ident, map(_candidate, found))
     if found:
@@ -49,9 +47,9 @@ def find_run(connection: apsw.Connection, ident: str) -> Run:
             hint=f"start it with `joblens run-jobs {number}`",
         )
     if missing:
-        whose = _exact_workflows(connection, ident.rpartition(".")[0])[0].number
+        whose = _exact_workflows(ask, ident.rpartition(".")[0])[0].number
         raise UnknownRun(missing, hint=f"`joblens workflows show {whose}` lists its runs")
-    raise UnknownRun(f"no run or workflow has the id or name '{ident}'", hint=_hint(connection, ident))
+    raise UnknownRun(f"no run or workflow has the id or name '{ident}'", hint=_hint(ask, ident))
 
 
 def _bare(ident: str) -> str:
@@ -59,45 +57,43 @@ def _bare(ident: str) -> str:
     return ident.strip().removeprefix("workflow:")
 
 
-def _exact_workflows(connection: apsw.Connection, ident: str) -> list[Workflow]:
-    by_uuid = read_workflows(connection, "workflow_of_uuid", (ident.lower(),))
+def _exact_workflows(ask: Ask, ident: str) -> list[Workflow]:
+    by_uuid = read_workflows(ask, "workflow_of_uuid", (ident.lower(),))
     if by_uuid:
         return by_uuid
-    found = read_workflows(connection, "workflow_of_name", (ident,))
+    found = read_workflows(ask, "workflow_of_name", (ident,))
     if _is_number(ident):
-        found += read_workflows(connection, "workflow_of_number", (int(ident),))
+        found += read_workflows(ask, "workflow_of_number", (int(ident),))
     return list({each.uuid: each for each in found}.values())
 
 
-def _workflows_of(connection: apsw.Connection, ident: str) -> list[Workflow]:
+def _workflows_of(ask: Ask, ident: str) -> list[Workflow]:
     if not ident:
         return []
-    exact = _exact_workflows(connection, ident)
+    exact = _exact_workflows(ask, ident)
     if exact or not may_be_prefix(ident):
         return exact
-    return read_workflows(connection, "workflows_of_prefix", _prefix(ident))
+    return read_workflows(ask, "workflows_of_prefix", _prefix(ident))
 
 
-def _numbered_runs(connection: apsw.Connection, ident: str) -> tuple[list[int], str]:
+def _numbered_runs(ask: Ask, ident: str) -> tuple[list[int], str]:
     """Of 'WORKFLOW.N'; where the workflow is known and has no such run, what to say."""
     whose, dot, number = ident.rpartition(".")
     if not dot or not whose or not _is_number(number):
         return [], ""
-    workflows = _exact_workflows(connection, whose)
-    found = [
-        run for each in workflows for run in _run_ids(connection, "run_of_number", (each.uuid, int(number)))
-    ]
+    workflows = _exact_workflows(ask, whose)
+    found = [run for each in workflows for run in _run_ids(ask, "run_of_number", (each.uuid, int(number)))]
     if found or not workflows:
         return found, ""
     return [], f"workflow {workflows[0].number} ('{workflows[0].name}') has no run {number}"
 
 
-def _newest_run(connection: apsw.Connection, workflow: Workflow) -> list[int]:
-    return _run_ids(connection, "newest_run", (workflow.uuid,))
+def _newest_run(ask: Ask, workflow: Workflow) -> list[int]:
+    return _run_ids(ask, "newest_run", (workflow.uuid,))
 
 
-def _run_ids(connection: apsw.Connection, query: str, parameters: tuple[str | int, ...]) -> list[int]:
-    return [run_id for (run_id,) in connection.execute(QUERIES[query], parameters)]
+def _run_ids(ask: Ask, query: str, parameters: tuple[str | int, ...]) -> list[int]:
+    return [run_id for (run_id,) in ask(query, *parameters)]
 
 
 def _prefix(ident: str) -> tuple[str | int, ...]:
@@ -122,7 +118,7 @@ def _ambiguous(ident: str, candidates: Iterable[str]) -> AmbiguousRun:
     )
 
 
-def _hint(connection: apsw.Connection, ident: str) -> str:
-    names = [name for (name,) in connection.execute(QUERIES["workflow_names"])]
+def _hint(ask: Ask, ident: str) -> str:
+    names = [name for (name,) in ask("workflow_names")]
     near = difflib.get_close_matches(ident, names, n=1)
     return f"did you mean '{near[0]}'? {_LIST_HINT}" if near else _LIST_HINT
