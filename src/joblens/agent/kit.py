@@ -1,5 +1,7 @@
 """What those who look after jobs share."""
 
+from collections.abc import Callable
+
 from msgspec import Struct, field
 
 from joblens.agent.accounting import Accountant
@@ -9,7 +11,7 @@ from joblens.agent.launch import LauncherProcess
 from joblens.agent.loop import Loop
 from joblens.agent.recorder import Recorder
 from joblens.agent.sampler import Sampler
-from joblens.model.job import Owner
+from joblens.model.job import Owner, Record
 from joblens.ports.clock import Clock
 from joblens.probes.host import HostFacts
 
@@ -29,6 +31,8 @@ class Kit(Struct, frozen=True):
     spool_dir: str  # where launchers leave outcomes
     job_rlimits: tuple[tuple[int, int, int], ...] = ()  # what jobs get where the owner changed its own
     instruments: Instruments = field(default_factory=Instruments)
+    is_leashed: bool = False  # jobs end with their owner, whatever becomes of it
+    complete: Callable[[Record], Record] | None = None  # has the last word on a record before it is written
 
 
 class Place(Struct, frozen=True):

@@ -96,9 +96,11 @@ class LauncherProcess:
         rlimits: Sequence[tuple[int, int, int]] = (),
         affinity: Sequence[int] | None = None,
         groups: Sequence[str] = (),
+        leash: str = "",
     ) -> tuple[int, int]:
         """Has the job's process made and put into its groups, where it waits. -> (pid, start ticks)
-        `groups`: of a job whose process does not join them; taken away too should it never run."""
+        `groups`: of a job whose process does not join them; taken away too should it never run. `leash`: what
+        ends when this process is gone: job, container, or nothing."""
         plan = self._plan
         start: dict[str, Any] = {
             "argv": [os.fsencode(word) for word in plan.argv],
@@ -113,6 +115,7 @@ class LauncherProcess:
             "controlling_terminal": plan.controlling_terminal,
             "outcome_path": outcome_path,
             "terminal_modes": plan.terminal_modes,
+            "leash": leash,
         }
         description = marshal.dumps(start)
         for place in range(0, len(description), _PIECE):

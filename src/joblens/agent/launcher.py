@@ -53,7 +53,6 @@ _MAX_MESSAGE = 1 << 17
 _IGNORED_HERE = (_signal.SIGINT, _signal.SIGTERM, _signal.SIGHUP, _signal.SIGQUIT, _signal.SIGTSTP)
 _HANDLED_HERE = (_signal.SIGCHLD, *_IGNORED_HERE)
 _PR_SET_CHILD_SUBREAPER = 36
-_REMOVE_TRIES = 50
 
 
 def start_argv(module: str) -> list[str]:
@@ -70,10 +69,10 @@ def main_of(module: str) -> str:
 
 
 def become_subreaper() -> None:
-    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
-def _prctl(option: int, argument: int) -> None:
+def prctl(option: int, argument: int) -> None:
     try:
         import _ctypes  # the package around it costs several milliseconds of start-up
 
@@ -227,19 +226,6 @@ def remove_file(path: str) -> None:
         pass
 
 
-def remove_group(path: str) -> None:
-    """An empty one. A process that has just ended still counts for a moment."""
-    for _ in range(_REMOVE_TRIES):
-        try:
-            os.rmdir(path)
-        except FileNotFoundError:
-            return
-        except OSError:
-            time.sleep(0.002)
-        else:
-            return
-
-
 class Launcher:
     def __init__(self, socket: int) -> None:
         self.socket = socket
@@ -254,6 +240,7 @@ class Launcher:
         self.exec_confirmed = False
         self.parts: list[bytes] = []
         self.terminal_modes: list[Any] | None = None
+        self.leash = ""  # job, container: what is ended with the owner; '': nothing
         self.ignored_before: list[int] = []
         self.came_to_group: set[int] = set()  # signals that were sent to this process too
         self.taken_over = TakenOver()
@@ -291,7 +278,7 @@ class Launcher:
     def start(self, description: bytes) -> None:
         start = marshal.loads(description)
         self.outcome_path = str(start["outcome_path"])
-        self.terminal_modes = start["terminal_modes"]
+        self.terminal_modes, self.leash = start["terminal_modes"], start["leash"]
         if not self.main_pid and not self.join(start["attach"]):
             return
         self.groups = start["groups"] or self.groups
@@ -388,12 +375,17 @@ class Launcher:
             from launcher_terminal import restore_terminal  # type: ignore[import-not-found]
 
             restore_terminal(self.terminal_modes)
+        if self.leash and self.main_pid:
+            from launcher_leash import end_with_owner  # type: ignore[import-not-found]
+
+            end_with_owner(self.groups, self.main_pid if self.leash == "container" else 0)
 
     def _leave_outcome(self, totals: tuple[Any, ...]) -> None:
         """The owner is gone. Of a job that never ran nothing is to be kept, not even its groups."""
         if not self.exec_confirmed:
-            for group in self.groups:
-                remove_group(group)
+            from launcher_leash import remove_groups
+
+            remove_groups(self.groups)
         elif self.outcome_path:
             write_outcome(self.outcome_path, self.main_status, totals, self.ended_ns)
 

@@ -33,6 +33,7 @@ class Recorder:
         self._taken = 0
         self._applied_at_s = 0.0
         self._is_due = False  # something waits that the thread is to write now
+        self.muted: set[str] = set()  # jobs of which nothing is written any more: they are another's
         self.applied = 0  # how many of the facts taken so far are safe
 
     def put(self, writes: Sequence[Write], *, can_wait: bool = False) -> int:
@@ -93,8 +94,11 @@ class Recorder:
             if not batch:
                 return
             self._applied_at_s = time.monotonic()
+            taken = len(batch)
+            if self.muted:
+                batch = [write for write in batch if _uuid_of(write) not in self.muted]
             self.store.apply(batch)
-            self.applied += len(batch)
+            self.applied += taken
             if self._sinks:
                 self._mirror(batch)
 
@@ -133,6 +137,10 @@ class Recorder:
         self._records[write.uuid] = record
         for sink in self._sinks:
             sink.job_started(record)
+
+
+def _uuid_of(write: Write) -> str:
+    return write.job.uuid if isinstance(write, JobQueued) else getattr(write, "uuid", "")
 
 
 def _ended(record: Record, write: JobEnded) -> Record:

@@ -40,7 +40,7 @@ from joblens.engine.job_life import (
 )
 from joblens.model.errors import JoblensError, LauncherLost, LaunchError
 from joblens.model.exit_usage import NOTHING_REAPED
-from joblens.model.job import Attempt, Job, Record, Status
+from joblens.model.job import Attempt, Job, Outcome, Record, Status
 from joblens.model.sample import Sample
 from joblens.model.writes import JobEnded, JobQueued, JobStarted, Write
 from joblens.probes.gpu_signs import count_gpus
@@ -138,6 +138,7 @@ class JobSession:
             rlimits=(*kit.job_rlimits, *self._limits.rlimits),
             affinity=self._limits.affinity,
             groups=tuple(self._groups.paths.values()) if self._groups else (),
+            leash=("job" if in_container is None else "container") if kit.is_leashed else "",
         )
         self._measurement = self._measure(launcher.launcher_pid, pid if self._main_process_joins else None)
         return Attempt(
@@ -251,11 +252,16 @@ class JobSession:
     def _could_not_start(self, error: JoblensError) -> None:
         self._life = replace(self._life, phase=Phase.OVER)
         self._let_go()
-        outcome = not_started(self.job, error, self._kit.clock.now_us())
-        self.record = replace(self.record, status=outcome.status, outcome=outcome)
+        outcome = self._take_outcome(not_started(self.job, error, self._kit.clock.now_us()))
         writes: list[Write] = [JobQueued(self.job), JobEnded(self.job.uuid, outcome)]
         self._kit.recorder.write(writes)
         self._read_number()
+
+    def _take_outcome(self, outcome: Outcome) -> Outcome:
+        """-> it, with what whoever looks after the job has to add."""
+        record = replace(self.record, status=outcome.status, outcome=outcome)
+        self.record = record if self._kit.complete is None else self._kit.complete(record)
+        return self.record.outcome or outcome
 
     def _let_go(self) -> None:
         """Of everything the start has got hold of so far."""
@@ -414,7 +420,7 @@ class JobSession:
         outcome = outcome_of(
             self.record, ending, measured.summary, measured.meter, self._output, measured.details
         )
-        self.record = replace(self.record, status=outcome.status, outcome=outcome)
+        outcome = self._take_outcome(outcome)
         if self._on_outcome is not None:
             # Before it is on disk: should this process be killed now, the launcher still tells how it ended.
             self._on_outcome(self)

@@ -39,7 +39,16 @@ class SlotHome:
             if network is not None:
                 undo.callback(network.close)
             packets = network.descriptor if network is not None else -1
-            self.launcher = SlotProcess(files, kit.spool_dir, logs_dir, attach, kit.job_rlimits, env, packets)
+            self.launcher = SlotProcess(
+                files,
+                kit.spool_dir,
+                logs_dir,
+                attach,
+                kit.job_rlimits,
+                env,
+                packets,
+                is_leashed=kit.is_leashed,
+            )
             undo.callback(self.launcher.close)
             if network is not None:
                 network.close_descriptor()

@@ -45,6 +45,7 @@ _DEFAULTS = (
     _signal.SIGHUP,
     _signal.SIGQUIT,
     _signal.SIGTSTP,
+    _signal.SIGUSR2,
 )
 _RSS_SLACK_BYTES = 1 << 20
 _COUNTER_BYTES = 16384
@@ -173,6 +174,9 @@ class SlotLauncher:
                     self._maybe(*job)
             else:
                 self._reap_rest()
+        self.remove_files()
+
+    def remove_files(self) -> None:
         for suffix in ("out", "err"):
             launcher.remove_file(f"{self.files}.{suffix}")
 
@@ -389,7 +393,7 @@ def _set_limits(limits: str) -> None:
 
 
 def main() -> None:
-    socket, permits, packets, files, outcomes, logs, limits, *attach = sys.argv[1:]
+    socket, permits, packets, files, outcomes, logs, limits, leash, *attach = sys.argv[1:]
     if limits:
         _set_limits(limits)
     launcher.become_subreaper()
@@ -403,4 +407,19 @@ def main() -> None:
     _signal.signal(_signal.SIGCHLD, _signal.SIG_DFL)  # a program that ignores it hands that down
     for number in (_signal.SIGINT, _signal.SIGTERM, _signal.SIGHUP, _signal.SIGQUIT, _signal.SIGTSTP):
         _signal.signal(number, _signal.SIG_IGN)
-    SlotLauncher(int(socket), int(permits), int(packets), files, outcomes, logs).run()
+    slot = SlotLauncher(int(socket), int(permits), int(packets), files, outcomes, logs)
+    if leash:
+        _end_with_owner(slot, [os.path.dirname(path) for path in attach])
+    slot.run()
+
+
+def _end_with_owner(slot: SlotLauncher, groups: list[str]) -> None:
+    """Its groups stay, since it is inside: the slot's mark says whose they were."""
+    from launcher_leash import call_at_owners_end, end_job  # type: ignore[import-not-found]
+
+    def end() -> None:
+        end_job(groups)
+        slot.remove_files()
+        os._exit(0)
+
+    call_at_owners_end(end)

@@ -325,6 +325,9 @@ class SlotLoop:
             if uuid in self._asked_to_end or uuid in self._to_end:
                 self._take_all_back(slot)
                 slot.stop(at_once=self._to_end.get(uuid, False))
+        for uuid in list(self._to_end):
+            if uuid not in self._attempts and not any(s.has_ahead((uuid,)) for s in self._slots.values()):
+                self._to_end.pop(uuid, None)  # it had ended before it was asked to
 
     def _withdraw(self) -> None:
         """Those that were to end and have not begun. One that its launcher has begun stays, and ends."""
@@ -413,6 +416,8 @@ class SlotLoop:
         for slot_job, finished in ended:
             attempt = self._attempts.pop(slot_job.job.uuid)
             record = ended_record(slot_job, attempt, finished, now_us)
+            if self._kit.complete is not None:
+                record = self._kit.complete(record)
             self._write(record, finished, is_attempt_new=record.attempt is not attempt)
             self._batch_records.append(record)
 

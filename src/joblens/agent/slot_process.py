@@ -33,10 +33,13 @@ class SlotProcess:
         rlimits: Sequence[tuple[int, int, int]] = (),
         env: Mapping[str, str] | None = None,
         packets: int = -1,
+        *,
+        is_leashed: bool = False,
     ) -> None:
         """`files` is the path prefix of what jobs print to, in `logs_dir` so that it can be moved there.
         `rlimits`: what jobs get where the owner changed its own. `env`: what they have beside its own.
-        `packets`: descriptor of the memory in which the kernel counts the packets of its group."""
+        `packets`: descriptor of the memory in which the kernel counts the packets of its group. `is_leashed`:
+        its job ends with this process."""
         ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
         self.socket = ours.detach()
         self._poll = select.poll()
@@ -49,7 +52,7 @@ class SlotProcess:
         ends = (their_end, self._permits)
         limits = ",".join(":".join(map(str, limit)) for limit in rlimits)
         argv = [*launcher.start_argv("slot_launcher"), *map(str, ends), str(packets), files, spool_dir]
-        argv += [logs_dir, limits, *attach]
+        argv += [logs_dir, limits, "leash" if is_leashed else "", *attach]
         # dup2 onto itself is how posix_spawn says "do not close this one".
         actions = [(os.POSIX_SPAWN_DUP2, end, end) for end in (*ends, packets) if end >= 0]
         try:

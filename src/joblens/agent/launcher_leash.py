@@ -1,0 +1,127 @@
+"""What a launcher does when its owner is gone and its job must not go on without it: a worker's job is taken
+up by another worker, and two of them would do everything twice. launcher.py and slot_launcher.py import it
+where they run as plain files, so it imports as little."""
+
+from __future__ import annotations
+
+import _signal  # type: ignore[import-not-found]  # the module around it imports enum, which costs
+import os
+import time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+import launcher  # type: ignore[import-not-found]  # noqa: E402 - beside this one; no package here
+
+_PR_SET_PDEATHSIG = 1
+_CALL = _signal.SIGUSR2  # what the kernel is asked to send
+_GIVE_UP = _signal.SIGRTMAX  # what the client of a container takes the container away at
+_PAUSE_S = 0.005
+_REMOVE_TRIES = 50
+_PATIENCE_S = 30.0  # for a client whose engine does not answer, and for what the kernel cannot end
+
+
+def call_at_owners_end(then: Callable[[], None]) -> None:
+    """For a launcher that waits for its job and looks at nothing else meanwhile. The kernel tells when the
+    thread that started this process is gone; the process around it may well be there still."""
+    owner = os.getppid()
+
+    def called(_number: int, _frame: object) -> None:
+        if os.getppid() != owner:
+            then()
+
+    _signal.signal(_CALL, called)
+    launcher.prctl(_PR_SET_PDEATHSIG, _CALL)
+
+
+def end_with_owner(groups: list[str], main_pid: int = 0) -> None:
+    """Never returns. Nothing is left behind: whoever takes the job up tells how it went."""
+    end_job(groups, main_pid)
+    remove_groups(groups)
+    os._exit(0)
+
+
+def end_job(groups: list[str], main_pid: int = 0) -> None:
+    """Kills whatever is in the groups and everything that came from this process, this process excepted.
+    `main_pid`: the client of a container, which is asked first: it takes the container away."""
+    deadline_s = time.monotonic() + _PATIENCE_S
+    if main_pid:
+        _send((main_pid,), _GIVE_UP)
+    while time.monotonic() < deadline_s:
+        alive = (_members(groups) | _descendants()) - {os.getpid()}
+        if not alive:
+            return
+        _send(alive - {main_pid}, _signal.SIGKILL)
+        _reap()
+        time.sleep(_PAUSE_S)
+    _send((_members(groups) | _descendants()) - {os.getpid()}, _signal.SIGKILL)
+    _reap()
+
+
+def remove_groups(paths: list[str]) -> None:
+    """Empty ones, and what was made below them. A process that has just ended still counts for a moment."""
+    for path in paths:
+        for folder in [folder for folder, _, _ in os.walk(path, topdown=False)]:
+            _remove_group(folder)
+
+
+def _remove_group(path: str) -> None:
+    for _ in range(_REMOVE_TRIES):
+        try:
+            os.rmdir(path)
+        except FileNotFoundError:
+            return
+        except OSError:
+            time.sleep(0.002)
+        else:
+            return
+
+
+def _send(pids: set[int] | tuple[int, ...], number: int) -> None:
+    for pid in pids:
+        try:
+            os.kill(pid, number)
+        except OSError:
+            pass  # it has ended
+
+
+def _reap() -> None:
+    try:
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+    except ChildProcessError:
+        pass
+
+
+def _members(groups: list[str]) -> set[int]:
+    found: set[int] = set()
+    for group in groups:
+        for folder, _, _ in os.walk(group):
+            try:
+                with open(f"{folder}/cgroup.procs", "rb") as file:
+                    found.update(map(int, file.read().split()))
+            except OSError:
+                pass  # it has just been taken away
+    return found
+
+
+def _descendants() -> set[int]:
+    """All that were started from here: orphans among them are children of this process by now."""
+    parents: dict[int, int] = {}
+    for name in os.listdir("/proc"):
+        if not name.isdigit():
+            continue
+        try:
+            with open(f"/proc/{name}/stat", "rb") as file:
+                words = file.read().rpartition(b")")[2].split()
+        except OSError:
+            continue
+        if words[0] not in (b"Z", b"X"):
+            parents[int(name)] = int(words[1])
+    found: set[int] = set()
+    border = {os.getpid()}
+    while border:
+        border = {pid for pid, parent in parents.items() if parent in border} - found
+        found |= border
+    return found
