@@ -50,7 +50,8 @@ PRAGMA integrity_check(20)
 -- What is already known of the jobs that a batch of writes is about.
 SELECT job.uuid, job.id, job.status, job.tool, job.duration_us, job.cpu_usec, job.memory_bytes,
        detail.job IS NOT NULL,
-       CASE WHEN detail.attempt IS NOT NULL THEN coalesce(detail.attempt ->> '$.number', 1) ELSE 0 END
+       CASE WHEN detail.attempt IS NOT NULL THEN coalesce(detail.attempt ->> '$.number', 1) ELSE 0 END,
+       job.fence, job.fence > 0 AND EXISTS (SELECT 1 FROM ticket WHERE ticket.job_id = job.id AND worker IS NULL)
 FROM job JOIN detail ON detail.job_id = job.id
 WHERE job.uuid IN (SELECT value FROM json_each(?))
 
@@ -60,8 +61,8 @@ SELECT coalesce(max(id), 0) FROM job
 -- name: insert_job
 INSERT INTO job (id, uuid, external_id, name, tool, user, status, began_at_us,
                  ended_at_us, duration_us, cpu_usec, memory_bytes, exit_code, reason,
-                 run_id, run_index, run_attempt, sample_bytes)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0)
+                 run_id, run_index, run_attempt, fence, sample_bytes)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0)
 
 -- name: insert_detail
 INSERT INTO detail (job_id, job, attempt, outcome) VALUES (?, ?, ?, ?)
@@ -96,7 +97,10 @@ INSERT OR IGNORE INTO sample_tail (sample_key, data) VALUES (?, ?)
 -- name: append_to_tail
 -- The everyday write: one more sample of a job that runs. Nothing happens when it has ended meanwhile.
 INSERT OR IGNORE INTO sample_tail (sample_key, data)
-SELECT ?, ? WHERE EXISTS (SELECT 1 FROM job WHERE id = ? AND status = 'running')
+SELECT ?, ? WHERE EXISTS (SELECT 1 FROM job WHERE id = ? AND status = 'running' AND fence = ?)
+
+-- name: is_running
+SELECT EXISTS (SELECT 1 FROM job WHERE id = ? AND status = 'running' AND fence = ?)
 
 -- name: tail_of
 SELECT sample_key, data FROM sample_tail WHERE sample_key BETWEEN ? AND ? ORDER BY sample_key

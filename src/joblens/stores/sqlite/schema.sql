@@ -19,7 +19,8 @@ CREATE TABLE job (
     reason TEXT,
     run_id INTEGER REFERENCES run (id),  -- this and the next two: NULL outside workflows
     run_index INTEGER,                 -- which job of the run; -1: a command of an action or a recovery
-    run_attempt INTEGER
+    run_attempt INTEGER,
+    fence INTEGER NOT NULL DEFAULT 0   -- how often a worker took it; 0: it has no ticket, or nobody did yet
 ) STRICT;
 
 CREATE INDEX job_by_external_id ON job (external_id, id) WHERE external_id IS NOT NULL;
@@ -132,3 +133,30 @@ CREATE TABLE run_event (
 
 CREATE INDEX run_event_of_run ON run_event (run_id, id);
 CREATE INDEX run_event_turn ON run_event (run_id, at_us, id) WHERE kind IN ('started', 'ended');
+
+-- Tickets of jobs that wait for a worker or are held by one, and the workers.
+
+CREATE TABLE ticket (
+    job_id INTEGER PRIMARY KEY REFERENCES job (id),
+    queue TEXT NOT NULL,
+    user TEXT NOT NULL,
+    waiting_since_us INTEGER NOT NULL, -- since it might be taken; it keeps its place when it comes back
+    is_ready INTEGER NOT NULL,         -- 0: the job it comes after has not ended yet
+    after_uuid TEXT,
+    worker TEXT,                       -- who holds it; NULL: nobody
+    lease_until_us INTEGER,
+    deliveries INTEGER NOT NULL,       -- how often it was taken, less how often it was given back
+    lost_worker TEXT NOT NULL,
+    lost_attempt BLOB,                 -- as JSON
+    data BLOB NOT NULL                 -- the ticket as JSON, with what the worker is to run
+) STRICT;
+
+CREATE INDEX ticket_waiting ON ticket (queue, waiting_since_us, job_id) WHERE worker IS NULL AND is_ready = 1;
+CREATE INDEX ticket_after ON ticket (after_uuid) WHERE after_uuid IS NOT NULL;
+CREATE INDEX ticket_held ON ticket (worker) WHERE worker IS NOT NULL;
+
+CREATE TABLE worker (
+    name TEXT PRIMARY KEY,
+    seen_at_us INTEGER NOT NULL,
+    data BLOB NOT NULL                 -- as JSON
+) STRICT, WITHOUT ROWID;

@@ -19,3 +19,4 @@ def migration_files() -> list[str]:
 
 
 QUERIES = Queries.parse(read_text("queries.sql"))
+TICKET_QUERIES = Queries.parse(read_text("ticket_queries.sql"))

@@ -20,6 +20,7 @@ from joblens.stores.file_system import MOUNTINFO
 from joblens.stores.sqlite.errors import store_errors
 from joblens.stores.sqlite.opening import open_connection
 from joblens.stores.sqlite.sql import QUERIES
+from joblens.stores.sqlite.ticket_desk import TicketDesk
 from joblens.stores.sqlite.transactions import reading, writing
 
 if TYPE_CHECKING:
@@ -32,15 +33,16 @@ def _warn(message: str) -> None:
     warnings.warn(message, RuntimeWarning, stacklevel=3)
 
 
-_Following = tuple[list[tuple[str, int, Sample]], dict[str, Details], dict[str, int]]
+_Fenced = tuple[str, int]  # a job and the fence that is written under
+_Following = tuple[list[tuple[_Fenced, int, Sample]], dict[_Fenced, Details], dict[str, int]]
 
 
 class _MoreToIt(Exception):
-    """No error: a sample belongs to a job that has ended, and the transaction is taken back."""
+    """No error: something is about a job that has ended or is in other hands. It is taken back."""
 
 
-class SqliteStore:
-    """ports.store.Store in one file, for any number of processes of one host.
+class SqliteStore(TicketDesk):
+    """ports.store.Store and ports.deliveries.Deliveries in one file, for any number of processes of one host.
 
     One connection behind a lock: it may be used from several threads. What only readers or upkeep
     need is imported when asked for, so that running a job does not pay for it."""
@@ -72,20 +74,14 @@ class SqliteStore:
     def apply(self, writes: Sequence[Write]) -> None:
         if not writes:
             return
-        if self._read_only:
-            raise StoreError(f"the store {self.url} was opened for reading only")
+        self._check_writable()
         from joblens.stores.sqlite.writer import Batch
 
-        if _identity(self.url) != self._identity:
-            # SQLite would go on writing to a file that nobody can open any more.
-            raise StoreVanished(f"the store {self.url} was removed or replaced while it was in use")
         if self._append_to_tail(writes):
             return
         batch = Batch(writes, self._level)
-        with self._use() as connection:
-            self._sync(connection, each_commit=batch.is_for_good)
-            with writing(connection):
-                batch.write(connection)
+        with self._write(for_good=batch.is_for_good) as connection:
+            batch.write(connection)
         self._remember_next(writes)
 
     def _remember_next(self, writes: Sequence[Write]) -> None:
@@ -110,16 +106,21 @@ class SqliteStore:
         with self._use() as connection:
             self._sync(connection, each_commit=False)
             rows = []
-            for uuid, index, sample in samples:
+            for (uuid, fence), index, sample in samples:
                 number = self._number(connection, uuid)
-                rows.append((key_of(number, index), encode_sample(sample), number))
-            news = {self._number(connection, uuid): each for uuid, each in details.items()}
+                rows.append((key_of(number, index), encode_sample(sample), number, fence))
+            news = {self._number(connection, uuid): each for (uuid, _), each in details.items()}
             try:
                 with writing(connection):
                     before = connection.total_changes()
                     connection.executemany(QUERIES["append_to_tail"], rows)
                     if connection.total_changes() - before != len(rows):
                         raise _MoreToIt
+                    for uuid, fence in details:
+                        if not connection.execute(
+                            QUERIES["is_running"], (self._number(connection, uuid), fence)
+                        ).get:
+                            raise _MoreToIt
                     if news:
                         from joblens.stores.sqlite.detail_table import write_details
 
@@ -136,20 +137,21 @@ class SqliteStore:
         from joblens.stores.sqlite.sample_tables import BLOCK_SAMPLES
 
         following = dict(self._next_index)
-        samples: list[tuple[str, int, Sample]] = []
-        details: dict[str, Details] = {}
+        samples: list[tuple[_Fenced, int, Sample]] = []
+        details: dict[_Fenced, Details] = {}
         for write in writes:
             if isinstance(write, DetailsTaken):
                 if write.uuid not in following:
                     return None
-                details[write.uuid] = details.get(write.uuid, Details()).updated(write.details)
+                fenced = (write.uuid, write.fence)
+                details[fenced] = details.get(fenced, Details()).updated(write.details)
                 continue
             assert isinstance(write, SamplesTaken)
             for index, sample in enumerate(write.samples, write.first):
                 if following.get(write.uuid) != index or (index + 1) % BLOCK_SAMPLES == 0:
                     return None
                 following[write.uuid] = index + 1
-                samples.append((write.uuid, index, sample))
+                samples.append(((write.uuid, write.fence), index, sample))
         return samples, details, following
 
     def _number(self, connection: apsw.Connection, uuid: str) -> int:
@@ -276,6 +278,26 @@ class SqliteStore:
 
         with self._use() as connection:
             upkeep.vacuum(connection)
+
+    @contextmanager
+    def _change(self, *, for_good: bool) -> Iterator[apsw.Connection]:
+        self._check_writable()
+        with self._write(for_good=for_good) as connection:
+            yield connection
+
+    @contextmanager
+    def _write(self, *, for_good: bool) -> Iterator[apsw.Connection]:
+        with self._use() as connection:
+            self._sync(connection, each_commit=for_good)
+            with writing(connection):
+                yield connection
+
+    def _check_writable(self) -> None:
+        if self._read_only:
+            raise StoreError(f"the store {self.url} was opened for reading only")
+        if _identity(self.url) != self._identity:
+            # SQLite would go on writing to a file that nobody can open any more.
+            raise StoreVanished(f"the store {self.url} was removed or replaced while it was in use")
 
     def close(self) -> None:
         with self._lock, store_errors(self.url):

@@ -25,6 +25,8 @@ from joblens.stores.sqlite import rollup
 from joblens.stores.sqlite.run_writer import RunFacts
 from joblens.stores.sqlite.sample_tables import SampleTables
 from joblens.stores.sqlite.sql import QUERIES
+from joblens.stores.sqlite.ticket_rows import TicketFacts, settle_ended
+from joblens.stores.ticket_endings import counts
 
 _json = msgspec.json.Encoder()
 
@@ -43,6 +45,8 @@ class KnownJob(msgspec.Struct):
     memory_bytes: int | None
     is_described: bool
     attempt_number: int
+    fence: int
+    has_free_ticket: bool  # nobody holds it
 
     def ended(self) -> EndedJob:
         return self.tool, self.status.value, self.duration_us, self.cpu_usec, self.memory_bytes
@@ -55,10 +59,13 @@ class Batch:
         self.changes = gather(writes)
         self._cancels = [(each.uuid, each.asked_at_us, each.by) for each in cancel_requests(writes)]
         self._runs = RunFacts(run_writes(writes), runs_of(self.changes))
+        self._tickets = TicketFacts(writes)
         self.has_outcome = any(change.outcome is not None for change in self.changes.values())
+        self._level = compression_level
         self._samples = SampleTables(compression_level)
         self._rows: dict[str, list[_Row]] = {}
         self._run_ids: dict[str, int] = {}
+        self._over: list[tuple[str, Status]] = []  # jobs that end with this batch, and how
         self._ended: list[EndedJob] = []
         self._no_longer: list[EndedJob] = []
         # Turned into bytes before the write lock is taken.
@@ -76,7 +83,7 @@ class Batch:
     @property
     def is_for_good(self) -> bool:
         """It has to be on disk before anyone acts on it."""
-        return self.has_outcome or self._runs.has_facts
+        return self.has_outcome or self._runs.has_facts or self._tickets.has_facts
 
     def write(self, connection: apsw.Connection) -> None:
         self._run_ids = self._runs.write(connection)
@@ -104,6 +111,10 @@ class Batch:
             connection.execute(QUERIES["forget_cancel_requests"])
         if self._ended or self._no_longer:
             rollup.record_changes(connection, self._ended, self._no_longer)
+        if self._tickets.has_facts:
+            self._tickets.write(connection, self._level)
+        if self._over:
+            settle_ended(connection, self._over, self._level)
 
     def _write_details(self, connection: apsw.Connection, by_number: dict[int, Details | None]) -> None:
         news = {number: details for number, details in by_number.items() if details is not None}
@@ -122,14 +133,27 @@ class Batch:
         tool = described[2] or ""
         ending: tuple[int | str | None, ...] = (None,) * 6 if outcome is None else ending_of(outcome)
         began = began_at_us(change)
-        self._row("insert_job", number, change.uuid, *described, status, began, *ending, *self._link(job))
+        self._row(
+            "insert_job",
+            number,
+            change.uuid,
+            *described,
+            status,
+            began,
+            *ending,
+            *self._link(job),
+            change.fence,
+        )
         self._row("insert_detail", number, *self._details[change.uuid])
         if job is not None:
             self._tag(number, job)
         if outcome is not None:
+            self._over.append((change.uuid, outcome.status))
             self._ended.append((tool, status, *ending_of(outcome)[1:4]))
 
     def _update(self, known: KnownJob, change: JobChange) -> None:
+        if not counts(change.fence, known.fence, has_free_ticket=known.has_free_ticket):
+            change.forget_attempt()
         details = self._details[change.uuid]
         was_over = known.ended() if known.status.is_final else None
         if change.job is not None and not known.is_described:
@@ -154,6 +178,7 @@ class Batch:
         if outcome is not None and may_replace(known.status, outcome.status):
             ending = ending_of(outcome)
             known.status = outcome.status
+            self._over.append((known.uuid, outcome.status))
             known.duration_us, known.cpu_usec, known.memory_bytes = ending[1:4]
             self._row("set_ended", outcome.status.value, *ending, known.number)
             self._row("set_outcome_detail", details[2], known.number)
@@ -180,9 +205,8 @@ class Batch:
 def _known_jobs(connection: apsw.Connection, uuids: list[str]) -> dict[str, KnownJob]:
     rows = connection.execute(QUERIES["known_jobs"], (_json.encode(uuids).decode(),))
     found: dict[str, KnownJob] = {}
-    for uuid, number, status, tool, duration_us, cpu_usec, memory_bytes, is_described, attempt in rows:
-        numbers = (duration_us, cpu_usec, memory_bytes)
-        found[uuid] = KnownJob(uuid, number, Status(status), tool, *numbers, bool(is_described), attempt)
+    for uuid, number, status, *rest in rows:
+        found[uuid] = KnownJob(uuid, number, Status(status), *rest)
     return found
 
 

@@ -1,0 +1,63 @@
+"""How jobs end that no worker ended, and what becomes of a ticket whose worker is gone. Pure: every store
+decides by this."""
+
+from joblens.model.delivery import RetryLost, Ticket
+from joblens.model.job import Attempt, Outcome, Status
+
+HEARD_OF_FOR_S = 3600.0  # workers that were silent for longer are not listed
+
+
+def withdrawn(now_us: int) -> Outcome:
+    """It waited, and somebody wanted it to end."""
+    return Outcome(
+        status=Status.CANCELLED,
+        ended_at_us=now_us,
+        duration_s=0.0,
+        reason="cancelled",
+        error="before it began",
+    )
+
+
+def blocked(now_us: int, after: str) -> Outcome:
+    return Outcome(
+        status=Status.CANCELLED,
+        ended_at_us=now_us,
+        duration_s=0.0,
+        reason="blocked",
+        error=f"the job before it ({after}) did not succeed",
+    )
+
+
+def ending_of_lost(
+    ticket: Ticket, worker: str, deliveries: int, attempt: Attempt | None, now_us: int, *, is_cancelled: bool
+) -> Outcome | None:
+    """Of a job whose worker is gone; None: it is queued again."""
+    began_us = now_us if attempt is None else attempt.started_at_us
+    duration_s = max(0, now_us - began_us) / 1_000_000
+    if is_cancelled:
+        return Outcome(
+            status=Status.CANCELLED,
+            ended_at_us=now_us,
+            duration_s=duration_s,
+            reason="cancelled",
+            error=f"its worker {worker} was lost before it could end it",
+        )
+    if ticket.retry_lost is RetryLost.NEVER:
+        why = "it must not run twice (retry_lost: never)"
+    elif deliveries >= ticket.most_deliveries:
+        why = f"it was given to workers {deliveries} times"
+    else:
+        return None
+    return Outcome(
+        status=Status.LOST,
+        ended_at_us=now_us,
+        duration_s=duration_s,
+        reason="lost",
+        error=f"its worker {worker} was lost, and {why}",
+    )
+
+
+def counts(fence: int, known_fence: int, *, has_free_ticket: bool) -> bool:
+    """Whether what is written under `fence` is by the worker that holds the job. One that was taken back and
+    nobody has taken again belongs to nobody, although its fence has not risen yet."""
+    return fence == known_fence and not (known_fence > 0 and has_free_ticket)
