@@ -14,7 +14,7 @@ from joblens.agent.session_pool import SessionPool
 from joblens.agent.slot import SlotJob
 from joblens.agent.slot_loop import SlotPlan
 from joblens.agent.slot_pool import SlotPool
-from joblens.app.drivers import store_path
+from joblens.app.drivers import store_name
 from joblens.app.jobs import DEFAULT_INTERVAL_S, PreparedJob, Surroundings, prepare
 from joblens.app.owning import OwnLog, close_kit, open_kit
 from joblens.app.places import logs_dir
@@ -216,7 +216,7 @@ def _starter(
 
 
 def _logs_base(settings: Settings) -> str:
-    return settings.output.dir or logs_dir(store_path(settings))
+    return settings.output.dir or logs_dir(store_name(settings))
 
 
 def _settings(store: str | None) -> Settings:

@@ -11,7 +11,8 @@ import msgspec
 
 from joblens.agent.locks import RunLock
 from joblens.agent.marked import JOB_ID_VARIABLE
-from joblens.app.drivers import open_store_directly, store_path
+from joblens.app.child_store import store_arguments, store_environment, store_of_arguments
+from joblens.app.drivers import open_store_directly, store_name
 from joblens.app.owning import OwnLog
 from joblens.app.places import spool_dir
 from joblens.app.run_checks import driven_by_another, refuse_inside_a_job
@@ -26,7 +27,7 @@ _LOG_TAIL = 400
 
 
 def run_log(settings: Settings, run: Run) -> str:
-    return os.path.join(spool_dir(store_path(settings)), f"run-{run.uuid}.log")
+    return os.path.join(spool_dir(store_name(settings)), f"run-{run.uuid}.log")
 
 
 def detach_run(run: Run, settings: Settings, config: str | None, notify: str | None = None) -> None:
@@ -34,7 +35,7 @@ def detach_run(run: Run, settings: Settings, config: str | None, notify: str | N
     refuse_inside_a_job()
     path = run_log(settings, run)
     argv = [sys.executable, "-P", "-m", "joblens.app.detaching"]
-    argv += ["--store", os.path.abspath(store_path(settings))]
+    argv += store_arguments(settings)
     # Without parameters: what a process was started with is for all to read, and they may be secret.
     argv += ["--options", msgspec.json.encode(msgspec.structs.replace(run.options, parameters={})).decode()]
     if config:
@@ -47,6 +48,7 @@ def detach_run(run: Run, settings: Settings, config: str | None, notify: str | N
         (os.POSIX_SPAWN_DUP2, 1, 2),
     ]
     env = {name: value for name, value in os.environ.items() if name != JOB_ID_VARIABLE}
+    env |= store_environment(settings)
     try:
         os.close(open_with_folder(path, os.O_WRONLY))
         pid = os.posix_spawn(sys.executable, [*argv, run.uuid], env, file_actions=files, setsid=True)
@@ -82,7 +84,9 @@ def main() -> None:
     parser.add_argument("run")
     options = parser.parse_args()
     try:
-        settings = load_settings(config=options.config, overrides={"store.url": options.store}).settings
+        settings = load_settings(
+            config=options.config, overrides={"store.url": store_of_arguments(options.store)}
+        ).settings
         own_log = OwnLog(settings.logs, lambda text, level: log(f"{level}: {text}"))
         store = open_store_directly(settings, own_log.warn)
         run = whole_run(store.find_run(options.run), store, settings)
@@ -91,7 +95,7 @@ def main() -> None:
         asked = msgspec.structs.replace(asked, parameters=run.options.parameters)
         run = msgspec.structs.replace(run, options=asked)
         plan = plan_of_run(run)
-        lock = RunLock(spool_dir(store_path(settings)), run.uuid)
+        lock = RunLock(spool_dir(store_name(settings)), run.uuid)
         is_there = stand_on_its_own()
         # Taken here, not by the parent: a lock belongs to the process.
         if not lock.take():

@@ -7,6 +7,7 @@ from msgspec import Struct
 
 from joblens.model.capability import Capability
 from joblens.model.settings import Settings
+from joblens.model.store_url import is_postgres
 
 
 def diagnose(settings: Settings) -> list[Capability]:
@@ -32,30 +33,31 @@ def co2_capability(factor: float | None, rows: Sequence[Capability]) -> Capabili
 
 
 def _storage(settings: Settings) -> list[Capability]:
-    from joblens.app.drivers import store_path
+    from joblens.app.drivers import store_name
+    from joblens.app.places import store_home
 
-    path = os.path.abspath(store_path(settings))
-    logs = _writable("logs", settings.output.dir or os.path.dirname(path))
-    return [_store(path), _sqlite(), logs]
+    logs = _writable("logs", settings.output.dir or store_home(store_name(settings)))
+    return [_store(settings), _sqlite(), logs]
 
 
-def _store(path: str) -> Capability:
-    from joblens.model.errors import StoreError
-    from joblens.stores.sqlite import SqliteStore
+def _store(settings: Settings) -> Capability:
+    from joblens.app.drivers import open_store_directly, store_is_there, store_name
+    from joblens.model.errors import JoblensError
 
-    if not os.path.exists(path):
-        return _writable("store", os.path.dirname(path))
+    name = store_name(settings)
+    if not store_is_there(settings):
+        return _writable("store", os.path.dirname(name))
     notes: list[str] = []
     try:
-        store = SqliteStore(path, warn=notes.append)
+        store = open_store_directly(settings, notes.append)
         store.running()
         store.close()
-    except StoreError as error:
+    except JoblensError as error:
         fix = error.hint or "put the file right, or choose another with --store or in joblens.yml"
         return Capability(area="storage", name="store", available=False, reason=str(error), fix=fix)
-    reason = "; ".join(notes)
+    mechanism = f"SQLite file {name}" if not is_postgres(name) else f"PostgreSQL, {name}"
     return Capability(
-        area="storage", name="store", available=True, mechanism=f"SQLite file {path}", reason=reason
+        area="storage", name="store", available=True, mechanism=mechanism, reason="; ".join(notes)
     )
 
 

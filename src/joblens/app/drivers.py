@@ -3,12 +3,19 @@
 import os
 import time
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from joblens.app.places import default_journal_dir, default_store_path
+from joblens.app.places import default_journal_dir, default_store_path, store_home
 from joblens.model.errors import InputError
 from joblens.model.settings import Settings
+from joblens.model.store_url import is_postgres, without_password
 from joblens.ports.sink import Sink
 from joblens.ports.store import Store
+
+if TYPE_CHECKING:
+    from joblens.ports.deliveries import Deliveries
+    from joblens.stores.postgres import PostgresStore
+    from joblens.stores.sqlite import SqliteStore
 
 Warn = Callable[[str], None]
 
@@ -21,24 +28,34 @@ class SystemClock:
         return time.monotonic_ns()
 
 
-def store_path(settings: Settings) -> str:
+def store_name(settings: Settings) -> str:
+    """The path of its file, or its URL without the password: for showing, and for all that goes by store."""
     url = settings.store.url
     if url is None:
         return default_store_path()
+    if is_postgres(url):
+        return without_password(url)
     path = url
     if "://" in url:
         scheme, _, path = url.partition("://")
         if scheme not in ("sqlite", "file"):
             raise InputError(
-                f"store '{url}': '{scheme}' is not a store joblens can open",
-                hint="give the path of a SQLite file, or sqlite:///path",
+                f"store '{scheme}://…': '{scheme}' is not a store joblens can open",
+                hint="give the path of a SQLite file, sqlite:///path, or postgresql://host/database",
             )
     if os.path.isdir(path):
         raise InputError(
             f"store '{url}' is a directory", hint=f"name a file in it: {os.path.join(path, 'joblens.db')}"
         )
-    _check_folder(url, os.path.dirname(os.path.abspath(path)))
+    path = os.path.abspath(path)
+    _check_folder(url, os.path.dirname(path))
     return path
+
+
+def store_address(settings: Settings) -> str:
+    """For connecting only: with the password."""
+    url = settings.store.url
+    return url if url is not None and is_postgres(url) else store_name(settings)
 
 
 def _check_folder(url: str, folder: str) -> None:
@@ -51,10 +68,18 @@ def _check_folder(url: str, folder: str) -> None:
         folder = os.path.dirname(folder)
 
 
+def store_is_there(settings: Settings) -> bool:
+    """A server is taken to be; who opens it learns more."""
+    return is_postgres(settings.store.url or "") or os.path.exists(store_name(settings))
+
+
 def is_own_store(settings: Settings) -> bool:
-    """Written by this user, or not there yet."""
+    """Written by this user, or not there yet. In a database everybody who may write is believed: they can
+    have jobs run too."""
+    if is_postgres(settings.store.url or ""):
+        return True
     try:
-        return os.stat(store_path(settings)).st_uid == os.geteuid()
+        return os.stat(store_name(settings)).st_uid == os.geteuid()
     except FileNotFoundError:
         return True
     except OSError:
@@ -63,9 +88,12 @@ def is_own_store(settings: Settings) -> bool:
 
 def may_write_store(settings: Settings) -> bool:
     """A file that may be written is of no use in a folder that may not: its log goes beside it."""
-    path = store_path(settings)
-    folder = os.path.dirname(os.path.abspath(path))
-    return os.access(folder, os.W_OK) and (os.access(path, os.W_OK) or not os.path.exists(path))
+    if is_postgres(settings.store.url or ""):
+        return True
+    path = store_name(settings)
+    return os.access(os.path.dirname(path), os.W_OK) and (
+        os.access(path, os.W_OK) or not os.path.exists(path)
+    )
 
 
 def warn_in_python(message: str) -> None:
@@ -77,24 +105,34 @@ def warn_in_python(message: str) -> None:
 
 def open_store_directly(settings: Settings, warn: Warn) -> Store:
     """Without a journal: what cannot be written raises StoreError."""
+    return _opener(settings, warn)()
+
+
+def open_deliveries(settings: Settings, warn: Warn) -> "Deliveries":
+    """The store itself: who cannot reach it gets no work from it."""
+    return _opener(settings, warn)()  # type: ignore[return-value]
+
+
+def _opener(settings: Settings, warn: Warn) -> "Callable[[], SqliteStore | PostgresStore]":
+    address, level = store_address(settings), settings.job_metrics.compression_level
+    if is_postgres(address):
+        from joblens.stores.postgres import PostgresStore
+
+        return lambda: PostgresStore(address, compression_level=level, warn=warn)
     from joblens.stores.sqlite import SqliteStore
 
-    level = settings.job_metrics.compression_level
-    return SqliteStore(store_path(settings), compression_level=level, warn=warn)
+    return lambda: SqliteStore(address, compression_level=level, warn=warn)
 
 
 def open_store(settings: Settings, warn: Warn = warn_in_python, *, must_open: bool = False) -> Store:
     """For writing what jobs did: outlives a store that cannot be written, by journalling."""
     from joblens.stores.journal import JournaledStore
-    from joblens.stores.sqlite import SqliteStore
 
-    path = store_path(settings)
-    level = settings.job_metrics.compression_level
     return JournaledStore(
-        lambda: SqliteStore(path, compression_level=level, warn=warn),
+        _opener(settings, warn),
         settings.store.journal_dir or default_journal_dir(),
         warn,
-        path,
+        store_name(settings),
         must_open=must_open,
     )
 
@@ -102,24 +140,23 @@ def open_store(settings: Settings, warn: Warn = warn_in_python, *, must_open: bo
 def open_store_to_read(settings: Settings, warn: Warn) -> Store:
     """A store that somebody named and that is not there was mistyped: it is not made. What is waiting in
     a journal to be brought in does make it."""
-    path = store_path(settings)
-    if settings.store.url is not None and not os.path.exists(path):
+    name = store_name(settings)
+    if settings.store.url is not None and not store_is_there(settings):
         from joblens.stores.journal import has_left_behind
 
-        if not has_left_behind(path, settings.store.journal_dir or default_journal_dir()):
+        if not has_left_behind(name, settings.store.journal_dir or default_journal_dir()):
             raise InputError(
-                f"there is no store at {path}", hint="run a job first, or name another with --store"
+                f"there is no store at {name}", hint="run a job first, or name another with --store"
             )
-    if os.path.exists(path) and not may_write_store(settings):
+    if store_is_there(settings) and not may_write_store(settings):
         from joblens.stores.sqlite import SqliteStore
 
-        return SqliteStore(path, read_only=True, warn=warn)
+        return SqliteStore(name, read_only=True, warn=warn)
     return open_store(settings, warn, must_open=True)
 
 
 def history_file(settings: Settings) -> str:
-    beside = os.path.join(os.path.dirname(os.path.abspath(store_path(settings))), "jobs_history.jsonl")
-    return settings.sinks.history.path or beside
+    return settings.sinks.history.path or os.path.join(store_home(store_name(settings)), "jobs_history.jsonl")
 
 
 def open_sinks(settings: Settings, warn: Warn) -> list[Sink]:

@@ -14,7 +14,7 @@ from joblens.agent.run_driver import RunDriver
 from joblens.agent.run_facts import RunFacts
 from joblens.agent.run_view import NoView, RunView
 from joblens.agent.slot_marks import sweep_slots
-from joblens.app.drivers import store_path
+from joblens.app.drivers import store_address, store_name
 from joblens.app.earlier_runs import earlier_durations
 from joblens.app.jobs import Surroundings, probes_of
 from joblens.app.machine_offer import machine_offer
@@ -65,14 +65,14 @@ def drive(
     """From where it stands to its end. `lock`: of this run, taken already. Raises RunIsDriven when another
     process is at it."""
     if lock is None:
-        lock = RunLock(spool_dir(store_path(settings)), run.uuid)
+        lock = RunLock(spool_dir(store_name(settings)), run.uuid)
         if not lock.take():
             raise driven_by_another(run, lock)
     try:
         return _Driving(run, plan, settings, log or OwnLog(settings.logs)).drive(make_view)
     finally:
         lock.release()
-        remove_idle_folders(spool_dir(store_path(settings)))
+        remove_idle_folders(spool_dir(store_name(settings)))
 
 
 class _Driving:
@@ -178,7 +178,7 @@ class _Driving:
             recorded_env=here.recorded_env,
             user=here.user,
             cwd=cwd,
-            store_url=os.path.abspath(store_path(settings)),
+            store_url=store_address(settings),
             output_dir=os.path.normpath(os.path.join(cwd, run.options.output_dir)),
             enforce=run.options.enforce and settings.limits.enforce,
             monitor=run.options.monitor and settings.job_metrics.enabled,

@@ -1,9 +1,8 @@
 """What operators used in earlier runs of recipes, from the store."""
 
 import contextlib
-import os
 
-from joblens.app.drivers import open_store_to_read, store_path, warn_in_python
+from joblens.app.drivers import open_store_to_read, store_is_there, warn_in_python
 from joblens.app.settings import load_settings
 from joblens.model.details import OperatorTable
 from joblens.model.errors import JoblensError
@@ -21,7 +20,7 @@ def earlier_tables(store: Store | None = None) -> list[OperatorTable]:
         return _tables(store)
     settings = load_settings().settings
     try:
-        if not os.path.exists(store_path(settings)):
+        if not store_is_there(settings):
             return []
         with contextlib.closing(open_store_to_read(settings, warn_in_python)) as opened:
             return _tables(opened)

@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from joblens.analysis.workflow_rows import run_label
-from joblens.app.drivers import store_path
+from joblens.app.drivers import store_name
 from joblens.app.places import spool_dir
 from joblens.app.specs import LoadedSpec, load_spec, plan_of_run
 from joblens.model.errors import InputError, JoblensError, StoreError
@@ -140,7 +140,7 @@ def _with(run: Run, kept: KeptSpec) -> Run:
 
 
 def _path(run: Run, settings: Settings) -> str:
-    return os.path.join(spool_dir(store_path(settings)), run.uuid + SUFFIX)
+    return os.path.join(spool_dir(store_name(settings)), run.uuid + SUFFIX)
 
 
 def _read(run: Run, settings: Settings) -> KeptSpec | None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec import Struct, json
 
-from joblens.app.drivers import open_store_directly, store_path
+from joblens.app.drivers import open_store_directly, store_name
 from joblens.app.job_logs import read_log
 from joblens.app.places import logs_dir
 from joblens.app.run_checks import prepare_place
@@ -113,7 +113,7 @@ def output_dir_of(settings: Settings, chosen: str | None) -> str:
     """Beside the store unless said otherwise: a sweep from a command line leaves nothing in the directory."""
     if chosen is not None:
         return os.path.abspath(chosen)
-    return os.path.join(os.path.abspath(logs_dir(store_path(settings))), "map")
+    return os.path.join(os.path.abspath(logs_dir(store_name(settings))), "map")
 
 
 class MapView:

@@ -11,7 +11,7 @@ from joblens.agent.loop import Loop
 from joblens.agent.owners import this_process
 from joblens.agent.recorder import Recorder
 from joblens.agent.sampler import Sampler
-from joblens.app.drivers import SystemClock, is_own_store, open_sinks, open_store, store_path
+from joblens.app.drivers import SystemClock, is_own_store, open_sinks, open_store, store_name
 from joblens.app.places import spool_dir
 from joblens.model.job import Job, Record
 from joblens.model.settings import LogSettings, Settings
@@ -88,7 +88,7 @@ def open_kit(
     warn = warn or OwnLog(settings.logs).warn
     clock = SystemClock()
     host = read_host()
-    spool = spool_dir(store_path(settings))
+    spool = spool_dir(store_name(settings))
     try:
         make_private_folder(spool)
     except OSError as error:

@@ -35,15 +35,32 @@ def default_journal_dir(env: Mapping[str, str] = os.environ) -> str:
     return os.path.join(state_dir(env), "journal")
 
 
-def logs_dir(store_path: str) -> str:
+def store_home(store_name: str, env: Mapping[str, str] = os.environ) -> str:
+    """The folder for what is kept beside a store: its file's own, or for a server one of this machine."""
+    if _is_file(store_name):
+        return os.path.dirname(os.path.abspath(store_name))
+    return os.path.join(os.path.dirname(default_store_path(env)), "stores", _mark_of(store_name))
+
+
+def logs_dir(store_name: str, env: Mapping[str, str] = os.environ) -> str:
     """What jobs printed, beside the store that remembers them."""
-    return os.path.join(os.path.dirname(os.path.abspath(store_path)), "logs")
+    return os.path.join(store_home(store_name, env), "logs")
 
 
-def spool_dir(store_path: str, env: Mapping[str, str] = os.environ) -> str:
+def spool_dir(store_name: str, env: Mapping[str, str] = os.environ) -> str:
     """What is under way for one store: payloads of queued jobs, outcomes that launchers left, the
     supervisor's lock. On disk, not in the login session's directory, which goes away at logout."""
+    return os.path.join(state_dir(env), "spool", _mark_of(store_name))
+
+
+def _is_file(store_name: str) -> bool:
+    return "://" not in store_name
+
+
+def _mark_of(store_name: str) -> str:
+    """Short enough for a file name, and another for every store."""
     import zlib
 
-    path = os.path.abspath(store_path).encode("utf-8", "surrogateescape")
-    return os.path.join(state_dir(env), "spool", f"{zlib.crc32(path):08x}{zlib.adler32(path):08x}")
+    whole = os.path.abspath(store_name) if _is_file(store_name) else store_name
+    name = whole.encode("utf-8", "surrogateescape")
+    return f"{zlib.crc32(name):08x}{zlib.adler32(name):08x}"

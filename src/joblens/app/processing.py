@@ -276,10 +276,10 @@ def _check_id(name: str, ident: str) -> None:
 
 def _learned_memory(checked: CheckedRecipe, settings: Settings) -> "OperatorMemory | None":
     """From earlier runs, if there is a store that tells of some."""
-    from joblens.app.drivers import open_store_to_read, store_path
+    from joblens.app.drivers import open_store_to_read, store_is_there
     from joblens.app.recipe_sizing import learned_memory
 
-    if not os.path.exists(store_path(settings)):
+    if not store_is_there(settings):
         return None
     try:
         with closing(open_store_to_read(settings, _pass_over)) as store:

@@ -84,9 +84,9 @@ def _told_by_history(job_id: str, settings: Settings) -> str | None:
 
 
 def _in_history(job_id: str, settings: Settings) -> Record | None:
-    from joblens.app.drivers import open_store_to_read, store_path
+    from joblens.app.drivers import open_store_to_read, store_is_there
 
-    if not os.path.exists(store_path(settings)):
+    if not store_is_there(settings):
         return None
     try:
         with closing(open_store_to_read(settings, lambda _warning: None)) as store:

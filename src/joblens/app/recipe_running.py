@@ -20,7 +20,7 @@ from joblens.agent.output import OutputFiles
 from joblens.agent.session import JobSession
 from joblens.agent.session_pool import SessionPool
 from joblens.analysis.recipe_operators import operator_table
-from joblens.app.drivers import store_path
+from joblens.app.drivers import store_name
 from joblens.app.jobs import PreparedJob, prepare
 from joblens.app.owning import OwnLog, close_kit, open_kit
 from joblens.app.places import logs_dir
@@ -157,7 +157,7 @@ class _Executing:
     def _starter(
         self, prepared: PreparedJob, kit: Kit
     ) -> Callable[[Callable[[JobSession], None]], JobSession]:
-        base = self._settings.output.dir or logs_dir(store_path(self._settings))
+        base = self._settings.output.dir or logs_dir(store_name(self._settings))
 
         def start(on_end: Callable[[JobSession], None]) -> JobSession:
             output = OutputFiles(os.path.join(base, prepared.job.uuid), self._settings.output.max_size)

@@ -3,7 +3,7 @@
 import os
 from typing import TYPE_CHECKING
 
-from joblens.app.drivers import SystemClock, Warn, is_own_store, may_write_store, store_path, warn_in_python
+from joblens.app.drivers import SystemClock, Warn, is_own_store, may_write_store, store_name, warn_in_python
 from joblens.app.places import spool_dir
 from joblens.model.errors import JoblensError
 from joblens.model.job import Record, Status
@@ -23,7 +23,7 @@ def recover_dead_owners(
     launcher or waits to be started. Cheap when nothing is under way: one indexed read, one listing.
     A store that belongs to somebody else is only looked at: what it says about processes may be made up."""
     unfinished = store.running()
-    spool = spool_dir(store_path(settings))
+    spool = spool_dir(store_name(settings))
     if not unfinished and not _holds_anything(spool):
         return
     if not is_own_store(settings) or not may_write_store(settings):

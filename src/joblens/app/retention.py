@@ -6,13 +6,14 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from joblens.app.drivers import store_path
-from joblens.app.places import logs_dir
+from joblens.app.drivers import store_name
+from joblens.app.places import logs_dir, store_home
 from joblens.model.errors import JoblensError, UnknownJob
 from joblens.model.history import PruneReport
 from joblens.model.job import Record
 from joblens.model.settings import Settings
 from joblens.ports.store import Store
+from joblens.stores.private_files import open_with_folder
 
 _DAY_US = 86_400_000_000
 _MARKER = ".retention"
@@ -36,7 +37,7 @@ class Pruned(Struct, frozen=True, kw_only=True):
 
 
 def logs_root(settings: Settings) -> str:
-    return settings.output.dir or logs_dir(store_path(settings))
+    return settings.output.dir or logs_dir(store_name(settings))
 
 
 def prune(
@@ -73,7 +74,7 @@ def apply_retention(store: Store, settings: Settings, now_us: int) -> Pruned | N
     policy = settings.job_metrics
     if not policy.retention_days and not policy.retention_size:
         return None
-    marker = os.path.join(os.path.dirname(os.path.abspath(store_path(settings))), _MARKER)
+    marker = os.path.join(store_home(store_name(settings)), _MARKER)
     try:
         if not _is_due(marker, now_us):
             return None
@@ -100,8 +101,7 @@ def _is_due(marker: str, now_us: int) -> bool:
         last_us = None
     if last_us is not None and 0 <= now_us - last_us < _DAY_US:
         return False
-    descriptor = os.open(marker, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    os.close(descriptor)
+    os.close(open_with_folder(marker, os.O_WRONLY))
     os.utime(marker, ns=(now_us * 1000, now_us * 1000))
     return True
 

@@ -6,7 +6,7 @@ import os
 from joblens.agent.enclosing_job import is_inside_a_job
 from joblens.agent.locks import RunLock
 from joblens.analysis.workflow_rows import run_label
-from joblens.app.drivers import store_path
+from joblens.app.drivers import store_name
 from joblens.app.places import spool_dir
 from joblens.model.errors import InputError, RunIsDriven, SupervisorError
 from joblens.model.job import Status
@@ -48,7 +48,7 @@ def refuse_inside_a_job() -> None:
 
 def refuse_driven(run: Run, settings: Settings) -> None:
     """Raises RunIsDriven when a process of this machine is at it."""
-    lock = RunLock(spool_dir(store_path(settings)), run.uuid)
+    lock = RunLock(spool_dir(store_name(settings)), run.uuid)
     if lock.holder() is not None:
         raise driven_by_another(run, lock)
 

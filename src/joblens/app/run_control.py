@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from joblens.agent.locks import RunLock
 from joblens.analysis.workflow_rows import run_label
-from joblens.app.drivers import store_path
+from joblens.app.drivers import store_name
 from joblens.app.places import spool_dir
 from joblens.app.submitting import ask_to_cancel
 from joblens.model.errors import JoblensError
@@ -34,7 +34,7 @@ _UNFINISHED = (RunStatus.CREATED, RunStatus.RUNNING)
 def is_driven(run: Run, settings: Settings) -> bool:
     """By a process of this machine."""
     try:
-        return RunLock(spool_dir(store_path(settings)), run.uuid).holder() is not None
+        return RunLock(spool_dir(store_name(settings)), run.uuid).holder() is not None
     except OSError:
         return False
 
@@ -70,7 +70,7 @@ def _running(store: Store, run: Run) -> list[Record]:
 
 def _wake_driver(run: Run, settings: Settings) -> bool:
     """Whether there is one, to look at what was noted."""
-    return RunLock(spool_dir(store_path(settings)), run.uuid).signal_holder(signal.SIGUSR1)
+    return RunLock(spool_dir(store_name(settings)), run.uuid).signal_holder(signal.SIGUSR1)
 
 
 def wait_for_job_of_run(store: Store, run: Run, index: int, settings: Settings, timeout_s: float) -> JobState:

@@ -10,7 +10,7 @@ from joblens.agent.kit import watch_name
 from joblens.agent.launch import LaunchPlan
 from joblens.agent.output import OutputFiles
 from joblens.app.after_job import Notice, after_job
-from joblens.app.drivers import store_path
+from joblens.app.drivers import store_name
 from joblens.app.jobs import PreparedJob
 from joblens.app.owning import OwnLog, close_kit, open_kit
 from joblens.app.places import logs_dir
@@ -78,7 +78,7 @@ def run_in_foreground(prepared: PreparedJob, settings: Settings, *, render_live:
 def _output_files(uuid: str, settings: Settings, warn: Callable[[str], None]) -> OutputFiles | None:
     if not settings.output.capture:
         return None
-    base = settings.output.dir or logs_dir(store_path(settings))
+    base = settings.output.dir or logs_dir(store_name(settings))
     try:
         return OutputFiles(os.path.join(base, uuid), settings.output.max_size)
     except OSError as error:

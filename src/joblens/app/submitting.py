@@ -9,7 +9,8 @@ from joblens.agent.enclosing_job import is_inside_a_job
 from joblens.agent.locks import SupervisorLock, alone
 from joblens.agent.marked import JOB_ID_VARIABLE
 from joblens.agent.payload import Payload, remove_payload, write_payload
-from joblens.app.drivers import Warn, open_store_directly, store_path, warn_in_python
+from joblens.app.child_store import store_arguments, store_environment
+from joblens.app.drivers import Warn, open_store_directly, store_name, warn_in_python
 from joblens.app.jobs import PreparedJob
 from joblens.app.places import logs_dir, spool_dir, state_dir
 from joblens.model.errors import StoreError, SupervisorError
@@ -27,9 +28,9 @@ def submit(
     prepared: PreparedJob, settings: Settings, config: str | None, warn: Warn = warn_in_python
 ) -> Record:
     """Queues the job and has the supervisor look. It runs with the settings in force here and now."""
-    uuid, spool = prepared.job.uuid, spool_dir(store_path(settings))
+    uuid, spool = prepared.job.uuid, spool_dir(store_name(settings))
     _check_supervisor_lasts(spool)
-    base = settings.output.dir or logs_dir(store_path(settings))
+    base = settings.output.dir or logs_dir(store_name(settings))
     payload = Payload(
         argv=prepared.argv,
         env=prepared.env,
@@ -64,7 +65,7 @@ def _queue(prepared: PreparedJob, settings: Settings, spool: str, warn: Warn) ->
 
 def wake_supervisor(settings: Settings, config: str | None = None) -> None:
     """Tells the running supervisor to look now, or starts one."""
-    spool = spool_dir(store_path(settings))
+    spool = spool_dir(store_name(settings))
     lock = SupervisorLock(spool)
     try:
         make_private_folder(spool)
@@ -81,7 +82,7 @@ def wake_supervisor(settings: Settings, config: str | None = None) -> None:
 def nudge_supervisor(settings: Settings) -> None:
     """Where one runs, it looks now."""
     try:
-        SupervisorLock(spool_dir(store_path(settings))).signal_holder(signal.SIGUSR1)
+        SupervisorLock(spool_dir(store_name(settings))).signal_holder(signal.SIGUSR1)
     except OSError:
         pass
 
@@ -93,10 +94,10 @@ def supervisor_log() -> str:
 def _start_supervisor(settings: Settings, config: str | None) -> None:
     """Returns when it is there. The process started here ends as soon as the supervisor, its child, stands
     on its own: whoever calls this gets no child that lives on."""
-    _check_supervisor_lasts(spool_dir(store_path(settings)))
+    _check_supervisor_lasts(spool_dir(store_name(settings)))
     log = supervisor_log()
     argv = [sys.executable, "-P", "-m", "joblens.app.supervising", "--detach"]
-    argv += ["--store", os.path.abspath(store_path(settings))]
+    argv += store_arguments(settings)
     if config:
         argv += ["--config", os.path.abspath(config)]
     files = [
@@ -106,7 +107,8 @@ def _start_supervisor(settings: Settings, config: str | None) -> None:
     ]
     try:
         make_private_folder(os.path.dirname(log))
-        pid = os.posix_spawn(sys.executable, argv, _own_environment(), file_actions=files, setsid=True)
+        env = _own_environment() | store_environment(settings)
+        pid = os.posix_spawn(sys.executable, argv, env, file_actions=files, setsid=True)
     except OSError as error:
         raise SupervisorError(f"the background supervisor could not be started: {error}") from error
     try:

@@ -14,7 +14,8 @@ from joblens.agent.locks import SupervisorLock, remove_idle_folders
 from joblens.agent.supervisor import Supervisor, SupervisorPlan
 from joblens.agent.systemd_scope import own_group
 from joblens.app.after_jobs import AfterJobs
-from joblens.app.drivers import store_path
+from joblens.app.child_store import store_of_arguments
+from joblens.app.drivers import store_name
 from joblens.app.owning import OwnLog, close_kit, current_user, open_kit, open_recovery
 from joblens.app.places import spool_dir
 from joblens.app.settings import load_settings
@@ -37,7 +38,7 @@ def stay(settings: Settings, *, has_own_group: bool) -> None:
     if has_own_group:
         parent = own_group()
         settings = replace(settings, limits=replace(settings.limits, cgroup_parent=parent))
-    lock = SupervisorLock(spool_dir(store_path(settings)))
+    lock = SupervisorLock(spool_dir(store_name(settings)))
     if not lock.take():
         log("another supervisor is at work; waiting for its end")
         lock.wait()
@@ -51,7 +52,7 @@ def supervise(
     `when_there` is called once one is, be it this or the other."""
     # Before the lock: a nudge may come as soon as it is held, and would end a process that does not listen.
     signal.signal(signal.SIGUSR1, signal.SIG_IGN)
-    lock = SupervisorLock(spool_dir(store_path(settings)))
+    lock = SupervisorLock(spool_dir(store_name(settings)))
     is_first = lock.take()
     when_there()
     if is_first:
@@ -89,7 +90,7 @@ def _supervise(settings: Settings, lock: SupervisorLock, idle_s: float | None) -
         log=own_log.warn,
         on_job_end=after_jobs.put,
     )
-    own_log.info(f"a supervisor begins, for {store_path(settings)}")
+    own_log.info(f"a supervisor begins, for {store_name(settings)}")
     try:
         supervisor.run()
     finally:
@@ -151,7 +152,9 @@ def main() -> None:
     if os.fstat(2).st_size > _LOG_BYTES:
         os.ftruncate(2, 0)
     try:
-        loaded = load_settings(config=options.config, overrides={"store.url": options.store})
+        loaded = load_settings(
+            config=options.config, overrides={"store.url": store_of_arguments(options.store)}
+        )
         _leave_directory()
         when_there = stand_on_its_own() if options.detach else lambda: None
         supervise(loaded.settings, idle_s=loaded.settings.supervisor.idle, when_there=when_there)

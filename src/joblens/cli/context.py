@@ -108,9 +108,9 @@ class Session:
     def store_to_consult(self) -> Store:
         """For what may be known already: read as it is, also where it may not be written; made only when it
         is not there."""
-        from joblens.app.drivers import store_path
+        from joblens.app.drivers import store_is_there
 
-        return self.store if os.path.exists(store_path(self.settings)) else self.store_to_fill
+        return self.store if store_is_there(self.settings) else self.store_to_fill
 
     @property
     def current_store(self) -> Store:

@@ -64,9 +64,9 @@ def vacuum(session: Session) -> None:
 @shared_options
 def path(session: Session) -> None:
     """Where the store is."""
-    from joblens.app.drivers import store_path
+    from joblens.app.drivers import store_name
 
-    place = store_path(session.settings)
+    place = store_name(session.settings)
     if session.json:
         session.write_json({"store": place})
     else:

@@ -23,7 +23,7 @@ from joblens.ports.store import Store
 from joblens.stores.journal_file import JournalFile, JournalOwner, decode_lines, file_name, owner_of
 
 _REPLAYED_AT_ONCE = 200  # writes
-_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 30.0
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 5.0
 
 
 def _warn(message: str) -> None:

@@ -39,8 +39,10 @@ def test_whether_there_is_a_password_is_known(url: str, expected: bool) -> None:
 
 
 def test_only_urls_of_postgresql_are_that() -> None:
-    assert is_postgres("postgres://x") and is_postgres("PostgreSQL://x")
-    assert not is_postgres("postgresql.db") and not is_postgres("redis://x")
+    assert is_postgres("postgres://x")
+    assert is_postgres("PostgreSQL://x")
+    assert not is_postgres("postgresql.db")
+    assert not is_postgres("redis://x")
 
 
 @given(st.text(st.characters(exclude_characters="?", codec="ascii"), min_size=8))
