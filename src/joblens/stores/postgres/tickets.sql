@@ -1,0 +1,1 @@
+-- Tickets of jobs that wait for a worker or are held by one, and the workers.
