@@ -4,9 +4,22 @@ import enum
 from typing import Any
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from joblens.model.delivery import RetryLost
 from joblens.model.job import ContainerJob, Requirements
+
+# Among the volumes of a container: the folder of the job's own, which is made where the job runs.
+OWN_FOLDER = "{folder}"
+
+
+def container_in_folder(container: ContainerJob, folder: str) -> ContainerJob:
+    """With the job's folder in its volumes."""
+    volumes = tuple(
+        folder + volume.removeprefix(OWN_FOLDER) if volume.startswith(f"{OWN_FOLDER}:") else volume
+        for volume in container.volumes
+    )
+    return replace(container, volumes=volumes)
 
 
 class ParameterWay(enum.StrEnum):
@@ -21,8 +34,11 @@ class ParameterWay(enum.StrEnum):
 class ToolParameter(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A parameter that the tool or one of its scripts is known to take."""
 
-    default: Any = None
+    default: Any = None  # also says what kind of value it takes
     description: str = ""
+    least: float | None = None
+    most: float | None = None
+    choices: tuple[Any, ...] = ()
 
 
 class ToolScript(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -45,10 +61,13 @@ class Tool(Struct, frozen=True, kw_only=True, omit_defaults=True):
     name: str
     description: str = ""
     source: str = ""  # the file it was read from; '' built in
-    # The command; {program}, {script}, {params...}, {device...}, {cpus} and ${NAME} of its environment stand
-    # for what they say. Words, never a shell line.
+    # The command; {program}, {script}, {interpreter...}, {params...}, {device...}, {cpus} and ${NAME} of its
+    # environment stand for what they say. Words, never a shell line.
     command: tuple[str, ...] = ()
-    programs: tuple[str, ...] = ()  # the first that is there is {program}
+    programs: tuple[str, ...] = ()  # the first that is there and passes `check` is {program}
+    check: tuple[str, ...] = ()  # arguments with which it has to end with 0
+    needs: tuple[str, ...] = ()  # other programs that have to be there
+    interpreters: dict[str, tuple[str, ...]] = field(default_factory=dict)  # by the ending of a script
     suffixes: tuple[str, ...] = ()  # of scripts it runs: .py
     parameters: ParameterWay = ParameterWay.ENVIRONMENT
     parameter_prefix: str = "SIM_"

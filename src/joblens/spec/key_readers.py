@@ -20,6 +20,8 @@ def reader_of(key: Key, inside: Mapping[str, Reader]) -> Reader:
             return inside[key.section]
         case Kind.SECTIONS:
             return list_reader(key.kind, inside[key.section], least=1 if key.is_required else 0)
+        case Kind.SECTIONS_BY_NAME:
+            return _mapping_reader(key.kind, inside[key.section], kinds.check_entry_name)
         case Kind.REQUIREMENTS:
             return _name_or_section(inside[key.section])
         case Kind.CHOICE:
@@ -152,4 +154,11 @@ _READERS: dict[Kind, Reader] = {
     Kind.JOB_ID: recipe_kinds.read_job_id,
     Kind.COUNT_OR_AUTO: recipe_kinds.read_count_or_auto,
     Kind.NOT_SUPPORTED: recipe_kinds.refuse_unless_off,
+    Kind.ARGV: list_reader(Kind.ARGV, kinds.read_text),
+    Kind.ARGV_BY_NAME: _mapping_reader(
+        Kind.ARGV_BY_NAME, list_reader(Kind.ARGV, kinds.read_text), kinds.check_entry_name
+    ),
+    Kind.PARAMETER_VALUES: _mapping_reader(
+        Kind.PARAMETER_VALUES, kinds.read_tool_value, kinds.check_placeholder_name
+    ),
 }

@@ -5,6 +5,7 @@ from typing import Any
 
 from joblens.spec.key_table import Section
 from joblens.spec.recipe_keys import RECIPE_SECTIONS
+from joblens.spec.tool_keys import TOOL_SECTIONS
 from joblens.spec.words import any_of, nearest_word
 from joblens.spec.workflow_keys import SECTIONS
 
@@ -42,7 +43,7 @@ _HINTS = {"slurm_config": "write its options into slurm_defaults, its allocation
 
 def where_of(section: Section, raw: dict[str, Any]) -> str:
     """' in job 'a''; at the top of the file nothing."""
-    if section.name in ("workflow", "recipe"):
+    if section.name in ("workflow", "recipe", "tool"):
         return ""
     name = raw.get("name")
     has_name = isinstance(name, str | int | float) and not isinstance(name, bool) and name != ""
@@ -67,7 +68,8 @@ def unknown_key(section: Section, name: str, raw: dict[str, Any]) -> str:
 
 def _sections_beside(section_name: str) -> dict[str, Section]:
     """Those of the same kind of file."""
-    return RECIPE_SECTIONS if section_name in RECIPE_SECTIONS else SECTIONS
+    others = (RECIPE_SECTIONS, TOOL_SECTIONS)
+    return next((sections for sections in others if section_name in sections), SECTIONS)
 
 
 @cache
@@ -92,4 +94,6 @@ def _advice(section_name: str, name: str) -> str:
     keys = sections[section_name].keys
     if len(keys) <= _MOST_LISTED:
         return f"expected {any_of(list(keys))}"
-    return "'joblens schema' has all keys" if sections is SECTIONS else "docs/recipes.md has all keys"
+    if sections is SECTIONS:
+        return "'joblens schema' has all keys"
+    return f"docs/{'recipes' if sections is RECIPE_SECTIONS else 'tools'}.md has all keys"

@@ -57,6 +57,11 @@ class Kind(enum.StrEnum):
     JOB_ID = "job id"
     COUNT_OR_AUTO = "int or auto"
     NOT_SUPPORTED = "nothing"
+    # of tools
+    ARGV = "list of words"
+    ARGV_BY_NAME = "mapping of lists of words"
+    SECTIONS_BY_NAME = "mapping of mappings"
+    PARAMETER_VALUES = "mapping of values"
 
 
 EXPECTED: dict[Kind, str] = {
@@ -93,6 +98,10 @@ EXPECTED: dict[Kind, str] = {
     Kind.WORDS: "a text or a list of them",
     Kind.OPERATORS: "a list of operators",
     Kind.COUNT_OR_AUTO: "a whole number or auto",
+    Kind.ARGV: "a list of words",
+    Kind.ARGV_BY_NAME: "a mapping of endings to lists of words",
+    Kind.SECTIONS_BY_NAME: "a mapping of names to mappings",
+    Kind.PARAMETER_VALUES: "a mapping of names to values",
 }
 
 # Patterns that the JSON Schema uses too, so they are plain enough for every dialect.
@@ -352,6 +361,18 @@ def check_placeholder_name(word: str) -> None:
 def check_env_name(word: str) -> None:
     if _ENV_NAME.match(word) is None:
         fail("is no name of an environment variable")
+
+
+def check_entry_name(word: str) -> None:
+    read_long_name(word)
+
+
+def read_tool_value(raw: Any) -> Any:
+    """Of a parameter of a tool: one value, or a list of them."""
+    for item in raw if isinstance(raw, list) else (raw,):
+        if not _is_parameter_value(item):
+            fail(f"must be text, a number, true, false or a list of them, not {shown(item)}")
+    return raw
 
 
 def read_parameter(raw: Any) -> Any:

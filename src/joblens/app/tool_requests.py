@@ -1,0 +1,266 @@
+"""One job of a tool: its script found, its program looked up, its parameters in the form they travel in."""
+
+import os
+from functools import cache
+from typing import Any
+
+from msgspec import Struct, field
+from msgspec.structs import fields, replace
+
+from joblens.app.requests import Request
+from joblens.model.delivery import RetryLost
+from joblens.model.errors import ToolError
+from joblens.model.job import ContainerJob, Requirements
+from joblens.model.tool import OWN_FOLDER, Tool, ToolDevice, ToolScript, container_in_folder
+from joblens.plan.tool_command import fill_command, fill_variables, pass_parameters, whole_cpus
+from joblens.plan.tool_parameters import check_parameters
+from joblens.spec.words import any_of, nearest_word
+
+_FOLDER_INSIDE = "/joblens"  # of a container: where the job's own folder is
+_SCRIPTS_INSIDE = "/joblens-script"
+_MOST_SCRIPT_BYTES = 2**20
+_CHECK_S = 30.0
+
+
+class ToolRun(Struct, frozen=True, kw_only=True):
+    """What a worker is to run, and what its record says. Holds secrets: never stored."""
+
+    tool: str
+    script: str  # as it was given
+    params: dict[str, Any]
+    argv: tuple[str, ...]
+    env: dict[str, str] = field(default_factory=dict)
+    cwd: str = ""  # '': a folder of the job's own
+    files: dict[str, str] = field(default_factory=dict)  # texts to put there before it starts
+    container: ContainerJob | None = None
+    requirements: Requirements = Requirements()
+    artifacts: tuple[str, ...] = ()
+    retry_lost: RetryLost = RetryLost.SAFE
+    device: str = ""
+
+
+class Choices(Struct, frozen=True, kw_only=True):
+    """What is said beside the tool, the script and its parameters."""
+
+    device: str = ""
+    cwd: str = ""  # where it was submitted
+    requirements: Requirements | None = None
+    container: "str | ContainerJob | None" = None
+    env: dict[str, str] = field(default_factory=dict)
+    here: bool = True  # it is for this machine
+
+
+def tool_run(tool: Tool, script: str, params: dict[str, Any], choices: Choices) -> ToolRun:
+    device = _device(tool, choices.device)
+    path, own = _script(tool, script, choices.cwd)
+    checked = check_parameters(
+        script, {**device.params, **params}, own.parameters if own is not None else None
+    )
+    passed = pass_parameters(tool, checked)
+    files = dict(passed.files)
+    is_carried = own is not None and tool.own_folder
+    word = os.path.basename(path) if is_carried else path
+    if is_carried:
+        files[word] = _text_of(path)
+    variables = _variables(tool, device)
+    variables.update(passed.env)
+    variables.update(choices.env)
+    inside = _container(tool, choices.container)
+    if inside is not None:
+        inside, word = _with_places(inside, word, "" if tool.own_folder else choices.cwd)
+        if inside.user:
+            variables.setdefault("HOME", inside.workdir)  # that user may have none inside
+    asked = _merged(tool.requirements, choices.requirements)
+    return ToolRun(
+        tool=tool.name,
+        script=script,
+        params={**device.params, **params},
+        argv=fill_command(
+            tuple(fill_variables(each, {**os.environ, **variables}, tool.name) for each in tool.command),
+            {
+                "program": _program(tool, here=choices.here and inside is None),
+                "script": word,
+                "cpus": str(whole_cpus(asked.cpus)),
+            },
+            {
+                "params...": passed.words,
+                "device...": device.arguments,
+                "interpreter...": tool.interpreters.get(os.path.splitext(script)[1], ()),
+            },
+        ),
+        env=variables,
+        cwd="" if tool.own_folder or inside is not None else choices.cwd,
+        files=files,
+        container=inside,
+        requirements=asked,
+        artifacts=tool.artifacts,
+        retry_lost=tool.retry_lost,
+        device=choices.device,
+    )
+
+
+def _variables(tool: Tool, device: ToolDevice) -> dict[str, str]:
+    written = {**tool.env, **device.env}
+    return {name: fill_variables(text, os.environ, tool.name) for name, text in written.items()}
+
+
+def placed(run: ToolRun, folder: str) -> ToolRun:
+    """With its files in that folder, which becomes its working directory: for whoever runs it himself."""
+    for name, text in run.files.items():
+        with open(os.path.join(folder, name), "w", encoding="utf-8") as file:
+            file.write(text)
+    if run.container is not None:
+        return replace(run, container=container_in_folder(run.container, folder))
+    return replace(run, cwd=run.cwd or folder)
+
+
+def request_of(run: ToolRun) -> Request:
+    """For running it on this machine without a queue, once it is `placed`."""
+    return Request(
+        argv=run.argv,
+        name=f"{run.tool} {os.path.basename(run.script)}",
+        tool=run.tool,
+        script=run.script,
+        params=run.params,
+        env=run.env,
+        cwd=run.cwd or None,
+        requirements=run.requirements,
+        container=run.container,
+    )
+
+
+# ---- scripts ----------------------------------------------------------------------------------------------
+
+
+def _script(tool: Tool, script: str, cwd: str) -> tuple[str, ToolScript | None]:
+    """-> its path, and what is known of it if it came with the tool. A file that is there goes first."""
+    if not script:
+        raise ToolError(f"{tool.name}: no script was given", hint=_own_scripts(tool))
+    if tool.suffixes and not script.endswith(tool.suffixes):
+        raise ToolError(f"{tool.name} runs scripts that end with {any_of(tool.suffixes)}, not {script}")
+    path = os.path.normpath(os.path.join(cwd, os.path.expanduser(script)))
+    if os.path.isfile(path):
+        if not os.access(path, os.R_OK):
+            raise ToolError(f"{path} cannot be read: no permission")
+        return path, None
+    own = tool.scripts.get(script)
+    if own is not None:
+        if not os.path.isfile(own.path):
+            raise ToolError(f"{own.path}, the script '{script}' of {tool.name}, is not there")
+        return own.path, own
+    near = nearest_word(script, tool.scripts)
+    hint = f"did you mean '{near}'?" if near else _own_scripts(tool)
+    what = "is a directory" if os.path.isdir(path) else "is not there"
+    raise ToolError(f"script {script}: {path} {what}, and {tool.name} has none of that name", hint=hint)
+
+
+def _own_scripts(tool: Tool) -> str:
+    return f"{tool.name} comes with {', '.join(tool.scripts)}" if tool.scripts else "give the path of a file"
+
+
+def _text_of(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8") as file:
+            text = file.read(_MOST_SCRIPT_BYTES + 1)
+    except (OSError, UnicodeDecodeError) as error:
+        raise ToolError(f"{path} cannot be read: {error}") from error
+    if len(text) > _MOST_SCRIPT_BYTES:
+        raise ToolError(f"{path} is too large for a script: more than 1 MiB")
+    return text
+
+
+# ---- where it runs ----------------------------------------------------------------------------------------
+
+
+def _device(tool: Tool, device: str) -> ToolDevice:
+    if device in tool.devices:
+        return tool.devices[device]
+    if device in ("", "cpu"):
+        return ToolDevice()
+    known = any_of(["cpu", *(name for name in tool.devices if name != "cpu")])
+    raise ToolError(f"{tool.name} does not say how it runs on '{device}'; it knows {known}")
+
+
+def _merged(usual: Requirements, given: Requirements | None) -> Requirements:
+    if given is None:
+        return usual
+    changes = {one.name: getattr(given, one.name) for one in fields(Requirements)}
+    return replace(usual, **{name: value for name, value in changes.items() if value is not None})
+
+
+def _container(tool: Tool, given: "str | ContainerJob | None") -> ContainerJob | None:
+    if isinstance(given, ContainerJob):
+        return given
+    if not given:
+        return tool.container
+    if tool.container is not None:
+        return replace(tool.container, image=given)
+    return ContainerJob(image=given)
+
+
+def _with_places(container: ContainerJob, script: str, cwd: str) -> tuple[ContainerJob, str]:
+    """-> with the working directory and the script's folder inside, and the script's path there."""
+    volumes = list(container.volumes)
+    workdir = container.workdir or cwd or _FOLDER_INSIDE
+    volumes.append(f"{cwd or OWN_FOLDER}:{workdir}")
+    if os.path.isabs(script):
+        volumes.append(f"{os.path.dirname(script)}:{_SCRIPTS_INSIDE}:ro")
+        script = f"{_SCRIPTS_INSIDE}/{os.path.basename(script)}"
+    user = container.user
+    if not user and os.getuid() != 0:
+        user = f"{os.getuid()}:{os.getgid()}"
+    return replace(container, volumes=tuple(volumes), workdir=workdir, user=user), script
+
+
+# ---- programs ---------------------------------------------------------------------------------------------
+
+
+def missing_for(tool: Tool) -> str:
+    """Why it cannot run on this machine itself; '' if it can."""
+    import shutil
+
+    if tool.programs and _usable_program(tool) is None:
+        there = [program for program in tool.programs if shutil.which(program)]
+        if there:
+            return f"{there[0]} {' '.join(tool.check)}: it does not end well"
+        return f"there is no program {any_of(tool.programs)}"
+    others = [program for program in tool.needs if shutil.which(program) is None]
+    return f"there is no program {others[0]}" if others else ""
+
+
+def _program(tool: Tool, *, here: bool) -> str:
+    if not here:
+        return tool.programs[0] if tool.programs else ""
+    missing = missing_for(tool)
+    if missing:
+        raise ToolError(f"{tool.name} cannot run here: {missing}", hint=tool.install)
+    return _usable_program(tool) or ""
+
+
+def _usable_program(tool: Tool) -> str | None:
+    import shutil
+
+    for program in tool.programs:
+        path = shutil.which(program)
+        if path is not None and (not tool.check or _passes(path, tool.check)):
+            return os.path.abspath(path)
+    return None
+
+
+@cache
+def _passes(program: str, arguments: tuple[str, ...]) -> bool:
+    import subprocess
+
+    nothing = subprocess.DEVNULL
+    try:
+        asked = subprocess.run(
+            [program, *arguments],
+            stdin=nothing,
+            stdout=nothing,
+            stderr=nothing,
+            timeout=_CHECK_S,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return asked.returncode == 0

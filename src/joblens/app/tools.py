@@ -1,0 +1,182 @@
+"""Tools: which there are, and what one is to run. Built-in ones first, then the user's, then the project's; a
+later one takes the place of an earlier of the same name."""
+
+import os
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from msgspec import Struct
+
+from joblens.app.places import home_dir, user_config_path
+from joblens.app.tool_requests import Choices, ToolRun, missing_for, placed, request_of, tool_run
+from joblens.model.errors import ToolError, UnknownTool
+from joblens.model.job import ContainerJob, Requirements
+from joblens.model.tool import Tool
+from joblens.spec.tool_file import read_tool
+from joblens.spec.words import nearest_word
+
+__all__ = [
+    "ToolRun",
+    "ToolShelf",
+    "find_tool",
+    "load_tools",
+    "missing_for",
+    "placed",
+    "request_of",
+    "tool_request",
+    "tool_shelf",
+]
+
+_PROJECT = os.path.join(".joblens", "tools")
+_ENDINGS = (".yaml", ".yml")
+_MOST_BYTES = 2**20
+
+# By path, time of change and size: a sweep asks for its tool thousands of times.
+_read_before: dict[tuple[str, int, int], "Tool | ToolError"] = {}
+
+
+class ToolShelf(Struct, frozen=True):
+    tools: dict[str, Tool]
+    broken: dict[str, ToolError]  # by the name their file has
+    passed_over: tuple[str, ...] = ()  # folders that are not used, with the reason
+
+
+def load_tools(cwd: str | None = None) -> dict[str, Tool]:
+    """Every tool that can be read, by name."""
+    return tool_shelf(cwd).tools
+
+
+def find_tool(name: str, cwd: str | None = None) -> Tool:
+    """Raises UnknownTool with the nearest name, ToolError when its file has mistakes."""
+    shelf = tool_shelf(cwd)
+    if name in shelf.broken:
+        raise shelf.broken[name]
+    if name in shelf.tools:
+        return shelf.tools[name]
+    near = nearest_word(name, shelf.tools)
+    hint = f"did you mean '{near}'?" if near else f"there are {', '.join(shelf.tools)}"
+    raise UnknownTool(f"there is no tool '{name}'; {hint}", hint="joblens list-tools")
+
+
+def tool_request(  # noqa: PLR0913 - the keywords are the interface
+    tool: Tool | str,
+    script: str,
+    params: Mapping[str, Any] | None = None,
+    *,
+    device: str = "",
+    cwd: str | None = None,
+    requirements: Requirements | None = None,
+    container: "str | ContainerJob | None" = None,
+    env: Mapping[str, str] | None = None,
+    here: bool = True,
+) -> ToolRun:
+    """What is to be run. Scripts are looked for from `cwd` on, then among the tool's own. `here`: it is
+    for this machine, so its program has to be on it; else only its name is used. Raises ToolError."""
+    where = os.path.abspath(cwd or os.getcwd())
+    found = find_tool(tool, where) if isinstance(tool, str) else tool
+    choices = Choices(
+        device=device,
+        cwd=where,
+        requirements=requirements,
+        container=container,
+        env=dict(env or {}),
+        here=here,
+    )
+    return tool_run(found, script, dict(params or {}), choices)
+
+
+def tool_shelf(cwd: str | None = None) -> ToolShelf:
+    tools: dict[str, Tool] = {}
+    broken: dict[str, ToolError] = {}
+    folders, passed_over = _folders(os.path.abspath(cwd or os.getcwd()))
+    for folder, is_built_in in folders:
+        for path in _files_in(folder):
+            name = os.path.splitext(os.path.basename(path))[0]
+            read = _read(path, "" if is_built_in else path)
+            if isinstance(read, Tool):
+                tools[read.name] = read
+                broken.pop(read.name, None)
+            else:
+                broken[name] = read
+    in_order = dict(sorted(tools.items()))
+    return ToolShelf(in_order, broken, tuple(passed_over))
+
+
+def _folders(cwd: str) -> tuple[list[tuple[str, bool]], list[str]]:
+    from joblens import spec
+
+    built_in = os.path.join(os.path.dirname(os.path.abspath(spec.__file__)), "tools")
+    users = os.path.join(os.path.dirname(user_config_path()), "tools")
+    folders = [(built_in, True), (users, False)]
+    passed_over = []
+    project = _project_folder(cwd)
+    if project is not None:
+        reason = _not_ours(project)
+        if reason:
+            passed_over.append(f"{project}: {reason}, so its tools are not used")
+        else:
+            folders.append((project, False))
+    return folders, passed_over
+
+
+def _project_folder(cwd: str) -> str | None:
+    """The nearest one upwards, not above the home directory or the root of a repository."""
+    home = os.path.realpath(home_dir())
+    for folder in _upwards(cwd):
+        project = os.path.join(folder, _PROJECT)
+        if os.path.isdir(project):
+            return project
+        if os.path.realpath(folder) == home or os.path.exists(os.path.join(folder, ".git")):
+            return None
+    return None
+
+
+def _upwards(folder: str) -> Iterator[str]:
+    yield folder
+    while (above := os.path.dirname(folder)) != folder:
+        folder = above
+        yield folder
+
+
+def _not_ours(folder: str) -> str:
+    """A folder that somebody else left in /tmp must not decide what runs."""
+    about = os.stat(folder)
+    if about.st_uid not in (os.geteuid(), 0):
+        return "it belongs to somebody else"
+    return "everybody may write there" if about.st_mode & 0o002 else ""
+
+
+def _files_in(folder: str) -> list[str]:
+    try:
+        names = sorted(os.listdir(folder))
+    except OSError:
+        return []
+    paths = (os.path.join(folder, name) for name in names if name.endswith(_ENDINGS) and name[0] != ".")
+    return [path for path in paths if os.path.isfile(path)]
+
+
+def _read(path: str, source: str) -> Tool | ToolError:
+    try:
+        about = os.stat(path)
+        key = (path, about.st_mtime_ns, about.st_size)
+        if key not in _read_before:
+            _read_before[key] = _read_anew(path, source, about.st_size)
+        return _read_before[key]
+    except OSError as error:
+        return ToolError(f"{path} cannot be read: {error.strerror}")
+
+
+def _read_anew(path: str, source: str, size: int) -> Tool | ToolError:
+    if size > _MOST_BYTES:
+        return ToolError(f"{path} is too large for a tool's file")
+    with open(path, "rb") as file:
+        raw = file.read()
+    try:
+        text = raw.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        return ToolError(f"{path} is not text in UTF-8")
+    reading = read_tool(text, path, source=source)
+    if reading.tool is not None:
+        return reading.tool
+    told = [f"{path}:{one.mark.line}:{one.mark.column}: {one.message}" for one in reading.problems]
+    return ToolError("\n".join(told), hint="docs/tools.md has every key")

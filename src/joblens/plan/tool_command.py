@@ -1,0 +1,119 @@
+"""The command, variables and files of a tool's job, from its words and parameters. Never through a shell."""
+
+import json
+import math
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from msgspec import Struct, field
+
+from joblens.model.errors import ToolError
+from joblens.model.tool import ParameterWay, Tool
+
+PARAMS_FILE = "params.json"
+
+_NUMBER = re.compile(r"-?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+_NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_]")
+_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+
+
+class PassedParameters(Struct, frozen=True, kw_only=True):
+    """Parameters in the form in which a script gets them."""
+
+    words: tuple[str, ...] = ()  # of the command
+    env: dict[str, str] = field(default_factory=dict)
+    files: dict[str, str] = field(default_factory=dict)
+
+
+def pass_parameters(tool: Tool, params: Mapping[str, Any]) -> PassedParameters:
+    match tool.parameters:
+        case ParameterWay.ENVIRONMENT:
+            return PassedParameters(env=_variables(tool, params))
+        case ParameterWay.ARGUMENTS:
+            words = [word for name, value in params.items() for word in _arguments(tool, name, value)]
+            return PassedParameters(words=tuple(words))
+        case ParameterWay.JSON_FILE:
+            text = json.dumps(dict(params), ensure_ascii=False, indent=1) + "\n"
+            return PassedParameters(words=(PARAMS_FILE,), files={PARAMS_FILE: text})
+        case ParameterWay.NONE:
+            if params:
+                raise ToolError(f"{tool.name} takes no parameters, and was given '{next(iter(params))}'")
+            return PassedParameters()
+
+
+def _variables(tool: Tool, params: Mapping[str, Any]) -> dict[str, str]:
+    variables: dict[str, str] = {}
+    given_as: dict[str, str] = {}
+    for name, value in params.items():
+        variable = tool.parameter_prefix + _NOT_IN_NAMES.sub("_", name).upper()
+        if variable in variables:
+            raise ToolError(f"parameters '{given_as[variable]}' and '{name}' are both {variable}")
+        variables[variable] = json.dumps(value) if isinstance(value, list | tuple) else value_text(value)
+        given_as[variable] = name
+    return variables
+
+
+def _arguments(tool: Tool, name: str, value: Any) -> list[str]:
+    """A list becomes several words where {value} is a word by itself; else the form is there for each."""
+    form = tool.parameter_form
+    texts = [value_text(each) for each in (value if isinstance(value, list | tuple) else (value,))]
+    if "{value}" not in form:
+        return [_filled_form(word, name, text) for text in texts for word in form]
+    words: list[str] = []
+    for word in form:
+        if word != "{value}":
+            words.append(_filled_form(word, name, texts[0] if texts else ""))
+            continue
+        for text in texts:
+            if text.startswith("-") and _NUMBER.fullmatch(text) is None:
+                raise ToolError(f"parameter {name}: '{text}' would be taken for an option of {tool.name}")
+        words += texts
+    return words
+
+
+def _filled_form(word: str, name: str, text: str) -> str:
+    """In one go: a value with {name} in it stays as it is."""
+    return re.sub(r"\{(name|value)\}", lambda found: name if found[1] == "name" else text, word)
+
+
+def value_text(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
+        return f"{value:.1f}"
+    return repr(value) if isinstance(value, float) else str(value)
+
+
+def fill_command(
+    command: tuple[str, ...], one: Mapping[str, str], several: Mapping[str, tuple[str, ...]]
+) -> tuple[str, ...]:
+    """`one` has what stands for a word or part of it, `several` what stands for any number of words."""
+    words: list[str] = []
+    for word in command:
+        if word.startswith("{") and word.endswith("...}") and word[1:-1] in several:
+            words += several[word[1:-1]]
+        else:
+            words.append(_filled(word, one))
+    return tuple(words)
+
+
+def _filled(word: str, one: Mapping[str, str]) -> str:
+    return re.sub(r"(?<!\$)\{(\w+)\}", lambda found: one.get(found[1], found[0]), word)
+
+
+def fill_variables(text: str, variables: Mapping[str, str], tool: str) -> str:
+    """${NAME} by its value."""
+
+    def value(found: re.Match[str]) -> str:
+        if found[1] not in variables:
+            raise ToolError(
+                f"{tool} needs the variable {found[1]}, which is not set", hint=f"export {found[1]}=…"
+            )
+        return variables[found[1]]
+
+    return _VARIABLE.sub(value, text)
+
+
+def whole_cpus(cpus: float | None) -> int:
+    return 1 if cpus is None else max(1, math.ceil(cpus))
