@@ -10,17 +10,13 @@ import os
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
-from joblens.model.details import Details
 from joblens.model.errors import StoreError, StoreVanished
-from joblens.model.history import HistoryQuery, PruneReport, Statistics, StoreCheck
-from joblens.model.job import Record
-from joblens.model.run import JobResult, Run, RunEvent, Workflow
-from joblens.model.sample import Sample
-from joblens.model.writes import CancelAsked, Write
+from joblens.model.writes import Write
 from joblens.ports.store import Store
 from joblens.stores.journal_file import JournalFile, JournalOwner, decode_lines, file_name, owner_of
+from joblens.stores.passing import PassingStore
 
 _REPLAYED_AT_ONCE = 200  # writes
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 5.0
@@ -30,8 +26,8 @@ def _warn(message: str) -> None:
     warnings.warn(message, RuntimeWarning, stacklevel=3)
 
 
-class JournaledStore:
-    """ports.store.Store around another. `apply` never raises StoreError; reads pass through.
+class JournaledStore(PassingStore):
+    """ports.store.Store around another. `apply` never raises StoreError; reads and deliveries pass through.
 
     `url` says which store the journal is for while that store cannot be asked. With `must_open` it is for
     readers, who are better off with the error at once."""
@@ -211,60 +207,6 @@ class JournaledStore:
             if self._journal is not None:
                 self._is_ready()
             return self._opened()
-
-    def find(self, ident: str) -> Record:
-        return self._reading().find(ident)
-
-    def records(self, query: HistoryQuery) -> Iterator[Record]:
-        return self._reading().records(query)
-
-    def running(self) -> list[Record]:
-        return self._reading().running()
-
-    def cancel_requests(self) -> dict[str, CancelAsked]:
-        return self._reading().cancel_requests()
-
-    def samples(self, uuid: str, after: int = -1) -> list[tuple[int, Sample]]:
-        return self._reading().samples(uuid, after)
-
-    def details(self, uuid: str) -> Details:
-        return self._reading().details(uuid)
-
-    def workflows(self) -> list[Workflow]:
-        return self._reading().workflows()
-
-    def find_workflow(self, ident: str) -> Workflow:
-        return self._reading().find_workflow(ident)
-
-    def workflow_of_source(self, source: str, name: str, user: str) -> Workflow | None:
-        return self._reading().workflow_of_source(source, name, user)
-
-    def runs(self, workflow_uuid: str) -> list[Run]:
-        return self._reading().runs(workflow_uuid)
-
-    def find_run(self, ident: str) -> Run:
-        return self._reading().find_run(ident)
-
-    def run_events(self, run_uuid: str, after: int = 0) -> list[tuple[int, RunEvent]]:
-        return self._reading().run_events(run_uuid, after)
-
-    def run_results(self, run_uuid: str) -> list[JobResult]:
-        return self._reading().run_results(run_uuid)
-
-    def statistics(self, query: HistoryQuery) -> Statistics:
-        return self._reading().statistics(query)
-
-    def prune(self, *, before_us: int | None, max_bytes: int | None, dry_run: bool) -> PruneReport:
-        return self._reading().prune(before_us=before_us, max_bytes=max_bytes, dry_run=dry_run)
-
-    def check(self) -> StoreCheck:
-        return self._reading().check()
-
-    def backup(self, path: str) -> None:
-        self._reading().backup(path)
-
-    def vacuum(self) -> None:
-        self._reading().vacuum()
 
 
 def has_left_behind(url: str, journal_dir: str) -> bool:

@@ -1,0 +1,124 @@
+"""A store around another, for all that it does not do differently."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import cast
+
+from joblens.model.delivery import Backlog, Claim, Holding, Renewal, WorkerInfo
+from joblens.model.details import Details
+from joblens.model.history import HistoryQuery, PruneReport, Statistics, StoreCheck
+from joblens.model.job import Record, Status
+from joblens.model.run import JobResult, Run, RunEvent, Workflow
+from joblens.model.sample import Sample
+from joblens.model.writes import CancelAsked
+from joblens.ports.deliveries import Deliveries
+from joblens.ports.store import Store
+
+
+class PassingStore:
+    """ports.store.Store without `apply` and `close`, and ports.deliveries.Deliveries."""
+
+    def _reading(self) -> Store:
+        """The store around which this one is."""
+        raise NotImplementedError
+
+    def _deliveries(self) -> Deliveries:
+        return cast("Deliveries", self._reading())  # every store is both
+
+    # -- what is remembered
+
+    def find(self, ident: str) -> Record:
+        return self._reading().find(ident)
+
+    def records(self, query: HistoryQuery) -> Iterator[Record]:
+        return self._reading().records(query)
+
+    def running(self) -> list[Record]:
+        return self._reading().running()
+
+    def cancel_requests(self) -> dict[str, CancelAsked]:
+        return self._reading().cancel_requests()
+
+    def samples(self, uuid: str, after: int = -1) -> list[tuple[int, Sample]]:
+        return self._reading().samples(uuid, after)
+
+    def details(self, uuid: str) -> Details:
+        return self._reading().details(uuid)
+
+    def workflows(self) -> list[Workflow]:
+        return self._reading().workflows()
+
+    def find_workflow(self, ident: str) -> Workflow:
+        return self._reading().find_workflow(ident)
+
+    def workflow_of_source(self, source: str, name: str, user: str) -> Workflow | None:
+        return self._reading().workflow_of_source(source, name, user)
+
+    def runs(self, workflow_uuid: str) -> list[Run]:
+        return self._reading().runs(workflow_uuid)
+
+    def find_run(self, ident: str) -> Run:
+        return self._reading().find_run(ident)
+
+    def run_events(self, run_uuid: str, after: int = 0) -> list[tuple[int, RunEvent]]:
+        return self._reading().run_events(run_uuid, after)
+
+    def run_results(self, run_uuid: str) -> list[JobResult]:
+        return self._reading().run_results(run_uuid)
+
+    def statistics(self, query: HistoryQuery) -> Statistics:
+        return self._reading().statistics(query)
+
+    def prune(self, *, before_us: int | None, max_bytes: int | None, dry_run: bool) -> PruneReport:
+        return self._reading().prune(before_us=before_us, max_bytes=max_bytes, dry_run=dry_run)
+
+    def check(self) -> StoreCheck:
+        return self._reading().check()
+
+    def backup(self, path: str) -> None:
+        self._reading().backup(path)
+
+    def vacuum(self) -> None:
+        self._reading().vacuum()
+
+    # -- tickets
+
+    def claim(self, worker: WorkerInfo, uuids: Sequence[str], lease_s: float) -> list[Claim]:
+        return self._deliveries().claim(worker, uuids, lease_s)
+
+    def claim_waiting(
+        self, worker: WorkerInfo, most: int, lease_s: float, *, older_than_s: float = 0.0
+    ) -> list[Claim]:
+        return self._deliveries().claim_waiting(worker, most, lease_s, older_than_s=older_than_s)
+
+    def renew(self, worker: WorkerInfo, held: Mapping[str, int], lease_s: float) -> Renewal:
+        return self._deliveries().renew(worker, held, lease_s)
+
+    def give_back(self, worker: str, held: Mapping[str, int]) -> None:
+        self._deliveries().give_back(worker, held)
+
+    def holdings(self) -> list[Holding]:
+        return self._deliveries().holdings()
+
+    def take_back(self, uuid: str, fence: int) -> Status:
+        return self._deliveries().take_back(uuid, fence)
+
+    def release_after(self, uuid: str) -> list[tuple[str, str]]:
+        return self._deliveries().release_after(uuid)
+
+    def withdraw(self, uuid: str) -> bool:
+        return self._deliveries().withdraw(uuid)
+
+    def workers(self) -> list[WorkerInfo]:
+        return self._deliveries().workers()
+
+    def forget_worker(self, name: str) -> None:
+        self._deliveries().forget_worker(name)
+
+    def backlog(self) -> list[Backlog]:
+        return self._deliveries().backlog()
+
+    def states(self, uuids: Sequence[str]) -> dict[str, Status]:
+        return self._deliveries().states(uuids)
+
+    def now_us(self) -> int:
+        return self._deliveries().now_us()
