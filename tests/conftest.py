@@ -13,11 +13,21 @@ import hypothesis
 import msgspec
 import pytest
 
-from tests.servers import own_rabbitmq, redis_server, shared_rabbitmq
+from tests.servers import (
+    own_postgres,
+    own_rabbitmq,
+    postgres_url,
+    redis_server,
+    shared_postgres,
+    shared_rabbitmq,
+)
 
 __all__ = [
+    "own_postgres",
     "own_rabbitmq",
+    "postgres_url",
     "redis_server",
+    "shared_postgres",
     "shared_rabbitmq",
 ]  # fixtures that every folder of tests may ask for
 

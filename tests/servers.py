@@ -298,6 +298,126 @@ class RabbitServer(Server):
             return 0
 
 
+_POSTGRES_PROGRAMS = Path("/usr/lib/postgresql")
+
+
+def postgres_program(name: str) -> str:
+    """Debian keeps those of each version in a folder of its own; the newest one's."""
+    versions = sorted(_POSTGRES_PROGRAMS.glob("*/bin"), key=lambda folder: float(folder.parent.name))
+    return str(versions[-1] / name) if versions else f"/no/postgresql/{name}"
+
+
+class PostgresServer(Server):
+    """Runs as the user postgres where we are root, since it refuses to be root's."""
+
+    name = "postgresql"
+
+    @property
+    def data(self) -> Path:
+        return self.folder / "data"
+
+    def prepare(self) -> None:
+        self.folder.chmod(0o755)
+        sockets = self.folder / "sockets"
+        for folder in (self.data, sockets):
+            folder.mkdir()
+            if os.geteuid() == 0:
+                shutil.chown(folder, "postgres")
+        sockets.chmod(0o755)
+        self.data.chmod(0o700)
+        subprocess.run(
+            [
+                *(*_as_postgres(), postgres_program("initdb"), "-D", str(self.data), "-U", "postgres"),
+                *("-A", "trust", "--no-sync", "--encoding=UTF8", "--locale=C.UTF-8"),
+            ],
+            check=True,
+            capture_output=True,
+            cwd=self.folder,
+        )
+
+    def command(self) -> list[str]:
+        # Answered for what it has been told by itself alone: no test waits for a disk.
+        settings = {
+            "listen_addresses": "",
+            "unix_socket_directories": str(self.folder / "sockets"),
+            "fsync": "off",
+            "max_connections": "200",
+            "shared_buffers": "64MB",
+            "deadlock_timeout": "100ms",
+        }
+        options = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
+        return [*_as_postgres(), postgres_program("postgres"), "-D", str(self.data), *options]
+
+    def is_ready(self) -> bool:
+        """It accepts connections: with less it would still refuse them."""
+        sockets = str(self.folder / "sockets")
+        return (
+            subprocess.run([postgres_program("pg_isready"), "-q", "-h", sockets], check=False).returncode == 0
+        )
+
+    def start(self) -> None:
+        if is_over(self.pid):
+            # A killed one leaves its id, and would be taken for alive until somebody has reaped it.
+            for left in (self.data / "postmaster.pid", *(self.folder / "sockets").glob(".s.*")):
+                left.unlink(missing_ok=True)
+        super().start()
+
+    def stop(self) -> None:
+        """At once, without waiting for those who are connected, but in order."""
+        self._end(signal.SIGINT)
+
+    def kill(self) -> None:
+        """Its children too: they would hold the memory that a new one asks for."""
+        children = _children_of(self.pid)
+        super().kill()
+        for child in children:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(child, signal.SIGKILL)
+        deadline = time.monotonic() + _END_S
+        while not all(map(is_over, children)) and time.monotonic() < deadline:
+            time.sleep(0.01)
+
+    def freeze(self) -> None:
+        for pid in (self.pid, *_children_of(self.pid)):
+            os.kill(pid, signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        for pid in (self.pid, *_children_of(self.pid)):
+            os.kill(pid, signal.SIGCONT)
+
+    def url(self, database: str = "postgres") -> str:
+        return f"postgresql://postgres@/{database}?host={self.folder / 'sockets'}"
+
+    def new_database(self) -> str:
+        """-> its URL"""
+        import psycopg
+
+        name = f"test_{os.urandom(6).hex()}"
+        with psycopg.connect(self.url(), autocommit=True) as connection:
+            connection.execute(f"CREATE DATABASE {name}")
+        return self.url(name)
+
+    def drop_database(self, url: str) -> None:
+        import psycopg
+
+        name = url.partition("@/")[2].partition("?")[0]
+        with psycopg.connect(self.url(), autocommit=True) as connection:
+            connection.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
+
+
+def _as_postgres() -> list[str]:
+    if os.geteuid() != 0:
+        return []
+    return ["setpriv", "--reuid=postgres", "--regid=postgres", "--init-groups"]
+
+
+def _children_of(pid: int) -> list[int]:
+    try:
+        return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except OSError:
+        return []
+
+
 @pytest.fixture
 def redis_server() -> Iterator[RedisServer]:
     """A Redis for this test alone: it is there in no time."""
@@ -319,4 +439,30 @@ def own_rabbitmq() -> Iterator[RabbitServer]:
     """For a test that stops it. Takes some seconds to start."""
     skip_without("rabbitmq-server", "epmd")
     with own_server(RabbitServer) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def shared_postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PostgresServer]:
+    """Not to be stopped."""
+    pytest.importorskip("psycopg")
+    skip_without(postgres_program("postgres"))
+    with shared_server(PostgresServer, tmp_path_factory) as server:
+        yield server
+
+
+@pytest.fixture
+def postgres_url(shared_postgres: PostgresServer) -> Iterator[str]:
+    """Of an empty database for this test."""
+    url = shared_postgres.new_database()
+    yield url
+    shared_postgres.drop_database(url)
+
+
+@pytest.fixture
+def own_postgres() -> Iterator[PostgresServer]:
+    """For a test that stops it."""
+    pytest.importorskip("psycopg")
+    skip_without(postgres_program("postgres"))
+    with own_server(PostgresServer) as server:
         yield server
