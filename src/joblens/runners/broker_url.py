@@ -1,0 +1,167 @@
+"""Where the broker is, as people write it."""
+
+import os
+import re
+from typing import Any
+from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlencode, urlsplit
+
+from msgspec import Struct, field
+
+from joblens.model.errors import InputError
+
+FORMS = "redis://HOST:PORT/DB, rediss://…, redis+socket:///PATH, amqp://HOST:PORT/VHOST, amqps://… or /FOLDER"
+_KINDS = {
+    "redis": "redis",
+    "rediss": "redis",
+    "redis+socket": "redis",
+    "unix": "redis",
+    "sentinel": "redis",
+    "amqp": "amqp",
+    "amqps": "amqp",
+    "pyamqp": "amqp",
+    "file": "folder",
+}
+_QUEUE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
+_HOST_AND_PORT = re.compile(r"[A-Za-z0-9.-]+:\d+(/.*)?")
+
+
+class Broker(Struct, frozen=True, kw_only=True):
+    kind: str  # redis, amqp or folder
+    shown: str  # without user and password: for messages, records and the table of workers
+    url: str  # as Celery takes it, with everything
+    folder: str = ""
+    options: dict[str, Any] = field(default_factory=dict)
+    secrets: tuple[str, ...] = ()  # what must not stand in any message
+
+    def __repr__(self) -> str:
+        return f"Broker({self.shown!r})"
+
+    def without_secrets(self, text: str) -> str:
+        for secret in self.secrets:
+            text = text.replace(secret, "***")
+        return text
+
+
+def parse_broker(text: str | None, default_folder: str) -> Broker:
+    """'' or None: the folder that joblens keeps for itself. Raises InputError."""
+    text = (text or "").strip()
+    if not text:
+        return _folder(default_folder)
+    if "://" not in text:
+        return _folder(_path(text))
+    try:
+        parts = urlsplit(text.split(";", 1)[0])
+        port = parts.port
+    except ValueError as error:
+        raise InputError(f"the broker's URL cannot be read: {_plain(error)}", hint=_hint()) from None
+    kind = _KINDS.get(parts.scheme)
+    if kind is None:
+        raise InputError(f"no broker is known by {parts.scheme}://", hint=_hint())
+    if kind == "folder":
+        if parts.netloc not in ("", "localhost"):
+            raise InputError("a folder's URL has no host: file:///FOLDER", hint=_hint())
+        return _folder(_path(unquote(parts.path)))
+    secrets = tuple(sorted({word for word in _secrets(text) if word}, key=len, reverse=True))
+    if parts.scheme == "sentinel":
+        return _sentinel(text, secrets)
+    if parts.scheme in ("redis+socket", "unix"):
+        return _redis_socket(parts, secrets)
+    if not parts.hostname:
+        raise InputError(f"the broker's URL names no host: {_shown(parts, port)}", hint=_hint())
+    if kind == "redis" and parts.path.strip("/") and not parts.path.strip("/").isdecimal():
+        raise InputError(
+            f"a Redis database is a number: {_shown(parts, port)}", hint=f"{parts.scheme}://HOST:PORT/0"
+        )
+    if parts.scheme == "rediss":
+        text = _with_certificate_check(parts)
+    return Broker(kind=kind, shown=_shown(parts, port), url=text, secrets=secrets)
+
+
+def check_queue(name: str) -> str:
+    """Names of queues become names of files and of keys."""
+    if not _QUEUE_NAME.fullmatch(name):
+        raise InputError(
+            f"{name!r} cannot be the name of a queue",
+            hint="letters, digits, '_', '-' and '.', at most 100, beginning with a letter, a digit or '_'",
+        )
+    return name
+
+
+def _hint() -> str:
+    return f"a broker is {FORMS}"
+
+
+def _plain(error: ValueError) -> str:
+    """Messages of the standard library quote parts of the URL, which may be a password."""
+    return "the port is not a number from 0 to 65535" if "ort" in str(error) else "it is not a URL"
+
+
+def _path(text: str) -> str:
+    if _HOST_AND_PORT.fullmatch(text):
+        raise InputError(f"{text} names no broker by itself", hint=f"redis://{text} or amqp://{text}")
+    if os.sep not in text and text not in (".", "..", "~"):
+        raise InputError(f"{text!r} is no broker", hint=f"{_hint()}; a folder beside you is ./{text}")
+    return os.path.abspath(os.path.expanduser(text))
+
+
+def _folder(path: str) -> Broker:
+    if os.path.exists(path) and not os.path.isdir(path):
+        raise InputError(f"{path} is not a folder", hint="messages are files: name a folder for them")
+    return Broker(kind="folder", shown=path, url="joblens-folder://", folder=path)
+
+
+def _redis_socket(parts: SplitResult, secrets: tuple[str, ...]) -> Broker:
+    path = unquote(parts.path)
+    if parts.hostname or path in ("", "/"):
+        raise InputError(
+            "the URL of a Redis socket has three slashes and a path", hint="redis+socket:///run/redis.sock"
+        )
+    query = dict(parse_qsl(parts.query))
+    database = query.get("virtual_host", query.get("db", "0")).strip("/")
+    if not database.isdecimal():
+        raise InputError("a Redis database is a number", hint="redis+socket:///PATH?virtual_host=0")
+    user = f"{parts.username or ''}:{parts.password}@" if parts.password else ""
+    url = f"redis+socket://{user}{quote(path)}?{urlencode({'virtual_host': database})}"
+    return Broker(kind="redis", shown=f"redis+socket://{path}", url=url, secrets=secrets)
+
+
+def _sentinel(text: str, secrets: tuple[str, ...]) -> Broker:
+    """sentinel://HOST:PORT/DB;sentinel://HOST:PORT?master_name=NAME"""
+    bare, _, query = text.partition("?")
+    master = dict(parse_qsl(query)).get("master_name", "")
+    if not master:
+        raise InputError(
+            "a Sentinel's URL has to name the master", hint="sentinel://HOST:26379/0?master_name=NAME"
+        )
+    hosts = []
+    for one in bare.split(";"):
+        parts = urlsplit(one)
+        if parts.scheme != "sentinel" or not parts.hostname:
+            raise InputError("one Sentinel in the broker's URL cannot be read", hint=_hint())
+        hosts.append(_shown(parts, parts.port))
+    return Broker(
+        kind="redis", shown=";".join(hosts), url=bare, options={"master_name": master}, secrets=secrets
+    )
+
+
+def _with_certificate_check(parts: SplitResult) -> str:
+    """Celery wants it said; unless it is said otherwise, the server's certificate is checked."""
+    query = dict(parse_qsl(parts.query))
+    query.setdefault("ssl_cert_reqs", "required")
+    return parts._replace(query=urlencode(query)).geturl()
+
+
+def _shown(parts: SplitResult, port: int | None) -> str:
+    host = parts.hostname or ""
+    host = f"[{host}]" if ":" in host else host
+    return f"{parts.scheme}://{host}{f':{port}' if port else ''}{parts.path.rstrip('/')}"
+
+
+def _secrets(text: str) -> list[str]:
+    found = []
+    for one in text.split(";"):
+        parts = urlsplit(one)
+        if parts.password:
+            found += [parts.password, unquote(parts.password)]
+        found += [value for key, value in parse_qsl(parts.query) if "pass" in key.lower()]
+    return found

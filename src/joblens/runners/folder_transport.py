@@ -1,0 +1,141 @@
+"""A broker that is a folder: one file for each message, for workers and submitters that see the same disk.
+
+Celery's own transport of that kind does the work; here its files become whole at once, are looked for in
+batches, and are polled by the worker's event loop instead of a loop of their own."""
+
+import contextlib
+import fcntl
+import os
+import time
+import uuid
+from collections import deque
+from collections.abc import Iterator
+from pathlib import Path
+from queue import Empty
+from typing import Any
+
+from kombu.transport import filesystem, virtual
+from kombu.utils.encoding import bytes_to_str, str_to_bytes
+from kombu.utils.json import dumps, loads
+
+LOOK_EVERY_S = 0.02
+_LOOK_AGAIN_S = 0.001
+_AT_A_LOOK = 64
+
+
+class FolderChannel(filesystem.Channel):  # type: ignore[misc]  # kombu has no types
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        folder = self.transport_options["folder"]
+        self.data_folder_in = self.data_folder_out = make_private(os.path.join(folder, "messages"))
+        self._control = Path(make_private(os.path.join(folder, "control")))
+        self._listed: dict[str, deque[str]] = {}
+
+    @property
+    def control_folder(self) -> Path:
+        return self._control
+
+    def _put(self, queue: str, payload: Any, **_: Any) -> None:
+        """Named so that the oldest is the first in order, also over hosts and boots."""
+        name = f"{time.time_ns():020}_{uuid.uuid4().hex}.{queue}.msg"
+        _write_whole(os.path.join(self.data_folder_out, name), dumps(payload))
+
+    def _get(self, queue: str) -> Any:
+        """Who removes the file has the message."""
+        listed = self._listed.get(queue)
+        if not listed:
+            listed = self._listed[queue] = deque(self._names_of(queue))
+        while listed:
+            path = os.path.join(self.data_folder_in, listed.popleft())
+            try:
+                with open(path, "rb") as file:
+                    payload = file.read()
+                os.unlink(path)
+            except FileNotFoundError:
+                continue  # another worker had it
+            return loads(bytes_to_str(payload))
+        raise Empty
+
+    def _names_of(self, queue: str) -> list[str]:
+        suffix = f".{queue}.msg"
+        # The name before the suffix has no dot: "a" must not read the messages of "b.a".
+        return sorted(
+            name
+            for name in os.listdir(self.data_folder_in)
+            if name.endswith(suffix) and "." not in name[: -len(suffix)]
+        )
+
+    def get_table(self, exchange: str) -> list[Any]:
+        with self._table_lock():
+            return self._read_table(exchange)
+
+    def _queue_bind(self, exchange: str, routing_key: str, pattern: str, queue: str) -> None:
+        bound = filesystem.exchange_queue_t(routing_key or "", pattern or "", queue or "")
+        with self._table_lock():
+            table = self._read_table(exchange)
+            if bound not in table:
+                _write_whole(str(self._exchange_file(exchange)), dumps([bound, *table]))
+
+    def _delete(self, queue: str, exchange: str, routing_key: str, pattern: str, *_: Any, **__: Any) -> None:
+        bound = filesystem.exchange_queue_t(routing_key or "", pattern or "", queue or "")
+        self._purge(queue)
+        with self._table_lock():
+            table = self._read_table(exchange)
+            if bound in table:
+                rest = [one for one in table if one != bound]
+                _write_whole(str(self._exchange_file(exchange)), dumps(rest))
+
+    def _read_table(self, exchange: str) -> list[Any]:
+        try:
+            text = self._exchange_file(exchange).read_bytes()
+        except FileNotFoundError:
+            return []
+        return [filesystem.exchange_queue_t(*one) for one in loads(bytes_to_str(text))]
+
+    @contextlib.contextmanager
+    def _table_lock(self) -> Iterator[None]:
+        with open(self.control_folder / "lock", "w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+
+
+class FolderTransport(filesystem.Transport):  # type: ignore[misc]
+    Channel = FolderChannel
+    polling_interval = LOOK_EVERY_S
+    driver_type = "folder"
+    driver_name = "folder"
+    implements = virtual.Transport.implements.extend(
+        asynchronous=True, exchange_type=frozenset(["direct", "topic", "fanout"])
+    )
+    connection_errors = (OSError,)
+
+    def register_with_event_loop(self, connection: Any, loop: Any) -> None:
+        earlier = getattr(self, "_looking", None)
+        if earlier is not None:
+            earlier.cancel()
+        self._looking = loop.call_later(0.0, self._look, loop)
+
+    def _look(self, loop: Any) -> None:
+        """Some at a time, so that acknowledgements and commands are not kept waiting. Where there was one
+        there may be more, as soon as these are settled."""
+        found = 0
+        try:
+            while found < _AT_A_LOOK:
+                self.cycle.get(self._deliver)
+                found += 1
+        except Empty:
+            pass
+        self._looking = loop.call_later(_LOOK_AGAIN_S if found else LOOK_EVERY_S, self._look, loop)
+
+
+def make_private(folder: str) -> str:
+    os.makedirs(folder, mode=0o700, exist_ok=True)
+    return folder
+
+
+def _write_whole(path: str, text: str) -> None:
+    folder, name = os.path.split(path)
+    unfinished = os.path.join(folder, f".{name}.{os.getpid()}.{uuid.uuid4().hex[:8]}")
+    with open(unfinished, "wb") as file:
+        file.write(str_to_bytes(text))
+    os.replace(unfinished, path)
