@@ -29,6 +29,9 @@ OPTION_OF = {
     "limits.enforce": "--no-enforce",
     "limits.grace": "--grace",
     "output.capture": "--no-capture",
+    "queue.broker": "--broker",
+    "queue.name": "--queue",
+    "queue.retry_lost": "--retry-lost",
 }
 
 

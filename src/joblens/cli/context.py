@@ -48,6 +48,7 @@ class Session:
         self.options = options
         self._loaded: LoadedSettings | None = None
         self._store: Store | None = None
+        self._overrides: dict[str, str] = {}
         for stream in (sys.stdout, sys.stderr):
             # job names may hold bytes that are no text; showing them must never be what fails
             reconfigure = getattr(stream, "reconfigure", None)
@@ -57,6 +58,13 @@ class Session:
     @property
     def json(self) -> bool:
         return self.options.json
+
+    def override(self, setting: str, text: str | None) -> None:
+        """An option of the command stands for that setting; None: it was not given. Before anything is
+        loaded."""
+        assert self._loaded is None
+        if text is not None:
+            self._overrides[setting] = text
 
     @property
     def loaded(self) -> "LoadedSettings":
@@ -79,7 +87,7 @@ class Session:
         from joblens.app.settings import load_settings
 
         store = self.options.store
-        overrides = {} if store is None else {"store.url": store}
+        overrides = self._overrides if store is None else {**self._overrides, "store.url": store}
         return load_settings(config=self.options.config, overrides=overrides, leave_out_bad=leave_out_bad)
 
     @property
