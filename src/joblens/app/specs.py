@@ -64,7 +64,7 @@ class LoadedSpec:
 
 def load_spec(path: str, parameters: Mapping[str, Any] = _NONE, *, keeps_spec: bool = False) -> LoadedSpec:
     """SpecError lists every problem as `file:line:column: message`. `keeps_spec`: it is asked for too."""
-    text = _read(path)
+    text = read_text_of(path)
     form = format_of(path, text)
     return LoadedSpec(_made_from_file(path, text, form, parameters, keeps_spec=keeps_spec), text, form, path)
 
@@ -220,7 +220,7 @@ def _told(path: str, problems: Iterable[Problem]) -> list[str]:
     return [f"{path}:{one.mark.line}:{one.mark.column}: {one.message}" for one in problems]
 
 
-def _read(path: str) -> str:
+def read_text_of(path: str) -> str:
     try:
         with open(path, "rb") as file:
             content = file.read()
