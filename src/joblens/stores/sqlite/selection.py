@@ -3,17 +3,20 @@
 A filter that few jobs pass is looked up through its own index and the rest sorted; otherwise the index
 of the order is walked until enough have passed. Which one is settled by counting, up to a bound."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import apsw
 import msgspec
 
 from joblens.model.history import HistoryQuery, SortKey
 from joblens.model.job import Status
+from joblens.stores import history_conditions
 from joblens.stores.sqlite.sql import QUERIES
 
 _FEW = 4000
 _NO_LIMIT = -1
 _ALL_STATUSES = tuple(Status)
-_HIGHEST = "\U0010ffff"
 
 _SORT_KEYS = {
     SortKey.STARTED: ("job.began_at_us", "job_by_began"),
@@ -108,32 +111,8 @@ def _count(connection: apsw.Connection, sql: str, parameters: tuple[str | int, .
 
 
 def _conditions(query: HistoryQuery) -> dict[str, Condition]:
-    conditions: dict[str, Condition] = {}
-    if query.statuses:
-        conditions["status"] = (QUERIES["where_status"], (_json(query.statuses),))
-    if query.tools:
-        conditions["tool"] = (QUERIES["where_tool"], (_json(query.tools),))
-    for place, tag in enumerate(query.tags):
-        conditions[f"tag {place}"] = (QUERIES["where_tag"], (tag,))
-    if query.names:
-        patterns = tuple(map(_glob, query.names))
-        conditions["name"] = (QUERIES["where_one_of_names"], (_json(patterns),))
-        prefix = _literal_start(query.names[0])
-        if len(patterns) == 1:
-            conditions["name"] = (QUERIES["where_name"], patterns)
-        if len(patterns) == 1 and prefix:
-            conditions["name_between"] = (QUERIES["where_name_between"], (prefix, prefix + _HIGHEST))
-    if query.since_us is not None:
-        conditions["since"] = (QUERIES["where_since"], (query.since_us,))
-    if query.until_us is not None:
-        conditions["until"] = (QUERIES["where_until"], (query.until_us,))
-    if query.user is not None:
-        conditions["user"] = (QUERIES["where_user"], (query.user,))
-    if query.run_uuid is not None:
-        conditions["run"] = (QUERIES["where_run"], (query.run_uuid,))
-    if not query.include_unfinished:
-        conditions["ended"] = (QUERIES["where_ended"], ())
-    return conditions
+    found = history_conditions.conditions_of(query, _glob)
+    return {key: (QUERIES[name], tuple(map(_value, values))) for key, (name, values) in found.items()}
 
 
 def _joined(conditions: list[Condition]) -> Condition:
@@ -145,9 +124,10 @@ def _glob(pattern: str) -> str:
     return pattern.replace("[", "[[]")  # only * and ? are special
 
 
-def _literal_start(pattern: str) -> str:
-    return pattern.split("*", 1)[0].split("?", 1)[0]
+def _value(value: Any) -> str | int:
+    """Many values at once are read by json_each."""
+    return _json(value) if isinstance(value, list) else value  # type: ignore[no-any-return]
 
 
-def _json(values: tuple[str, ...]) -> str:
+def _json(values: Sequence[str]) -> str:
     return msgspec.json.encode(values).decode()

@@ -1,0 +1,49 @@
+"""What a question about the history asks for, by the names of conditions. Pure: each store has its own text
+for them, and its own way to write a pattern of names."""
+
+from collections.abc import Callable
+from typing import Any
+
+from joblens.model.history import HistoryQuery
+
+_HIGHEST = "\U0010ffff"
+
+NamedCondition = tuple[str, tuple[Any, ...]]
+
+
+def conditions_of(query: HistoryQuery, pattern: Callable[[str], str]) -> dict[str, NamedCondition]:
+    """By what they are about. A list among the values is for a condition that takes any number of them."""
+    found: dict[str, NamedCondition] = {}
+    if query.statuses:
+        found["status"] = ("where_status", ([str(status) for status in query.statuses],))
+    if query.tools:
+        found["tool"] = ("where_tool", (list(query.tools),))
+    for place, tag in enumerate(query.tags):
+        found[f"tag {place}"] = ("where_tag", (tag,))
+    if query.names:
+        found |= _of_names(query.names, pattern)
+    if query.since_us is not None:
+        found["since"] = ("where_since", (query.since_us,))
+    if query.until_us is not None:
+        found["until"] = ("where_until", (query.until_us,))
+    if query.user is not None:
+        found["user"] = ("where_user", (query.user,))
+    if query.run_uuid is not None:
+        found["run"] = ("where_run", (query.run_uuid,))
+    if not query.include_unfinished:
+        found["ended"] = ("where_ended", ())
+    return found
+
+
+def _of_names(names: tuple[str, ...], pattern: Callable[[str], str]) -> dict[str, NamedCondition]:
+    if len(names) > 1:
+        return {"name": ("where_one_of_names", ([pattern(name) for name in names],))}
+    found: dict[str, NamedCondition] = {"name": ("where_name", (pattern(names[0]),))}
+    if prefix := _literal_start(names[0]):
+        found["name_between"] = ("where_name_between", (prefix, prefix + _HIGHEST))
+    return found
+
+
+def _literal_start(pattern: str) -> str:
+    """Only * and ? are special."""
+    return pattern.split("*", 1)[0].split("?", 1)[0]

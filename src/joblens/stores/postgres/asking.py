@@ -1,0 +1,16 @@
+"""Questions by their names, to a PostgreSQL server."""
+
+from typing import Any
+
+from joblens.stores.asking import Ask
+from joblens.stores.postgres.connection import Connection
+from joblens.stores.postgres.sql import queries_of
+
+
+def asker(connection: Connection, file: str = "reading.sql") -> Ask:
+    queries = queries_of(file)
+
+    def ask(query: str, *parameters: Any) -> list[tuple[Any, ...]]:
+        return connection.execute(queries[query].encode(), parameters or None).fetchall()
+
+    return ask

@@ -1,0 +1,151 @@
+-- What readers ask. One query begins at "-- name:" and ends before the next; names are the same in all databases.
+
+-- name: number_of_uuid
+SELECT id FROM job WHERE uuid = %s
+
+-- name: number_of_external_id
+SELECT id FROM job WHERE external_id = %s ORDER BY id DESC LIMIT 1
+
+-- name: newest_named
+SELECT id FROM job WHERE name = %s ORDER BY id DESC LIMIT 1
+
+-- name: number_exists
+SELECT id FROM job WHERE id = %s
+
+-- name: numbers_of_prefix
+SELECT id FROM job WHERE uuid >= %s AND uuid < %s ORDER BY uuid LIMIT %s
+
+-- name: records
+SELECT job.id, job.status, job.uuid, job.began_at_us, detail.job, detail.attempt, detail.outcome
+FROM job JOIN detail ON detail.job_id = job.id
+WHERE job.id = ANY(%s::bigint[])
+
+-- name: unfinished
+SELECT id FROM job WHERE status IN ('queued', 'running') ORDER BY began_at_us, id
+
+-- name: cancel_requests
+SELECT uuid, asked_at_us, asked_by FROM cancel_request
+
+-- name: details_of_uuid
+SELECT job_details.data FROM job JOIN job_details ON job_details.job_id = job.id WHERE job.uuid = %s
+
+-- name: history
+SELECT job.id FROM job WHERE {conditions} ORDER BY {key} {direction}, job.id {direction} LIMIT %s
+
+-- name: where_status
+job.status = ANY(%s::text[])
+
+-- name: where_tool
+job.tool = ANY(%s::text[])
+
+-- name: where_tag
+job.id IN (SELECT tag.job_id FROM tag WHERE tag.tag = %s)
+
+-- name: where_name
+job.name LIKE %s
+
+-- name: where_one_of_names
+job.name LIKE ANY(%s::text[])
+
+-- name: where_name_between
+job.name >= %s AND job.name < %s
+
+-- name: where_since
+job.began_at_us >= %s
+
+-- name: where_until
+job.began_at_us < %s
+
+-- name: where_user
+job.user_name = %s
+
+-- name: where_run
+job.run_id = (SELECT run.id FROM run WHERE run.uuid = %s)
+
+-- name: where_ended
+job.ended_at_us IS NOT NULL
+
+-- name: where_key_known
+{key} IS NOT NULL
+
+-- name: where_key_unknown
+{key} IS NULL
+
+-- name: where_any
+TRUE
+
+-- name: ended_numbers
+SELECT job.tool, job.status, job.duration_us, job.cpu_usec, job.memory_bytes FROM job
+WHERE job.ended_at_us IS NOT NULL AND {conditions}
+
+-- name: rollup
+WITH wanted AS (SELECT %s::text[] AS tools, %s::text[] AS statuses)
+SELECT tool, status, metric, sum(count)::bigint, sum(total), max(largest) FROM rollup, wanted
+WHERE (wanted.tools IS NULL OR tool = ANY(wanted.tools))
+  AND (wanted.statuses IS NULL OR status = ANY(wanted.statuses))
+GROUP BY tool, status, metric HAVING sum(count) <> 0
+
+-- name: sketch
+WITH wanted AS (SELECT %s::text[] AS tools, %s::text[] AS statuses)
+SELECT tool, status, metric, bucket, sum(count)::bigint FROM sketch, wanted
+WHERE (wanted.tools IS NULL OR tool = ANY(wanted.tools))
+  AND (wanted.statuses IS NULL OR status = ANY(wanted.statuses))
+GROUP BY tool, status, metric, bucket HAVING sum(count) <> 0
+
+-- name: workflows
+SELECT id, detail FROM workflow ORDER BY id DESC
+
+-- name: workflow_of_source
+SELECT id, detail FROM workflow WHERE source = %s AND name = %s AND user_name = %s ORDER BY id DESC LIMIT 1
+
+-- name: workflow_of_number
+SELECT id, detail FROM workflow WHERE id = %s
+
+-- name: workflow_of_name
+SELECT id, detail FROM workflow WHERE name = %s ORDER BY id DESC LIMIT 1
+
+-- name: workflow_of_uuid
+SELECT id, detail FROM workflow WHERE uuid = %s
+
+-- name: workflows_of_prefix
+SELECT id, detail FROM workflow WHERE uuid >= %s AND uuid < %s ORDER BY uuid LIMIT %s
+
+-- name: workflow_names
+SELECT DISTINCT name FROM workflow
+
+-- name: runs_of_workflow
+SELECT run.id, run.number, workflow.id, run.detail
+FROM run LEFT JOIN workflow ON workflow.uuid = run.workflow_uuid
+WHERE run.workflow_uuid = %s AND run.number IS NOT NULL ORDER BY run.number
+
+-- name: run_of_number
+SELECT run.id FROM run WHERE run.workflow_uuid = %s AND run.number = %s
+
+-- name: newest_run
+SELECT run.id FROM run WHERE run.workflow_uuid = %s AND run.number IS NOT NULL ORDER BY run.number DESC LIMIT 1
+
+-- name: run_of_uuid
+SELECT run.id FROM run WHERE run.uuid = %s AND run.number IS NOT NULL
+
+-- name: runs_of_prefix
+SELECT run.id FROM run WHERE run.uuid >= %s AND run.uuid < %s AND run.number IS NOT NULL ORDER BY run.uuid LIMIT %s
+
+-- name: run
+SELECT run.number, workflow.id, run.detail, run.spec
+FROM run LEFT JOIN workflow ON workflow.uuid = run.workflow_uuid WHERE run.id = %s
+
+-- name: turns_of_run
+-- Its starts and ends by the clock: one that waited in a journal may have been written late.
+SELECT at_us, fact FROM run_event WHERE run_id = %s AND kind IN ('started', 'ended') ORDER BY at_us, id
+
+-- name: run_events
+SELECT run_event.id, run_event.uuid, run_event.at_us, run_event.fact
+FROM run JOIN run_event ON run_event.run_id = run.id
+WHERE run.uuid = %s AND run_event.id > %s ORDER BY run_event.id
+
+-- name: run_results
+SELECT job.run_index, job.run_attempt, job.id, job.uuid, job.status, job.exit_code, job.reason,
+       job.began_at_us, job.duration_us, job.cpu_usec, job.memory_bytes
+FROM job
+WHERE job.run_id = (SELECT run.id FROM run WHERE run.uuid = %s) AND job.run_index >= 0
+ORDER BY job.run_index, job.run_attempt, job.id

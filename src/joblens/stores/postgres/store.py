@@ -1,0 +1,184 @@
+"""The store in a PostgreSQL database, for any number of hosts."""
+
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+from joblens.model.details import Details
+from joblens.model.errors import StoreCorrupt, StoreError
+from joblens.model.history import HistoryQuery, PruneReport, Statistics, StoreCheck
+from joblens.model.job import Record
+from joblens.model.run import JobResult, Run, RunEvent, Workflow
+from joblens.model.sample import Sample
+from joblens.model.writes import CancelAsked, Write
+from joblens.stores.asking import Ask
+from joblens.stores.postgres.asking import asker
+from joblens.stores.postgres.connection import Connection, Database
+from joblens.stores.postgres.opening import prepare
+from joblens.stores.postgres.writer import Writer
+
+_RECORDS_AT_ONCE = 500
+
+
+def _warn(message: str) -> None:
+    warnings.warn(message, RuntimeWarning, stacklevel=3)
+
+
+class PostgresStore:
+    """ports.store.Store. One connection behind a lock: it may be used from several threads, and after a fork.
+    `url` goes without the password. What only readers or upkeep need is imported when asked for."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        read_only: bool = False,
+        compression_level: int = 3,
+        warn: Callable[[str], None] = _warn,
+    ) -> None:
+        self._whole_url = url
+        self._read_only = read_only
+        self._warn = warn
+        self._database = Database(url, read_only=read_only, on_connect=self._prepare)
+        self.url = self._database.shown
+        self._writer = Writer(self._database, compression_level)
+        with self._database.use():
+            pass  # what is wrong with it is better said now than at the first question
+
+    def _prepare(self, connection: Connection) -> None:
+        prepare(connection, self._database.shown, read_only=self._read_only)
+
+    def apply(self, writes: Sequence[Write]) -> None:
+        if not writes:
+            return
+        if self._read_only:
+            raise StoreError(f"the store {self.url} was opened for reading only")
+        self._writer.apply(writes)
+
+    def find(self, ident: str) -> Record:
+        from joblens.stores.job_search import find_job
+
+        with self._reading() as ask:
+            return find_job(ask, ident)
+
+    def records(self, query: HistoryQuery) -> Iterator[Record]:
+        from joblens.stores.postgres.selection import job_numbers
+        from joblens.stores.record_rows import read_records
+
+        with self._database.use() as connection:
+            numbers = job_numbers(connection, query)
+        for start in range(0, len(numbers), _RECORDS_AT_ONCE):
+            with self._asking() as ask:
+                part = list(read_records(ask, numbers[start : start + _RECORDS_AT_ONCE]))
+            yield from part
+
+    def running(self) -> list[Record]:
+        from joblens.stores.record_rows import read_unfinished
+
+        with self._reading() as ask:
+            return read_unfinished(ask)
+
+    def cancel_requests(self) -> dict[str, CancelAsked]:
+        with self._asking() as ask:
+            asked = [CancelAsked(*row) for row in ask("cancel_requests")]
+        return {each.uuid: each for each in asked}
+
+    def samples(self, uuid: str, after: int = -1) -> list[tuple[int, Sample]]:
+        from joblens.stores.postgres.sample_tables import read_samples
+
+        with self._database.use() as connection:
+            return read_samples(connection, uuid, after, self._warn)
+
+    def details(self, uuid: str) -> Details:
+        from joblens.stores.packed_details import unpack_details
+
+        with self._asking() as ask:
+            rows = ask("details_of_uuid", uuid)
+        for (data,) in rows:
+            try:
+                return unpack_details(data)
+            except StoreCorrupt as error:
+                self._warn(f"details of job {uuid} are lost: {error}")
+        return Details()
+
+    def workflows(self) -> list[Workflow]:
+        from joblens.stores.run_rows import read_workflows
+
+        with self._asking() as ask:
+            return read_workflows(ask, "workflows")
+
+    def find_workflow(self, ident: str) -> Workflow:
+        from joblens.stores import run_search
+
+        with self._reading() as ask:
+            return run_search.find_workflow(ask, ident)
+
+    def workflow_of_source(self, source: str, name: str, user: str) -> Workflow | None:
+        from joblens.stores.run_rows import read_workflows
+
+        with self._asking() as ask:
+            return next(iter(read_workflows(ask, "workflow_of_source", (source, name, user))), None)
+
+    def runs(self, workflow_uuid: str) -> list[Run]:
+        from joblens.stores.run_rows import read_runs
+
+        with self._reading() as ask:
+            return read_runs(ask, workflow_uuid)
+
+    def find_run(self, ident: str) -> Run:
+        from joblens.stores import run_search
+
+        with self._reading() as ask:
+            return run_search.find_run(ask, ident)
+
+    def run_events(self, run_uuid: str, after: int = 0) -> list[tuple[int, RunEvent]]:
+        from joblens.stores.run_rows import read_events
+
+        with self._asking() as ask:
+            return read_events(ask, run_uuid, after)
+
+    def run_results(self, run_uuid: str) -> list[JobResult]:
+        from joblens.stores.run_rows import read_results
+
+        with self._asking() as ask:
+            return read_results(ask, run_uuid)
+
+    def statistics(self, query: HistoryQuery) -> Statistics:
+        from joblens.stores.postgres.statistics import statistics
+
+        with self._database.reading() as connection:
+            return statistics(connection, query)
+
+    def prune(self, *, before_us: int | None, max_bytes: int | None, dry_run: bool) -> PruneReport:
+        from joblens.stores.postgres import upkeep
+
+        return upkeep.prune(self._database, before_us=before_us, max_bytes=max_bytes, dry_run=dry_run)
+
+    def check(self) -> StoreCheck:
+        from joblens.stores.postgres import upkeep
+
+        return upkeep.check(self._database)
+
+    def backup(self, path: str) -> None:
+        from joblens.stores.postgres.dump import dump
+
+        dump(self._whole_url, path)
+
+    def vacuum(self) -> None:
+        from joblens.stores.postgres import upkeep
+
+        upkeep.vacuum(self._database)
+
+    def close(self) -> None:
+        self._database.close()
+
+    @contextmanager
+    def _asking(self) -> Iterator[Ask]:
+        with self._database.use() as connection:
+            yield asker(connection)
+
+    @contextmanager
+    def _reading(self) -> Iterator[Ask]:
+        """One snapshot for several questions."""
+        with self._database.reading() as connection:
+            yield asker(connection)
