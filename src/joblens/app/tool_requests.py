@@ -1,13 +1,14 @@
 """One job of a tool: its script found, its program looked up, its parameters in the form they travel in."""
 
 import os
-from functools import cache
+from collections.abc import Mapping
 from typing import Any
 
 from msgspec import Struct, field
 from msgspec.structs import fields, replace
 
 from joblens.app.requests import Request
+from joblens.app.tool_programs import interpreter, program_of
 from joblens.model.delivery import RetryLost
 from joblens.model.errors import ToolError
 from joblens.model.job import ContainerJob, Requirements
@@ -19,7 +20,6 @@ from joblens.spec.words import any_of, nearest_word
 _FOLDER_INSIDE = "/joblens"  # of a container: where the job's own folder is
 _SCRIPTS_INSIDE = "/joblens-script"
 _MOST_SCRIPT_BYTES = 2**20
-_CHECK_S = 30.0
 
 
 class ToolRun(Struct, frozen=True, kw_only=True):
@@ -62,30 +62,32 @@ def tool_run(tool: Tool, script: str, params: dict[str, Any], choices: Choices) 
     word = os.path.basename(path) if is_carried else path
     if is_carried:
         files[word] = _text_of(path)
-    variables = _variables(tool, device)
+    inside = _container(tool, choices.container)
+    outside = os.environ if inside is None else {}  # inside, variables of this machine mean nothing
+    variables = _variables(tool, device, outside)
     variables.update(passed.env)
     variables.update(choices.env)
-    inside = _container(tool, choices.container)
     if inside is not None:
         inside, word = _with_places(inside, word, "" if tool.own_folder else choices.cwd)
         if inside.user:
             variables.setdefault("HOME", inside.workdir)  # that user may have none inside
+    here = choices.here and inside is None
     asked = _merged(tool.requirements, choices.requirements)
     return ToolRun(
         tool=tool.name,
         script=script,
         params={**device.params, **params},
         argv=fill_command(
-            tuple(fill_variables(each, {**os.environ, **variables}, tool.name) for each in tool.command),
+            tuple(fill_variables(each, {**outside, **variables}, tool.name) for each in tool.command),
             {
-                "program": _program(tool, here=choices.here and inside is None),
+                "program": program_of(tool, here=here),
                 "script": word,
                 "cpus": str(whole_cpus(asked.cpus)),
             },
             {
                 "params...": passed.words,
                 "device...": device.arguments,
-                "interpreter...": tool.interpreters.get(os.path.splitext(script)[1], ()),
+                "interpreter...": interpreter(tool, script, own, here=here),
             },
         ),
         env=variables,
@@ -99,9 +101,9 @@ def tool_run(tool: Tool, script: str, params: dict[str, Any], choices: Choices) 
     )
 
 
-def _variables(tool: Tool, device: ToolDevice) -> dict[str, str]:
+def _variables(tool: Tool, device: ToolDevice, outside: Mapping[str, str]) -> dict[str, str]:
     written = {**tool.env, **device.env}
-    return {name: fill_variables(text, os.environ, tool.name) for name, text in written.items()}
+    return {name: fill_variables(text, outside, tool.name) for name, text in written.items()}
 
 
 def placed(run: ToolRun, folder: str) -> ToolRun:
@@ -210,57 +212,3 @@ def _with_places(container: ContainerJob, script: str, cwd: str) -> tuple[Contai
     if not user and os.getuid() != 0:
         user = f"{os.getuid()}:{os.getgid()}"
     return replace(container, volumes=tuple(volumes), workdir=workdir, user=user), script
-
-
-# ---- programs ---------------------------------------------------------------------------------------------
-
-
-def missing_for(tool: Tool) -> str:
-    """Why it cannot run on this machine itself; '' if it can."""
-    import shutil
-
-    if tool.programs and _usable_program(tool) is None:
-        there = [program for program in tool.programs if shutil.which(program)]
-        if there:
-            return f"{there[0]} {' '.join(tool.check)}: it does not end well"
-        return f"there is no program {any_of(tool.programs)}"
-    others = [program for program in tool.needs if shutil.which(program) is None]
-    return f"there is no program {others[0]}" if others else ""
-
-
-def _program(tool: Tool, *, here: bool) -> str:
-    if not here:
-        return tool.programs[0] if tool.programs else ""
-    missing = missing_for(tool)
-    if missing:
-        raise ToolError(f"{tool.name} cannot run here: {missing}", hint=tool.install)
-    return _usable_program(tool) or ""
-
-
-def _usable_program(tool: Tool) -> str | None:
-    import shutil
-
-    for program in tool.programs:
-        path = shutil.which(program)
-        if path is not None and (not tool.check or _passes(path, tool.check)):
-            return os.path.abspath(path)
-    return None
-
-
-@cache
-def _passes(program: str, arguments: tuple[str, ...]) -> bool:
-    import subprocess
-
-    nothing = subprocess.DEVNULL
-    try:
-        asked = subprocess.run(
-            [program, *arguments],
-            stdin=nothing,
-            stdout=nothing,
-            stderr=nothing,
-            timeout=_CHECK_S,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return False
-    return asked.returncode == 0

@@ -8,7 +8,8 @@ from typing import Any
 from msgspec import Struct
 
 from joblens.app.places import home_dir, user_config_path
-from joblens.app.tool_requests import Choices, ToolRun, missing_for, placed, request_of, tool_run
+from joblens.app.tool_programs import missing_for
+from joblens.app.tool_requests import Choices, ToolRun, placed, request_of, tool_run
 from joblens.model.errors import ToolError, UnknownTool
 from joblens.model.job import ContainerJob, Requirements
 from joblens.model.tool import Tool

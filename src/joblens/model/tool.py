@@ -47,6 +47,7 @@ class ToolScript(Struct, frozen=True, kw_only=True, omit_defaults=True):
     path: str  # absolute once read
     description: str = ""
     parameters: dict[str, ToolParameter] = field(default_factory=dict)
+    check: tuple[str, ...] = ()  # arguments with which its interpreter has to end with 0
 
 
 class ToolDevice(Struct, frozen=True, kw_only=True, omit_defaults=True):

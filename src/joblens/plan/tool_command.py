@@ -15,7 +15,7 @@ PARAMS_FILE = "params.json"
 
 _NUMBER = re.compile(r"-?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_]")
-_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^{}]*))?\}")
 
 
 class PassedParameters(Struct, frozen=True, kw_only=True):
@@ -103,9 +103,11 @@ def _filled(word: str, one: Mapping[str, str]) -> str:
 
 
 def fill_variables(text: str, variables: Mapping[str, str], tool: str) -> str:
-    """${NAME} by its value."""
+    """${NAME} by its value, ${NAME:-TEXT} by TEXT where it has none."""
 
     def value(found: re.Match[str]) -> str:
+        if not variables.get(found[1]) and found[2] is not None:
+            return found[2]
         if found[1] not in variables:
             raise ToolError(
                 f"{tool} needs the variable {found[1]}, which is not set", hint=f"export {found[1]}=…"

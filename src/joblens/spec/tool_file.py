@@ -74,6 +74,7 @@ def _script(name: str, given: dict[str, Any], folder: str) -> ToolScript:
         path=os.path.normpath(os.path.join(folder, path)),
         description=given.get("description", ""),
         parameters=given.get("parameters", {}),
+        check=given.get("check", ()),
     )
 
 

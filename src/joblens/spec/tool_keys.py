@@ -17,7 +17,12 @@ TOOL = section(
         "The words of the command, with placeholders.",
         example=["{program}", "-in", "{script}", "{params...}"],
     ),
-    key("programs", Kind.WORDS, "Names or paths; the first that is there is {program}.", example=["lmp"]),
+    key(
+        "programs",
+        Kind.WORDS,
+        "Names or paths; the first in PATH that passes the check is {program}.",
+        example=["lmp"],
+    ),
     key(
         "check",
         Kind.ARGV,
@@ -114,6 +119,7 @@ TOOL_SCRIPT = section(
     "an entry of `scripts`",
     key("path", Kind.PATH, "Where it lies, from the tool's file; its name without it."),
     key("description", Kind.TEXT, "What it does, in a line."),
+    key("check", Kind.ARGV, "Arguments with which its interpreter has to end with 0 to be the right one."),
     key(
         "parameters",
         Kind.SECTIONS_BY_NAME,
