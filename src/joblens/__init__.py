@@ -13,6 +13,7 @@ if TYPE_CHECKING:
         run,
     )
     from joblens.app.attaching import attach
+    from joblens.app.benchmarking import BenchmarkRunner
     from joblens.app.compose import compose_advice
     from joblens.app.job_tools import JobUtils
     from joblens.app.measured import measured
@@ -34,6 +35,7 @@ _PUBLIC = {
     "JobUtils": "joblens.app.job_tools",
     "ProcessingSnapshotAnalyzer": "joblens.app.snapshots",
     "create_snapshot": "joblens.app.snapshots",
+    "BenchmarkRunner": "joblens.app.benchmarking",
     "JobMonitor": "joblens.app.monitor",
     "get_monitor": "joblens.app.monitor",
     "ResourceProfiler": "joblens.app.profiler",
@@ -62,6 +64,7 @@ _PUBLIC = {
 }
 
 __all__ = [
+    "BenchmarkRunner",
     "ContainerResourceMonitor",
     "Filter",
     "InputError",

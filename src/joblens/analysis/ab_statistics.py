@@ -17,7 +17,7 @@ _POWER = 0.8  # a difference counts as detectable when it would be seen four tim
 _SIGMA_OF_MAD = 1.4826  # a normal distribution's spread in terms of its median deviation
 _OUTLIER_SIGMAS = 3.5
 _LEAST_FOR_OUTLIERS = 5
-_LEAST_SPREAD = 0.002  # of the median: clocks and schedulers alone do as much
+_LEAST_SPREAD = 0.005  # of the median: clocks and schedulers alone do as much
 _RANK_EFFICIENCY = 3 / math.pi  # of rank methods, beside the mean of normal values
 
 
@@ -60,12 +60,12 @@ def paired_ratio(values: Sequence[float], baseline: Sequence[float], confidence:
     logs = [math.log(value / before) for value, before in zip(values, baseline, strict=True)]
     means = sorted((logs[i] + logs[j]) / 2 for i in range(len(logs)) for j in range(i, len(logs)))
     cut = signed_rank_cut(len(logs), 1 - confidence)
-    spread = _spread(logs)
+    interval = _interval_of(means, cut)
     return Ratio(
         value=math.exp(median(means)),
-        interval=_exponential(_interval_of(means, cut)),
+        interval=_exponential(interval),
         pairs=len(logs),
-        detectable=_detectable(spread / math.sqrt(len(logs)), confidence),
+        detectable=_detectable(_spread(logs) / math.sqrt(len(logs)), interval, confidence),
         method="signed ranks of pairs",
     )
 
@@ -76,12 +76,13 @@ def heap_ratio(values: Sequence[float], baseline: Sequence[float], confidence: f
     ours, theirs = [math.log(value) for value in values], [math.log(value) for value in baseline]
     differences = sorted(one - other for one in ours for other in theirs)
     cut = rank_sum_cut(len(ours), len(theirs), 1 - confidence)
+    interval = _interval_of(differences, cut)
     error = math.sqrt(_spread(ours) ** 2 / len(ours) + _spread(theirs) ** 2 / len(theirs))
     return Ratio(
         value=math.exp(median(differences)),
-        interval=_exponential(_interval_of(differences, cut)),
+        interval=_exponential(interval),
         pairs=0,
-        detectable=_detectable(error, confidence),
+        detectable=_detectable(error, interval, confidence),
         method="rank sums of two heaps",
     )
 
@@ -123,11 +124,15 @@ def _spread(logs: Sequence[float]) -> float:
     return math.sqrt(math.fsum((value - mean) ** 2 for value in logs) / (len(logs) - 1))
 
 
-def _detectable(standard_error: float, confidence: float) -> float | None:
+def _detectable(by_spread: float, interval: Interval | None, confidence: float) -> float | None:
+    """From the standard error of the estimate: by the spread, or by the interval (of logarithms) where that is
+    wider, as it is when most runs agree and some are far off."""
+    sure = NormalDist().inv_cdf((1 + confidence) / 2)
+    by_interval = 0.0 if interval is None else (interval.high - interval.low) / 2 / sure
+    standard_error = max(by_spread / math.sqrt(_RANK_EFFICIENCY), by_interval)
     if standard_error <= 0:
         return None
-    sure = NormalDist().inv_cdf((1 + confidence) / 2) + NormalDist().inv_cdf(_POWER)
-    return math.exp(sure * standard_error / math.sqrt(_RANK_EFFICIENCY)) - 1
+    return math.exp((sure + NormalDist().inv_cdf(_POWER)) * standard_error) - 1
 
 
 def _interval_of(ordered: Sequence[float], cut: tuple[int, float] | None) -> Interval | None:

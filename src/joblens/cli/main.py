@@ -44,6 +44,9 @@ SECTIONS: dict[str, dict[str, CommandEntry]] = {
         "expand": _entry("expand", "A workflow file with every job by itself."),
         "graph": _entry("graph", "Which job waits for which: text, SVG, Mermaid."),
     },
+    "Tools": {
+        "list-tools": _entry("list_tools", "Tools that run scripts with parameters, and what each takes."),
+    },
     "Look back": {
         "history": _entry("history", "Jobs, newest first."),
         "stats": _entry("stats", "Totals and percentiles, overall and by tool."),
@@ -56,6 +59,7 @@ SECTIONS: dict[str, dict[str, CommandEntry]] = {
         "metrics": _entry("metrics", "Every sample of a job, then live."),
         "snapshot": _entry("snapshot", "Where a recipe's job stands, from its folder."),
         "plot": _entry("plot", "Charts of runs and jobs: pages and pictures."),
+        "bench": _entry("bench", "Commands against each other; tools' benchmarks; reports."),
     },
     "Data": {
         "operators": _entry("operators", "What recipes can do to rows: all operators, or one in detail."),

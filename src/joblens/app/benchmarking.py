@@ -1,0 +1,248 @@
+"""BenchmarkRunner: a tool's own script run a few times, every run measured, results kept and compared."""
+
+import os
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import joblens
+from joblens.analysis.bench_numbers import (
+    FORMAT,
+    TOOL,
+    Document,
+    comparison_form,
+    metrics_form,
+    run_form,
+    variants_of,
+)
+from joblens.app.bench_files import default_results_dir, find, load_all, new_id, save
+from joblens.app.bench_reports import report_text, write_report
+from joblens.app.bench_system import disturbances, has_intel_gpu, system_info
+from joblens.app.drivers import Warn, warn_in_python
+from joblens.app.jobs import prepare
+from joblens.app.one_by_one import OneByOne
+from joblens.app.results import Result
+from joblens.app.settings import load_settings
+from joblens.app.tools import find_tool, placed, request_of, tool_request
+from joblens.model.errors import BenchmarkError
+from joblens.model.settings import Settings
+from joblens.model.tool import Tool
+from joblens.model.units import format_instant
+from joblens.probes.machine import usable_gpus
+
+DEVICES = ("cpu", "gpu", "intel-gpu")
+_MOST_RUNS = 100_000
+
+Tell = Callable[[int, Result], None]  # (run, 0 while warming up; its result)
+
+
+class BenchmarkRunner:
+    """Results are dicts as docs/benchmarking.md has them. Nothing is written before `save_results`; the jobs
+    themselves are in the store like any other."""
+
+    def __init__(
+        self, results_dir: "str | os.PathLike[str] | None" = None, *, settings: Settings | None = None
+    ) -> None:
+        self._settings = settings or load_settings().settings
+        given = os.fspath(results_dir) if results_dir is not None else None
+        self.results_dir = os.path.abspath(given or default_results_dir(self._settings))
+
+    def run_benchmark(
+        self,
+        tool: str,
+        device: str = "cpu",
+        custom_params: Mapping[str, Any] | None = None,
+        runs: int = 3,
+        *,
+        script: str | None = None,
+        warmup: int = 1,
+        container: str | None = None,
+        tell: Tell | None = None,
+    ) -> Document:
+        """Runs the script that the tool names for it, or `script`, each time in an empty folder of its own.
+        Runs that fail are part of the result; bad input raises InputError before anything runs."""
+        _check_count("runs", runs, least=1)
+        _check_count("warmup", warmup, least=0)
+        found = find_tool(tool)
+        check_device(device)
+        chosen = script or found.benchmark
+        if not chosen:
+            raise BenchmarkError(
+                f"{tool} names no script for benchmarks", hint="say which: --script FILE, or script=…"
+            )
+        planned = tool_request(found, chosen, custom_params, device=device, container=container)
+        system, created_time = system_info(), format_instant(time.time_ns() // 1000)
+        measured: list[Document] = []
+        job = None
+        with OneByOne(self._settings) as jobs:
+            for number in range(1 - warmup, runs + 1):
+                with tempfile.TemporaryDirectory(prefix="joblens-bench-") as folder:
+                    result = jobs.run(prepare(request_of(placed(planned, folder)), self._settings))
+                job = result.record.job
+                if tell is not None:
+                    tell(max(0, number), result)
+                if number >= 1:
+                    form = run_form(result.record, number)
+                    measured.append({**form, "detailed_profile": result.profile})
+        return {
+            "format": FORMAT,
+            "kind": TOOL,
+            "id": new_id(f"{tool}-{device}", created_time),
+            "title": f"{tool} {os.path.basename(chosen)} on {device}",
+            "created_time": created_time,
+            "joblens_version": joblens.__version__,
+            "tool": tool,
+            "script": chosen,
+            "device": device,
+            "params": job.params if job else {},
+            "command": list(job.argv) if job else [],
+            "container": container or (found.container.image if found.container else None),
+            "system_info": system,
+            "disturbances": disturbances(system),
+            "warmup": warmup,
+            "runs": measured,
+            "metrics": metrics_form(measured),
+            "error": _common_error(measured),
+        }
+
+    def save_results(self, results: Mapping[str, Any], filename: "str | None" = None) -> str:
+        """-> the path. Without a name the file is called after the result's id, in `results_dir`."""
+        _check_result(results)
+        if filename is not None and not filename.endswith(".json"):
+            raise BenchmarkError(f"{filename}: results are JSON files", hint=f"name it {filename}.json")
+        return save(results, self.results_dir, filename or "")
+
+    def load_results(self, name: str | None = None, *, warn: Warn = warn_in_python) -> Any:
+        """One result by its id, a part of it that only one has, its path, or 'latest'. Without a name all of
+        them, oldest first; a file that cannot be read is warned of."""
+        if name is not None:
+            return find(self.results_dir, self._path_of(name))
+        documents, problems = load_all(self.results_dir)
+        for problem in problems:
+            warn(problem)
+        return documents
+
+    def _path_of(self, name: str) -> str:
+        inside = os.path.join(self.results_dir, name)
+        return inside if name.endswith(".json") and os.path.exists(inside) else name
+
+    def compare_results(
+        self, baseline: "Mapping[str, Any] | str", other: "Mapping[str, Any] | str"
+    ) -> Document:
+        """How `other` does beside `baseline`: `speedup` above 1 is faster, `time_saved_seconds` by the
+        medians, `percent_change` of the time. With the interval of the speedup, or null and a `reason`."""
+        one, two = self._given(baseline), self._given(other)
+        before, after = _only_variant(one), _only_variant(two)
+        names = _told_apart(before, after)
+        compared = comparison_form(
+            {"name": names[1], "runs": after["runs"]},
+            {"name": names[0], "runs": before["runs"]},
+            are_rounds=False,
+        )
+        return {
+            "baseline_id": one["id"],
+            "compared_id": two["id"],
+            **compared,
+            **_speedup(compared["numbers"]["duration_seconds"], before, after),
+            "same_machine": one["system_info"].get("hostname") == two["system_info"].get("hostname"),
+        }
+
+    def generate_report(
+        self,
+        results: "Sequence[Mapping[str, Any] | str] | Mapping[str, Any] | str | None" = None,
+        output: "str | os.PathLike[str] | None" = None,
+        *,
+        title: str = "Benchmarks",
+    ) -> str:
+        """-> the text, Markdown; with `output` it is written there too: a page with pictures inside (.html),
+        or Markdown (.md) with its pictures beside it. Without `results`: of all there are."""
+        if results is None:
+            documents = self.load_results()
+        elif isinstance(results, str | Mapping):
+            documents = [self._given(results)]
+        else:
+            documents = [self._given(one) for one in results]
+        if not documents:
+            raise BenchmarkError(f"there are no results in {self.results_dir}", hint="joblens bench run")
+        if output is None:
+            return report_text(documents, title)
+        return write_report(documents, title, os.fspath(output))
+
+    def _given(self, result: "Mapping[str, Any] | str") -> Document:
+        if isinstance(result, str):
+            return dict(self.load_results(result))
+        _check_result(result)
+        return dict(result)
+
+
+def check_device(device: str) -> None:
+    if device not in DEVICES:
+        raise BenchmarkError(f"device '{device}': expected {', '.join(DEVICES)}")
+    missing = missing_device(device)
+    if missing:
+        raise BenchmarkError(f"device '{device}': {missing}", hint="--device all runs on those there are")
+
+
+def missing_device(device: str) -> str:
+    """Why it cannot be used here; '' if it can."""
+    if device == "gpu" and not usable_gpus():
+        return "there is no NVIDIA GPU that may be used"
+    return "there is no Intel GPU" if device == "intel-gpu" and not has_intel_gpu() else ""
+
+
+def usable_devices(tool: Tool) -> tuple[list[str], dict[str, str]]:
+    """-> (devices to run on, those that are left out with the reason)."""
+    left_out = {}
+    for device in DEVICES[1:]:
+        why = "" if device in tool.devices else f"{tool.name} does not say how it runs there"
+        reason = missing_device(device) or why
+        if reason:
+            left_out[device] = reason
+    return [device for device in DEVICES if device not in left_out], left_out
+
+
+def _check_count(name: str, value: Any, *, least: int) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= _MOST_RUNS:
+        raise BenchmarkError(f"{name} {value!r}: expected a number, {least} to {_MOST_RUNS}")
+
+
+def _check_result(results: Any) -> None:
+    if not isinstance(results, Mapping) or "kind" not in results or "id" not in results:
+        raise BenchmarkError("that is not the result of a benchmark", hint="give what run_benchmark returned")
+
+
+def _only_variant(document: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Of a comparison of commands, the last: what was tried against the baseline."""
+    return variants_of(document)[-1]
+
+
+def _told_apart(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[str, str]:
+    one, two = before["name"], after["name"]
+    return (one, two) if one != two else (f"{one} (before)", f"{two} (after)")
+
+
+def _speedup(
+    number: Mapping[str, Any] | None, before: Mapping[str, Any], after: Mapping[str, Any]
+) -> Document:
+    if number is None:
+        failed = [side["name"] for side in (before, after) if not side["metrics"]["successful_runs"]]
+        why = f"no run of {' and of '.join(failed)} succeeded" if failed else "a run took no time at all"
+        keys = ("speedup", "speedup_low", "speedup_high", "time_saved_seconds", "percent_change", "differs")
+        return {**dict.fromkeys(keys), "reason": why}
+    return {
+        "speedup": 1 / number["ratio"],
+        "speedup_low": None if number["high"] is None else 1 / number["high"],
+        "speedup_high": None if number["low"] is None else 1 / number["low"],
+        "time_saved_seconds": before["metrics"]["median_duration"] - after["metrics"]["median_duration"],
+        "percent_change": 100 * (number["ratio"] - 1),
+        "differs": number["differs"],
+        "reason": None,
+    }
+
+
+def _common_error(runs: Sequence[Mapping[str, Any]]) -> str | None:
+    """Why nothing came of it, where nothing did."""
+    if any(run["success"] for run in runs):
+        return None
+    return next((run["error"] for run in runs if run["error"]), f"every run ended as {runs[-1]['status']}")
