@@ -12,7 +12,7 @@ from joblens.app.tool_programs import missing_for
 from joblens.app.tool_requests import Choices, ToolRun, placed, request_of, tool_run
 from joblens.model.errors import ToolError, UnknownTool
 from joblens.model.job import ContainerJob, Requirements
-from joblens.model.tool import Tool
+from joblens.model.tool import Tool, ToolStanding
 from joblens.spec.tool_file import read_tool
 from joblens.spec.words import nearest_word
 
@@ -20,12 +20,14 @@ __all__ = [
     "ToolRun",
     "ToolShelf",
     "find_tool",
+    "list_tools",
     "load_tools",
     "missing_for",
     "placed",
     "request_of",
     "tool_request",
     "tool_shelf",
+    "tool_standing",
 ]
 
 _PROJECT = os.path.join(".joblens", "tools")
@@ -84,6 +86,21 @@ def tool_request(  # noqa: PLR0913 - the keywords are the interface
         here=here,
     )
     return tool_run(found, script, dict(params or {}), choices)
+
+
+def list_tools(cwd: str | None = None) -> tuple[list[ToolStanding], tuple[str, ...]]:
+    """-> every tool by name, those whose files have mistakes too, and folders that are not used."""
+    shelf = tool_shelf(cwd)
+    broken = [
+        ToolStanding(name=name, problem=str(error), advice=error.hint) for name, error in shelf.broken.items()
+    ]
+    whole = [tool_standing(tool) for tool in shelf.tools.values() if tool.name not in shelf.broken]
+    return sorted([*whole, *broken], key=lambda one: one.name), shelf.passed_over
+
+
+def tool_standing(tool: Tool) -> ToolStanding:
+    missing = "" if tool.container is not None else missing_for(tool)
+    return ToolStanding(name=tool.name, tool=tool, problem=missing, advice=tool.install if missing else "")
 
 
 def tool_shelf(cwd: str | None = None) -> ToolShelf:

@@ -83,3 +83,12 @@ class Tool(Struct, frozen=True, kw_only=True, omit_defaults=True):
     benchmark: str = ""  # which of its scripts `bench run` runs
     devices: dict[str, ToolDevice] = field(default_factory=dict)
     install: str = ""  # what to say when its program is not there
+
+
+class ToolStanding(Struct, frozen=True, kw_only=True):
+    """A tool as it stands on a machine."""
+
+    name: str
+    tool: Tool | None = None  # None: its file has mistakes
+    problem: str = ""  # why it cannot be used here
+    advice: str = ""

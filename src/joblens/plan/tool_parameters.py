@@ -19,7 +19,7 @@ def check_parameters(
     Raises ToolError for the first that cannot be used."""
     checked: dict[str, Any] = {}
     for name, value in params.items():
-        if not isinstance(name, str) or _NAME.fullmatch(name) is None:
+        if type(name) is not str or _NAME.fullmatch(name) is None:
             said = f"parameter {name!r}: a name has letters, digits, '_', '-' and '.', a letter first"
             raise ToolError(said)
         _check_plain(name, value)
