@@ -17,6 +17,7 @@ class Code(enum.StrEnum):
     CHILD_OUT_OF_MEMORY = "child-out-of-memory"
     LEFTOVERS = "leftovers"
     LEAK_SUSPECTED = "leak-suspected"
+    TAKEN_UP_AGAIN = "taken-up-again"
     # what it had to wait for
     CPU_THROTTLED = "cpu-throttled"
     CPU_PRESSURE = "cpu-pressure"

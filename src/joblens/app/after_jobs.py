@@ -2,12 +2,14 @@
 neither the other jobs nor what is recorded about them should wait for it."""
 
 import threading
+from contextlib import suppress
 from queue import SimpleQueue
 
 from joblens.agent.payload import Payload
 from joblens.app.after_job import Notice, after_job, notice_from_record
 from joblens.app.drivers import open_store
 from joblens.app.owning import OwnLog
+from joblens.model.errors import JoblensError
 from joblens.model.job import Record
 from joblens.model.settings import Settings
 from joblens.ports.store import Store
@@ -39,6 +41,9 @@ class AfterJobs:
             record, notice = ended
             self._log.ended(record)
             store = store or open_store(self._settings, self._log.warn)
+            if record.number is None:
+                with suppress(JoblensError):  # it waits in the journal and has no number yet
+                    record = store.find(record.job.uuid)
             after_job(record, store, self._settings, self._log.warn, notice)
         if store is not None:
             store.close()

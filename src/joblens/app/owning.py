@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import logging
 
     from joblens.agent.recovery import Recovery
+    from joblens.ports.store import Store
 
 
 def show(text: str, level: str) -> None:
@@ -83,8 +84,10 @@ def open_kit(
     take_sample: Callable[[str], None],
     job_rlimits: tuple[tuple[int, int, int], ...] = (),
     warn: Callable[[str], None] | None = None,
+    around: "Callable[[Store], Store]" = lambda store: store,
 ) -> Kit:
-    """`take_sample(uuid or watch name)` is called on the sampler's thread when a job is due."""
+    """`take_sample(uuid or watch name)` is called on the sampler's thread when a job is due. `around`: what
+    is to stand between those who write and the store."""
     warn = warn or OwnLog(settings.logs).warn
     clock = SystemClock()
     host = read_host()
@@ -94,7 +97,7 @@ def open_kit(
     except OSError as error:
         # Only a job whose joblens is killed would miss it.
         warn(f"launchers have no place to leave outcomes: {spool}: {error.strerror}")
-    recorder = Recorder(open_store(settings, warn), open_sinks(settings, warn), warn)
+    recorder = Recorder(around(open_store(settings, warn)), open_sinks(settings, warn), warn)
     return Kit(
         recorder=recorder,
         sampler=Sampler(take_sample, clock, warn),

@@ -137,7 +137,7 @@ def stand_on_its_own() -> Callable[[], None]:
     return is_there
 
 
-def _leave_directory() -> None:
+def leave_directory() -> None:
     """Its first caller's directory may be unmounted or removed while it runs."""
     sys.path[:] = [os.path.abspath(entry) for entry in sys.path]
     os.chdir("/")
@@ -155,7 +155,7 @@ def main() -> None:
         loaded = load_settings(
             config=options.config, overrides={"store.url": store_of_arguments(options.store)}
         )
-        _leave_directory()
+        leave_directory()
         when_there = stand_on_its_own() if options.detach else lambda: None
         supervise(loaded.settings, idle_s=loaded.settings.supervisor.idle, when_there=when_there)
     except (JoblensError, OSError) as error:

@@ -1,0 +1,114 @@
+"""From a claim to what is started: the folder it runs in, the files it finds there, its environment."""
+
+import contextlib
+import os
+import shutil
+from collections.abc import Mapping
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from joblens.agent.container_order import ENV_PREFIX
+from joblens.agent.marked import JOB_ID_VARIABLE
+from joblens.agent.run_attempts import PreparedAttempt
+from joblens.model.delivery import Claim
+from joblens.model.errors import LaunchError
+from joblens.model.job import Accounting, Job, Requirements
+from joblens.model.tool import container_in_folder
+from joblens.stores.private_files import make_private_folder
+
+ATTEMPT_VARIABLE = "JOBLENS_ATTEMPT"
+WORK = "work"  # name of a job's own folder
+_COMMON_INTERVAL_S = 1.0  # at which slots are looked at
+
+
+class ClaimedJob(Struct, frozen=True):
+    claim: Claim
+    attempt: PreparedAttempt
+    work_dir: str  # of its own; '': it runs where it was told to
+    weight: int  # places it takes
+    is_plain: bool  # nothing has to be set up for it alone: it goes to a slot
+
+    @property
+    def uuid(self) -> str:
+        return self.claim.job.uuid
+
+
+class ClaimedJobs:
+    """`logs_dir`: below it each job has a folder, for what it prints and for its work."""
+
+    def __init__(self, logs_dir: str, concurrency: int, accounting: Accounting) -> None:
+        self._logs_dir = logs_dir
+        self._concurrency = concurrency
+        self._accounting = accounting
+
+    def prepare(self, claim: Claim) -> ClaimedJob:
+        """Raises LaunchError when its folder or files cannot be made."""
+        order, uuid = claim.ticket.order, claim.job.uuid
+        folder = order.folder or os.path.join(self._logs_dir, uuid)
+        if claim.fence > 1 and not order.folder:
+            folder = os.path.join(folder, f"attempt-{claim.fence}")  # what the lost one printed stays
+        work_dir = "" if order.cwd else os.path.join(folder, WORK)
+        cwd = order.cwd or work_dir
+        try:
+            if work_dir:
+                shutil.rmtree(work_dir, ignore_errors=True)
+                make_private_folder(work_dir)
+            _write_files(cwd, order.files)
+        except OSError as error:
+            raise LaunchError(f"its folder cannot be made: {cwd}: {error.strerror or error}") from error
+        job = claim.job
+        if job.container is not None:
+            job = replace(job, container=container_in_folder(job.container, cwd), cwd="")
+        else:
+            job = replace(job, cwd=cwd)
+        attempt = PreparedAttempt(job, order.argv, _env(claim), folder, order.streams)
+        weight = places_of(job.requirements, self._concurrency)
+        return ClaimedJob(claim, attempt, work_dir, weight, self._is_plain(job))
+
+    def _is_plain(self, job: Job) -> bool:
+        return (
+            not is_limited(job)
+            and job.container is None
+            and not job.cpu_list
+            and job.monitor
+            and job.interval_s == _COMMON_INTERVAL_S
+            and job.accounting is self._accounting
+        )
+
+
+def is_limited(job: Job) -> bool:
+    """Whether the kernel or a timer has to be set up for it."""
+    asked = job.requirements
+    if not job.enforce:
+        return False
+    limits = (asked.cpus, asked.memory_bytes, asked.pids) if job.limits_resources else (asked.pids,)
+    return asked.timeout_s is not None or any(limit is not None for limit in limits)
+
+
+def places_of(asked: Requirements, concurrency: int) -> int:
+    """One for each CPU; a job that wants more than there are gets them all."""
+    return min(concurrency, max(1, -int(-(asked.cpus or 1) // 1)))
+
+
+def _env(claim: Claim) -> dict[str, str]:
+    """Changes to the worker's own environment. Into a container goes nothing else."""
+    env: Mapping[str, str] = {**claim.ticket.order.env, ATTEMPT_VARIABLE: str(claim.fence)}
+    if claim.job.container is None:
+        return dict(env)
+    inside = {**env, JOB_ID_VARIABLE: claim.job.uuid}
+    return {ENV_PREFIX + name: value for name, value in inside.items()}
+
+
+def _write_files(folder: str, files: Mapping[str, str]) -> None:
+    root = os.path.realpath(folder)
+    for name, text in files.items():
+        path = os.path.realpath(os.path.join(root, name))
+        if not path.startswith(root.rstrip("/") + "/"):
+            raise OSError(f"'{name}' lies outside of it")
+        os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        with os.fdopen(descriptor, "w", encoding="utf-8", errors="surrogateescape") as file:
+            file.write(text)

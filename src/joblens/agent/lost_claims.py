@@ -1,0 +1,69 @@
+"""Jobs of workers that are gone: which they are, and what may be left of them on this machine."""
+
+import contextlib
+import os
+from collections.abc import Iterable, Sequence
+
+from joblens.agent.container_job import start_removal
+from joblens.agent.container_note import note_path, read_note
+from joblens.agent.marked import end_marked
+from joblens.agent.owners import is_gone, is_here, is_within_reach
+from joblens.agent.settling import standing_groups
+from joblens.model.delivery import Holding, WorkerInfo
+from joblens.model.errors import JoblensError
+from joblens.model.job import Attempt, Owner
+from joblens.probes.host import HostFacts
+
+PID_NAMESPACE = "pid_namespace"  # among the facts of a worker
+
+
+def lost_holdings(
+    holdings: Iterable[Holding],
+    workers: Sequence[WorkerInfo],
+    host: HostFacts,
+    *,
+    me: str,
+    may_judge: bool,
+) -> list[Holding]:
+    """Those whose worker is known to be gone from this machine, and those whose lease ran out. `may_judge`:
+    whoever asks has had the store for a whole lease; before that, others may simply not have come to
+    renew theirs after the same outage."""
+    dead = {worker.name for worker in workers if _has_ended_here(worker, host)}
+    return [
+        holding
+        for holding in holdings
+        if holding.worker != me and (holding.worker in dead or (may_judge and holding.expired_us > 0))
+    ]
+
+
+def end_what_is_left(uuid: str, attempt: Attempt | None, spool_dir: str, host: HostFacts) -> None:
+    """Of an attempt whose worker is gone: its leash has ended it, unless its launcher was killed as well. The
+    groups have to be joblens' own, and the processes bear the job's mark."""
+    if attempt is None or not is_here(attempt.owner, host) or not is_gone(attempt.owner, host):
+        return
+    if is_within_reach(attempt.owner, host):
+        groups = standing_groups(attempt)
+        if groups is not None:
+            with contextlib.suppress(JoblensError, OSError):
+                groups.kill()
+                groups.remove()
+        end_marked(uuid)
+    path = note_path(spool_dir, uuid)
+    note = read_note(path)
+    if note is not None and note.engine and not note.is_removed:
+        _wait_for(start_removal(path, uuid))  # it goes by the job's id, which the next attempt has as well
+
+
+def _wait_for(pid: int | None) -> None:
+    """It has time limits of its own."""
+    if pid is not None:
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(pid, 0)
+
+
+def _has_ended_here(worker: WorkerInfo, host: HostFacts) -> bool:
+    """Only what this kernel itself knows: other machines may have the same name."""
+    owner = Owner(
+        worker.host, worker.pid, worker.start_ticks, worker.boot_id, worker.facts.get(PID_NAMESPACE, 0)
+    )
+    return is_here(owner, host) and is_within_reach(owner, host) and is_gone(owner, host)

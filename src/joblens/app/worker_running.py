@@ -1,0 +1,252 @@
+"""Wires up a worker: store, journal, fences, broker, signals."""
+
+import os
+import secrets
+import signal
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from types import FrameType
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+import joblens
+from joblens.agent.claimed_jobs import ClaimedJob
+from joblens.agent.kit import Kit
+from joblens.agent.locks import SupervisorLock, remove_idle_folders
+from joblens.agent.lost_claims import PID_NAMESPACE
+from joblens.agent.payload import Payload
+from joblens.agent.queue_worker import QueueWorker, WorkerPlan, WorkerView
+from joblens.agent.sweeping import sweep
+from joblens.agent.worked_outcomes import WorkedOutcomes
+from joblens.app.after_jobs import AfterJobs
+from joblens.app.drivers import open_deliveries, store_name
+from joblens.app.owning import OwnLog, close_kit, current_user, open_kit
+from joblens.app.places import logs_dir
+from joblens.app.supervising import allow_many_files
+from joblens.model.delivery import Claim, WorkerInfo
+from joblens.model.errors import JoblensError
+from joblens.model.job import Granularity, Record, Status
+from joblens.model.settings import Settings
+from joblens.ports.bell import Bell, Hearing
+from joblens.ports.store import Store
+from joblens.probes.cgroup_layout import read_layout
+from joblens.probes.machine import usable_cpus, usable_gpus, usable_memory_bytes
+from joblens.stores.fenced import FencedStore
+
+Tell = Callable[[str], None]
+_UPKEEP_S = 60.0  # between looks at what is to be kept
+_HEARING_PATIENCE_S = 5.0
+
+
+class WorkerOptions(Struct, frozen=True, kw_only=True):
+    """What is said when it is started."""
+
+    concurrency: int | None = None  # None: one job for each CPU
+    queues: tuple[str, ...] = ()  # (): the one the settings name
+    name: str = ""  # '': made of host, process and chance
+    any_user: bool = False
+
+
+class Watching(WorkerView):
+    """Tells people, and does what follows the end of a job."""
+
+    def __init__(self, settings: Settings, log: OwnLog, tell: Tell) -> None:
+        self._log = log
+        self._tell = tell
+        self._after_jobs = AfterJobs(settings, log)
+        self._next_upkeep_s = time.monotonic()
+        self.counts: dict[Status, int] = {}
+
+    def note(self, text: str) -> None:
+        self._tell(text)
+
+    def ended(self, record: Record, claim: Claim) -> None:
+        self.counts[record.status] = self.counts.get(record.status, 0) + 1
+        order = claim.ticket.order
+        is_due = time.monotonic() > self._next_upkeep_s
+        if is_due or order.notify or record.job.granularity is Granularity.TIME_SERIES:
+            self._next_upkeep_s = time.monotonic() + _UPKEEP_S
+            self._after_jobs.put(record, _payload(record, claim) if order.notify else None)
+
+    def close(self) -> None:
+        self._after_jobs.close()
+
+
+def _payload(record: Record, claim: Claim) -> Payload:
+    order = claim.ticket.order
+    cwd = order.cwd or (record.outcome.work_dir if record.outcome else "") or "/"
+    return Payload(
+        argv=order.argv,
+        env={**os.environ, **order.env},
+        cwd=cwd,
+        logs_dir=record.attempt.logs_dir if record.attempt else "",
+        output_max_bytes=0,
+        notify=order.notify,
+    )
+
+
+def make_info(settings: Settings, kit: Kit, options: WorkerOptions, broker: str) -> WorkerInfo:
+    layout, owner = read_layout(), kit.owner
+    cpus = usable_cpus(layout)
+    return WorkerInfo(
+        name=options.name or f"{owner.host}-{owner.pid}-{secrets.token_hex(4)}",
+        host=owner.host,
+        pid=owner.pid,
+        user=current_user(),
+        queues=options.queues or (settings.queue.name,),
+        concurrency=options.concurrency or max(1, int(cpus)),
+        broker=broker,
+        cpus=cpus,
+        memory_bytes=usable_memory_bytes(layout),
+        gpus=len(usable_gpus()),
+        version=joblens.__version__,
+        start_ticks=owner.start_ticks,
+        boot_id=owner.boot_id,
+        started_at_us=kit.clock.now_us(),
+        any_user=options.any_user or settings.queue.any_user,
+        facts={PID_NAMESPACE: owner.pid_namespace},
+    )
+
+
+class RunningWorker:
+    """A worker with everything it stands on."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        options: WorkerOptions,
+        log: OwnLog,
+        tell: Tell,
+        *,
+        broker: str = "",
+        bell: Bell | None = None,
+        idle_s: float | None = None,
+        may_leave: Callable[["RunningWorker"], bool] = lambda _: True,
+    ) -> None:
+        self._worker: QueueWorker | None = None
+        fences: list[FencedStore] = []
+
+        def around(store: Store) -> Store:
+            fences.append(FencedStore(store))
+            return fences[0]
+
+        kit = open_kit(settings, self._take_sample, allow_many_files(), log.warn, around)
+        self.info = make_info(settings, kit, options, broker)
+        claimed: dict[str, ClaimedJob] = {}
+        complete = WorkedOutcomes(self.info.name, claimed).complete
+        self.kit = replace(kit, is_leashed=True, complete=complete)
+        self.watching = Watching(settings, log, tell)
+        self._deliveries = open_deliveries(settings, log.warn)
+        self._worker = QueueWorker(
+            self._plan(settings, idle_s, is_embedded=not broker),
+            self.kit,
+            self._deliveries,
+            claimed,
+            fences[0],
+            bell=bell,
+            view=self.watching,
+            may_leave=lambda: may_leave(self),
+        )
+
+    def _take_sample(self, name: str) -> None:
+        if self._worker is not None:
+            self._worker.take_sample(name)
+
+    def _plan(self, settings: Settings, idle_s: float | None, *, is_embedded: bool) -> WorkerPlan:
+        return WorkerPlan(
+            info=self.info,
+            lease_s=settings.queue.lease,
+            poll_s=settings.queue.poll,
+            logs_dir=settings.output.dir or os.path.abspath(logs_dir(store_name(settings))),
+            output_max_bytes=settings.output.max_size,
+            accounting=settings.limits.accounting,
+            environ=dict(os.environ),
+            end_signal=signal.SIGTERM,
+            idle_s=idle_s,
+            every_queue=is_embedded,
+        )
+
+    @property
+    def worker(self) -> QueueWorker:
+        assert self._worker is not None
+        return self._worker
+
+    def run(self, hearing: Hearing | None = None, when_there: Callable[[], None] = lambda: None) -> None:
+        """Takes the process's signals for as long as this lasts."""
+        kit, worker = self.kit, self.worker
+        self._take_signals(hearing)
+        with suppress(JoblensError):
+            kit.recorder.read(lambda store: sweep(kit.spool_dir, store, kit.clock.now_us(), kit.host))
+        thread = _start_hearing(hearing, worker) if hearing is not None else None
+        when_there()
+        try:
+            worker.run()
+        finally:
+            if hearing is not None and thread is not None:
+                hearing.stop()
+                thread.join(_HEARING_PATIENCE_S)
+            self.close()
+
+    def _take_signals(self, hearing: Hearing | None) -> None:
+        worker, loop = self.worker, self.kit.loop
+
+        def end(_number: int, _frame: FrameType | None) -> None:
+            if hearing is not None:
+                hearing.stop()
+            loop.call(worker.end)
+
+        signal.signal(signal.SIGUSR1, lambda *_: worker.look_now())
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, end)
+        signal.set_wakeup_fd(loop.wake_fd, warn_on_full_buffer=False)
+
+    def close(self) -> None:
+        self.watching.close()
+        close_kit(self.kit)
+        close = getattr(self._deliveries, "close", None)
+        if close is not None:
+            close()
+        remove_idle_folders(self.kit.spool_dir)
+
+
+def _start_hearing(hearing: Hearing, worker: QueueWorker) -> threading.Thread:
+    def hear() -> None:
+        hearing.run(worker, worker.broker_is_there, worker.broker_is_away)
+
+    thread = threading.Thread(target=hear, name="joblens-hearing", daemon=True)
+    thread.start()
+    return thread
+
+
+# ---- the worker that is started for a job ------------------------------------------------------------------
+
+
+def run_embedded(settings: Settings, lock: SupervisorLock, log: Tell, when_there: Callable[[], None]) -> None:
+    own_log = OwnLog(settings.logs, lambda text, level: log(f"{level}: {text}"))
+
+    def may_leave(running: RunningWorker) -> bool:
+        """Whoever queued a job while the lock was held relies on this process looking once more."""
+        lock.release()
+        return not _has_work(running) or not lock.take()
+
+    try:
+        running = RunningWorker(
+            settings, WorkerOptions(), own_log, log, idle_s=settings.queue.idle, may_leave=may_leave
+        )
+        running.run(when_there=when_there)
+    finally:
+        lock.release()
+
+
+def _has_work(running: RunningWorker) -> bool:
+    user = running.info.user
+
+    def waits(record: Record) -> bool:
+        return record.status is Status.QUEUED and bool(record.job.queue) and record.job.user == user
+
+    with suppress(JoblensError):
+        return any(map(waits, running.kit.recorder.read(lambda store: store.running())))
+    return False
