@@ -4,8 +4,6 @@ decides by this."""
 from joblens.model.delivery import RetryLost, Ticket
 from joblens.model.job import Attempt, Outcome, Status
 
-HEARD_OF_FOR_S = 3600.0  # workers that were silent for longer are not listed
-
 
 def withdrawn(now_us: int) -> Outcome:
     """It waited, and somebody wanted it to end."""

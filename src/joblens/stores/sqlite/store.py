@@ -5,7 +5,7 @@ import os
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import apsw
 
@@ -20,8 +20,9 @@ from joblens.stores.file_system import MOUNTINFO
 from joblens.stores.sqlite.errors import store_errors
 from joblens.stores.sqlite.opening import open_connection
 from joblens.stores.sqlite.sql import QUERIES
-from joblens.stores.sqlite.ticket_desk import TicketDesk
 from joblens.stores.sqlite.transactions import reading, writing
+from joblens.stores.ticket_book import TicketBook
+from joblens.stores.ticket_desk import TicketDesk
 
 if TYPE_CHECKING:
     from joblens.stores.asking import Ask
@@ -33,6 +34,7 @@ def _warn(message: str) -> None:
     warnings.warn(message, RuntimeWarning, stacklevel=3)
 
 
+T = TypeVar("T")
 _Fenced = tuple[str, int]  # a job and the fence that is written under
 _Following = tuple[list[tuple[_Fenced, int, Sample]], dict[_Fenced, Details], dict[str, int]]
 
@@ -165,6 +167,18 @@ class SqliteStore(TicketDesk):
             connection.execute(QUERIES["sync_each_commit" if each_commit else "sync_at_checkpoints"])
             self._syncs_each_commit = each_commit
 
+    def keep_numbers(
+        self, jobs: Sequence[tuple[int, str, int]] = (), workflows: Sequence[Workflow] = ()
+    ) -> None:
+        """For what comes from another store: (number, uuid, when it began) of jobs that are written afterwards.
+        A number that is taken is not kept."""
+        from joblens.stores.sqlite.numbering import reserve_jobs, reserve_workflows
+
+        self._check_writable()
+        with self._write(for_good=False) as connection:
+            reserve_jobs(connection, jobs)
+            reserve_workflows(connection, workflows)
+
     def find(self, ident: str) -> Record:
         from joblens.stores.job_search import find_job
 
@@ -279,11 +293,18 @@ class SqliteStore(TicketDesk):
         with self._use() as connection:
             upkeep.vacuum(connection)
 
-    @contextmanager
-    def _change(self, *, for_good: bool) -> Iterator[apsw.Connection]:
+    def _look(self, work: Callable[[TicketBook], T]) -> T:
+        from joblens.stores.sqlite.ticket_book import SqliteTicketBook
+
+        with self._use() as connection, reading(connection):
+            return work(SqliteTicketBook(connection, self._level))
+
+    def _change(self, work: Callable[[TicketBook], T], *, for_good: bool) -> T:
+        from joblens.stores.sqlite.ticket_book import SqliteTicketBook
+
         self._check_writable()
         with self._write(for_good=for_good) as connection:
-            yield connection
+            return work(SqliteTicketBook(connection, self._level))
 
     @contextmanager
     def _write(self, *, for_good: bool) -> Iterator[apsw.Connection]:

@@ -3,108 +3,138 @@
 -- name: insert_ticket
 -- Nothing happens when the job has ended, has a ticket, or is not known.
 INSERT OR IGNORE INTO ticket (job_id, queue, user, waiting_since_us, is_ready, after_uuid, deliveries, lost_worker, data)
-SELECT job.id, ?2, job.user, ?3,
-       ?4 IS NULL OR EXISTS (SELECT 1 FROM job AS before WHERE before.uuid = ?4 AND before.status = 'success'),
-       ?4, 0, '', ?5
-FROM job WHERE job.uuid = ?1 AND job.ended_at_us IS NULL
+SELECT job.id, :queue, job.user, :at_us, :is_ready, :after, 0, '', :data
+FROM job WHERE job.uuid = :uuid AND job.ended_at_us IS NULL
 
 -- name: waiting_of
 SELECT job.id, job.uuid, job.fence, detail.job, ticket.data, ticket.lost_worker, ticket.lost_attempt,
        EXISTS (SELECT 1 FROM cancel_request WHERE cancel_request.uuid = job.uuid)
 FROM job JOIN ticket ON ticket.job_id = job.id JOIN detail ON detail.job_id = job.id
-WHERE job.{key} IN (SELECT value FROM json_each(?1))
+WHERE job.uuid IN (SELECT value FROM json_each(:uuids))
   AND ticket.worker IS NULL AND ticket.is_ready = 1 AND job.status = 'queued' AND detail.job IS NOT NULL
-  AND (?2 IS NULL OR ticket.user = ?2)
+  AND (:user IS NULL OR ticket.user = :user)
 
 -- name: oldest_waiting
-SELECT waiting_since_us, job_id FROM ticket INDEXED BY ticket_waiting
-WHERE queue = ?1 AND worker IS NULL AND is_ready = 1 AND waiting_since_us <= ?2 AND (?3 IS NULL OR user = ?3)
-ORDER BY waiting_since_us, job_id LIMIT ?4
+-- At most so many of each queue, so that a long queue is never read whole.
+WITH oldest AS (
+    SELECT ticket.job_id, ticket.waiting_since_us
+    FROM json_each(:queues) AS queue CROSS JOIN ticket
+    WHERE ticket.job_id IN (
+        SELECT job_id FROM ticket AS one INDEXED BY ticket_waiting
+        WHERE one.queue = queue.value AND one.worker IS NULL AND one.is_ready = 1
+          AND one.waiting_since_us <= :until_us AND (:user IS NULL OR one.user = :user)
+        ORDER BY one.waiting_since_us, one.job_id LIMIT :most)
+    ORDER BY ticket.waiting_since_us, ticket.job_id LIMIT :most
+)
+SELECT job.id, job.uuid, job.fence, detail.job, ticket.data, ticket.lost_worker, ticket.lost_attempt,
+       EXISTS (SELECT 1 FROM cancel_request WHERE cancel_request.uuid = job.uuid)
+FROM oldest CROSS JOIN ticket ON ticket.job_id = oldest.job_id
+     CROSS JOIN job ON job.id = oldest.job_id CROSS JOIN detail ON detail.job_id = oldest.job_id
+WHERE job.status = 'queued' AND detail.job IS NOT NULL
+ORDER BY oldest.waiting_since_us, job.id
 
--- name: take_ticket
-UPDATE ticket SET worker = ?, lease_until_us = ?, deliveries = deliveries + 1 WHERE job_id = ?
+-- name: first_waiting
+SELECT 1 FROM ticket INDEXED BY ticket_waiting
+WHERE queue = :queue AND worker IS NULL AND is_ready = 1 AND waiting_since_us <= :until_us
+  AND (:user IS NULL OR user = :user)
+LIMIT 1
 
--- name: raise_fence
-UPDATE job SET fence = ? WHERE id = ?
+-- name: take_tickets
+UPDATE ticket SET worker = :worker, lease_until_us = :until_us, deliveries = deliveries + 1
+WHERE job_id IN (SELECT value FROM json_each(:numbers))
+
+-- name: raise_fences
+UPDATE job SET fence = fence + 1 WHERE id IN (SELECT value FROM json_each(:numbers))
 
 -- name: held_now
 SELECT job.uuid, job.id, job.fence, ticket.worker,
        EXISTS (SELECT 1 FROM cancel_request WHERE cancel_request.uuid = job.uuid)
 FROM job JOIN ticket ON ticket.job_id = job.id
-WHERE job.uuid IN (SELECT value FROM json_each(?)) AND ticket.worker IS NOT NULL
+WHERE job.uuid IN (SELECT value FROM json_each(:uuids)) AND ticket.worker IS NOT NULL
 
--- name: renew_lease
-UPDATE ticket SET lease_until_us = ? WHERE job_id = ?
+-- name: renew_leases
+UPDATE ticket SET lease_until_us = :until_us
+WHERE job_id IN (SELECT value FROM json_each(:numbers)) AND worker = :worker RETURNING job_id
 
 -- name: announce_worker
-INSERT INTO worker (name, seen_at_us, data) VALUES (?, ?, ?)
+INSERT INTO worker (name, seen_at_us, data) VALUES (:name, :at_us, :data)
 ON CONFLICT DO UPDATE SET seen_at_us = excluded.seen_at_us, data = excluded.data
 
 -- name: forget_worker
-DELETE FROM worker WHERE name = ?
+DELETE FROM worker WHERE name = :name
 
 -- name: forget_workers_before
-DELETE FROM worker WHERE seen_at_us < ?
+DELETE FROM worker WHERE seen_at_us < :before_us
 
 -- name: workers
-SELECT seen_at_us, data FROM worker WHERE seen_at_us >= ? ORDER BY seen_at_us DESC, name
+SELECT seen_at_us, data FROM worker WHERE seen_at_us >= :since_us ORDER BY seen_at_us DESC, name
 
 -- name: holdings
 SELECT job.uuid, job.fence, ticket.worker, ticket.lease_until_us, detail.attempt
 FROM ticket INDEXED BY ticket_held JOIN job ON job.id = ticket.job_id JOIN detail ON detail.job_id = job.id
 WHERE ticket.worker IS NOT NULL ORDER BY ticket.lease_until_us, job.id
 
--- name: held_ticket
+-- name: delivery_of
 SELECT job.id, job.status, job.fence, ticket.worker, ticket.deliveries, ticket.data, detail.attempt,
        EXISTS (SELECT 1 FROM cancel_request WHERE cancel_request.uuid = job.uuid)
-FROM job LEFT JOIN ticket ON ticket.job_id = job.id JOIN detail ON detail.job_id = job.id WHERE job.uuid = ?
+FROM job JOIN detail ON detail.job_id = job.id LEFT JOIN ticket ON ticket.job_id = job.id WHERE job.uuid = :uuid
 
 -- name: put_ticket_back
-UPDATE ticket SET worker = NULL, lease_until_us = NULL, deliveries = deliveries - ?2,
-       lost_worker = coalesce(?3, lost_worker), lost_attempt = CASE WHEN ?3 IS NULL THEN lost_attempt ELSE ?4 END
-WHERE job_id = ?1
+UPDATE ticket SET worker = NULL, lease_until_us = NULL, deliveries = deliveries - 1 WHERE job_id = :number
+
+-- name: put_lost_ticket_back
+UPDATE ticket SET worker = NULL, lease_until_us = NULL, lost_worker = :worker, lost_attempt = :attempt
+WHERE job_id = :number
 
 -- name: queue_again
--- Without the numbers of the attempt that was lost.
 UPDATE job SET status = 'queued', sample_bytes = 0,
-       began_at_us = coalesce((SELECT detail.job ->> '$.created_at_us' FROM detail WHERE job_id = ?1), began_at_us)
-WHERE id = ?1
+       began_at_us = coalesce((SELECT detail.job ->> '$.created_at_us' FROM detail WHERE job_id = job.id), began_at_us)
+WHERE id = :number
 
 -- name: forget_attempt
-UPDATE detail SET attempt = NULL WHERE job_id = ?
+UPDATE detail SET attempt = NULL WHERE job_id = :number
 
--- name: free_ticket
-SELECT job.fence FROM job JOIN ticket ON ticket.job_id = job.id WHERE job.uuid = ? AND ticket.worker IS NULL
+-- name: forget_details
+DELETE FROM job_details WHERE job_id = :number
+
+-- name: forget_samples
+DELETE FROM sample_block WHERE first_key BETWEEN :number << 32 AND (:number << 32) + 4294967295
+
+-- name: forget_last_samples
+DELETE FROM sample_tail WHERE sample_key BETWEEN :number << 32 AND (:number << 32) + 4294967295
 
 -- name: delete_tickets
-DELETE FROM ticket WHERE job_id IN (SELECT job.id FROM job WHERE job.uuid IN (SELECT value FROM json_each(?)))
+DELETE FROM ticket WHERE job_id IN (SELECT job.id FROM job WHERE job.uuid IN (SELECT value FROM json_each(:uuids)))
 
 -- name: release_followers
-UPDATE ticket SET is_ready = 1, waiting_since_us = ?2
-WHERE is_ready = 0 AND after_uuid IN (SELECT value FROM json_each(?1))
+UPDATE ticket SET is_ready = 1, waiting_since_us = :at_us
+WHERE is_ready = 0 AND after_uuid IN (SELECT value FROM json_each(:uuids))
 
 -- name: blocked_followers
 -- Those after jobs that did not succeed, and those after them.
 WITH RECURSIVE blocked (uuid, fence, after_uuid) AS (
-    SELECT job.uuid, job.fence, ticket.after_uuid FROM ticket INDEXED BY ticket_after JOIN job ON job.id = ticket.job_id
-    WHERE ticket.after_uuid IN (SELECT value FROM json_each(?)) AND ticket.is_ready = 0
+    SELECT job.uuid, job.fence, ticket.after_uuid
+    FROM ticket INDEXED BY ticket_after JOIN job ON job.id = ticket.job_id
+    WHERE ticket.after_uuid IN (SELECT value FROM json_each(:uuids)) AND ticket.is_ready = 0
     UNION
-    SELECT job.uuid, job.fence, ticket.after_uuid FROM blocked JOIN ticket ON ticket.after_uuid = blocked.uuid
-    JOIN job ON job.id = ticket.job_id WHERE ticket.is_ready = 0
+    SELECT job.uuid, job.fence, ticket.after_uuid
+    FROM blocked JOIN ticket ON ticket.after_uuid = blocked.uuid JOIN job ON job.id = ticket.job_id
+    WHERE ticket.is_ready = 0
 )
 SELECT uuid, fence, after_uuid FROM blocked
 
--- name: status_of
-SELECT status FROM job WHERE uuid = ?
-
 -- name: released_followers
 SELECT job.uuid, ticket.queue FROM ticket INDEXED BY ticket_after JOIN job ON job.id = ticket.job_id
-WHERE ticket.after_uuid = ? AND ticket.is_ready = 1 AND ticket.worker IS NULL ORDER BY job.id
+WHERE ticket.after_uuid = :uuid AND ticket.is_ready = 1 AND ticket.worker IS NULL ORDER BY job.id
 
 -- name: backlog
-SELECT queue, coalesce(sum(worker IS NULL AND is_ready = 1), 0), coalesce(sum(worker IS NOT NULL), 0),
+SELECT queue, sum(worker IS NULL AND is_ready = 1), sum(worker IS NOT NULL),
        min(CASE WHEN worker IS NULL AND is_ready = 1 THEN waiting_since_us END)
 FROM ticket GROUP BY queue ORDER BY queue
 
 -- name: states
-SELECT uuid, status FROM job WHERE uuid IN (SELECT value FROM json_each(?))
+SELECT uuid, status FROM job WHERE uuid IN (SELECT value FROM json_each(:uuids))
+
+-- name: states_held
+-- Whoever writes is alone.
+SELECT uuid, status FROM job WHERE uuid IN (SELECT value FROM json_each(:uuids))

@@ -25,8 +25,9 @@ from joblens.stores.sqlite import rollup
 from joblens.stores.sqlite.run_writer import RunFacts
 from joblens.stores.sqlite.sample_tables import SampleTables
 from joblens.stores.sqlite.sql import QUERIES
-from joblens.stores.sqlite.ticket_rows import TicketFacts, settle_ended
+from joblens.stores.sqlite.ticket_book import SqliteTicketBook
 from joblens.stores.ticket_endings import counts
+from joblens.stores.ticket_rows import TicketFacts, settle_ended
 
 _json = msgspec.json.Encoder()
 
@@ -112,9 +113,9 @@ class Batch:
         if self._ended or self._no_longer:
             rollup.record_changes(connection, self._ended, self._no_longer)
         if self._tickets.has_facts:
-            self._tickets.write(connection, self._level)
+            self._tickets.write(SqliteTicketBook(connection, self._level))
         if self._over:
-            settle_ended(connection, self._over, self._level)
+            settle_ended(SqliteTicketBook(connection, self._level), self._over)
 
     def _write_details(self, connection: apsw.Connection, by_number: dict[int, Details | None]) -> None:
         news = {number: details for number, details in by_number.items() if details is not None}

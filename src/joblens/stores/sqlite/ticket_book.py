@@ -1,0 +1,40 @@
+"""Tickets in an SQLite file."""
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import apsw
+import msgspec
+
+from joblens.model.writes import Write
+from joblens.stores.sqlite.sql import TICKET_QUERIES
+
+
+class SqliteTicketBook:
+    """stores.ticket_book.TicketBook"""
+
+    def __init__(self, connection: apsw.Connection, compression_level: int) -> None:
+        self._connection = connection
+        self._level = compression_level
+
+    def ask(self, query: str, **values: Any) -> list[tuple[Any, ...]]:
+        bound = {name: _parameter(value) for name, value in values.items()}
+        return self._connection.execute(TICKET_QUERIES[query], bound).fetchall()
+
+    def ask_each(self, query: str, rows: Sequence[Mapping[str, Any]]) -> None:
+        self._connection.executemany(TICKET_QUERIES[query], rows)
+
+    def write(self, writes: Sequence[Write]) -> None:
+        from joblens.stores.sqlite.writer import Batch
+
+        Batch(writes, self._level).write(self._connection)
+
+    def now_us(self) -> int:
+        """That of the one host that may use the file."""
+        return time.time_ns() // 1000
+
+
+def _parameter(value: Any) -> Any:
+    """Many values at once are read by json_each."""
+    return msgspec.json.encode(value).decode() if isinstance(value, list) else value

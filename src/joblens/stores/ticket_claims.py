@@ -1,0 +1,113 @@
+"""Who holds which ticket."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from joblens.model.delivery import Claim, Holding, Renewal, Ticket, WorkerInfo
+from joblens.model.job import Attempt, Job
+from joblens.stores.ticket_book import TicketBook
+from joblens.stores.ticket_endings import withdrawn
+from joblens.stores.ticket_rows import Ending, end_jobs
+
+_SECOND = 1_000_000
+_FORGOTTEN_AFTER_S = 24 * 3600.0
+_encoder = msgspec.json.Encoder()
+_job = msgspec.json.Decoder(Job)
+_ticket = msgspec.json.Decoder(Ticket)
+_attempt = msgspec.json.Decoder(Attempt)
+
+
+def claim_those(book: TicketBook, worker: WorkerInfo, uuids: Sequence[str], lease_s: float) -> list[Claim]:
+    rows = book.ask("waiting_of", uuids=list(uuids), user=_only_user(worker))
+    claims = _claim(book, rows, worker, lease_s)
+    place = {uuid: number for number, uuid in enumerate(uuids)}
+    return sorted(claims, key=lambda claim: place[claim.job.uuid])
+
+
+def claim_oldest(
+    book: TicketBook, worker: WorkerInfo, most: int, lease_s: float, older_than_s: float
+) -> list[Claim]:
+    rows = book.ask(
+        "oldest_waiting",
+        queues=list(dict.fromkeys(worker.queues)),
+        until_us=book.now_us() - round(older_than_s * _SECOND),
+        user=_only_user(worker),
+        most=most,
+    )
+    return _claim(book, rows, worker, lease_s)
+
+
+def any_waiting(book: TicketBook, worker: WorkerInfo, older_than_s: float) -> bool:
+    until_us = book.now_us() - round(older_than_s * _SECOND)
+    user = _only_user(worker)
+    queues = dict.fromkeys(worker.queues)
+    return any(book.ask("first_waiting", queue=queue, until_us=until_us, user=user) for queue in queues)
+
+
+def _claim(
+    book: TicketBook, rows: Sequence[tuple[Any, ...]], worker: WorkerInfo, lease_s: float
+) -> list[Claim]:
+    at_us = book.now_us() if rows else 0
+    claims: list[Claim] = []
+    numbers: list[int] = []
+    unwanted: list[Ending] = []
+    for number, uuid, fence, job, ticket, lost_worker, lost_attempt, is_cancelled in rows:
+        if is_cancelled:
+            unwanted.append((uuid, fence, withdrawn(at_us)))
+            continue
+        numbers.append(number)
+        claims.append(
+            Claim(
+                job=_job.decode(job),
+                ticket=_ticket.decode(ticket),
+                fence=fence + 1,
+                lost_worker=lost_worker,
+                lost_attempt=None if lost_attempt is None else _attempt.decode(lost_attempt),
+            )
+        )
+    if numbers:
+        until_us = at_us + round(lease_s * _SECOND)
+        book.ask("take_tickets", numbers=numbers, worker=worker.name, until_us=until_us)
+        book.ask("raise_fences", numbers=numbers)
+    end_jobs(book, unwanted)
+    return claims
+
+
+def _only_user(worker: WorkerInfo) -> str | None:
+    return None if worker.any_user else worker.user
+
+
+def renew(book: TicketBook, worker: WorkerInfo, held: Mapping[str, int], lease_s: float) -> Renewal:
+    at_us = book.now_us()
+    book.ask("announce_worker", name=worker.name, at_us=at_us, data=_encoder.encode(worker))
+    book.ask("forget_workers_before", before_us=at_us - round(_FORGOTTEN_AFTER_S * _SECOND))
+    if not held:
+        return Renewal(frozenset(), frozenset())
+    mine = {
+        number: (uuid, is_cancelled)
+        for uuid, number, fence, holder, is_cancelled in book.ask("held_now", uuids=list(held))
+        if holder == worker.name and fence == held[uuid]
+    }
+    until_us = at_us + round(lease_s * _SECOND)
+    renewed = book.ask("renew_leases", numbers=list(mine), worker=worker.name, until_us=until_us)
+    still = [mine[number] for (number,) in renewed]
+    return Renewal(
+        fenced=frozenset(held) - {uuid for uuid, _ in still},
+        cancelled=frozenset(uuid for uuid, is_cancelled in still if is_cancelled),
+    )
+
+
+def holdings(book: TicketBook) -> list[Holding]:
+    at_us = book.now_us()
+    return [
+        Holding(
+            uuid=uuid,
+            fence=fence,
+            worker=worker,
+            expired_us=max(0, at_us - until_us),
+            attempt=None if attempt is None else _attempt.decode(attempt),
+        )
+        for uuid, fence, worker, until_us, attempt in book.ask("holdings")
+    ]

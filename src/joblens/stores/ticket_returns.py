@@ -1,0 +1,110 @@
+"""Tickets that come back: given back, taken back, withdrawn."""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from joblens.model.delivery import RetryLost, Ticket
+from joblens.model.errors import UnknownJob
+from joblens.model.job import Attempt, Status
+from joblens.stores.ticket_book import TicketBook
+from joblens.stores.ticket_endings import ending_of_lost, withdrawn
+from joblens.stores.ticket_rows import end_jobs, settle_followers
+
+_ticket = msgspec.json.Decoder(Ticket)
+_attempt = msgspec.json.Decoder(Attempt)
+
+
+class _Delivery(msgspec.Struct):
+    """A job that has a ticket, as it stands now."""
+
+    uuid: str
+    number: int
+    status: Status
+    fence: int
+    worker: str | None
+    deliveries: int
+    ticket: Ticket
+    attempt_json: bytes | None
+    is_cancelled: bool
+
+
+def take_back(book: TicketBook, uuid: str, fence: int) -> Status:
+    status, held = _look_up(book, uuid)
+    if held is None or held.worker is None or held.fence != fence:
+        return status
+    return _take_back(book, held, held.worker)
+
+
+def _take_back(book: TicketBook, held: _Delivery, worker: str) -> Status:
+    attempt = None if held.attempt_json is None else _attempt.decode(held.attempt_json)
+    ending = ending_of_lost(
+        held.ticket, worker, held.deliveries, attempt, book.now_us(), is_cancelled=held.is_cancelled
+    )
+    if ending is not None:
+        end_jobs(book, [(held.uuid, held.fence, ending)])
+        return ending.status
+    book.ask("put_lost_ticket_back", number=held.number, worker=worker, attempt=held.attempt_json)
+    _queue_again(book, held)
+    return Status.QUEUED
+
+
+def give_back(book: TicketBook, worker: str, held_by_it: Mapping[str, int]) -> None:
+    for uuid, fence in sorted(held_by_it.items()):
+        _, held = _look_up(book, uuid)
+        if held is None or held.worker != worker or held.fence != fence:
+            continue
+        if held.is_cancelled:
+            end_jobs(book, [(uuid, fence, withdrawn(book.now_us()))])
+        elif held.status is Status.RUNNING and held.ticket.retry_lost is RetryLost.NEVER:
+            _take_back(book, held, worker)
+        else:
+            book.ask("put_ticket_back", number=held.number)
+            _queue_again(book, held)
+
+
+def withdraw(book: TicketBook, uuid: str) -> bool:
+    _, waiting = _look_up(book, uuid)
+    if waiting is None or waiting.worker is not None:
+        return False
+    end_jobs(book, [(uuid, waiting.fence, withdrawn(book.now_us()))])
+    return True
+
+
+def release_after(book: TicketBook, uuid: str) -> list[tuple[str, str]]:
+    status, _ = _look_up(book, uuid)
+    if not status.is_final:
+        return []
+    settle_followers(book, [(uuid, status)])
+    return [(follower, queue) for follower, queue in book.ask("released_followers", uuid=uuid)]
+
+
+def _look_up(book: TicketBook, uuid: str) -> tuple[Status, _Delivery | None]:
+    """The job's status, and its ticket where it has one."""
+    for number, status, fence, worker, deliveries, ticket, attempt, is_cancelled in book.ask(
+        "delivery_of", uuid=uuid
+    ):
+        state = Status(status)
+        if ticket is None:
+            return state, None
+        return state, _Delivery(
+            uuid,
+            number,
+            state,
+            fence,
+            worker,
+            deliveries,
+            _ticket.decode(ticket),
+            attempt,
+            bool(is_cancelled),
+        )
+    raise UnknownJob(f"no job has the id '{uuid}'")
+
+
+def _queue_again(book: TicketBook, held: _Delivery) -> None:
+    """Without what the attempt had written, if it had begun."""
+    if held.status is Status.QUEUED and held.attempt_json is None:
+        return
+    number = held.number
+    for query in ("queue_again", "forget_attempt", "forget_details", "forget_samples", "forget_last_samples"):
+        book.ask(query, number=number)

@@ -1,0 +1,30 @@
+"""What is told about workers, queues and states."""
+
+from collections.abc import Sequence
+
+import msgspec
+from msgspec.structs import replace
+
+from joblens.model.delivery import Backlog, WorkerInfo
+from joblens.model.job import Status
+from joblens.stores.ticket_book import TicketBook
+
+_HEARD_OF_FOR_US = 3600 * 1_000_000
+_worker = msgspec.json.Decoder(WorkerInfo)
+
+
+def workers(book: TicketBook) -> list[WorkerInfo]:
+    rows = book.ask("workers", since_us=book.now_us() - _HEARD_OF_FOR_US)
+    return [replace(_worker.decode(data), seen_at_us=seen_at_us) for seen_at_us, data in rows]
+
+
+def backlog(book: TicketBook) -> list[Backlog]:
+    at_us = book.now_us()
+    return [
+        Backlog(queue, waiting, held, 0 if since_us is None else max(0, at_us - since_us))
+        for queue, waiting, held, since_us in book.ask("backlog")
+    ]
+
+
+def states(book: TicketBook, uuids: Sequence[str]) -> dict[str, Status]:
+    return {uuid: Status(status) for uuid, status in book.ask("states", uuids=list(uuids))}
