@@ -165,11 +165,17 @@ def default_name(argv: Sequence[str]) -> str:
 
 
 def parse_params(pairs: Sequence[str]) -> dict[str, Any]:
-    """K=V, where V is read as JSON when it is JSON and kept as text otherwise."""
+    """K=V, where V is read as JSON when it is JSON and kept as text otherwise; or a JSON object."""
     import msgspec
 
     params: dict[str, Any] = {}
     for pair in pairs:
+        if pair.lstrip().startswith("{"):
+            for key, value in _object(pair).items():
+                if key in params:
+                    raise InputError(f"--param {key}: given twice")
+                params[key] = value
+            continue
         key, separator, text = as_text(pair).partition("=")
         if not separator or not key:
             raise InputError(f"--param {as_text(pair)}: expected NAME=VALUE")
@@ -180,6 +186,18 @@ def parse_params(pairs: Sequence[str]) -> dict[str, Any]:
         except msgspec.DecodeError:
             params[key] = text
     return params
+
+
+def _object(text: str) -> dict[str, Any]:
+    import msgspec
+
+    try:
+        found = msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeEncodeError) as error:
+        hint = """in a shell quote it as a whole: -p '{"mesh_size": 64}'"""
+        raise InputError(f"--param {as_text(text)}: not JSON: {error}", hint=hint) from None
+    assert isinstance(found, dict)  # it begins so
+    return found
 
 
 def parse_env(pairs: Sequence[str], environ: Mapping[str, str] = os.environ) -> dict[str, str]:

@@ -13,6 +13,7 @@ from joblens.ports.store import Store
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from joblens.app.queueing import QueueStore
     from joblens.app.settings import LoadedSettings
     from joblens.views.style import Palette
 
@@ -134,6 +135,19 @@ class Session:
             recover_dead_owners(self.store, self.settings, self.options.config, self.warn)
         except SupervisorError as error:
             self.warn(str(error))
+
+    def care_for_queue(self) -> None:
+        """The same while somebody waits for a job on a queue: a worker that was started for it and died is
+        started again."""
+        from joblens.app.bells import remind_workers
+
+        self.care()
+        remind_workers(self.settings, self.queue_store, self.options.config)
+
+    @property
+    def queue_store(self) -> "QueueStore":
+        """The store as workers see it."""
+        return self.store  # type: ignore[return-value]  # every store is both
 
     def close(self) -> None:
         if self._store is not None:

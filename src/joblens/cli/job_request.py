@@ -59,7 +59,7 @@ def _request(given: dict[str, Any], *, background: bool) -> Request:
         output_dir=given["output_dir"] or "",
         notify=parse_notify(given["notify"]),
         background=background,
-        container=_container(given),
+        container=container_from(given),
     )
 
 
@@ -77,7 +77,7 @@ _CONTAINER_OPTIONS = {  # option -> field of ContainerJob
 }
 
 
-def _container(given: dict[str, Any]) -> ContainerJob | None:
+def container_from(given: dict[str, Any]) -> ContainerJob | None:
     wanted = {field: given[name] for name, field in _CONTAINER_OPTIONS.items() if given[name]}
     if given["container"] is None:
         if wanted:

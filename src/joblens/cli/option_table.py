@@ -3,6 +3,7 @@ from it (help, completion, errors), and `quick_run` reads plain command lines by
 
 from msgspec import Struct
 
+from joblens.model.delivery import RetryLost
 from joblens.model.job import Accounting, Granularity
 
 
@@ -35,10 +36,11 @@ JOB_OPTIONS = (
     _row(
         "-p",
         "--param",
+        "--params",
         name="params",
         kind="many",
         metavar="K=V",
-        help="Parameter to record (again for more).",
+        help="Parameter to record (again for more), or several as JSON: '{\"a\": 1}'.",
     ),
     _row("--tag", name="tags", kind="many", metavar="TAG", help="Tag to find it by (again for more)."),
     _row("--cpus", kind="number", metavar="N", help="CPUs it may use; 0.5 is half a core."),
@@ -144,6 +146,24 @@ SPEC_OPTIONS = (
         choices=("drain", "kill"),
         default="drain",
         help="FILE: what the first Ctrl-C does: let running jobs end, or end them. Default: drain.",
+    ),
+)
+# For `submit`; a job with any of the first three goes to workers of a queue.
+QUEUE_OPTIONS = (
+    _row("--queue", metavar="NAME", help="Give it to workers of this queue. Default: queue.name."),
+    _row("--broker", metavar="URL", help="Tell workers by this broker: redis://…, amqp://… or a folder."),
+    _row(
+        "--retry-lost",
+        kind="choice",
+        choices=tuple(str(value) for value in RetryLost),
+        help="When its worker is lost: safe: another takes it up; never: it ends as lost.",
+    ),
+    _row("--wait", kind="flag", help="Wait for it; the exit code is then the job's."),
+    _row(
+        "-t",
+        "--wait-timeout",
+        metavar="TIME",
+        help="With --wait: give up after this long (exit code 124); the job goes on.",
     ),
 )
 GLOBAL_OPTIONS = (

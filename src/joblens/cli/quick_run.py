@@ -3,10 +3,20 @@ running a short job costs. Whatever is not plain (help, a mistake, completion) i
 
 from typing import Any
 
-from joblens.cli.option_table import GLOBAL_OPTIONS, JOB_OPTIONS, RUN_OPTIONS, SPEC_OPTIONS, OptionRow
+from joblens.cli.option_table import (
+    GLOBAL_OPTIONS,
+    JOB_OPTIONS,
+    QUEUE_OPTIONS,
+    RUN_OPTIONS,
+    SPEC_OPTIONS,
+    OptionRow,
+)
 
 _ROWS = {
     flag: row for row in (*JOB_OPTIONS, *RUN_OPTIONS, *SPEC_OPTIONS, *GLOBAL_OPTIONS) for flag in row.flags
+}
+_TAKE_A_VALUE = {flag for flag, row in _ROWS.items() if row.kind != "flag"} | {
+    flag for row in QUEUE_OPTIONS if row.kind != "flag" for flag in row.flags
 }
 _SPEC_ENDINGS = (".yaml", ".yml", ".json", ".json5", ".kdl", ".toml")
 
@@ -14,18 +24,21 @@ _SPEC_ENDINGS = (".yaml", ".yml", ".json", ".json5", ".kdl", ".toml")
 def split_spec(arguments: list[str]) -> tuple[str | None, list[str]]:
     """The workflow file among the arguments, and the others: the first word that is no option, where it ends
     like one and does not stand behind `--`. Options may follow it."""
-    place = 0
-    while place < len(arguments):
-        word = arguments[place]
-        if word == "--":
-            break
-        if not word.startswith("-") or word == "-":
-            if word.endswith(_SPEC_ENDINGS):
-                return word, arguments[:place] + arguments[place + 1 :]
-            break
-        row = _ROWS.get(word)
-        place += 2 if row is not None and row.kind != "flag" else 1
+    place = first_word(arguments)
+    if place is not None and arguments[place].endswith(_SPEC_ENDINGS):
+        return arguments[place], arguments[:place] + arguments[place + 1 :]
     return None, arguments
+
+
+def first_word(arguments: list[str]) -> int | None:
+    """The place of the first word that is no option; None where there is none, or it stands behind `--`."""
+    place = 0
+    while place < len(arguments) and arguments[place] != "--":
+        word = arguments[place]
+        if not word.startswith("-") or word == "-":
+            return place
+        place += 2 if word in _TAKE_A_VALUE else 1
+    return None
 
 
 def parse(arguments: list[str]) -> dict[str, Any] | None:

@@ -1,6 +1,5 @@
-"""`joblens submit`: run a command in the background."""
+"""`joblens submit`: run a command, a workflow file or a tool's script in the background, or on a queue."""
 
-import sys
 from typing import Any
 
 import click
@@ -8,48 +7,57 @@ import click
 from joblens.cli.context import Session
 from joblens.cli.job_options import click_options, job_options
 from joblens.cli.job_request import request_from
-from joblens.cli.option_table import SPEC_OPTIONS
+from joblens.cli.option_table import QUEUE_OPTIONS, SPEC_OPTIONS
 from joblens.cli.options import shared_options
 from joblens.cli.run import refuse_spec_options
-from joblens.cli.spec_command import SpecCommand, with_spec
-from joblens.model.ids import short
+from joblens.cli.submitted import told
+from joblens.cli.tool_command import ToolOrSpecCommand, with_tool
+from joblens.model.errors import InputError
 
 
-@click.command(cls=SpecCommand, context_settings={"allow_interspersed_args": False})
+@click.command(cls=ToolOrSpecCommand, context_settings={"allow_interspersed_args": False})
 @job_options
 @click_options(SPEC_OPTIONS)
-@click.option("--wait", is_flag=True, help="Wait for it; the exit code is then the job's.")
+@click_options(QUEUE_OPTIONS)
 @shared_options
 def command(session: Session, /, **given: Any) -> None:
-    """Run COMMAND, or the jobs of a workflow FILE, in the background, measured as with run. It goes on when
-    the terminal is closed.
+    """Run COMMAND, the jobs of a workflow FILE, or TOOL SCRIPT in the background, measured as with run. It
+    goes on when the terminal is closed.
 
-    Prints the job's or the run's id; see it with list, top, logs, metrics, wait and cancel.
+    A tool's script, and with a broker everything, goes to workers of a queue (joblens worker); where there is
+    neither, one is started here for as long as there is work.
+
+    Prints the job's or the run's id; see it with status, list, top, logs, metrics, wait and cancel.
     """
-    given = with_spec(given)
+    given = with_tool(given)
+    if given["wait_timeout"] is not None and not given["wait"]:
+        raise InputError("-t says how long to wait: it goes with --wait")
+    session.override("queue.broker", given["broker"])
+    session.override("queue.name", given["queue"])
+    session.override("queue.retry_lost", given["retry_lost"])
     if given["spec"] is not None:
         from joblens.cli.run_spec import submit_spec
 
         submit_spec(session, given)
         return
     refuse_spec_options(given)
+    if given["tool_name"] is not None:
+        from joblens.cli.submit_queue import submit_tool
+
+        submit_tool(session, given)
+    elif session.settings.queue.broker or given["queue"] or given["retry_lost"]:
+        from joblens.cli.submit_queue import submit_command
+
+        submit_command(session, given)
+    else:
+        _submit_here(session, given)
+
+
+def _submit_here(session: Session, given: dict[str, Any]) -> None:
+    """To the supervisor of this user."""
     from joblens.app.jobs import prepare
     from joblens.app.submitting import submit
 
     prepared = prepare(request_from(given, background=True), session.settings)
     record = submit(prepared, session.settings, session.options.config, session.warn)
-    uuid = record.job.uuid
-    if given["wait"]:
-        from joblens.app.queries import wait_for_end
-
-        record = wait_for_end(session.store_to_fill, uuid, None, session.care)
-    if session.json:
-        from joblens.analysis.history_form import to_history_record
-
-        session.write_json(to_history_record(record))
-    elif session.is_terminal:
-        session.write(f"Submitted {short(uuid)} (job {record.number}): {record.job.name}\n")
-    else:
-        session.write(f"{uuid}\n")
-    if given["wait"] and record.outcome is not None:
-        sys.exit(125 if record.outcome.exit_code is None else record.outcome.exit_code)
+    told(session, record, given, session.care)

@@ -5,6 +5,7 @@ from typing import Any
 
 from joblens.spec.key_table import Section
 from joblens.spec.recipe_keys import RECIPE_SECTIONS
+from joblens.spec.task_keys import TASK_SECTIONS
 from joblens.spec.tool_keys import TOOL_SECTIONS
 from joblens.spec.words import any_of, nearest_word
 from joblens.spec.workflow_keys import SECTIONS
@@ -38,12 +39,13 @@ _OTHER_WORDS = {
     "vars": "variables",
     "walltime": "runtime",
 }
+_COUNTED = ("job", "file", "dataset", "failure handler", "Slurm scheduler", "task")
 _HINTS = {"slurm_config": "write its options into slurm_defaults, its allocations into slurm_schedulers"}
 
 
 def where_of(section: Section, raw: dict[str, Any]) -> str:
     """' in job 'a''; at the top of the file nothing."""
-    if section.name in ("workflow", "recipe", "tool"):
+    if section.name in ("workflow", "recipe", "tool", "task_file"):
         return ""
     name = raw.get("name")
     has_name = isinstance(name, str | int | float) and not isinstance(name, bool) and name != ""
@@ -57,9 +59,7 @@ def _name_shown(name: str) -> str:
 
 
 def _with_article(title: str) -> str:
-    return (
-        f"a {title}" if title in ("job", "file", "dataset", "failure handler", "Slurm scheduler") else title
-    )
+    return f"a {title}" if title in _COUNTED else title
 
 
 def unknown_key(section: Section, name: str, raw: dict[str, Any]) -> str:
@@ -68,7 +68,7 @@ def unknown_key(section: Section, name: str, raw: dict[str, Any]) -> str:
 
 def _sections_beside(section_name: str) -> dict[str, Section]:
     """Those of the same kind of file."""
-    others = (RECIPE_SECTIONS, TOOL_SECTIONS)
+    others = (RECIPE_SECTIONS, TOOL_SECTIONS, TASK_SECTIONS)
     return next((sections for sections in others if section_name in sections), SECTIONS)
 
 
@@ -96,4 +96,11 @@ def _advice(section_name: str, name: str) -> str:
         return f"expected {any_of(list(keys))}"
     if sections is SECTIONS:
         return "'joblens schema' has all keys"
-    return f"docs/{'recipes' if sections is RECIPE_SECTIONS else 'tools'}.md has all keys"
+    page = (
+        "recipes"
+        if sections is RECIPE_SECTIONS
+        else "tools"
+        if sections is TOOL_SECTIONS
+        else "task-pipeline"
+    )
+    return f"docs/{page}.md has all keys"

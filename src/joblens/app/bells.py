@@ -1,0 +1,145 @@
+"""Who tells workers that there is work: a broker that is configured, the folder that a worker on this machine
+listens at, or nobody but a worker that is started for it."""
+
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from joblens.agent.owners import is_gone
+from joblens.app.drivers import Warn, store_name
+from joblens.app.owning import current_user
+from joblens.app.places import spool_dir
+from joblens.model.delivery import WorkerInfo
+from joblens.model.errors import BrokerError, MissingExtra, SupervisorError
+from joblens.model.job import Owner
+from joblens.model.settings import Settings
+from joblens.ports.bell import Bell
+from joblens.ports.deliveries import Deliveries
+from joblens.probes.host import read_host
+
+if TYPE_CHECKING:
+    from joblens.runners.broker_url import Broker
+
+Tickets = Sequence[tuple[str, str]]  # (uuid, queue) of each
+
+
+class StartedWorker:
+    """The worker of this user that is started when there is work and ends when there is none."""
+
+    def __init__(self, settings: Settings, config: str | None) -> None:
+        self._settings = settings
+        self._config = config
+
+    def ring(self, tickets: Tickets) -> None:
+        # it finds them in the store itself
+        from joblens.app.working import wake_worker
+
+        wake_worker(self._settings, self._config)
+
+    def check(self) -> str:
+        return "no broker: a worker is started when there is work"
+
+    def close(self) -> None:
+        pass
+
+
+class NoBell:
+    """There are workers, but no way to call them from here: they look into the store every few seconds."""
+
+    def ring(self, tickets: Tickets) -> None:
+        pass
+
+    def check(self) -> str:
+        return "no broker is configured here: workers look into the store themselves"
+
+    def close(self) -> None:
+        pass
+
+
+def broker_folder(settings: Settings) -> str:
+    """Where messages lie when no broker is named."""
+    return os.path.join(spool_dir(store_name(settings)), "broker")
+
+
+def broker_of(settings: Settings) -> "Broker":
+    """The one that is configured, or the folder. Raises InputError for one that cannot be understood."""
+    from joblens.runners.broker_url import parse_broker
+
+    return parse_broker(settings.queue.broker or "", broker_folder(settings))
+
+
+def open_bell(settings: Settings, deliveries: Deliveries, config: str | None = None) -> Bell:
+    """Raises MissingExtra where a broker is configured and Celery is not installed."""
+    if settings.queue.broker:
+        return _celery_bell(settings)
+    by_hand = [worker for worker in living_workers(settings, deliveries) if worker.broker]
+    mine = [worker for worker in by_hand if worker.any_user or worker.user == current_user()]
+    if not mine:
+        return StartedWorker(settings, config)
+    folder = broker_of(settings).shown
+    if any(worker.broker == folder for worker in mine):
+        try:
+            return _celery_bell(settings)
+        except MissingExtra:
+            pass
+    return NoBell()
+
+
+def _celery_bell(settings: Settings) -> Bell:
+    from joblens.runners.celery_bell import CeleryBell
+
+    return CeleryBell(broker_of(settings))
+
+
+def living_workers(settings: Settings, deliveries: Deliveries) -> list[WorkerInfo]:
+    """Heard of within a lease, and of this machine's those whose process is there."""
+    host, now_us = read_host(), deliveries.now_us()
+    return [
+        worker
+        for worker in deliveries.workers()
+        if now_us - worker.seen_at_us <= settings.queue.lease * 1e6
+        and not is_gone(Owner(worker.host, worker.pid, worker.start_ticks, worker.boot_id), host)
+    ]
+
+
+def call_workers(
+    tickets: Tickets, settings: Settings, deliveries: Deliveries, config: str | None, warn: Warn
+) -> None:
+    """The jobs are in the store already: what goes wrong here only delays them."""
+    try:
+        bell = open_bell(settings, deliveries, config)
+        try:
+            bell.ring(tickets)
+        finally:
+            bell.close()
+    except (BrokerError, SupervisorError) as error:
+        what = "the job is" if len(tickets) == 1 else f"the {len(tickets)} jobs are"
+        warn(f"{error}; {what} queued all the same, and workers find them in the store")
+        return
+    _warn_without_workers(tickets, settings, deliveries, warn)
+
+
+def _warn_without_workers(tickets: Tickets, settings: Settings, deliveries: Deliveries, warn: Warn) -> None:
+    """Only where none is started by itself."""
+    if not settings.queue.broker:
+        return
+    served = {queue for worker in living_workers(settings, deliveries) for queue in worker.queues}
+    missing = sorted({queue for _, queue in tickets} - served)
+    if missing:
+        shown = broker_of(settings).shown
+        warn(
+            f"no worker serves the queue {', '.join(missing)}: start one with joblens worker --broker {shown}"
+        )
+
+
+def remind_workers(settings: Settings, deliveries: Deliveries, config: str | None = None) -> None:
+    """While somebody waits: a worker that is started for jobs looks now, and is started again when it died.
+    Others look by themselves. Raises SupervisorError when it cannot be started."""
+    if settings.queue.broker:
+        return
+    bell = open_bell(settings, deliveries, config)
+    try:
+        if isinstance(bell, StartedWorker):
+            bell.ring(())
+    finally:
+        bell.close()

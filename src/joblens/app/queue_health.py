@@ -1,0 +1,93 @@
+"""Is everything there that a queue needs: the store, the broker, workers, and does work go out to them?"""
+
+from contextlib import closing
+from typing import Any
+
+from joblens.app.bells import broker_of, living_workers, open_bell
+from joblens.app.drivers import store_name
+from joblens.app.queueing import open_queue_store
+from joblens.model.delivery import Backlog, WorkerInfo
+from joblens.model.errors import JoblensError
+from joblens.model.settings import Settings
+from joblens.ports.deliveries import Deliveries
+
+
+def queue_health(settings: Settings) -> dict[str, Any]:
+    """Never raises for what is down: that stands in `problems`."""
+    form: dict[str, Any] = {
+        "status": "unhealthy",
+        "store": {"ok": False, "url": store_name(settings), "error": None},
+        "broker": {"ok": False, "url": None, "answer": None, "error": None},
+        "workers": [],
+        "backlog": [],
+        "problems": [],
+    }
+    try:
+        with closing(open_queue_store(settings, form["problems"].append)) as store:
+            _look(form, settings, store)
+    except JoblensError as error:
+        form["store"]["error"] = str(error)
+        form["problems"].append(f"store: {error}")
+    if not form["problems"]:
+        form["status"] = "healthy"
+    return form
+
+
+def _look(form: dict[str, Any], settings: Settings, store: Deliveries) -> None:
+    workers, backlog, now_us = living_workers(settings, store), store.backlog(), store.now_us()
+    form["store"]["ok"] = True
+    form["workers"] = [_worker_form(worker, now_us) for worker in workers]
+    form["backlog"] = [_backlog_form(each) for each in backlog]
+    try:
+        if settings.queue.broker:
+            form["broker"]["url"] = broker_of(settings).shown
+        with closing(open_bell(settings, store)) as bell:
+            form["broker"]["answer"] = bell.check()
+        form["broker"]["ok"] = True
+    except JoblensError as error:
+        form["broker"]["error"] = str(error)
+        form["problems"].append(f"broker: {error}")
+    form["problems"] += _unserved(settings, workers, backlog)
+
+
+def _unserved(settings: Settings, workers: list[WorkerInfo], backlog: list[Backlog]) -> list[str]:
+    """Queues where jobs wait, or will, and nobody is there to take them."""
+    served = {queue for worker in workers for queue in worker.queues}
+    problems = []
+    if settings.queue.broker and not workers:
+        problems.append("workers: none is running; start one with joblens worker")
+    for each in backlog:
+        waits_s = each.oldest_waiting_us / 1e6
+        if (
+            each.waiting
+            and each.queue not in served
+            and (settings.queue.broker or waits_s > settings.queue.lease)
+        ):
+            jobs = "job waits" if each.waiting == 1 else "jobs wait"
+            problems.append(f"queue {each.queue}: {each.waiting} {jobs}, and no worker serves it")
+    return problems
+
+
+def _worker_form(worker: WorkerInfo, now_us: int) -> dict[str, Any]:
+    return {
+        "name": worker.name,
+        "host": worker.host,
+        "pid": worker.pid,
+        "user": worker.user,
+        "queues": list(worker.queues),
+        "concurrency": worker.concurrency,
+        "running": worker.running,
+        "broker": worker.broker or None,
+        "any_user": worker.any_user,
+        "version": worker.version,
+        "seen_seconds_ago": max(0.0, (now_us - worker.seen_at_us) / 1e6),
+    }
+
+
+def _backlog_form(backlog: Backlog) -> dict[str, Any]:
+    return {
+        "queue": backlog.queue,
+        "waiting": backlog.waiting,
+        "held": backlog.held,
+        "oldest_waiting_seconds": backlog.oldest_waiting_us / 1e6,
+    }

@@ -1,0 +1,130 @@
+"""Jobs on a queue, looked at until they have ended."""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from joblens.app.bells import remind_workers
+from joblens.app.drivers import Warn
+from joblens.app.queueing import QueueRequest, QueueStore, enqueue
+from joblens.app.task_results import Expected, expected_of, status_form, workflow_form
+from joblens.model.errors import UnknownWorkflow
+from joblens.model.history import HistoryQuery
+from joblens.model.ids import new_uuid
+from joblens.model.job import Record, Status
+from joblens.model.sample import Sample
+from joblens.model.settings import Settings
+from joblens.ports.store import Store
+
+WORKFLOW_PREFIX = "wf-"
+WORKFLOW_TAG = "workflow="  # before the id of the workflow that a job was submitted with
+
+_FIRST_POLL_S = 0.02
+_LONGEST_POLL_S = 0.3
+_REMIND_EVERY_S = 2.0
+_EARLIER = 50  # jobs of a tool that are looked at to tell how long the next will take
+_SPARE_SAMPLES = 20
+
+Care = Callable[[], None]
+
+
+def new_workflow_id() -> str:
+    return f"{WORKFLOW_PREFIX}{new_uuid().replace('-', '')[:12]}"
+
+
+def reminder(settings: Settings, store: QueueStore, config: str | None) -> Care:
+    return lambda: remind_workers(settings, store, config)
+
+
+class SubmittedTasks(Struct, frozen=True):
+    workflow_id: str
+    uuids: tuple[str, ...]
+
+
+def submit_together(
+    requests: Sequence[QueueRequest],
+    settings: Settings,
+    config: str | None,
+    warn: Warn,
+    *,
+    sequential: bool,
+    workflow_id: str = "",
+) -> SubmittedTasks:
+    """As one workflow, all or none: each has its tag, and in a sequence each comes after the one before."""
+    workflow_id = workflow_id or new_workflow_id()
+    tag = f"{WORKFLOW_TAG}{workflow_id}"
+    tagged = [
+        replace(
+            each,
+            request=replace(each.request, tags=(*each.request.tags, tag)),
+            after=place - 1 if sequential and place else None,
+        )
+        for place, each in enumerate(requests)
+    ]
+    records = enqueue(tagged, settings, config, warn)
+    return SubmittedTasks(workflow_id, tuple(record.job.uuid for record in records))
+
+
+def states_until_final(
+    store: QueueStore, uuids: Sequence[str], care: Care, poll_s: float | None = None
+) -> Iterator[dict[str, Status]]:
+    """How they stand, again and again; in the last that is handed out all have ended."""
+    pause_s = _FIRST_POLL_S
+    reminded_at = time.monotonic()
+    while True:
+        states = store.states(uuids)
+        yield states
+        if all(states[uuid].is_final for uuid in uuids):
+            return
+        time.sleep(poll_s or pause_s)
+        pause_s = min(_LONGEST_POLL_S, pause_s * 1.3)
+        if time.monotonic() - reminded_at >= _REMIND_EVERY_S:
+            care()
+            reminded_at = time.monotonic()
+
+
+def find_tasks(store: Store, ident: str) -> list[Record]:
+    """Of a workflow's id all its jobs, in the order they were written; else the one that `ident` names.
+    Raises UnknownJob, AmbiguousJob or UnknownWorkflow."""
+    if not ident.startswith(WORKFLOW_PREFIX):
+        return [store.find(ident)]
+    found = list(store.records(HistoryQuery(tags=(f"{WORKFLOW_TAG}{ident}",))))
+    if not found:
+        raise UnknownWorkflow(
+            f"no workflow has the id '{ident}'", hint="`joblens submit-workflow` prints the id of a new one"
+        )
+    return sorted(found, key=lambda record: record.number or 0)
+
+
+def task_status(store: Store, record: Record) -> dict[str, Any]:
+    now_us = time.time_ns() // 1000
+    if record.status is not Status.RUNNING:
+        return status_form(record, now_us=now_us)
+    return status_form(
+        record, now_us=now_us, expected=expected_time(store, record), newest=newest_sample(store, record)
+    )
+
+
+def workflow_status(store: Store, uuids: Sequence[str]) -> dict[str, Any]:
+    return workflow_form([task_status(store, store.find(uuid)) for uuid in uuids])
+
+
+def expected_time(store: Store, record: Record) -> Expected | None:
+    query = HistoryQuery(tools=(record.job.tool,), statuses=(Status.SUCCESS,), limit=_EARLIER)
+    return expected_of(record, list(store.records(query)))
+
+
+def newest_sample(store: Store, record: Record) -> Sample | None:
+    """Samples come in an even rhythm, so the last ones can be had without the others."""
+    attempt = record.attempt
+    if attempt is None or not record.job.monitor:
+        return None
+    elapsed_s = time.time() - attempt.started_at_us / 1e6
+    near_end = int(elapsed_s / record.job.interval_s) - _SPARE_SAMPLES
+    found = store.samples(record.job.uuid, after=max(-1, near_end))
+    if not found and near_end >= 0:
+        found = store.samples(record.job.uuid)
+    return found[-1][1] if found else None

@@ -1,0 +1,137 @@
+"""Jobs for workers: a record and a ticket in the store, both or neither, and then the bell. What the bell
+does not tell workers they find in the store by themselves."""
+
+import time
+from collections.abc import Sequence
+from contextlib import closing
+from typing import Protocol
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from joblens.app.bells import call_workers, remind_workers
+from joblens.app.drivers import Warn, open_deliveries, warn_in_python
+from joblens.app.jobs import PreparedJob, Surroundings, prepare
+from joblens.app.owning import current_user
+from joblens.app.requests import Request
+from joblens.model.delivery import Order, RetryLost, Ticket
+from joblens.model.errors import InputError, StoreError
+from joblens.model.job import Job, Record
+from joblens.model.settings import Settings
+from joblens.model.writes import CancelAsked, JobQueued, TicketMade, Write
+from joblens.ports.deliveries import Deliveries
+from joblens.ports.store import Store
+from joblens.runners.broker_url import check_queue
+
+
+class QueueStore(Store, Deliveries, Protocol):
+    """Every store is both."""
+
+
+class QueueRequest(Struct, frozen=True, kw_only=True):
+    """A job for a queue, as asked for. Holds secrets: never stored as it is."""
+
+    request: Request
+    queue: str = ""  # '': as the settings say
+    retry_lost: RetryLost | None = None
+    artifacts: tuple[str, ...] = ()
+    files: dict[str, str] = {}
+    own_folder: bool = False  # it works in a folder of its own, made by the worker
+    after: int | None = None  # place of the one among those asked for together that has to succeed first
+
+
+def open_queue_store(settings: Settings, warn: Warn = warn_in_python) -> QueueStore:
+    """Without a journal: what is not in the store is not queued."""
+    return open_deliveries(settings, warn)  # type: ignore[return-value]  # the store itself
+
+
+def enqueue(
+    requests: Sequence[QueueRequest],
+    settings: Settings,
+    config: str | None = None,
+    warn: Warn = warn_in_python,
+) -> list[Record]:
+    """All of them or none, in one transaction. A broker that is away costs a warning and some seconds."""
+    if not requests:
+        return []
+    made = make_tickets(requests, settings)
+    writes: list[Write] = [write for job, ticket in made for write in (JobQueued(job), TicketMade(ticket))]
+    try:
+        with closing(open_queue_store(settings, warn)) as store:
+            store.apply(writes)
+            records = [store.find(job.uuid) for job, _ in made]
+            ready = [(ticket.uuid, ticket.queue) for _, ticket in made if not ticket.after]
+            call_workers(ready, settings, store, config, warn)
+    except StoreError as error:
+        what = "the job" if len(made) == 1 else f"the {len(made)} jobs"
+        raise StoreError(f"{what} cannot be queued: {error}", hint=error.hint) from error
+    return records
+
+
+def make_tickets(requests: Sequence[QueueRequest], settings: Settings) -> list[tuple[Job, Ticket]]:
+    """Raises InputError for what cannot be used, before anything is written."""
+    here = surroundings_of_queue()
+    made: list[tuple[Job, Ticket]] = []
+    for each in requests:
+        prepared = prepare(each.request, settings, here)
+        after = "" if each.after is None else made[each.after][0].uuid
+        made.append(_ticket(each, prepared, settings, after))
+    return made
+
+
+def surroundings_of_queue() -> Surroundings:
+    """A job on a queue has the environment of its worker and what was written for it: nothing of here."""
+    return Surroundings.here({})
+
+
+def _ticket(asked: QueueRequest, prepared: PreparedJob, settings: Settings, after: str) -> tuple[Job, Ticket]:
+    queue = check_queue(asked.queue or settings.queue.name)
+    cwd = "" if asked.own_folder else prepared.cwd
+    job = replace(
+        prepared.job,
+        queue=queue,
+        cwd="" if asked.own_folder else prepared.job.cwd,
+        artifacts=asked.artifacts,
+        background=False,
+        created_by=None,  # it belongs to whoever holds its ticket
+    )
+    order = Order(argv=prepared.argv, env=prepared.env, cwd=cwd, files=asked.files, notify=prepared.notify)
+    ticket = Ticket(
+        uuid=job.uuid,
+        queue=queue,
+        order=order,
+        retry_lost=settings.queue.retry_lost if asked.retry_lost is None else asked.retry_lost,
+        most_deliveries=settings.queue.most_deliveries,
+        after=after,
+    )
+    return job, ticket
+
+
+# ---- ending -----------------------------------------------------------------------------------------------
+
+
+def cancel_queued(
+    record: Record, store: QueueStore, settings: Settings, config: str | None = None, *, by: str = ""
+) -> bool:
+    """One that waits has ended when this returns; one that a worker has is asked to, and ends soon. False: it
+    had ended already. Raises InputError for a job of somebody else."""
+    if record.status.is_final:
+        return False
+    user = by or current_user()
+    refuse_others_job(record, user)
+    uuid = record.job.uuid
+    if store.withdraw(uuid):
+        store.release_after(uuid)
+        return True
+    store.apply([CancelAsked(uuid, time.time_ns() // 1000, user)])
+    remind_workers(settings, store, config)
+    return True
+
+
+def refuse_others_job(record: Record, user: str) -> None:
+    owner = record.job.user
+    if owner and owner != user:
+        raise InputError(
+            f"job {record.number or record.job.uuid} belongs to {owner}, and you are {user}",
+            hint=f"ask {owner} to cancel it",
+        )

@@ -1,0 +1,119 @@
+"""`joblens submit` for what goes to workers of a queue: a tool's script, and with a broker any command."""
+
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
+
+from joblens.cli.context import Session
+from joblens.cli.job_request import container_from, request_from
+from joblens.cli.submitted import finish, say, told
+from joblens.cli.tool_command import split_devices
+from joblens.model.errors import InputError
+
+if TYPE_CHECKING:
+    from joblens.app.queueing import QueueRequest
+    from joblens.model.job import ContainerJob, Record
+
+
+def submit_command(session: Session, given: dict[str, Any]) -> None:
+    from joblens.app.queueing import QueueRequest
+
+    asked = QueueRequest(request=request_from(given, background=False))
+    _enqueue(session, asked, given)
+
+
+def submit_tool(session: Session, given: dict[str, Any]) -> None:
+    for name, flag in (("shell", "--shell"), ("tool", "--tool"), ("script", "--script"), ("cwd", "--cwd")):
+        if given[name]:
+            raise InputError(f"{flag} is for a command; {given['tool_name']} is a tool and says that itself")
+    _enqueue(session, _tool_request(session, given), given)
+
+
+def _tool_request(session: Session, given: dict[str, Any]) -> "QueueRequest":
+    """The options go before what the tool says."""
+    from joblens.app.tool_tasks import queue_request, runs_here
+    from joblens.app.tools import tool_request
+
+    device, devices = split_devices(given["devices"])
+    given = {**given, "devices": devices, "command_line": (given["tool_name"],)}
+    plain = request_from({**given, **_NO_CONTAINER}, background=False)
+    run = tool_request(
+        given["tool_name"],
+        given["tool_script"],
+        plain.params,
+        device=device,
+        requirements=plain.requirements,
+        container=_container(given),
+        env=plain.env,
+        here=runs_here(session.settings),
+    )
+    asked = queue_request(run, session.settings, retry_lost=_retry_lost(given))
+    tools = asked.request
+    merged = replace(
+        plain,
+        argv=tools.argv,
+        name=plain.name or tools.name,
+        tool=tools.tool,
+        script=tools.script,
+        params=tools.params,
+        env=tools.env,
+        cwd=tools.cwd,
+        requirements=tools.requirements,
+        container=tools.container,
+    )
+    return replace(asked, request=merged)
+
+
+_NO_CONTAINER: dict[str, Any] = {
+    "container": None,
+    "container_engine": None,
+    "container_socket": None,
+    "container_name": None,
+    "volumes": (),
+    "devices": (),
+    "container_network": None,
+    "container_user": None,
+    "container_workdir": None,
+    "entrypoint": None,
+    "pull": False,
+}
+
+
+def _container(given: dict[str, Any]) -> "str | ContainerJob | None":
+    """An image alone goes into what the tool says of its container."""
+    made = container_from(given)
+    if made is None:
+        return None
+    is_plain = all(given[name] in (None, (), False) for name in _NO_CONTAINER if name != "container")
+    return made.image if is_plain else made
+
+
+def _retry_lost(given: dict[str, Any]) -> Any:
+    from joblens.model.delivery import RetryLost
+
+    return RetryLost(given["retry_lost"]) if given["retry_lost"] else None
+
+
+def _enqueue(session: Session, asked: "QueueRequest", given: dict[str, Any]) -> None:
+    from joblens.app.queueing import enqueue
+    from joblens.app.requests import seconds_of
+
+    timeout_s = seconds_of("-t", given["wait_timeout"])
+    (record,) = enqueue([asked], session.settings, session.options.config, session.warn)
+    if given["wait"] and session.is_terminal and not session.json:
+        _show_while_waiting(session, record, given, timeout_s)
+    else:
+        told(session, record, given, session.care_for_queue)
+
+
+def _show_while_waiting(
+    session: Session, record: "Record", given: dict[str, Any], timeout_s: float | None
+) -> None:
+    from joblens.cli.status import clear_line, follow_status, terminal_line
+    from joblens.views.tasks import render_status
+
+    say(session, record)
+    status = follow_status(session, record.job.uuid, 0.5, terminal_line(session), timeout_s)
+    clear_line()
+    session.write_lines(render_status(status, paint=session.palette))
+    finish(session, session.store.find(record.job.uuid), given["wait_timeout"])

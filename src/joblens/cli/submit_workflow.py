@@ -1,0 +1,112 @@
+"""`joblens submit-workflow`: several tasks of tools, one after the other or side by side."""
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from joblens.cli.context import Session
+from joblens.cli.job_options import click_options
+from joblens.cli.option_table import QUEUE_OPTIONS
+from joblens.cli.options import shared_options
+from joblens.cli.run_arguments import complete_file
+from joblens.cli.submitted import TIMED_OUT
+from joblens.model.errors import InputError
+
+if TYPE_CHECKING:
+    from joblens.app.queue_watching import SubmittedTasks
+
+_OWN = ("--wait", "--wait-timeout")
+
+
+@click.command("submit-workflow")
+@click.argument("file", metavar="FILE", shell_complete=complete_file)
+@click.option(
+    "--sequential/--parallel",
+    default=None,
+    help="Each after the one before has succeeded, or all at once. Default: as FILE says, else --sequential.",
+)
+@click_options([row for row in QUEUE_OPTIONS if row.flags[-1] not in _OWN])
+@click.option("--wait", is_flag=True, help="Wait for all; exit code 1 when one did not succeed.")
+@click.option(
+    "-t",
+    "--wait-timeout",
+    metavar="TIME",
+    help="With --wait: give up after this long (exit code 124); the tasks go on.",
+)
+@shared_options
+def command(session: Session, /, **given: Any) -> None:
+    """Give the tasks of FILE to workers of a queue, all or none. FILE is a list, in JSON or YAML, of {tool,
+    script, params}, or has one under 'tasks'.
+
+    Prints the id of the workflow; see it with workflow-status. After a task that fails, a sequence stops:
+    what comes behind it is cancelled."""
+    from joblens.app.queue_watching import submit_together
+    from joblens.app.requests import seconds_of
+    from joblens.app.tool_tasks import load_tasks
+
+    if given["wait_timeout"] is not None and not given["wait"]:
+        raise InputError("-t says how long to wait: it goes with --wait")
+    timeout_s = seconds_of("-t", given["wait_timeout"])
+    for setting in ("broker", "retry_lost"):
+        session.override(f"queue.{setting}", given[setting])
+    session.override("queue.name", given["queue"])
+    loaded = load_tasks(given["file"], session.settings, sequential=given["sequential"])
+    submitted = submit_together(
+        loaded.requests, session.settings, session.options.config, session.warn, sequential=loaded.sequential
+    )
+    if given["wait"]:
+        _wait(session, submitted, timeout_s, given["wait_timeout"])
+        return
+    _say(session, submitted)
+
+
+def _say(session: Session, submitted: "SubmittedTasks") -> None:
+    from joblens.views.numbers import counted
+
+    if session.json:
+        session.write_json({"workflow_id": submitted.workflow_id, "task_ids": list(submitted.uuids)})
+    elif session.is_terminal:
+        session.write(f"Submitted {submitted.workflow_id}: {counted(len(submitted.uuids), 'task')}\n")
+        session.write(f"See it with: joblens workflow-status {submitted.workflow_id}\n")
+    else:
+        session.write(f"{submitted.workflow_id}\n")
+
+
+def _wait(
+    session: Session, submitted: "SubmittedTasks", timeout_s: float | None, timeout: str | None
+) -> None:
+    from joblens.app.queue_watching import workflow_status
+    from joblens.views.tasks import render_workflow
+
+    if session.is_terminal and not session.json:
+        _say(session, submitted)
+    is_over = _followed(session, submitted.uuids, timeout_s)
+    status = workflow_status(session.store, submitted.uuids)
+    if session.json:
+        session.write_json({"workflow_id": submitted.workflow_id, **status})
+    else:
+        session.write_lines(render_workflow(status, width=session.table_width, paint=session.palette))
+    if not is_over:
+        session.note(f"joblens: {submitted.workflow_id} has not ended after {timeout}")
+        sys.exit(TIMED_OUT)
+    sys.exit(0 if status["all_successful"] else 1)
+
+
+def _followed(session: Session, uuids: tuple[str, ...], timeout_s: float | None) -> bool:
+    """With a bar on a terminal. -> whether all have ended."""
+    import time
+
+    from joblens.app.queue_watching import states_until_final
+    from joblens.cli.progress import ProgressBar
+
+    deadline = None if timeout_s is None else time.monotonic() + timeout_s
+    ended = 0
+    with ProgressBar("tasks", len(uuids), look_every=0) as bar:
+        for states in states_until_final(session.queue_store, uuids, session.care_for_queue):
+            now = sum(status.is_final for status in states.values())
+            bar.advance(now - ended)
+            ended = now
+            if ended < len(uuids) and deadline is not None and time.monotonic() >= deadline:
+                return False
+    return True

@@ -1,0 +1,79 @@
+"""`joblens submit`: a command, a workflow file, or a tool with a script. Which of them it is stands before
+click reads on."""
+
+from typing import Any
+
+import click
+
+from joblens.cli.quick_run import first_word
+from joblens.cli.spec_command import SpecCommand, with_spec
+
+_KEY = "joblens.tool"
+_DEVICES = ("cpu", "gpu", "intel-gpu")
+
+
+class ToolOrSpecCommand(SpecCommand):
+    """The first word, where it does not stand behind `--`, may be a tool's name. Then a script follows, and
+    options may stand anywhere."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        place = first_word(args)
+        tool = None if place is None else _tool(args[place])
+        ctx.meta[_KEY] = tool
+        if tool is None or place is None:
+            return super().parse_args(ctx, args)
+        ctx.allow_interspersed_args = True
+        try:
+            return click.Command.parse_args(self, ctx, args[:place] + args[place + 1 :])
+        except click.NoSuchOption as error:
+            raise click.UsageError(
+                f"{error.format_message()} '{tool}' is a tool here; a command goes behind --: "
+                f"joblens {ctx.info_name} -- {tool} …",
+                ctx,
+            ) from None
+
+
+def _tool(word: str) -> str | None:
+    """The word, if it is the name of a tool. A near one that is no command either was mistyped."""
+    import os
+    import shutil
+
+    from joblens.app.tools import tool_shelf
+    from joblens.model.errors import UnknownTool
+    from joblens.spec.words import nearest_word
+
+    if os.sep in word:
+        return None
+    shelf = tool_shelf()
+    if word in shelf.tools or word in shelf.broken:
+        return word
+    near = nearest_word(word, shelf.tools)
+    if near and shutil.which(word) is None and not os.path.exists(word):
+        raise UnknownTool(
+            f"there is no tool or command '{word}'; did you mean '{near}'?", hint="joblens list-tools"
+        )
+    return None
+
+
+def with_tool(given: dict[str, Any]) -> dict[str, Any]:
+    """`given` with the tool under `tool_name` and its script under `tool_script`, or the workflow file under
+    `spec`; all None: a command."""
+    tool = click.get_current_context().meta.get(_KEY)
+    if tool is None:
+        return {**with_spec(given), "tool_name": None, "tool_script": None}
+    words = given["command_line"]
+    if len(words) != 1:
+        said = f"'{words[1]}' behind the script {words[0]}" if words else f"{tool} needs a script"
+        raise click.UsageError(
+            f"{said}: joblens submit {tool} SCRIPT [OPTIONS]; a command goes behind --: "
+            f"joblens submit -- {tool} …"
+        )
+    return {**given, "spec": None, "tool_name": tool, "tool_script": words[0]}
+
+
+def split_devices(given: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
+    """--device says what a tool computes on, or what a container is given. -> (the first, the others)"""
+    kinds = [word for word in given if word in _DEVICES]
+    if len(kinds) > 1:
+        raise click.UsageError(f"--device {kinds[0]} and --device {kinds[1]}: a tool runs on one")
+    return (kinds[0] if kinds else ""), tuple(word for word in given if word not in _DEVICES)
