@@ -24,8 +24,10 @@ class HeldPlaces:
 
     @property
     def appetite(self) -> int:
-        """How many more jobs may be claimed."""
-        return self.free + max(0, self._most_behind() - self._behind)
+        """How many more jobs may be claimed. Those that only go behind others are claimed many at once."""
+        most = self._most_behind()
+        room = most - self._behind
+        return self.free + (room if room > 0 and (self.free or 2 * room >= most) else 0)
 
     def _most_behind(self) -> int:
         if self._mean_s is None or not self._in_slots[1]:

@@ -119,6 +119,7 @@ class QueueWorker:
         self._unwanted: set[str] = set()  # running jobs that are somebody else's now
         self._is_claiming = self._is_looking = False
         self._next_look_s = 0.0
+        self._may_be_more = False  # in the store than was claimed
         self._has_broker = False
         self._is_ending = self._is_giving_back = False
         self._idle_since_s = time.monotonic()
@@ -175,6 +176,7 @@ class QueueWorker:
 
     def look_now(self) -> None:
         """Somebody says that there is work. From a signal handler, too."""
+        self._may_be_more = True
         self._next_look_s = 0.0
 
     def end(self) -> None:
@@ -247,6 +249,7 @@ class QueueWorker:
         if self._is_looking or self._is_ending or most <= 0:
             return
         self._is_looking = True
+        self._may_be_more = False
         older_than_s = min(self._plan.poll_s, self._plan.lease_s) if self._has_broker else 0.0
         self._desk.ask(
             partial(self._oldest, most, older_than_s), partial(self._has_looked, most), self._could_not_look
@@ -274,7 +277,7 @@ class QueueWorker:
     def _has_looked(self, most: int, claims: list[Claim]) -> None:
         self._is_looking = False
         if len(claims) >= most:
-            self._next_look_s = 0.0  # there is more where these came from
+            self._may_be_more = True
         self._begin_all(claims)
 
     def _could_not_look(self) -> None:
@@ -321,7 +324,7 @@ class QueueWorker:
             self._give_back([self._waiting.popleft() for _ in range(len(self._waiting))])
         elif self._heard:
             self._claim_heard()
-        elif not self._next_look_s:
+        elif self._may_be_more:
             self._look()
 
     def _begin(self, held: ClaimedJob) -> None:
