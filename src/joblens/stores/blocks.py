@@ -94,6 +94,16 @@ def decode_block(data: bytes) -> list[Sample]:
         raise StoreCorrupt(f"a sample block does not hold what its header says ({error})") from error
 
 
+def runs_of_indexes(indexes: Sequence[int], most: int) -> Iterator[Sequence[int]]:
+    """Indexes without a gap, cut where a block would grow too large."""
+    start = 0
+    for place in range(1, len(indexes) + 1):
+        is_end = place == len(indexes) or indexes[place] != indexes[place - 1] + 1
+        if is_end or place - start == most:
+            yield indexes[start:place]
+            start = place
+
+
 def _smallest_layout(count: int, tables: list[TableColumns], columns: list[Column]) -> tuple[int, bytes]:
     is_old = len(columns) <= _MOST_COLUMNS and all(table.place == DEVICES for table in tables)
     flat, packed = (FLAT, PACKED) if is_old else (FLAT_WITH_TABLES, PACKED_WITH_TABLES)

@@ -1,13 +1,13 @@
 """Samples in the store: one row each while they come in, blocks of many as soon as there are enough."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 
 import apsw
 
 from joblens.model.errors import StoreCorrupt
 from joblens.model.sample import Sample
 from joblens.stores.batch import JobChange
-from joblens.stores.blocks import decode_block, encode_block
+from joblens.stores.blocks import decode_block, encode_block, runs_of_indexes
 from joblens.stores.single_samples import decode_sample, encode_sample
 from joblens.stores.sqlite.sql import QUERIES
 
@@ -114,7 +114,7 @@ class SampleTables:
             self._grown.append((size, number))
 
     def _encode(self, samples: dict[int, Sample]) -> Iterator[_Block]:
-        for run in _runs(sorted(samples)):
+        for run in runs_of_indexes(sorted(samples), _LARGE_BLOCK):
             yield run[0], len(run), encode_block([samples[index] for index in run], self._level)
 
 
@@ -136,16 +136,6 @@ def read_samples(
                 found.append((place, sample))
                 last = place
     return found
-
-
-def _runs(indexes: Sequence[int]) -> Iterator[Sequence[int]]:
-    """Indexes without a gap, cut where a block would grow too large."""
-    start = 0
-    for place in range(1, len(indexes) + 1):
-        is_end = place == len(indexes) or indexes[place] != indexes[place - 1] + 1
-        if is_end or place - start == _LARGE_BLOCK:
-            yield indexes[start:place]
-            start = place
 
 
 def _end_of_blocks(connection: apsw.Connection, number: int) -> int:

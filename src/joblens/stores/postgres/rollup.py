@@ -1,0 +1,40 @@
+"""Adds outcomes to the sums over ended jobs, each process to a shard of its own."""
+
+import os
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from joblens.stores.postgres.connection import Connection
+from joblens.stores.postgres.sample_tables import Q
+from joblens.stores.rollup_sums import EndedJob, sums_of
+
+_SHARDS = 64
+_random = int.from_bytes(os.urandom(2))
+
+
+def _shard() -> int:
+    """Hosts count their processes alike, so the number alone would not keep them apart."""
+    return (os.getpid() + _random) % _SHARDS
+
+
+def record_changes(connection: Connection, added: Iterable[EndedJob], removed: Iterable[EndedJob]) -> None:
+    """Inside the transaction that writes the outcomes, after the jobs' own rows."""
+    removed = list(removed)
+    sums, shard = sums_of(added, removed), _shard()
+    rollup = [(*key, shard, entry.count, entry.total, entry.largest) for key, entry in sums.items()]
+    sketch = [
+        (*key, bucket, shard, count)
+        for key, entry in sums.items()
+        for bucket, count in entry.buckets.items()
+        if count
+    ]
+    _execute(connection, "add_to_rollup", rollup)
+    _execute(connection, "add_to_sketch", sketch)
+    for group in sorted({(tool, status) for tool, status, *_ in removed}):
+        connection.execute(Q["lock_rollup"], group)
+        connection.execute(Q["refresh_largest"], group)
+
+
+def _execute(connection: Connection, query: str, rows: Sequence[tuple[Any, ...]]) -> None:
+    if rows:
+        connection.execute(Q[query], list(map(list, zip(*rows, strict=True))))

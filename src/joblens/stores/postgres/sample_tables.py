@@ -1,0 +1,141 @@
+"""Samples in the store: pieces as they came, put together while there are many small ones, and made blocks of
+when their job has ended. Reading takes each index once, wherever it lies."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from joblens.model.errors import StoreCorrupt
+from joblens.model.sample import Sample
+from joblens.stores.blocks import encode_block, runs_of_indexes
+from joblens.stores.postgres.connection import Connection, Database
+from joblens.stores.postgres.sql import queries_of
+from joblens.stores.sample_pieces import decode_samples, encode_piece, is_piece, joined_pieces
+
+Q = {name: text.encode() for name, text in queries_of("writing.sql").items()}
+
+# Pieces below this size are put together when so many of them have gathered.
+SMALL_PIECE = 60
+MANY_PIECES = 64
+_LARGE_BLOCK = 1920
+# What a job that ended must have for blocks to be worth their while.
+_FEW_PIECES = 4
+_FEW_SAMPLES = 32
+
+Piece = tuple[int, int, int, int, bytes]  # number of the job, fence, first index, count, data
+_Row = tuple[int, int, bytes]  # first index, count, data
+
+
+def pieces_of(number: int, fence: int, samples: dict[int, Sample]) -> Iterator[Piece]:
+    for run in runs_of_indexes(sorted(samples), _LARGE_BLOCK):
+        yield number, fence, run[0], len(run), encode_piece(samples[index] for index in run)
+
+
+def insert_pieces(connection: Connection, pieces: Iterable[Piece]) -> None:
+    """Those of jobs whose fence is another are left out."""
+    rows = sorted(pieces, key=lambda piece: piece[:4])
+    if rows:
+        connection.execute(Q["insert_pieces"], list(map(list, zip(*rows, strict=True))))
+
+
+def measure(connection: Connection, numbers: Sequence[int]) -> list[int]:
+    """Of jobs that have ended: notes what their samples take. -> those that are worth settling."""
+    rows = connection.execute(Q["measure_samples"], (list(numbers),)).fetchall()
+    return [number for number, pieces, samples in rows if pieces > _FEW_PIECES or samples >= _FEW_SAMPLES]
+
+
+def join_small(connection: Connection, number: int) -> None:
+    """Of a job that runs: its many small pieces become one. Inside a transaction."""
+    fence, _ = _locked(connection, number)
+    for rows in _following(_small_pieces(connection, number, fence, SMALL_PIECE)):
+        if len(rows) > 1:
+            try:
+                data = joined_pieces([data for _, _, data in rows])
+            except StoreCorrupt:
+                continue  # it is left as it is, and told of when somebody reads it
+            if data is not None:
+                _replace(connection, number, fence, rows, [(rows[0][0], sum(row[1] for row in rows), data)])
+
+
+def settle(connection: Connection, number: int, level: int) -> None:
+    """No more are to come: everything that is not in a large block becomes as few as possible. Inside a
+    transaction."""
+    fence, has_ended = _locked(connection, number)
+    if not has_ended:
+        return  # taken up again meanwhile
+    rows = _small_pieces(connection, number, fence, _LARGE_BLOCK)
+    taken: list[_Row] = []
+    samples: dict[int, Sample] = {}
+    for row in rows:
+        try:
+            samples.update(enumerate(decode_samples(row[2]), row[0]))
+        except StoreCorrupt:
+            continue
+        taken.append(row)
+    blocks = [
+        (run[0], len(run), encode_block([samples[index] for index in run], level))
+        for run in runs_of_indexes(sorted(samples), _LARGE_BLOCK)
+    ]
+    if any(map(is_piece, (data for _, _, data in taken))) or len(blocks) < len(taken):
+        _replace(connection, number, fence, taken, blocks)
+    measure(connection, [number])
+
+
+def settle_all(database: Database, level: int) -> int:
+    """What writers left lying that were killed or could not settle it. -> how many jobs."""
+    database.write(lambda connection: connection.execute(Q["drop_old_pieces"]))
+    with database.use() as connection:
+        numbers = [
+            int(number)
+            for (number,) in connection.execute(Q["unsettled_jobs"], (_FEW_PIECES, _FEW_SAMPLES)).fetchall()
+        ]
+    for number in numbers:
+        settle_job(database, number, level)
+    return len(numbers)
+
+
+def settle_job(database: Database, number: int, level: int) -> None:
+    database.write(lambda connection: settle(connection, number, level))
+
+
+def read_samples(
+    connection: Connection, uuid: str, after: int, warn: Callable[[str], None]
+) -> list[tuple[int, Sample]]:
+    found: dict[int, Sample] = {}
+    for first, data in connection.execute(Q["samples"], (uuid, after + 1), binary=True).fetchall():
+        try:
+            samples = decode_samples(data)
+        except StoreCorrupt as error:
+            warn(f"samples of job {uuid} from index {first} on are lost: {error}")
+            continue
+        for index, sample in enumerate(samples, first):
+            if index > after:
+                found.setdefault(index, sample)
+    return sorted(found.items(), key=lambda item: item[0])
+
+
+def _locked(connection: Connection, number: int) -> tuple[int, bool]:
+    row = connection.execute(Q["lock_job"], (number,)).fetchone()
+    return (0, False) if row is None else (int(row[0]), bool(row[1]))
+
+
+def _small_pieces(connection: Connection, number: int, fence: int, below: int) -> list[_Row]:
+    return connection.execute(Q["small_pieces"], (number, fence, below), binary=True).fetchall()
+
+
+def _following(rows: Sequence[_Row]) -> Iterator[list[_Row]]:
+    """Where each begins where the one before ended."""
+    run: list[_Row] = []
+    for row in rows:
+        if run and row[0] != run[-1][0] + run[-1][1]:
+            yield run
+            run = []
+        run.append(row)
+    if run:
+        yield run
+
+
+def _replace(
+    connection: Connection, number: int, fence: int, old: Sequence[_Row], new: Sequence[_Row]
+) -> None:
+    places = [row[0] for row in old], [row[1] for row in old]
+    connection.execute(Q["delete_pieces"], (*places, number, fence))
+    insert_pieces(connection, [(number, fence, *row) for row in new])

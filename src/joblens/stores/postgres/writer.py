@@ -1,0 +1,323 @@
+"""Applies batches of writes. What is known is read and locked first, what follows from it decided here, then
+all of it is written with one statement a table for the whole batch."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from joblens.model.errors import StoreError
+from joblens.model.job import Job, Outcome, Status
+from joblens.model.writes import JobEnded, SamplesTaken, Write
+from joblens.stores.batch import (
+    JobChange,
+    began_at_us,
+    cancel_requests,
+    ending_of,
+    gather,
+    may_replace,
+    run_writes,
+    runs_of,
+    status_of,
+)
+from joblens.stores.postgres import rollup
+from joblens.stores.postgres.connection import Connection, Database
+from joblens.stores.postgres.run_writer import RunFacts
+from joblens.stores.postgres.sample_tables import (
+    MANY_PIECES,
+    SMALL_PIECE,
+    Piece,
+    Q,
+    insert_pieces,
+    join_small,
+    measure,
+    pieces_of,
+    settle_job,
+)
+from joblens.stores.postgres.ticket_rows import TicketFacts, settle_ended
+from joblens.stores.rollup_sums import EndedJob
+from joblens.stores.sample_pieces import encode_piece
+from joblens.stores.ticket_endings import counts
+
+_json = msgspec.json.Encoder()
+
+_Row = tuple[Any, ...]
+
+
+class Writer:
+    """The writing half of the store. Remembers the numbers of the jobs whose samples are written here."""
+
+    def __init__(self, database: Database, compression_level: int) -> None:
+        self._database = database
+        self._level = compression_level
+        self._numbers: dict[str, int] = {}
+        self._small: dict[int, int] = {}  # small pieces written since they were last put together, by number
+
+    def apply(self, writes: Sequence[Write]) -> None:
+        pieces = self._only_pieces(writes)
+        if pieces is None:
+            self._apply_batch(writes)
+        else:
+            with self._database.use() as connection:
+                insert_pieces(connection, pieces)
+                numbers = sorted({piece[0] for piece in pieces})
+                ended = [number for (number,) in connection.execute(Q["ended_among"], (numbers,)).fetchall()]
+            if ended:  # late ones, from a journal
+                self._database.write(lambda connection: measure(connection, ended))
+        self._join_small(writes)
+
+    def _only_pieces(self, writes: Sequence[Write]) -> list[Piece] | None:
+        """What running jobs do once a second. None: there is more to it."""
+        pieces: list[Piece] = []
+        for write in writes:
+            number = self._numbers.get(write.uuid) if isinstance(write, SamplesTaken) else None
+            if number is None:
+                return None
+            assert isinstance(write, SamplesTaken)
+            if write.samples:
+                data = encode_piece(write.samples)
+                pieces.append((number, write.fence, write.first, len(write.samples), data))
+        return pieces
+
+    def _apply_batch(self, writes: Sequence[Write]) -> None:
+        batch = self._database.write(lambda connection: _written(connection, writes, self._level))
+        self._numbers.update(batch.numbers)
+        for write in writes:
+            if isinstance(write, JobEnded):
+                self._small.pop(self._numbers.pop(write.uuid, 0), None)
+        for number in batch.to_settle:
+            try:
+                settle_job(self._database, number, self._level)
+            except StoreError:
+                return  # nothing is lost: they can be read as they lie, and upkeep settles them
+
+    def _join_small(self, writes: Sequence[Write]) -> None:
+        for write in writes:
+            number = self._numbers.get(write.uuid) if isinstance(write, SamplesTaken) else None
+            if number is None or not isinstance(write, SamplesTaken) or len(write.samples) >= SMALL_PIECE:
+                continue
+            self._small[number] = self._small.get(number, 0) + 1
+            if self._small[number] >= MANY_PIECES:
+                self._small[number] = 0
+                try:
+                    self._database.write(lambda connection, number=number: join_small(connection, number))  # type: ignore[misc]
+                except StoreError:
+                    return  # the next time
+
+
+class KnownJob(msgspec.Struct):
+    """What the store already has of a job."""
+
+    uuid: str
+    number: int
+    status: Status
+    tool: str
+    began_at_us: int
+    ending: tuple[int | None, int | None, int | None, int | None, int | None, str | None]
+    is_described: bool
+    attempt_number: int
+    fence: int
+    has_free_ticket: bool = False  # nobody holds it
+
+    def ended(self) -> EndedJob | None:
+        return (self.tool, self.status.value, *self.ending[1:4]) if self.status.is_final else None
+
+    def row(self) -> _Row:
+        state = self.number, self.status.value, self.began_at_us, self.attempt_number
+        return *state, *self.ending
+
+
+def _written(connection: Connection, writes: Sequence[Write], level: int) -> "Batch":
+    """A new one for each try: it gathers while it writes."""
+    batch = Batch(writes, level)
+    batch.write(connection)
+    return batch
+
+
+class Batch:
+    """One batch on its way into the store. `write` is called once, inside a transaction."""
+
+    def __init__(self, writes: Sequence[Write], compression_level: int) -> None:
+        self.changes = gather(writes)
+        self.numbers: dict[str, int] = {}
+        self.to_settle: list[int] = []  # jobs whose samples are to become blocks, when this is committed
+        self._level = compression_level
+        self._cancels = [(each.uuid, each.asked_at_us, each.by) for each in cancel_requests(writes)]
+        self._runs = RunFacts(run_writes(writes), runs_of(self.changes))
+        self._tickets = TicketFacts(writes)
+        self._rows: dict[str, list[_Row]] = {}
+        self._run_ids: dict[str, int] = {}
+        self._over: list[tuple[str, Status]] = []  # jobs that end with this batch, and how
+        self._touched_when_over: set[int] = set()
+        self._ended: list[EndedJob] = []
+        self._no_longer: list[EndedJob] = []
+
+    def write(self, connection: Connection) -> None:
+        self._run_ids = self._runs.write(connection)
+        if self.changes:
+            self._write_jobs(connection)
+        _execute(connection, "ask_to_cancel", self._cancels)
+        if self._ended or self._no_longer:
+            rollup.record_changes(connection, self._ended, self._no_longer)
+        if self._tickets.has_facts:
+            self._tickets.write(connection, self._level)
+        if self._over:
+            connection.execute(Q["forget_cancel_requests"], ([uuid for uuid, _ in self._over],))
+            settle_ended(connection, self._over, self._level)
+
+    def _write_jobs(self, connection: Connection) -> None:
+        known = _known_jobs(connection, list(self.changes))
+        new = [change for uuid, change in self.changes.items() if uuid not in known]
+        inserted = self._insert(connection, new)
+        if len(inserted) < len(new):  # somebody else was quicker with some of them
+            known |= _known_jobs(connection, [each.uuid for each in new if each.uuid not in inserted])
+        for change in new:
+            if change.uuid in inserted:
+                self._note_new(inserted[change.uuid], change)
+        for uuid in known:
+            self._update(known[uuid], self.changes[uuid])
+        for name in ("insert_details", "describe_jobs", "change_jobs", "change_details", "insert_tags"):
+            _execute(connection, name, self._rows.get(name, ()))
+        self.numbers = {**{uuid: job.number for uuid, job in known.items()}, **inserted}
+        self._write_samples(connection)
+
+    def _write_samples(self, connection: Connection) -> None:
+        pieces: list[Piece] = []
+        for uuid, change in self.changes.items():
+            pieces += pieces_of(self.numbers[uuid], change.fence, change.samples)
+        insert_pieces(connection, pieces)
+        news = {
+            self.numbers[uuid]: change.details
+            for uuid, change in self.changes.items()
+            if change.details is not None
+        }
+        if news:
+            from joblens.stores.postgres.detail_table import write_details
+
+            write_details(connection, news)
+        if self._touched_when_over:
+            self.to_settle = measure(connection, sorted(self._touched_when_over))
+
+    def _insert(self, connection: Connection, new: Sequence[JobChange]) -> dict[str, int]:
+        """-> numbers by uuid, of those that were not there yet."""
+        if not new:
+            return {}
+        rows: list[_Row] = []
+        for change in new:
+            described = ("", "", "", "") if change.job is None else _description(change.job)
+            ending: _Row = (None,) * 6 if change.outcome is None else _ending(change.outcome)
+            number = 0 if change.attempt is None else change.attempt.number
+            state = status_of(change).value, began_at_us(change)
+            row = change.uuid, *described, *state, *ending, *self._link(change.job), number, change.fence
+            rows.append(row)
+        found = connection.execute(Q["insert_jobs"], _columns(rows)).fetchall()
+        return dict(found)
+
+    def _note_new(self, number: int, change: JobChange) -> None:
+        self._row("insert_details", number, *_documents(change))
+        if change.job is not None:
+            self._tag(number, change.job)
+        if change.outcome is not None:
+            self._over.append((change.uuid, change.outcome.status))
+            tool = "" if change.job is None else _text(change.job.tool)
+            self._ended.append((tool, change.outcome.status.value, *ending_of(change.outcome)[1:4]))
+            self._touched_when_over.add(number)
+
+    def _update(self, known: KnownJob, change: JobChange) -> None:
+        if not counts(change.fence, known.fence, has_free_ticket=known.has_free_ticket):
+            change.forget_attempt()
+        before, was = known.ended(), known.row()
+        documents = [b"", b"", b""]
+        if change.job is not None and not known.is_described:
+            described = _description(change.job)
+            known.tool = described[2]
+            self._row("describe_jobs", known.number, *described, *self._link(change.job))
+            self._tag(known.number, change.job)
+            documents[0] = _json.encode(change.job)
+        attempt, outcome = change.attempt, change.outcome
+        if attempt is not None and attempt.number >= known.attempt_number:
+            if not known.status.is_final:
+                known.status, known.began_at_us = Status.RUNNING, attempt.started_at_us
+                documents[1] = _json.encode(attempt)
+            elif known.attempt_number == 0:
+                documents[1] = _json.encode(attempt)
+            if documents[1]:
+                known.attempt_number = attempt.number
+        if outcome is not None and may_replace(known.status, outcome.status):
+            known.status, known.ending = outcome.status, _ending(outcome)
+            self._over.append((known.uuid, outcome.status))
+            documents[2] = _json.encode(outcome)
+        if known.row() != was:
+            self._row("change_jobs", *known.row())
+        if any(documents):
+            self._row("change_details", known.number, *documents)
+        if known.status.is_final and (change.samples or change.details or outcome is not None):
+            self._touched_when_over.add(known.number)
+        self._count(before, known.ended())
+
+    def _count(self, before: EndedJob | None, after: EndedJob | None) -> None:
+        if before == after:
+            return
+        if before is not None:
+            self._no_longer.append(before)
+        if after is not None:
+            self._ended.append(after)
+
+    def _row(self, query: str, *values: Any) -> None:
+        self._rows.setdefault(query, []).append(values)
+
+    def _link(self, job: Job | None) -> tuple[int | None, int | None, int | None]:
+        if job is None or job.run is None:
+            return None, None, None
+        return self._run_ids[job.run.run_uuid], job.run.index, job.run.attempt
+
+    def _tag(self, number: int, job: Job) -> None:
+        for tag in job.tags:
+            self._row("insert_tags", _text(tag), number)
+
+
+def _known_jobs(connection: Connection, uuids: list[str]) -> dict[str, KnownJob]:
+    found: dict[str, KnownJob] = {}
+    if not uuids:
+        return found
+    for row in connection.execute(Q["known_jobs"], (uuids,)).fetchall():
+        uuid, number, status, tool, began, *rest = row
+        ending, (is_described, attempt_number, fence) = tuple(rest[:6]), rest[6:]
+        found[uuid] = KnownJob(
+            uuid, number, Status(status), tool, began, ending, bool(is_described), attempt_number, fence
+        )
+    taken = [job.number for job in found.values() if job.fence > 0]
+    if taken:
+        free = {number for (number,) in connection.execute(Q["free_tickets"], (taken,)).fetchall()}
+        for job in found.values():
+            job.has_free_ticket = job.number in free
+    return found
+
+
+def _execute(connection: Connection, query: str, rows: Sequence[_Row]) -> None:
+    if rows:
+        connection.execute(Q[query], _columns(rows))
+
+
+def _columns(rows: Sequence[_Row]) -> list[list[Any]]:
+    return list(map(list, zip(*rows, strict=True)))
+
+
+def _documents(change: JobChange) -> list[bytes]:
+    parts = (change.job, change.attempt, change.outcome)
+    return [b"" if part is None else _json.encode(part) for part in parts]
+
+
+def _description(job: Job) -> tuple[str | None, str, str, str]:
+    external_id = None if job.external_id is None else _text(job.external_id)
+    return external_id, _text(job.name), _text(job.tool), _text(job.user)
+
+
+def _ending(outcome: Outcome) -> tuple[int, int, int | None, int | None, int | None, str]:
+    *numbers, reason = ending_of(outcome)
+    return *numbers, _text(reason)  # type: ignore[return-value]
+
+
+def _text(value: str) -> str:
+    """PostgreSQL's text cannot hold the character 0; the JSON beside it can."""
+    return value.replace("\0", "\N{REPLACEMENT CHARACTER}") if "\0" in value else value

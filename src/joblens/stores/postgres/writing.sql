@@ -1,0 +1,203 @@
+-- What writers do. One query begins at "-- name:" and ends before the next. Rows come as arrays, one a column,
+-- so that a batch is one statement a table; an empty piece of bytes stands for NULL.
+
+-- name: known_jobs
+-- What is already known of the jobs that a batch of writes is about, and nobody else changes them meanwhile.
+SELECT job.uuid, job.id, job.status, job.tool, job.began_at_us, job.ended_at_us, job.duration_us, job.cpu_usec,
+       job.memory_bytes, job.exit_code, job.reason,
+       (SELECT detail.job IS NOT NULL FROM detail WHERE detail.job_id = job.id), job.attempt_number, job.fence
+FROM job WHERE job.uuid = ANY(%s::text[]) ORDER BY job.id FOR NO KEY UPDATE OF job
+
+-- name: free_tickets
+-- Of jobs that workers take: those that nobody holds now. Asked when their rows are locked.
+SELECT ticket.job_id FROM ticket WHERE ticket.job_id = ANY(%s::bigint[]) AND ticket.worker IS NULL
+
+-- name: insert_jobs
+-- Whoever comes second with the same job gets no row back.
+INSERT INTO job (uuid, external_id, name, tool, user_name, status, began_at_us, ended_at_us, duration_us, cpu_usec,
+                 memory_bytes, exit_code, reason, run_id, run_index, run_attempt, attempt_number, fence)
+SELECT uuid, external_id, name, tool, user_name, status, began_at_us, ended_at_us, duration_us, cpu_usec,
+       memory_bytes, exit_code, reason, run_id, run_index, run_attempt, attempt_number, fence
+FROM unnest(%s::text[], %s::text[], %s::text[], %s::text[], %s::text[], %s::text[], %s::bigint[], %s::bigint[],
+            %s::bigint[], %s::bigint[], %s::bigint[], %s::integer[], %s::text[], %s::bigint[], %s::integer[],
+            %s::integer[], %s::integer[], %s::integer[])
+     WITH ORDINALITY AS new (uuid, external_id, name, tool, user_name, status, began_at_us, ended_at_us, duration_us,
+                             cpu_usec, memory_bytes, exit_code, reason, run_id, run_index, run_attempt,
+                             attempt_number, fence, place)
+ORDER BY place
+ON CONFLICT (uuid) DO NOTHING
+RETURNING uuid, id
+
+-- name: insert_details
+INSERT INTO detail (job_id, job, attempt, outcome)
+SELECT job_id, nullif(job, ''), nullif(attempt, ''), nullif(outcome, '')
+FROM unnest(%b::bigint[], %b::bytea[], %b::bytea[], %b::bytea[]) AS new (job_id, job, attempt, outcome)
+
+-- name: describe_jobs
+UPDATE job SET external_id = new.external_id, name = new.name, tool = new.tool, user_name = new.user_name,
+               run_id = new.run_id, run_index = new.run_index, run_attempt = new.run_attempt
+FROM unnest(%s::bigint[], %s::text[], %s::text[], %s::text[], %s::text[], %s::bigint[], %s::integer[], %s::integer[])
+     AS new (id, external_id, name, tool, user_name, run_id, run_index, run_attempt)
+WHERE job.id = new.id
+
+-- name: change_jobs
+UPDATE job SET status = new.status, began_at_us = new.began_at_us, attempt_number = new.attempt_number,
+               ended_at_us = new.ended_at_us, duration_us = new.duration_us, cpu_usec = new.cpu_usec,
+               memory_bytes = new.memory_bytes, exit_code = new.exit_code, reason = new.reason
+FROM unnest(%s::bigint[], %s::text[], %s::bigint[], %s::integer[], %s::bigint[], %s::bigint[], %s::bigint[],
+            %s::bigint[], %s::integer[], %s::text[])
+     AS new (id, status, began_at_us, attempt_number, ended_at_us, duration_us, cpu_usec, memory_bytes,
+             exit_code, reason)
+WHERE job.id = new.id
+
+-- name: change_details
+UPDATE detail SET job = coalesce(nullif(new.job, ''), detail.job),
+                  attempt = coalesce(nullif(new.attempt, ''), detail.attempt),
+                  outcome = coalesce(nullif(new.outcome, ''), detail.outcome)
+FROM unnest(%b::bigint[], %b::bytea[], %b::bytea[], %b::bytea[]) AS new (job_id, job, attempt, outcome)
+WHERE detail.job_id = new.job_id
+
+-- name: insert_tags
+INSERT INTO tag (tag, job_id) SELECT * FROM unnest(%s::text[], %s::bigint[]) ON CONFLICT DO NOTHING
+
+-- name: ask_to_cancel
+-- The first to ask is remembered; a job that has ended cannot be cancelled any more.
+INSERT INTO cancel_request (uuid, asked_at_us, asked_by)
+SELECT new.* FROM unnest(%s::text[], %s::bigint[], %s::text[]) AS new (uuid, asked_at_us, asked_by)
+WHERE NOT EXISTS (SELECT 1 FROM job WHERE job.uuid = new.uuid AND job.ended_at_us IS NOT NULL)
+ORDER BY new.uuid
+ON CONFLICT DO NOTHING
+
+-- name: forget_cancel_requests
+DELETE FROM cancel_request WHERE uuid = ANY(%s::text[])
+
+-- name: details_of
+SELECT job_id, data FROM job_details WHERE job_id = ANY(%s::bigint[])
+
+-- name: put_details
+INSERT INTO job_details (job_id, data) SELECT * FROM unnest(%b::bigint[], %b::bytea[])
+ON CONFLICT (job_id) DO UPDATE SET data = excluded.data
+
+-- name: add_to_rollup
+INSERT INTO rollup (tool, status, metric, shard, count, total, largest)
+SELECT * FROM unnest(%s::text[], %s::text[], %s::text[], %s::smallint[], %s::bigint[], %s::numeric[], %s::bigint[])
+ORDER BY 1, 2, 3
+ON CONFLICT (tool, status, metric, shard) DO UPDATE SET count = rollup.count + excluded.count,
+    total = rollup.total + excluded.total, largest = greatest(rollup.largest, excluded.largest)
+
+-- name: add_to_sketch
+INSERT INTO sketch (tool, status, metric, bucket, shard, count)
+SELECT * FROM unnest(%s::text[], %s::text[], %s::text[], %s::integer[], %s::smallint[], %s::bigint[])
+ORDER BY 1, 2, 3, 4
+ON CONFLICT (tool, status, metric, bucket, shard) DO UPDATE SET count = sketch.count + excluded.count
+
+-- name: lock_rollup
+-- Those who add to these have committed then, or will add after this.
+SELECT 1 FROM rollup WHERE tool = %s AND status = %s ORDER BY tool, status, metric, shard FOR UPDATE
+
+-- name: refresh_largest
+-- After a job has left the group. Only `lost` jobs ever do, so these are few.
+UPDATE rollup SET largest = coalesce((
+    SELECT max(CASE rollup.metric WHEN 'duration' THEN duration_us WHEN 'cpu' THEN cpu_usec ELSE memory_bytes END)
+    FROM job WHERE job.status = rollup.status AND job.tool = rollup.tool), 0)
+WHERE tool = %s AND status = %s
+
+-- name: lock_workflows
+-- One at a time may make workflows: a file has one, whoever comes first.
+SELECT pg_advisory_xact_lock(7738151190)
+
+-- name: insert_workflow
+-- One file of one user under one name is one workflow: the one that is there stays.
+INSERT INTO workflow (uuid, name, user_name, source, detail)
+SELECT %(uuid)s::text, %(name)s::text, %(user)s::text, %(source)s::text, %(detail)s::bytea
+WHERE %(source)s = '' OR NOT EXISTS (
+    SELECT 1 FROM workflow WHERE source = %(source)s AND name = %(name)s AND user_name = %(user)s)
+ON CONFLICT (uuid) DO NOTHING
+
+-- name: workflow_instead_of
+-- The one that was there already when this one was to be made.
+SELECT uuid FROM workflow
+WHERE source = %(source)s AND name = %(name)s AND user_name = %(user)s AND %(source)s <> ''
+  AND NOT EXISTS (SELECT 1 FROM workflow WHERE uuid = %(uuid)s) ORDER BY id DESC LIMIT 1
+
+-- name: hear_of_runs
+-- So that what is written about a run may come before the run itself.
+INSERT INTO run (uuid) SELECT unnest(%s::text[]) ORDER BY 1 ON CONFLICT (uuid) DO NOTHING
+
+-- name: ids_of_runs
+SELECT uuid, id FROM run WHERE uuid = ANY(%s::text[])
+
+-- name: lock_runs
+-- Their events get numbers in the order in which they are seen: who reads on from a number misses none.
+SELECT id FROM run WHERE id = ANY(%s::bigint[]) ORDER BY id FOR NO KEY UPDATE
+
+-- name: describe_run
+-- The first description stands. Numbers count within the workflow.
+UPDATE run SET workflow_uuid = %(workflow)s, detail = %(detail)s, spec = %(spec)s, number = (
+    SELECT coalesce(max(others.number), 0) + 1 FROM run AS others
+    WHERE others.workflow_uuid = %(workflow)s AND others.number IS NOT NULL)
+WHERE uuid = %(uuid)s AND number IS NULL
+
+-- name: insert_run_events
+INSERT INTO run_event (uuid, run_id, at_us, kind, fact)
+SELECT uuid, run_id, at_us, kind, fact
+FROM unnest(%s::text[], %s::bigint[], %s::bigint[], %s::text[], %b::bytea[])
+     WITH ORDINALITY AS new (uuid, run_id, at_us, kind, fact, place)
+ORDER BY place
+ON CONFLICT (uuid) DO NOTHING
+
+-- name: insert_pieces
+-- The everyday write: samples of jobs that run. -> those that have ended, or whose ticket was taken back.
+INSERT INTO sample_piece (job_id, fence, first_index, count, data)
+SELECT new.job_id, new.fence, new.first_index, new.count, new.data
+FROM unnest(%b::bigint[], %b::integer[], %b::bigint[], %b::integer[], %b::bytea[])
+     AS new (job_id, fence, first_index, count, data)
+JOIN job ON job.id = new.job_id AND job.fence = new.fence
+WHERE new.fence = 0 OR NOT EXISTS (
+    SELECT 1 FROM ticket WHERE ticket.job_id = new.job_id AND ticket.worker IS NULL)
+ON CONFLICT DO NOTHING
+
+-- name: ended_among
+SELECT id FROM job WHERE id = ANY(%s::bigint[]) AND ended_at_us IS NOT NULL
+
+-- name: measure_samples
+-- Of ended jobs; -> how many pieces and samples each has.
+WITH held AS (
+    SELECT job.id AS id, count(piece.job_id) AS pieces, coalesce(sum(piece.count), 0) AS samples,
+           coalesce(sum(octet_length(piece.data)), 0)
+           + coalesce((SELECT octet_length(data) FROM job_details WHERE job_id = job.id), 0) AS bytes
+    FROM job LEFT JOIN sample_piece AS piece ON piece.job_id = job.id AND piece.fence = job.fence
+    WHERE job.id = ANY(%s::bigint[]) GROUP BY job.id
+)
+UPDATE job SET sample_bytes = held.bytes FROM held WHERE job.id = held.id
+RETURNING job.id, held.pieces, held.samples
+
+-- name: lock_job
+SELECT fence, ended_at_us IS NOT NULL FROM job WHERE id = %s FOR NO KEY UPDATE
+
+-- name: small_pieces
+SELECT first_index, count, data FROM sample_piece
+WHERE job_id = %s AND fence = %s AND count < %s ORDER BY first_index, count
+
+-- name: delete_pieces
+DELETE FROM sample_piece USING unnest(%s::bigint[], %s::integer[]) AS old (first_index, count)
+WHERE sample_piece.job_id = %s AND sample_piece.fence = %s
+  AND sample_piece.first_index = old.first_index AND sample_piece.count = old.count
+
+-- name: unsettled_jobs
+-- Ended, and their samples still lie as they were written.
+SELECT job.id FROM job JOIN sample_piece AS piece ON piece.job_id = job.id AND piece.fence = job.fence
+WHERE job.ended_at_us IS NOT NULL
+GROUP BY job.id HAVING count(*) > %s OR sum(piece.count) >= %s AND bool_or(get_byte(piece.data, 0) = 16)
+ORDER BY job.id
+
+-- name: drop_old_pieces
+-- Of attempts that were lost.
+DELETE FROM sample_piece USING job WHERE job.id = sample_piece.job_id AND job.fence > sample_piece.fence
+
+-- name: samples
+-- One statement, so one snapshot: a sample that moves into a block is seen.
+SELECT piece.first_index, piece.data
+FROM job JOIN sample_piece AS piece ON piece.job_id = job.id AND piece.fence = job.fence
+WHERE job.uuid = %s AND piece.first_index + piece.count > %s
+ORDER BY piece.first_index, piece.count DESC
