@@ -2,11 +2,12 @@
 
 import threading
 from collections.abc import Callable
-from pathlib import Path
+
+import pytest
 
 from joblens.ports.store import Store
 from joblens.stores.journal import JournaledStore
-from tests.contract.conftest import STORES
+from tests.contract.conftest import STORES, Place
 from tests.contract.run_builders import run, workflow
 
 FILE = {"source": "/f.yaml", "user": "ann"}
@@ -39,7 +40,8 @@ def test_a_run_that_comes_with_a_workflow_that_is_known_is_a_run_of_the_known_on
     assert store.check().problems == ()
 
 
-def test_what_waited_in_a_journal_joins_the_workflow_that_was_made_meanwhile(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+def test_what_waited_in_a_journal_joins_the_workflow_that_was_made_meanwhile(kind: str, place: Place) -> None:
     from joblens.model.errors import StoreError
 
     is_there = False
@@ -47,12 +49,13 @@ def test_what_waited_in_a_journal_joins_the_workflow_that_was_made_meanwhile(tmp
     def open_it() -> Store:
         if not is_there:
             raise StoreError("not there yet")
-        return STORES["sqlite"](tmp_path)
+        return STORES[kind](place)
 
-    journaled = JournaledStore(open_it, str(tmp_path / "journal"), warn=lambda text: None, url="somewhere")
+    journal = str(place.folder / "journal")
+    journaled = JournaledStore(open_it, journal, warn=lambda text: None, url="somewhere")
     journaled.apply([workflow("w2", "flow", **FILE)])
     journaled.apply([run("r2", "w2")])
-    other = STORES["sqlite"](tmp_path)
+    other = STORES[kind](place)
     other.apply([workflow("w1", "flow", **FILE)])
     is_there = True
     journaled.close()

@@ -103,14 +103,14 @@ def warn_in_python(message: str) -> None:
     warnings.warn(message, RuntimeWarning, stacklevel=3)
 
 
-def open_store_directly(settings: Settings, warn: Warn) -> Store:
+def open_store_directly(settings: Settings, warn: Warn) -> "PostgresStore | SqliteStore":
     """Without a journal: what cannot be written raises StoreError."""
     return _opener(settings, warn)()
 
 
 def open_deliveries(settings: Settings, warn: Warn) -> "Deliveries":
     """The store itself: who cannot reach it gets no work from it."""
-    return _opener(settings, warn)()  # type: ignore[return-value]
+    return _opener(settings, warn)()
 
 
 def _opener(settings: Settings, warn: Warn) -> "Callable[[], SqliteStore | PostgresStore]":

@@ -2,6 +2,7 @@
 
 import sys
 import time
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self
 
@@ -22,6 +23,11 @@ class ProgressBar:
         self._is_wanted = sys.stderr.isatty()
         self._bar: Any = None
         self._task: Any = None
+
+    def expect(self, total: int) -> Callable[[int], None]:
+        """When it is known only after a while. -> `advance`"""
+        self._total = total
+        return self.advance
 
     def advance(self, count: int) -> None:
         self._done += count

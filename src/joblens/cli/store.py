@@ -7,11 +7,12 @@ from joblens.cli.context import Session
 from joblens.cli.options import shared_options
 from joblens.model.errors import StoreCorrupt
 from joblens.model.units import format_bytes
+from joblens.views.numbers import counted
 
 
 @click.group("store")
 def command() -> None:
-    """Check, back up or compact the store, or say where it is."""
+    """Check, back up, compact or copy the store, or say where it is."""
 
 
 @command.command("check")
@@ -71,3 +72,35 @@ def path(session: Session) -> None:
         session.write_json({"store": place})
     else:
         session.write(f"{place}\n")
+
+
+@command.command("copy")
+@click.argument("source")
+@click.argument("target")
+@shared_options
+def copy(session: Session, source: str, target: str) -> None:
+    """Bring all that SOURCE knows into TARGET: files and PostgreSQL URLs, either way.
+
+    What TARGET has already is passed over, so a copy that was interrupted is begun again. Jobs that have not
+    ended are left out."""
+    from joblens.app.store_copy import copy_store
+    from joblens.cli.progress import ProgressBar
+
+    with ProgressBar("jobs", look_every=1) as bar:
+        copied = copy_store(source, target, session.settings, session.warn, bar.expect)
+    if session.json:
+        session.write_json(to_builtins(copied))
+        return
+    session.write(f"{copied.source} copied to {copied.target}\n")
+    session.write(
+        f"{counted(copied.jobs, 'job')} with {counted(copied.samples, 'sample')}, "
+        f"{counted(copied.workflows, 'workflow')} with {counted(copied.runs, 'run')}\n"
+    )
+    if copied.known_jobs:
+        session.write(f"{counted(copied.known_jobs, 'job')} had come before\n")
+    if copied.unfinished_jobs:
+        session.write(
+            f"{counted(copied.unfinished_jobs, 'job')} left out: not ended yet; copy again afterwards\n"
+        )
+    if not copied.kept_numbers:
+        session.write("the target had jobs of its own: copied ones have new numbers there\n")

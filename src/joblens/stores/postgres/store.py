@@ -55,6 +55,21 @@ class PostgresStore:
             raise StoreError(f"the store {self.url} was opened for reading only")
         self._writer.apply(writes)
 
+    def keep_numbers(
+        self, jobs: Sequence[tuple[int, str, int]] = (), workflows: Sequence[Workflow] = ()
+    ) -> None:
+        """For what comes from another store: (number, uuid, when it began) of jobs that are written afterwards.
+        A number that is taken is not kept."""
+        from joblens.stores.postgres.numbering import reserve_jobs, reserve_workflows
+
+        def work(connection: Connection) -> None:
+            if jobs:
+                reserve_jobs(connection, jobs)
+            if workflows:
+                reserve_workflows(connection, workflows)
+
+        self._database.write(work)
+
     def find(self, ident: str) -> Record:
         from joblens.stores.job_search import find_job
 

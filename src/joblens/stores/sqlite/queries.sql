@@ -410,3 +410,14 @@ SELECT job.run_index, job.run_attempt, job.id, job.uuid, job.status, job.exit_co
 FROM job INDEXED BY job_of_run
 WHERE job.run_id = (SELECT run.id FROM run WHERE run.uuid = ?) AND job.run_index >= 0
 ORDER BY job.run_index, job.run_attempt, job.id
+
+-- name: reserve_job
+-- A job that is only heard of, under the number it has elsewhere; where that is taken it gets another later.
+INSERT OR IGNORE INTO job (id, uuid, name, tool, user, status, began_at_us, sample_bytes)
+VALUES (?, ?, '', '', '', 'queued', ?, 0)
+
+-- name: reserve_detail
+INSERT OR IGNORE INTO detail (job_id) SELECT id FROM job WHERE id = ? AND uuid = ?
+
+-- name: reserve_workflow
+INSERT OR IGNORE INTO workflow (id, uuid, name, user, source, detail) VALUES (?, ?, ?, ?, ?, ?)
