@@ -102,6 +102,8 @@ def notes(document: Form, variants: Sequence[Form], width: int) -> list[str]:
         )
     if document.get("failure"):
         found.append(f"failed: {clean(document['failure'])}")
+    if document.get("error"):
+        found.append(f"no run succeeded: {clean(document['error'])}")
     found += [text for variant in variants if (text := _outliers(variant))]
     found += list(document.get("disturbances") or ())
     return [line for text in found for line in _bullet(text, width)]

@@ -1,0 +1,65 @@
+"""What `joblens bench` shows."""
+
+from joblens.views.bench import fine_duration, render_list, render_result
+from joblens.views.bench_report import html_report, markdown_report
+from joblens.views.plots.bench_svg import ratios_svg
+from tests.golden.bench_results import tool_result, two_commands
+from tests.golden.golden import same_as_golden, same_text
+
+
+def test_two_commands() -> None:
+    same_as_golden("bench", render_result(two_commands(), 100))
+
+
+def test_two_runs_have_no_interval() -> None:
+    same_as_golden("bench-few", render_result(two_commands(2), 100))
+
+
+def test_a_tool_that_always_fails() -> None:
+    same_as_golden("bench-failed", render_result(tool_result(fails=True), 100))
+
+
+def test_the_list_of_results() -> None:
+    same_as_golden("bench-list", render_list([two_commands(), tool_result(), tool_result(fails=True)], 100))
+
+
+def test_the_report() -> None:
+    text, pictures = markdown_report([two_commands(), tool_result()], "Sorting")
+    same_text("bench-report.md", text)
+    for name, svg in pictures.items():
+        assert f"({name})" in text
+        same_text(name, svg)
+
+
+def test_the_page_holds_its_pictures_and_nothing_of_a_name_becomes_markup() -> None:
+    document = two_commands()
+    document["variants"][1]["name"] = document["comparisons"][0]["variant"] = "<script>alert(1)</script>"
+    page = html_report([document], "A & B")
+    assert page.count("<svg") == 2
+    assert "<script" not in page
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page
+    assert "<title>A &amp; B</title>" in page
+
+
+def test_without_anything_to_compare_there_is_no_picture() -> None:
+    assert ratios_svg([]) == ""
+    _, pictures = markdown_report([tool_result(fails=True)], "Failed")
+    assert pictures == {}
+
+
+def test_durations_have_three_digits_that_count() -> None:
+    shown = [
+        fine_duration(value) for value in (None, 0.0, 2e-6, 0.00123, 0.0456, 1.0, 12.345, 99.9, 754, 7200)
+    ]
+    assert shown == [
+        "-",
+        "0µs",
+        "2.00µs",
+        "1.23ms",
+        "45.6ms",
+        "1.00s",
+        "12.3s",
+        "99.9s",
+        "12m34s",
+        "2h00m00s",
+    ]
