@@ -1,5 +1,6 @@
 """Whatever store it came from and goes to, a copy knows the same."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -43,8 +44,11 @@ def _opened(name: str) -> Store:
 
 
 @pytest.fixture(params=PAIRS)
-def two(request: pytest.FixtureRequest, place: Place) -> Two:
-    return Two(request.param, place)
+def two(request: pytest.FixtureRequest, place: Place) -> Iterator[Two]:
+    both = Two(request.param, place)
+    yield both
+    both.source.close()
+    both.target.close()
 
 
 def test_every_record_sample_and_detail_is_in_the_copy_under_its_number(two: Two) -> None:
