@@ -53,8 +53,13 @@ class Recovery:
         self._trusts_records = trusts_records
 
     def orphans(self, records: list[Record]) -> Orphans:
-        """Among unfinished jobs. Other users' and other machines' jobs are not ours to judge."""
-        mine = [record for record in records if self._trusts_records and record.job.user == self._user]
+        """Among unfinished jobs. Other users' and other machines' jobs are not ours to judge, and those of a
+        queue are another worker's when the lease of theirs has run out."""
+        mine = [
+            record
+            for record in records
+            if self._trusts_records and record.job.user == self._user and not record.job.queue
+        ]
         orphaned = [record for record in mine if self._is_orphaned(record)]
         superseded = _superseded(orphaned)
         adoptable = [

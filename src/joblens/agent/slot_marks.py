@@ -44,8 +44,14 @@ def remove_mark(spool_dir: str, name: str) -> None:
 
 def sweep_slots(spool_dir: str, host: HostFacts, unfinished: Iterable[Record]) -> None:
     """Takes away the groups of slots whose owner is gone, once nothing runs in them any more. Those of
-    `unfinished` jobs stay: whoever brings such a job to its end reads there what it used."""
-    wanted = {path for one in unfinished if one.attempt is not None for path in one.attempt.groups.values()}
+    `unfinished` jobs stay: whoever brings such a job to its end reads there what it used. Jobs of a queue are
+    begun anew instead."""
+    wanted = {
+        path
+        for one in unfinished
+        if one.attempt is not None and not one.job.queue
+        for path in one.attempt.groups.values()
+    }
     for name, mark in _marks(spool_dir).items():
         if is_gone(mark.owner, host) and wanted.isdisjoint(mark.paths.values()) and _is_cleared(mark):
             remove_mark(spool_dir, name)

@@ -39,6 +39,10 @@ def recover_dead_owners(
         from joblens.app.submitting import wake_supervisor
 
         wake_supervisor(settings, config)
+    if _is_queue_left(unfinished):
+        from joblens.app.bells import remind_workers
+
+        remind_workers(settings, store, config)  # type: ignore[arg-type]  # every store is both
     sweep(spool, store, SystemClock().now_us(), read_host())
 
 
@@ -90,6 +94,23 @@ def _has_waiting(unfinished: list[Record]) -> bool:
 
     waiting = [record for record in unfinished if record.status is Status.QUEUED and record.job.background]
     return bool(waiting) and any(record.job.user == current_user() for record in waiting)
+
+
+def _is_queue_left(unfinished: list[Record]) -> bool:
+    """Jobs of this user that wait for a worker, or whose worker was on this machine and is gone."""
+    queued = [record for record in unfinished if record.job.queue]
+    if not queued:
+        return False
+    from joblens.agent.owners import is_gone
+    from joblens.app.owning import current_user
+    from joblens.probes.host import read_host
+
+    user, host = current_user(), read_host()
+    return any(
+        record.job.user == user
+        and (record.attempt is None or record.status is Status.QUEUED or is_gone(record.attempt.owner, host))
+        for record in queued
+    )
 
 
 def _holds_anything(spool: str) -> bool:

@@ -46,16 +46,18 @@ class WorkerOptions(Struct, frozen=True, kw_only=True):
 
     concurrency: int | None = None  # None: one job for each CPU
     queues: tuple[str, ...] = ()  # (): the one the settings name
-    name: str = ""  # '': made of host, process and chance
+    name: str = ""  # how it begins; '': with host and process
     any_user: bool = False
 
 
 class Watching(WorkerView):
     """Tells people, and does what follows the end of a job."""
 
-    def __init__(self, settings: Settings, log: OwnLog, tell: Tell) -> None:
-        self._log = log
+    def __init__(
+        self, settings: Settings, log: OwnLog, tell: Tell, has_ended: Callable[[Record, Claim], None] | None
+    ) -> None:
         self._tell = tell
+        self._has_ended = has_ended
         self._after_jobs = AfterJobs(settings, log)
         self._next_upkeep_s = time.monotonic()
         self.counts: dict[Status, int] = {}
@@ -65,6 +67,8 @@ class Watching(WorkerView):
 
     def ended(self, record: Record, claim: Claim) -> None:
         self.counts[record.status] = self.counts.get(record.status, 0) + 1
+        if self._has_ended is not None:
+            self._has_ended(record, claim)
         order = claim.ticket.order
         is_due = time.monotonic() > self._next_upkeep_s
         if is_due or order.notify or record.job.granularity is Granularity.TIME_SERIES:
@@ -92,7 +96,8 @@ def make_info(settings: Settings, kit: Kit, options: WorkerOptions, broker: str)
     layout, owner = read_layout(), kit.owner
     cpus = usable_cpus(layout)
     return WorkerInfo(
-        name=options.name or f"{owner.host}-{owner.pid}-{secrets.token_hex(4)}",
+        # Never the same twice: what a dead worker of that name held would seem to be held by this one.
+        name=f"{options.name or f'{owner.host}-{owner.pid}'}-{secrets.token_hex(4)}",
         host=owner.host,
         pid=owner.pid,
         user=current_user(),
@@ -114,7 +119,7 @@ def make_info(settings: Settings, kit: Kit, options: WorkerOptions, broker: str)
 class RunningWorker:
     """A worker with everything it stands on."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - each kind of worker has its own of these
         self,
         settings: Settings,
         options: WorkerOptions,
@@ -125,6 +130,7 @@ class RunningWorker:
         bell: Bell | None = None,
         idle_s: float | None = None,
         may_leave: Callable[["RunningWorker"], bool] = lambda _: True,
+        has_ended: Callable[[Record, Claim], None] | None = None,
     ) -> None:
         self._worker: QueueWorker | None = None
         fences: list[FencedStore] = []
@@ -138,7 +144,7 @@ class RunningWorker:
         claimed: dict[str, ClaimedJob] = {}
         complete = WorkedOutcomes(self.info.name, claimed).complete
         self.kit = replace(kit, is_leashed=True, complete=complete)
-        self.watching = Watching(settings, log, tell)
+        self.watching = Watching(settings, log, tell, has_ended)
         self._deliveries = open_deliveries(settings, log.warn)
         self._worker = QueueWorker(
             self._plan(settings, idle_s, is_embedded=not broker),

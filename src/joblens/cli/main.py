@@ -74,6 +74,7 @@ SECTIONS: dict[str, dict[str, CommandEntry]] = {
     "Set up": {
         "config": _entry("config", "Settings in force and where they come from."),
         "doctor": _entry("doctor", "What can be measured on this machine."),
+        "worker": _entry("worker", "Run jobs of a queue on this machine."),
         "supervisor": _entry("supervisor", "Look after background jobs, for a service manager."),
         "health": _entry("health", "Are store, broker and workers of the queue there?"),
         "schema": _entry("schema", "JSON Schema of workflow files, for editors."),
