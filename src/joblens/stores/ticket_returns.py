@@ -15,6 +15,15 @@ _ticket = msgspec.json.Decoder(Ticket)
 _attempt = msgspec.json.Decoder(Attempt)
 
 
+class _Created(msgspec.Struct):
+    """All that is asked of a job's document here."""
+
+    created_at_us: int = 0
+
+
+_created = msgspec.json.Decoder(_Created)
+
+
 class _Delivery(msgspec.Struct):
     """A job that has a ticket, as it stands now."""
 
@@ -26,6 +35,7 @@ class _Delivery(msgspec.Struct):
     deliveries: int
     ticket: Ticket
     attempt_json: bytes | None
+    created_at_us: int
     is_cancelled: bool
 
 
@@ -80,31 +90,33 @@ def release_after(book: TicketBook, uuid: str) -> list[tuple[str, str]]:
 
 
 def _look_up(book: TicketBook, uuid: str) -> tuple[Status, _Delivery | None]:
-    """The job's status, and its ticket where it has one."""
-    for number, status, fence, worker, deliveries, ticket, attempt, is_cancelled in book.ask(
-        "delivery_of", uuid=uuid
-    ):
-        state = Status(status)
-        if ticket is None:
-            return state, None
-        return state, _Delivery(
-            uuid,
-            number,
-            state,
-            fence,
-            worker,
-            deliveries,
-            _ticket.decode(ticket),
-            attempt,
-            bool(is_cancelled),
-        )
-    raise UnknownJob(f"no job has the id '{uuid}'")
+    """The job's status, and its ticket where it has one. Nobody else changes them before this transaction is
+    over."""
+    if not book.ask("hold_job", uuid=uuid):
+        raise UnknownJob(f"no job has the id '{uuid}'")
+    (row,) = book.ask("delivery_of", uuid=uuid)
+    number, status, fence, worker, deliveries, ticket, attempt, job, is_cancelled = row
+    if ticket is None:
+        return Status(status), None
+    created_at_us = _created.decode(job).created_at_us
+    return Status(status), _Delivery(
+        uuid=uuid,
+        number=number,
+        status=Status(status),
+        fence=fence,
+        worker=worker,
+        deliveries=deliveries,
+        ticket=_ticket.decode(ticket),
+        attempt_json=attempt,
+        created_at_us=created_at_us,
+        is_cancelled=bool(is_cancelled),
+    )
 
 
 def _queue_again(book: TicketBook, held: _Delivery) -> None:
     """Without what the attempt had written, if it had begun."""
     if held.status is Status.QUEUED and held.attempt_json is None:
         return
-    number = held.number
-    for query in ("queue_again", "forget_attempt", "forget_details", "forget_samples", "forget_last_samples"):
-        book.ask(query, number=number)
+    book.ask("queue_again", number=held.number, began_at_us=held.created_at_us)
+    for query in ("forget_attempt", "forget_details", "forget_samples"):
+        book.ask(query, number=held.number)

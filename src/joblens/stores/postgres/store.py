@@ -3,6 +3,7 @@
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import TypeVar
 
 from joblens.model.details import Details
 from joblens.model.errors import StoreCorrupt, StoreError
@@ -16,6 +17,10 @@ from joblens.stores.postgres.asking import asker
 from joblens.stores.postgres.connection import Connection, Database
 from joblens.stores.postgres.opening import prepare
 from joblens.stores.postgres.writer import Writer
+from joblens.stores.ticket_book import TicketBook
+from joblens.stores.ticket_desk import TicketDesk
+
+T = TypeVar("T")
 
 _RECORDS_AT_ONCE = 500
 
@@ -24,9 +29,10 @@ def _warn(message: str) -> None:
     warnings.warn(message, RuntimeWarning, stacklevel=3)
 
 
-class PostgresStore:
-    """ports.store.Store. One connection behind a lock: it may be used from several threads, and after a fork.
-    `url` goes without the password. What only readers or upkeep need is imported when asked for."""
+class PostgresStore(TicketDesk):
+    """ports.store.Store and ports.deliveries.Deliveries. One connection behind a lock: it may be used from
+    several threads, and after a fork. `url` goes without the password. What only readers or upkeep need is
+    imported when asked for."""
 
     def __init__(
         self,
@@ -38,6 +44,7 @@ class PostgresStore:
     ) -> None:
         self._whole_url = url
         self._read_only = read_only
+        self._level = compression_level
         self._warn = warn
         self._database = Database(url, read_only=read_only, on_connect=self._prepare)
         self.url = self._database.shown
@@ -51,9 +58,12 @@ class PostgresStore:
     def apply(self, writes: Sequence[Write]) -> None:
         if not writes:
             return
+        self._check_writable()
+        self._writer.apply(writes)
+
+    def _check_writable(self) -> None:
         if self._read_only:
             raise StoreError(f"the store {self.url} was opened for reading only")
-        self._writer.apply(writes)
 
     def keep_numbers(
         self, jobs: Sequence[tuple[int, str, int]] = (), workflows: Sequence[Workflow] = ()
@@ -186,6 +196,19 @@ class PostgresStore:
 
     def close(self) -> None:
         self._database.close()
+
+    def _look(self, work: Callable[[TicketBook], T]) -> T:
+        from joblens.stores.postgres.ticket_book import PostgresTicketBook
+
+        with self._database.use() as connection:
+            return work(PostgresTicketBook(connection, self._level))
+
+    def _change(self, work: Callable[[TicketBook], T], *, for_good: bool) -> T:
+        """Always for good: were a claim forgotten with the server, two workers could have the same fence."""
+        from joblens.stores.postgres.ticket_book import PostgresTicketBook
+
+        self._check_writable()
+        return self._database.write(lambda connection: work(PostgresTicketBook(connection, self._level)))
 
     @contextmanager
     def _asking(self) -> Iterator[Ask]:

@@ -1,7 +1,7 @@
 -- Tickets of jobs that wait for a worker or are held by one, and the workers.
 
 CREATE TABLE ticket (
-    job_id bigint PRIMARY KEY,
+    job_id bigint PRIMARY KEY REFERENCES job (id),
     queue text NOT NULL,
     user_name text NOT NULL,
     waiting_since_us bigint NOT NULL,  -- since it might be taken; it keeps its place when it comes back

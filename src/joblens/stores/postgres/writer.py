@@ -34,10 +34,11 @@ from joblens.stores.postgres.sample_tables import (
     pieces_of,
     settle_job,
 )
-from joblens.stores.postgres.ticket_rows import TicketFacts, settle_ended
+from joblens.stores.postgres.ticket_book import PostgresTicketBook
 from joblens.stores.rollup_sums import EndedJob
 from joblens.stores.sample_pieces import encode_piece
 from joblens.stores.ticket_endings import counts
+from joblens.stores.ticket_rows import TicketFacts, settle_ended
 
 _json = msgspec.json.Encoder()
 
@@ -160,10 +161,10 @@ class Batch:
         if self._ended or self._no_longer:
             rollup.record_changes(connection, self._ended, self._no_longer)
         if self._tickets.has_facts:
-            self._tickets.write(connection, self._level)
+            self._tickets.write(PostgresTicketBook(connection, self._level))
         if self._over:
             connection.execute(Q["forget_cancel_requests"], ([uuid for uuid, _ in self._over],))
-            settle_ended(connection, self._over, self._level)
+            settle_ended(PostgresTicketBook(connection, self._level), self._over)
 
     def _write_jobs(self, connection: Connection) -> None:
         known = _known_jobs(connection, list(self.changes))

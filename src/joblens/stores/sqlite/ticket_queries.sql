@@ -74,9 +74,13 @@ SELECT job.uuid, job.fence, ticket.worker, ticket.lease_until_us, detail.attempt
 FROM ticket INDEXED BY ticket_held JOIN job ON job.id = ticket.job_id JOIN detail ON detail.job_id = job.id
 WHERE ticket.worker IS NOT NULL ORDER BY ticket.lease_until_us, job.id
 
+-- name: hold_job
+-- Whoever writes is alone.
+SELECT id FROM job WHERE uuid = :uuid
+
 -- name: delivery_of
 SELECT job.id, job.status, job.fence, ticket.worker, ticket.deliveries, ticket.data, detail.attempt,
-       EXISTS (SELECT 1 FROM cancel_request WHERE cancel_request.uuid = job.uuid)
+       coalesce(detail.job, '{}'), EXISTS (SELECT 1 FROM cancel_request WHERE cancel_request.uuid = job.uuid)
 FROM job JOIN detail ON detail.job_id = job.id LEFT JOIN ticket ON ticket.job_id = job.id WHERE job.uuid = :uuid
 
 -- name: put_ticket_back
@@ -87,9 +91,7 @@ UPDATE ticket SET worker = NULL, lease_until_us = NULL, lost_worker = :worker, l
 WHERE job_id = :number
 
 -- name: queue_again
-UPDATE job SET status = 'queued', sample_bytes = 0,
-       began_at_us = coalesce((SELECT detail.job ->> '$.created_at_us' FROM detail WHERE job_id = job.id), began_at_us)
-WHERE id = :number
+UPDATE job SET status = 'queued', sample_bytes = 0, began_at_us = :began_at_us WHERE id = :number
 
 -- name: forget_attempt
 UPDATE detail SET attempt = NULL WHERE job_id = :number
@@ -98,9 +100,7 @@ UPDATE detail SET attempt = NULL WHERE job_id = :number
 DELETE FROM job_details WHERE job_id = :number
 
 -- name: forget_samples
-DELETE FROM sample_block WHERE first_key BETWEEN :number << 32 AND (:number << 32) + 4294967295
-
--- name: forget_last_samples
+DELETE FROM sample_block WHERE first_key BETWEEN :number << 32 AND (:number << 32) + 4294967295;
 DELETE FROM sample_tail WHERE sample_key BETWEEN :number << 32 AND (:number << 32) + 4294967295
 
 -- name: delete_tickets
@@ -136,5 +136,4 @@ FROM ticket GROUP BY queue ORDER BY queue
 SELECT uuid, status FROM job WHERE uuid IN (SELECT value FROM json_each(:uuids))
 
 -- name: states_held
--- Whoever writes is alone.
 SELECT uuid, status FROM job WHERE uuid IN (SELECT value FROM json_each(:uuids))

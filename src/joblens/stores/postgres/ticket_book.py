@@ -1,0 +1,40 @@
+"""Tickets in a PostgreSQL database."""
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from joblens.model.writes import Write
+from joblens.stores.postgres.connection import Connection
+from joblens.stores.postgres.sql import queries_of
+
+_QUERIES = {name: text.encode() for name, text in queries_of("ticket_queries.sql").items()}
+
+
+class PostgresTicketBook:
+    """stores.ticket_book.TicketBook"""
+
+    def __init__(self, connection: Connection, compression_level: int) -> None:
+        self._connection = connection
+        self._level = compression_level
+        self._clock: tuple[int, int] | None = None  # the server's in µs, ours in ns, when it was asked
+
+    def ask(self, query: str, **values: Any) -> list[tuple[Any, ...]]:
+        cursor = self._connection.execute(_QUERIES[query], values, binary=True)
+        return cursor.fetchall() if cursor.description is not None else []
+
+    def ask_each(self, query: str, rows: Sequence[Mapping[str, Any]]) -> None:
+        self._connection.cursor().executemany(_QUERIES[query], rows)
+
+    def write(self, writes: Sequence[Write]) -> None:
+        from joblens.stores.postgres.writer import Batch
+
+        Batch(writes, self._level).write(self._connection)
+
+    def now_us(self) -> int:
+        """The server is asked once in a transaction."""
+        if self._clock is None:
+            ((server_us,),) = self.ask("now_us")
+            self._clock = server_us, time.monotonic_ns()
+        server_us, asked_ns = self._clock
+        return server_us + (time.monotonic_ns() - asked_ns) // 1000

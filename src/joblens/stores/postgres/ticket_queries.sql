@@ -1,0 +1,145 @@
+-- Every query of the PostgreSQL store about tickets and workers. Who changes a ticket has its job's row locked
+-- first, or takes only what nobody else has locked.
+
+-- name: now_us
+SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
+
+-- name: insert_ticket
+-- Nothing happens when the job has ended, has a ticket, or is not known.
+INSERT INTO ticket (job_id, queue, user_name, waiting_since_us, is_ready, after_uuid, deliveries, lost_worker, data)
+SELECT job.id, %(queue)s, job.user_name, %(at_us)s, %(is_ready)s, %(after)s::text, 0, '', %(data)s
+FROM job WHERE job.uuid = %(uuid)s AND job.ended_at_us IS NULL
+ON CONFLICT DO NOTHING
+
+-- name: waiting_of
+SELECT job.id, job.uuid, job.fence, detail.job, ticket.data, ticket.lost_worker, ticket.lost_attempt,
+       EXISTS (SELECT 1 FROM cancel_request WHERE cancel_request.uuid = job.uuid)
+FROM job JOIN ticket ON ticket.job_id = job.id JOIN detail ON detail.job_id = job.id
+WHERE job.uuid = ANY(%(uuids)s::text[])
+  AND ticket.worker IS NULL AND ticket.is_ready AND job.status = 'queued' AND detail.job IS NOT NULL
+  AND (%(user)s::text IS NULL OR ticket.user_name = %(user)s::text)
+FOR NO KEY UPDATE OF job, ticket SKIP LOCKED
+
+-- name: oldest_waiting
+-- At most so many of each queue, so that a long queue is never read whole.
+SELECT job.id, job.uuid, job.fence, detail.job, oldest.data, oldest.lost_worker, oldest.lost_attempt,
+       EXISTS (SELECT 1 FROM cancel_request WHERE cancel_request.uuid = job.uuid)
+FROM (
+    SELECT one.* FROM unnest(%(queues)s::text[]) AS wanted (queue) CROSS JOIN LATERAL (
+        SELECT ticket.* FROM ticket JOIN job ON job.id = ticket.job_id
+        WHERE ticket.queue = wanted.queue AND ticket.worker IS NULL AND ticket.is_ready
+          AND ticket.waiting_since_us <= %(until_us)s AND job.status = 'queued'
+          AND (%(user)s::text IS NULL OR ticket.user_name = %(user)s::text)
+        ORDER BY ticket.waiting_since_us, ticket.job_id LIMIT %(most)s
+        FOR NO KEY UPDATE OF job, ticket SKIP LOCKED
+    ) AS one
+    ORDER BY one.waiting_since_us, one.job_id LIMIT %(most)s
+) AS oldest
+JOIN job ON job.id = oldest.job_id JOIN detail ON detail.job_id = oldest.job_id
+WHERE detail.job IS NOT NULL
+ORDER BY oldest.waiting_since_us, oldest.job_id
+
+-- name: first_waiting
+SELECT 1 FROM ticket
+WHERE queue = %(queue)s AND worker IS NULL AND is_ready AND waiting_since_us <= %(until_us)s
+  AND (%(user)s::text IS NULL OR user_name = %(user)s::text)
+LIMIT 1
+
+-- name: take_tickets
+UPDATE ticket SET worker = %(worker)s, lease_until_us = %(until_us)s, deliveries = deliveries + 1
+WHERE job_id = ANY(%(numbers)s::bigint[])
+
+-- name: raise_fences
+UPDATE job SET fence = fence + 1 WHERE id = ANY(%(numbers)s::bigint[])
+
+-- name: held_now
+SELECT job.uuid, job.id, job.fence, ticket.worker,
+       EXISTS (SELECT 1 FROM cancel_request WHERE cancel_request.uuid = job.uuid)
+FROM job JOIN ticket ON ticket.job_id = job.id
+WHERE job.uuid = ANY(%(uuids)s::text[]) AND ticket.worker IS NOT NULL
+
+-- name: renew_leases
+UPDATE ticket SET lease_until_us = %(until_us)s
+WHERE job_id = ANY(%(numbers)s::bigint[]) AND worker = %(worker)s RETURNING job_id
+
+-- name: announce_worker
+INSERT INTO worker (name, seen_at_us, data) VALUES (%(name)s, %(at_us)s, %(data)s)
+ON CONFLICT (name) DO UPDATE SET seen_at_us = excluded.seen_at_us, data = excluded.data
+
+-- name: forget_worker
+DELETE FROM worker WHERE name = %(name)s
+
+-- name: forget_workers_before
+DELETE FROM worker WHERE seen_at_us < %(before_us)s
+
+-- name: workers
+SELECT seen_at_us, data FROM worker WHERE seen_at_us >= %(since_us)s ORDER BY seen_at_us DESC, name
+
+-- name: holdings
+SELECT job.uuid, job.fence, ticket.worker, ticket.lease_until_us, detail.attempt
+FROM ticket JOIN job ON job.id = ticket.job_id JOIN detail ON detail.job_id = job.id
+WHERE ticket.worker IS NOT NULL ORDER BY ticket.lease_until_us, job.id
+
+-- name: hold_job
+SELECT id FROM job WHERE uuid = %(uuid)s FOR NO KEY UPDATE
+
+-- name: delivery_of
+SELECT job.id, job.status, job.fence, ticket.worker, ticket.deliveries, ticket.data, detail.attempt,
+       coalesce(detail.job, '{}'), EXISTS (SELECT 1 FROM cancel_request WHERE cancel_request.uuid = job.uuid)
+FROM job JOIN detail ON detail.job_id = job.id LEFT JOIN ticket ON ticket.job_id = job.id
+WHERE job.uuid = %(uuid)s
+
+-- name: put_ticket_back
+UPDATE ticket SET worker = NULL, lease_until_us = NULL, deliveries = deliveries - 1 WHERE job_id = %(number)s
+
+-- name: put_lost_ticket_back
+UPDATE ticket SET worker = NULL, lease_until_us = NULL, lost_worker = %(worker)s, lost_attempt = %(attempt)s
+WHERE job_id = %(number)s
+
+-- name: queue_again
+UPDATE job SET status = 'queued', sample_bytes = 0, attempt_number = 0, began_at_us = %(began_at_us)s
+WHERE id = %(number)s
+
+-- name: forget_attempt
+UPDATE detail SET attempt = NULL WHERE job_id = %(number)s
+
+-- name: forget_details
+DELETE FROM job_details WHERE job_id = %(number)s
+
+-- name: forget_samples
+DELETE FROM sample_piece WHERE job_id = %(number)s
+
+-- name: delete_tickets
+DELETE FROM ticket USING job WHERE job.id = ticket.job_id AND job.uuid = ANY(%(uuids)s::text[])
+
+-- name: release_followers
+UPDATE ticket SET is_ready = true, waiting_since_us = %(at_us)s
+WHERE NOT is_ready AND after_uuid = ANY(%(uuids)s::text[])
+
+-- name: blocked_followers
+-- Those after jobs that did not succeed, and those after them.
+WITH RECURSIVE blocked (uuid, fence, after_uuid) AS (
+    SELECT job.uuid, job.fence, ticket.after_uuid FROM ticket JOIN job ON job.id = ticket.job_id
+    WHERE ticket.after_uuid = ANY(%(uuids)s::text[]) AND NOT ticket.is_ready
+    UNION
+    SELECT job.uuid, job.fence, ticket.after_uuid
+    FROM blocked JOIN ticket ON ticket.after_uuid = blocked.uuid JOIN job ON job.id = ticket.job_id
+    WHERE NOT ticket.is_ready
+)
+SELECT uuid, fence, after_uuid FROM blocked
+
+-- name: released_followers
+SELECT job.uuid, ticket.queue FROM ticket JOIN job ON job.id = ticket.job_id
+WHERE ticket.after_uuid = %(uuid)s AND ticket.is_ready AND ticket.worker IS NULL ORDER BY job.id
+
+-- name: backlog
+SELECT queue, count(*) FILTER (WHERE worker IS NULL AND is_ready), count(*) FILTER (WHERE worker IS NOT NULL),
+       min(waiting_since_us) FILTER (WHERE worker IS NULL AND is_ready)
+FROM ticket GROUP BY queue ORDER BY queue
+
+-- name: states
+SELECT uuid, status FROM job WHERE uuid = ANY(%(uuids)s::text[])
+
+-- name: states_held
+-- Nobody ends one of them before this transaction is over.
+SELECT uuid, status FROM job WHERE uuid = ANY(%(uuids)s::text[]) ORDER BY id FOR SHARE
