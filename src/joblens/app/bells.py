@@ -2,7 +2,7 @@
 listens at, or nobody but a worker that is started for it."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from joblens.agent.owners import is_gone
@@ -68,13 +68,16 @@ def broker_of(settings: Settings) -> "Broker":
     return parse_broker(settings.queue.broker or "", broker_folder(settings))
 
 
-def open_bell(settings: Settings, deliveries: Deliveries, config: str | None = None) -> Bell:
-    """Raises MissingExtra where a broker is configured and Celery is not installed."""
+def open_bell(
+    settings: Settings, deliveries: Deliveries, config: str | None = None, queues: Iterable[str] = ()
+) -> Bell:
+    """For jobs of these queues. Raises MissingExtra where a broker is configured and Celery is not
+    installed."""
     if settings.queue.broker:
         return _celery_bell(settings)
     by_hand = [worker for worker in living_workers(settings, deliveries) if worker.broker]
     mine = [worker for worker in by_hand if worker.any_user or worker.user == current_user()]
-    if not mine:
+    if not mine or not {queue for worker in mine for queue in worker.queues}.issuperset(queues):
         return StartedWorker(settings, config)
     folder = broker_of(settings).shown
     if any(worker.broker == folder for worker in mine):
@@ -86,8 +89,12 @@ def open_bell(settings: Settings, deliveries: Deliveries, config: str | None = N
 
 
 def _celery_bell(settings: Settings) -> Bell:
-    from joblens.runners.celery_bell import CeleryBell
-
+    try:
+        from joblens.runners.celery_bell import CeleryBell
+    except ImportError as error:
+        raise MissingExtra(
+            "a broker needs Celery, which is not installed", hint="pip install 'joblens[celery]'"
+        ) from error
     return CeleryBell(broker_of(settings))
 
 
@@ -107,7 +114,7 @@ def call_workers(
 ) -> None:
     """The jobs are in the store already: what goes wrong here only delays them."""
     try:
-        bell = open_bell(settings, deliveries, config)
+        bell = open_bell(settings, deliveries, config, {queue for _, queue in tickets})
         try:
             bell.ring(tickets)
         finally:
@@ -137,7 +144,8 @@ def remind_workers(settings: Settings, deliveries: Deliveries, config: str | Non
     Others look by themselves. Raises SupervisorError when it cannot be started."""
     if settings.queue.broker:
         return
-    bell = open_bell(settings, deliveries, config)
+    waiting = {each.queue for each in deliveries.backlog() if each.waiting}
+    bell = open_bell(settings, deliveries, config, waiting)
     try:
         if isinstance(bell, StartedWorker):
             bell.ring(())

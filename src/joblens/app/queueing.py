@@ -95,7 +95,8 @@ def _ticket(asked: QueueRequest, prepared: PreparedJob, settings: Settings, afte
         background=False,
         created_by=None,  # it belongs to whoever holds its ticket
     )
-    order = Order(argv=prepared.argv, env=prepared.env, cwd=cwd, files=asked.files, notify=prepared.notify)
+    env = dict(asked.request.env)  # a container gets nothing else; others have their worker's beneath it
+    order = Order(argv=prepared.argv, env=env, cwd=cwd, files=asked.files, notify=prepared.notify)
     ticket = Ticket(
         uuid=job.uuid,
         queue=queue,

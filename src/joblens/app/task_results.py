@@ -8,8 +8,9 @@ from typing import Any
 from msgspec import Struct
 
 from joblens.analysis.history_form import finding_form, returncode_of, usage_form
+from joblens.analysis.profile import detailed_profile
 from joblens.analysis.rates import unreclaimable_bytes
-from joblens.model.job import Record, Status
+from joblens.model.job import Outcome, Record, Status
 from joblens.model.sample import Sample
 from joblens.model.units import MIB, format_instant
 
@@ -60,7 +61,7 @@ def result_form(record: Record) -> dict[str, Any] | None:
         ],
         "resource_usage": usage_form(outcome.usage),
         "duration_seconds": outcome.duration_s,
-        "detailed_profile": outcome.profile or {},
+        "detailed_profile": _profile(record, outcome),
         "validation": None,  # joblens measures; whether numbers are right physics it does not judge
         "error": outcome.error,
         "reason": outcome.reason,
@@ -73,6 +74,13 @@ def result_form(record: Record) -> dict[str, Any] | None:
         "findings": [finding_form(finding) for finding in outcome.findings],
         "number": record.number,
     }
+
+
+def _profile(record: Record, outcome: Outcome) -> dict[str, Any]:
+    """A job that was over before its first sample has the totals."""
+    if outcome.profile is not None or record.attempt is None:
+        return outcome.profile or {}
+    return detailed_profile((), outcome.usage, outcome.duration_s)
 
 
 def status_form(

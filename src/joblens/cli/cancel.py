@@ -29,6 +29,7 @@ def command(session: Session, /, idents: tuple[str, ...], names: tuple[str, ...]
 
     A job of a run that waits for its turn, for other jobs or for its next attempt is not started any more."""
     found = _found(session, idents, names)
+    _refuse_others(found)
     for one in found:
         _ask(session, one)
     # Only now: a job that waits for a supervisor must not be started first.
@@ -58,6 +59,19 @@ def _found(
     return [(isinstance(one, Record) and waiting_job(store, one)) or one for one in found]
 
 
+def _refuse_others(found: "list[Record | Run | RunJob]") -> None:
+    """Before any of them is asked to end."""
+    from joblens.app.owning import current_user
+    from joblens.model.job import Record
+
+    queued = [one for one in found if isinstance(one, Record) and one.job.queue]
+    if queued:
+        from joblens.app.queueing import refuse_others_job
+
+        for one in queued:
+            refuse_others_job(one, current_user())
+
+
 def _is_over(one: "Record | Run | RunJob") -> bool:
     from joblens.app.run_jobs import RunJob
     from joblens.model.job import Record
@@ -83,6 +97,10 @@ def _ask(session: Session, one: "Record | Run | RunJob") -> None:
             ask_job_to_end(one.run, one.index, store, settings, user)
     elif not isinstance(one, Record):
         ask_run_to_end(one, store, settings, user)
+    elif one.job.queue:
+        from joblens.app.queueing import cancel_queued
+
+        cancel_queued(one, session.queue_store, settings, session.options.config)
     elif not one.status.is_final:
         ask_to_cancel(one, store, settings, user)
 
@@ -104,7 +122,8 @@ def _awaited(session: Session, one: "Record | Run | RunJob") -> "Record | Run | 
         return wait_for_run(store, one.uuid, settings, patience_s, session.care)
     if one.status.is_final:
         return one
-    return wait_for_end(store, one.job.uuid, one.job.grace_s + _PATIENCE_S, session.care)
+    care = session.care_for_queue if one.job.queue else session.care
+    return wait_for_end(store, one.job.uuid, one.job.grace_s + _PATIENCE_S, care)
 
 
 def _form(one: "Record | Run | RunJob") -> dict[str, Any]:

@@ -52,7 +52,8 @@ def _awaited(session: Session, one: "Record | Run", left_s: float | None) -> "Re
     from joblens.model.job import Record
 
     if isinstance(one, Record):
-        return wait_for_end(session.store, one.job.uuid, left_s, session.care)
+        care = session.care_for_queue if one.job.queue else session.care
+        return wait_for_end(session.store, one.job.uuid, left_s, care)
     return wait_for_run(session.store, one.uuid, session.settings, left_s, session.care)
 
 
