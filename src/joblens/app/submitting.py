@@ -2,17 +2,15 @@
 
 import os
 import signal
-import sys
 import time
 
 from joblens.agent.enclosing_job import is_inside_a_job
 from joblens.agent.locks import SupervisorLock, alone
-from joblens.agent.marked import JOB_ID_VARIABLE
 from joblens.agent.payload import Payload, remove_payload, write_payload
-from joblens.app.child_store import store_arguments, store_environment
+from joblens.app.detached_process import start_detached
 from joblens.app.drivers import Warn, open_store_directly, store_name, warn_in_python
 from joblens.app.jobs import PreparedJob
-from joblens.app.places import logs_dir, spool_dir, state_dir
+from joblens.app.places import logs_dir, spool_dir
 from joblens.model.errors import StoreError, SupervisorError
 from joblens.model.job import Record
 from joblens.model.settings import Settings
@@ -21,7 +19,6 @@ from joblens.ports.store import Store
 from joblens.stores.private_files import make_private_folder
 
 _START_PATIENCE_S = 30.0
-_LOG_TAIL = 400
 
 
 def submit(
@@ -87,39 +84,9 @@ def nudge_supervisor(settings: Settings) -> None:
         pass
 
 
-def supervisor_log() -> str:
-    return os.path.join(state_dir(), "supervisor.log")
-
-
 def _start_supervisor(settings: Settings, config: str | None) -> None:
-    """Returns when it is there. The process started here ends as soon as the supervisor, its child, stands
-    on its own: whoever calls this gets no child that lives on."""
     _check_supervisor_lasts(spool_dir(store_name(settings)))
-    log = supervisor_log()
-    argv = [sys.executable, "-P", "-m", "joblens.app.supervising", "--detach"]
-    argv += store_arguments(settings)
-    if config:
-        argv += ["--config", os.path.abspath(config)]
-    files = [
-        (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0),
-        (os.POSIX_SPAWN_OPEN, 1, log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600),
-        (os.POSIX_SPAWN_DUP2, 1, 2),
-    ]
-    try:
-        make_private_folder(os.path.dirname(log))
-        env = _own_environment() | store_environment(settings)
-        pid = os.posix_spawn(sys.executable, argv, env, file_actions=files, setsid=True)
-    except OSError as error:
-        raise SupervisorError(f"the background supervisor could not be started: {error}") from error
-    try:
-        _, status = os.waitpid(pid, 0)
-    except ChildProcessError:
-        return  # the host program takes its children itself
-    if status:
-        raise SupervisorError(
-            f"the background supervisor could not be started: {_last_words(log)}",
-            hint=f"its log is {log}; the job stays queued until one starts",
-        )
+    start_detached("joblens.app.supervising", "supervisor", settings, config)
 
 
 def _check_supervisor_lasts(spool: str) -> None:
@@ -129,20 +96,6 @@ def _check_supervisor_lasts(spool: str) -> None:
             "this command runs inside a job, and a supervisor that it starts would end with that job",
             hint="start one before, outside of the job: joblens supervisor --stay &",
         )
-
-
-def _own_environment() -> dict[str, str]:
-    """It is nobody's job, though a job's notification may have started it."""
-    return {name: value for name, value in os.environ.items() if name != JOB_ID_VARIABLE}
-
-
-def _last_words(log: str) -> str:
-    try:
-        with open(log, "rb") as file:
-            file.seek(max(0, os.fstat(file.fileno()).st_size - _LOG_TAIL))
-            return file.read().decode(errors="replace").strip().rpartition("\n")[2]
-    except OSError:
-        return "it left no word"
 
 
 def ask_to_cancel(record: Record, store: Store, settings: Settings, by: str) -> None:
