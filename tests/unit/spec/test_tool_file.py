@@ -103,8 +103,8 @@ def test_a_tool_is_called_by_its_file_unless_it_says_otherwise() -> None:
         (
             "command: [a]\nparameters: argument",
             (
-                "2:1: parameters must be environment, arguments, json_file or none, not 'argument'; did you mean "
-                "'arguments'?"
+                "2:1: parameters must be environment, arguments, json_file or none, not 'argument'; did you "
+                "mean 'arguments'?"
             ),
         ),
         (
