@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
+from joblens.model.secrets import redact_text
+from joblens.model.store_url import is_postgres, without_password
 from joblens.model.units import format_bytes, format_duration
 from joblens.views.style import Palette
 from joblens.views.table import Column, render_table
@@ -11,14 +13,21 @@ _NO_BOUND = 100_000  # lines are not cut: a path that is cut is no path
 
 
 def setting_values(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """A tree of settings by dotted names."""
+    """A tree of settings by dotted names, for showing."""
     values: dict[str, Any] = {}
     for key, value in tree.items():
         if isinstance(value, Mapping):
             values.update(setting_values(value, f"{prefix}{key}."))
         else:
-            values[prefix + key] = value
+            values[prefix + key] = _without_secret(value)
     return values
+
+
+def _without_secret(value: Any) -> Any:
+    """URLs of stores and brokers may hold a password."""
+    if not isinstance(value, str) or "://" not in value:
+        return value
+    return without_password(value) if is_postgres(value) else redact_text(value)
 
 
 def render_config(
