@@ -84,6 +84,7 @@ class Database:
         self._lock = threading.RLock()
         self._connection: _Connection | None = None
         self._pid = os.getpid()
+        self.times_connected = 0  # what was learnt of the store before may be wrong after the next time
 
     @contextmanager
     def use(self, *, patience_s: float | None = None) -> Iterator[Connection]:
@@ -148,6 +149,7 @@ class Database:
                 connection.close()
                 raise
             self._connection = connection
+            self.times_connected += 1
         return self._connection
 
     def _drop(self) -> None:
@@ -188,7 +190,7 @@ def _patient(connection: _Connection, patience_s: float | None) -> Iterator[None
 
 def _beyond(patience_s: float) -> float:
     """The server's own limit comes first: it can say what it was."""
-    return patience_s + 5.0
+    return patience_s * 1.1 + 1.0
 
 
 def _was_lost(connection: _Connection) -> bool:

@@ -11,6 +11,7 @@ from joblens.stores.postgres.sql import queries_of
 from joblens.stores.sample_pieces import decode_samples, encode_piece, is_piece, joined_pieces
 
 Q = {name: text.encode() for name, text in queries_of("writing.sql").items()}
+_APPEND = Q["ended_among"].replace(b"{insert_pieces}", Q["insert_pieces"])
 
 # Pieces below this size are put together when so many of them have gathered.
 SMALL_PIECE = 60
@@ -31,9 +32,23 @@ def pieces_of(number: int, fence: int, samples: dict[int, Sample]) -> Iterator[P
 
 def insert_pieces(connection: Connection, pieces: Iterable[Piece]) -> None:
     """Those of jobs whose fence is another are left out."""
+    columns = _columns(pieces)
+    if columns:
+        connection.execute(Q["insert_pieces"], columns)
+
+
+def append_pieces(connection: Connection, pieces: Iterable[Piece]) -> list[int]:
+    """The same. -> which of the jobs have ended."""
+    columns = _columns(pieces)
+    rows = connection.execute(_APPEND, columns).fetchall() if columns else []
+    return [number for (number,) in rows]
+
+
+def _columns(pieces: Iterable[Piece]) -> dict[str, list[int] | list[bytes]]:
+    # Sorted, so that two who write the same wait for each other only in one direction.
     rows = sorted(pieces, key=lambda piece: piece[:4])
-    if rows:
-        connection.execute(Q["insert_pieces"], list(map(list, zip(*rows, strict=True))))
+    names = ("job_ids", "fences", "firsts", "counts", "data")
+    return dict(zip(names, map(list, zip(*rows, strict=True)), strict=True)) if rows else {}
 
 
 def measure(connection: Connection, numbers: Sequence[int]) -> list[int]:

@@ -28,6 +28,7 @@ from joblens.stores.postgres.sample_tables import (
     SMALL_PIECE,
     Piece,
     Q,
+    append_pieces,
     insert_pieces,
     join_small,
     measure,
@@ -51,21 +52,28 @@ class Writer:
     def __init__(self, database: Database, compression_level: int) -> None:
         self._database = database
         self._level = compression_level
+        self._times_connected = 0
         self._numbers: dict[str, int] = {}
         self._small: dict[int, int] = {}  # small pieces written since they were last put together, by number
 
     def apply(self, writes: Sequence[Write]) -> None:
-        pieces = self._only_pieces(writes)
-        if pieces is None:
-            self._apply_batch(writes)
-        else:
-            with self._database.use() as connection:
-                insert_pieces(connection, pieces)
-                numbers = sorted({piece[0] for piece in pieces})
-                ended = [number for (number,) in connection.execute(Q["ended_among"], (numbers,)).fetchall()]
-            if ended:  # late ones, from a journal
-                self._database.write(lambda connection: measure(connection, ended))
+        with self._database.use() as connection:
+            self._forget_other_servers()
+            pieces = self._only_pieces(writes)
+            if pieces is None:
+                self._apply_batch(writes)
+            else:
+                ended = append_pieces(connection, pieces)
+                if ended:  # late ones, from a journal
+                    self._database.write(lambda connection: measure(connection, ended))
         self._join_small(writes)
+
+    def _forget_other_servers(self) -> None:
+        """A database that was away may come back as another one: restored, or failed over."""
+        if self._times_connected != self._database.times_connected:
+            self._times_connected = self._database.times_connected
+            self._numbers.clear()
+            self._small.clear()
 
     def _only_pieces(self, writes: Sequence[Write]) -> list[Piece] | None:
         """What running jobs do once a second. None: there is more to it."""

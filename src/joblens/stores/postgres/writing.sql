@@ -147,10 +147,9 @@ ORDER BY place
 ON CONFLICT (uuid) DO NOTHING
 
 -- name: insert_pieces
--- The everyday write: samples of jobs that run. -> those that have ended, or whose ticket was taken back.
 INSERT INTO sample_piece (job_id, fence, first_index, count, data)
 SELECT new.job_id, new.fence, new.first_index, new.count, new.data
-FROM unnest(%b::bigint[], %b::integer[], %b::bigint[], %b::integer[], %b::bytea[])
+FROM unnest(%(job_ids)b::bigint[], %(fences)b::integer[], %(firsts)b::bigint[], %(counts)b::integer[], %(data)b::bytea[])
      AS new (job_id, fence, first_index, count, data)
 JOIN job ON job.id = new.job_id AND job.fence = new.fence
 WHERE new.fence = 0 OR NOT EXISTS (
@@ -158,7 +157,9 @@ WHERE new.fence = 0 OR NOT EXISTS (
 ON CONFLICT DO NOTHING
 
 -- name: ended_among
-SELECT id FROM job WHERE id = ANY(%s::bigint[]) AND ended_at_us IS NOT NULL
+-- The everyday write is `insert_pieces` and this in one statement: which of the jobs have ended.
+WITH added AS ({insert_pieces})
+SELECT id FROM job WHERE id = ANY(%(job_ids)b::bigint[]) AND ended_at_us IS NOT NULL
 
 -- name: measure_samples
 -- Of ended jobs; -> how many pieces and samples each has.
