@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 Warn = Callable[[str], None]
 
+_ANSWER_S = 60.0
+_ANSWER_TO_AGENTS_S = 15.0  # they have jobs to look after, and a journal
+
 
 class SystemClock:
     def now_us(self) -> int:
@@ -113,12 +116,14 @@ def open_deliveries(settings: Settings, warn: Warn) -> "Deliveries":
     return _opener(settings, warn)()
 
 
-def _opener(settings: Settings, warn: Warn) -> "Callable[[], SqliteStore | PostgresStore]":
+def _opener(
+    settings: Settings, warn: Warn, answer_s: float = _ANSWER_S
+) -> "Callable[[], SqliteStore | PostgresStore]":
     address, level = store_address(settings), settings.job_metrics.compression_level
     if is_postgres(address):
         from joblens.stores.postgres import PostgresStore
 
-        return lambda: PostgresStore(address, compression_level=level, warn=warn)
+        return lambda: PostgresStore(address, compression_level=level, answer_s=answer_s, warn=warn)
     from joblens.stores.sqlite import SqliteStore
 
     return lambda: SqliteStore(address, compression_level=level, warn=warn)
@@ -129,7 +134,7 @@ def open_store(settings: Settings, warn: Warn = warn_in_python, *, must_open: bo
     from joblens.stores.journal import JournaledStore
 
     return JournaledStore(
-        _opener(settings, warn),
+        _opener(settings, warn, _ANSWER_S if must_open else _ANSWER_TO_AGENTS_S),
         settings.store.journal_dir or default_journal_dir(),
         warn,
         store_name(settings),

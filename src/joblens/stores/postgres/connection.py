@@ -84,6 +84,8 @@ class Database:
         self._lock = threading.RLock()
         self._connection: _Connection | None = None
         self._pid = os.getpid()
+        self._refusal: psycopg.OperationalError | None = None  # of the last try to connect
+        self._quiet_until_s = 0.0
         self.times_connected = 0  # what was learnt of the store before may be wrong after the next time
 
     @contextmanager
@@ -140,7 +142,7 @@ class Database:
         if self._connection is not None and _was_lost(self._connection):
             self._drop()
         if self._connection is None:
-            connection = _Connection.connect(**self._parameters)
+            connection = self._connect()
             try:
                 connection.patience_s = _beyond(self._answer_s)
                 if self._on_connect is not None:
@@ -151,6 +153,21 @@ class Database:
             self._connection = connection
             self.times_connected += 1
         return self._connection
+
+    def _connect(self) -> _Connection:
+        """A try that took its time is not made again at once: who asks every second would do nothing but
+        wait for a server that says nothing."""
+        began_s = time.monotonic()
+        if self._refusal is not None and began_s < self._quiet_until_s:
+            raise self._refusal
+        try:
+            connection = _Connection.connect(**self._parameters)
+        except psycopg.OperationalError as error:
+            now_s = time.monotonic()
+            self._refusal, self._quiet_until_s = error.with_traceback(None), now_s + (now_s - began_s)
+            raise
+        self._refusal = None
+        return connection
 
     def _drop(self) -> None:
         if self._connection is not None:

@@ -17,7 +17,7 @@ def statistics(connection: Connection, query: HistoryQuery) -> Statistics:
 def sums_from_jobs(connection: Connection, query: HistoryQuery) -> Sums:
     conditions, values = conditions_of(query)
     sql = queries_of("reading.sql")["ended_numbers"].format(conditions=conditions)
-    return sums_of(connection.execute(sql.encode(), values))  # type: ignore[arg-type]
+    return sums_of(connection.execute(sql.encode(), values))
 
 
 def stored_sums(connection: Connection, query: HistoryQuery) -> Sums:

@@ -31,8 +31,8 @@ def _warn(message: str) -> None:
 
 class PostgresStore(TicketDesk):
     """ports.store.Store and ports.deliveries.Deliveries. One connection behind a lock: it may be used from
-    several threads, and after a fork. `url` goes without the password. What only readers or upkeep need is
-    imported when asked for."""
+    several threads, and after a fork. `url` goes without the password. `answer_s`: how long a server may
+    take that is there. What only readers or upkeep need is imported when asked for."""
 
     def __init__(
         self,
@@ -40,13 +40,14 @@ class PostgresStore(TicketDesk):
         *,
         read_only: bool = False,
         compression_level: int = 3,
+        answer_s: float = 60.0,
         warn: Callable[[str], None] = _warn,
     ) -> None:
         self._whole_url = url
         self._read_only = read_only
         self._level = compression_level
         self._warn = warn
-        self._database = Database(url, read_only=read_only, on_connect=self._prepare)
+        self._database = Database(url, read_only=read_only, answer_s=answer_s, on_connect=self._prepare)
         self.url = self._database.shown
         self._writer = Writer(self._database, compression_level)
         with self._database.use():
@@ -68,8 +69,8 @@ class PostgresStore(TicketDesk):
     def keep_numbers(
         self, jobs: Sequence[tuple[int, str, int]] = (), workflows: Sequence[Workflow] = ()
     ) -> None:
-        """For what comes from another store: (number, uuid, when it began) of jobs that are written afterwards.
-        A number that is taken is not kept."""
+        """For what comes from another store: (number, uuid, when it began) of jobs that are written
+        afterwards. A number that is taken is not kept."""
         from joblens.stores.postgres.numbering import reserve_jobs, reserve_workflows
 
         def work(connection: Connection) -> None:

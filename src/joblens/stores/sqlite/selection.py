@@ -126,7 +126,7 @@ def _glob(pattern: str) -> str:
 
 def _value(value: Any) -> str | int:
     """Many values at once are read by json_each."""
-    return _json(value) if isinstance(value, list) else value  # type: ignore[no-any-return]
+    return _json(value) if isinstance(value, list) else value
 
 
 def _json(values: Sequence[str]) -> str:

@@ -170,8 +170,8 @@ class SqliteStore(TicketDesk):
     def keep_numbers(
         self, jobs: Sequence[tuple[int, str, int]] = (), workflows: Sequence[Workflow] = ()
     ) -> None:
-        """For what comes from another store: (number, uuid, when it began) of jobs that are written afterwards.
-        A number that is taken is not kept."""
+        """For what comes from another store: (number, uuid, when it began) of jobs that are written
+        afterwards. A number that is taken is not kept."""
         from joblens.stores.sqlite.numbering import reserve_jobs, reserve_workflows
 
         self._check_writable()
