@@ -67,7 +67,7 @@ def queue_of(name: str) -> Queue:
 
 def connection_to_ring(app: JoblensCelery) -> Any:
     """One that gives up in time."""
-    options = dict(app.conf.broker_transport_options)
+    options = {**app.conf.broker_transport_options, "max_retries": 0}
     if app.joblens_broker.kind == "amqp":
         options.update(read_timeout=ANSWER_S, write_timeout=ANSWER_S)
     return app.connection_for_write(transport_options=options, heartbeat=0)

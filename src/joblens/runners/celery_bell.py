@@ -11,7 +11,7 @@ import kombu.exceptions
 from kombu import Producer
 
 from joblens.model.errors import BrokerError
-from joblens.runners.broker_url import Broker
+from joblens.runners.broker_url import Broker, check_queue
 from joblens.runners.celery_app import (
     ANSWER_S,
     TASK,
@@ -21,6 +21,7 @@ from joblens.runners.celery_app import (
 )
 
 _BATCH = 500
+_SOON_S = 1.0
 T = TypeVar("T")
 
 
@@ -34,9 +35,12 @@ class CeleryBell:
         self._lock = threading.Lock()
         self._connection: Any = None
         self._producer: Any = None
+        self._confirmations: _Confirmations | None = None
         self._declared: set[str] = set()
 
     def ring(self, tickets: Sequence[tuple[str, str]]) -> None:
+        for queue in {queue for _, queue in tickets}:
+            check_queue(queue)
         if tickets:
             with self._lock:
                 self._twice(lambda: self._publish(tickets))
@@ -52,13 +56,14 @@ class CeleryBell:
             self._hang_up()
 
     def _twice(self, do: Callable[[], T]) -> T:
-        """A connection from before may be dead without anybody having noticed."""
+        """A connection from before may be dead without anybody having noticed: that shows at once."""
         is_old = self._connection is not None
+        began = time.monotonic()
         try:
             return do()
         except self._errors() as error:
             self._hang_up()
-            if not is_old:
+            if not is_old or time.monotonic() - began > _SOON_S:
                 raise self._told(error) from error
         try:
             return do()
@@ -80,16 +85,16 @@ class CeleryBell:
     def _connect(self) -> Any:
         if self._producer is None:
             self._connection = connection_to_ring(self._app)
-            channel = (
-                self._connection.connect().channel() if self._broker.kind == "amqp" else self._connection
-            )
+            self._connection.ensure_connection(max_retries=0)
+            channel = self._connection.default_channel
             self._producer = Producer(channel, serializer="json", auto_declare=False)
             if self._broker.kind == "amqp":
-                self._confirmations = _Confirmations(self._producer.channel)
+                self._confirmations = _Confirmations(channel)
         return self._producer
 
     def _hang_up(self) -> None:
-        connection, self._connection, self._producer = self._connection, None, None
+        connection = self._connection
+        self._connection = self._producer = self._confirmations = None
         self._declared.clear()
         if connection is not None:
             try:
@@ -112,13 +117,15 @@ class CeleryBell:
             self._declared.add(queue)
         for start in range(0, len(tickets), _BATCH):
             some = tickets[start : start + _BATCH]
+            if self._confirmations is not None:
+                self._confirmations.expect(len(some))
             with producer.batch(max_size=_BATCH):
                 for body, headers, properties, routing_key in self._messages(some):
                     producer.publish(
                         body, exchange="", routing_key=routing_key, headers=headers, retry=False, **properties
                     )
-            if self._broker.kind == "amqp":
-                self._confirmations.wait_for(len(some), self._connection)
+            if self._confirmations is not None:
+                self._confirmations.wait(self._connection)
 
     def _messages(self, tickets: Sequence[tuple[str, str]]) -> Iterator[tuple[Any, Any, Any, str]]:
         for uuid, queue in tickets:
@@ -146,10 +153,12 @@ class _Confirmations:
         self._open: set[int] = set()
         self._refused = 0
 
-    def wait_for(self, count: int, connection: Any) -> None:
-        """For those sent last. Answers that came in between have been read already or are now."""
+    def expect(self, count: int) -> None:
+        """Before they are sent: answers are read while others are still being sent."""
         self._open.update(range(self._sent + 1, self._sent + count + 1))
         self._sent += count
+
+    def wait(self, connection: Any) -> None:
         deadline = time.monotonic() + ANSWER_S
         while self._open:
             left = deadline - time.monotonic()

@@ -64,7 +64,7 @@ class CeleryHearing:
         self, inbox: "_Inbox", has_connected: Callable[[], None], lost: Callable[[BaseException], None]
     ) -> Any:
         app = make_app(self._broker, self._queues)
-        app.task(name=TASK, Strategy=inbox.strategy, ignore_result=True)(_only_a_name)
+        app.task(name=TASK, Strategy=inbox.strategy, ignore_result=True, shared=False)(_only_a_name)
         set_event_loop(None)  # one that an earlier worker of this process has left is closed
         least = -(-_LEAST_MESSAGES // self._concurrency)
         return HearingWorker(

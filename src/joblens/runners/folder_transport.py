@@ -26,7 +26,7 @@ _AT_A_LOOK = 64
 class FolderChannel(filesystem.Channel):  # type: ignore[misc]  # kombu has no types
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        folder = self.transport_options["folder"]
+        folder = make_private(self.transport_options["folder"])
         self.data_folder_in = self.data_folder_out = make_private(os.path.join(folder, "messages"))
         self._control = Path(make_private(os.path.join(folder, "control")))
         self._listed: dict[str, deque[str]] = {}
