@@ -116,6 +116,25 @@ class _Copying:
 
     def _copy_workflows(self, workflows: Sequence[Workflow]) -> int:
         if self._keeps_numbers:
+            self._goal.keep_numbers(workflows=workflows)
+        count = 0
+        for workflow in workflows:
+            self._goal.apply([WorkflowCreated(workflow)])
+            for listed in self._origin.runs(workflow.uuid):
+                run = self._origin.find_run(listed.uuid)  # with the text it was made from
+                # Together with its workflow: should the goal have that file under another one, it joins that.
+                self._goal.apply([WorkflowCreated(workflow), RunCreated(run)])
+                events = [RunNoted(event) for _, event in self._origin.run_events(run.uuid)]
+                for part in _parts(events, _EVENTS_AT_ONCE):
+                    self._goal.apply(part)
+                count += 1
+        return count
+
+    def _copy_jobs(self, records: Sequence[Record]) -> None:
+        states = self._goal.states([record.job.uuid for record in records])
+        new = [record for record in records if states.get(record.job.uuid) is not record.status]
+        self._known += len(records) - len(new)
+        if self._keeps_numbers and new:
             self._goal.keep_numbers(
                 [(each.number, each.job.uuid, _began(each)) for each in new if each.number is not None]
             )
