@@ -1,0 +1,164 @@
+"""Workers, the broker and the database are killed while jobs flow: every job has one outcome and no other."""
+
+import os
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from joblens.model.delivery import RetryLost
+from joblens.model.history import HistoryQuery
+from joblens.model.job import Requirements, Status
+from tests.conftest import wait_until
+from tests.integration.delivery_desk import DeliveryDesk, later, outcomes
+from tests.servers import PostgresServer, RedisServer
+
+pytest.importorskip("celery")
+
+JOBS = 500
+
+OpenDesk = Callable[..., DeliveryDesk]
+
+
+@pytest.fixture
+def open_desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[OpenDesk]:
+    desks: list[DeliveryDesk] = []
+
+    def open_it(store: str, broker: str | None, *, lease_s: float = 3.0) -> DeliveryDesk:
+        desks.append(DeliveryDesk(tmp_path, store, broker, lease_s=lease_s, patch=monkeypatch))
+        return desks[-1]
+
+    yield open_it
+    for desk in desks:
+        desk.close()
+
+
+def test_500_jobs_have_500_outcomes_whatever_is_killed(
+    open_desk: OpenDesk, own_postgres: PostgresServer, redis_server: RedisServer
+) -> None:
+    desk = open_desk(own_postgres.new_database(), redis_server.url)
+    safe = [f"safe{number:03}" for number in range(JOBS - 100)]
+    once = [f"once{number:02}" for number in range(60)]
+    limited = [f"limited{number:02}" for number in range(40)]
+    uuids = [
+        *desk.submit(safe[:200], "sleep 0.2"),
+        *desk.submit(once, "sleep 0.2", retry_lost=RetryLost.NEVER),
+        *desk.submit(limited, "sleep 0.1", requirements=Requirements(timeout_s=60.0)),
+        *desk.submit(safe[200:], "sleep 0.2"),
+    ]
+    workers = [desk.start_worker() for _ in range(3)]
+
+    desk.wait_for(uuids, 60)
+    desk.kill_worker(workers[0])
+    desk.start_worker()
+
+    desk.wait_for(uuids, 130)
+    redis_server.kill()
+    later(1.5)
+    redis_server.start()
+
+    desk.wait_for(uuids, 200)
+    own_postgres.kill()
+    later(2.0)
+    own_postgres.start()
+
+    desk.wait_for(uuids, 280)
+    for worker in desk.processes[1:3]:
+        desk.kill_worker(worker)
+    desk.start_worker()
+    desk.start_worker()
+
+    desk.wait_for(uuids, 350)
+    own_postgres.kill()
+    redis_server.kill()
+    desk.kill_worker(desk.processes[3])
+    own_postgres.start()
+    redis_server.start()
+    desk.start_worker()
+
+    desk.wait_for(uuids, JOBS)
+    _check_every_outcome(desk, safe + limited, once)
+
+
+def _check_every_outcome(desk: DeliveryDesk, safe: list[str], once: list[str]) -> None:
+    records, starts = desk.records(), desk.starts()
+    assert sorted(records) == sorted(safe + once)
+    assert sum(outcomes(records).values()) == JOBS
+    statistics = desk.store.statistics(HistoryQuery()).overall.by_status
+    assert sum(statistics.values()) == JOBS  # each was counted once
+    assert {records[name].status for name in safe} == {Status.SUCCESS}
+    assert {records[name].status for name in once} <= {Status.SUCCESS, Status.LOST}
+    for name in once:
+        assert len(starts[name]) <= 1, f"{name} must not run twice"
+    for name, record in records.items():
+        assert record.outcome is not None
+        if record.status is Status.SUCCESS:
+            # Once its success was known, it never ran again.
+            assert max(starts[name]) <= record.outcome.ended_at_us, name
+    assert desk.is_quiet()
+    assert desk.store.check().ok
+
+
+def test_jobs_of_a_killed_worker_end_with_it_and_are_taken_up_again(
+    open_desk: OpenDesk, tmp_path: Path
+) -> None:
+    """With a folder as broker and a file as store: nothing else is there that could help."""
+    desk = open_desk(str(tmp_path / "store" / "joblens.db"), str(tmp_path / "broker"))
+    gate = tmp_path / "gate"
+    uuids = desk.submit(["held"], f'echo $$ > "{tmp_path}/pid"; while [ ! -e "{gate}" ]; do sleep 0.05; done')
+    first = desk.start_worker(1)
+    wait_until(lambda: desk.starts().get("held"), timeout=30, what="its start")
+    pid = int(wait_until((tmp_path / "pid").read_text, what="its process id"))
+    desk.kill_worker(first)
+    wait_until(lambda: not os.path.exists(f"/proc/{pid}"), what="the end of what its worker left running")
+    gate.touch()
+    desk.start_worker(1)
+    desk.wait_for(uuids, 1)
+    record = desk.records()["held"]
+    assert (record.status, len(desk.starts()["held"])) == (Status.SUCCESS, 2)
+    assert record.attempt is not None
+    assert record.attempt.number == 2
+
+
+def test_a_worker_that_comes_back_from_the_dead_changes_nothing(
+    open_desk: OpenDesk, redis_server: RedisServer, tmp_path: Path
+) -> None:
+    desk = open_desk(str(tmp_path / "store" / "joblens.db"), redis_server.url, lease_s=1.5)
+    gate = tmp_path / "gate"
+    uuids = desk.submit(["held"], f'while [ ! -e "{gate}" ]; do sleep 0.05; done')
+    first = desk.start_worker(1)
+    wait_until(lambda: desk.starts().get("held"), timeout=30, what="its start")
+    wait_until(lambda: desk.store.find(uuids[0]).status is Status.RUNNING, what="its start in the store")
+    first.send_signal(signal.SIGSTOP)
+    desk.start_worker(1)
+    wait_until(lambda: len(desk.starts()["held"]) == 2, timeout=30, what="another worker to take it up")
+    wait_until(lambda: desk.store.find(uuids[0]).status is Status.RUNNING, what="its second start")
+    first.send_signal(signal.SIGCONT)
+    # It learns that the job is another's, and ends its own.
+    (mine,) = [each for each in desk.store.holdings() if each.uuid == uuids[0]]
+    wait_until(lambda: len(_running(gate)) == 1, what="the end of the first one's process")
+    gate.touch()
+    desk.wait_for(uuids, 1)
+    record = desk.records()["held"]
+    assert record.outcome is not None
+    assert (record.status, record.outcome.worker) == (Status.SUCCESS, mine.worker)
+    assert (mine.fence, record.attempt is not None and record.attempt.number) == (2, 2)
+    assert desk.store.statistics(HistoryQuery()).overall.by_status == {"success": 1}
+    assert first.poll() is None  # it goes on working
+
+
+def _running(gate: Path) -> list[int]:
+    """Shells that wait for the gate."""
+    found: list[int] = []
+    for entry in os.listdir("/proc"):
+        try:
+            command = Path(f"/proc/{entry}/cmdline").read_bytes() if entry.isdigit() else b""
+        except OSError:
+            continue
+        if (
+            command.startswith((b"/bin/sh\0-c", b"sh\0-c", b"/bin/bash\0-c"))
+            and str(gate).encode() in command
+        ):
+            found.append(int(entry))
+    return found
