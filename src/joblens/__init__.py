@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from joblens.app.profiler import ContainerResourceMonitor, ResourceProfiler, get_profiler
     from joblens.app.samples_api import samples
     from joblens.app.snapshots import ProcessingSnapshotAnalyzer, create_snapshot
+    from joblens.app.task_pipeline import TaskPipeline
     from joblens.data.logs import setup_logger
     from joblens.data.operator import Filter, Mapper
     from joblens.data.resources import ResourceDetector
@@ -52,6 +53,7 @@ _PUBLIC = {
     "InputError": "joblens.model.errors",
     "JoblensError": "joblens.model.errors",
     "samples": "joblens.app.samples_api",
+    "TaskPipeline": "joblens.app.task_pipeline",
     "Filter": "joblens.data.operator",
     "Mapper": "joblens.data.operator",
     "operator": "joblens.data.user_operators",
@@ -80,6 +82,7 @@ __all__ = [
     "ResourceDetector",
     "ResourceProfiler",
     "Result",
+    "TaskPipeline",
     "__version__",
     "aggregate_profiles",
     "attach",

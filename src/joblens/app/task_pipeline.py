@@ -301,9 +301,9 @@ def _check_interval(poll_interval: float) -> None:
         raise InputError(f"poll_interval {poll_interval!r}: expected seconds, more than 0")
 
 
-def _combinations(grid: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
+def _combinations(grid: Mapping[str, Any]) -> list[dict[str, Any]]:
     for name, values in grid.items():
-        if isinstance(values, str) or not values:
+        if not isinstance(values, Sequence) or isinstance(values, str) or not values:
             raise InputError(
                 f"param_grid {name}: expected a list of values, not {values!r}", hint=f"{{'{name}': [1, 2]}}"
             )
