@@ -1,6 +1,8 @@
 """Attempts that an earlier driver of the run began and that still go on: those of a dead owner are looked
 after here, those that another process (the supervisor) has adopted are followed in the store."""
 
+from collections.abc import Iterable
+
 from joblens.agent.adopted import AdoptedJob
 from joblens.agent.kit import Kit, watch_name
 from joblens.agent.locks import alone
@@ -68,6 +70,11 @@ class RunAdopted:
     def _unfinished(self, run_uuid: str) -> list[Record]:
         records = self._kit.recorder.read(lambda store: store.running())
         return [one for one in records if one.job.run is not None and one.job.run.run_uuid == run_uuid]
+
+    def let_go(self, uuids: Iterable[str]) -> None:
+        """Somebody else follows them."""
+        for uuid in uuids:
+            self._elsewhere.pop(uuid, None)
 
     def holds(self, uuid: str) -> bool:
         return uuid in self._adopted or uuid in self._elsewhere

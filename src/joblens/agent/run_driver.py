@@ -1,7 +1,6 @@
 """Drives one run: feeds its schedule with what happens and carries out what it says.
 
-Everything here happens on the loop. Jobs without limits run in slots, the others in sessions of their own;
-what an earlier driver had begun is followed to its end."""
+Everything here happens on the loop. Who carries out attempts is in `run_hosts`."""
 
 import os
 import signal
@@ -14,17 +13,15 @@ from typing import Any
 from joblens.agent.file_stamps import FileStamps
 from joblens.agent.kit import Kit
 from joblens.agent.recovery import Recovery
-from joblens.agent.run_adopted import RunAdopted
-from joblens.agent.run_attempts import AttemptMaker, PreparedAttempt, RunSetup, signal_number
+from joblens.agent.run_attempts import AttemptMaker, PreparedAttempt, RunSetup
 from joblens.agent.run_facts import RunFacts
 from joblens.agent.run_flights import Flights
 from joblens.agent.run_folder import RunFolder
-from joblens.agent.run_sessions import RunSessions
+from joblens.agent.run_hosts import RunHosts
 from joblens.agent.run_signals import RunSignals
-from joblens.agent.run_slots import RunSlots
+from joblens.agent.run_tickets import QueueSide
 from joblens.agent.run_view import RunView
 from joblens.agent.run_view_feed import ViewFeed
-from joblens.agent.slot_loop import SlotPlan
 from joblens.engine.retries import NOT_STARTED
 from joblens.engine.run_events import (
     AttemptBegan,
@@ -78,7 +75,9 @@ class RunDriver:
         schedule: Schedule,
         facts: RunFacts,
         view: RunView,
+        side: QueueSide | None = None,
     ) -> None:
+        """`side`: its jobs are carried out by workers of a queue."""
         self._setup = setup
         self._kit = kit
         self._schedule = schedule
@@ -87,25 +86,7 @@ class RunDriver:
         self._feed = ViewFeed(view)
         self._view = view
         self._maker = AttemptMaker(setup, kit)
-        execution = setup.plan.execution
-        end_signal = signal_number(execution.termination_signal)
-        slots = SlotPlan(
-            width=1,
-            logs_dir=setup.logs_dir,
-            output_max_bytes=setup.output_max_bytes,
-            accounting=setup.accounting,
-            env=self._maker.common_env,
-        )
-        self._slots = RunSlots(kit, slots, self, end_signal)
-        self._sessions = RunSessions(
-            kit,
-            {**setup.environ, **self._maker.common_env},
-            self,
-            accounting=setup.accounting,
-            output_max_bytes=setup.output_max_bytes,
-            end_signal=end_signal,
-        )
-        self._adopted = RunAdopted(kit, recovery, self, setup.user)
+        self._hosts = RunHosts(setup, kit, recovery, self._maker, self, side=side, note=view.note)
         self._stamps = FileStamps(kit.loop, setup.cwd)
         self._folder = RunFolder(setup.logs_dir)
         self._events: deque[Event] = deque()
@@ -125,7 +106,7 @@ class RunDriver:
 
     def adopt(self) -> list[Record]:
         """Settles what an earlier driver left. -> what still runs; before the schedule is restored."""
-        return self._adopted.settle(self._setup.run.uuid, self._setup.logs_dir)
+        return self._hosts.adopt()
 
     def run(self, running: Sequence[Record] = ()) -> RunStatus:
         """`running`: what `adopt` told. Takes the process's signals for as long as this lasts."""
@@ -154,8 +135,8 @@ class RunDriver:
             if self._plan.monitor.enabled and self._setup.monitor:
                 kit.sampler.add(_SLOTS, self._plan.monitor.sample_interval_s)
             self._begin()
-            kit.loop.run_until(lambda: self._is_over and self._sessions.is_idle)
-            self._slots.close()
+            kit.loop.run_until(lambda: self._is_over and self._hosts.is_idle)
+            self._hosts.settle()
         finally:
             self._close()
 
@@ -166,7 +147,7 @@ class RunDriver:
             headroom_s = min(self._plan.execution.sigkill_headroom_s, time_s * _HEADROOM_SHARE)
             self._deadline_s = now_s + time_s - headroom_s
         self._folder.make()
-        self._sessions.expect(self._limited_jobs())
+        self._hosts.expect_limited(self._limited_jobs())
         self._carry_out_all(self._schedule.begin(now_s))
         self._pump()
 
@@ -183,8 +164,7 @@ class RunDriver:
         kit.sampler.remove(_LOOK)
         kit.sampler.remove(_SLOTS)
         self._stamps.close()
-        self._sessions.close()
-        self._slots.close(at_once=True)  # only after a fault: else nothing runs any more
+        self._hosts.close()
 
     def _status(self) -> RunStatus:
         counts = self._schedule.counts()
@@ -216,7 +196,7 @@ class RunDriver:
                 self._carry_out_all(commands)
         finally:
             self._is_pumping = False
-        self._slots.flush()
+        self._hosts.flush()
 
     def _carry_out_all(self, commands: list[Command]) -> None:
         for command in commands:
@@ -262,17 +242,14 @@ class RunDriver:
         if self._preparing.pop(start.index, None) is not None:
             self._hand_over(start, stamps)
             if not self._is_pumping:
-                self._slots.flush()
+                self._hosts.flush()
 
     def _hand_over(self, start: StartAttempt, stamps: tuple[FileStamp, ...]) -> None:
         attempt = self._maker.make(start, self._facts.data, stamps)
         uuid = attempt.job.uuid
         self._flights.add(start, uuid)
         self._uuids[start.index] = uuid
-        if self._schedule.buckets.of(start.index).is_limited:
-            self._sessions.start(attempt)
-        else:
-            self._slots.start(attempt, start.requirements, behind=start.behind)
+        self._hosts.start(attempt, start, is_limited=self._schedule.buckets.of(start.index).is_limited)
 
     def _start_beside(self, command: RunActionCommand | RunRecovery) -> None:
         if isinstance(command, RunActionCommand):
@@ -280,7 +257,7 @@ class RunDriver:
         else:
             attempt = self._maker.make_recovery(command, self._exit_codes.pop(command.index, None))
         self._flights.add(command, attempt.job.uuid)
-        self._slots.start(attempt, None, behind=False)
+        self._hosts.start_beside(attempt)
 
     # ---- stopping ------------------------------------------------------------------------------------
 
@@ -301,15 +278,12 @@ class RunDriver:
         return None
 
     def _end(self, uuid: str, *, at_once: bool) -> None:
-        for host in (self._slots, self._sessions, self._adopted):
-            if host.holds(uuid):
-                host.end(uuid, at_once=at_once)
+        self._hosts.end(uuid, at_once=at_once)
 
     def stop(self, mode: StopMode, by: str) -> None:
         """From here on nothing is started; with KILL what runs is ended."""
-        self._facts.note(
-            StopAskedFor(mode.value, by, self._flights.attempts() if mode is StopMode.KILL else ())
-        )
+        ended = self._flights.attempts() if mode is StopMode.KILL else self._waiting_for_workers()
+        self._facts.note(StopAskedFor(mode.value, by, ended))
         if mode is StopMode.DRAIN:
             self._post(StopWanted(mode))
             for index in self._schedule.running():  # those that were only handed over need not begin any more
@@ -325,6 +299,16 @@ class RunDriver:
             self._view.note(f"ending {running}")
         elif self._flights:
             self._view.note(f"starting nothing more, waiting for {running}; Ctrl-C again ends them")
+
+    def _waiting_for_workers(self) -> tuple[tuple[int, int], ...]:
+        """(index, attempt) of what is queued: it is taken from the queue, and its record stays."""
+        return tuple(
+            (flight.what.index, flight.what.attempt)
+            for uuid, flight in self._flights.items()
+            if isinstance(flight.what, StartAttempt)
+            and self._hosts.is_with_workers(uuid)
+            and self._schedule.state_of(flight.what.index) is JobState.PENDING
+        )
 
     # ---- what those who carry it out tell ----------------------------------------------------------------
 
@@ -414,12 +398,11 @@ class RunDriver:
     def take_sample(self, name: str) -> None:
         """On the sampler's thread, for everything that was added to the sampler."""
         if name == _SLOTS:
-            self._slots.take_samples()
+            self._hosts.take_samples()
         elif name == _LOOK:
             self._look()
         else:
-            self._sessions.take_sample(name)
-            self._adopted.take_sample(name)
+            self._hosts.take_sample(name)
 
     def _look(self) -> None:
         asked = self._facts.cancel_requests()
@@ -428,7 +411,7 @@ class RunDriver:
             self._kit.loop.call(lambda: self._cancel(mine))
         if self._facts.has_new():
             self._kit.loop.call(self._take_facts)
-        self._adopted.look()
+        self._hosts.look()
         news = self._folder.look()
         if news:
             self._kit.loop.call(lambda: self._view.note(news))
@@ -474,7 +457,7 @@ class RunDriver:
         due_s = self._schedule.next_wake_s()
         if due_s is not None and due_s <= now_s:
             self._post(Tick())
-        self._slots.flush()
+        self._hosts.flush()
 
     def _tell_states(self) -> None:
         for index in range(len(self._plan.jobs)):

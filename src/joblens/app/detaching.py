@@ -49,6 +49,9 @@ def detach_run(run: Run, settings: Settings, config: str | None, notify: str | N
     ]
     env = {name: value for name, value in os.environ.items() if name != JOB_ID_VARIABLE}
     env |= store_environment(settings)
+    if settings.queue.broker:
+        env["JOBLENS_QUEUE_BROKER"] = settings.queue.broker  # its password is for nobody to read
+    env["JOBLENS_QUEUE_RETRY_LOST"] = settings.queue.retry_lost.value
     try:
         os.close(open_with_folder(path, os.O_WRONLY))
         pid = os.posix_spawn(sys.executable, [*argv, run.uuid], env, file_actions=files, setsid=True)
@@ -101,7 +104,7 @@ def main() -> None:
         if not lock.take():
             raise driven_by_another(run, lock)
         is_there()
-        driven = drive(run, plan, settings, log=own_log, lock=lock)
+        driven = drive(run, plan, settings, log=own_log, lock=lock, config=options.config)
         log(f"run {run.uuid} {driven.status} in {driven.wall_s:.1f} s")
         if options.notify:
             store = open_store_directly(settings, own_log.warn)

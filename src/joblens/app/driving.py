@@ -4,6 +4,7 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from msgspec import Struct, structs
 
@@ -17,7 +18,7 @@ from joblens.agent.slot_marks import sweep_slots
 from joblens.app.drivers import store_address, store_name
 from joblens.app.earlier_runs import earlier_durations
 from joblens.app.jobs import Surroundings, probes_of
-from joblens.app.machine_offer import machine_offer
+from joblens.app.machine_offer import check_fit, machine_offer
 from joblens.app.owning import OwnLog, close_kit, open_kit, open_recovery
 from joblens.app.places import spool_dir
 from joblens.app.run_checks import driven_by_another
@@ -29,11 +30,14 @@ from joblens.engine.offer import Choices, Offer
 from joblens.engine.replay import restore
 from joblens.engine.schedule import Schedule
 from joblens.model.errors import JoblensError
-from joblens.model.job import Record
+from joblens.model.job import Record, Status
 from joblens.model.plan import Plan
 from joblens.model.run import JobState, Run, RunEnded, RunStarted, RunStatus
 from joblens.model.settings import Settings
 from joblens.ports.store import Store
+
+if TYPE_CHECKING:
+    from joblens.agent.run_tickets import QueueSide
 
 MakeView = Callable[[Run, Plan, Offer], RunView]
 
@@ -61,6 +65,7 @@ def drive(
     make_view: MakeView | None = None,
     log: OwnLog | None = None,
     lock: RunLock | None = None,
+    config: str | None = None,
 ) -> Driven:
     """From where it stands to its end. `lock`: of this run, taken already. Raises RunIsDriven when another
     process is at it."""
@@ -69,29 +74,50 @@ def drive(
         if not lock.take():
             raise driven_by_another(run, lock)
     try:
-        return _Driving(run, plan, settings, log or OwnLog(settings.logs)).drive(make_view)
+        return _Driving(run, plan, settings, log or OwnLog(settings.logs), config).drive(make_view)
     finally:
         lock.release()
         remove_idle_folders(spool_dir(store_name(settings)))
 
 
 class _Driving:
-    def __init__(self, run: Run, plan: Plan, settings: Settings, log: OwnLog) -> None:
+    def __init__(self, run: Run, plan: Plan, settings: Settings, log: OwnLog, config: str | None) -> None:
         self._run = run
         self._plan = plan
         self._settings = settings
         self._log = log
-        self._offer = machine_offer(run.options)
+        self._config = config
+        self._offer = self._make_offer()
         self._driver: RunDriver | None = None
+
+    def _make_offer(self) -> Offer:
+        options = self._run.options
+        if options.engine == "local":
+            return machine_offer(options)
+        from joblens.app.run_engine import run_offer
+
+        offer = run_offer(self._plan, options, self._settings, self._log.warn)
+        check_fit(self._plan, offer, enabled_places(self._plan, options))
+        return offer
+
+    def _open_side(self) -> "QueueSide | None":
+        if self._run.options.engine == "local":
+            return None
+        from joblens.app.run_engine import open_side
+
+        return open_side(self._run.options, self._settings, self._config, self._log.warn)
 
     def drive(self, make_view: MakeView | None) -> Driven:
         kit = open_kit(self._settings, self._take_sample, allow_many_files(), self._log.warn)
+        side: QueueSide | None = None
         try:
             view = make_view(self._run, self._plan, self._offer) if make_view else NoView()
             facts = RunFacts(kit, self._run.uuid, self._plan)
             schedule = self._schedule(kit)
             setup = self._setup()
-            driver = RunDriver(setup, kit, open_recovery(kit, self._settings), schedule, facts, view)
+            side = self._open_side()
+            recovery = open_recovery(kit, self._settings)
+            driver = RunDriver(setup, kit, recovery, schedule, facts, view, side)
             self._driver = driver
             running = driver.adopt()
             self._restore(kit, schedule, facts, running)
@@ -120,6 +146,8 @@ class _Driving:
             self._after(kit, setup)
             return driven
         finally:
+            if side is not None:
+                side.store.close()
             with suppress(JoblensError):  # slots of an earlier driver that was killed
                 sweep_slots(kit.spool_dir, kit.host, kit.recorder.read(lambda store: store.running()))
             close_kit(kit)
@@ -147,6 +175,11 @@ class _Driving:
     def _restore(self, kit: Kit, schedule: Schedule, facts: RunFacts, running: list[Record]) -> None:
         run = self._run
         results = kit.recorder.read(lambda store: store.run_results(run.uuid))
+        # What waits in a queue is under way, and is not to be queued once more.
+        queued = {one.job.uuid for one in running if one.job.queue}
+        results = [
+            structs.replace(one, status=Status.RUNNING) if one.job_uuid in queued else one for one in results
+        ]
         kept = kit.recorder.read(lambda store: kept_results(store, run))
         devices = {one.job.run.index: one.job.gpu_devices for one in running if one.job.run is not None}
         if kept is None:

@@ -103,7 +103,8 @@ def check_plan(plan: Plan, options: RunOptions, again: tuple[int, ...] | None = 
     places = set(range(len(plan.jobs))) if enabled is None else set(enabled)
     if again is not None:
         places &= set(again)
-    check_fit(plan, machine_offer(options), places)
+    if options.engine == "local":  # what workers can take is found out when it is driven
+        check_fit(plan, machine_offer(options), places)
     _check_inputs(plan, options.cwd, places)
 
 

@@ -147,6 +147,12 @@ SPEC_OPTIONS = (
         default="drain",
         help="FILE: what the first Ctrl-C does: let running jobs end, or end them. Default: drain.",
     ),
+    _row(
+        "--engine",
+        kind="choice",
+        choices=("local", "celery"),
+        help="FILE: who runs its jobs: joblens itself, or workers of a queue. Default: local.",
+    ),
 )
 # For `submit`; a job with any of the first three goes to workers of a queue.
 QUEUE_OPTIONS = (

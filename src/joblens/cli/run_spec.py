@@ -58,6 +58,8 @@ def submit_spec(session: Session, given: dict[str, Any]) -> None:
     """`submit FILE` is `run FILE --detach`."""
     if given["wait"]:
         raise InputError("--wait goes with a command", hint="joblens wait RUN waits for a run")
+    if given["engine"] is None and (session.settings.queue.broker or given["queue"]):
+        given = {**given, "engine": "celery"}
     run_spec(session, {**given, **_no_run_options(), "detach": True})
 
 
@@ -102,6 +104,8 @@ def options_from(given: dict[str, Any]) -> "RunOptions":
         monitor=not (given["no_resource_monitoring"] or given["no_monitor"]),
         probes=checked_probes(given["probes"]),
         interrupt=given["on_interrupt"],
+        engine=given["engine"] or "local",
+        queue=given.get("queue") or "",
     )
 
 
@@ -202,6 +206,7 @@ def drive_in_front(
         session.settings,
         make_view=None if quiet else _view_maker(session),
         log=OwnLog(session.settings.logs),
+        config=session.options.config,
     )
     show_end(session, driven, plan, quiet=quiet)
     if notify:

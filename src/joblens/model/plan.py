@@ -7,6 +7,7 @@ from typing import Any
 
 from msgspec import Struct, field
 
+from joblens.model.delivery import RetryLost
 from joblens.model.job import Requirements
 from joblens.model.workflow_spec import (
     ActionSpec,
@@ -58,6 +59,8 @@ class PlannedJob(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False
     parameter_names: tuple[str, ...] = ()
     parameter_values: tuple[Any, ...] = ()  # it was expanded with; a dictionary for each job would be large
     scheduler: str = ""
+    queue: str = ""  # of the workers it is for; '': whatever the run says
+    retry_lost: RetryLost | None = None  # None: as the settings say
 
     @property
     def parameters(self) -> dict[str, Any]:

@@ -74,6 +74,8 @@ class RunOptions(Struct, frozen=True, kw_only=True, omit_defaults=True):
     monitor: bool = True
     probes: str | None = None  # as model.probe_choice reads it; None: as the settings say
     interrupt: str = "drain"  # what the first Ctrl-C does: drain or kill
+    engine: str = "local"  # who carries out its jobs: this process, or workers of a queue (celery)
+    queue: str = ""  # for jobs that name none; '': as the settings say
 
 
 class Run(Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -8,6 +8,7 @@ from typing import Any
 
 from msgspec import Struct, field
 
+from joblens.model.delivery import RetryLost
 from joblens.model.job import Granularity
 
 
@@ -173,6 +174,8 @@ class JobSpec(Struct, frozen=True, kw_only=True, omit_defaults=True):
     priority: int = 0
     stdio: Stdio | None = None
     label: str | None = None
+    queue: str | None = None
+    retry_lost: RetryLost | None = None
 
 
 class WorkflowSpec(Struct, frozen=True, kw_only=True, omit_defaults=True):

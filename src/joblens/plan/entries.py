@@ -36,6 +36,7 @@ _JOB_KEYS = {
     "output_datasets": "output_datasets",
     "env": "env",
     "label": "label",
+    "queue": "queue",
 }
 _KEYS: dict[type, dict[str, str]] = {
     JobSpec: _JOB_KEYS,

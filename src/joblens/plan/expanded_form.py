@@ -72,6 +72,7 @@ def _job(
         "env": _own_env(job, written, workflow, known),
         "label": job.label,
         "scheduler": job.scheduler,
+        "queue": job.queue,
     }
     form |= {key: value for key, value in expanded.items() if value}
     for key, value in written.items():

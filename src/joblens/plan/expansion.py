@@ -153,6 +153,8 @@ class _Planning:
             parameter_names=expanded.names,
             parameter_values=expanded.values,
             scheduler=job.scheduler or "",
+            queue=job.queue or "",
+            retry_lost=job.retry_lost,
         )
 
     def _needs(self, job: JobSpec, entry: int, path: Path) -> tuple[Requirements, str]:

@@ -2,6 +2,7 @@
 
 Reading, the JSON Schema and docs/spec.md all come from these tables; `SECTIONS` has all of them."""
 
+from joblens.model.delivery import RetryLost
 from joblens.model.workflow_spec import ParameterMode
 from joblens.spec.key_table import Section, choice, flag, key, required, section
 from joblens.spec.workflow_kinds import Kind
@@ -179,6 +180,12 @@ JOB = section(
     key("priority", Kind.INT, "Higher goes first among jobs that are ready.", default=0),
     key("stdio", Kind.SECTION, "Where its output goes, if not as execution_config says.", section="stdio"),
     key("label", Kind.TEXT, "A word to show and to choose by."),
+    key("queue", Kind.TEXT, "Queue of the workers it is for, with --engine celery."),
+    choice(
+        "retry_lost",
+        RetryLost,
+        "When its worker is lost: another takes it up, or it ends as lost; with --engine celery.",
+    ),
     excludes=(
         ("parameters_file", ("parameters", "use_parameters", "use_parameters_file")),
         ("use_parameters_file", ("parameters", "use_parameters")),

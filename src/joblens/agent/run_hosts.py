@@ -1,0 +1,118 @@
+"""Those who carry out the attempts of a run. Jobs without limits run in slots, the others in sessions of
+their own, or all of them on workers of a queue; what an earlier driver had begun is followed to its end.
+Commands beside the jobs always run here."""
+
+from collections.abc import Callable
+
+from joblens.agent.kit import Kit
+from joblens.agent.recovery import Recovery
+from joblens.agent.run_adopted import RunAdopted
+from joblens.agent.run_attempts import AttemptMaker, PreparedAttempt, RunSetup, signal_number
+from joblens.agent.run_reports import RunReports
+from joblens.agent.run_sessions import RunSessions
+from joblens.agent.run_slots import RunSlots
+from joblens.agent.run_tickets import QueueSide, RunTickets
+from joblens.agent.slot_loop import SlotPlan
+from joblens.engine.run_events import StartAttempt
+from joblens.model.job import Record
+
+
+class RunHosts:
+    def __init__(
+        self,
+        setup: RunSetup,
+        kit: Kit,
+        recovery: Recovery,
+        maker: AttemptMaker,
+        reports: RunReports,
+        *,
+        side: QueueSide | None,
+        note: Callable[[str], None],
+    ) -> None:
+        self._setup = setup
+        end_signal = signal_number(setup.plan.execution.termination_signal)
+        slots = SlotPlan(
+            width=1,
+            logs_dir=setup.logs_dir,
+            output_max_bytes=setup.output_max_bytes,
+            accounting=setup.accounting,
+            env=maker.common_env,
+        )
+        self._slots = RunSlots(kit, slots, reports, end_signal)
+        self._sessions = RunSessions(
+            kit,
+            {**setup.environ, **maker.common_env},
+            reports,
+            accounting=setup.accounting,
+            output_max_bytes=setup.output_max_bytes,
+            end_signal=end_signal,
+        )
+        self._adopted = RunAdopted(kit, recovery, reports, setup.user)
+        self._tickets: RunTickets | None = None
+        if side is not None:
+            self._tickets = RunTickets(
+                kit, side, reports, common_env=maker.common_env, user=setup.user, note=note
+            )
+
+    def adopt(self) -> list[Record]:
+        """Settles what an earlier driver left. -> what still runs, or waits for a worker"""
+        running = self._adopted.settle(self._setup.run.uuid, self._setup.logs_dir)
+        if self._tickets is not None:
+            queued = [record for record in running if record.job.queue]
+            self._adopted.let_go([record.job.uuid for record in queued])
+            self._tickets.follow(queued)
+        return running
+
+    def expect_limited(self, count: int) -> None:
+        if self._tickets is None:
+            self._sessions.expect(count)
+
+    def start(self, attempt: PreparedAttempt, start: StartAttempt, *, is_limited: bool) -> None:
+        if self._tickets is not None:
+            self._tickets.start(attempt, self._setup.plan.jobs[start.index])
+        elif is_limited:
+            self._sessions.start(attempt)
+        else:
+            self._slots.start(attempt, start.requirements, behind=start.behind)
+
+    def start_beside(self, attempt: PreparedAttempt) -> None:
+        self._slots.start(attempt, None, behind=False)
+
+    def flush(self) -> None:
+        self._slots.flush()
+        if self._tickets is not None:
+            self._tickets.flush()
+
+    def end(self, uuid: str, *, at_once: bool) -> None:
+        for host in (self._slots, self._sessions, self._adopted, self._tickets):
+            if host is not None and host.holds(uuid):
+                host.end(uuid, at_once=at_once)
+
+    def is_with_workers(self, uuid: str) -> bool:
+        return self._tickets is not None and self._tickets.holds(uuid)
+
+    @property
+    def is_idle(self) -> bool:
+        return self._sessions.is_idle
+
+    def settle(self) -> None:
+        """All records are safe when this returns."""
+        self._slots.close()
+
+    def close(self) -> None:
+        self._sessions.close()
+        self._slots.close(at_once=True)  # only after a fault: else nothing runs any more
+        if self._tickets is not None:
+            self._tickets.close()
+
+    # ---- on the sampler's thread -----------------------------------------------------------------------
+
+    def take_samples(self) -> None:
+        self._slots.take_samples()
+
+    def take_sample(self, name: str) -> None:
+        self._sessions.take_sample(name)
+        self._adopted.take_sample(name)
+
+    def look(self) -> None:
+        self._adopted.look()

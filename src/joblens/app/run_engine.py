@@ -1,0 +1,124 @@
+"""A run whose jobs are carried out by workers of a queue: what it stands on, and what it is offered."""
+
+from collections.abc import Collection
+from contextlib import closing
+
+from joblens.agent.run_tickets import QueueSide, Tickets
+from joblens.app.bells import StartedWorker, living_workers, open_bell, remind_workers
+from joblens.app.drivers import Warn, open_deliveries
+from joblens.app.machine_offer import less_reserve, machine_offer
+from joblens.app.owning import current_user
+from joblens.app.queueing import QueueStore, open_queue_store
+from joblens.engine.offer import Offer
+from joblens.model.delivery import WorkerInfo
+from joblens.model.errors import InputError, PlanError
+from joblens.model.plan import Plan
+from joblens.model.run import RunOptions
+from joblens.model.settings import Settings
+from joblens.ports.bell import Bell
+from joblens.runners.broker_url import check_queue
+
+CELERY, LOCAL = "celery", "local"
+ENGINES = (LOCAL, CELERY)
+_SHOWN = 10
+
+
+class WorkerCaller:
+    """Tells workers of a run's jobs, on the thread it is used on."""
+
+    def __init__(self, settings: Settings, config: str | None, warn: Warn) -> None:
+        self._settings = settings
+        self._config = config
+        self._warn = warn
+        self._store: QueueStore | None = None
+        self._bell: Bell | None = None  # of a broker that is configured: connected once
+
+    def ring(self, tickets: Tickets) -> None:
+        bell = self._bell or open_bell(self._settings, self._open(), self._config)
+        if self._settings.queue.broker:
+            self._bell = bell
+            bell.ring(tickets)
+            return
+        with closing(bell):  # workers come and go: who is to be told is found out each time
+            bell.ring(tickets)
+
+    def remind(self) -> None:
+        remind_workers(self._settings, self._open(), self._config)
+
+    def close(self) -> None:
+        if self._bell is not None:
+            self._bell.close()
+        if self._store is not None:
+            self._store.close()
+
+    def _open(self) -> QueueStore:
+        if self._store is None:
+            self._store = open_queue_store(self._settings, self._warn)
+        return self._store
+
+
+def open_side(options: RunOptions, settings: Settings, config: str | None, warn: Warn) -> QueueSide:
+    return QueueSide(
+        store=open_queue_store(settings, warn),
+        call=WorkerCaller(settings, config, warn),
+        queue=check_queue(options.queue or settings.queue.name),
+        retry_lost=settings.queue.retry_lost,
+        most_deliveries=settings.queue.most_deliveries,
+    )
+
+
+def run_offer(plan: Plan, options: RunOptions, settings: Settings, warn: Warn) -> Offer:
+    """What all workers of the run's queues have together; where there are none yet, what this machine has."""
+    if options.engine != CELERY:
+        return machine_offer(options)
+    queues = check_queues(plan, options, settings)
+    with closing(open_deliveries(settings, warn)) as deliveries:  # type: ignore[type-var]  # the store itself
+        workers = [
+            worker
+            for worker in living_workers(settings, deliveries)
+            if queues & set(worker.queues) and (worker.any_user or worker.user == current_user())
+        ]
+        is_started_here = isinstance(_peek(settings, deliveries), StartedWorker)
+    if not workers:
+        if not is_started_here:
+            names = ", ".join(sorted(queues))
+            warn(f"no worker serves the queue {names} yet: jobs wait for one (joblens worker)")
+        return machine_offer(options)
+    return _together(workers, options)
+
+
+def _peek(settings: Settings, deliveries: object) -> Bell | None:
+    if settings.queue.broker:
+        return None
+    bell = open_bell(settings, deliveries)  # type: ignore[arg-type]
+    bell.close()
+    return bell
+
+
+def _together(workers: Collection[WorkerInfo], options: RunOptions) -> Offer:
+    """A job with K CPUs takes K places of a worker, so places are what is counted."""
+    memory = [less_reserve(worker.memory_bytes) for worker in workers if worker.memory_bytes is not None]
+    most_gpus = max(worker.gpus for worker in workers)
+    return Offer(
+        cpus=options.cpus if options.cpus is not None else float(sum(one.concurrency for one in workers)),
+        memory_bytes=options.memory_bytes if options.memory_bytes is not None else sum(memory),
+        # Devices are given by name, and only those that each machine may have can be named.
+        gpus=options.gpus if options.gpus is not None else tuple(map(str, range(most_gpus))),
+        time_s=options.time_s,
+        most_jobs=options.most_jobs,
+    )
+
+
+def check_queues(plan: Plan, options: RunOptions, settings: Settings) -> set[str]:
+    """Every queue that jobs of the run go to. Raises PlanError for names that no queue can have."""
+    usual = options.queue or settings.queue.name
+    named = {job.queue or usual: job.name for job in plan.jobs}
+    wrong = []
+    for queue, job in named.items():
+        try:
+            check_queue(queue)
+        except InputError as error:
+            wrong.append(f"{job}: {error}")
+    if wrong:
+        raise PlanError("queues cannot be used:\n  " + "\n  ".join(wrong[:_SHOWN]))
+    return set(named)
