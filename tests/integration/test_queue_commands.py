@@ -1,0 +1,215 @@
+"""submit TOOL SCRIPT, status, cancel, submit-workflow, workflow-status and health, as typed."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from joblens.app.queueing import QueueRequest, make_tickets, open_queue_store
+from joblens.app.requests import Request
+from joblens.app.settings import load_settings
+from joblens.app.working import worker_lock
+from joblens.model.writes import JobQueued, TicketMade
+from tests.conftest import RunJoblens, wait_until
+from tests.servers import RedisServer
+
+SCRIPTS = {
+    "say.sh": 'echo "x is $SIM_X and y $SIM_Y"\n',
+    "fail.sh": "echo it broke >&2; exit 3\n",
+    "slow.sh": "sleep 300\n",
+}
+
+
+@pytest.fixture
+def desk(joblens: RunJoblens, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RunJoblens]:
+    monkeypatch.setenv("JOBLENS_QUEUE_IDLE", "100ms")
+    for name, text in SCRIPTS.items():
+        (tmp_path / name).write_text(text)
+    yield joblens
+    settings = load_settings().settings
+    wait_until(lambda: worker_lock(settings).holder() is None, what="the end of the idle worker")
+
+
+def tasks_file(folder: Path, tasks: Any) -> Path:
+    path = folder / "tasks.json"
+    path.write_text(json.dumps(tasks))
+    return path
+
+
+def bash(script: str, **params: Any) -> dict[str, Any]:
+    return {"tool": "bash", "script": script, "params": params}
+
+
+# ---- one task
+
+
+def test_parameters_of_both_kinds_reach_the_script(desk: RunJoblens) -> None:
+    uuid = desk("submit", "bash", "say.sh", "-p", '{"x": 3}', "-p", "y=4", "--wait", code=0).stdout.strip()
+    status = desk("status", uuid, "--json", code=0).json
+    assert status["result"]["stdout"] == "x is 3 and y 4\n"
+    assert (status["tool"], status["script"], status["params"]) == ("bash", "say.sh", {"x": 3, "y": 4})
+
+
+def test_options_may_stand_before_the_tool_and_behind_the_script(desk: RunJoblens) -> None:
+    first = desk("submit", "--name", "one", "--wait", "bash", "say.sh", "--tag", "a", "--json", code=0).json
+    assert (first["name"], first["tags"], first["status"]) == ("one", ["a"], "success")
+
+
+def test_waiting_ends_with_the_exit_code_of_the_task(desk: RunJoblens) -> None:
+    assert desk("submit", "bash", "fail.sh", "--wait").code == 3
+    assert "it broke" in desk("status", "1", code=0).stdout
+
+
+def test_waiting_may_be_given_up_and_the_task_goes_on(desk: RunJoblens) -> None:
+    done = desk("submit", "bash", "slow.sh", "--wait", "-t", "300ms", code=124)
+    uuid = done.stdout.strip()
+    assert "after 300ms" in done.stderr
+    assert desk("status", uuid, "--json", code=0).json["state"] in ("PENDING", "STARTED")
+    assert "cancelled" in desk("cancel", uuid, code=0).stdout
+    assert desk("status", uuid, "--json", code=0).json["state"] == "REVOKED"
+
+
+def test_a_task_is_followed_to_its_end(desk: RunJoblens) -> None:
+    uuid = desk("submit", "bash", "say.sh", code=0).stdout.strip()
+    lines = desk("status", uuid, "-m", "-i", "50ms", "--json", code=0).json_lines
+    assert lines[-1]["state"] == "SUCCESS"
+    assert {line["task_id"] for line in lines} == {uuid}
+
+
+def test_a_plain_command_may_be_given_to_a_queue(desk: RunJoblens) -> None:
+    record = desk("submit", "--queue", "night", "--wait", "--json", "--", "sh", "-c", "exit 4").json
+    assert (record["returncode"], record["name"]) == (4, "sh -c exit 4")
+    assert desk("status", record["job_uuid"], "--json").json["queue"] == "night"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("fenics", "poisson.py"), "did you mean 'fenicsx'"),
+        (("bash", "nothing.sh"), "nothing.sh is not there"),
+        (("bash",), "bash needs a script"),
+        (("bash", "say.sh", "more"), "'more' behind the script"),
+        (("bash", "-c", "true"), "a command goes behind --: joblens submit -- bash"),
+        (("bash", "say.sh", "-p", "{broken"), "not JSON"),
+        (("bash", "say.sh", "-t", "3s"), "it goes with --wait"),
+        (("bash", "say.sh", "--cwd", "/"), "--cwd is for a command"),
+        (("bash", "say.sh", "--device", "gpu"), "does not say how it runs on 'gpu'"),
+        (("bash", "say.sh", "--queue", "a b"), "name of a queue"),
+        (("bash", "say.sh", "--broker", "nonsense"), "broker"),
+        (("bash", "say.sh", "--retry-lost", "maybe"), "--retry-lost"),
+    ],
+)
+def test_mistakes_are_told_and_nothing_is_queued(
+    joblens: RunJoblens, tmp_path: Path, store_path: Path, words: tuple[str, ...], said: str
+) -> None:
+    (tmp_path / "say.sh").write_text("echo hello\n")
+    done = joblens("submit", *words, code=2)
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not store_path.exists()
+
+
+def test_an_unknown_id_is_an_error(desk: RunJoblens) -> None:
+    desk("run", "--", "true", code=0)
+    for command in ("status", "cancel", "workflow-status"):
+        done = desk(command, "nosuchid", code=2)
+        assert "nosuchid" in done.stderr
+    assert "no workflow has the id" in desk("workflow-status", "wf-00", code=2).stderr
+
+
+def test_a_job_of_another_user_is_not_cancelled(desk: RunJoblens, store_path: Path) -> None:
+    settings = load_settings().settings
+    ((job, ticket),) = make_tickets([QueueRequest(request=Request(argv=("true",)))], settings)
+    with closing(open_queue_store(settings)) as store:
+        store.apply([JobQueued(replace(job, user="somebody-else")), TicketMade(ticket)])
+    done = desk("cancel", job.uuid, code=2)
+    assert "belongs to somebody-else" in done.stderr
+    assert desk("status", job.uuid, "--json").json["state"] == "PENDING"
+
+
+# ---- several
+
+
+def test_a_sequence_from_a_file_stops_at_a_failure(desk: RunJoblens, tmp_path: Path) -> None:
+    file = tasks_file(tmp_path, [bash("say.sh"), bash("fail.sh"), bash("say.sh")])
+    done = desk("submit-workflow", file, "--wait", "--json", code=1).json
+    assert [task["state"] for task in done["tasks"]] == ["SUCCESS", "FAILURE", "REVOKED"]
+    again = desk("workflow-status", done["workflow_id"], "--json", code=0).json
+    assert again["tasks"] == done["tasks"]
+    one_by_one = desk("workflow-status", *(task["task_id"] for task in done["tasks"]), "--json", code=0).json
+    assert one_by_one == again
+
+
+def test_tasks_of_a_file_may_run_side_by_side(desk: RunJoblens, tmp_path: Path) -> None:
+    file = tasks_file(tmp_path, {"sequential": True, "tasks": [bash("fail.sh"), bash("say.sh")]})
+    workflow = desk("submit-workflow", file, "--parallel", code=0).stdout.strip()
+    assert workflow.startswith("wf-")
+    ids = [task["task_id"] for task in desk("workflow-status", workflow, "--json", code=0).json["tasks"]]
+    desk("wait", *ids, code=3)
+    status = desk("workflow-status", workflow, "--json", code=0).json
+    assert [task["state"] for task in status["tasks"]] == ["FAILURE", "SUCCESS"]
+
+
+def test_mistakes_of_a_file_are_told_with_their_places(desk: RunJoblens, tmp_path: Path) -> None:
+    (tmp_path / "tasks.yaml").write_text("- {tool: bsh, script: say.sh}\n- {tool: bash, script: no.sh}\n")
+    done = desk("submit-workflow", "tasks.yaml", code=2)
+    assert "tasks.yaml:1:3: task 1: there is no tool 'bsh'" in done.stderr
+    assert "tasks.yaml:2:3: task 2: script no.sh" in done.stderr
+    assert "there is no file 'none.yaml'" in desk("submit-workflow", "none.yaml", code=2).stderr
+
+
+def test_scripts_beside_the_file_are_found(desk: RunJoblens, tmp_path: Path) -> None:
+    folder = tmp_path / "flow"
+    folder.mkdir()
+    (folder / "inner.sh").write_text("echo inner\n")
+    file = tasks_file(folder, [bash("inner.sh")])
+    done = desk("submit-workflow", file, "--wait", "--json", code=0).json
+    assert done["tasks"][0]["result"]["stdout"] == "inner\n"
+
+
+# ---- with a broker
+
+
+def test_without_a_broker_the_queue_is_healthy(desk: RunJoblens) -> None:
+    done = desk("health", code=0)
+    assert "a worker is started when there is work" in done.stdout
+    assert desk("health", "--json", code=0).json["status"] == "healthy"
+
+
+def test_a_broker_that_is_away_is_told_and_jobs_stay_queued(desk: RunJoblens, tmp_path: Path) -> None:
+    url = f"redis+socket://{tmp_path}/nobody.sock"
+    health = desk("health", "--broker", url, "--json", code=1).json
+    assert not health["broker"]["ok"]
+    done = desk("submit", "--broker", url, "--", "true", code=0)
+    assert "queued all the same" in done.stderr
+    assert desk("status", done.stdout.strip(), "--json").json["state"] == "PENDING"
+    desk("cancel", done.stdout.strip(), code=0)
+
+
+def test_tasks_go_over_redis_to_a_worker(
+    desk: RunJoblens,
+    redis_server: RedisServer,
+    processes_to_end: list[subprocess.Popen[Any]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("JOBLENS_QUEUE_BROKER", redis_server.url)
+    worker = subprocess.Popen(
+        [sys.executable, "-m", "joblens", "worker", "--concurrency", "2"], stderr=subprocess.DEVNULL
+    )
+    processes_to_end.append(worker)
+    wait_until(lambda: desk("health").code == 0, what="a healthy queue", timeout=40)
+    health = desk("health", "--json", code=0).json
+    assert [one["pid"] for one in health["workers"]] == [worker.pid]
+    record = desk("submit", "--wait", "--json", "--", "sh", "-c", "exit 5", code=5).json
+    assert record["status"] == "failed"
+    uuid = desk("submit", "bash", "say.sh", "-p", "x=1", "--wait", code=0).stdout.strip()
+    assert desk("status", uuid, "--json").json["result"]["worker"] == health["workers"][0]["name"]
+    assert worker_lock(load_settings().settings).holder() is None  # none was started beside it
+    worker.terminate()
+    assert worker.wait(30) == 0
