@@ -14,12 +14,16 @@ def without_password(url: str) -> str:
     """The same store under its one name. What is no URL of PostgreSQL stays as it is."""
     if not is_postgres(url):
         return url
-    place, mark, query = url.partition("://")[2].partition("?")
     # The last '@': a password may hold one that should have been written %40, and must not be shown for it.
-    user, at, rest = place.rpartition("@")
+    user, at, rest = url.partition("://")[2].rpartition("@")
+    if "?" in user and ":" not in user.partition("?")[0]:  # it stands in a parameter
+        place, mark, query = f"{user}{at}{rest}".partition("?")
+        user, at, place = place.rpartition("@")
+    else:
+        place, mark, query = rest.partition("?")
     kept = [part for part in query.split("&") if part.partition("=")[0].lower() not in _SECRET_PARAMETERS]
     parameters = "&".join(kept)
-    return _SCHEME + user.partition(":")[0] + at + rest + (mark if parameters else "") + parameters
+    return _SCHEME + user.partition(":")[0] + at + place + (mark if parameters else "") + parameters
 
 
 def has_password(url: str) -> bool:

@@ -75,8 +75,12 @@ def _packed(width: int, rows: Sequence[Sequence[Any]]) -> bytes:
 
 
 def _unpacked(data: bytes) -> tuple[int, list[list[Any]]]:
+    decompressor = zstd.ZstdDecompressor()
     try:
-        return _decoder.decode(zstd.ZstdDecompressor().decompress(data[1:], _MAX_PAYLOAD))
+        payload = decompressor.decompress(data[1:], _MAX_PAYLOAD)
+        if not decompressor.eof:  # its checksum comes last
+            raise EOFError("it was cut off")
+        return _decoder.decode(payload)
     except (zstd.ZstdError, EOFError, msgspec.MsgspecError) as error:
         raise StoreCorrupt(f"a piece of samples of {len(data)} bytes cannot be read ({error})") from error
 

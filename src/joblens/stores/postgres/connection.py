@@ -211,29 +211,21 @@ def _beyond(patience_s: float) -> float:
 
 
 def _was_lost(connection: _Connection) -> bool:
-    """Told without asking the server: one that has said goodbye meanwhile has left something to be read."""
+    """Told without asking the server: one that said goodbye meanwhile has left something to be read."""
     if connection.closed:
         return True
     poll = select.poll()
     poll.register(connection.pgconn.socket, select.POLLIN)
-    if not poll.poll(0):
-        return False
-    try:
-        connection.pgconn.consume_input()
-    except psycopg.Error:
-        return True
-    return connection.pgconn.status != psycopg.pq.ConnStatus.OK
+    return bool(poll.poll(0))
 
 
 def _parameters(url: str, shown: str, *, answer_s: float, read_only: bool) -> dict[str, Any]:
-    try:
-        given = conninfo_to_dict(url)
-    except psycopg.Error:
-        # What the driver says would repeat parts of the URL, and one of them may be the password.
+    given = _understood(url)
+    if given is None:
         raise InputError(
             f"store '{shown}' is not a URL that PostgreSQL understands",
             hint="write postgresql://user@host:5432/database; %-encode @ : / ? # in user and password",
-        ) from None
+        )
     options = [
         f"-c search_path={SCHEMA}",
         f"-c statement_timeout={answer_s * 1000:.0f}",
@@ -246,3 +238,15 @@ def _parameters(url: str, shown: str, *, answer_s: float, read_only: bool) -> di
         options.append("-c default_transaction_read_only=on")
     given["options"] = " ".join([*options, str(given.get("options") or "")]).strip()
     return {**_DEFAULTS, **given, "autocommit": True}
+
+
+def _understood(url: str) -> dict[str, Any] | None:
+    """None when it cannot be, and when it is plain that part of a password would be taken for something else:
+    what the driver says of those parts later, it would say aloud."""
+    try:
+        given = conninfo_to_dict(url)
+    except psycopg.Error:
+        return None
+    ports = str(given.get("port") or "").replace(",", "")
+    places = f"{given.get('host') or ''}{given.get('dbname') or ''}{given.get('user') or ''}"
+    return None if "@" in places or (ports and not ports.isdigit()) else given

@@ -27,9 +27,14 @@ def prepare(connection: Connection, shown: str, *, read_only: bool) -> None:
             f"the store {shown} has the old schema version {version} and is opened for reading only",
             hint="open it once for writing to bring it up to date",
         )
-    with connection.transaction():
-        connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
-        _bring_up_to_date(connection, _version(connection))  # another process may have been quicker
+    # Taken before the transaction begins: one that waits inside of it would not see what others have made.
+    connection.execute("SELECT pg_advisory_lock(%s)", (_LOCK,))
+    try:
+        with connection.transaction():
+            _bring_up_to_date(connection, _version(connection))  # another process may have been quicker
+    finally:
+        if not connection.closed:
+            connection.execute("SELECT pg_advisory_unlock(%s)", (_LOCK,))
 
 
 def _bring_up_to_date(connection: Connection, version: int | None) -> None:
