@@ -292,8 +292,10 @@ class QueueWorker:
 
     def _take_claim(self, claim: Claim) -> None:
         uuid = claim.job.uuid
-        if uuid in self._claimed:  # an earlier claim of it has yet to end here
+        if uuid in self._claimed:  # the earlier claim of it is nobody's any more, and has yet to end here
             self._keeping.give_back({uuid: claim.fence})
+            if uuid not in self._unwanted:
+                self.drop(uuid)
             return
         self._fences.hold(uuid, claim.fence)
         self._kit.recorder.muted.discard(uuid)

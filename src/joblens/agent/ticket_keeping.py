@@ -91,9 +91,10 @@ class TicketKeeping:
         """What has not begun, or was ended without a word. What is another's by now stays so."""
         if not held:
             return
-        for uuid in held:
-            self.held.pop(uuid, None)
-            self._cancelled.discard(uuid)
+        for uuid, fence in held.items():
+            if self.held.get(uuid) == fence:
+                del self.held[uuid]
+                self._cancelled.discard(uuid)
         name, told = self._info.name, partial(self._was_given_back, list(held))
         self._desk.ask(lambda deliveries: deliveries.give_back(name, held), lambda _: told(), told)
 
@@ -212,10 +213,10 @@ class TicketKeeping:
             self._cancelled.discard(uuid)
             if self.held.get(uuid) == asked[uuid]:
                 del self.held[uuid]
-            if uuid in anothers:
-                self._keeper.was_given_back(uuid)
-            else:
+            if uuid in ended:
                 self._keeper.has_settled(record, claim)
+            elif uuid not in self.held:  # else it has come back meanwhile
+                self._keeper.was_given_back(uuid)
         if has_released:
             self._keeper.look_now()
         if any(uuid not in asked for uuid in self._settling):
