@@ -186,7 +186,7 @@ class Attachment:
     def _is_to_stop(self) -> bool:
         """`joblens cancel` leaves its wish in the store. A store that fails wishes nothing."""
         try:
-            return self.job.uuid in self._kit.recorder.read(lambda store: store.cancel_requests())
+            return self.job.uuid in self._kit.recorder.cancel_requests()
         except StoreError:
             return False
 

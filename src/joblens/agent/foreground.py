@@ -257,7 +257,7 @@ class Foreground:
     def _cancel_is_wanted(self) -> bool:
         """`joblens cancel` leaves its wish in the store. A store that fails wishes nothing."""
         try:
-            wishes = self._kit.recorder.read(lambda store: store.cancel_requests())
+            wishes = self._kit.recorder.cancel_requests()
         except StoreError:
             return False
         return self.session.job.uuid in wishes

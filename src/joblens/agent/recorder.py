@@ -1,14 +1,24 @@
 """Carries facts to the store and the sinks on a thread of its own, so that a slow disk or a locked
 database delays neither a sample nor the job."""
 
+import contextlib
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
-from joblens.model.errors import JoblensError
+from joblens.model.errors import JoblensError, StoreError
 from joblens.model.job import Record, Status
-from joblens.model.writes import DetailsTaken, JobEnded, JobQueued, JobStarted, SamplesTaken, Write
+from joblens.model.store_url import is_postgres
+from joblens.model.writes import (
+    CancelAsked,
+    DetailsTaken,
+    JobEnded,
+    JobQueued,
+    JobStarted,
+    SamplesTaken,
+    Write,
+)
 from joblens.ports.sink import Sink
 from joblens.ports.store import Store
 
@@ -34,6 +44,9 @@ class Recorder:
         self._applied_at_s = 0.0
         self._is_due = False  # something waits that the thread is to write now
         self.muted: set[str] = set()  # jobs of which nothing is written any more: they are another's
+        self._is_far = is_postgres(store.url)
+        self._is_asked = False  # for what is wished
+        self._wishes: Mapping[str, CancelAsked] = {}
         self.applied = 0  # how many of the facts taken so far are safe
 
     def put(self, writes: Sequence[Write], *, can_wait: bool = False) -> int:
@@ -43,13 +56,17 @@ class Recorder:
             self._waiting.extend(writes)
             self._taken += len(writes)
             ticket = self._taken
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="joblens-recorder", daemon=True)
-                self._thread.start()
             if not can_wait or time.monotonic() - self._applied_at_s >= _PATIENCE_S:
                 self._is_due = True
-                self._changed.notify()
+            self._wake_thread()
             return ticket
+
+    def _wake_thread(self) -> None:
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="joblens-recorder", daemon=True)
+            self._thread.start()
+        if self._is_due:
+            self._changed.notify()
 
     def write(self, writes: Sequence[Write]) -> None:
         with self._changed:
@@ -65,6 +82,21 @@ class Recorder:
         """One connection, one question at a time."""
         with self._applying:
             return question(self.store)
+
+    def cancel_requests(self) -> Mapping[str, CancelAsked]:
+        """Those that are known. A store on another machine is asked on the thread, and answers at the next
+        look: no network is to hold up who looks after jobs. Raises StoreError."""
+        if not self._is_far:
+            return self.read(lambda store: store.cancel_requests())
+        with self._changed:
+            self._is_asked = self._is_due = True
+            self._wake_thread()
+        return self._wishes
+
+    def _ask_for_wishes(self) -> None:
+        self._is_asked = False
+        with contextlib.suppress(StoreError):  # a store that fails wishes nothing new
+            self._wishes = self.read(lambda store: store.cancel_requests())
 
     def close(self) -> None:
         with self._changed:
@@ -86,6 +118,8 @@ class Recorder:
                 if self._closed:
                     return
             self._apply_waiting()
+            if self._is_asked:
+                self._ask_for_wishes()
 
     def _apply_waiting(self) -> None:
         with self._applying:

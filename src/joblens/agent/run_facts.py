@@ -79,7 +79,7 @@ class RunFacts:
 
     def cancel_requests(self) -> list[str]:
         try:
-            return list(self._kit.recorder.read(lambda store: store.cancel_requests()))
+            return list(self._kit.recorder.cancel_requests())
         except JoblensError:
             return []
 

@@ -90,7 +90,7 @@ class SessionPool:
         """`joblens cancel` leaves its wish in the store."""
         self._next_look_s = time.monotonic() + _CANCEL_POLL_S
         try:
-            asked = self._kit.recorder.read(lambda store: store.cancel_requests())
+            asked = self._kit.recorder.cancel_requests()
         except JoblensError:
             return  # the store cannot be asked now
         for uuid in asked:

@@ -149,7 +149,7 @@ class SlotLoop:
     def heed_cancel_requests(self) -> None:
         """Asked here, so that looking costs the jobs nothing."""
         try:
-            asked = self._kit.recorder.read(lambda store: store.cancel_requests())
+            asked = self._kit.recorder.cancel_requests()
         except JoblensError:
             return  # the store cannot be asked now
         self._asked_to_end = frozenset(asked)

@@ -1,5 +1,6 @@
-"""What the recorder hands on to the sinks."""
+"""What the recorder hands on to the sinks, and what it tells those who look after jobs."""
 
+import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -9,7 +10,9 @@ from joblens.agent.recorder import Recorder
 from joblens.model.details import Details
 from joblens.model.job import Record
 from joblens.model.sample import Sample
+from joblens.model.writes import CancelAsked
 from joblens.stores.sqlite import SqliteStore
+from tests.conftest import wait_until
 from tests.contract.store_builders import ended, queued, samples, started, threads
 
 
@@ -65,3 +68,29 @@ def test_a_start_that_is_said_again_is_told_once(recorder: Recorder, notebook: N
     recorder.write([queued("a1"), started("a1")])
     recorder.write([queued("a1"), started("a1")])
     assert [what for what, _, _ in notebook.told] == ["started"]
+
+
+class SlowServer:
+    """A store on another machine that answers when it is let."""
+
+    url = "postgresql://far/away"
+
+    def __init__(self) -> None:
+        self.may_answer = threading.Event()
+
+    def cancel_requests(self) -> dict[str, CancelAsked]:
+        self.may_answer.wait(20)
+        return {"a1": CancelAsked("a1", 1)}
+
+    def close(self) -> None:
+        pass
+
+
+def test_who_asks_what_is_wished_never_waits_for_another_machine() -> None:
+    server = SlowServer()
+    recorder = Recorder(server)  # type: ignore[arg-type]
+    assert recorder.cancel_requests() == {}  # it has not answered yet
+    assert recorder.cancel_requests() == {}
+    server.may_answer.set()
+    wait_until(lambda: set(recorder.cancel_requests()) == {"a1"}, what="the answer")
+    recorder.close()

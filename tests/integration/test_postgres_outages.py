@@ -1,0 +1,193 @@
+"""A database that goes away for a while costs nothing but delay: what jobs do waits in a journal."""
+
+import contextlib
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from joblens.model.errors import StoreError
+from joblens.model.history import HistoryQuery
+from joblens.model.job import Status
+from joblens.stores.journal import JournaledStore
+from joblens.stores.postgres import PostgresStore
+from tests.conftest import RunJoblens, wait_until
+from tests.contract.store_builders import ended, queued, samples, started
+from tests.servers import PostgresServer
+
+JOBLENS = [sys.executable, "-m", "joblens"]
+
+
+@pytest.fixture
+def url(own_postgres: PostgresServer, joblens: RunJoblens, monkeypatch: pytest.MonkeyPatch) -> str:
+    url = own_postgres.new_database()
+    monkeypatch.setenv("JOBLENS_STORE", url)
+    return url
+
+
+@pytest.fixture
+def journaled(url: str, tmp_path: Path) -> Iterator[JournaledStore]:
+    """Its tries come as fast as they are asked for."""
+    store = JournaledStore(lambda: PostgresStore(url), str(tmp_path / "journal"), lambda _: None, url)
+    yield store
+    store.close()
+
+
+def _journals() -> list[Path]:
+    folder = Path(os.environ["XDG_STATE_HOME"]) / "joblens" / "journal"
+    return list(folder.glob("*.journal")) if folder.exists() else []
+
+
+def _start(*arguments: str, cwd: Path) -> "subprocess.Popen[str]":
+    return subprocess.Popen(
+        [*JOBLENS, *arguments], cwd=cwd, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    )
+
+
+@contextlib.contextmanager
+def _store(url: str) -> Iterator[PostgresStore]:
+    store = PostgresStore(url)
+    yield store
+    store.close()
+
+
+@pytest.mark.parametrize("how", ["stop", "kill"])
+def test_a_job_that_outlives_an_outage_has_all_its_samples_in_order_and_once(
+    how: str,
+    own_postgres: PostgresServer,
+    url: str,
+    tmp_path: Path,
+    processes_to_end: "list[subprocess.Popen[Any]]",
+) -> None:
+    """Whether the server said goodbye or not."""
+    job = _start("run", "--interval", "50ms", "--", "sh", "-c", "read line < go; exit 3", cwd=tmp_path)
+    os.mkfifo(tmp_path / "go")
+    processes_to_end.append(job)
+    with _store(url) as store:
+        wait_until(lambda: store.running() and len(store.samples(store.running()[0].job.uuid)) > 5)
+    getattr(own_postgres, how)()
+    (journal,) = wait_until(_journals, what="a journal")
+    size = journal.stat().st_size
+    wait_until(lambda: journal.stat().st_size > size + 2000, what="samples in the journal")
+    own_postgres.start()
+    wait_until(lambda: not _journals(), what="the journal to be brought in")
+    (tmp_path / "go").write_text("on\n")
+    _, said = job.communicate(timeout=30)
+    assert job.returncode == 3
+    assert said.count("cannot be reached") + said.count("did not answer") <= 1
+    assert "works again" in said
+    with _store(url) as store:
+        record = store.find("1")
+        assert (record.status, len(list(store.records(HistoryQuery())))) == (Status.FAILED, 1)
+        found = store.samples(record.job.uuid)
+        assert [index for index, _ in found] == list(range(len(found)))
+        times = [one.at_us for _, one in found]
+        assert times == sorted(times)
+        assert store.check().problems == ()
+
+
+def test_jobs_that_ran_while_the_database_was_away_come_in_with_the_next_command(
+    own_postgres: PostgresServer, url: str, joblens: RunJoblens
+) -> None:
+    joblens("run", "--name", "before", "--", "true", code=0)
+    own_postgres.stop()
+    for number in range(3):
+        done = joblens("run", "--name", f"away{number}", "--", "sh", "-c", f"exit {number}", code=number)
+        assert "kept in a journal" in done.stderr
+    assert "cannot be reached" in joblens("history", code=125).stderr
+    own_postgres.start()
+    rows = joblens("history", "--json", code=0).json
+    assert {row["name"] for row in rows} == {"before", "away0", "away1", "away2"}
+    assert not _journals()
+
+
+def test_what_cannot_be_queued_is_said_at_once(
+    own_postgres: PostgresServer, url: str, joblens: RunJoblens
+) -> None:
+    own_postgres.stop()
+    done = joblens("submit", "--", "true", code=125)
+    assert "cannot be queued" in done.stderr
+    own_postgres.start()
+    assert joblens("history", "--json", code=0).json == []
+
+
+def test_a_background_job_goes_on_through_an_outage(
+    own_postgres: PostgresServer, url: str, joblens: RunJoblens, tmp_path: Path
+) -> None:
+    os.mkfifo(tmp_path / "go")
+    uuid = joblens("submit", "--", "sh", "-c", f"read line < {tmp_path}/go", code=0).stdout.strip()
+    with _store(url) as store:
+        wait_until(lambda: store.find(uuid).status is Status.RUNNING, what="the job to start")
+    own_postgres.stop()
+    (tmp_path / "go").write_text("on\n")
+    wait_until(_journals, what="its end in a journal")
+    own_postgres.start()
+    with _store(url) as store:
+        wait_until(lambda: store.find(uuid).status is Status.SUCCESS, what="its outcome to come in")
+
+
+def test_a_workflow_goes_on_through_an_outage(
+    own_postgres: PostgresServer,
+    url: str,
+    joblens: RunJoblens,
+    tmp_path: Path,
+    processes_to_end: "list[subprocess.Popen[Any]]",
+) -> None:
+    os.mkfifo(tmp_path / "go")
+    jobs = "".join(
+        f'  - {{name: after{number}, command: "true", depends_on: [first]}}\n' for number in range(20)
+    )
+    (tmp_path / "flow.yaml").write_text(
+        f'name: flow\njobs:\n  - {{name: first, command: "read line < go"}}\n{jobs}'
+    )
+    run = _start("run", "flow.yaml", cwd=tmp_path)
+    processes_to_end.append(run)
+    with _store(url) as store:
+        wait_until(lambda: any(record.attempt for record in store.running()), what="the first job to run")
+    own_postgres.stop()
+    (tmp_path / "go").write_text("on\n")
+    wait_until(_journals, what="the others in a journal")
+    own_postgres.start()
+    run.communicate(timeout=60)
+    assert run.returncode == 0
+    with _store(url) as store:
+        results = store.run_results(store.find_run("flow").uuid)
+        assert [(one.index, one.attempt, one.status) for one in results] == [
+            (index, 1, Status.SUCCESS) for index in range(21)
+        ]
+
+
+def test_reading_fails_at_once_while_it_is_away_and_works_when_it_is_back(
+    own_postgres: PostgresServer, url: str
+) -> None:
+    with _store(url) as store:
+        store.apply([queued("a1")])
+        own_postgres.stop()
+        for _ in range(3):
+            with pytest.raises(StoreError, match="cannot be reached"):
+                store.find("a1")
+        own_postgres.start()
+        assert store.find("a1").status is Status.QUEUED
+
+
+def test_what_was_written_twice_because_nobody_knows_whether_it_arrived_is_there_once(
+    own_postgres: PostgresServer, url: str, journaled: JournaledStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("joblens.stores.journal._FIRST_PAUSE_S", 0.0)
+    journaled.apply([queued("a1"), started("a1"), samples("a1", 0, 10)])
+    own_postgres.kill()
+    journaled.apply([samples("a1", 5, 10)])  # some of them again
+    journaled.apply([ended("a1")])
+    journaled.apply([queued("b1"), started("b1")])
+    own_postgres.start()
+    journaled.apply([ended("b1")])
+    assert [index for index, _ in journaled.samples("a1")] == list(range(15))
+    assert {record.job.uuid: record.status for record in journaled.records(HistoryQuery())} == {
+        "a1": Status.SUCCESS,
+        "b1": Status.SUCCESS,
+    }
+    assert journaled.check().problems == ()
