@@ -78,6 +78,8 @@ def test_columns_and_tables_of_a_newer_joblens_are_left_out() -> None:
 
     from joblens.stores import sample_pieces
 
-    row = [1, 2, *[None] * (len(SAMPLE_COLUMNS) - 2), 99, {"8:0": {"read_bytes": 5}}, None, None, {"new": {}}]
-    data = sample_pieces._packed(len(SAMPLE_COLUMNS) + 1, [row])
+    columns = [1, 2, *[None] * (len(SAMPLE_COLUMNS) - 2), 99]
+    data = sample_pieces._packed(
+        len(columns), [[*columns, {"8:0": {"read_bytes": 5}}, None, None, {"new": {}}]]
+    )
     assert msgspec.structs.asdict(decode_samples(data)[0])["devices"] == {"8:0": DeviceIo(read_bytes=5)}

@@ -193,7 +193,7 @@ class PostgresStore(TicketDesk):
     def vacuum(self) -> None:
         from joblens.stores.postgres import upkeep
 
-        upkeep.vacuum(self._database)
+        upkeep.vacuum(self._database, self._level)
 
     def close(self) -> None:
         self._database.close()

@@ -10,6 +10,7 @@ from joblens.stores.packed_details import unpack_details
 from joblens.stores.postgres.asking import asker
 from joblens.stores.postgres.connection import Connection, Database
 from joblens.stores.postgres.opening import SCHEMA_VERSION
+from joblens.stores.postgres.sample_tables import settle_all
 from joblens.stores.postgres.sql import queries_of
 from joblens.stores.postgres.statistics import stored_sums, sums_from_jobs
 from joblens.stores.sample_pieces import decode_samples
@@ -123,8 +124,10 @@ def _wrong_sums(connection: Connection) -> Iterator[str]:
             yield f"the statistics of {metric} of {status} jobs of tool '{tool}' do not match the jobs"
 
 
-def vacuum(database: Database) -> None:
-    """Beside those who read and write. The file system gets back what is free at the ends of tables."""
+def vacuum(database: Database, compression_level: int) -> None:
+    """Beside those who read and write. Samples that writers left as they came become blocks; the file system
+    gets back what is free at the ends of tables."""
+    settle_all(database, compression_level)
     queries = queries_of("upkeep.sql")
     with database.use(patience_s=_PATIENCE_S) as connection:
         for (table,) in _asker(connection)("tables"):
