@@ -76,6 +76,7 @@ class RunTickets:
         self._ringer = _Ringer(side.call, lambda text: kit.loop.call(lambda: note(text)))
         self._bundle: list[tuple[Job, Ticket]] = []
         self._held: dict[str, Status] = {}  # jobs that have not ended, as they were last seen
+        self._ending: set[str] = set()  # of them, those that this run wants to end
         self._is_asking = False
         self._pause_s = _SOONEST_S
         self._next_look_s = 0.0
@@ -177,7 +178,9 @@ class RunTickets:
                 self._reports.began(uuid, attempt.started_at_us)
             return
         del self._held[uuid]
-        if attempt is None and record.status is Status.CANCELLED:
+        is_ours = uuid in self._ending
+        self._ending.discard(uuid)
+        if attempt is None and record.status is Status.CANCELLED and is_ours:
             self._reports.withdrawn(uuid)
         else:
             if attempt is not None and not began_before:
@@ -201,6 +204,7 @@ class RunTickets:
     def end(self, uuid: str, *, at_once: bool) -> None:
         """One that waits ends now, one that a worker has is asked to."""
         self.flush()
+        self._ending.add(uuid)
 
         def ask(_deliveries: Deliveries) -> None:
             store = self._side.store

@@ -162,6 +162,7 @@ class _Driving:
             enforce=self._run.options.enforce and self._settings.limits.enforce,
             expected_s=kit.recorder.read(self._expected),
             may_go_ahead=self._plan.execution.staggered_start_s <= 0,
+            lost_is_final=self._run.options.engine != "local",
         )
         return Schedule(self._plan, self._offer, choices)
 

@@ -30,6 +30,7 @@ class Choices(Struct, frozen=True, kw_only=True):
     enforce: bool = True
     expected_s: Mapping[int, float] = field(default_factory=dict)  # durations known from history, by index
     may_go_ahead: bool = True  # StartAttempt(behind=True) is understood by whoever carries it out
+    lost_is_final: bool = False  # workers take lost jobs up again themselves, where they may run twice
 
 
 class Shape(NamedTuple):

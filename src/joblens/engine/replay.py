@@ -121,7 +121,7 @@ def past_of(schedule: Schedule, index: int, attempts: Sequence[JobResult], notes
         ending = Ending(result.status, result.exit_code, result.reason, missing)
         if result.began_at_us < notes.driven_since_us:
             failures = replace(failures, lost=0)  # whoever goes on with a run means it to be tried again
-        verdict = judge(schedule.plan, job, ending, failures, asked, schedule.offer)
+        verdict = judge(schedule.plan, job, ending, failures, asked, schedule.offer, schedule.choices)
         if _ended_with_the_run(result, notes):
             verdict = Again(failures, asked, why="ended when the run was stopped")
         if isinstance(verdict, Again):

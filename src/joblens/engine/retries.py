@@ -5,7 +5,7 @@ The same function answers for an attempt that ended just now and for one that is
 from msgspec import Struct
 from msgspec.structs import replace
 
-from joblens.engine.offer import Offer
+from joblens.engine.offer import Choices, Offer
 from joblens.model.job import Requirements, Status
 from joblens.model.plan import Plan, PlannedJob
 from joblens.model.run import JobState
@@ -16,6 +16,7 @@ _SIGNALLED = 128  # plus the number of the signal that ended it
 NOT_STARTED = "not-started"
 CUT_OFF = (Status.CANCELLED, Status.LOST)  # not ended by itself: as if a command beside the jobs had not run
 UNWANTED = "someone asked for its end"
+_NO_CHOICES = Choices()
 
 
 class Ending(Struct, frozen=True):
@@ -50,7 +51,13 @@ class Again(Struct, frozen=True):
 
 
 def judge(
-    plan: Plan, job: PlannedJob, ending: Ending, failures: Failures, asked: Requirements, offer: Offer
+    plan: Plan,
+    job: PlannedJob,
+    ending: Ending,
+    failures: Failures,
+    asked: Requirements,
+    offer: Offer,
+    choices: Choices = _NO_CHOICES,
 ) -> Final | Again:
     """`asked`: the requirements of the attempt that ended."""
     if ending.status is Status.SUCCESS and not ending.outputs_missing:
@@ -58,6 +65,8 @@ def judge(
     if ending.status is Status.CANCELLED:
         return Final(JobState.TERMINATED, UNWANTED)
     if ending.status is Status.LOST:
+        if choices.lost_is_final:
+            return Final(JobState.FAILED, "its worker was lost")
         return _after_loss(failures, asked)
     what = _what_happened(ending)
     rule = matching_rule(job, ending, plan.execution)

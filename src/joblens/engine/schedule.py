@@ -184,7 +184,13 @@ class Schedule:
         ending = Ending(event.status, event.exit_code, event.reason, event.outputs_missing)
         failures = self._failures.get(index, Failures())
         verdict = judge(
-            self.plan, self.plan.jobs[index], ending, failures, self.requirements_of(index), self.offer
+            self.plan,
+            self.plan.jobs[index],
+            ending,
+            failures,
+            self.requirements_of(index),
+            self.offer,
+            self.choices,
         )
         if isinstance(verdict, Again) and index not in self._cancelled and self.stopping is not StopMode.KILL:
             self._failures[index] = verdict.failures

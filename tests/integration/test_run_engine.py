@@ -1,0 +1,284 @@
+"""Runs of workflows whose jobs are carried out by workers of a queue."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from joblens.agent.locks import SupervisorLock
+from joblens.app.places import spool_dir
+from joblens.model.history import HistoryQuery
+from joblens.model.job import Record, Status
+from tests.conftest import wait_until
+from tests.integration.workflow_desk import WorkflowDesk, interrupt, states
+
+CHAIN = """
+name: chain
+files:
+  - {name: made, path: made.txt}
+user_data:
+  - {name: answer}
+failure_handlers:
+  - name: again
+    rules: [{exit_codes: [7], max_retries: 2}]
+jobs:
+  - {name: make, command: "echo $WORD > made.txt; echo made", output_files: [made], env: {WORD: hello}}
+  - {name: read, command: "cat ${files.input.made}", input_files: [made]}
+  - name: flaky
+    command: "test $JOBLENS_ATTEMPT = 2 || exit 7"
+    failure_handler: again
+  - {name: tell, command: "%s -m joblens user-data set answer 42", output_user_data: [answer]}
+  - {name: limited, command: "sleep 0.05", num_cpus: 1, memory: 200m, runtime: 30s}
+  - {name: broken, command: "echo no room >&2; exit 3"}
+  - {name: never, command: "true", depends_on: [broken], cancel_on_blocking_job_failure: true}
+"""
+SLOW = """
+name: slow
+jobs:
+  - name: part_{i}
+    command: "echo begin_{i} >> ran; while [ ! -e go ]; do sleep 0.02; done; echo end_{i} >> ran"
+    parameters: {i: "1:4"}
+  - {name: last, command: "echo last >> ran", depends_on_regexes: ["part_"]}
+"""
+MANY = """
+name: many
+jobs:
+  - name: "a_{i}"
+    command: echo x >> ran
+    parameters: {i: "1:30"}
+    queue: other
+"""
+
+
+@pytest.fixture(autouse=True)
+def quick_leases(monkeypatch: pytest.MonkeyPatch, store_path: Path) -> Iterator[None]:
+    """A lost worker is noticed soon, and the one that was started for the jobs is gone in the end."""
+    monkeypatch.setenv("JOBLENS_QUEUE_LEASE", "3s")
+    monkeypatch.setenv("JOBLENS_QUEUE_IDLE", "500ms")
+    monkeypatch.setenv("JOBLENS_QUEUE_POLL", "500ms")
+    yield
+    lock = worker_lock(store_path)
+    pid = lock.holder()
+    if pid is not None:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGTERM)
+    wait_until(lambda: lock.holder() is None, what="the worker to end")
+
+
+def worker_lock(store_path: Path) -> SupervisorLock:
+    return SupervisorLock(spool_dir(str(store_path)), "worker")
+
+
+def records_of(desk: WorkflowDesk) -> dict[str, Record]:
+    store = desk.store()
+    try:
+        return {record.job.name: record for record in store.records(HistoryQuery())}
+    finally:
+        store.close()
+
+
+def follow_slow(desk: WorkflowDesk) -> "subprocess.Popen[str]":
+    """A driver of SLOW, once two of its jobs run on the worker."""
+    driver = desk.start("run", desk.write(SLOW), "--engine", "celery", "--cpus", "2")
+    wait_until(lambda: len(desk.lines("ran")) == 2, what="two jobs that run")
+    return driver
+
+
+def test_a_workflow_on_workers_ends_as_it_does_here(desk: WorkflowDesk) -> None:
+    text = CHAIN % sys.executable
+    here = desk.run(text, code=1)
+    (desk.folder / "made.txt").unlink()
+    there = desk.run(text, "--engine", "celery", code=1)
+    assert states(there) == states(here)
+    assert {row["job_name"]: row["return_code"] for row in there["results"]} == {
+        row["job_name"]: row["return_code"] for row in here["results"]
+    }
+    assert states(there)["flaky"] == "completed"
+    assert (desk.folder / "made.txt").read_text() == "hello\n"
+    run = desk.newest_run()
+    assert run.options.engine == "celery"
+    folder = desk.folder / "output" / "job_output" / "1_2"
+    assert (folder / "read" / "stdout.log").read_text() == "hello\n"
+    assert (folder / "broken" / "stderr.log").read_text() == "no room\n"
+
+
+def test_records_tell_which_worker_ran_them_and_hold_nothing_of_the_drivers_environment(
+    desk: WorkflowDesk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LANG", "C.UTF-8")
+    desk.run(
+        "name: one\njobs:\n  - {name: a, command: 'true', env: {PARTS: '3'}, queue: fast}\n",
+        "--engine",
+        "celery",
+    )
+    record = records_of(desk)["a"]
+    assert record.outcome is not None
+    assert record.outcome.worker
+    assert record.job.queue == "fast"
+    assert record.job.created_by is None
+    assert set(record.job.env) == {"PARTS"}
+    assert record.job.run is not None
+    assert record.outcome.usage.cpu_total_usec is not None
+
+
+def test_commands_that_look_at_a_run_show_it_as_any_other(desk: WorkflowDesk) -> None:
+    desk.run("name: one\njobs:\n  - {name: a, command: 'sleep 0.1', memory: 100m}\n", "--engine", "celery")
+    assert desk.call("results", "one", "--json", code=0).json["results"][0]["status"] == "completed"
+    assert desk.call("check", "one", code=0).code == 0
+    assert "1 of 1 done" in desk.call("watch", "one", code=0).stdout
+    again = desk.call("rerun", "one", "--all", "--json", code=0).json
+    assert states(again) == {"a": "completed"}
+    assert desk.newest_run().options.engine == "celery"
+
+
+def test_a_driver_that_is_killed_leaves_jobs_with_their_worker_and_the_next_one_follows_them(
+    desk: WorkflowDesk,
+) -> None:
+    driver = follow_slow(desk)
+    driver.kill()
+    driver.communicate()
+    (desk.folder / "go").touch()
+    document = desk.call("resume", "slow", "--json", code=0).json
+    assert set(states(document).values()) == {"completed"}
+    assert Counter(desk.lines("ran")) == Counter(
+        [f"{word}_{i}" for i in range(1, 5) for word in ("begin", "end")] + ["last"]
+    ), "nothing ran twice"
+    assert len(desk.results()) == 5
+
+
+def test_a_worker_that_is_killed_costs_no_job(desk: WorkflowDesk, store_path: Path) -> None:
+    driver = follow_slow(desk)
+    pid = worker_lock(store_path).holder()
+    assert pid is not None
+    os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: len(desk.lines("ran")) == 4, what="both to be taken up again")
+    (desk.folder / "go").touch()
+    output, _ = driver.communicate(timeout=60)
+    assert driver.returncode == 0, output
+    ends = Counter(line for line in desk.lines("ran") if not line.startswith("begin"))
+    assert ends == Counter([*(f"end_{i}" for i in range(1, 5)), "last"])
+    results = desk.results()
+    assert len(results) == 5, "taken up again under the same record"
+    assert {one.status for one in results} == {Status.SUCCESS}
+
+
+def test_a_job_that_must_not_run_twice_fails_with_its_worker(desk: WorkflowDesk, store_path: Path) -> None:
+    text = SLOW.replace('    parameters: {i: "1:4"}', '    parameters: {i: "1:1"}\n    retry_lost: never')
+    driver = desk.start("run", desk.write(text), "--engine", "celery")
+    desk.wait_for_line("ran", "begin_1")
+    pid = worker_lock(store_path).holder()
+    assert pid is not None
+    os.kill(pid, signal.SIGKILL)
+    output, _ = driver.communicate(timeout=60)
+    assert driver.returncode == 1, output
+    assert "its worker was lost" in output
+    assert desk.lines("ran") == ["begin_1"]
+
+
+def test_cancelling_a_run_ends_what_workers_run_and_takes_the_rest_from_the_queue(desk: WorkflowDesk) -> None:
+    driver = follow_slow(desk)
+    desk.call("cancel", "slow", code=0)
+    driver.communicate(timeout=60)
+    assert len(desk.lines("ran")) == 2
+    running = [one for one in desk.results() if not one.status.is_final]
+    assert running == []
+    store = desk.store()
+    try:
+        assert store.backlog() == []
+    finally:
+        store.close()
+
+
+def test_an_interrupt_lets_running_jobs_end_and_the_others_run_when_it_is_resumed(desk: WorkflowDesk) -> None:
+    driver = desk.start("run", desk.write(SLOW), "--engine", "celery", "--cpus", "4")
+    wait_until(lambda: len(desk.lines("ran")) >= 2, what="two jobs that run")
+    interrupt(driver)
+    (desk.folder / "go").touch()
+    output, _ = driver.communicate(timeout=60)
+    assert driver.returncode == 130, output
+    assert "last" not in desk.lines("ran")
+    desk.call("resume", "slow", code=0)
+    ended = Counter(line for line in desk.lines("ran") if line.startswith("end"))
+    assert ended == Counter(f"end_{i}" for i in range(1, 5))
+
+
+def test_a_job_that_is_cancelled_while_it_waits_is_not_queued_again(desk: WorkflowDesk) -> None:
+    driver = desk.start("run", desk.write(SLOW), "--engine", "celery", "--cpus", "4")
+    wait_until(lambda: len(desk.lines("ran")) == min(4, usable()), what="jobs that run")
+    wait_until(lambda: len(desk.results()) == 4, what="all of them queued")
+    waiting = [one for one in desk.results() if one.status is Status.QUEUED]
+    for one in waiting:
+        desk.call("cancel", str(one.number), code=0)
+    (desk.folder / "go").touch()
+    driver.communicate(timeout=60)
+    assert len([line for line in desk.lines("ran") if line.startswith("end")]) == 4 - len(waiting)
+    assert driver.returncode == (1 if waiting else 0)
+
+
+def usable() -> int:
+    return len(os.sched_getaffinity(0))
+
+
+def test_in_the_background_it_goes_on_by_itself(desk: WorkflowDesk) -> None:
+    desk.call("submit", desk.write(MANY.replace("queue: other", "")), "--engine", "celery", code=0)
+    desk.call("wait", "many", code=0)
+    assert {one.status for one in desk.results()} == {Status.SUCCESS}
+    assert all(record.job.queue for record in records_of(desk).values())
+
+
+def test_with_a_broker_workers_that_were_started_by_hand_run_it(
+    desk: WorkflowDesk, redis_server: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JOBLENS_QUEUE_BROKER", redis_server.url)
+    worker = desk.start("worker", "--concurrency", "3", "--queues", "default,other")
+    try:
+        wait_until(lambda: has_worker(desk), what="the worker")
+        document = desk.run(MANY, "--engine", "celery")
+        assert set(states(document).values()) == {"completed"}
+        assert len(desk.lines("ran")) == 30
+        desk.call("submit", desk.folder / "flow.yaml", code=0)
+        desk.call("wait", "many", code=0)
+        assert desk.newest_run().options.engine == "celery", "with a broker it goes to the queue"
+        assert len(desk.lines("ran")) == 60
+    finally:
+        worker.terminate()
+        worker.communicate(timeout=30)
+
+
+def has_worker(desk: WorkflowDesk) -> bool:
+    if not desk.store_path.exists():
+        return False
+    store = desk.store()
+    try:
+        return bool(store.workers())
+    finally:
+        store.close()
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (
+            "name: x\njobs:\n  - {name: a, command: 'true', queue: 'no way'}\n",
+            "cannot be the name of a queue",
+        ),
+        ("name: x\njobs:\n  - {name: a, command: 'true', retry_lost: maybe}\n", "retry_lost"),
+        ("name: x\njobs:\n  - {name: a, command: 'true', num_cpus: 5000}\n", "5000 CPUs"),
+    ],
+)
+def test_what_cannot_work_is_refused_before_anything_runs(desk: WorkflowDesk, text: str, told: str) -> None:
+    done = desk.call("run", desk.write(text), "--engine", "celery", code=2)
+    assert told in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_the_engine_is_for_workflow_files(desk: WorkflowDesk) -> None:
+    assert "--engine" in desk.call("run", "--engine", "celery", "--", "true", code=2).stderr
+    assert "celery" in desk.call("run", "x.yaml", "--engine", "slurmy", code=2).stderr
