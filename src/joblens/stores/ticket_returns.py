@@ -114,9 +114,7 @@ def _look_up(book: TicketBook, uuid: str) -> tuple[Status, _Delivery | None]:
 
 
 def _queue_again(book: TicketBook, held: _Delivery) -> None:
-    """Without what the attempt had written, if it had begun."""
-    if held.status is Status.QUEUED and held.attempt_json is None:
-        return
+    """Without what the attempt had written."""
     book.ask("queue_again", number=held.number, began_at_us=held.created_at_us)
     for query in ("forget_attempt", "forget_details", "forget_samples"):
         book.ask(query, number=held.number)
