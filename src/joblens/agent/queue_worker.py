@@ -33,6 +33,7 @@ from joblens.ports.deliveries import Deliveries
 _SLOTS = "worker:slots"
 _SLOTS_EVERY_S = 1.0
 _MOST_AT_ONCE = 64  # tickets a claim asks for
+_STORE_PATIENCE_S = 60.0
 _LOOK_ALONE_S = 1.0  # between looks into the store where nobody rings
 
 
@@ -122,7 +123,7 @@ class QueueWorker:
         self._may_be_more = False  # in the store than was claimed
         self._has_broker = False
         self._is_ending = self._is_giving_back = False
-        self._idle_since_s = time.monotonic()
+        self._idle_since_s = self._answered_at_s = time.monotonic()
 
     # ---- the whole -----------------------------------------------------------------------------------
 
@@ -133,7 +134,7 @@ class QueueWorker:
         kit.loop.add_timed(self)
         kit.loop.add_timed(self._keeping)
         kit.sampler.add(_SLOTS, _SLOTS_EVERY_S)
-        self._idle_since_s = time.monotonic()
+        self._idle_since_s = self._answered_at_s = time.monotonic()
         try:
             kit.loop.run_until(self._is_done)
         finally:
@@ -276,12 +277,17 @@ class QueueWorker:
 
     def _has_looked(self, most: int, claims: list[Claim]) -> None:
         self._is_looking = False
+        self._answered_at_s = time.monotonic()
         if len(claims) >= most:
             self._may_be_more = True
         self._begin_all(claims)
 
     def _could_not_look(self) -> None:
+        """Not idle: what waits there is not known. A store that stays away may be gone for good."""
         self._is_looking = False
+        now_s = time.monotonic()
+        if now_s - self._answered_at_s < _STORE_PATIENCE_S:
+            self._idle_since_s = now_s
 
     # ---- from claims to jobs ---------------------------------------------------------------------------
 
