@@ -21,7 +21,8 @@ from joblens.stores.private_files import make_private_folder
 ATTEMPT_VARIABLE = "JOBLENS_ATTEMPT"
 WORK = "work"  # name of a job's own folder
 _BEFORE_NS = 1_000_000_000  # by which files that it is given are older than what it makes
-_COMMON_INTERVAL_S = 1.0  # at which slots are looked at
+# At which slots are looked at: a job that wants to be looked at a little less often is content with it.
+_COMMON_INTERVAL_S, _SELDOM_S = 1.0, 10.0
 
 
 class ClaimedJob(Struct, frozen=True):
@@ -74,7 +75,7 @@ class ClaimedJobs:
             and job.container is None
             and not job.cpu_list
             and job.monitor
-            and job.interval_s == _COMMON_INTERVAL_S
+            and _COMMON_INTERVAL_S <= job.interval_s <= _SELDOM_S
             and job.accounting is self._accounting
         )
 
