@@ -17,14 +17,29 @@ from joblens.stores.journal import JournaledStore
 from joblens.stores.postgres import PostgresStore
 from tests.conftest import RunJoblens, wait_until
 from tests.contract.store_builders import ended, queued, samples, started
-from tests.servers import PostgresServer
+from tests.servers import PostgresServer, is_over, own_server, postgres_program, skip_without
 
 JOBLENS = [sys.executable, "-m", "joblens"]
 
 
+@pytest.fixture(scope="module")
+def stopped_by_some() -> Iterator[PostgresServer]:
+    """One for all of these tests: making one takes longer than any of them."""
+    skip_without(postgres_program("postgres"))
+    with own_server(PostgresServer) as server:
+        yield server
+
+
 @pytest.fixture
-def url(own_postgres: PostgresServer, joblens: RunJoblens, monkeypatch: pytest.MonkeyPatch) -> str:
-    url = own_postgres.new_database()
+def server(stopped_by_some: PostgresServer) -> PostgresServer:
+    if is_over(stopped_by_some.pid):
+        stopped_by_some.start()
+    return stopped_by_some
+
+
+@pytest.fixture
+def url(server: PostgresServer, joblens: RunJoblens, monkeypatch: pytest.MonkeyPatch) -> str:
+    url = server.new_database()
     monkeypatch.setenv("JOBLENS_STORE", url)
     return url
 
@@ -51,14 +66,16 @@ def _start(*arguments: str, cwd: Path) -> "subprocess.Popen[str]":
 @contextlib.contextmanager
 def _store(url: str) -> Iterator[PostgresStore]:
     store = PostgresStore(url)
-    yield store
-    store.close()
+    try:
+        yield store
+    finally:
+        store.close()
 
 
 @pytest.mark.parametrize("how", ["stop", "kill"])
 def test_a_job_that_outlives_an_outage_has_all_its_samples_in_order_and_once(
     how: str,
-    own_postgres: PostgresServer,
+    server: PostgresServer,
     url: str,
     tmp_path: Path,
     processes_to_end: "list[subprocess.Popen[Any]]",
@@ -69,11 +86,11 @@ def test_a_job_that_outlives_an_outage_has_all_its_samples_in_order_and_once(
     processes_to_end.append(job)
     with _store(url) as store:
         wait_until(lambda: store.running() and len(store.samples(store.running()[0].job.uuid)) > 5)
-    getattr(own_postgres, how)()
+    getattr(server, how)()
     (journal,) = wait_until(_journals, what="a journal")
     size = journal.stat().st_size
     wait_until(lambda: journal.stat().st_size > size + 2000, what="samples in the journal")
-    own_postgres.start()
+    server.start()
     wait_until(lambda: not _journals(), what="the journal to be brought in")
     (tmp_path / "go").write_text("on\n")
     _, said = job.communicate(timeout=30)
@@ -91,47 +108,45 @@ def test_a_job_that_outlives_an_outage_has_all_its_samples_in_order_and_once(
 
 
 def test_jobs_that_ran_while_the_database_was_away_come_in_with_the_next_command(
-    own_postgres: PostgresServer, url: str, joblens: RunJoblens
+    server: PostgresServer, url: str, joblens: RunJoblens
 ) -> None:
     joblens("run", "--name", "before", "--", "true", code=0)
-    own_postgres.stop()
+    server.stop()
     for number in range(3):
         done = joblens("run", "--name", f"away{number}", "--", "sh", "-c", f"exit {number}", code=number)
         assert "kept in a journal" in done.stderr
     assert "cannot be reached" in joblens("history", code=125).stderr
-    own_postgres.start()
+    server.start()
     rows = joblens("history", "--json", code=0).json
     assert {row["name"] for row in rows} == {"before", "away0", "away1", "away2"}
     assert not _journals()
 
 
-def test_what_cannot_be_queued_is_said_at_once(
-    own_postgres: PostgresServer, url: str, joblens: RunJoblens
-) -> None:
-    own_postgres.stop()
+def test_what_cannot_be_queued_is_said_at_once(server: PostgresServer, url: str, joblens: RunJoblens) -> None:
+    server.stop()
     done = joblens("submit", "--", "true", code=125)
     assert "cannot be queued" in done.stderr
-    own_postgres.start()
+    server.start()
     assert joblens("history", "--json", code=0).json == []
 
 
 def test_a_background_job_goes_on_through_an_outage(
-    own_postgres: PostgresServer, url: str, joblens: RunJoblens, tmp_path: Path
+    server: PostgresServer, url: str, joblens: RunJoblens, tmp_path: Path
 ) -> None:
     os.mkfifo(tmp_path / "go")
     uuid = joblens("submit", "--", "sh", "-c", f"read line < {tmp_path}/go", code=0).stdout.strip()
     with _store(url) as store:
         wait_until(lambda: store.find(uuid).status is Status.RUNNING, what="the job to start")
-    own_postgres.stop()
+    server.stop()
     (tmp_path / "go").write_text("on\n")
     wait_until(_journals, what="its end in a journal")
-    own_postgres.start()
+    server.start()
     with _store(url) as store:
         wait_until(lambda: store.find(uuid).status is Status.SUCCESS, what="its outcome to come in")
 
 
 def test_a_workflow_goes_on_through_an_outage(
-    own_postgres: PostgresServer,
+    server: PostgresServer,
     url: str,
     joblens: RunJoblens,
     tmp_path: Path,
@@ -148,12 +163,14 @@ def test_a_workflow_goes_on_through_an_outage(
     processes_to_end.append(run)
     with _store(url) as store:
         wait_until(lambda: any(record.attempt for record in store.running()), what="the first job to run")
-    own_postgres.stop()
+    server.stop()
     (tmp_path / "go").write_text("on\n")
     wait_until(_journals, what="the others in a journal")
-    own_postgres.start()
+    server.start()
     run.communicate(timeout=60)
     assert run.returncode == 0
+    joblens("results", "flow", code=0)  # where the run was over before the server was back, this brings it in
+    assert not _journals()
     with _store(url) as store:
         results = store.run_results(store.find_run("flow").uuid)
         assert [(one.index, one.attempt, one.status) for one in results] == [
@@ -162,28 +179,28 @@ def test_a_workflow_goes_on_through_an_outage(
 
 
 def test_reading_fails_at_once_while_it_is_away_and_works_when_it_is_back(
-    own_postgres: PostgresServer, url: str
+    server: PostgresServer, url: str
 ) -> None:
     with _store(url) as store:
         store.apply([queued("a1")])
-        own_postgres.stop()
+        server.stop()
         for _ in range(3):
             with pytest.raises(StoreError, match="cannot be reached"):
                 store.find("a1")
-        own_postgres.start()
+        server.start()
         assert store.find("a1").status is Status.QUEUED
 
 
 def test_what_was_written_twice_because_nobody_knows_whether_it_arrived_is_there_once(
-    own_postgres: PostgresServer, url: str, journaled: JournaledStore, monkeypatch: pytest.MonkeyPatch
+    server: PostgresServer, url: str, journaled: JournaledStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("joblens.stores.journal._FIRST_PAUSE_S", 0.0)
     journaled.apply([queued("a1"), started("a1"), samples("a1", 0, 10)])
-    own_postgres.kill()
+    server.kill()
     journaled.apply([samples("a1", 5, 10)])  # some of them again
     journaled.apply([ended("a1")])
     journaled.apply([queued("b1"), started("b1")])
-    own_postgres.start()
+    server.start()
     journaled.apply([ended("b1")])
     assert [index for index, _ in journaled.samples("a1")] == list(range(15))
     assert {record.job.uuid: record.status for record in journaled.records(HistoryQuery())} == {
