@@ -22,11 +22,19 @@ from bench.goals import Figure, render
 PEERS = Path(__file__).parent.parent / ".venv-peers"
 DATAJUICER = PEERS.with_name(".venv-datajuicer")
 
+
+def _queue(bench: Workbench) -> Iterator[Figure]:
+    from bench import queue  # needs the extras celery and postgres
+
+    return queue.figures(bench)
+
+
 PARTS: dict[str, Callable[[Workbench], Iterator[Figure]]] = {
     "accuracy": accuracy.figures,
     "launching": launching.figures,
     "workflows": workflows.figures,
     "store": remembering.figures,
+    "queue": _queue,
     "gpu": gpu_figures.figures,
     "network": network.figures,
     "containers": containers.figures,

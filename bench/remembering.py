@@ -81,6 +81,11 @@ def _life(record: Record) -> list[Write]:
     return [JobQueued(record.job), JobStarted(uuid, record.attempt), JobEnded(uuid, record.outcome)]
 
 
+def started_life(place: int) -> list[Write]:
+    """A job that runs."""
+    return _life(_record(place, random.Random(place)))[:2]
+
+
 def _record(place: int, dice: random.Random) -> Record:
     started = 1_700_000_000_000_000 + place * 30_000_000
     duration_s = dice.lognormvariate(3, 1.5)

@@ -1,0 +1,86 @@
+"""Somebody who submits jobs to a queue, and the worker that runs them."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Sequence
+
+from bench.commands import JOBLENS, Workbench
+from joblens.app.queueing import QueueRequest, QueueStore, enqueue, open_queue_store
+from joblens.app.requests import Request
+from joblens.app.settings import load_settings
+from joblens.model.errors import StoreError
+from tests.servers import PostgresServer
+
+AT_ONCE = 2
+
+
+class DurablePostgres(PostgresServer):
+    """As it is run for real: what it has confirmed survives a loss of power."""
+
+    def command(self) -> list[str]:
+        return [word.replace("fsync=off", "fsync=on") for word in super().command()]
+
+
+class QueueDesk:
+    def __init__(self, bench: Workbench, store: str, broker: str) -> None:
+        self._bench = bench
+        self._env = {**bench.env, "JOBLENS_STORE": store, "JOBLENS_QUEUE_BROKER": broker}
+        with _environment(self._env):
+            self.settings = load_settings().settings
+        self.store: QueueStore = open_queue_store(self.settings)
+        self._worker: subprocess.Popen[bytes] | None = None
+
+    def start_worker(self, at_once: int = AT_ONCE) -> None:
+        with open(self._bench.path("worker.log"), "ab") as log:
+            self._worker = subprocess.Popen(
+                [*JOBLENS, "worker", "-c", str(at_once)],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=self._env,
+            )
+        wait_until(self.store.workers, 30, "the worker to announce itself")
+
+    def submit(self, commands: Sequence[Request]) -> list[str]:
+        """-> their uuids"""
+        with _environment(self._env):
+            made = enqueue(
+                [QueueRequest(request=one) for one in commands], self.settings, warn=lambda _: None
+            )
+        return [record.job.uuid for record in made]
+
+    def is_idle(self) -> bool:
+        """Nothing waits and nothing runs, as far as the store can be asked."""
+        try:
+            return not self.store.backlog()
+        except StoreError:
+            return False
+
+    def close(self) -> None:
+        if self._worker is not None:
+            self._worker.send_signal(signal.SIGTERM)
+            self._worker.wait(60)
+        self.store.close()
+
+
+def wait_until(condition: Callable[[], object], most_s: float, what: str, pause_s: float = 0.01) -> None:
+    deadline = time.perf_counter() + most_s
+    while not condition():
+        if time.perf_counter() > deadline:
+            raise TimeoutError(f"waited {most_s:g} s in vain for {what}")
+        time.sleep(pause_s)
+
+
+@contextlib.contextmanager
+def _environment(env: dict[str, str]) -> Iterator[None]:
+    before = dict(os.environ)
+    os.environ.clear()
+    os.environ.update(env)
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)

@@ -1,0 +1,14 @@
+"""Celery by itself, as its own tutorial would have it: a task that runs a command, and no results kept."""
+
+import os
+import subprocess
+
+from celery import Celery
+
+app = Celery("bare", broker=os.environ["BARE_BROKER"])
+app.conf.update(task_ignore_result=True, broker_connection_retry_on_startup=True)
+
+
+@app.task(name="bare.true")
+def true() -> None:
+    subprocess.run(["true"], check=True)
