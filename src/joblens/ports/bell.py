@@ -34,7 +34,7 @@ class Hearing(Protocol):
 
     def run(self, taker: Taker, has_connected: Callable[[], None], has_lost: Callable[[str], None]) -> None:
         """Until `stop`. Connects again for ever when the broker goes away: `has_lost` is called with why,
-        `has_connected` when it is there (again)."""
+        each reason once, `has_connected` when it is there (again)."""
         ...
 
     def stop(self) -> None:

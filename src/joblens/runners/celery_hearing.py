@@ -33,15 +33,26 @@ class CeleryHearing:
         self._lock = threading.Lock()
 
     def run(self, taker: Taker, has_connected: Callable[[], None], has_lost: Callable[[str], None]) -> None:
+        told = ""
+
+        def found() -> None:
+            nonlocal told
+            told = ""
+            has_connected()
+
         def lost(error: BaseException) -> None:
-            if not self._is_stopping.is_set():
-                has_lost(reason(error, self._broker))
+            """Each reason once, however often it is tried."""
+            nonlocal told
+            why = reason(error, self._broker)
+            if why != told and not self._is_stopping.is_set():
+                told = why
+                has_lost(why)
 
         while not self._is_stopping.is_set():
             inbox = _Inbox(taker, self._is_stopping)
             with self._lock:
                 self._inbox = inbox
-            worker = self._make_worker(inbox, has_connected, lost)
+            worker = self._make_worker(inbox, found, lost)
             try:
                 worker.blueprint.start(worker)
             except WorkerShutdown:
