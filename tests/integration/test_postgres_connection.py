@@ -103,8 +103,8 @@ def test_those_who_are_in_each_others_way_try_again_until_both_are_through(postg
 
         def work(connection: Connection) -> None:
             tries.append(first)
-            add = b"UPDATE cancel_request SET asked_at_us = asked_at_us + 1 WHERE uuid = %s"
-            connection.execute(add, (first,))
+            add = b"UPDATE cancel_request SET asked_at_us = asked_at_us + 1 WHERE uuid = %s RETURNING 1"
+            connection.execute(add, (first,)).fetchall()
             if tries.count(first) == 1:
                 both_hold_one.wait(30)
             connection.execute(add, (second,))

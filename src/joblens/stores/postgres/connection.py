@@ -118,13 +118,12 @@ class Database:
 
     def write(self, work: Callable[[Connection], T]) -> T:
         """All or nothing. Tried again from the start when it and others were in each other's way, so `work`
-        must not keep anything of a try that failed."""
+        must not keep anything of a try that failed. Statements are sent without waiting for those before,
+        until `work` fetches what one of them found."""
         with self.use() as connection:
             for left in reversed(range(_MOST_TRIES)):
                 try:
-                    connection.execute("BEGIN")
-                    with _ending(connection):
-                        return work(connection)
+                    return _in_one_go(connection, work)
                 except _AGAIN:
                     if not left:
                         raise
@@ -175,18 +174,34 @@ class Database:
             self._connection = None
 
 
+def _in_one_go(connection: Connection, work: Callable[[Connection], T]) -> T:
+    try:
+        with connection.pipeline():
+            connection.execute("BEGIN")
+            result = work(connection)
+            connection.execute("COMMIT")
+    except BaseException:
+        _roll_back(connection)
+        raise
+    return result
+
+
 @contextmanager
 def _ending(connection: Connection) -> Iterator[None]:
     try:
         yield
         connection.execute("COMMIT")
     except BaseException:
-        if not connection.closed:
-            try:
-                connection.execute("ROLLBACK")
-            except psycopg.Error:
-                connection.close()
+        _roll_back(connection)
         raise
+
+
+def _roll_back(connection: Connection) -> None:
+    if not connection.closed:
+        try:
+            connection.execute("ROLLBACK")
+        except psycopg.Error:
+            connection.close()
 
 
 @contextmanager

@@ -9,6 +9,10 @@ from joblens.stores.postgres.connection import Connection
 from joblens.stores.postgres.sql import queries_of
 
 _QUERIES = {name: text.encode() for name, text in queries_of("ticket_queries.sql").items()}
+# Those that find something are waited for; others are sent together with what comes after them.
+_FINDING = {
+    name for name, text in _QUERIES.items() if text.startswith((b"SELECT", b"WITH")) or b"RETURNING" in text
+}
 
 
 class PostgresTicketBook:
@@ -21,7 +25,7 @@ class PostgresTicketBook:
 
     def ask(self, query: str, **values: Any) -> list[tuple[Any, ...]]:
         cursor = self._connection.execute(_QUERIES[query], values, binary=True)
-        return cursor.fetchall() if cursor.description is not None else []
+        return cursor.fetchall() if query in _FINDING else []
 
     def ask_each(self, query: str, rows: Sequence[Mapping[str, Any]]) -> None:
         self._connection.cursor().executemany(_QUERIES[query], rows)
