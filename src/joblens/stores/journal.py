@@ -18,7 +18,7 @@ from joblens.ports.store import Store
 from joblens.stores.journal_file import JournalFile, JournalOwner, decode_lines, file_name, owner_of
 from joblens.stores.passing import PassingStore
 
-_REPLAYED_AT_ONCE = 200  # writes
+_REPLAYED_AT_ONCE = 1000  # writes
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 5.0
 
 
@@ -183,7 +183,7 @@ class JournaledStore(PassingStore):
                 return  # another process is at it
             damaged = 0
             waiting: list[Write] = []
-            for batch in decode_lines(file.read()):
+            for batch in decode_lines(file):
                 damaged += batch is None
                 waiting += batch or ()
                 if len(waiting) >= _REPLAYED_AT_ONCE:

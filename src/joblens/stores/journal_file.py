@@ -5,7 +5,7 @@ can be told from what a living one is still using."""
 
 import os
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 from msgspec import Struct
@@ -59,10 +59,11 @@ def encode_line(writes: Sequence[Write]) -> bytes:
     return b"%08x %s\n" % (zlib.crc32(body), body)
 
 
-def decode_lines(data: bytes) -> Iterator[list[Write] | None]:
+def decode_lines(lines: Iterable[bytes]) -> Iterator[list[Write] | None]:
     """One item a line; None for one that is torn or damaged."""
     decoder = msgspec.json.Decoder(list[Write])
-    for line in data.splitlines():
+    for ended_line in lines:
+        line = ended_line.rstrip(b"\r\n")
         if not line:
             continue
         try:
