@@ -51,7 +51,11 @@ class JobMetricsSettings(Struct, frozen=True, kw_only=True):
 
 class StoreSettings(Struct, frozen=True, kw_only=True):
     url: Annotated[
-        Path | None, _doc("Path of the SQLite file. Unset: joblens/joblens.db under the XDG data directory.")
+        Path | None,
+        _doc(
+            "Path of an SQLite file, or postgresql://user@host/database. "
+            "Unset: joblens/joblens.db under the XDG data directory."
+        ),
     ] = None
     journal_dir: Annotated[
         Path | None,

@@ -264,9 +264,9 @@ def test_a_journal_of_another_host_is_left_to_that_host(world: World) -> None:
 
 def test_a_line_knows_when_it_is_damaged() -> None:
     line = encode_line([queued("a1")])
-    assert [len(batch or ()) for batch in decode_lines(line + line)] == [1, 1]
+    assert [len(batch or ()) for batch in decode_lines([line, line])] == [1, 1]
     for damaged in (line.replace(b"a1", b"b1"), b"\xff" + line, line[3:], b"zzz\n"):
-        first, second = decode_lines(damaged + line)
+        first, second = decode_lines((damaged + line).splitlines(keepends=True))
         assert first is None
         assert second is not None
 
