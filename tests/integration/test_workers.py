@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from joblens.model.delivery import RetryLost
-from joblens.model.job import Requirements, Status
+from joblens.model.job import ContainerJob, Requirements, Status
 from joblens.model.writes import CancelAsked
 from tests.conftest import wait_until
+from tests.integration.engines import IMAGE, Engine
 from tests.integration.run_jobs import is_gone
 from tests.integration.worker_jobs import MODES, WorkerDesk, worker_desk
 
@@ -231,3 +232,35 @@ def test_many_short_jobs_are_each_run_once_and_recorded_once(desk: WorkerDesk) -
     assert sorted(ran.read_text().split()) == sorted(uuids)
     history = (desk.store.parent / "jobs_history.jsonl").read_text().splitlines()
     assert len(history) == 150
+
+
+def test_a_container_of_a_killed_worker_is_taken_away_and_the_job_begun_anew(
+    desk: WorkerDesk, docker: Engine
+) -> None:
+    container = ContainerJob(image=IMAGE, engine="docker", socket=docker.socket, network="none")
+    line = "test $JOBLENS_ATTEMPT = 2 && echo inside || sleep 300"
+    uuid = desk.queue("sh", "-c", line, cwd="", container=container)
+    desk.start_worker()
+    wait_until(lambda: docker.containers_of(uuid), what="the container", timeout=40)
+    desk.running_on(uuid)
+    desk.kill_worker()
+    wait_until(lambda: not docker.containers_of(uuid), what="the end of the container", timeout=40)
+    desk.start_worker()
+    record = desk.ended(uuid)
+    assert record.status is Status.SUCCESS, record.outcome
+    assert record.outcome is not None
+    assert record.outcome.stdout_tail == "inside\n"
+    assert docker.containers_of(uuid) == []
+
+
+def test_a_container_of_a_cancelled_job_is_gone(desk: WorkerDesk, docker: Engine) -> None:
+    container = ContainerJob(image=IMAGE, engine="docker", socket=docker.socket, network="none")
+    uuid = desk.queue("sleep", "300", cwd="", container=container, grace_s=0.5)
+    desk.start_worker()
+    wait_until(lambda: docker.containers_of(uuid), what="the container", timeout=40)
+    desk.running_on(uuid)
+    with desk.opened() as store:
+        store.apply([CancelAsked(uuid, 1, "somebody")])
+    record = desk.ended(uuid)
+    assert record.status is Status.CANCELLED
+    assert docker.containers_of(uuid) == []

@@ -97,7 +97,7 @@ class WorkerDesk(Desk):
             if worker.pid == pid:
                 worker.wait()
 
-    def status(self, uuid: str = "") -> Status:  # type: ignore[override]
+    def status(self, uuid: str = "") -> Status:
         return self.record(uuid).status
 
     def running_on(self, uuid: str, attempt: int = 1) -> Record:

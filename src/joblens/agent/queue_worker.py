@@ -56,6 +56,9 @@ class WorkerView:
     def note(self, text: str) -> None:
         pass
 
+    def is_known(self) -> None:
+        """The store has it among the workers."""
+
     def began(self, held: ClaimedJob) -> None:
         pass
 
@@ -424,6 +427,9 @@ class QueueWorker:
     def was_given_back(self, uuid: str) -> None:
         self._fences.drop(uuid)
         self._kit.recorder.muted.discard(uuid)
+
+    def is_known(self) -> None:
+        self._view.is_known()
 
     def note(self, text: str) -> None:
         self._view.note(text)

@@ -41,6 +41,8 @@ class Keeper(Protocol):
 
     def look_now(self) -> None: ...
 
+    def is_known(self) -> None: ...
+
     def note(self, text: str) -> None: ...
 
 
@@ -74,7 +76,7 @@ class TicketKeeping:
         self._settling: dict[str, tuple[Record, Claim]] = {}  # ended, perhaps not in the store yet
         self._suspects: frozenset[str] = frozenset()  # held no more, by the last renewal
         self._cancelled: set[str] = set()
-        self._is_renewing = self._is_settling = self._is_looking = False
+        self._is_renewing = self._is_settling = self._is_looking = self._is_known = False
         self._next_renewal_s = self._next_settling_s = 0.0
         self._look_every_s = min(_LOOK_MOST_S, max(_LOOK_LEAST_S, lease_s / _LOOKS_A_LEASE))
         self._next_look_s = 0.0
@@ -145,6 +147,9 @@ class TicketKeeping:
 
     def _renewed(self, renewal: Renewal) -> None:
         self._is_renewing = False
+        if not self._is_known:
+            self._is_known = True
+            self._keeper.is_known()
         for uuid in renewal.cancelled - self._cancelled:
             if self._keeper.is_running(uuid):
                 self._cancelled.add(uuid)

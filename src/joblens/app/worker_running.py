@@ -61,9 +61,13 @@ class Watching(WorkerView):
         self._after_jobs = AfterJobs(settings, log)
         self._next_upkeep_s = time.monotonic()
         self.counts: dict[Status, int] = {}
+        self.when_known: Callable[[], None] = lambda: None
 
     def note(self, text: str) -> None:
         self._tell(text)
+
+    def is_known(self) -> None:
+        self.when_known()
 
     def ended(self, record: Record, claim: Claim) -> None:
         self.counts[record.status] = self.counts.get(record.status, 0) + 1

@@ -59,7 +59,8 @@ def serve(
     )
     info = running.info
     hearing = hearing_of(broker, info.queues, info.concurrency, info.name)
-    running.run(hearing, lambda: has_begun(info, store_name(settings)))
+    running.watching.when_known = lambda: has_begun(info, store_name(settings))
+    running.run(hearing)
     return Served(info, dict(running.watching.counts))
 
 
