@@ -14,7 +14,7 @@ Q = {name: text.encode() for name, text in queries_of("writing.sql").items()}
 _APPEND = Q["ended_among"].replace(b"{insert_pieces}", Q["insert_pieces"])
 
 # Pieces below this size are put together when so many of them have gathered.
-SMALL_PIECE = 60
+SMALL_PIECE = 16
 MANY_PIECES = 64
 _LARGE_BLOCK = 1920
 # What a job that ended must have for blocks to be worth their while.
