@@ -2,13 +2,13 @@
 
 import os
 from collections.abc import Iterator
-from functools import cache
 
 from joblens.model.errors import ToolError
 from joblens.model.tool import Tool, ToolScript
 from joblens.spec.words import any_of
 
 _CHECK_S = 30.0
+_passed: set[tuple[str, tuple[str, ...]]] = set()  # what does not pass may be installed at any moment
 
 
 def missing_for(tool: Tool) -> str:
@@ -66,10 +66,11 @@ def _all_named(program: str) -> Iterator[str]:
             yield os.path.abspath(found)
 
 
-@cache
 def _passes(program: str, arguments: tuple[str, ...]) -> bool:
     import subprocess
 
+    if (program, arguments) in _passed:
+        return True
     nothing = subprocess.DEVNULL
     try:
         asked = subprocess.run(
@@ -82,4 +83,6 @@ def _passes(program: str, arguments: tuple[str, ...]) -> bool:
         )
     except (OSError, subprocess.TimeoutExpired):
         return False
+    if asked.returncode == 0:
+        _passed.add((program, arguments))
     return asked.returncode == 0

@@ -8,6 +8,7 @@ from typing import Any
 from msgspec import Struct
 
 from joblens.app.places import home_dir, user_config_path
+from joblens.app.requests import mapping_of
 from joblens.app.tool_programs import missing_for
 from joblens.app.tool_requests import Choices, ToolRun, placed, request_of, tool_run
 from joblens.model.errors import ToolError, UnknownTool
@@ -63,7 +64,7 @@ def find_tool(name: str, cwd: str | None = None) -> Tool:
 
 def tool_request(  # noqa: PLR0913 - the keywords are the interface
     tool: Tool | str,
-    script: str,
+    script: "str | os.PathLike[str]",
     params: Mapping[str, Any] | None = None,
     *,
     device: str = "",
@@ -82,10 +83,10 @@ def tool_request(  # noqa: PLR0913 - the keywords are the interface
         cwd=where,
         requirements=requirements,
         container=container,
-        env=dict(env or {}),
+        env=mapping_of("env", env),
         here=here,
     )
-    return tool_run(found, script, dict(params or {}), choices)
+    return tool_run(found, os.fspath(script), mapping_of("params", params), choices)
 
 
 def list_tools(cwd: str | None = None) -> tuple[list[ToolStanding], tuple[str, ...]]:

@@ -34,7 +34,7 @@ def pass_parameters(tool: Tool, params: Mapping[str, Any]) -> PassedParameters:
             words = [word for name, value in params.items() for word in _arguments(tool, name, value)]
             return PassedParameters(words=tuple(words))
         case ParameterWay.JSON_FILE:
-            text = json.dumps(dict(params), ensure_ascii=False, indent=1) + "\n"
+            text = json.dumps(dict(params), indent=1) + "\n"
             return PassedParameters(words=(PARAMS_FILE,), files={PARAMS_FILE: text})
         case ParameterWay.NONE:
             if params:

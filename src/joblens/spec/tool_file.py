@@ -7,6 +7,7 @@ from functools import cache
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from joblens.model.job import ContainerJob, Requirements
 from joblens.model.tool import ParameterWay, Tool, ToolDevice, ToolParameter, ToolScript
@@ -65,13 +66,28 @@ def _tool_of(value: Any, path: str, source: str) -> Tool:
         raise Wrong([], problems)
     folder = os.path.dirname(os.path.abspath(path))
     scripts = {name: _script(name, given, folder) for name, given in values.pop("scripts", {}).items()}
-    return Tool(**values, scripts=scripts, source=source)
+    values["programs"] = tuple(
+        _from(folder, each) if "/" in each else each for each in values.get("programs", ())
+    )
+    container: ContainerJob | None = values.pop("container", None)
+    if container is not None:
+        volumes = tuple(_volume_from(folder, each) for each in container.volumes)
+        container = replace(container, volumes=volumes)
+    return Tool(**values, scripts=scripts, container=container, source=source)
+
+
+def _from(folder: str, path: str) -> str:
+    return os.path.normpath(os.path.join(folder, os.path.expanduser(path)))
+
+
+def _volume_from(folder: str, volume: str) -> str:
+    source, colon, rest = volume.partition(":")
+    return _from(folder, source) + colon + rest if source.startswith((".", "~")) else volume
 
 
 def _script(name: str, given: dict[str, Any], folder: str) -> ToolScript:
-    path = os.path.expanduser(given.get("path", name))
     return ToolScript(
-        path=os.path.normpath(os.path.join(folder, path)),
+        path=_from(folder, given.get("path", name)),
         description=given.get("description", ""),
         parameters=given.get("parameters", {}),
         check=given.get("check", ()),

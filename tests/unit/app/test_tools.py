@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from joblens.app.tools import find_tool, list_tools, load_tools, missing_for, placed, request_of, tool_request
-from joblens.model.errors import ToolError, UnknownTool
+from joblens.model.errors import InputError, ToolError, UnknownTool
 from joblens.model.job import ContainerJob, Requirements
 
 BUILT_IN = ["bash", "fenicsx", "lammps", "mpi", "openfoam", "python"]
@@ -233,3 +233,23 @@ def test_a_script_that_cannot_be_run_is_told(tool: str, script: str, told: str) 
     with pytest.raises(ToolError) as raised:
         tool_request(tool, script, here=False)
     assert told in f"{raised.value} {raised.value.hint}"
+
+
+def test_parameters_that_are_no_mapping_are_refused(tmp_path: Path) -> None:
+    script = tmp_path / "a.sh"
+    script.touch()
+    with pytest.raises(InputError, match="expected names with values"):
+        tool_request("bash", script, "mesh_size=64")  # type: ignore[arg-type]
+
+
+def test_a_program_that_was_installed_in_the_meantime_is_found(
+    users: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_tool(users, "mine", 'command: ["{program}"]\nprograms: [solver]\ncheck: [--check]\n')
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    program = tmp_path / "solver"
+    program.write_text("#!/bin/sh\nexit 1\n")
+    program.chmod(0o755)
+    assert missing_for(find_tool("mine"))
+    program.write_text("#!/bin/sh\nexit 0\n")
+    assert missing_for(find_tool("mine")) == ""

@@ -61,6 +61,20 @@ def test_every_key_becomes_what_it_says() -> None:
     assert tool.devices == {"gpu": ToolDevice(arguments=("-sf", "gpu"), env={"A": "b"}, params={"steps": 5})}
 
 
+def test_paths_start_from_the_folder_of_the_file() -> None:
+    text = (
+        'command: ["{program}"]\nprograms: [./bin/solver, solver, /opt/solver]\n'
+        "container: {image: i, volumes: ['./data:/data', 'kept:/kept', '/a:/b:ro']}\n"
+        "scripts: {s.inp: {}, t.inp: {path: ../t.inp}}\n"
+    )
+    tool = read_tool(text, "/tools/mine.yaml").tool
+    assert tool is not None
+    assert tool.container is not None
+    assert tool.programs == ("/tools/bin/solver", "solver", "/opt/solver")
+    assert tool.container.volumes == ("/tools/data:/data", "kept:/kept", "/a:/b:ro")
+    assert [script.path for script in tool.scripts.values()] == ["/tools/s.inp", "/t.inp"]
+
+
 def test_a_tool_is_called_by_its_file_unless_it_says_otherwise() -> None:
     tool = read_tool('command: [run, "{script}"]', "/tools/mine.yaml").tool
     assert tool is not None
