@@ -215,7 +215,7 @@ def test_a_job_that_is_cancelled_while_it_waits_is_not_queued_again(desk: Workfl
     wait_until(lambda: len(desk.results()) == 4, what="all of them queued")
     waiting = [one for one in desk.results() if one.status is Status.QUEUED]
     for one in waiting:
-        desk.call("cancel", str(one.number), code=0)
+        desk.call("cancel", f"job:{one.number}", code=0)
     (desk.folder / "go").touch()
     driver.communicate(timeout=60)
     assert len([line for line in desk.lines("ran") if line.startswith("end")]) == 4 - len(waiting)
@@ -250,6 +250,23 @@ def test_with_a_broker_workers_that_were_started_by_hand_run_it(
     finally:
         worker.terminate()
         worker.communicate(timeout=30)
+
+
+def test_a_database_that_goes_away_for_a_while_costs_no_job(
+    desk: WorkflowDesk, own_postgres: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JOBLENS_STORE", own_postgres.new_database())
+    monkeypatch.setenv("JOBLENS_QUEUE_LEASE", "30s")
+    text = MANY.replace("queue: other", "").replace("echo x >> ran", "echo {i} >> ran; sleep 0.05")
+    driver = desk.start("run", desk.write(text), "--engine", "celery")
+    wait_until(lambda: len(desk.lines("ran")) >= 4, what="a few jobs")
+    own_postgres.stop()
+    own_postgres.start()
+    output, _ = driver.communicate(timeout=60)
+    assert driver.returncode == 0, output
+    assert sorted(map(int, desk.lines("ran"))) == list(range(1, 31))
+    worker = SupervisorLock(spool_dir(os.environ["JOBLENS_STORE"]), "worker")
+    wait_until(lambda: worker.holder() is None, what="the worker to end")
 
 
 def has_worker(desk: WorkflowDesk) -> bool:

@@ -4,7 +4,7 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, structs
 
@@ -26,7 +26,7 @@ from joblens.app.run_clock import driven_before_s
 from joblens.app.runs import kept_events, kept_results
 from joblens.app.supervising import allow_many_files
 from joblens.app.workflow_runs import enabled_places
-from joblens.engine.offer import Choices, Offer
+from joblens.engine.offer import AHEAD_OF_WORKERS, Choices, Offer
 from joblens.engine.replay import restore
 from joblens.engine.schedule import Schedule
 from joblens.model.errors import JoblensError
@@ -162,9 +162,17 @@ class _Driving:
             enforce=self._run.options.enforce and self._settings.limits.enforce,
             expected_s=kit.recorder.read(self._expected),
             may_go_ahead=self._plan.execution.staggered_start_s <= 0,
-            lost_is_final=self._run.options.engine != "local",
+            **self._choices_of_queue(),
         )
         return Schedule(self._plan, self._offer, choices)
+
+    def _choices_of_queue(self) -> dict[str, Any]:
+        options = self._run.options
+        if options.engine == "local":
+            return {}
+        # With an end of the run in sight nothing is begun that would not fit.
+        ahead = structs.replace(AHEAD_OF_WORKERS, limited_too=options.time_s is None)
+        return {"ahead": ahead, "lost_is_final": True}
 
     def _expected(self, store: Store) -> dict[int, float]:
         """How long jobs took before, for those that are looked at first to be the right ones."""

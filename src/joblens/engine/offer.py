@@ -23,6 +23,19 @@ class Offer(Struct, frozen=True, kw_only=True):
     most_jobs: int | None = None
 
 
+class Ahead(Struct, frozen=True, kw_only=True):
+    """How many jobs are handed over before there is room for them, so that no lane waits for the next one."""
+
+    work_s: float = 0.030  # of work, in each lane
+    longest_s: float = 0.100  # jobs that take longer gain nothing
+    most_each_lane: int = 16
+    limited_too: bool = False  # also those for which something has to be set up
+
+
+# A worker hears of its next job by way of the store: that takes a while.
+AHEAD_OF_WORKERS = Ahead(work_s=1.0, longest_s=30.0, most_each_lane=64, limited_too=True)
+
+
 class Choices(Struct, frozen=True, kw_only=True):
     """How this run differs from the plan. Jobs that are not `enabled` count as done for those behind them."""
 
@@ -30,6 +43,7 @@ class Choices(Struct, frozen=True, kw_only=True):
     enforce: bool = True
     expected_s: Mapping[int, float] = field(default_factory=dict)  # durations known from history, by index
     may_go_ahead: bool = True  # StartAttempt(behind=True) is understood by whoever carries it out
+    ahead: Ahead = Ahead()
     lost_is_final: bool = False  # workers take lost jobs up again themselves, where they may run twice
 
 

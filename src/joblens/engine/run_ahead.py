@@ -1,20 +1,19 @@
 """How many tiny jobs are handed over before there is room for them, so that no lane waits for the next."""
 
+from joblens.engine.offer import Ahead
 from joblens.engine.waiting import Bucket
 
-AHEAD_S = 0.030  # of work, in each lane
-LONGEST_S = 0.100  # jobs that take longer gain nothing
-MOST_EACH_LANE = 16
 
-
-def how_many_more(bucket: Bucket) -> int:
+def how_many_more(bucket: Bucket, ahead: Ahead) -> int:
     """For jobs of this bucket, of which the first one waits for room. The last few are kept back: whichever
     lane is free first shall have them."""
-    if bucket.is_limited or bucket.shape.gpus or not bucket.seen or bucket.mean_s > LONGEST_S:
+    if (bucket.is_limited and not ahead.limited_too) or bucket.shape.gpus:
         return 0
-    each = MOST_EACH_LANE
-    if bucket.mean_s * MOST_EACH_LANE > AHEAD_S:
-        each = max(1, round(AHEAD_S / bucket.mean_s))
+    if not bucket.seen or bucket.mean_s > ahead.longest_s:
+        return 0
+    each = ahead.most_each_lane
+    if bucket.mean_s * each > ahead.work_s:
+        each = max(1, round(ahead.work_s / bucket.mean_s))
     spare = len(bucket.positions) - bucket.lanes
     more = min(each * bucket.lanes - bucket.behind, spare)
     # Half empty before it is filled again: handing over several together costs hardly more than one.

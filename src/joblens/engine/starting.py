@@ -31,6 +31,7 @@ class Starter:
         self._ageing = Ageing(plan, self.buckets, self._waiting)
         self._estimates = Estimates(choices.expected_s)
         self._may_go_ahead = choices.may_go_ahead
+        self._ahead = choices.ahead
         self._time_s = offer.time_s
         self._until_s: float | None = None
 
@@ -108,7 +109,7 @@ class Starter:
 
     def _run_ahead(self, bucket: Bucket, now_s: float) -> list[StartAttempt]:
         starts = []
-        for _ in range(how_many_more(bucket)):
+        for _ in range(how_many_more(bucket, self._ahead)):
             index = self._waiting.pop(bucket)
             self._ageing.had_its_turn(bucket)
             self.occupancy.line_up(index, bucket, now_s, self._expected_s(index))
