@@ -242,6 +242,19 @@ def test_the_folder_of_messages_is_private(tmp_path: Path) -> None:
         assert stat.S_IMODE((tmp_path / folder).stat().st_mode) == 0o700
 
 
+def test_messages_that_nobody_took_in_a_day_are_removed_from_a_folder(tmp_path: Path) -> None:
+    desk = Desk(parse_broker(str(tmp_path / "queue"), ""))
+    desk.bell().ring(desk.jobs(2))
+    old, new = sorted((tmp_path / "queue" / "messages").iterdir())
+    os.utime(old, (1, 1))
+
+    desk.bell().ring([])
+    desk.bell().check()
+
+    assert list((tmp_path / "queue" / "messages").iterdir()) == [new]
+    desk.close()
+
+
 def test_variables_and_modules_of_other_celery_applications_change_nothing(
     redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

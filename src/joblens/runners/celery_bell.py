@@ -107,7 +107,7 @@ class CeleryBell:
         if self._broker.kind == "redis":
             producer.channel.client.ping()
         elif self._broker.kind == "amqp":
-            producer.channel.queue_declare(queue="joblens.default", durable=True, auto_delete=False)
+            producer.channel.basic_qos(0, 1, a_global=False)  # changes nothing that matters, and is answered
 
     def _publish(self, tickets: Sequence[tuple[str, str]]) -> None:
         producer = self._connect()

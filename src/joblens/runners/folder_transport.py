@@ -21,6 +21,7 @@ from kombu.utils.json import dumps, loads
 LOOK_EVERY_S = 0.02
 _LOOK_AGAIN_S = 0.001
 _AT_A_LOOK = 64
+_FORGOTTEN_S = 86_400.0
 
 
 class FolderChannel(filesystem.Channel):  # type: ignore[misc]  # kombu has no types
@@ -30,10 +31,19 @@ class FolderChannel(filesystem.Channel):  # type: ignore[misc]  # kombu has no t
         self.data_folder_in = self.data_folder_out = make_private(os.path.join(folder, "messages"))
         self._control = Path(make_private(os.path.join(folder, "control")))
         self._listed: dict[str, deque[str]] = {}
+        self._remove_forgotten()
 
     @property
     def control_folder(self) -> Path:
         return self._control
+
+    def _remove_forgotten(self) -> None:
+        """Of workers that were killed, and of queues that nobody serves: the store knows of the jobs."""
+        oldest = time.time() - _FORGOTTEN_S
+        for entry in os.scandir(self.data_folder_in):
+            with contextlib.suppress(FileNotFoundError):
+                if entry.stat().st_mtime < oldest:
+                    os.unlink(entry.path)
 
     def _put(self, queue: str, payload: Any, **_: Any) -> None:
         """Named so that the oldest is the first in order, also over hosts and boots."""
