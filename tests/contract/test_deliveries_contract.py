@@ -336,6 +336,17 @@ def test_what_was_taken_back_is_as_if_it_had_not_begun(store: DeliveringStore) -
     assert store.check().ok
 
 
+def test_who_lost_a_job_is_known_while_it_waits_again(store: DeliveringStore) -> None:
+    store.apply([*ticketed("a1"), *ticketed("a2")])
+    fences = _claimed(store, "w1")
+    assert store.lost_workers(["a1", "a2"]) == {}
+    store.take_back("a1", fences["a1"])
+    assert store.lost_workers(["a1", "a2", "unknown"]) == {"a1": "w1"}
+    store.claim(worker("w2"), ["a1"], LEASE_S)
+    assert store.lost_workers(["a1"]) == {}
+    assert store.lost_workers([]) == {}
+
+
 def test_an_old_fence_takes_nothing_back(store: DeliveringStore) -> None:
     store.apply(ticketed("a1"))
     _claimed(store)

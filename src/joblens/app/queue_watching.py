@@ -99,8 +99,11 @@ def find_tasks(store: Store, ident: str) -> list[Record]:
     return sorted(found, key=lambda record: record.number or 0)
 
 
-def task_status(store: Store, record: Record) -> dict[str, Any]:
+def task_status(store: QueueStore, record: Record) -> dict[str, Any]:
     now_us = time.time_ns() // 1000
+    if record.status is Status.QUEUED and record.job.queue:
+        lost_worker = store.lost_workers([record.job.uuid]).get(record.job.uuid, "")
+        return status_form(record, now_us=now_us, lost_worker=lost_worker)
     if record.status is not Status.RUNNING:
         return status_form(record, now_us=now_us)
     return status_form(
@@ -108,7 +111,7 @@ def task_status(store: Store, record: Record) -> dict[str, Any]:
     )
 
 
-def workflow_status(store: Store, uuids: Sequence[str]) -> dict[str, Any]:
+def workflow_status(store: QueueStore, uuids: Sequence[str]) -> dict[str, Any]:
     return workflow_form([task_status(store, store.find(uuid)) for uuid in uuids])
 
 

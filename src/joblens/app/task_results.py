@@ -35,9 +35,10 @@ class Expected(Struct, frozen=True):
     same_params: bool
 
 
-def state_of(record: Record) -> str:
-    if record.status is Status.QUEUED and record.attempt is not None:
-        return "RETRY"  # its worker was lost, and it waits for another
+def state_of(record: Record, lost_worker: str = "") -> str:
+    """`lost_worker`: who had it before, of a job that waits for another."""
+    if record.status is Status.QUEUED and lost_worker:
+        return "RETRY"
     return _STATES.get(record.status, "FAILURE")
 
 
@@ -84,9 +85,14 @@ def _profile(record: Record, outcome: Outcome) -> dict[str, Any]:
 
 
 def status_form(
-    record: Record, *, now_us: int, expected: Expected | None = None, newest: Sample | None = None
+    record: Record,
+    *,
+    now_us: int,
+    expected: Expected | None = None,
+    newest: Sample | None = None,
+    lost_worker: str = "",
 ) -> dict[str, Any]:
-    state = state_of(record)
+    state = state_of(record, lost_worker)
     form: dict[str, Any] = {
         "task_id": record.job.uuid,
         "state": state,

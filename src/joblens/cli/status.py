@@ -31,7 +31,7 @@ def command(session: Session, ident: str, monitor: bool, interval: str) -> None:
     if not interval_s:
         raise InputError(f"--interval {interval}: must be more than 0")
     record = find(session.current_store, ident, session.note)
-    status = task_status(session.store, record)
+    status = task_status(session.queue_store, record)
     if monitor and not status["ready"]:
         status = follow_status(session, record.job.uuid, interval_s, _teller(session))
         clear_line()
@@ -62,9 +62,9 @@ def follow_status(
         if record.status.is_final or is_late:
             break
         if time.monotonic() - told_at >= interval_s:
-            tell(task_status(session.store, record))
+            tell(task_status(session.queue_store, record))
             told_at = time.monotonic()
-    return task_status(session.store, record)
+    return task_status(session.queue_store, record)
 
 
 def _teller(session: Session) -> Callable[[dict[str, Any]], None]:

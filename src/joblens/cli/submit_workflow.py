@@ -82,7 +82,7 @@ def _wait(
     if session.is_terminal and not session.json:
         _say(session, submitted)
     is_over = _followed(session, submitted.uuids, timeout_s)
-    status = workflow_status(session.store, submitted.uuids)
+    status = workflow_status(session.queue_store, submitted.uuids)
     if session.json:
         session.write_json({"workflow_id": submitted.workflow_id, **status})
     else:

@@ -19,7 +19,7 @@ def command(session: Session, idents: tuple[str, ...]) -> None:
 
     store = session.current_store
     uuids = [record.job.uuid for ident in idents for record in find_tasks(store, ident)]
-    status = workflow_status(store, uuids)
+    status = workflow_status(session.queue_store, uuids)
     if session.json:
         session.write_json(status)
         return

@@ -65,6 +65,10 @@ class Deliveries(Protocol):
         """Of many jobs at once, cheaply. Unknown ones are missing."""
         ...
 
+    def lost_workers(self, uuids: Sequence[str]) -> dict[str, str]:
+        """Of those that wait again because their worker was lost: its name."""
+        ...
+
     def now_us(self) -> int:
         """The store's clock."""
         ...

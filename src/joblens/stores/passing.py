@@ -120,5 +120,8 @@ class PassingStore:
     def states(self, uuids: Sequence[str]) -> dict[str, Status]:
         return self._deliveries().states(uuids)
 
+    def lost_workers(self, uuids: Sequence[str]) -> dict[str, str]:
+        return self._deliveries().lost_workers(uuids)
+
     def now_us(self) -> int:
         return self._deliveries().now_us()

@@ -90,5 +90,10 @@ class TicketDesk:
 
         return self._look(lambda book: states(book, uuids)) if uuids else {}
 
+    def lost_workers(self, uuids: Sequence[str]) -> dict[str, str]:
+        from joblens.stores.ticket_tables import lost_workers
+
+        return self._look(lambda book: lost_workers(book, uuids)) if uuids else {}
+
     def now_us(self) -> int:
         return self._look(lambda book: book.now_us())

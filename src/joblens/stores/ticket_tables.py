@@ -28,3 +28,7 @@ def backlog(book: TicketBook) -> list[Backlog]:
 
 def states(book: TicketBook, uuids: Sequence[str]) -> dict[str, Status]:
     return {uuid: Status(status) for uuid, status in book.ask("states", uuids=list(uuids))}
+
+
+def lost_workers(book: TicketBook, uuids: Sequence[str]) -> dict[str, str]:
+    return dict(book.ask("lost_workers", uuids=list(uuids)))

@@ -71,8 +71,9 @@ def test_states_have_the_words_of_task_queues(status: Status, state: str) -> Non
 
 
 def test_a_job_that_waits_is_pending_and_one_whose_worker_was_lost_is_to_be_retried() -> None:
-    assert state_of(record(Status.QUEUED, has_started=False)) == "PENDING"
-    assert state_of(record(Status.QUEUED)) == "RETRY"
+    waiting = record(Status.QUEUED, has_started=False)
+    assert state_of(waiting) == "PENDING"
+    assert state_of(waiting, "node1-7") == "RETRY"
 
 
 def test_a_failed_simulation_is_ready_and_failed_and_not_successful() -> None:

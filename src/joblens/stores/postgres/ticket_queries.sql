@@ -140,6 +140,10 @@ FROM ticket GROUP BY queue ORDER BY queue
 -- name: states
 SELECT uuid, status FROM job WHERE uuid = ANY(%(uuids)s::text[])
 
+-- name: lost_workers
+SELECT job.uuid, ticket.lost_worker FROM job JOIN ticket ON ticket.job_id = job.id
+WHERE job.uuid = ANY(%(uuids)s::text[]) AND ticket.worker IS NULL AND ticket.lost_worker <> ''
+
 -- name: states_held
 -- Nobody ends one of them before this transaction is over.
 SELECT uuid, status FROM job WHERE uuid = ANY(%(uuids)s::text[]) ORDER BY id FOR SHARE

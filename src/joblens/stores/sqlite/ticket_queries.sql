@@ -135,5 +135,9 @@ FROM ticket GROUP BY queue ORDER BY queue
 -- name: states
 SELECT uuid, status FROM job WHERE uuid IN (SELECT value FROM json_each(:uuids))
 
+-- name: lost_workers
+SELECT job.uuid, ticket.lost_worker FROM job JOIN ticket ON ticket.job_id = job.id
+WHERE job.uuid IN (SELECT value FROM json_each(:uuids)) AND ticket.worker IS NULL AND ticket.lost_worker <> ''
+
 -- name: states_held
 SELECT uuid, status FROM job WHERE uuid IN (SELECT value FROM json_each(:uuids))
