@@ -32,7 +32,7 @@ class Two:
         self.source, self.target = map(_opened, self.names)
 
     def copy(self) -> Copied:
-        return copy_store(*self.names, Settings(), pytest.fail)
+        return copy_store(self.names[0], self.names[1], Settings(), pytest.fail)
 
 
 def _opened(name: str) -> Store:

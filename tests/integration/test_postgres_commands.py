@@ -56,7 +56,7 @@ def test_a_job_is_run_remembered_and_shown(joblens: RunJoblens, url: str) -> Non
     assert joblens("top", "--once", code=0).stdout
     assert joblens("metrics", "1", "--json", code=0).json
     assert joblens("export", "history", code=0).json_lines[0]["name"] == "hello"
-    assert joblens("prune", "--older-than", "0s", "--yes", code=0)
+    joblens("prune", "--older-than", "0s", "--yes", code=0)
     joblens("store", "vacuum", code=0)
 
 
