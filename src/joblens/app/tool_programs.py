@@ -29,10 +29,12 @@ def program_of(tool: Tool, *, here: bool) -> str:
     """Its path on this machine; elsewhere it is found by its name. Raises ToolError."""
     if not here:
         return tool.programs[0] if tool.programs else ""
-    missing = missing_for(tool)
-    if missing:
-        raise ToolError(f"{tool.name} cannot run here: {missing}", hint=tool.install)
-    return _usable(tool.programs, tool.check) or ""
+    program = _usable(tool.programs, tool.check)
+    if (tool.programs and program is None) or tool.needs:
+        missing = missing_for(tool)
+        if missing:
+            raise ToolError(f"{tool.name} cannot run here: {missing}", hint=tool.install)
+    return program or ""
 
 
 def interpreter(tool: Tool, script: str, own: ToolScript | None, *, here: bool) -> tuple[str, ...]:

@@ -1,7 +1,8 @@
 """One job of a tool: its script found, its program looked up, its parameters in the form they travel in."""
 
 import os
-from collections.abc import Mapping
+from collections import ChainMap
+from collections.abc import Mapping, MutableMapping
 from typing import Any
 
 from msgspec import Struct, field
@@ -63,7 +64,9 @@ def tool_run(tool: Tool, script: str, params: dict[str, Any], choices: Choices) 
     if is_carried:
         files[word] = _text_of(path)
     inside = _container(tool, choices.container)
-    outside = os.environ if inside is None else {}  # inside, variables of this machine mean nothing
+    outside: MutableMapping[str, str] = (
+        os.environ if inside is None else {}
+    )  # inside, variables of this machine mean nothing
     variables = _variables(tool, device, outside)
     variables.update(passed.env)
     variables.update(choices.env)
@@ -71,6 +74,7 @@ def tool_run(tool: Tool, script: str, params: dict[str, Any], choices: Choices) 
         inside, word = _with_places(inside, word, "" if tool.own_folder else choices.cwd)
         if inside.user:
             variables.setdefault("HOME", inside.workdir)  # that user may have none inside
+    named = ChainMap(variables, outside)
     here = choices.here and inside is None
     asked = _merged(tool.requirements, choices.requirements)
     return ToolRun(
@@ -78,7 +82,7 @@ def tool_run(tool: Tool, script: str, params: dict[str, Any], choices: Choices) 
         script=script,
         params={**device.params, **params},
         argv=fill_command(
-            tuple(fill_variables(each, {**outside, **variables}, tool.name) for each in tool.command),
+            tuple(fill_variables(each, named, tool.name) for each in tool.command),
             {
                 "program": program_of(tool, here=here),
                 "script": word,
