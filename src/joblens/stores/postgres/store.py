@@ -199,17 +199,17 @@ class PostgresStore(TicketDesk):
         self._database.close()
 
     def _look(self, work: Callable[[TicketBook], T]) -> T:
-        from joblens.stores.postgres.ticket_book import PostgresTicketBook
+        from joblens.stores.postgres.writer import ticket_book
 
         with self._database.use() as connection:
-            return work(PostgresTicketBook(connection, self._level))
+            return work(ticket_book(connection, self._level))
 
     def _change(self, work: Callable[[TicketBook], T], *, for_good: bool) -> T:
         """Always for good: were a claim forgotten with the server, two workers could have the same fence."""
-        from joblens.stores.postgres.ticket_book import PostgresTicketBook
+        from joblens.stores.postgres.writer import ticket_book
 
         self._check_writable()
-        return self._database.write(lambda connection: work(PostgresTicketBook(connection, self._level)))
+        return self._database.write(lambda connection: work(ticket_book(connection, self._level)))
 
     @contextmanager
     def _asking(self) -> Iterator[Ask]:

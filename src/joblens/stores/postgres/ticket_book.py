@@ -1,7 +1,7 @@
 """Tickets in a PostgreSQL database."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from joblens.model.writes import Write
@@ -18,9 +18,9 @@ _FINDING = {
 class PostgresTicketBook:
     """stores.ticket_book.TicketBook"""
 
-    def __init__(self, connection: Connection, compression_level: int) -> None:
+    def __init__(self, connection: Connection, apply: Callable[[Sequence[Write]], None]) -> None:
         self._connection = connection
-        self._level = compression_level
+        self._apply = apply
         self._clock: tuple[int, int] | None = None  # the server's in µs, ours in ns, when it was asked
 
     def ask(self, query: str, **values: Any) -> list[tuple[Any, ...]]:
@@ -31,9 +31,7 @@ class PostgresTicketBook:
         self._connection.cursor().executemany(_QUERIES[query], rows)
 
     def write(self, writes: Sequence[Write]) -> None:
-        from joblens.stores.postgres.writer import Batch
-
-        Batch(writes, self._level).write(self._connection)
+        self._apply(writes)
 
     def now_us(self) -> int:
         """The server is asked once in a transaction."""

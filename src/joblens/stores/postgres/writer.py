@@ -169,10 +169,10 @@ class Batch:
         if self._ended or self._no_longer:
             rollup.record_changes(connection, self._ended, self._no_longer)
         if self._tickets.has_facts:
-            self._tickets.write(PostgresTicketBook(connection, self._level))
+            self._tickets.write(ticket_book(connection, self._level))
         if self._over:
             connection.execute(Q["forget_cancel_requests"], ([uuid for uuid, _ in self._over],))
-            settle_ended(PostgresTicketBook(connection, self._level), self._over)
+            settle_ended(ticket_book(connection, self._level), self._over)
 
     def _write_jobs(self, connection: Connection) -> None:
         known = _known_jobs(connection, list(self.changes))
@@ -283,6 +283,11 @@ class Batch:
     def _tag(self, number: int, job: Job) -> None:
         for tag in job.tags:
             self._row("insert_tags", _text(tag), number)
+
+
+def ticket_book(connection: Connection, compression_level: int) -> PostgresTicketBook:
+    """Where jobs that tickets end are written by a batch of their own, in the same transaction."""
+    return PostgresTicketBook(connection, lambda writes: Batch(writes, compression_level).write(connection))
 
 
 def _known_jobs(connection: Connection, uuids: list[str]) -> dict[str, KnownJob]:

@@ -294,17 +294,17 @@ class SqliteStore(TicketDesk):
             upkeep.vacuum(connection)
 
     def _look(self, work: Callable[[TicketBook], T]) -> T:
-        from joblens.stores.sqlite.ticket_book import SqliteTicketBook
+        from joblens.stores.sqlite.writer import ticket_book
 
         with self._use() as connection, reading(connection):
-            return work(SqliteTicketBook(connection, self._level))
+            return work(ticket_book(connection, self._level))
 
     def _change(self, work: Callable[[TicketBook], T], *, for_good: bool) -> T:
-        from joblens.stores.sqlite.ticket_book import SqliteTicketBook
+        from joblens.stores.sqlite.writer import ticket_book
 
         self._check_writable()
         with self._write(for_good=for_good) as connection:
-            return work(SqliteTicketBook(connection, self._level))
+            return work(ticket_book(connection, self._level))
 
     @contextmanager
     def _write(self, *, for_good: bool) -> Iterator[apsw.Connection]:

@@ -1,7 +1,7 @@
 """Tickets in an SQLite file."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import apsw
@@ -14,9 +14,9 @@ from joblens.stores.sqlite.sql import TICKET_QUERIES
 class SqliteTicketBook:
     """stores.ticket_book.TicketBook"""
 
-    def __init__(self, connection: apsw.Connection, compression_level: int) -> None:
+    def __init__(self, connection: apsw.Connection, apply: Callable[[Sequence[Write]], None]) -> None:
         self._connection = connection
-        self._level = compression_level
+        self._apply = apply
 
     def ask(self, query: str, **values: Any) -> list[tuple[Any, ...]]:
         bound = {name: _parameter(value) for name, value in values.items()}
@@ -26,9 +26,7 @@ class SqliteTicketBook:
         self._connection.executemany(TICKET_QUERIES[query], rows)
 
     def write(self, writes: Sequence[Write]) -> None:
-        from joblens.stores.sqlite.writer import Batch
-
-        Batch(writes, self._level).write(self._connection)
+        self._apply(writes)
 
     def now_us(self) -> int:
         """That of the one host that may use the file."""

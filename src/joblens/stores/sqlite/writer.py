@@ -113,9 +113,9 @@ class Batch:
         if self._ended or self._no_longer:
             rollup.record_changes(connection, self._ended, self._no_longer)
         if self._tickets.has_facts:
-            self._tickets.write(SqliteTicketBook(connection, self._level))
+            self._tickets.write(ticket_book(connection, self._level))
         if self._over:
-            settle_ended(SqliteTicketBook(connection, self._level), self._over)
+            settle_ended(ticket_book(connection, self._level), self._over)
 
     def _write_details(self, connection: apsw.Connection, by_number: dict[int, Details | None]) -> None:
         news = {number: details for number, details in by_number.items() if details is not None}
@@ -201,6 +201,11 @@ class Batch:
     def _tag(self, number: int, job: Job) -> None:
         for tag in job.tags:
             self._row("insert_tag", tag, number)
+
+
+def ticket_book(connection: apsw.Connection, compression_level: int) -> SqliteTicketBook:
+    """Where jobs that tickets end are written by a batch of their own, in the same transaction."""
+    return SqliteTicketBook(connection, lambda writes: Batch(writes, compression_level).write(connection))
 
 
 def _known_jobs(connection: apsw.Connection, uuids: list[str]) -> dict[str, KnownJob]:
