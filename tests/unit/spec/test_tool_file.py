@@ -1,11 +1,17 @@
 """Tools' files: what they become, and what is said of mistakes, each with its place."""
 
+import json
+from typing import Any
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from joblens.model.delivery import RetryLost
 from joblens.model.job import ContainerJob, Requirements
 from joblens.model.tool import ParameterWay, ToolDevice, ToolParameter, ToolScript
 from joblens.spec.tool_file import read_tool
+from joblens.spec.tool_keys import TOOL_SECTIONS
 
 WHOLE = """
 name: melt
@@ -162,3 +168,31 @@ def test_a_mistake_is_told_with_its_place(text: str, told: str) -> None:
 def test_all_mistakes_are_told_at_once() -> None:
     reading = read_tool("comand: [a]\nparameters: x\nartifacts: {a: b}", "/tools/t.yaml")
     assert len(reading.problems) == 3
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8) | st.just("{script}"),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=6), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@given(st.dictionaries(st.sampled_from(list(TOOL_SECTIONS["tool"].keys)), VALUES, max_size=6))
+def test_whatever_a_file_says_is_a_tool_or_is_told(values: dict[str, Any]) -> None:
+    reading = read_tool(json.dumps({"command": ["a"], **values}), "/tools/t.yaml")
+    assert (reading.tool is None) == bool(reading.problems)
+
+
+@given(st.text(max_size=60))
+def test_whatever_stands_in_a_file_is_a_tool_or_is_told(text: str) -> None:
+    reading = read_tool(text, "/tools/t.yaml")
+    assert (reading.tool is None) == bool(reading.problems)
+
+
+@given(st.sampled_from(["container", "requirements", "scripts", "devices"]), VALUES)
+def test_whatever_stands_in_a_section_is_told_too(key: str, value: Any) -> None:
+    parameter = {"default": value, "least": value, "choices": value}
+    nested = ({"parameters": {"y": value}}, {"parameters": {"y": parameter}})
+    for inner in (value, {"x": value}, *({"x": each} for each in nested)):
+        reading = read_tool(json.dumps({"command": ["a"], key: inner}), "/tools/t.yaml")
+        assert (reading.tool is None) == bool(reading.problems)
