@@ -15,8 +15,12 @@ from joblens.app.queueing import QueueRequest, make_tickets, open_queue_store
 from joblens.app.requests import Request
 from joblens.app.settings import load_settings
 from joblens.app.working import worker_lock
+from joblens.model.delivery import WorkerInfo
+from joblens.model.job import Status
 from joblens.model.writes import JobQueued, TicketMade
 from tests.conftest import RunJoblens, wait_until
+from tests.integration.engines import Engine
+from tests.integration.tool_images import host_container
 from tests.servers import RedisServer
 
 SCRIPTS = {
@@ -131,6 +135,27 @@ def test_a_job_of_another_user_is_not_cancelled(desk: RunJoblens, store_path: Pa
     done = desk("cancel", job.uuid, code=2)
     assert "belongs to somebody-else" in done.stderr
     assert desk("status", job.uuid, "--json").json["state"] == "PENDING"
+
+
+def test_a_job_whose_worker_was_lost_is_to_be_retried(desk: RunJoblens, store_path: Path) -> None:
+    settings = load_settings().settings
+    ((job, ticket),) = make_tickets([QueueRequest(request=Request(argv=("true",)))], settings)
+    lost = WorkerInfo(name="w", host="gone", pid=1, user=job.user, queues=("default",), concurrency=1)
+    with closing(open_queue_store(settings)) as store:
+        store.apply([JobQueued(job), TicketMade(ticket)])
+        (claim,) = store.claim(lost, [job.uuid], 30.0)
+        assert store.take_back(job.uuid, claim.fence) is Status.QUEUED
+    assert desk("status", job.uuid, "--json", code=0).json["state"] == "RETRY"
+    desk("wait", job.uuid, code=0)  # which has a worker started
+
+
+def test_parameters_reach_a_script_in_a_container(desk: RunJoblens, docker: Engine) -> None:
+    inside = host_container(docker)
+    volumes = [word for volume in inside.volumes for word in ("--volume", volume)]
+    where = ("--container", inside.image, "--container-engine", "docker", "--container-socket", docker.socket)
+    words = ("bash", "say.sh", "-p", "x=5", *where, *volumes, "--container-network", "none")
+    uuid = desk("submit", *words, "--wait", code=0).stdout.strip()
+    assert desk("status", uuid, "--json").json["result"]["stdout"] == "x is 5 and y \n"
 
 
 # ---- several
