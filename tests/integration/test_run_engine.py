@@ -234,16 +234,16 @@ def test_in_the_background_it_goes_on_by_itself(desk: WorkflowDesk) -> None:
 
 
 def test_with_a_broker_workers_that_were_started_by_hand_run_it(
-    desk: WorkflowDesk, redis_server: Any, monkeypatch: pytest.MonkeyPatch
+    desk: WorkflowDesk, redis_server: Any
 ) -> None:
-    monkeypatch.setenv("JOBLENS_QUEUE_BROKER", redis_server.url)
-    worker = desk.start("worker", "--concurrency", "3", "--queues", "default,other")
+    broker = ("--broker", redis_server.url)
+    worker = desk.start("worker", *broker, "--concurrency", "3", "--queues", "default,other")
     try:
         wait_until(lambda: has_worker(desk), what="the worker")
-        document = desk.run(MANY, "--engine", "celery")
+        document = desk.run(MANY, "--engine", "celery", *broker)
         assert set(states(document).values()) == {"completed"}
         assert len(desk.lines("ran")) == 30
-        desk.call("submit", desk.folder / "flow.yaml", code=0)
+        desk.call("submit", desk.folder / "flow.yaml", *broker, code=0)
         desk.call("wait", "many", code=0)
         assert desk.newest_run().options.engine == "celery", "with a broker it goes to the queue"
         assert len(desk.lines("ran")) == 60
@@ -299,3 +299,7 @@ def test_what_cannot_work_is_refused_before_anything_runs(desk: WorkflowDesk, te
 def test_the_engine_is_for_workflow_files(desk: WorkflowDesk) -> None:
     assert "--engine" in desk.call("run", "--engine", "celery", "--", "true", code=2).stderr
     assert "celery" in desk.call("run", "x.yaml", "--engine", "slurmy", code=2).stderr
+    assert "--engine celery" in desk.call("run", desk.write(MANY), "--queue", "x", code=2).stderr
+    assert "workflow file" in desk.call("run", "--queue", "x", "--", "true", code=2).stderr
+    nonsense = desk.call("run", desk.write(MANY), "--engine", "celery", "--broker", "ftp://x", code=2)
+    assert "broker" in nonsense.stderr

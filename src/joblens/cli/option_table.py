@@ -117,6 +117,10 @@ RUN_OPTIONS = (
     _row("--no-capture", kind="flag", help="Do not keep what it prints; it inherits the streams."),
     _row("-q", "--quiet", kind="flag", help="No live line and no summary."),
     _row("-v", "--verbose", kind="flag", help="Print the summary even when not on a terminal."),
+    _row(
+        "--queue", metavar="NAME", help="FILE: queue of the workers that run its jobs, with --engine celery."
+    ),
+    _row("--broker", metavar="URL", help="FILE: tell workers by this broker, with --engine celery."),
 )
 # For `run FILE` and `submit FILE`; what JOB_OPTIONS has as well is said there for one command.
 SPEC_OPTIONS = (
@@ -173,7 +177,12 @@ QUEUE_OPTIONS = (
     ),
 )
 GLOBAL_OPTIONS = (
-    _row("--store", name="global_store", metavar="PATH", help="Store to use (also: JOBLENS_STORE)."),
+    _row(
+        "--store",
+        name="global_store",
+        metavar="STORE",
+        help="File or URL to keep jobs in (also: JOBLENS_STORE).",
+    ),
     _row(
         "--config", name="global_config", metavar="FILE", help="Configuration file that wins over the others."
     ),

@@ -15,9 +15,14 @@ def run(session: Session, given: dict[str, Any]) -> None:
     if given["spec"] is not None:
         from joblens.cli.run_spec import run_spec
 
+        _take_queue_options(session, given)
         run_spec(session, given)
         return
     refuse_spec_options(given)
+    if given["queue"] is not None or given["broker"] is not None:
+        raise InputError(
+            "--queue and --broker go with a workflow file here", hint="joblens submit --queue NAME -- COMMAND"
+        )
     from msgspec.structs import replace
 
     from joblens.app.jobs import prepare
@@ -59,6 +64,20 @@ def run(session: Session, given: dict[str, Any]) -> None:
         sys.exit(-2)  # joblens dies of SIGINT too, for the shell script around it to see (__main__.entry)
     code = record.outcome.exit_code if record.outcome else None
     sys.exit(125 if code is None else code)
+
+
+def _take_queue_options(session: Session, given: dict[str, Any]) -> None:
+    if given["queue"] is None and given["broker"] is None:
+        return
+    if given["engine"] != "celery":
+        raise InputError("--queue and --broker go with --engine celery", hint="add --engine celery")
+    session.override("queue.name", given["queue"])
+    session.override("queue.broker", given["broker"])
+    if given["broker"] is not None:
+        from joblens.app.bells import broker_of
+        from joblens.app.worker_service import warn_of_password
+
+        warn_of_password(given["broker"], broker_of(session.settings), session.warn)
 
 
 def refuse_spec_options(given: dict[str, Any]) -> None:

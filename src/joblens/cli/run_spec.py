@@ -32,6 +32,8 @@ _SHARED = frozenset(
         "notify",
         "quiet",
         "verbose",
+        "queue",
+        "broker",
     )
 )
 
@@ -64,7 +66,9 @@ def submit_spec(session: Session, given: dict[str, Any]) -> None:
 
 
 def _no_run_options() -> dict[str, Any]:
-    return {row.name: False if row.kind == "flag" else row.default for row in RUN_OPTIONS}
+    """As if none were given, of those that `submit` does not have."""
+    rows = [row for row in RUN_OPTIONS if row.name not in ("queue", "broker")]
+    return {row.name: False if row.kind == "flag" else row.default for row in rows}
 
 
 def _refuse_command_options(given: dict[str, Any]) -> None:
