@@ -467,6 +467,8 @@ def test_a_job_after_another_waits_for_its_success(store: DeliveringStore) -> No
     assert _claimed(store) == {"a1": 1}
     assert store.release_after("a1") == []
     store.apply([begun("a1", 1), done("a1", 1)])
+    assert store.released_by(["a1", "unknown"]) == [("b1", "r")]
+    assert store.released_by([]) == []
     assert store.release_after("a1") == [("b1", "r")]
     assert len(store.claim(worker(), ["b1"], LEASE_S)) == 1
     assert store.release_after("a1") == []

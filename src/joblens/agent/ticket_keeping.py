@@ -202,7 +202,7 @@ class TicketKeeping:
 
     def _release_after(self, ended: set[str], deliveries: Deliveries) -> bool:
         """Those that waited for these may go."""
-        released = [ticket for uuid in ended for ticket in deliveries.release_after(uuid)]
+        released = deliveries.released_by(sorted(ended))
         if released and self._bell is not None:
             try:
                 self._bell.ring(released)

@@ -49,6 +49,11 @@ class Deliveries(Protocol):
         succeed they are ended as cancelled (reason 'blocked'), and those after them too."""
         ...
 
+    def released_by(self, uuids: Sequence[str]) -> list[tuple[str, str]]:
+        """The same of many at once that have ended under their fences, which has settled who comes after
+        them: it only reads."""
+        ...
+
     def withdraw(self, uuid: str) -> bool:
         """Ends a waiting job as cancelled; False when somebody holds it or it has ended."""
         ...

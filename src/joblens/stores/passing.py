@@ -105,6 +105,9 @@ class PassingStore:
     def release_after(self, uuid: str) -> list[tuple[str, str]]:
         return self._deliveries().release_after(uuid)
 
+    def released_by(self, uuids: Sequence[str]) -> list[tuple[str, str]]:
+        return self._deliveries().released_by(uuids)
+
     def withdraw(self, uuid: str) -> bool:
         return self._deliveries().withdraw(uuid)
 

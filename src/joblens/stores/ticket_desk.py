@@ -67,6 +67,11 @@ class TicketDesk:
 
         return self._change(lambda book: release_after(book, uuid), for_good=True)
 
+    def released_by(self, uuids: Sequence[str]) -> list[tuple[str, str]]:
+        from joblens.stores.ticket_tables import released_by
+
+        return self._look(lambda book: released_by(book, uuids)) if uuids else []
+
     def withdraw(self, uuid: str) -> bool:
         from joblens.stores.ticket_returns import withdraw
 

@@ -30,5 +30,9 @@ def states(book: TicketBook, uuids: Sequence[str]) -> dict[str, Status]:
     return {uuid: Status(status) for uuid, status in book.ask("states", uuids=list(uuids))}
 
 
+def released_by(book: TicketBook, uuids: Sequence[str]) -> list[tuple[str, str]]:
+    return [(follower, queue) for follower, queue in book.ask("released_by", uuids=list(uuids))]
+
+
 def lost_workers(book: TicketBook, uuids: Sequence[str]) -> dict[str, str]:
     return dict(book.ask("lost_workers", uuids=list(uuids)))

@@ -132,6 +132,10 @@ SELECT uuid, fence, after_uuid FROM blocked
 SELECT job.uuid, ticket.queue FROM ticket JOIN job ON job.id = ticket.job_id
 WHERE ticket.after_uuid = %(uuid)s AND ticket.is_ready AND ticket.worker IS NULL ORDER BY job.id
 
+-- name: released_by
+SELECT job.uuid, ticket.queue FROM ticket JOIN job ON job.id = ticket.job_id
+WHERE ticket.after_uuid = ANY(%(uuids)s::text[]) AND ticket.is_ready AND ticket.worker IS NULL ORDER BY job.id
+
 -- name: backlog
 SELECT queue, count(*) FILTER (WHERE worker IS NULL AND is_ready), count(*) FILTER (WHERE worker IS NOT NULL),
        min(waiting_since_us) FILTER (WHERE worker IS NULL AND is_ready)

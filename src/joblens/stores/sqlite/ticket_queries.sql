@@ -127,6 +127,11 @@ SELECT uuid, fence, after_uuid FROM blocked
 SELECT job.uuid, ticket.queue FROM ticket INDEXED BY ticket_after JOIN job ON job.id = ticket.job_id
 WHERE ticket.after_uuid = :uuid AND ticket.is_ready = 1 AND ticket.worker IS NULL ORDER BY job.id
 
+-- name: released_by
+SELECT job.uuid, ticket.queue FROM ticket INDEXED BY ticket_after JOIN job ON job.id = ticket.job_id
+WHERE ticket.after_uuid IN (SELECT value FROM json_each(:uuids)) AND ticket.is_ready = 1
+  AND ticket.worker IS NULL ORDER BY job.id
+
 -- name: backlog
 SELECT queue, sum(worker IS NULL AND is_ready = 1), sum(worker IS NOT NULL),
        min(CASE WHEN worker IS NULL AND is_ready = 1 THEN waiting_since_us END)
