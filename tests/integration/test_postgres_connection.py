@@ -13,14 +13,16 @@ from tests.servers import PostgresServer
 
 pytest.importorskip("psycopg")
 
+from joblens.stores.postgres import opening
 from joblens.stores.postgres.connection import Connection, Database
 from joblens.stores.postgres.opening import SCHEMA_VERSION, prepare
 
 
-def opened(url: str, **options: Any) -> Database:
-    database = Database(
-        url, on_connect=lambda connection: prepare(connection, "it", read_only=False), **options
-    )
+def opened(url: str, *, read_only: bool = False, **options: Any) -> Database:
+    def prepared(connection: Connection) -> None:
+        prepare(connection, "it", read_only=read_only)
+
+    database = Database(url, read_only=read_only, on_connect=prepared, **options)
     with database.use():
         return database
 
@@ -148,6 +150,46 @@ def test_fifty_processes_that_find_an_empty_database_make_its_tables_once(postgr
     database.close()
 
 
+def test_an_older_store_is_brought_up_to_date_with_what_is_missing_only(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened(postgres_url).close()
+    steps = {"two.sql": "CREATE TABLE two (a int)", "three.sql": "ALTER TABLE two ADD COLUMN b int"}
+    files = [
+        (SCHEMA_VERSION, "never.sql"),
+        (SCHEMA_VERSION + 1, "two.sql"),
+        (SCHEMA_VERSION + 2, "three.sql"),
+    ]
+    monkeypatch.setattr(opening, "SCHEMA_VERSION", SCHEMA_VERSION + 2)
+    monkeypatch.setattr(opening, "migration_files", lambda: files)
+    monkeypatch.setattr(opening, "read_text", steps.__getitem__)
+    with pytest.raises(StoreError, match="old schema version"):
+        opened(postgres_url, read_only=True)
+    for _ in range(2):
+        database = opened(postgres_url)
+        with database.use() as connection:
+            assert connection.execute("SELECT a, b FROM two").fetchall() == []
+            version = connection.execute("SELECT version FROM schema_version").fetchall()
+            assert version == [(SCHEMA_VERSION + 2,)]
+        database.close()
+
+
+def test_a_step_that_fails_leaves_an_older_store_as_it_was(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened(postgres_url).close()
+    monkeypatch.setattr(opening, "SCHEMA_VERSION", SCHEMA_VERSION + 1)
+    monkeypatch.setattr(opening, "migration_files", lambda: [(SCHEMA_VERSION + 1, "two.sql")])
+    monkeypatch.setattr(opening, "read_text", lambda _: "CREATE TABLE two (a int); SELECT 1/0")
+    with pytest.raises(StoreError, match="DivisionByZero"):
+        opened(postgres_url)
+    monkeypatch.undo()
+    database = opened(postgres_url)
+    with database.use() as connection:
+        assert connection.execute("SELECT to_regclass('joblens.two')").fetchone() == (None,)
+    database.close()
+
+
 def test_a_store_of_a_newer_joblens_is_left_alone(postgres_url: str) -> None:
     database = opened(postgres_url)
     with database.use() as connection:
@@ -224,9 +266,11 @@ def test_a_database_that_is_not_there_is_told(
 def test_waiting_for_a_lock_has_an_end(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("joblens.stores.postgres.connection._LOCK_S", 0.1)
     holder, waiter = opened(postgres_url), opened(postgres_url)
-    with holder.writing() as connection:
+    with holder.use() as connection:
+        connection.execute("BEGIN")
         connection.execute("LOCK TABLE job")
-        with pytest.raises(StoreError, match="is locked by another session"), waiter.writing() as second:
-            second.execute("LOCK TABLE job")
+        with pytest.raises(StoreError, match="is locked by another session"):
+            waiter.write(lambda second: second.execute("LOCK TABLE job"))
+        connection.execute("ROLLBACK")
     holder.close()
     waiter.close()

@@ -108,14 +108,6 @@ class Database:
             with _ending(connection):
                 yield connection
 
-    @contextmanager
-    def writing(self) -> Iterator[Connection]:
-        """All or nothing, tried once."""
-        with self.use() as connection:
-            connection.execute("BEGIN")
-            with _ending(connection):
-                yield connection
-
     def write(self, work: Callable[[Connection], T]) -> T:
         """All or nothing. Tried again from the start when it and others were in each other's way, so `work`
         must not keep anything of a try that failed. Statements are sent without waiting for those before,
