@@ -263,6 +263,11 @@ def test_a_store_that_cannot_be_opened_is_told_and_not_raised(tmp_path: Path) ->
     assert health["problems"]
 
 
+def test_a_broker_that_cannot_be_understood_is_told_at_once() -> None:
+    with pytest.raises(InputError):
+        TaskPipeline("nonsense")
+
+
 def test_the_tools_are_listed_with_their_scripts(pipeline: TaskPipeline) -> None:
     tools = pipeline.list_available_simulations()
     assert {"fenicsx", "lammps", "openfoam", "python", "bash", "mpi"} <= tools.keys()

@@ -1,7 +1,7 @@
 """Jobs on a queue, looked at until they have ended."""
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -11,7 +11,7 @@ from joblens.app.bells import remind_workers
 from joblens.app.drivers import Warn
 from joblens.app.queueing import QueueRequest, QueueStore, enqueue
 from joblens.app.task_results import Expected, expected_of, status_form, workflow_form
-from joblens.model.errors import UnknownWorkflow
+from joblens.model.errors import StoreError, UnknownJob, UnknownWorkflow
 from joblens.model.history import HistoryQuery
 from joblens.model.ids import new_uuid
 from joblens.model.job import Record, Status
@@ -25,6 +25,7 @@ WORKFLOW_TAG = "workflow="  # before the id of the workflow that a job was submi
 _FIRST_POLL_S = 0.02
 _LONGEST_POLL_S = 0.3
 _REMIND_EVERY_S = 2.0
+_STORE_PATIENCE_S = 120.0
 _EARLIER = 50  # jobs of a tool that are looked at to tell how long the next will take
 _SPARE_SAMPLES = 20
 
@@ -69,21 +70,40 @@ def submit_together(
 
 
 def states_until_final(
-    store: QueueStore, uuids: Sequence[str], care: Care, poll_s: float | None = None
+    store: QueueStore,
+    uuids: Sequence[str],
+    care: Care,
+    poll_s: float | None = None,
+    deadline: float | None = None,
 ) -> Iterator[dict[str, Status]]:
-    """How they stand, again and again; in the last that is handed out all have ended."""
+    """How they stand, again and again; in the last that is handed out all have ended. A store that is away
+    for a while is waited for, though not beyond the deadline (monotonic): the jobs go on without it."""
     pause_s = _FIRST_POLL_S
-    reminded_at = time.monotonic()
+    reminded_at = answered_at = time.monotonic()
     while True:
-        states = store.states(uuids)
-        yield states
-        if all(states[uuid].is_final for uuid in uuids):
-            return
+        try:
+            states = store.states(uuids)
+            answered_at = time.monotonic()
+            _refuse_missing(states, uuids)
+            yield states
+            if all(states[uuid].is_final for uuid in uuids):
+                return
+            if time.monotonic() - reminded_at >= _REMIND_EVERY_S:
+                care()
+                reminded_at = time.monotonic()
+        except StoreError:
+            give_up_at = answered_at + _STORE_PATIENCE_S
+            if time.monotonic() > (give_up_at if deadline is None else min(give_up_at, deadline)):
+                raise
+            pause_s = _LONGEST_POLL_S
         time.sleep(poll_s or pause_s)
         pause_s = min(_LONGEST_POLL_S, pause_s * 1.3)
-        if time.monotonic() - reminded_at >= _REMIND_EVERY_S:
-            care()
-            reminded_at = time.monotonic()
+
+
+def _refuse_missing(states: Mapping[str, Status], uuids: Sequence[str]) -> None:
+    missing = [uuid for uuid in uuids if uuid not in states]
+    if missing:
+        raise UnknownJob(f"job {missing[0]} vanished from the store")
 
 
 def find_tasks(store: Store, ident: str) -> list[Record]:

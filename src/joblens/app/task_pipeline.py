@@ -7,6 +7,7 @@ from contextlib import closing, contextmanager
 from types import TracebackType
 from typing import Any, Self
 
+from joblens.app.bells import broker_of
 from joblens.app.drivers import warn_in_python
 from joblens.app.queue_health import queue_health
 from joblens.app.queue_watching import (
@@ -53,6 +54,8 @@ class TaskPipeline:
         wanted = {"queue.broker": broker, "store.url": store, "queue.name": queue}
         overrides = {name: text for name, text in wanted.items() if text is not None}
         self._settings = load_settings(config=config, overrides=overrides).settings
+        if self._settings.queue.broker:
+            broker_of(self._settings)  # one that cannot be understood is told now
         self._config = config
         self._submitted: list[str] = []
 
@@ -279,7 +282,8 @@ class TaskPipeline:
         self, store: QueueStore, uuids: Sequence[str], timeout: float | None, poll_s: float | None = None
     ) -> Iterator[dict[str, Status]]:
         deadline = None if timeout is None else time.monotonic() + timeout
-        for states in states_until_final(store, uuids, reminder(self._settings, store, self._config), poll_s):
+        care = reminder(self._settings, store, self._config)
+        for states in states_until_final(store, uuids, care, poll_s, deadline):
             yield states
             if deadline is not None and time.monotonic() >= deadline and not _all_final(states):
                 left = sum(not status.is_final for status in states.values())

@@ -103,7 +103,7 @@ def _followed(session: Session, uuids: tuple[str, ...], timeout_s: float | None)
     deadline = None if timeout_s is None else time.monotonic() + timeout_s
     ended = 0
     with ProgressBar("tasks", len(uuids), look_every=0) as bar:
-        for states in states_until_final(session.queue_store, uuids, session.care_for_queue):
+        for states in states_until_final(session.queue_store, uuids, session.care_for_queue, None, deadline):
             now = sum(status.is_final for status in states.values())
             bar.advance(now - ended)
             ended = now
