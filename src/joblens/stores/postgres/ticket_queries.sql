@@ -1,5 +1,6 @@
 -- Every query of the PostgreSQL store about tickets and workers. Who changes a ticket has its job's row locked
--- first, or takes only what nobody else has locked.
+-- first, or takes only what nobody else has locked. What is asked for one at a time (LATERAL) is so because all
+-- jobs may be queued while the planner believes that none is, and would read them all.
 
 -- name: now_us
 SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
@@ -12,13 +13,15 @@ FROM job WHERE job.uuid = %(uuid)s AND job.ended_at_us IS NULL
 ON CONFLICT DO NOTHING
 
 -- name: waiting_of
-SELECT job.id, job.uuid, job.fence, detail.job, ticket.data, ticket.lost_worker, ticket.lost_attempt,
-       EXISTS (SELECT 1 FROM cancel_request WHERE cancel_request.uuid = job.uuid)
-FROM job JOIN ticket ON ticket.job_id = job.id JOIN detail ON detail.job_id = job.id
-WHERE job.uuid = ANY(%(uuids)s::text[])
-  AND ticket.worker IS NULL AND ticket.is_ready AND job.status = 'queued' AND detail.job IS NOT NULL
-  AND (%(user)s::text IS NULL OR ticket.user_name = %(user)s::text)
-FOR NO KEY UPDATE OF job, ticket SKIP LOCKED
+SELECT one.* FROM unnest(%(uuids)s::text[]) AS wanted (uuid) CROSS JOIN LATERAL (
+    SELECT job.id, job.uuid, job.fence, detail.job, ticket.data, ticket.lost_worker, ticket.lost_attempt,
+           EXISTS (SELECT 1 FROM cancel_request WHERE cancel_request.uuid = job.uuid)
+    FROM job JOIN ticket ON ticket.job_id = job.id JOIN detail ON detail.job_id = job.id
+    WHERE job.uuid = wanted.uuid
+      AND ticket.worker IS NULL AND ticket.is_ready AND job.status = 'queued' AND detail.job IS NOT NULL
+      AND (%(user)s::text IS NULL OR ticket.user_name = %(user)s::text)
+    FOR NO KEY UPDATE OF job, ticket SKIP LOCKED
+) AS one
 
 -- name: oldest_waiting
 -- At most so many of each queue, so that a long queue is never read whole.
@@ -76,9 +79,12 @@ DELETE FROM worker WHERE seen_at_us < %(before_us)s
 SELECT seen_at_us, data FROM worker WHERE seen_at_us >= %(since_us)s ORDER BY seen_at_us DESC, name
 
 -- name: holdings
-SELECT job.uuid, job.fence, ticket.worker, ticket.lease_until_us, detail.attempt
-FROM ticket JOIN job ON job.id = ticket.job_id JOIN detail ON detail.job_id = job.id
-WHERE ticket.worker IS NOT NULL ORDER BY ticket.lease_until_us, job.id
+SELECT one.uuid, one.fence, held.worker, held.lease_until_us, one.attempt
+FROM (SELECT job_id, worker, lease_until_us FROM ticket WHERE worker IS NOT NULL OFFSET 0) AS held
+CROSS JOIN LATERAL (
+    SELECT job.uuid, job.fence, detail.attempt FROM job JOIN detail ON detail.job_id = job.id
+    WHERE job.id = held.job_id OFFSET 0) AS one
+ORDER BY held.lease_until_us, held.job_id
 
 -- name: hold_job
 SELECT id FROM job WHERE uuid = %(uuid)s FOR NO KEY UPDATE
@@ -119,12 +125,15 @@ WHERE NOT is_ready AND after_uuid = ANY(%(uuids)s::text[])
 -- name: blocked_followers
 -- Those after jobs that did not succeed, and those after them.
 WITH RECURSIVE blocked (uuid, fence, after_uuid) AS (
-    SELECT job.uuid, job.fence, ticket.after_uuid FROM ticket JOIN job ON job.id = ticket.job_id
-    WHERE ticket.after_uuid = ANY(%(uuids)s::text[]) AND NOT ticket.is_ready
+    SELECT one.uuid, one.fence, one.after_uuid
+    FROM unnest(%(uuids)s::text[]) AS ended (uuid) CROSS JOIN LATERAL (
+        SELECT job.uuid, job.fence, ticket.after_uuid FROM ticket JOIN job ON job.id = ticket.job_id
+        WHERE ticket.after_uuid = ended.uuid AND NOT ticket.is_ready OFFSET 0) AS one
     UNION
-    SELECT job.uuid, job.fence, ticket.after_uuid
-    FROM blocked JOIN ticket ON ticket.after_uuid = blocked.uuid JOIN job ON job.id = ticket.job_id
-    WHERE NOT ticket.is_ready
+    SELECT one.uuid, one.fence, one.after_uuid
+    FROM blocked CROSS JOIN LATERAL (
+        SELECT job.uuid, job.fence, ticket.after_uuid FROM ticket JOIN job ON job.id = ticket.job_id
+        WHERE ticket.after_uuid = blocked.uuid AND NOT ticket.is_ready OFFSET 0) AS one
 )
 SELECT uuid, fence, after_uuid FROM blocked
 
