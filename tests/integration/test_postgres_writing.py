@@ -134,6 +134,26 @@ def test_samples_become_blocks_when_their_job_has_ended(store: PostgresStore) ->
     ]
 
 
+def test_blocks_are_whole_whatever_the_pieces_they_come_from(store: PostgresStore) -> None:
+    store.apply([queued("a"), started("a")])
+    pieces = [
+        (0, 1500),
+        (1400, 1000),
+        (2400, 700),
+        (3100, 1),
+        (3102, 1919),
+        (5021, 500),
+        (3000, 900),
+        (4000, 1),
+    ]
+    for first, count in pieces:
+        store.apply([samples("a", first, count)])
+    store.apply([ended("a")])
+    counts = [count for (count,) in ask(store, "SELECT count FROM sample_piece ORDER BY first_index")]
+    assert counts == [1920, 1920, 1681]
+    assert store.samples("a") == [(index, sample(index)) for index in range(5521)]
+
+
 def test_small_pieces_of_a_job_that_runs_are_put_together(store: PostgresStore) -> None:
     store.apply([queued("a"), started("a"), samples("a", 0, 1)])
     for index in range(1, 200):

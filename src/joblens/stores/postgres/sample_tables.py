@@ -78,20 +78,38 @@ def settle(connection: Connection, number: int, level: int) -> None:
         return  # taken up again meanwhile
     rows = _small_pieces(connection, number, fence, _LARGE_BLOCK)
     taken: list[_Row] = []
-    samples: dict[int, Sample] = {}
+    blocks = list(_blocks(_readable(rows, taken), level))
+    if any(is_piece(data) for _, _, data in taken) or len(blocks) < len(taken):
+        _replace(connection, number, fence, taken, blocks)
+    measure(connection, [number])
+
+
+def _readable(rows: Sequence[_Row], taken: list[_Row]) -> Iterator[tuple[int, list[Sample]]]:
+    """(first index, samples) of each. One that cannot be read is left where it is, the others are `taken`."""
     for row in rows:
         try:
-            samples.update(enumerate(decode_samples(row[2]), row[0]))
+            samples = decode_samples(row[2])
         except StoreCorrupt:
             continue
         taken.append(row)
-    blocks = [
-        (run[0], len(run), encode_block([samples[index] for index in run], level))
-        for run in runs_of_indexes(sorted(samples), _LARGE_BLOCK)
-    ]
-    if any(map(is_piece, (data for _, _, data in taken))) or len(blocks) < len(taken):
-        _replace(connection, number, fence, taken, blocks)
-    measure(connection, [number])
+        yield row[0], samples
+
+
+def _blocks(parts: Iterable[tuple[int, list[Sample]]], level: int) -> Iterator[_Row]:
+    """Of parts in the order of their first index, with only a few of them in memory at a time."""
+    waiting: dict[int, Sample] = {}
+    for first, samples in parts:
+        if len(waiting) >= _LARGE_BLOCK:
+            *whole, rest = runs_of_indexes(sorted(index for index in waiting if index < first), _LARGE_BLOCK)
+            for run in whole if len(rest) < _LARGE_BLOCK else [*whole, rest]:
+                yield _block([(index, waiting.pop(index)) for index in run], level)
+        waiting.update(enumerate(samples, first))
+    for run in runs_of_indexes(sorted(waiting), _LARGE_BLOCK):
+        yield _block([(index, waiting[index]) for index in run], level)
+
+
+def _block(samples: Sequence[tuple[int, Sample]], level: int) -> _Row:
+    return samples[0][0], len(samples), encode_block([sample for _, sample in samples], level)
 
 
 def settle_all(database: Database, level: int) -> int:
