@@ -123,13 +123,13 @@ UPDATE ticket SET is_ready = true, waiting_since_us = %(at_us)s
 WHERE NOT is_ready AND after_uuid = ANY(%(uuids)s::text[])
 
 -- name: blocked_followers
--- Those after jobs that did not succeed, and those after them.
+-- Those after jobs that did not succeed, and those after them. Each comes after one, so none is found twice.
 WITH RECURSIVE blocked (uuid, fence, after_uuid) AS (
     SELECT one.uuid, one.fence, one.after_uuid
     FROM unnest(%(uuids)s::text[]) AS ended (uuid) CROSS JOIN LATERAL (
         SELECT job.uuid, job.fence, ticket.after_uuid FROM ticket JOIN job ON job.id = ticket.job_id
         WHERE ticket.after_uuid = ended.uuid AND NOT ticket.is_ready OFFSET 0) AS one
-    UNION
+    UNION ALL
     SELECT one.uuid, one.fence, one.after_uuid
     FROM blocked CROSS JOIN LATERAL (
         SELECT job.uuid, job.fence, ticket.after_uuid FROM ticket JOIN job ON job.id = ticket.job_id

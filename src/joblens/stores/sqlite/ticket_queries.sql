@@ -111,12 +111,12 @@ UPDATE ticket SET is_ready = 1, waiting_since_us = :at_us
 WHERE is_ready = 0 AND after_uuid IN (SELECT value FROM json_each(:uuids))
 
 -- name: blocked_followers
--- Those after jobs that did not succeed, and those after them.
+-- Those after jobs that did not succeed, and those after them. Each comes after one, so none is found twice.
 WITH RECURSIVE blocked (uuid, fence, after_uuid) AS (
     SELECT job.uuid, job.fence, ticket.after_uuid
     FROM ticket INDEXED BY ticket_after JOIN job ON job.id = ticket.job_id
     WHERE ticket.after_uuid IN (SELECT value FROM json_each(:uuids)) AND ticket.is_ready = 0
-    UNION
+    UNION ALL
     SELECT job.uuid, job.fence, ticket.after_uuid
     FROM blocked JOIN ticket ON ticket.after_uuid = blocked.uuid JOIN job ON job.id = ticket.job_id
     WHERE ticket.is_ready = 0
