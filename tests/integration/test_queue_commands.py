@@ -46,6 +46,14 @@ def tasks_file(folder: Path, tasks: Any) -> Path:
     return path
 
 
+def without_celery(folder: Path) -> dict[str, str]:
+    """Surroundings in which it cannot be imported."""
+    for name in ("celery", "kombu"):
+        (folder / "hidden" / name).mkdir(parents=True)
+        (folder / "hidden" / name / "__init__.py").write_text("raise ImportError('not installed')\n")
+    return {"PYTHONPATH": str(folder / "hidden")}
+
+
 def bash(script: str, **params: Any) -> dict[str, Any]:
     return {"tool": "bash", "script": script, "params": params}
 
@@ -205,6 +213,27 @@ def test_without_a_broker_the_queue_is_healthy(desk: RunJoblens) -> None:
     done = desk("health", code=0)
     assert "a worker is started when there is work" in done.stdout
     assert desk("health", "--json", code=0).json["status"] == "healthy"
+
+
+def test_without_celery_a_broker_is_refused_and_nothing_is_queued(
+    joblens: RunJoblens, tmp_path: Path, store_path: Path
+) -> None:
+    words = ("submit", "--broker", "redis://nowhere:1", "--", "true")
+    done = joblens(*words, env=without_celery(tmp_path), code=2)
+    assert "joblens[celery]" in done.stderr
+    assert not store_path.exists()
+
+
+def test_without_celery_tasks_run_all_the_same(desk: RunJoblens, tmp_path: Path) -> None:
+    desk("submit", "bash", "say.sh", "--wait", env=without_celery(tmp_path), code=0)
+
+
+@pytest.mark.parametrize("broker", ["nonsense", "http://x"])
+def test_a_broker_in_the_settings_that_is_none_is_refused_and_nothing_is_queued(
+    joblens: RunJoblens, store_path: Path, broker: str
+) -> None:
+    joblens("submit", "--", "true", env={"JOBLENS_QUEUE_BROKER": broker}, code=2)
+    assert not store_path.exists()
 
 
 def test_a_broker_that_is_away_is_told_and_jobs_stay_queued(desk: RunJoblens, tmp_path: Path) -> None:

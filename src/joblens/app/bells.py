@@ -88,6 +88,13 @@ def open_bell(
     return NoBell()
 
 
+def check_broker(settings: Settings) -> None:
+    """Before anything is queued. Raises InputError for a broker that cannot be understood, MissingExtra where
+    Celery is not installed; whether it answers is not asked."""
+    if settings.queue.broker:
+        _celery_bell(settings).close()
+
+
 def _celery_bell(settings: Settings) -> Bell:
     try:
         from joblens.runners.celery_bell import CeleryBell

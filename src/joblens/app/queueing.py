@@ -9,7 +9,7 @@ from typing import Protocol
 from msgspec import Struct
 from msgspec.structs import replace
 
-from joblens.app.bells import call_workers, remind_workers
+from joblens.app.bells import call_workers, check_broker, remind_workers
 from joblens.app.drivers import Warn, open_deliveries, warn_in_python
 from joblens.app.jobs import PreparedJob, Surroundings, prepare
 from joblens.app.owning import current_user
@@ -54,6 +54,7 @@ def enqueue(
     """All of them or none, in one transaction. A broker that is away costs a warning and some seconds."""
     if not requests:
         return []
+    check_broker(settings)
     made = make_tickets(requests, settings)
     writes: list[Write] = [write for job, ticket in made for write in (JobQueued(job), TicketMade(ticket))]
     try:
