@@ -144,14 +144,27 @@ class QueueWorker:
             kit.loop.remove_timed(self)
             kit.loop.remove_timed(self._keeping)
             kit.sampler.remove(_SLOTS)
-            self._slots.close(at_once=True)
-            self._sessions.close()
-            self._keeping.say_goodbye()
-            self._desk.close()
+            self._leave()
+
+    def _leave(self) -> None:
+        """Nothing runs any more, unless this process cannot go on: then others are to run it."""
+        for uuid in list(self._running):
+            self._kit.recorder.muted.add(uuid)
+            self._unwanted.add(uuid)
+        left = dict(self._keeping.held) if self._running or self._waiting else {}
+        self._slots.close(at_once=True)
+        self._sessions.close()
+        self._keeping.give_back({uuid: left[uuid] for uuid in self._claimed if uuid in left})
+        self._keeping.say_goodbye()
+        self._desk.close()
 
     def _is_done(self) -> bool:
-        is_busy = self._running or self._waiting or self._claimed or self._keeping.held
-        if is_busy or self._is_claiming or self._is_looking:
+        is_asking = self._is_claiming or self._is_looking
+        if self._running or self._waiting or self._claimed or is_asking:
+            return False
+        if self._is_giving_back:
+            return True  # what is not in the store yet is in the journal
+        if self._keeping.held:
             return False
         if self._is_ending:
             return True
@@ -328,12 +341,13 @@ class QueueWorker:
 
     def _fill(self) -> None:
         """In the order they were claimed: a large job is not passed by small ones for ever."""
+        if self._is_ending:
+            self._give_back([self._waiting.popleft() for _ in range(len(self._waiting))])
+            return
         while self._waiting and self._places.fits(self._waiting[0]):
             self._begin(self._waiting.popleft())
         self._slots.flush()
-        if self._is_ending:
-            self._give_back([self._waiting.popleft() for _ in range(len(self._waiting))])
-        elif self._heard:
+        if self._heard:
             self._claim_heard()
         elif self._may_be_more:
             self._look()
@@ -344,6 +358,7 @@ class QueueWorker:
         if held.is_plain:
             self._slots.start(held.attempt, held.weight, behind=is_behind)
         else:
+            self._sessions.expect(2)  # where there was one there may be another: a launcher stands by
             self._sessions.start(held.attempt)
 
     def _give_back(self, unbegun: Sequence[ClaimedJob]) -> None:

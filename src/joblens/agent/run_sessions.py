@@ -40,6 +40,7 @@ class RunSessions:
         self._output_max_bytes = output_max_bytes
         self._end_signal = end_signal
         self._sessions: dict[str, JobSession] = {}
+        self._accounting = accounting
         self._standby = Standby(kit, accounting)
         self._to_come = 0
         self._spare = 1  # launchers beyond one for each job that runs
@@ -85,6 +86,8 @@ class RunSessions:
             self._standby.want(min(_MOST_STANDBY, self._to_come, len(self._sessions) + self._spare))
 
     def _take_place(self, job: Job) -> Place | None:
+        if job.container is not None or job.accounting is not self._accounting:
+            return None  # what stands by is not for it
         if self._kit.accountant.scope_prefix(job):
             return None  # a scope is made for each job by itself
         place = self._standby.take()
