@@ -5,12 +5,14 @@ from collections.abc import Mapping
 from joblens.model.details import Details
 from joblens.stores.packed_details import pack_details, readable_details
 from joblens.stores.postgres.connection import Connection
-from joblens.stores.postgres.sample_tables import Q
+from joblens.stores.postgres.sql import encoded_queries
+
+_Q = encoded_queries("writing.sql")
 
 
 def write_details(connection: Connection, news: Mapping[int, Details]) -> None:
     """By number of the job, whose row is locked."""
-    rows = connection.execute(Q["details_of"], (list(news),), binary=True).fetchall()
+    rows = connection.execute(_Q["details_of"], (list(news),), binary=True).fetchall()
     known: dict[int, bytes] = dict(rows)
     changed: dict[int, bytes] = {}
     for number, details in sorted(news.items()):
@@ -19,4 +21,4 @@ def write_details(connection: Connection, news: Mapping[int, Details]) -> None:
         if data != before:
             changed[number] = data
     if changed:
-        connection.execute(Q["put_details"], (list(changed), list(changed.values())))
+        connection.execute(_Q["put_details"], (list(changed), list(changed.values())))

@@ -5,8 +5,10 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from joblens.stores.postgres.connection import Connection
-from joblens.stores.postgres.sample_tables import Q
+from joblens.stores.postgres.sql import encoded_queries
 from joblens.stores.rollup_sums import EndedJob, sums_of
+
+_Q = encoded_queries("writing.sql")
 
 _SHARDS = 64
 _random = int.from_bytes(os.urandom(2))
@@ -31,10 +33,10 @@ def record_changes(connection: Connection, added: Iterable[EndedJob], removed: I
     _execute(connection, "add_to_rollup", rollup)
     _execute(connection, "add_to_sketch", sketch)
     for group in sorted({(tool, status) for tool, status, *_ in removed}):
-        connection.execute(Q["lock_rollup"], group)
-        connection.execute(Q["refresh_largest"], group)
+        connection.execute(_Q["lock_rollup"], group)
+        connection.execute(_Q["refresh_largest"], group)
 
 
 def _execute(connection: Connection, query: str, rows: Sequence[tuple[Any, ...]]) -> None:
     if rows:
-        connection.execute(Q[query], list(map(list, zip(*rows, strict=True))))
+        connection.execute(_Q[query], list(map(list, zip(*rows, strict=True))))

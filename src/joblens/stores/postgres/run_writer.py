@@ -9,8 +9,10 @@ from msgspec.structs import replace
 from joblens.model.run import Run
 from joblens.model.writes import RunCreated, RunNoted, WorkflowCreated
 from joblens.stores.postgres.connection import Connection
-from joblens.stores.postgres.sample_tables import Q
+from joblens.stores.postgres.sql import encoded_queries
 from joblens.stores.run_facts import event_row, run_row, workflow_row
+
+_Q = encoded_queries("writing.sql")
 
 
 class RunFacts:
@@ -39,33 +41,33 @@ class RunFacts:
         """The ids that the store has for all runs of the batch, by their UUID."""
         runs = self._runs
         if self._workflows:
-            connection.execute(Q["lock_workflows"])
+            connection.execute(_Q["lock_workflows"])
             for row in self._workflows:
-                connection.execute(Q["insert_workflow"], row)
+                connection.execute(_Q["insert_workflow"], row)
             runs = self._joined_to_known_workflows(connection)
         if not self._heard_of:
             return {}
         ids = self._ids(connection)
         if len(ids) < len(self._heard_of):
-            connection.execute(Q["hear_of_runs"], ([uuid for uuid in self._heard_of if uuid not in ids],))
+            connection.execute(_Q["hear_of_runs"], ([uuid for uuid in self._heard_of if uuid not in ids],))
             ids = self._ids(connection)
         touched = {run.uuid for run in runs} | {event[1] for event in self._events}
         if touched:
-            connection.execute(Q["lock_runs"], ([ids[uuid] for uuid in touched],))
+            connection.execute(_Q["lock_runs"], ([ids[uuid] for uuid in touched],))
         for run in runs:
             uuid, workflow, detail, spec = run_row(run)
             values = {"uuid": uuid, "workflow": workflow, "detail": detail, "spec": spec}
-            connection.execute(Q["describe_run"], values)
+            connection.execute(_Q["describe_run"], values)
         if self._events:
             rows = [(uuid, ids[run], *rest) for uuid, run, *rest in self._events]
-            connection.execute(Q["insert_run_events"], list(map(list, zip(*rows, strict=True))))
+            connection.execute(_Q["insert_run_events"], list(map(list, zip(*rows, strict=True))))
         return ids
 
     def _joined_to_known_workflows(self, connection: Connection) -> list[Run]:
         """Runs of a workflow that somebody else has made of the same file meanwhile are runs of that one."""
         instead: dict[str, str] = {}
         for row in self._workflows:
-            for (known,) in connection.execute(Q["workflow_instead_of"], row).fetchall():
+            for (known,) in connection.execute(_Q["workflow_instead_of"], row).fetchall():
                 instead[row["uuid"]] = str(known)
         return [
             replace(run, workflow_uuid=instead.get(run.workflow_uuid, run.workflow_uuid))
@@ -73,4 +75,4 @@ class RunFacts:
         ]
 
     def _ids(self, connection: Connection) -> dict[str, int]:
-        return dict(connection.execute(Q["ids_of_runs"], (self._heard_of,)))
+        return dict(connection.execute(_Q["ids_of_runs"], (self._heard_of,)))

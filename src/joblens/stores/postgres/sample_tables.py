@@ -7,11 +7,11 @@ from joblens.model.errors import StoreCorrupt
 from joblens.model.sample import Sample
 from joblens.stores.blocks import encode_block, runs_of_indexes
 from joblens.stores.postgres.connection import Connection, Database
-from joblens.stores.postgres.sql import queries_of
+from joblens.stores.postgres.sql import encoded_queries
 from joblens.stores.sample_pieces import decode_samples, encode_piece, is_piece, joined_pieces
 
-Q = {name: text.encode() for name, text in queries_of("writing.sql").items()}
-_APPEND = Q["ended_among"].replace(b"{insert_pieces}", Q["insert_pieces"])
+_Q = encoded_queries("writing.sql")
+_APPEND = _Q["ended_among"].replace(b"{insert_pieces}", _Q["insert_pieces"])
 
 # Pieces below this size are put together when so many of them have gathered.
 SMALL_PIECE = 16
@@ -34,7 +34,7 @@ def insert_pieces(connection: Connection, pieces: Iterable[Piece]) -> None:
     """Those of jobs whose fence is another are left out."""
     columns = _columns(pieces)
     if columns:
-        connection.execute(Q["insert_pieces"], columns)
+        connection.execute(_Q["insert_pieces"], columns)
 
 
 def append_pieces(connection: Connection, pieces: Iterable[Piece]) -> list[int]:
@@ -53,7 +53,7 @@ def _columns(pieces: Iterable[Piece]) -> dict[str, list[int] | list[bytes]]:
 
 def measure(connection: Connection, numbers: Sequence[int]) -> list[int]:
     """Of jobs that have ended: notes what their samples take. -> those that are worth settling."""
-    rows = connection.execute(Q["measure_samples"], (list(numbers),)).fetchall()
+    rows = connection.execute(_Q["measure_samples"], (list(numbers),)).fetchall()
     return [number for number, pieces, samples in rows if pieces > _FEW_PIECES or samples >= _FEW_SAMPLES]
 
 
@@ -114,11 +114,11 @@ def _block(samples: Sequence[tuple[int, Sample]], level: int) -> _Row:
 
 def settle_all(database: Database, level: int) -> int:
     """What writers left lying that were killed or could not settle it. -> how many jobs."""
-    database.write(lambda connection: connection.execute(Q["drop_old_pieces"]))
+    database.write(lambda connection: connection.execute(_Q["drop_old_pieces"]))
     with database.use() as connection:
         numbers = [
             int(number)
-            for (number,) in connection.execute(Q["unsettled_jobs"], (_FEW_PIECES, _FEW_SAMPLES)).fetchall()
+            for (number,) in connection.execute(_Q["unsettled_jobs"], (_FEW_PIECES, _FEW_SAMPLES)).fetchall()
         ]
     for number in numbers:
         settle_job(database, number, level)
@@ -133,7 +133,7 @@ def read_samples(
     connection: Connection, uuid: str, after: int, warn: Callable[[str], None]
 ) -> list[tuple[int, Sample]]:
     found: dict[int, Sample] = {}
-    for first, data in connection.execute(Q["samples"], (uuid, after + 1), binary=True).fetchall():
+    for first, data in connection.execute(_Q["samples"], (uuid, after + 1), binary=True).fetchall():
         try:
             samples = decode_samples(data)
         except StoreCorrupt as error:
@@ -146,12 +146,12 @@ def read_samples(
 
 
 def _locked(connection: Connection, number: int) -> tuple[int, bool]:
-    row = connection.execute(Q["lock_job"], (number,)).fetchone()
+    row = connection.execute(_Q["lock_job"], (number,)).fetchone()
     return (0, False) if row is None else (int(row[0]), bool(row[1]))
 
 
 def _small_pieces(connection: Connection, number: int, fence: int, below: int) -> list[_Row]:
-    return connection.execute(Q["small_pieces"], (number, fence, below), binary=True).fetchall()
+    return connection.execute(_Q["small_pieces"], (number, fence, below), binary=True).fetchall()
 
 
 def _following(rows: Sequence[_Row]) -> Iterator[list[_Row]]:
@@ -170,5 +170,5 @@ def _replace(
     connection: Connection, number: int, fence: int, old: Sequence[_Row], new: Sequence[_Row]
 ) -> None:
     places = [row[0] for row in old], [row[1] for row in old]
-    connection.execute(Q["delete_pieces"], (*places, number, fence))
+    connection.execute(_Q["delete_pieces"], (*places, number, fence))
     insert_pieces(connection, [(number, fence, *row) for row in new])

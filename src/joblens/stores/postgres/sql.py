@@ -18,6 +18,11 @@ def queries_of(name: str) -> Queries:
     return Queries.parse(read_text(name))
 
 
+@functools.cache
+def encoded_queries(name: str) -> dict[str, bytes]:
+    return {query: text.encode() for query, text in queries_of(name).items()}
+
+
 def schema_files() -> list[str]:
     """What a new store is made of, in order."""
     return ["schema.sql", "tickets.sql"]

@@ -22,12 +22,12 @@ from joblens.stores.batch import (
 )
 from joblens.stores.postgres import rollup
 from joblens.stores.postgres.connection import Connection, Database
+from joblens.stores.postgres.known_jobs import KnownJob, known_jobs
 from joblens.stores.postgres.run_writer import RunFacts
 from joblens.stores.postgres.sample_tables import (
     MANY_PIECES,
     SMALL_PIECE,
     Piece,
-    Q,
     append_pieces,
     insert_pieces,
     join_small,
@@ -35,6 +35,7 @@ from joblens.stores.postgres.sample_tables import (
     pieces_of,
     settle_job,
 )
+from joblens.stores.postgres.sql import encoded_queries
 from joblens.stores.postgres.ticket_book import PostgresTicketBook
 from joblens.stores.rollup_sums import EndedJob
 from joblens.stores.sample_pieces import encode_piece
@@ -42,6 +43,7 @@ from joblens.stores.ticket_endings import counts
 from joblens.stores.ticket_rows import TicketFacts, settle_ended
 
 _json = msgspec.json.Encoder()
+_Q = encoded_queries("writing.sql")
 
 _Row = tuple[Any, ...]
 
@@ -114,28 +116,6 @@ class Writer:
                     return  # the next time
 
 
-class KnownJob(msgspec.Struct):
-    """What the store already has of a job."""
-
-    uuid: str
-    number: int
-    status: Status
-    tool: str
-    began_at_us: int
-    ending: tuple[int | None, int | None, int | None, int | None, int | None, str | None]
-    is_described: bool
-    attempt_number: int
-    fence: int
-    has_free_ticket: bool = False  # nobody holds it
-
-    def ended(self) -> EndedJob | None:
-        return (self.tool, self.status.value, *self.ending[1:4]) if self.status.is_final else None
-
-    def row(self) -> _Row:
-        state = self.number, self.status.value, self.began_at_us, self.attempt_number
-        return *state, *self.ending
-
-
 def _written(connection: Connection, writes: Sequence[Write], level: int) -> "Batch":
     """A new one for each try: it gathers while it writes."""
     batch = Batch(writes, level)
@@ -171,15 +151,15 @@ class Batch:
         if self._tickets.has_facts:
             self._tickets.write(ticket_book(connection, self._level))
         if self._over:
-            connection.execute(Q["forget_cancel_requests"], ([uuid for uuid, _ in self._over],))
+            connection.execute(_Q["forget_cancel_requests"], ([uuid for uuid, _ in self._over],))
             settle_ended(ticket_book(connection, self._level), self._over)
 
     def _write_jobs(self, connection: Connection) -> None:
-        known = _known_jobs(connection, list(self.changes))
+        known = known_jobs(connection, list(self.changes))
         new = [change for uuid, change in self.changes.items() if uuid not in known]
         inserted = self._insert(connection, new)
         if len(inserted) < len(new):  # somebody else was quicker with some of them
-            known |= _known_jobs(connection, [each.uuid for each in new if each.uuid not in inserted])
+            known |= known_jobs(connection, [each.uuid for each in new if each.uuid not in inserted])
         for change in new:
             if change.uuid in inserted:
                 self._note_new(inserted[change.uuid], change)
@@ -219,7 +199,7 @@ class Batch:
             state = status_of(change).value, began_at_us(change)
             row = change.uuid, *described, *state, *ending, *self._link(change.job), number, change.fence
             rows.append(row)
-        found = connection.execute(Q["insert_jobs"], _columns(rows)).fetchall()
+        found = connection.execute(_Q["insert_jobs"], _columns(rows)).fetchall()
         return dict(found)
 
     def _note_new(self, number: int, change: JobChange) -> None:
@@ -290,27 +270,9 @@ def ticket_book(connection: Connection, compression_level: int) -> PostgresTicke
     return PostgresTicketBook(connection, lambda writes: Batch(writes, compression_level).write(connection))
 
 
-def _known_jobs(connection: Connection, uuids: list[str]) -> dict[str, KnownJob]:
-    found: dict[str, KnownJob] = {}
-    if not uuids:
-        return found
-    for row in connection.execute(Q["known_jobs"], (uuids,)).fetchall():
-        uuid, number, status, tool, began, *rest = row
-        ending, (is_described, attempt_number, fence) = tuple(rest[:6]), rest[6:]
-        found[uuid] = KnownJob(
-            uuid, number, Status(status), tool, began, ending, bool(is_described), attempt_number, fence
-        )
-    taken = [job.number for job in found.values() if job.fence > 0]
-    if taken:
-        free = {number for (number,) in connection.execute(Q["free_tickets"], (taken,)).fetchall()}
-        for job in found.values():
-            job.has_free_ticket = job.number in free
-    return found
-
-
 def _execute(connection: Connection, query: str, rows: Sequence[_Row]) -> None:
     if rows:
-        connection.execute(Q[query], _columns(rows))
+        connection.execute(_Q[query], _columns(rows))
 
 
 def _columns(rows: Sequence[_Row]) -> list[list[Any]]:
