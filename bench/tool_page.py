@@ -296,7 +296,9 @@ def _machine() -> str:
     system = system_info()
     memory_gib = (system["memory_total_mb"] or 0) / 1024
     cpus = f"{system['cpu_model']}, {system['usable_cpus']:g} CPUs"
-    disturbed = [f"When this was measured {each}." for each in disturbances(system)]
+    disturbed = [
+        f"{each[0].upper()}{each[1:]}: durations are longer for it." for each in disturbances(system)
+    ]
     machine = f"{cpus}, {memory_gib:.0f} GiB, Linux {platform.release()}, joblens {joblens.__version__}."
     return "\n".join([machine, *disturbed])
 
