@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from joblens.engine.offer import Offer
+from joblens.engine.offer import AHEAD_OF_WORKERS, Offer
 from joblens.engine.run_events import Command, RunIsOver, StartAttempt, StopMode, StopWanted
 from joblens.model.job import Status
 from joblens.model.run import JobState
@@ -109,3 +109,24 @@ def test_killing_gives_every_place_back() -> None:
         talk.ended(index, status=Status.CANCELLED, reason="not-started")
     assert talk.is_over
     assert talk.schedule.occupancy.room.free == talk.schedule.occupancy.room.whole
+
+
+@pytest.mark.parametrize(("duration_s", "expected"), [(0.05, 40), (0.5, 4), (10.0, 2), (60.0, 0)])
+def test_a_second_of_work_is_queued_ahead_for_workers(duration_s: float, expected: int) -> None:
+    talk = tiny(100, choices={"ahead": AHEAD_OF_WORKERS})
+    assert len(ahead(talk.ended(0, duration_s=duration_s))) == expected
+
+
+def test_jobs_with_limits_are_queued_ahead_for_workers_and_never_here() -> None:
+    for choices, expected in (({"ahead": AHEAD_OF_WORKERS}, 4), ({}, 0)):
+        talk = tiny(100, choices=choices, memory_bytes=1024)
+        assert len(ahead(talk.ended(0, duration_s=0.5))) == expected
+
+
+def test_a_job_that_workers_lost_for_good_has_failed_and_one_that_was_lost_here_is_tried_again() -> None:
+    here = tiny(1)
+    assert starts(here.ended(0, status=Status.LOST)) == [0]
+    there = tiny(1, choices={"lost_is_final": True})
+    assert starts(there.ended(0, status=Status.LOST)) == []
+    assert there.schedule.state_of(0) is JobState.FAILED
+    assert there.schedule.whys[0] == "its worker was lost"
