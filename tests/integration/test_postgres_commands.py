@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 
 from joblens.agent.locks import SupervisorLock
+from joblens.app.owning import current_user
 from joblens.app.places import spool_dir, store_home
-from joblens.model.job import Status
+from joblens.model.job import Job, Owner, Status
 from joblens.model.store_url import without_password
+from joblens.model.writes import JobQueued
 from joblens.stores.postgres import PostgresStore
 from tests.conftest import RunJoblens, wait_until
 
@@ -208,4 +210,23 @@ def test_jobs_whose_owner_was_killed_are_settled(
     joblens("history", code=0)
     joblens("cancel", "1")
     wait_until(is_over, what="the job to be settled")
+    store.close()
+
+
+def test_a_background_job_of_another_machine_is_left_to_that_machine(joblens: RunJoblens, url: str) -> None:
+    """What it really runs lies there."""
+    job = Job(
+        uuid="b" * 8,
+        argv=("true",),
+        created_at_us=1,  # long ago: here it would have been given up
+        background=True,
+        user=current_user(),
+        created_by=Owner("another-machine", 1, 2, "boot"),
+    )
+    store = PostgresStore(url)
+    store.apply([JobQueued(job)])
+    uuid = joblens("submit", "--", "true", code=0).stdout.strip()  # so that a supervisor looks here
+    wait_until(lambda: store.find(uuid).status is Status.SUCCESS, what="the job of this machine")
+    joblens("history", code=0)
+    assert store.find("b" * 8).status is Status.QUEUED
     store.close()

@@ -3,7 +3,7 @@
 import os
 
 from joblens.model.errors import ProbeError
-from joblens.model.job import Owner
+from joblens.model.job import Job, Owner
 from joblens.probes.host import HostFacts
 from joblens.probes.proc_files import parse_stat, process_start_ticks
 
@@ -34,6 +34,12 @@ def is_running(pid: int | None, start_ticks: int | None) -> bool:
 def is_here(owner: Owner, host: HostFacts) -> bool:
     """On this machine as far as its name tells; only then can anything be said about it."""
     return owner.host == host.hostname
+
+
+def waits_here(job: Job, host: HostFacts) -> bool:
+    """For the supervisor of this machine: what a background job really runs lies in a file where it was
+    submitted, though several machines may share the store."""
+    return job.background and (job.created_by is None or is_here(job.created_by, host))
 
 
 def is_within_reach(owner: Owner, host: HostFacts) -> bool:

@@ -17,6 +17,7 @@ from joblens.agent.launch import LaunchPlan
 from joblens.agent.locks import SupervisorLock, alone
 from joblens.agent.outcome import not_started
 from joblens.agent.output import OutputFiles
+from joblens.agent.owners import waits_here
 from joblens.agent.payload import Payload, read_payload, remove_payload
 from joblens.agent.recovery import Recovery
 from joblens.agent.session import JobSession
@@ -131,7 +132,8 @@ class Supervisor:
             self._next_look_s = 0.0
 
     def _is_waiting(self, record: Record) -> bool:
-        return record.status is Status.QUEUED and record.job.background and record.job.user == self._plan.user
+        is_mine = record.job.user == self._plan.user and waits_here(record.job, self._kit.host)
+        return record.status is Status.QUEUED and is_mine
 
     def _has_work(self) -> bool:
         with contextlib.suppress(JoblensError):

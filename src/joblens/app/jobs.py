@@ -90,7 +90,7 @@ def prepare(request: Request, settings: Settings, here: Surroundings | None = No
         notify=redact_argv(tuple(map(as_text, request.notify))) if request.notify else (),
         user=here.user,
         background=request.background,
-        created_by=None if request.background else here.owner,
+        created_by=here.owner,
         grid_co2_g_per_kwh=settings.energy.grid_co2_g_per_kwh,
         container=_recorded(container),
     )

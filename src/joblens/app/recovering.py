@@ -89,11 +89,18 @@ def _settle_alone(store: Store, recovery: "Recovery", settings: Settings, warn: 
 
 
 def _has_waiting(unfinished: list[Record]) -> bool:
-    """Background jobs of this user that no supervisor has started yet."""
+    """Background jobs of this user that no supervisor of this machine has started yet."""
+    from joblens.agent.owners import waits_here
     from joblens.app.owning import current_user
+    from joblens.probes.host import read_host
 
-    waiting = [record for record in unfinished if record.status is Status.QUEUED and record.job.background]
-    return bool(waiting) and any(record.job.user == current_user() for record in waiting)
+    waiting = [
+        record.job for record in unfinished if record.status is Status.QUEUED and record.job.background
+    ]
+    if not waiting:
+        return False
+    user, host = current_user(), read_host()
+    return any(job.user == user and waits_here(job, host) for job in waiting)
 
 
 def _is_queue_left(unfinished: list[Record]) -> bool:

@@ -119,7 +119,7 @@ class Job(Struct, frozen=True, kw_only=True, omit_defaults=True):
     notify: tuple[str, ...] = ()
     user: str = ""
     background: bool = False  # waits in the store for the supervisor
-    created_by: Owner | None = None  # who is to start it, unless it waits for the supervisor
+    created_by: Owner | None = None  # who is to start it; of a background job: who submitted it
     run: RunLink | None = None  # of a workflow
     inputs: tuple[FileStamp, ...] = ()  # files it was started with
     gpu_devices: tuple[str, ...] = ()  # it was given; EVERY_GPU: all there are
