@@ -121,6 +121,23 @@ def test_jobs_of_a_killed_worker_end_with_it_and_are_taken_up_again(
     assert record.attempt.number == 2
 
 
+def test_a_job_that_must_not_run_twice_is_lost_with_its_worker(open_desk: OpenDesk, tmp_path: Path) -> None:
+    desk = open_desk(str(tmp_path / "store" / "joblens.db"), str(tmp_path / "broker"))
+    uuids = desk.submit(["held"], "sleep 600", retry_lost=RetryLost.NEVER)
+    first = desk.start_worker(1)
+    wait_until(lambda: desk.starts().get("held"), timeout=30, what="its start")
+    desk.kill_worker(first)
+    desk.start_worker(1)
+    desk.wait_for(uuids, 1)
+    record = desk.records()["held"]
+    assert record.outcome is not None
+    assert (record.status, record.outcome.reason) == (Status.LOST, "lost")
+    assert "must not run twice" in str(record.outcome.error)
+    (after,) = desk.submit(["after"], "true")
+    desk.wait_for([after], 1)
+    assert len(desk.starts()["held"]) == 1
+
+
 def test_a_worker_that_comes_back_from_the_dead_changes_nothing(
     open_desk: OpenDesk, redis_server: RedisServer, tmp_path: Path
 ) -> None:
