@@ -148,7 +148,8 @@ def test_a_job_of_a_few_milliseconds_has_exact_totals(run: Runner) -> None:
     code = BURN + OWN_TRUTH + "burn(0.02)\nprint(used())"
     ran = run("--interval", "10", "--", *PYTHON, code)
     truth = float(ran.stdout)
-    assert truth <= ran.usage["cpu_total_seconds"] <= truth + 0.02
+    # Its own clock began with the fork, a moment before it was in its group.
+    assert truth - 0.001 <= ran.usage["cpu_total_seconds"] <= truth + 0.02
     assert ran.usage["memory_peak_mb"] > 1 or "memory_peak_bytes" in ran.record["accounting"]["lower_bounds"]
     assert ran.record["samples"] == 2  # the first and the last
 
