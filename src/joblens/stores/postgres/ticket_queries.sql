@@ -24,12 +24,13 @@ SELECT one.* FROM unnest(%(uuids)s::text[]) AS wanted (uuid) CROSS JOIN LATERAL 
 ) AS one
 
 -- name: oldest_waiting
--- At most so many of each queue, so that a long queue is never read whole.
-SELECT job.id, job.uuid, job.fence, detail.job, oldest.data, oldest.lost_worker, oldest.lost_attempt,
-       EXISTS (SELECT 1 FROM cancel_request WHERE cancel_request.uuid = job.uuid)
+-- At most so many of each queue, so that a long queue is never read whole. What may have changed since the
+-- query began, the fence above all, is read where it is locked: outside there it would be what it was.
+SELECT oldest.job_id, oldest.uuid, oldest.fence, detail.job, oldest.data, oldest.lost_worker, oldest.lost_attempt,
+       EXISTS (SELECT 1 FROM cancel_request WHERE cancel_request.uuid = oldest.uuid)
 FROM (
     SELECT one.* FROM unnest(%(queues)s::text[]) AS wanted (queue) CROSS JOIN LATERAL (
-        SELECT ticket.* FROM ticket JOIN job ON job.id = ticket.job_id
+        SELECT ticket.*, job.uuid, job.fence FROM ticket JOIN job ON job.id = ticket.job_id
         WHERE ticket.queue = wanted.queue AND ticket.worker IS NULL AND ticket.is_ready
           AND ticket.waiting_since_us <= %(until_us)s AND job.status = 'queued'
           AND (%(user)s::text IS NULL OR ticket.user_name = %(user)s::text)
@@ -38,7 +39,7 @@ FROM (
     ) AS one
     ORDER BY one.waiting_since_us, one.job_id LIMIT %(most)s
 ) AS oldest
-JOIN job ON job.id = oldest.job_id JOIN detail ON detail.job_id = oldest.job_id
+JOIN detail ON detail.job_id = oldest.job_id
 WHERE detail.job IS NOT NULL
 ORDER BY oldest.waiting_since_us, oldest.job_id
 
