@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
+from joblens.model.errors import StoreCorrupt
 from joblens.model.job import Attempt, Job, Outcome, Record, Status
 from joblens.stores.asking import Ask
 
@@ -33,11 +34,25 @@ def _record(
     attempt: bytes | None,
     outcome: bytes | None,
 ) -> Record:
-    return Record(
-        number=number,
-        status=Status(status),
-        # Only heard of so far: the write that says what it is has not come yet.
-        job=Job(uuid=uuid, argv=(), created_at_us=began_at_us) if job is None else _job.decode(job),
-        attempt=None if attempt is None else _attempt.decode(attempt),
-        outcome=None if outcome is None else _outcome.decode(outcome),
-    )
+    try:
+        return Record(
+            number=number,
+            status=Status(status),
+            job=_read_job(job) or Job(uuid=uuid, argv=(), created_at_us=began_at_us),
+            attempt=None if attempt is None else _attempt.decode(attempt),
+            outcome=None if outcome is None else _outcome.decode(outcome),
+        )
+    except ValueError as error:
+        raise StoreCorrupt(
+            f"what is known of job {uuid} cannot be read ({error})",
+            hint="a newer joblens wrote it (use that one), or it is damaged",
+        ) from error
+
+
+def _read_job(job: bytes | None) -> Job | None:
+    """None: only heard of so far, the write that says what it is has not come yet; or it was written by a
+    joblens that knows more."""
+    try:
+        return None if job is None else _job.decode(job)
+    except ValueError:
+        return None

@@ -8,8 +8,9 @@ import msgspec
 from joblens.model.delivery import Claim, Holding, Renewal, Ticket, WorkerInfo
 from joblens.model.job import Attempt, Job
 from joblens.stores.ticket_book import TicketBook
-from joblens.stores.ticket_endings import withdrawn
+from joblens.stores.ticket_endings import unreadable, withdrawn
 from joblens.stores.ticket_rows import Ending, end_jobs
+from joblens.stores.ticket_tables import read_or_none
 
 _SECOND = 1_000_000
 _FORGOTTEN_AFTER_S = 24 * 3600.0
@@ -57,16 +58,19 @@ def _claim(
         if is_cancelled:
             unwanted.append((uuid, fence, withdrawn(at_us)))
             continue
-        numbers.append(number)
-        claims.append(
-            Claim(
+        try:
+            claim = Claim(
                 job=_job.decode(job),
                 ticket=_ticket.decode(ticket),
                 fence=fence + 1,
                 lost_worker=lost_worker,
-                lost_attempt=None if lost_attempt is None else _attempt.decode(lost_attempt),
+                lost_attempt=read_or_none(_attempt, lost_attempt),
             )
-        )
+        except ValueError as error:  # left alone it would be found again and again, by every worker
+            unwanted.append((uuid, fence, unreadable(at_us, str(error))))
+            continue
+        numbers.append(number)
+        claims.append(claim)
     if numbers:
         until_us = at_us + round(lease_s * _SECOND)
         book.ask("take_tickets", numbers=numbers, worker=worker.name, until_us=until_us)
@@ -107,7 +111,7 @@ def holdings(book: TicketBook) -> list[Holding]:
             fence=fence,
             worker=worker,
             expired_us=max(0, at_us - until_us),
-            attempt=None if attempt is None else _attempt.decode(attempt),
+            attempt=read_or_none(_attempt, attempt),
         )
         for uuid, fence, worker, until_us, attempt in book.ask("holdings")
     ]

@@ -1,8 +1,11 @@
 """How jobs end that no worker ended, and what becomes of a ticket whose worker is gone. Pure: every store
 decides by this."""
 
+from joblens import __version__
 from joblens.model.delivery import RetryLost, Ticket
 from joblens.model.job import Attempt, Outcome, Status
+
+_UNREADABLE = f"joblens {__version__} cannot read what it is to run"
 
 
 def withdrawn(now_us: int) -> Outcome:
@@ -26,10 +29,27 @@ def blocked(now_us: int, after: str) -> Outcome:
     )
 
 
+def unreadable(now_us: int, why: str) -> Outcome:
+    """It waited, and no worker of this version can tell what to run."""
+    return Outcome(
+        status=Status.ERROR,
+        ended_at_us=now_us,
+        duration_s=0.0,
+        reason="not-started",
+        error=f"{_UNREADABLE} ({why}): a newer one wrote it, or it is damaged",
+    )
+
+
 def ending_of_lost(
-    ticket: Ticket, worker: str, deliveries: int, attempt: Attempt | None, now_us: int, *, is_cancelled: bool
+    ticket: Ticket | None,
+    worker: str,
+    deliveries: int,
+    attempt: Attempt | None,
+    now_us: int,
+    *,
+    is_cancelled: bool,
 ) -> Outcome | None:
-    """Of a job whose worker is gone; None: it is queued again."""
+    """Of a job whose worker is gone; None: it is queued again. No ticket: it cannot be read."""
     began_us = now_us if attempt is None else attempt.started_at_us
     duration_s = max(0, now_us - began_us) / 1_000_000
     if is_cancelled:
@@ -40,7 +60,9 @@ def ending_of_lost(
             reason="cancelled",
             error=f"its worker {worker} was lost before it could end it",
         )
-    if ticket.retry_lost is RetryLost.NEVER:
+    if ticket is None:
+        why = _UNREADABLE
+    elif ticket.retry_lost is RetryLost.NEVER:
         why = "it must not run twice (retry_lost: never)"
     elif deliveries >= ticket.most_deliveries:
         why = f"it was given to workers {deliveries} times"

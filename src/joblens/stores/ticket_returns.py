@@ -10,6 +10,7 @@ from joblens.model.job import Attempt, Status
 from joblens.stores.ticket_book import TicketBook
 from joblens.stores.ticket_endings import ending_of_lost, withdrawn
 from joblens.stores.ticket_rows import end_jobs, settle_followers
+from joblens.stores.ticket_tables import read_or_none
 
 _ticket = msgspec.json.Decoder(Ticket)
 _attempt = msgspec.json.Decoder(Attempt)
@@ -33,7 +34,7 @@ class _Delivery(msgspec.Struct):
     fence: int
     worker: str | None
     deliveries: int
-    ticket: Ticket
+    ticket: Ticket | None  # None: it cannot be read
     attempt_json: bytes | None
     created_at_us: int
     is_cancelled: bool
@@ -47,7 +48,7 @@ def take_back(book: TicketBook, uuid: str, fence: int) -> Status:
 
 
 def _take_back(book: TicketBook, held: _Delivery, worker: str) -> Status:
-    attempt = None if held.attempt_json is None else _attempt.decode(held.attempt_json)
+    attempt = read_or_none(_attempt, held.attempt_json)
     ending = ending_of_lost(
         held.ticket, worker, held.deliveries, attempt, book.now_us(), is_cancelled=held.is_cancelled
     )
@@ -66,11 +67,15 @@ def give_back(book: TicketBook, worker: str, held_by_it: Mapping[str, int]) -> N
             continue
         if held.is_cancelled:
             end_jobs(book, [(uuid, fence, withdrawn(book.now_us()))])
-        elif held.status is Status.RUNNING and held.ticket.retry_lost is RetryLost.NEVER:
+        elif held.status is Status.RUNNING and not _may_run_twice(held):
             _take_back(book, held, worker)
         else:
             book.ask("put_ticket_back", number=held.number)
             _queue_again(book, held)
+
+
+def _may_run_twice(held: _Delivery) -> bool:
+    return held.ticket is not None and held.ticket.retry_lost is not RetryLost.NEVER
 
 
 def withdraw(book: TicketBook, uuid: str) -> bool:
@@ -98,7 +103,7 @@ def _look_up(book: TicketBook, uuid: str) -> tuple[Status, _Delivery | None]:
     number, status, fence, worker, deliveries, ticket, attempt, job, is_cancelled = row
     if ticket is None:
         return Status(status), None
-    created_at_us = _created.decode(job).created_at_us
+    created_at_us = (read_or_none(_created, job) or _Created()).created_at_us
     return Status(status), _Delivery(
         uuid=uuid,
         number=number,
@@ -106,7 +111,7 @@ def _look_up(book: TicketBook, uuid: str) -> tuple[Status, _Delivery | None]:
         fence=fence,
         worker=worker,
         deliveries=deliveries,
-        ticket=_ticket.decode(ticket),
+        ticket=read_or_none(_ticket, ticket),
         attempt_json=attempt,
         created_at_us=created_at_us,
         is_cancelled=bool(is_cancelled),

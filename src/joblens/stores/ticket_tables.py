@@ -1,6 +1,7 @@
 """What is told about workers, queues and states."""
 
 from collections.abc import Sequence
+from typing import TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -12,10 +13,22 @@ from joblens.stores.ticket_book import TicketBook
 _HEARD_OF_FOR_US = 3600 * 1_000_000
 _worker = msgspec.json.Decoder(WorkerInfo)
 
+T = TypeVar("T")
+
+
+def read_or_none(decoder: msgspec.json.Decoder[T], data: bytes | None) -> T | None:
+    """None also where a newer joblens wrote what this one does not know, or the row is damaged: one such row
+    must not keep anybody from the others."""
+    try:
+        return None if data is None else decoder.decode(data)
+    except ValueError:
+        return None
+
 
 def workers(book: TicketBook) -> list[WorkerInfo]:
     rows = book.ask("workers", since_us=book.now_us() - _HEARD_OF_FOR_US)
-    return [replace(_worker.decode(data), seen_at_us=seen_at_us) for seen_at_us, data in rows]
+    known = [(read_or_none(_worker, data), seen_at_us) for seen_at_us, data in rows]
+    return [replace(worker, seen_at_us=seen_at_us) for worker, seen_at_us in known if worker is not None]
 
 
 def backlog(book: TicketBook) -> list[Backlog]:

@@ -1,0 +1,124 @@
+"""What a newer joblens wrote in a way that this one does not know, or what is damaged: that job ends with a
+reason, and everything else goes on."""
+
+import sqlite3
+from collections.abc import Callable
+
+import pytest
+
+from joblens.model.history import HistoryQuery
+from joblens.model.job import Status
+from joblens.model.store_url import is_postgres
+from tests.contract.store_builders import queued
+from tests.contract.test_deliveries_contract import DeliveringStore
+from tests.contract.ticket_builders import LEASE_S, begun, ticketed, worker
+
+OF_A1 = "(SELECT id FROM job WHERE uuid = 'a1')"
+NEWER_TICKET = b'{"uuid":"a1","queue":"q","order":{},"retry_lost":"whenever"}'
+HALF_A_TICKET = b'{"uuid":"a1","que'
+NOT_EVEN_TEXT = b'{"uuid":"\xff"}'
+
+
+def _overwrite(store: DeliveringStore, table: str, column: str, data: bytes, which: str) -> None:
+    if is_postgres(store.url):
+        import psycopg
+
+        with psycopg.connect(store.url, options="-c search_path=joblens") as server:
+            assert server.execute(
+                f"UPDATE {table} SET {column} = %s WHERE {which}".encode(), (data,)
+            ).rowcount
+        return
+    with sqlite3.connect(store.url) as file:
+        assert file.execute(f"UPDATE {table} SET {column} = ? WHERE {which}", (data,)).rowcount
+    file.close()
+
+
+def _spoil_ticket(store: DeliveringStore, data: bytes = NEWER_TICKET) -> None:
+    _overwrite(store, "ticket", "data", data, f"job_id = {OF_A1}")
+
+
+def _spoil_job(store: DeliveringStore) -> None:
+    _overwrite(store, "detail", "job", b'{"uuid":7}', f"job_id = {OF_A1}")
+
+
+Claiming = Callable[[DeliveringStore], list[str]]
+
+
+def _claim_waiting(store: DeliveringStore) -> list[str]:
+    return [claim.job.uuid for claim in store.claim_waiting(worker(), 1, LEASE_S)]
+
+
+def _claim_named(store: DeliveringStore) -> list[str]:
+    return [claim.job.uuid for claim in store.claim(worker(), ["a1", "b1"], LEASE_S)]
+
+
+@pytest.mark.parametrize("data", [NEWER_TICKET, HALF_A_TICKET, NOT_EVEN_TEXT])
+@pytest.mark.parametrize("claim", [_claim_waiting, _claim_named])
+def test_a_ticket_that_cannot_be_read_ends_its_job_and_no_other(
+    store: DeliveringStore, claim: Claiming, data: bytes
+) -> None:
+    store.apply([*ticketed("a1"), *ticketed("b1"), *ticketed("c1", after="a1")])
+    _spoil_ticket(store, data)
+    claimed = claim(store) or claim(store)
+    assert claimed == ["b1"]
+    outcome = store.find("a1").outcome
+    assert outcome is not None
+    assert (outcome.status, outcome.reason) == (Status.ERROR, "not-started")
+    assert "cannot read what it is to run" in (outcome.error or "")
+    assert store.find("c1").status is Status.CANCELLED
+
+
+def test_a_job_that_cannot_be_read_ends_and_is_listed_without_what_it_is(store: DeliveringStore) -> None:
+    store.apply([*ticketed("a1"), *ticketed("b1")])
+    _spoil_job(store)
+    assert sorted(record.job.uuid for record in store.running()) == ["a1", "b1"]
+    assert (_claim_waiting(store) or _claim_waiting(store)) == ["b1"]
+    assert store.states(["a1"]) == {"a1": Status.ERROR}
+    assert store.find("a1").job.argv == ()
+    assert len(list(store.records(HistoryQuery()))) == 2
+
+
+def test_of_a_lost_worker_a_job_whose_ticket_cannot_be_read_is_lost(store: DeliveringStore) -> None:
+    store.apply(ticketed("a1"))
+    store.claim(worker(), ["a1"], LEASE_S)
+    _spoil_ticket(store)
+    assert store.take_back("a1", 1) is Status.LOST
+    assert "cannot read what it is to run" in str(store.find("a1").outcome)
+
+
+def test_a_job_whose_ticket_cannot_be_read_can_be_given_back_and_withdrawn(store: DeliveringStore) -> None:
+    store.apply(ticketed("a1"))
+    store.claim(worker(), ["a1"], LEASE_S)
+    _spoil_ticket(store)
+    store.give_back("w1", {"a1": 1})
+    assert store.holdings() == []
+    assert store.withdraw("a1")
+    assert store.find("a1").status is Status.CANCELLED
+
+
+def test_an_attempt_that_cannot_be_read_hides_no_holding(store: DeliveringStore) -> None:
+    store.apply([*ticketed("a1"), *ticketed("b1")])
+    store.claim(worker(), ["a1", "b1"], LEASE_S)
+    store.apply([begun("a1", 1), begun("b1", 1)])
+    _overwrite(store, "detail", "attempt", b"[]", f"job_id = {OF_A1}")
+    assert {held.uuid: held.attempt is None for held in store.holdings()} == {"a1": True, "b1": False}
+    assert store.take_back("a1", 1) is Status.QUEUED
+    (claim,) = store.claim(worker("w2"), ["a1"], LEASE_S)
+    assert (claim.lost_worker, claim.lost_attempt) == ("w1", None)
+
+
+def test_a_worker_that_cannot_be_read_hides_no_other(store: DeliveringStore) -> None:
+    for name in ("w1", "w2"):
+        store.renew(worker(name), {}, LEASE_S)
+    _overwrite(store, "worker", "data", b'{"name":1}', "name = 'w1'")
+    assert [each.name for each in store.workers()] == ["w2"]
+
+
+def test_an_outcome_that_cannot_be_read_is_told_with_the_job_it_is_of(store: DeliveringStore) -> None:
+    from joblens.model.errors import StoreCorrupt
+    from tests.contract.store_builders import ended
+
+    store.apply([queued("a1"), ended("a1")])
+    _overwrite(store, "detail", "outcome", b"{}", f"job_id = {OF_A1}")
+    with pytest.raises(StoreCorrupt, match="job a1 cannot be read"):
+        store.find("a1")
