@@ -16,16 +16,25 @@ from bench.queue_desk import DurablePostgres
 from bench.remembering import started_life
 from joblens.model.history import HistoryQuery
 from joblens.model.sample import Sample
-from joblens.model.writes import SamplesTaken
+from joblens.model.writes import JobQueued, SamplesTaken, Write
 from joblens.stores.postgres import PostgresStore
 from joblens.stores.sqlite import SqliteStore
 from tests.servers import own_server
 
 AGENTS = 50
 SECONDS = 5.0
-JOBS_EACH = 4
-PIECE = 100  # samples of a job that are written together, as by a journal that is brought in
 SAMPLING_S = 8
+
+
+class Shape(NamedTuple):
+    """How an agent's samples come: of so many jobs at once, so many of each together."""
+
+    jobs: int
+    piece: int
+
+
+LONG = Shape(4, 100)  # sampled fast, or brought in from a journal
+LIVE = Shape(100, 2)  # as a recorder writes those of many running jobs, every second tick
 
 
 def figure(bench: Workbench) -> Figure:
@@ -33,14 +42,18 @@ def figure(bench: Workbench) -> Figure:
     with own_server(DurablePostgres) as server:
         url = server.new_database()
         PostgresStore(url).close()
-        rate, seconds, cpu_us = _measure(server, url, samples)
+        rate, seconds, cpu_us = _measure(server, url, samples, LONG)
+        live_url = server.new_database()
+        PostgresStore(live_url).close()
+        live_rate, _, live_cpu_us = _measure(server, live_url, samples, LIVE)
         return Figure(
             f"samples into PostgreSQL from {AGENTS} agents",
             rate,
             "a second",
             200_000,
             at_least=True,
-            note=f"in {seconds:.0f} s, {cpu_us:.1f} µs of CPU each, agents and server together",
+            note=f"{LONG.piece} together, {seconds:.0f} s, {cpu_us:.1f} µs of CPU each, agents and server; "
+            f"{LIVE.piece} together of {LIVE.jobs} jobs an agent: {live_rate:,.0f}, {live_cpu_us:.1f} µs",
         )
 
 
@@ -54,14 +67,16 @@ def _real_samples(bench: Workbench) -> tuple[Sample, ...]:
     (record,) = store.records(HistoryQuery())
     samples = [sample for _, sample in store.samples(record.job.uuid)]
     store.close()
-    return tuple(samples[:PIECE])
+    return tuple(samples[: LONG.piece])
 
 
-def _measure(server: DurablePostgres, url: str, samples: tuple[Sample, ...]) -> tuple[float, float, float]:
+def _measure(
+    server: DurablePostgres, url: str, samples: tuple[Sample, ...], shape: Shape
+) -> tuple[float, float, float]:
     """-> a second, seconds, microseconds of CPU for each, agents and server together."""
     context = multiprocessing.get_context("fork")
     begin, end, results = context.Barrier(AGENTS + 1), context.Barrier(AGENTS + 1), context.Queue()
-    arguments = (url, samples, begin, end, results)
+    arguments = (url, samples[: shape.piece], shape.jobs, begin, end, results)
     agents = [context.Process(target=_agent, args=arguments) for _ in range(AGENTS)]
     for agent in agents:
         agent.start()
@@ -73,32 +88,34 @@ def _measure(server: DurablePostgres, url: str, samples: tuple[Sample, ...]) -> 
     for agent in agents:
         agent.join(60)
     seconds = max(one.end for one in told) - min(one.start for one in told)
-    written = sum(one.count for one in told)
-    assert _stored(url) == written
+    written = sum(one.written for one in told)
+    assert _stored(url, AGENTS * shape.jobs) == written
     cpu_s = server_s + sum(one.cpu_s for one in told)
     return written / seconds, seconds, cpu_s / written * 1e6
 
 
 class _Told(NamedTuple):
-    count: int
+    written: int
     start: float
     end: float
     cpu_s: float
 
 
-def _agent(url: str, samples: tuple[Sample, ...], begin: Barrier, end: Barrier, results: Any) -> None:
+def _agent(
+    url: str, samples: tuple[Sample, ...], jobs: int, begin: Barrier, end: Barrier, results: Any
+) -> None:
     store = PostgresStore(url)
     uuids = []
-    for place in range(JOBS_EACH):
+    for place in range(jobs):
         writes = started_life(place)
         store.apply(writes)
-        uuids.append(writes[0].job.uuid)
+        uuids.append(_uuid_of(writes[0]))
     begin.wait(240)
     start, cpu_s, first = time.monotonic(), time.process_time(), 0
     while time.monotonic() - start < SECONDS:
         store.apply([SamplesTaken(uuid, first, samples) for uuid in uuids])
         first += len(samples)
-    results.put(_Told(first * JOBS_EACH, start, time.monotonic(), time.process_time() - cpu_s))
+    results.put(_Told(first * jobs, start, time.monotonic(), time.process_time() - cpu_s))
     end.wait(300)
     store.close()
 
@@ -114,11 +131,16 @@ def _cpu_s(server: DurablePostgres) -> float:
     return total / os.sysconf("SC_CLK_TCK")
 
 
-def _stored(url: str) -> int:
+def _uuid_of(write: Write) -> str:
+    assert isinstance(write, JobQueued)
+    return write.job.uuid
+
+
+def _stored(url: str, jobs: int) -> int:
     """Counted by reading them as everybody does."""
     store = PostgresStore(url)
     try:
-        records = store.records(HistoryQuery(limit=AGENTS * JOBS_EACH))
+        records = store.records(HistoryQuery(limit=jobs))
         return sum(len(store.samples(record.job.uuid)) for record in records)
     finally:
         store.close()

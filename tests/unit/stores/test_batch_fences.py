@@ -3,7 +3,7 @@
 from joblens.model.details import Details, ThreadTable
 from joblens.model.job import Attempt, Job, Outcome, Owner, Status
 from joblens.model.sample import Sample
-from joblens.model.writes import DetailsTaken, JobEnded, JobQueued, JobStarted, SamplesTaken
+from joblens.model.writes import DetailsTaken, JobEnded, JobQueued, JobStarted, SamplesTaken, Write
 from joblens.stores.batch import gather
 
 JOB = Job(uuid="a", argv=("true",), created_at_us=1)
@@ -20,7 +20,7 @@ def _ended(status: Status, fence: int) -> JobEnded:
 
 def test_a_later_claim_makes_all_that_an_earlier_one_wrote_void() -> None:
     table = Details(threads=ThreadTable(at_us=1, threads=(), seen=0, cpu_usec=0))
-    writes = [
+    writes: list[Write] = [
         JobQueued(JOB),
         _started(1),
         SamplesTaken("a", 0, SAMPLES, 1),
@@ -36,7 +36,7 @@ def test_a_later_claim_makes_all_that_an_earlier_one_wrote_void() -> None:
 
 
 def test_what_an_earlier_claim_wrote_late_is_ignored() -> None:
-    writes = [_started(2), _ended(Status.SUCCESS, 2), _started(1), _ended(Status.FAILED, 1)]
+    writes: list[Write] = [_started(2), _ended(Status.SUCCESS, 2), _started(1), _ended(Status.FAILED, 1)]
     change = gather([*writes, SamplesTaken("a", 3, SAMPLES, 1)])["a"]
     assert change.outcome is not None
     assert (change.outcome.status, change.fence, change.samples) == (Status.SUCCESS, 2, {})
