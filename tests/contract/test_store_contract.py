@@ -437,6 +437,15 @@ def test_kept_sums_and_a_scan_give_the_same_statistics(varied: Store, filters: d
     assert kept == scanned
 
 
+def test_numbers_of_zero_and_unknown_ones_count_the_same_in_a_range_of_time(store: Store) -> None:
+    for duration_s, cpu_s, memory_bytes in ((0.0, 0.0, 0), (2.5, None, None), (1e-6, 1e5, 2**40)):
+        store.apply(whole_job(duration_s=duration_s, cpu_s=cpu_s, memory_bytes=memory_bytes))
+    in_range = store.statistics(HistoryQuery(since_us=0))
+    assert in_range == store.statistics(HistoryQuery())
+    assert (in_range.overall.duration_s.count, in_range.overall.cpu_s.count) == (3, 2)
+    assert in_range.overall.memory_peak_bytes.max == 2**40
+
+
 def test_statistics_count_by_tool_and_status(varied: Store) -> None:
     found = varied.statistics(HistoryQuery())
     assert found.overall.jobs == 24  # the queued one has not ended

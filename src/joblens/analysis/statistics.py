@@ -12,19 +12,19 @@ from joblens.model.units import MIB
 # Half-width of a bucket relative to its value. The rest up to the promised 1 % is left for rounding.
 _RELATIVE_ERROR = 0.0095
 _GAMMA = (1 + _RELATIVE_ERROR) / (1 - _RELATIVE_ERROR)
-_LOG_GAMMA = math.log(_GAMMA)
-_SMALLEST = 1e-9  # anything below has no meaning in seconds or bytes and is kept as zero
+LOG_GAMMA = math.log(_GAMMA)
+SMALLEST = 1e-9  # anything below has no meaning in seconds or bytes and is kept as zero
 ZERO_BUCKET = -1_000_000
 
 
 def bucket_of(value: float) -> int:
     """The bucket of a value that is not negative; everything below a billionth is in ZERO_BUCKET."""
-    return ZERO_BUCKET if value < _SMALLEST else math.ceil(math.log(value) / _LOG_GAMMA)
+    return ZERO_BUCKET if value < SMALLEST else math.ceil(math.log(value) / LOG_GAMMA)
 
 
 def value_of(bucket: int) -> float:
     """The value that stands for a bucket: at most 1 % away from every value in it."""
-    return 0.0 if bucket == ZERO_BUCKET else 2 * math.exp(bucket * _LOG_GAMMA) / (_GAMMA + 1)
+    return 0.0 if bucket == ZERO_BUCKET else 2 * math.exp(bucket * LOG_GAMMA) / (_GAMMA + 1)
 
 
 def buckets_of(values: Iterable[float]) -> dict[int, int]:

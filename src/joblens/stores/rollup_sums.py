@@ -7,7 +7,7 @@ from joblens.analysis.statistics import bucket_of, distribution, merge
 from joblens.model.history import Distribution, GroupStatistics, HistoryQuery, Statistics
 
 METRICS = ("duration", "cpu", "memory")
-_UNITS = {"duration": 1_000_000, "cpu": 1_000_000, "memory": 1}  # stored numbers in one shown unit
+UNITS = {"duration": 1_000_000, "cpu": 1_000_000, "memory": 1}  # stored numbers in one shown unit
 
 # tool, status, duration_us, cpu_usec, memory_bytes of one ended job
 EndedJob = tuple[str, str, int | None, int | None, int | None]
@@ -29,6 +29,12 @@ class Sum:
             self.largest = value
         bucket = bucket_of(value / unit)
         self.buckets[bucket] = self.buckets.get(bucket, 0) + sign
+
+    def add_bucket(self, bucket: int, count: int, total: int, largest: int) -> None:
+        self.count += count
+        self.total += total
+        self.largest = max(self.largest, largest)
+        self.buckets[bucket] = self.buckets.get(bucket, 0) + count
 
     def agrees_with(self, other: "Sum") -> bool:
         return (self.count, self.total, self.largest, self.buckets) == (
@@ -57,7 +63,7 @@ def sums_of(added: Iterable[EndedJob], removed: Iterable[EndedJob] = ()) -> Sums
                     key = (tool, status, metric)
                     if key not in sums:
                         sums[key] = Sum()
-                    sums[key].add(value, _UNITS[metric], sign)
+                    sums[key].add(value, UNITS[metric], sign)
     return sums
 
 
@@ -90,5 +96,5 @@ def _group(sums: Sums) -> GroupStatistics:
 
 
 def _distribution(entry: Sum, metric: str) -> Distribution:
-    unit = _UNITS[metric]
+    unit = UNITS[metric]
     return distribution(entry.buckets, total=entry.total / unit, maximum=entry.largest / unit)

@@ -78,6 +78,20 @@ TRUE
 SELECT job.tool, job.status, job.duration_us, job.cpu_usec, job.memory_bytes FROM job
 WHERE job.ended_at_us IS NOT NULL AND {conditions}
 
+-- name: sums_of_ended
+-- The buckets of analysis.statistics, so that a few hundred rows travel in place of all jobs.
+SELECT one.tool, one.status, one.metric,
+       CASE WHEN one.shown < %s THEN %s ELSE ceil(ln(one.shown) / %s)::integer END AS bucket,
+       count(*), sum(one.value), max(one.value)
+FROM (
+    SELECT job.tool, job.status, known.metric, known.value, known.value::float8 / known.unit AS shown
+    FROM job CROSS JOIN LATERAL (VALUES
+        ('duration', job.duration_us, %s::float8), ('cpu', job.cpu_usec, %s), ('memory', job.memory_bytes, %s)
+    ) AS known (metric, value, unit)
+    WHERE job.ended_at_us IS NOT NULL AND known.value IS NOT NULL AND {conditions}
+) AS one
+GROUP BY one.tool, one.status, one.metric, bucket
+
 -- name: rollup
 WITH wanted AS (SELECT %s::text[] AS tools, %s::text[] AS statuses)
 SELECT tool, status, metric, sum(count)::bigint, sum(total), max(largest) FROM rollup, wanted

@@ -1,20 +1,34 @@
 """Statistics from the kept sums, or from the jobs where the sums do not know enough."""
 
+from joblens.analysis.statistics import LOG_GAMMA, SMALLEST, ZERO_BUCKET
 from joblens.model.history import HistoryQuery, Statistics
 from joblens.stores.postgres.asking import asker
 from joblens.stores.postgres.connection import Connection
 from joblens.stores.postgres.selection import conditions_of
 from joblens.stores.postgres.sql import queries_of
-from joblens.stores.rollup_sums import Sum, Sums, needs_jobs, statistics_of, sums_of
+from joblens.stores.rollup_sums import METRICS, UNITS, Sum, Sums, needs_jobs, statistics_of, sums_of
 
 
 def statistics(connection: Connection, query: HistoryQuery) -> Statistics:
     return statistics_of(
-        sums_from_jobs(connection, query) if needs_jobs(query) else stored_sums(connection, query)
+        sums_by_server(connection, query) if needs_jobs(query) else stored_sums(connection, query)
     )
 
 
+def sums_by_server(connection: Connection, query: HistoryQuery) -> Sums:
+    """From the jobs, put together where they are."""
+    conditions, values = conditions_of(query)
+    sql = queries_of("reading.sql")["sums_of_ended"].format(conditions=conditions)
+    units = (float(UNITS[metric]) for metric in METRICS)
+    rows = connection.execute(sql.encode(), (SMALLEST, ZERO_BUCKET, LOG_GAMMA, *units, *values))
+    sums: Sums = {}
+    for tool, status, metric, bucket, count, total, largest in rows:
+        sums.setdefault((tool, status, metric), Sum()).add_bucket(bucket, count, int(total), largest)
+    return sums
+
+
 def sums_from_jobs(connection: Connection, query: HistoryQuery) -> Sums:
+    """The same by the arithmetic that the kept sums were made with, to the last bit."""
     conditions, values = conditions_of(query)
     sql = queries_of("reading.sql")["ended_numbers"].format(conditions=conditions)
     return sums_of(connection.execute(sql.encode(), values))
