@@ -28,6 +28,8 @@ _GAUGES = (  # what the launcher itself holds is taken off these
     "threads",
 )
 _PEAK = "memory_kernel_peak_bytes"
+_CHARGED = "memory_current_bytes"
+_PARTS_CHARGED = ("memory_anon_bytes", "memory_file_bytes", "memory_kernel_bytes", "memory_sock_bytes")
 _LESS_BASE = frozenset((*COUNTERS, *_GAUGES))
 _COUNTED_BY_LOOKING = ("processes", "threads")
 
@@ -41,14 +43,15 @@ class SlotNumbers:
 
     def rebase(self, base: dict[str, Any]) -> None:
         self.base = base
-        self._held_before = base.get("memory_current_bytes", 0)
+        self._most_seen = 0
 
     def base_of_counters(self) -> dict[str, int]:
         """For whoever comes after a crash."""
         return {name: self.base[name] for name in COUNTERS if name in self.base}
 
     def at_start(self) -> dict[str, Any]:
-        """What the first sample of a job says: it has used nothing yet."""
+        """What the first sample of a job says, which begins now: it has used nothing yet."""
+        self._most_seen = 0
         fields: dict[str, Any] = {
             name: 0 if name in _LESS_BASE else value for name, value in self.base.items()
         }
@@ -76,8 +79,7 @@ class SlotNumbers:
             else 0
             for name, value in reading.items()
         }
-        if _PEAK in fields:
-            self._set_peak(fields)
+        self._set_charged(fields)
         if not was_looked_at:
             # How many processes there were is not known, and was not 0.
             for name in _COUNTED_BY_LOOKING:
@@ -88,11 +90,19 @@ class SlotNumbers:
             fields["devices"] = devices_since(fields["devices"], base.get("devices") or {})
         return fields
 
-    def _set_peak(self, fields: dict[str, Any]) -> None:
-        if not self._can_reset_peak and fields[_PEAK] <= self.base.get(_PEAK, 0):
-            del fields[_PEAK]  # of an earlier job
-        else:
-            fields[_PEAK] = max(0, fields[_PEAK] - self._held_before)
+    def _set_charged(self, fields: dict[str, Any]) -> None:
+        """No sum below its parts. The kernel charges groups in advance, some pages for each processor, and
+        takes some memory of an ended job off late: the base may hold what this job then uses, or what is gone
+        by then."""
+        seen = sum(fields.get(part, 0) for part in _PARTS_CHARGED)
+        self._most_seen = max(self._most_seen, seen)
+        if _CHARGED in fields:
+            fields[_CHARGED] = max(seen, fields[_CHARGED])
+        if _PEAK in fields:
+            if not self._can_reset_peak and fields[_PEAK] <= self.base.get(_PEAK, 0):
+                del fields[_PEAK]  # of an earlier job
+            else:
+                fields[_PEAK] = max(self._most_seen, fields[_PEAK] - self.base.get(_CHARGED, 0))
 
     def unknown(self) -> dict[str, str]:
         """Why numbers that the groups give are unknown all the same, where they are."""

@@ -239,10 +239,16 @@ class _Total:
 
     def add_memory(self) -> None:
         largest = self._largest_process()
+        sampled = max(
+            (size for one in self.samples if (size := unreclaimable_bytes(one)) is not None), default=0
+        )
         kernel_peak = self._most("memory_kernel_peak_bytes")
         if kernel_peak is not None:
+            # The files are read one after the other, and the sums of some kernels lag behind.
+            kernel_peak = max(kernel_peak, sampled)
             self._put("memory_kernel_peak_bytes", kernel_peak)
-        candidates = {source: size for source, size in self._peak_candidates(largest, kernel_peak) if size}
+        found = self._peak_candidates(sampled, largest, kernel_peak)
+        candidates = {source: size for source, size in found if size}
         if candidates:
             source, peak = max(candidates.items(), key=lambda item: item[1])
             if kernel_peak and peak > kernel_peak:
@@ -262,10 +268,11 @@ class _Total:
         elif 0 < len(self.samples) < 3:
             self._unknown["memory_mean_bytes"] = "no sample fell between start and end"
 
-    def _peak_candidates(self, largest: int | None, kernel_peak: int | None) -> list[tuple[str, int]]:
+    def _peak_candidates(
+        self, sampled: int, largest: int | None, kernel_peak: int | None
+    ) -> list[tuple[str, int]]:
         parts = self._given("memory_parts", "memory_anon_bytes")
-        sampled = [size for sample in self.samples if (size := unreclaimable_bytes(sample)) is not None]
-        found = [(f"{_LARGEST_SAMPLE} {parts}", max(sampled, default=0))]
+        found = [(f"{_LARGEST_SAMPLE} {parts}", sampled)]
         if largest is not None:
             found.append((f"largest process: {self._sources['memory_largest_process']}", largest))
         cache = max(
@@ -273,7 +280,7 @@ class _Total:
         )
         if kernel_peak is not None and cache is not None:
             # Files that are gone before anybody looks take their page cache with them.
-            is_seen = max(sampled, default=0) + (largest or 0) + cache >= kernel_peak * _SEEN_PART
+            is_seen = sampled + (largest or 0) + cache >= kernel_peak * _SEEN_PART
             words = "less page cache" if is_seen else "with page cache that no sample saw"
             found.append((f"{self._sources['memory_kernel_peak']} {words}", max(0, kernel_peak - cache)))
         return found

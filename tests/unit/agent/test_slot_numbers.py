@@ -1,3 +1,6 @@
+from hypothesis import given
+from hypothesis import strategies as st
+
 from joblens.agent.slot_numbers import SlotNumbers, never_back
 from joblens.model.sample import DeviceIo
 
@@ -36,6 +39,61 @@ def test_a_peak_that_cannot_be_reset_is_only_told_when_it_rose() -> None:
     higher = numbers.since_start({**base, "memory_kernel_peak_bytes": 300 * MIB})
     assert higher["memory_kernel_peak_bytes"] == 296 * MIB
     assert "reset" in numbers.unknown()["memory_kernel_peak_bytes"]
+
+
+def test_pages_charged_in_advance_before_the_job_are_its_own_once_it_uses_them() -> None:
+    numbers = SlotNumbers({"memory_current_bytes": 740, "memory_anon_bytes": 196, "memory_kernel_bytes": 216})
+    found = numbers.since_start(
+        {
+            "memory_current_bytes": 2976,
+            "memory_kernel_peak_bytes": 2976,
+            "memory_anon_bytes": 2492,
+            "memory_kernel_bytes": 180,
+        }
+    )
+    assert found["memory_anon_bytes"] == 2296
+    assert found["memory_current_bytes"] == found["memory_kernel_peak_bytes"] == 2296
+
+
+def test_the_peak_of_one_job_is_not_the_next_ones() -> None:
+    base = {"memory_current_bytes": 5, "memory_anon_bytes": 4, "memory_kernel_peak_bytes": 5}
+    numbers = SlotNumbers(base)
+    assert numbers.since_start({**base, "memory_anon_bytes": 90})["memory_kernel_peak_bytes"] == 86
+    assert numbers.since_start(base)["memory_kernel_peak_bytes"] == 86
+    numbers.at_start()  # it was never rebased: the launcher could not start the job
+    assert numbers.since_start(base)["memory_kernel_peak_bytes"] == 0
+
+
+parts = st.tuples(*(st.integers(0, 1000) for _ in range(4)))  # anonymous, files, kernel, charged in advance
+
+
+@given(parts, st.lists(parts, min_size=1, max_size=6), st.booleans())
+def test_no_reading_of_a_job_is_above_its_peak(
+    base: tuple[int, ...], held: list[tuple[int, ...]], can_reset_peak: bool
+) -> None:
+    peak = sum(base)
+    numbers = SlotNumbers(a_reading(base, peak), can_reset_peak=can_reset_peak)
+    told = [0]
+    for holds in held:
+        peak = max(peak, sum(holds))
+        found = numbers.since_start(a_reading(holds, peak))
+        whole = found["memory_anon_bytes"] + found["memory_file_bytes"] + found["memory_kernel_bytes"]
+        assert whole <= found["memory_current_bytes"]
+        if "memory_kernel_peak_bytes" in found:
+            told.append(found["memory_kernel_peak_bytes"])
+            assert told[-1] >= max(told[-2], whole)
+            assert told[-1] <= peak
+
+
+def a_reading(held: tuple[int, ...], peak: int) -> dict[str, int]:
+    anonymous, files, kernel, _ = held
+    return {
+        "memory_current_bytes": sum(held),
+        "memory_kernel_peak_bytes": peak,
+        "memory_anon_bytes": anonymous,
+        "memory_file_bytes": files,
+        "memory_kernel_bytes": kernel,
+    }
 
 
 def test_user_and_system_time_add_up_without_the_launchers_part() -> None:

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from joblens.analysis.rates import unreclaimable_bytes
 from joblens.analysis.reasons import NOT_MEASURED
 from joblens.analysis.usage import RUSAGE, source_of, total_usage
 from joblens.model.exit_usage import ExitUsage
@@ -310,6 +311,37 @@ def test_peak_memory_never_exceeds_what_the_kernel_charged(
     usage = total_usage(samples, exit_usage, accounting="cgroup-v2", sources={}, unknown={})
     if usage.memory_peak_bytes is not None and usage.memory_kernel_peak_bytes:
         assert usage.memory_peak_bytes <= usage.memory_kernel_peak_bytes
+
+
+MEMORY = (
+    "memory_anon_bytes",
+    "memory_file_bytes",
+    "memory_kernel_bytes",
+    "memory_shmem_bytes",
+    "memory_kernel_peak_bytes",
+    "memory_largest_process_bytes",
+)
+samples_of_memory = st.lists(
+    st.dictionaries(st.sampled_from(MEMORY), st.integers(0, 2**40), max_size=len(MEMORY)), max_size=5
+).map(lambda rows: [a_sample(float(second), **row) for second, row in enumerate(rows)])
+
+
+@given(samples_of_memory, some_exits, st.sampled_from(["cgroup-v2", "cgroup-hybrid", "process-tree"]))
+def test_peak_memory_is_never_below_a_sample_nor_below_the_mean(
+    samples: list[Sample], exit_usage: ExitUsage | None, accounting: str
+) -> None:
+    usage = total_usage(samples, exit_usage, accounting=accounting, sources={}, unknown={})
+    seen = [unreclaimable_bytes(sample) or 0 for sample in samples]
+    assert (usage.memory_peak_bytes or 0) >= max([*seen, usage.memory_mean_bytes or 0])
+
+
+def test_a_sample_above_the_kernels_peak_was_charged_all_the_same() -> None:
+    usage = usage_in_group(
+        a_sample(0.0),
+        a_sample(1.0, memory_anon_bytes=5 * MIB, memory_kernel_peak_bytes=4 * MIB),
+        a_sample(2.0, memory_anon_bytes=0, memory_kernel_peak_bytes=4 * MIB),
+    )
+    assert usage.memory_mean_bytes == usage.memory_peak_bytes == usage.memory_kernel_peak_bytes == 5 * MIB
 
 
 @pytest.mark.parametrize("accounting", ["cgroup-v2", "process-tree"])
