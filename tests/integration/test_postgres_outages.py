@@ -145,6 +145,52 @@ def test_a_background_job_goes_on_through_an_outage(
         wait_until(lambda: store.find(uuid).status is Status.SUCCESS, what="its outcome to come in")
 
 
+WAITING = {
+    "wait": ("wait", "1"),
+    "status": ("status", "-m", "-i", "50ms", "1"),
+    "submit": ("submit", "--wait", "--", "sh", "-c", "read line < go; exit 3"),
+}
+
+
+@pytest.mark.parametrize("command", sorted(WAITING))
+def test_who_waits_for_a_job_goes_on_waiting_through_an_outage(
+    command: str,
+    server: PostgresServer,
+    url: str,
+    joblens: RunJoblens,
+    tmp_path: Path,
+    processes_to_end: "list[subprocess.Popen[Any]]",
+) -> None:
+    os.mkfifo(tmp_path / "go")
+    if command != "submit":
+        joblens("submit", "--cwd", str(tmp_path), *WAITING["submit"][2:], code=0)
+    waiting = _start(*WAITING[command], cwd=tmp_path)
+    processes_to_end.append(waiting)
+    with _store(url) as store:
+        wait_until(lambda: any(record.attempt for record in store.running()), what="the job to run")
+        wait_until(lambda: _askers(store) > 2, what="somebody who waits")
+    server.stop()
+    assert waiting.stderr is not None
+    told = waiting.stderr.readline()
+    assert "trying again until it answers" in told
+    server.start()
+    (tmp_path / "go").write_text("on\n")
+    _, said = waiting.communicate(timeout=60)
+    assert waiting.returncode == (0 if command == "status" else 3)
+    assert said.count("answers again") == 1
+    assert "trying again" not in said
+
+
+def _askers(store: PostgresStore) -> int:
+    """Who has asked this database something after connecting to it: we, the supervisor, others."""
+    with store._database.use() as connection:
+        ((count,),) = connection.execute(
+            b"SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
+            b" AND backend_type = 'client backend' AND query_start > backend_start + interval '0.2 s'"
+        ).fetchall()
+    return int(count)
+
+
 def test_a_workflow_goes_on_through_an_outage(
     server: PostgresServer,
     url: str,
