@@ -2,21 +2,26 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from joblens.app.store_copy import Copied, copy_store
+from joblens.model.delivery import RetryLost
 from joblens.model.errors import InputError, StoreError
 from joblens.model.history import HistoryQuery
 from joblens.model.job import Status
 from joblens.model.run_link import RunLink
 from joblens.model.settings import Settings
 from joblens.model.writes import JobStarted
+from joblens.ports.deliveries import Deliveries
 from joblens.ports.store import Store
 from joblens.stores.sqlite import SqliteStore
 from tests.contract.conftest import Place
 from tests.contract.run_builders import begun, over, run, workflow
 from tests.contract.store_builders import ended, queued, sample, samples, started, threads, whole_job
+from tests.contract.ticket_builders import LEASE_S, done, ticketed, worker
+from tests.contract.ticket_builders import begun as begun_by_worker
 
 PAIRS = ["sqlite to sqlite", "sqlite to postgres", "postgres to sqlite"]
 
@@ -135,6 +140,36 @@ def test_jobs_that_have_not_ended_are_left_out_and_told_of(two: Two) -> None:
     assert [record.job.uuid for record in two.target.records(HistoryQuery())] == ["c1"]
     two.source.apply([ended("a1")])
     assert two.copy().jobs == 1
+    assert two.target.find("a1").status is Status.SUCCESS
+
+
+def test_tickets_stay_where_their_workers_are(two: Two) -> None:
+    """Two stores that hand out the same ticket would have it run twice."""
+    source, target = cast("Deliveries", two.source), cast("Deliveries", two.target)
+    two.source.apply([*ticketed("a1"), *ticketed("b1"), *ticketed("c1", after="b1")])
+    (claim,) = source.claim(worker(), ["b1"], LEASE_S)
+    two.source.apply([begun_by_worker("b1", claim.fence)])
+    copied = two.copy()
+    assert (copied.jobs, copied.unfinished_jobs, copied.waiting_jobs) == (0, 3, 2)
+    assert (target.backlog(), target.states(["a1", "b1", "c1"])) == ([], {})
+    assert target.claim_waiting(worker("w2"), 9, LEASE_S) == []
+    assert [each.uuid for each in source.holdings()] == ["b1"]
+    two.source.apply([done("b1", claim.fence)])
+    assert source.withdraw("a1")
+    assert [each.job.uuid for each in source.claim_waiting(worker(), 9, LEASE_S)] == ["c1"]
+    assert two.copy().jobs == 2
+    assert target.states(["a1", "b1"]) == {"a1": Status.CANCELLED, "b1": Status.SUCCESS}
+    assert target.backlog() == []
+
+
+def test_the_true_end_of_a_job_that_was_called_lost_is_copied_too(two: Two) -> None:
+    source = cast("Deliveries", two.source)
+    two.source.apply(ticketed("a1", retry_lost=RetryLost.NEVER))
+    source.claim(worker(), ["a1"], LEASE_S)
+    assert source.take_back("a1", 1) is Status.LOST
+    two.copy()
+    two.source.apply([done("a1", 1)])
+    two.copy()
     assert two.target.find("a1").status is Status.SUCCESS
 
 

@@ -12,7 +12,7 @@ from msgspec import Struct, structs
 from joblens.app.drivers import Warn, open_store_directly, store_is_there, store_name
 from joblens.model.errors import AmbiguousJob, InputError, UnknownJob
 from joblens.model.history import HistoryQuery
-from joblens.model.job import Record
+from joblens.model.job import Record, Status
 from joblens.model.run import Workflow
 from joblens.model.sample import Sample
 from joblens.model.settings import Settings, StoreSettings
@@ -49,7 +49,8 @@ class Copied(Struct, frozen=True, kw_only=True):
     jobs: int = 0  # that were not there before
     samples: int = 0  # theirs
     known_jobs: int = 0
-    unfinished_jobs: int = 0  # left out: whoever runs them writes to the other store
+    unfinished_jobs: int = 0  # left out: whoever runs them writes to the source
+    waiting_jobs: int = 0  # of them, those that nobody has begun: who looks for them looks there too
     workflows: int = 0
     runs: int = 0
     kept_numbers: bool = True
@@ -91,6 +92,7 @@ class _Copying:
         self._origin, self._goal = origin, goal
         self._keeps_numbers = _agree(origin, goal)
         self._jobs, self._samples, self._known, self._unfinished = 0, 0, 0, 0
+        self._waiting = 0
 
     def run(self, start: Callable[[int], Callable[[int], None]]) -> Copied:
         advance = start(self._origin.statistics(HistoryQuery()).overall.jobs)
@@ -100,6 +102,7 @@ class _Copying:
         for part in _parts(self._origin.records(oldest_first), _JOBS_AT_ONCE):
             ended = [record for record in part if record.outcome is not None]
             self._unfinished += len(part) - len(ended)
+            self._waiting += sum(record.status is Status.QUEUED for record in part)
             self._copy_jobs(ended)
             advance(len(ended))
         return Copied(
@@ -109,6 +112,7 @@ class _Copying:
             samples=self._samples,
             known_jobs=self._known,
             unfinished_jobs=self._unfinished,
+            waiting_jobs=self._waiting,
             workflows=len(workflows),
             runs=runs,
             kept_numbers=self._keeps_numbers,
