@@ -278,7 +278,7 @@ def test_success_is_never_run_again(store: DeliveringStore) -> None:
     store.apply(ticketed("a1"))
     _claimed(store)
     store.apply([begun("a1", 1), done("a1", 1)])
-    assert store.take_back("a1", 1) is Status.SUCCESS
+    assert store.take_back("a1", 1) is None
     store.apply(ticketed("a1"))
     assert _claimed(store, "w2") == {}
     assert store.find("a1").status is Status.SUCCESS
@@ -347,13 +347,21 @@ def test_who_lost_a_job_is_known_while_it_waits_again(store: DeliveringStore) ->
     assert store.lost_workers([]) == {}
 
 
+def test_only_one_of_those_who_take_a_ticket_back_has_done_it(store: DeliveringStore) -> None:
+    store.apply([*ticketed("a1"), *ticketed("b1", retry_lost=RetryLost.NEVER)])
+    _claimed(store)
+    assert [store.take_back("a1", 1), store.take_back("b1", 1)] == [Status.QUEUED, Status.LOST]
+    assert [store.take_back("a1", 1), store.take_back("b1", 1)] == [None, None]
+    assert store.lost_workers(["a1"]) == {"a1": "w1"}
+
+
 def test_an_old_fence_takes_nothing_back(store: DeliveringStore) -> None:
     store.apply(ticketed("a1"))
     _claimed(store)
     store.take_back("a1", 1)
     _claimed(store, "w2")
     store.apply([begun("a1", 2)])
-    assert store.take_back("a1", 1) is Status.RUNNING
+    assert store.take_back("a1", 1) is None
     assert [each.worker for each in store.holdings()] == ["w2"]
 
 

@@ -38,10 +38,11 @@ class Deliveries(Protocol):
         """Every ticket that somebody holds."""
         ...
 
-    def take_back(self, uuid: str, fence: int) -> Status:
+    def take_back(self, uuid: str, fence: int) -> Status | None:
         """From a worker that is gone. Where the fence is still that: queued again, without what the lost
         attempt had written of samples and details, or ended as `lost` (`retry_lost: never`, or delivered too
-        often; its true outcome may still come under the same fence). -> the job's status now."""
+        often; its true outcome may still come under the same fence). -> the job's status now; None: it was
+        not held under that fence any more, and nothing was done."""
         ...
 
     def release_after(self, uuid: str) -> list[tuple[str, str]]:

@@ -99,7 +99,7 @@ class PassingStore:
     def holdings(self) -> list[Holding]:
         return self._deliveries().holdings()
 
-    def take_back(self, uuid: str, fence: int) -> Status:
+    def take_back(self, uuid: str, fence: int) -> Status | None:
         return self._deliveries().take_back(uuid, fence)
 
     def release_after(self, uuid: str) -> list[tuple[str, str]]:

@@ -57,7 +57,7 @@ class TicketDesk:
 
         return self._look(holdings)
 
-    def take_back(self, uuid: str, fence: int) -> Status:
+    def take_back(self, uuid: str, fence: int) -> Status | None:
         from joblens.stores.ticket_returns import take_back
 
         return self._change(lambda book: take_back(book, uuid, fence), for_good=True)

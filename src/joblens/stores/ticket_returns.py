@@ -40,10 +40,10 @@ class _Delivery(msgspec.Struct):
     is_cancelled: bool
 
 
-def take_back(book: TicketBook, uuid: str, fence: int) -> Status:
-    status, held = _look_up(book, uuid)
+def take_back(book: TicketBook, uuid: str, fence: int) -> Status | None:
+    _, held = _look_up(book, uuid)
     if held is None or held.worker is None or held.fence != fence:
-        return status
+        return None
     return _take_back(book, held, held.worker)
 
 
