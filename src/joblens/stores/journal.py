@@ -167,6 +167,13 @@ class JournaledStore(PassingStore):
             return "what was kept in the journal has been brought in"
         return "it is another file: what happened since is in it, what the old one had is not"
 
+    def bring_in_left_behind(self) -> bool:
+        """What processes that are gone have left since the store was opened. False: something is left, since
+        another process is at it or it cannot be read. Raises StoreError."""
+        with self._lock:
+            self._replay_left_behind(self._opened())
+            return not _left_behind(self._folders, self.url)
+
     def _replay_left_behind(self, store: Store) -> None:
         for path in _left_behind(self._folders, self.url):
             self._replay(store, path)
