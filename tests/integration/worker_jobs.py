@@ -74,10 +74,13 @@ class WorkerDesk(Desk):
         subprocess.run(words, env=self.env(), cwd=self.folder, check=True, stdin=subprocess.DEVNULL)
         return [one["ticket"]["uuid"] for one in asked]
 
-    def start_worker(self, **env: str) -> subprocess.Popen[bytes]:
-        """The one that needs no broker, as long as there is none. Returns when it is at work."""
+    def start_worker(self, oddity: str = "", **env: str) -> subprocess.Popen[bytes]:
+        """The one that needs no broker, as long as there is none. Returns when it is at work. `oddity`:
+        Python that is run in it first, to have it meet what else happens once in a thousand times."""
         log = open(self.folder / f"worker-{len(self.workers)}.log", "wb")  # noqa: SIM115
-        words = self.as_user(sys.executable, "-m", "joblens.app.working", "--store", str(self.store))
+        program = ("-c", f"{oddity}\nfrom joblens.app.working import main\nmain()")
+        how = program if oddity else ("-m", "joblens.app.working")
+        words = self.as_user(sys.executable, *how, "--store", str(self.store))
         with log:
             worker = subprocess.Popen(
                 words, env={**self.env(), **env}, cwd=self.folder, stdin=subprocess.DEVNULL, stderr=log

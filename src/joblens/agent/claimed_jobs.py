@@ -11,8 +11,9 @@ from msgspec.structs import replace
 
 from joblens.agent.container_order import ENV_PREFIX
 from joblens.agent.marked import JOB_ID_VARIABLE
+from joblens.agent.programs import Programs
 from joblens.agent.run_attempts import PreparedAttempt
-from joblens.model.delivery import Claim
+from joblens.model.delivery import Claim, Order
 from joblens.model.errors import LaunchError
 from joblens.model.job import Accounting, Job, Requirements
 from joblens.model.tool import container_in_folder
@@ -20,6 +21,7 @@ from joblens.stores.private_files import make_private_folder
 
 ATTEMPT_VARIABLE = "JOBLENS_ATTEMPT"
 WORK = "work"  # name of a job's own folder
+_CHECK_S, _FAILED_S = 5.0, 10.0  # a worker has other jobs to see to, and may get many of one tool
 _BEFORE_NS = 1_000_000_000  # by which files that it is given are older than what it makes
 # At which slots are looked at: a job that wants to be looked at a little less often is content with it.
 _COMMON_INTERVAL_S, _SELDOM_S = 1.0, 10.0
@@ -44,10 +46,18 @@ class ClaimedJobs:
         self._logs_dir = logs_dir
         self._concurrency = concurrency
         self._accounting = accounting
+        self._programs = Programs(_CHECK_S, _FAILED_S)
+
+    def look_for_programs(self, claim: Claim) -> None:
+        """Those that are checked take their time: on another thread, before `prepare`."""
+        with contextlib.suppress(LaunchError):
+            self._programs.command_of(claim.ticket.order)
 
     def prepare(self, claim: Claim) -> ClaimedJob:
-        """Raises LaunchError when its folder or files cannot be made."""
+        """Raises LaunchError when its folder or files cannot be made, or nothing can be started like that."""
         order, uuid = claim.ticket.order, claim.job.uuid
+        argv = self._programs.command_of(order)
+        _check_words(order)
         folder = order.folder or os.path.join(self._logs_dir, uuid)
         if claim.fence > 1 and not order.folder:
             folder = os.path.join(folder, f"attempt-{claim.fence}")  # what the lost one printed stays
@@ -58,14 +68,15 @@ class ClaimedJobs:
                 shutil.rmtree(work_dir, ignore_errors=True)
                 make_private_folder(work_dir)
             _write_files(cwd, order.files)
-        except OSError as error:
-            raise LaunchError(f"its folder cannot be made: {cwd}: {error.strerror or error}") from error
+        except (OSError, ValueError) as error:
+            why = error.strerror if isinstance(error, OSError) else None
+            raise LaunchError(f"its folder cannot be made: {cwd}: {why or error}") from error
         job = claim.job
         if job.container is not None:
             job = replace(job, container=container_in_folder(job.container, cwd), cwd="")
         else:
             job = replace(job, cwd=cwd)
-        attempt = PreparedAttempt(job, order.argv, _env(claim), folder, order.streams)
+        attempt = PreparedAttempt(job, argv, _env(claim), folder, order.streams)
         weight = places_of(job.requirements, self._concurrency)
         return ClaimedJob(claim, attempt, work_dir, weight, self._is_plain(job))
 
@@ -78,6 +89,19 @@ class ClaimedJobs:
             and _COMMON_INTERVAL_S <= job.interval_s <= _SELDOM_S
             and job.accounting is self._accounting
         )
+
+
+def _check_words(order: Order) -> None:
+    """The kernel takes no NUL in any of these."""
+    words = {
+        "command": order.argv,
+        "environment": (*order.env, *order.env.values()),
+        "directory": (order.cwd, order.folder),
+        "files' names": tuple(order.files),
+    }
+    for what, texts in words.items():
+        if any("\0" in text for text in texts):
+            raise LaunchError(f"there is a NUL character in its {what}")
 
 
 def is_limited(job: Job) -> bool:

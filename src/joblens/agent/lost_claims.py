@@ -2,7 +2,7 @@
 
 import contextlib
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from joblens.agent.container_job import start_removal
 from joblens.agent.container_note import note_path, read_note
@@ -17,23 +17,15 @@ from joblens.probes.host import HostFacts
 PID_NAMESPACE = "pid_namespace"  # among the facts of a worker
 
 
-def lost_holdings(
-    holdings: Iterable[Holding],
-    workers: Sequence[WorkerInfo],
-    host: HostFacts,
-    *,
-    me: str,
-    may_judge: bool,
-) -> list[Holding]:
-    """Those whose worker is known to be gone from this machine, and those whose lease ran out. `may_judge`:
-    whoever asks has had the store for a whole lease; before that, others may simply not have come to
-    renew theirs after the same outage."""
-    dead = {worker.name for worker in workers if _has_ended_here(worker, host)}
-    return [
-        holding
-        for holding in holdings
-        if holding.worker != me and (holding.worker in dead or (may_judge and holding.expired_us > 0))
-    ]
+def workers_ended_here(workers: Iterable[WorkerInfo], host: HostFacts) -> frozenset[str]:
+    """Names of those that are known to be gone from this machine."""
+    return frozenset(worker.name for worker in workers if _has_ended_here(worker, host))
+
+
+def is_lost(holding: Holding, dead: frozenset[str], *, may_judge: bool) -> bool:
+    """`dead`: workers that are known to be gone. `may_judge`: whoever asks has had the store for a whole
+    lease; before that, others may simply not have come to renew theirs after the same outage."""
+    return holding.worker in dead or (may_judge and holding.expired_us > 0)
 
 
 def end_what_is_left(uuid: str, attempt: Attempt | None, spool_dir: str, host: HostFacts) -> None:

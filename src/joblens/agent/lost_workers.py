@@ -1,0 +1,131 @@
+"""Looks for tickets that nobody works on: those of workers that are gone are taken back, for somebody to
+take; those that the store believes to be this worker's own, and that it knows nothing of, are given back."""
+
+import time
+from collections.abc import Callable, Sequence
+
+from msgspec import Struct
+
+from joblens.agent.kit import Kit
+from joblens.agent.lost_claims import end_what_is_left, is_lost, workers_ended_here
+from joblens.agent.store_watch import StoreWatch
+from joblens.agent.ticket_desk import TicketDesk
+from joblens.agent.ticket_keeping import Keeper, TicketKeeping
+from joblens.model.delivery import Holding
+from joblens.model.job import Status
+from joblens.ports.deliveries import Deliveries
+
+_LOOKS_A_LEASE = 6
+_LEAST_S, _MOST_S = 0.5, 5.0
+
+
+def look_every_s(lease_s: float) -> float:
+    return min(_MOST_S, max(_LEAST_S, lease_s / _LOOKS_A_LEASE))
+
+
+class _Found(Struct):
+    """What a look has brought."""
+
+    queued: int = 0
+    lost: int = 0
+    workers: set[str] = set()
+    strays: int = 0
+    is_more_to_come: bool = False  # leases ran out that cannot be judged yet
+
+
+class LostWorkers:
+    """Timed, on the loop; looks on the desk's thread."""
+
+    def __init__(
+        self,
+        me: str,
+        kit: Kit,
+        desk: TicketDesk,
+        keeping: TicketKeeping,
+        keeper: Keeper,
+        watch: StoreWatch,
+        *,
+        every_s: float,
+        bring_in: Callable[[], bool],
+    ) -> None:
+        """`bring_in`: what processes of this machine that are gone have left in their journals goes into the
+        store; False when something is left."""
+        self._me = me
+        self._kit = kit
+        self._desk = desk
+        self._keeping = keeping
+        self._keeper = keeper
+        self._watch = watch
+        self._every_s = every_s
+        self._bring_in = bring_in
+        self._is_looking = False
+        self._next_look_s = 0.0
+        self.is_more_to_come = False
+
+    def next_wake_s(self) -> float | None:
+        return self._next_look_s
+
+    def wake(self) -> None:
+        self._next_look_s = time.monotonic() + self._every_s
+        if not self._is_looking:
+            self._is_looking = True
+            self._desk.ask(self._look, self._has_looked, self._could_not_look)
+
+    def _look(self, deliveries: Deliveries) -> _Found:
+        found = _Found(workers=set())
+        holdings = self._holdings(deliveries)
+        found.strays = self._keeping.return_strays(holdings, deliveries)
+        others = [one for one in holdings if one.worker != self._me]
+        if not others:
+            return found
+        dead = workers_ended_here(deliveries.workers(), self._kit.host)
+        if any(one.worker in dead for one in others):
+            # It may have ended jobs whose outcome the store has not heard of.
+            if not self._bring_in():
+                dead = frozenset()  # then by their leases
+            others = [one for one in self._holdings(deliveries) if one.worker != self._me]
+        self._take_back(others, dead, deliveries, found)
+        return found
+
+    def _holdings(self, deliveries: Deliveries) -> list[Holding]:
+        self._watch.answered(deliveries.now_us())
+        holdings = deliveries.holdings()
+        self._watch.answered(deliveries.now_us())
+        return holdings
+
+    def _take_back(
+        self, others: Sequence[Holding], dead: frozenset[str], deliveries: Deliveries, found: _Found
+    ) -> None:
+        for holding in others:
+            if is_lost(holding, dead, may_judge=self._watch.may_judge):
+                self._take_one_back(holding, deliveries, found)
+                self._watch.answered(deliveries.now_us())  # it may have hung in between
+            elif holding.expired_us > 0:
+                found.is_more_to_come = True
+
+    def _take_one_back(self, holding: Holding, deliveries: Deliveries, found: _Found) -> None:
+        end_what_is_left(holding.uuid, holding.attempt, self._kit.spool_dir, self._kit.host)
+        status = deliveries.take_back(holding.uuid, holding.fence)
+        if status is None:
+            return  # somebody else has done it, or it has ended after all
+        found.workers.add(holding.worker)
+        if status is Status.QUEUED:
+            found.queued += 1
+        elif status.is_final:
+            found.lost += status is Status.LOST
+            self._keeping.release_after({holding.uuid}, deliveries)
+
+    def _has_looked(self, found: _Found) -> None:
+        self._is_looking = False
+        self.is_more_to_come = found.is_more_to_come
+        if found.workers:
+            names = ", ".join(sorted(found.workers))
+            ended = f", {found.lost} ended as lost" if found.lost else ""
+            self._keeper.note(f"worker {names} is gone: {found.queued} of its jobs queued again{ended}")
+        if found.strays:
+            self._keeper.note(f"{found.strays} of its own that it did not know of given back to the store")
+        if found.queued or found.strays:
+            self._keeper.look_now()
+
+    def _could_not_look(self) -> None:
+        self._is_looking = False

@@ -1,0 +1,181 @@
+"""What a worker meets once in a thousand times, made to happen: answers that are lost, sleep between a claim
+and the start, an end just after a beginning, jobs that nothing can be made of."""
+
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from joblens.model.delivery import RetryLost
+from joblens.model.job import Requirements, Status
+from tests.conftest import wait_until
+from tests.integration.run_jobs import is_gone
+from tests.integration.worker_jobs import WorkerDesk, worker_desk
+
+SLEEP = "echo $$ > {0}.part; mv {0}.part {0}; exec sleep 300"
+# Each stands in for the store that the worker asks for tickets.
+_ASKS = """
+import time
+from joblens.app import worker_running
+from joblens.model.errors import StoreError
+from joblens.stores.passing import PassingStore
+
+class Odd(PassingStore):
+    def __init__(self, store):
+        self.store, self.count = store, 0
+    def _reading(self):
+        return self.store
+    def close(self):
+        self.store.close()
+    {oddity}
+
+opens = worker_running.open_deliveries
+worker_running.open_deliveries = lambda *arguments: Odd(opens(*arguments))
+"""
+LOSES_THE_FIRST_CLAIM = _ASKS.format(
+    oddity="""
+    def claim_waiting(self, *arguments, **more):
+        claims = self.store.claim_waiting(*arguments, **more)
+        self.count += bool(claims)
+        if claims and self.count == 1:
+            raise StoreError("the connection was cut")
+        return claims
+"""
+)
+LOSES_THE_FIRST_RETURN = _ASKS.format(
+    oddity="""
+    def give_back(self, *arguments):
+        self.count += 1
+        if self.count == 1:
+            raise StoreError("the connection was cut")
+        self.store.give_back(*arguments)
+"""
+)
+SLEEPS_AFTER_THE_FIRST_CLAIM = _ASKS.format(
+    oddity="""
+    def claim_waiting(self, *arguments, **more):
+        claims = self.store.claim_waiting(*arguments, **more)
+        self.count += bool(claims)
+        if claims and self.count == 1:
+            time.sleep(3.0)
+        return claims
+"""
+)
+WRITES_LATE = """
+import time
+from joblens.agent.recorder import Recorder
+at_once = Recorder._apply_waiting
+
+def late(self):
+    time.sleep(1.0)
+    at_once(self)
+
+Recorder._apply_waiting = late
+"""
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Iterator[WorkerDesk]:
+    with worker_desk("cgroup", tmp_path) as one:
+        yield one
+
+
+def test_a_claim_whose_answer_was_lost_is_claimed_again(desk: WorkerDesk) -> None:
+    uuid = desk.queue("true", retry_lost=RetryLost.NEVER)
+    desk.start_worker(LOSES_THE_FIRST_CLAIM, JOBLENS_QUEUE_LEASE="1h")
+    record = desk.ended(uuid)
+    assert record.status is Status.SUCCESS
+    assert record.attempt is not None
+    assert record.attempt.number == 2
+    assert record.outcome is not None
+    assert record.outcome.findings == ()  # it had not begun before
+
+
+def test_what_was_to_be_given_back_is_given_back_when_the_store_hears_again(desk: WorkerDesk) -> None:
+    pids = desk.folder / "pid"
+    line = f"test $JOBLENS_ATTEMPT -gt 1 || {{ {SLEEP.format(pids)}; }}"
+    uuid = desk.queue("sh", "-c", line)
+    desk.start_worker(LOSES_THE_FIRST_RETURN, JOBLENS_QUEUE_LEASE="1h")
+    wait_until(pids.exists, what="the job")
+    desk.running_on(uuid)
+    with desk.opened() as store:
+        assert store.take_back(uuid, 1) is Status.QUEUED
+    # It claims what is still ending there, and has to give that back.
+    assert desk.ended(uuid).status is Status.SUCCESS
+
+
+def test_a_worker_that_slept_between_claim_and_start_asks_before_it_begins(desk: WorkerDesk) -> None:
+    began = desk.folder / "began"
+    uuid = desk.queue("sh", "-c", f"echo $JOBLENS_ATTEMPT >> {began}")
+    desk.start_worker(SLEEPS_AFTER_THE_FIRST_CLAIM, JOBLENS_QUEUE_LEASE="2s")
+    with desk.opened() as store:
+        wait_until(store.holdings, what="the claim")
+        assert store.take_back(uuid, 1) is Status.QUEUED
+    assert desk.ended(uuid).status is Status.SUCCESS
+    assert began.read_text().split() == ["2"]
+
+
+def test_a_worker_that_slept_and_still_has_its_job_begins_it(desk: WorkerDesk) -> None:
+    began = desk.folder / "began"
+    uuid = desk.queue("sh", "-c", f"echo $JOBLENS_ATTEMPT >> {began}")
+    desk.start_worker(SLEEPS_AFTER_THE_FIRST_CLAIM, JOBLENS_QUEUE_LEASE="2s")
+    assert desk.ended(uuid).status is Status.SUCCESS
+    assert began.read_text().split() == ["1"]
+
+
+@pytest.mark.parametrize(
+    "requirements", [Requirements(), Requirements(timeout_s=300.0)], ids=["in-a-slot", "in-a-session"]
+)
+def test_a_job_that_has_only_just_begun_and_must_not_run_twice_is_not_given_back(
+    desk: WorkerDesk, requirements: Requirements
+) -> None:
+    pids = desk.folder / "pid"
+    once = desk.queue("sh", "-c", SLEEP.format(pids), retry_lost=RetryLost.NEVER, requirements=requirements)
+    worker = desk.start_worker(WRITES_LATE, JOBLENS_QUEUE_LEASE="60s")
+    wait_until(pids.exists, what="the job", timeout=30)
+    worker.terminate()
+    wait_until(lambda: "takes nothing more" in desk.worker_logs(), what="the worker to heed it")
+    worker.send_signal(signal.SIGTERM)
+    worker.wait(30)
+    assert desk.status(once) is Status.LOST
+    assert is_gone(int(pids.read_text()))
+
+
+def test_a_job_that_nothing_can_be_made_of_ends_alone(desk: WorkerDesk) -> None:
+    odd = desk.queue_all(
+        [
+            (("true",), {"cwd": "/tm\0p"}),
+            (("true",), {"cwd": "", "files": {"a\0b": "x"}}),
+            (("true",), {"env": {"A": "a\0b"}}),
+            (("true",), {"cwd": "", "files": {"x" * 300: "x"}}),
+        ]
+    )
+    good = desk.queue("true")
+    desk.start_worker()
+    for uuid in odd:
+        record = desk.ended(uuid)
+        assert record.status is Status.ERROR
+        assert record.outcome is not None
+        assert "NUL" in (record.outcome.error or "") or "too long" in (record.outcome.error or "")
+    assert desk.ended(good).status is Status.SUCCESS
+    assert len(desk.workers) == 1
+
+
+def test_two_workers_do_not_both_tell_of_what_one_has_taken_back(desk: WorkerDesk) -> None:
+    """The one who comes second finds nothing to take."""
+    pids = desk.folder / "pid"
+    uuid = desk.queue("sh", "-c", f"test $JOBLENS_ATTEMPT -gt 1 || {{ {SLEEP.format(pids)}; }}")
+    desk.start_worker()
+    desk.running_on(uuid)
+    desk.kill_worker()
+    comes_second = _ASKS.format(
+        oddity="""
+    def take_back(self, *arguments):
+        self.store.take_back(*arguments)  # by another, a moment ago
+        return self.store.take_back(*arguments)
+"""
+    )
+    desk.start_worker(comes_second)
+    assert desk.ended(uuid).status is Status.SUCCESS
+    assert "is gone" not in desk.worker_logs()
