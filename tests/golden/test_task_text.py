@@ -61,9 +61,11 @@ def test_a_task_that_runs() -> None:
         memory_shmem_bytes=0,
         memory_kernel_bytes=2 * MIB,
     )
-    same_as_golden(
-        "status-running", shown(task(Status.RUNNING), expected=Expected(20.0, 3, True), newest=sample)
-    )
+    same_as_golden("status-running", shown(task(Status.RUNNING), expected=Expected(20.0, 3), newest=sample))
+
+
+def test_a_task_that_runs_for_longer_than_earlier_ones() -> None:
+    same_as_golden("status-longer", shown(task(Status.RUNNING), expected=Expected(0.027, 3)))
 
 
 def test_a_task_that_runs_for_the_first_time() -> None:

@@ -4,7 +4,7 @@ import contextlib
 import itertools
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -198,7 +198,11 @@ def test_progress_is_told_from_earlier_tasks_of_the_same_kind(pipeline: TaskPipe
     wait_until(lambda: pipeline.get_task_status(task_id)["state"] == "STARTED", what="the start")
     status = pipeline.get_task_status(task_id)
     assert status["expected_seconds"] > 0
-    assert 0 < status["progress"] <= 99
+    assert status["progress"] is None or 0 < status["progress"] <= 99  # None: it takes longer already
+    other = pipeline.submit_task("bash", "gate.sh", {"gate": str(gate), "other": 1})
+    wait_until(lambda: pipeline.get_task_status(other)["state"] == "STARTED", what="the start of another")
+    status = pipeline.get_task_status(other)
+    assert (status["expected_seconds"], status["progress"]) == (None, None)
     gate.touch()
     assert pipeline.wait_for_task(task_id, timeout=40)["status"] == "success"
 
@@ -294,3 +298,40 @@ def test_a_withdrawn_task_never_starts(pipeline: TaskPipeline, tmp_path: Path) -
     assert (record.status, record.attempt) == (Status.CANCELLED, None)
     Path(gate).touch()
     pipeline.wait_for_task(ids[0], timeout=40)
+
+
+def test_all_of_a_workflow_is_cancelled_by_its_id(pipeline: TaskPipeline) -> None:
+    slow = bash("gate.sh", gate="/nowhere")
+    ids = pipeline.submit_workflow([slow] * 4)
+    wait_until(lambda: pipeline.get_task_status(ids[0])["state"] == "STARTED", what="the start")
+    assert pipeline.cancel_workflow(ids.workflow_id) == 4
+    status = pipeline.wait_for_workflow(ids.workflow_id, timeout=40)
+    assert (status["workflow_id"], status["cancelled"]) == (ids.workflow_id, 4)
+    assert pipeline.cancel_workflow(ids) == 0
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda one: one.get_task_status(None),
+        lambda one: one.cancel_task(3.5),
+        lambda one: one.wait_for_task(["a"], timeout=1),
+        lambda one: one.wait_for_task("a", timeout="soon"),
+        lambda one: one.get_workflow_status(None),
+        lambda one: one.get_workflow_status([None]),
+        lambda one: one.submit_workflow("abc"),
+        lambda one: one.submit_workflow(["abc"]),
+        lambda one: one.submit_workflow(None),
+        lambda one: one.submit_task("bash", "say.sh", ["x"]),
+        lambda one: one.submit_task(None, None),
+        lambda one: one.submit_batch_workflow([], batch_size="2"),
+        lambda one: one.parameter_sweep("bash", "say.sh", ["x"]),
+        lambda one: one.monitor_task("a", poll_interval=None),
+    ],
+)
+def test_what_is_of_the_wrong_type_is_told_as_bad_input(
+    pipeline: TaskPipeline, call: Callable[[TaskPipeline], Any]
+) -> None:
+    with pytest.raises(InputError) as told:
+        call(pipeline)
+    assert not isinstance(told.value, UnknownJob)

@@ -185,7 +185,26 @@ def parse_params(pairs: Sequence[str]) -> dict[str, Any]:
             params[key] = msgspec.json.decode(text)
         except msgspec.DecodeError:
             params[key] = text
+        else:
+            _refuse_doubles(text)
     return params
+
+
+def _refuse_doubles(text: str) -> None:
+    """JSON lets a name stand twice and the last one win; whoever wrote both meant something else."""
+    if "{" not in text:
+        return
+    import json
+
+    def checked(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        seen: dict[str, Any] = {}
+        for key, value in pairs:
+            if key in seen:
+                raise InputError(f"--param {key}: given twice")
+            seen[key] = value
+        return seen
+
+    json.loads(text, object_pairs_hook=checked)
 
 
 def _object(text: str) -> dict[str, Any]:
@@ -197,6 +216,7 @@ def _object(text: str) -> dict[str, Any]:
         hint = """in a shell quote it as a whole: -p '{"mesh_size": 64}'"""
         raise InputError(f"--param {as_text(text)}: not JSON: {error}", hint=hint) from None
     assert isinstance(found, dict)  # it begins so
+    _refuse_doubles(text)
     return found
 
 

@@ -9,12 +9,15 @@ from msgspec.structs import replace
 
 from joblens.app.bells import remind_workers
 from joblens.app.drivers import Warn
+from joblens.app.queries import Note
 from joblens.app.queueing import QueueRequest, QueueStore, enqueue
+from joblens.app.runs import find_job_or_run
 from joblens.app.task_results import Expected, expected_of, status_form, workflow_form
-from joblens.model.errors import StoreError, UnknownJob, UnknownWorkflow
+from joblens.model.errors import StoreError, UnknownJob, UnknownRun, UnknownWorkflow
 from joblens.model.history import HistoryQuery
 from joblens.model.ids import new_uuid
 from joblens.model.job import Record, Status
+from joblens.model.run import Run
 from joblens.model.sample import Sample
 from joblens.model.settings import Settings
 from joblens.ports.store import Store
@@ -106,17 +109,83 @@ def _refuse_missing(states: Mapping[str, Status], uuids: Sequence[str]) -> None:
         raise UnknownJob(f"job {missing[0]} vanished from the store")
 
 
+class TaskGroup(Struct, frozen=True):
+    """The tasks of one workflow, in the order they were written."""
+
+    workflow_id: str
+    records: tuple[Record, ...]
+
+    @property
+    def uuids(self) -> tuple[str, ...]:
+        return tuple(record.job.uuid for record in self.records)
+
+    @property
+    def is_over(self) -> bool:
+        return all(record.status.is_final for record in self.records)
+
+
+def find_group(store: Store, ident: str) -> TaskGroup | None:
+    """The workflow with that id; None: there is none."""
+    ident = ident.strip()
+    if not ident.startswith(WORKFLOW_PREFIX):
+        return None
+    found = store.records(HistoryQuery(tags=(f"{WORKFLOW_TAG}{ident}",)))
+    in_order = sorted(found, key=lambda record: record.number or 0)
+    return TaskGroup(ident, tuple(in_order)) if in_order else None
+
+
 def find_tasks(store: Store, ident: str) -> list[Record]:
     """Of a workflow's id all its jobs, in the order they were written; else the one that `ident` names.
     Raises UnknownJob, AmbiguousJob or UnknownWorkflow."""
-    if not ident.startswith(WORKFLOW_PREFIX):
+    group = find_group(store, ident)
+    if group is not None:
+        return list(group.records)
+    try:
         return [store.find(ident)]
-    found = list(store.records(HistoryQuery(tags=(f"{WORKFLOW_TAG}{ident}",))))
-    if not found:
-        raise UnknownWorkflow(
-            f"no workflow has the id '{ident}'", hint="`joblens submit-workflow` prints the id of a new one"
-        )
-    return sorted(found, key=lambda record: record.number or 0)
+    except UnknownJob:
+        if ident.startswith(WORKFLOW_PREFIX):
+            raise unknown_workflow(ident) from None
+        raise
+
+
+def find_any(store: Store, ident: str, note: Note | None = None) -> Record | Run | TaskGroup:
+    """For commands that take jobs, runs and workflows of submit-workflow alike."""
+    group = find_group(store, ident)
+    if group is not None:
+        return group
+    try:
+        return find_job_or_run(store, ident, note)
+    except UnknownRun:
+        if ident.startswith(WORKFLOW_PREFIX):
+            raise unknown_workflow(ident) from None
+        raise
+
+
+def wait_for_group(store: QueueStore, group: TaskGroup, timeout_s: float | None, care: Care) -> TaskGroup:
+    """As it stands when all have ended, or when the time is up."""
+    deadline = None if timeout_s is None else time.monotonic() + timeout_s
+    for _ in states_until_final(store, group.uuids, care, None, deadline):
+        if deadline is not None and time.monotonic() >= deadline:
+            break
+    return TaskGroup(group.workflow_id, tuple(store.find(uuid) for uuid in group.uuids))
+
+
+def unknown_workflow(ident: str) -> UnknownWorkflow:
+    return UnknownWorkflow(
+        f"no workflow has the id '{ident}'", hint="`joblens submit-workflow` prints the id of a new one"
+    )
+
+
+def workflow_of(records: Sequence[Record]) -> str | None:
+    """The id of the workflow that all of them were submitted with."""
+    ids = {_workflow_id(record) for record in records}
+    return ids.pop() if len(ids) == 1 else None
+
+
+def _workflow_id(record: Record) -> str | None:
+    tags = (tag for tag in reversed(record.job.tags) if tag.startswith(WORKFLOW_TAG + WORKFLOW_PREFIX))
+    tag = next(tags, None)
+    return None if tag is None else tag.removeprefix(WORKFLOW_TAG)
 
 
 def task_status(store: QueueStore, record: Record) -> dict[str, Any]:
@@ -132,7 +201,9 @@ def task_status(store: QueueStore, record: Record) -> dict[str, Any]:
 
 
 def workflow_status(store: QueueStore, uuids: Sequence[str]) -> dict[str, Any]:
-    return workflow_form([task_status(store, store.find(uuid)) for uuid in uuids])
+    records = [store.find(uuid) for uuid in uuids]
+    form = workflow_form([task_status(store, record) for record in records])
+    return {"workflow_id": workflow_of(records), **form}
 
 
 def expected_time(store: Store, record: Record) -> Expected | None:

@@ -14,7 +14,7 @@ from joblens.app.drivers import Warn, open_deliveries, warn_in_python
 from joblens.app.jobs import PreparedJob, Surroundings, prepare
 from joblens.app.owning import current_user
 from joblens.app.requests import Request
-from joblens.model.delivery import Order, RetryLost, Ticket
+from joblens.model.delivery import Order, RetryLost, Ticket, ToolPrograms
 from joblens.model.errors import InputError, StoreError
 from joblens.model.job import Job, Record
 from joblens.model.settings import Settings
@@ -36,6 +36,7 @@ class QueueRequest(Struct, frozen=True, kw_only=True):
     retry_lost: RetryLost | None = None
     artifacts: tuple[str, ...] = ()
     files: dict[str, str] = {}
+    programs: ToolPrograms | None = None  # that the worker is to find
     own_folder: bool = False  # it works in a folder of its own, made by the worker
     after: int | None = None  # place of the one among those asked for together that has to succeed first
 
@@ -97,7 +98,14 @@ def _ticket(asked: QueueRequest, prepared: PreparedJob, settings: Settings, afte
         created_by=None,  # it belongs to whoever holds its ticket
     )
     env = dict(asked.request.env)  # a container gets nothing else; others have their worker's beneath it
-    order = Order(argv=prepared.argv, env=env, cwd=cwd, files=asked.files, notify=prepared.notify)
+    order = Order(
+        argv=prepared.argv,
+        env=env,
+        cwd=cwd,
+        files=asked.files,
+        notify=prepared.notify,
+        programs=asked.programs,
+    )
     ticket = Ticket(
         uuid=job.uuid,
         queue=queue,
@@ -117,17 +125,34 @@ def cancel_queued(
 ) -> bool:
     """One that waits has ended when this returns; one that a worker has is asked to, and ends soon. False: it
     had ended already. Raises InputError for a job of somebody else."""
-    if record.status.is_final:
-        return False
+    return cancel_all_queued([record], store, settings, config, by=by) == 1
+
+
+def cancel_all_queued(
+    records: Sequence[Record],
+    store: QueueStore,
+    settings: Settings,
+    config: str | None = None,
+    *,
+    by: str = "",
+) -> int:
+    """The same of many, all or none of them refused. -> how many had not ended."""
     user = by or current_user()
-    refuse_others_job(record, user)
-    uuid = record.job.uuid
-    if store.withdraw(uuid):
-        store.release_after(uuid)
-        return True
-    store.apply([CancelAsked(uuid, time.time_ns() // 1000, user)])
-    remind_workers(settings, store, config)
-    return True
+    left = [record for record in records if not record.status.is_final]
+    for record in left:
+        refuse_others_job(record, user)
+    held = []
+    # The last first: workers take the oldest, and are not to get what is about to be withdrawn.
+    for uuid in (record.job.uuid for record in reversed(left)):
+        if store.withdraw(uuid):
+            store.release_after(uuid)
+        else:
+            held.append(uuid)
+    if held:
+        now_us = time.time_ns() // 1000
+        store.apply([CancelAsked(uuid, now_us, user) for uuid in held])
+        remind_workers(settings, store, config)
+    return len(left)
 
 
 def refuse_others_job(record: Record, user: str) -> None:

@@ -24,6 +24,7 @@ _NONE: dict[str, Any] = {}
 # Older words for the same key: a place is asked for under the newer one.
 _OLDER_KEYS = {"depends_on": "blocked_by"}
 _MOST_SHOWN = 50
+_WORKFLOW_HINT = "a workflow has a name and jobs: name: x, jobs: [...]"
 
 
 class LoadedSpec:
@@ -220,14 +221,15 @@ def _told(path: str, problems: Iterable[Problem]) -> list[str]:
     return [f"{path}:{one.mark.line}:{one.mark.column}: {one.message}" for one in problems]
 
 
-def read_text_of(path: str) -> str:
+def read_text_of(path: str, *, kind: str = "workflow", hint: str = _WORKFLOW_HINT) -> str:
+    """`kind`, `hint`: of the file that is expected there, for messages."""
     try:
         with open(path, "rb") as file:
             content = file.read()
     except FileNotFoundError:
         raise SpecError(f"there is no file '{path}'", hint=_nearby(path)) from None
     except IsADirectoryError:
-        raise SpecError(f"'{path}' is a directory, not a workflow file", hint=_nearby(path + "/")) from None
+        raise SpecError(f"'{path}' is a directory, not a {kind} file", hint=_nearby(path + "/")) from None
     except OSError as error:
         raise SpecError(f"'{path}' cannot be read: {error.strerror}") from error
     try:
@@ -237,7 +239,6 @@ def read_text_of(path: str) -> str:
         column = error.start - content.rfind(b"\n", 0, error.start)
         raise SpecError(f"{path}:{line}:{column}: not UTF-8 text", hint="save the file as UTF-8") from None
     if not text.strip():
-        hint = "a workflow has a name and jobs: name: x, jobs: [...]"
         raise SpecError(f"{path}:1:1: the file is empty", hint=hint)
     return text
 

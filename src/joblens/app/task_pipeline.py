@@ -1,6 +1,5 @@
 """Tasks on a queue, from a Python program: submit, follow, wait, cancel, one by one or many together."""
 
-import itertools
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
@@ -19,8 +18,25 @@ from joblens.app.queue_watching import (
     task_status,
     workflow_status,
 )
-from joblens.app.queueing import QueueRequest, QueueStore, cancel_queued, enqueue, open_queue_store
+from joblens.app.queueing import (
+    QueueRequest,
+    QueueStore,
+    cancel_all_queued,
+    cancel_queued,
+    enqueue,
+    open_queue_store,
+)
+from joblens.app.requests import mapping_of
 from joblens.app.settings import load_settings
+from joblens.app.task_arguments import (
+    check_count,
+    check_interval,
+    check_timeout,
+    grid_combinations,
+    ident_of,
+    idents_of,
+    tasks_given,
+)
 from joblens.app.task_results import parallel_form, result_form
 from joblens.app.tool_tasks import read_tasks, request_of_task, tools_here
 from joblens.model.errors import InputError
@@ -66,7 +82,7 @@ class TaskPipeline:
     ) -> str:
         """-> its id. `more`: what else a task of a workflow file may say (name, device, container, queue,
         retry_lost, timeout, cpus, memory, tags)."""
-        task = {"tool": tool, "script": script, "params": dict(params or {}), **more}
+        task = {"tool": tool, "script": script, "params": mapping_of("params", params), **more}
         requests = self._requests(read_tasks([task]))
         (record,) = enqueue(requests, self._settings, self._config, warn_in_python)
         self._submitted.append(record.job.uuid)
@@ -74,15 +90,15 @@ class TaskPipeline:
 
     def get_task_status(self, task_id: str) -> Form:
         with self._opened() as store:
-            return task_status(store, store.find(task_id))
+            return task_status(store, store.find(ident_of(task_id)))
 
     def monitor_task(
         self, task_id: str, callback: Callback | None = None, poll_interval: float = 2.0
     ) -> Form:
         """Calls `callback` with the status now, every `poll_interval` s, and at its end. -> the last."""
-        _check_interval(poll_interval)
+        check_interval(poll_interval)
         with self._opened() as store:
-            uuid = store.find(task_id).job.uuid
+            uuid = store.find(ident_of(task_id)).job.uuid
             for _ in self._states(store, [uuid], None, poll_interval):
                 status = task_status(store, store.find(uuid))
                 if callback is not None:
@@ -93,8 +109,9 @@ class TaskPipeline:
 
     def wait_for_task(self, task_id: str, timeout: float | None = None) -> Form:
         """-> its result, whether it succeeded or not. TimeoutError when the time is up; the task goes on."""
+        check_timeout(timeout)
         with self._opened() as store:
-            uuid = store.find(task_id).job.uuid
+            uuid = store.find(ident_of(task_id)).job.uuid
             for _ in self._states(store, [uuid], timeout):
                 pass
             return _result(store.find(uuid))
@@ -103,14 +120,20 @@ class TaskPipeline:
         """False: it had ended already. One that waits ends at once, one that runs within moments, with
         everything it started."""
         with self._opened() as store:
-            return cancel_queued(store.find(task_id), store, self._settings, self._config)
+            return cancel_queued(store.find(ident_of(task_id)), store, self._settings, self._config)
 
     # ---- many tasks
 
     def submit_workflow(self, tasks: Sequence[Mapping[str, Any]], sequential: bool = True) -> TaskIds:  # noqa: FBT001, FBT002
         """All or none. `sequential`: each begins when the one before has succeeded; after one that did not,
         the rest is cancelled."""
-        return self._submit(read_tasks([dict(task) for task in tasks]), sequential=sequential)
+        return self._submit(read_tasks(tasks_given(tasks)), sequential=sequential)
+
+    def cancel_workflow(self, task_ids: str | Sequence[str]) -> int:
+        """All of its tasks that have not ended. -> how many that were."""
+        with self._opened() as store:
+            records = [store.find(uuid) for uuid in self._found(store, task_ids)]
+            return cancel_all_queued(records, store, self._settings, self._config)
 
     def get_workflow_status(self, task_ids: str | Sequence[str]) -> Form:
         with self._opened() as store:
@@ -125,7 +148,8 @@ class TaskPipeline:
     ) -> Form:
         """-> the status at the end, with the results. `callback` gets the status every `poll_interval`
         seconds. TimeoutError when the time is up; the tasks go on."""
-        _check_interval(poll_interval)
+        check_interval(poll_interval)
+        check_timeout(timeout)
         with self._opened() as store:
             uuids = self._found(store, task_ids)
             told_at = -poll_interval
@@ -146,9 +170,8 @@ class TaskPipeline:
     ) -> TaskIds:
         """Side by side within a batch, and one batch after the other: returns when the last one has ended.
         `callback` gets the status of every batch at its end, with `batch` and `batches`."""
-        if batch_size < 1:
-            raise InputError(f"batch_size {batch_size!r}: expected a whole number, at least 1")
-        read = read_tasks([dict(task) for task in tasks])
+        check_count("batch_size", batch_size)
+        read = read_tasks(tasks_given(tasks))
         batches = [read[first : first + batch_size] for first in range(0, len(read), batch_size)]
         self._requests(read)  # what is wrong with any of them is told before the first begins
         ids = TaskIds()
@@ -172,7 +195,7 @@ class TaskPipeline:
     ) -> list[Form]:
         """Every combination of the values, side by side. -> one entry for each, in the order of the grid:
         {params, task_id, state, result}. `callback` gets each entry when its task has ended."""
-        combinations = _combinations(param_grid)
+        combinations = grid_combinations(param_grid)
         tasks = [{"tool": tool, "script": script, "params": params} for params in combinations]
         ids = self._submit(read_tasks(tasks))
         entries = [
@@ -194,6 +217,7 @@ class TaskPipeline:
 
     def wait_for_any(self, task_ids: Sequence[str], timeout: float | None = None) -> Form:
         """-> the status, with the result, of the one that ended first. TimeoutError when the time is up."""
+        check_timeout(timeout)
         with self._opened() as store:
             uuids = self._found(store, task_ids)
             for states in self._states(store, uuids, timeout):
@@ -232,9 +256,11 @@ class TaskPipeline:
         with self._opened() as store:
             states = store.states(self._submitted)
             left = [uuid for uuid in self._submitted if uuid in states and not states[uuid].is_final]
-            ended = [cancel_queued(store.find(uuid), store, self._settings, self._config) for uuid in left]
+            ended = cancel_all_queued(
+                [store.find(uuid) for uuid in left], store, self._settings, self._config
+            )
         self._submitted.clear()
-        return sum(ended)
+        return ended
 
     def __enter__(self) -> Self:
         return self
@@ -275,8 +301,7 @@ class TaskPipeline:
 
     def _found(self, store: QueueStore, task_ids: str | Sequence[str]) -> list[str]:
         """UUIDs of the tasks; the id of a workflow stands for all of its tasks."""
-        idents = [task_ids] if isinstance(task_ids, str) else task_ids
-        return [record.job.uuid for ident in idents for record in find_tasks(store, ident)]
+        return [record.job.uuid for ident in idents_of(task_ids) for record in find_tasks(store, ident)]
 
     def _states(
         self, store: QueueStore, uuids: Sequence[str], timeout: float | None, poll_s: float | None = None
@@ -298,17 +323,3 @@ def _result(record: Record) -> Form:
     result = result_form(record)
     assert result is not None  # it has ended
     return result
-
-
-def _check_interval(poll_interval: float) -> None:
-    if not poll_interval > 0:
-        raise InputError(f"poll_interval {poll_interval!r}: expected seconds, more than 0")
-
-
-def _combinations(grid: Mapping[str, Any]) -> list[dict[str, Any]]:
-    for name, values in grid.items():
-        if not isinstance(values, Sequence) or isinstance(values, str) or not values:
-            raise InputError(
-                f"param_grid {name}: expected a list of values, not {values!r}", hint=f"{{'{name}': [1, 2]}}"
-            )
-    return [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]

@@ -10,12 +10,12 @@ from msgspec import Struct
 from joblens.analysis.history_form import finding_form, returncode_of, usage_form
 from joblens.analysis.profile import detailed_profile
 from joblens.analysis.rates import unreclaimable_bytes
-from joblens.model.job import Outcome, Record, Status
+from joblens.model.job import Job, Outcome, Record, Status
 from joblens.model.sample import Sample
 from joblens.model.units import MIB, format_instant
 
 _TAIL = 1000  # characters of each stream in a result
-_ALMOST = 99.0  # an estimate that was passed says no more than that
+_ALMOST = 99.0  # what has not ended is not whole
 
 # The words that users of Celery know. A failed job is a FAILURE, whatever carried it.
 _STATES = {
@@ -32,7 +32,6 @@ class Expected(Struct, frozen=True):
 
     seconds: float
     jobs: int  # so many earlier ones
-    same_params: bool
 
 
 def state_of(record: Record, lost_worker: str = "") -> str:
@@ -125,31 +124,32 @@ def elapsed_s(record: Record, now_us: int) -> float | None:
 
 
 def progress_of(record: Record, now_us: int, expected: Expected | None) -> float | None:
-    """Percent of the time it will probably take; None where earlier jobs say nothing about that."""
+    """Percent of the time it will probably take; None where earlier jobs say nothing about that, and when
+    it has taken longer than they did."""
     if record.status.is_final:
         return 100.0
     elapsed = elapsed_s(record, now_us)
     if elapsed is None:
         return 0.0
-    if expected is None or expected.seconds <= 0:
+    if expected is None or elapsed >= expected.seconds:
         return None
     return min(_ALMOST, round(100.0 * elapsed / expected.seconds, 1))
 
 
 def expected_of(record: Record, earlier: Sequence[Record]) -> Expected | None:
-    """From earlier jobs of the same tool and script that succeeded: those with the same parameters, if there
-    are any."""
-    alike = [
-        each
+    """From earlier ones that did the same and succeeded. With other parameters it may take any time."""
+    durations = [
+        each.outcome.duration_s
         for each in earlier
-        if each.status is Status.SUCCESS
-        and each.outcome is not None
-        and each.job.tool == record.job.tool
-        and each.job.script == record.job.script
+        if each.status is Status.SUCCESS and each.outcome is not None and _do_the_same(each.job, record.job)
     ]
-    same = [each for each in alike if each.job.params == record.job.params]
-    durations = [each.outcome.duration_s for each in same or alike if each.outcome is not None]
-    return Expected(median(durations), len(durations), bool(same)) if durations else None
+    return Expected(median(durations), len(durations)) if durations else None
+
+
+def _do_the_same(one: Job, other: Job) -> bool:
+    if (one.tool, one.script, one.params) != (other.tool, other.script, other.params):
+        return False
+    return bool(one.script) or one.argv == other.argv  # a plain command: all that is known is its words
 
 
 def _usage_so_far(sample: Sample) -> dict[str, Any]:
@@ -173,14 +173,21 @@ _COUNTED = {
 }
 
 
+def task_counts(records: Sequence[Record]) -> dict[str, int]:
+    return _counts([state_of(record) for record in records])
+
+
+def _counts(states: Sequence[str]) -> dict[str, int]:
+    counts = dict.fromkeys(("total", "completed", "failed", "cancelled", "running", "pending"), 0)
+    for state in states:
+        counts[_COUNTED[state]] += 1
+    return {**counts, "total": len(states)}
+
+
 def workflow_form(statuses: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """`completed` are those that succeeded: a task that failed is not complete, only over."""
-    counts = dict.fromkeys(("completed", "failed", "cancelled", "running", "pending"), 0)
-    for status in statuses:
-        counts[_COUNTED[status["state"]]] += 1
     return {
-        "total": len(statuses),
-        **counts,
+        **_counts([status["state"] for status in statuses]),
         "all_complete": all(status["ready"] for status in statuses),
         "all_successful": all(status["successful"] for status in statuses),
         "tasks": list(statuses),

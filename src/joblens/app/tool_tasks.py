@@ -19,6 +19,7 @@ from joblens.spec.places import Path
 from joblens.spec.task_list import TaskListReading, WrittenTask, read_task_list, tasks_of
 from joblens.spec.workflow_kinds import Wrong
 
+_HINT = "a file of tasks is a list, each with tool and script: [{tool: bash, script: say.sh}]"
 _FORMATS = ("json", "json5", "yaml", "toml")
 
 
@@ -82,6 +83,7 @@ def queue_request(
         retry_lost=retry_lost,
         artifacts=run.artifacts,
         files=run.files,
+        programs=run.programs,
         own_folder=not run.cwd,
     )
 
@@ -94,7 +96,7 @@ def load_tasks(path: str, settings: Settings, *, sequential: bool | None = None)
     directory, then beside the file. `sequential`: wins over what the file says."""
     from joblens.app.specs import read_text_of, spec_error
 
-    text = read_text_of(path)
+    text = read_text_of(path, kind="task", hint=_HINT)
     form = format_of(path, text)
     reading = read_task_list(text, form if form in _FORMATS else "yaml", path)
     if reading.tasks is None:

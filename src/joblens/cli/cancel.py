@@ -1,4 +1,4 @@
-"""`joblens cancel`: end a running job, a job of a run that waits, or all jobs of a run."""
+"""`joblens cancel`: end a running job, a job of a run that waits, or all jobs of a run or of a workflow."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -11,9 +11,12 @@ from joblens.model.errors import InputError
 from joblens.model.ids import short
 
 if TYPE_CHECKING:
+    from joblens.app.queue_watching import TaskGroup
     from joblens.app.run_jobs import RunJob
     from joblens.model.job import Record
     from joblens.model.run import Run
+
+    Found = Record | Run | RunJob | TaskGroup
 
 _PATIENCE_S = 60.0
 
@@ -24,8 +27,8 @@ _PATIENCE_S = 60.0
 @click.option("--no-wait", is_flag=True, help="Ask, and do not wait until it has ended.")
 @shared_options
 def command(session: Session, /, idents: tuple[str, ...], names: tuple[str, ...], no_wait: bool) -> None:
-    """Ask jobs, or the jobs of runs, to end: TERM, then KILL after their grace time. Nothing of them is left
-    afterwards. A run that was ended starts nothing more; resume goes on with it.
+    """Ask jobs, or the jobs of runs and of workflows (wf-…), to end: TERM, then KILL after their grace time.
+    Nothing of them is left afterwards. A run that was ended starts nothing more; resume goes on with it.
 
     A job of a run that waits for its turn, for other jobs or for its next attempt is not started any more."""
     found = _found(session, idents, names)
@@ -42,11 +45,9 @@ def command(session: Session, /, idents: tuple[str, ...], names: tuple[str, ...]
         session.write(f"{_line(one)}{'  (was already over)' if _is_over(before) else ''}\n")
 
 
-def _found(
-    session: Session, idents: tuple[str, ...], names: tuple[str, ...]
-) -> "list[Record | Run | RunJob]":
+def _found(session: Session, idents: tuple[str, ...], names: tuple[str, ...]) -> "list[Found]":
+    from joblens.app.queue_watching import find_any
     from joblens.app.run_jobs import job_of_run, waiting_job
-    from joblens.app.runs import find_job_or_run
     from joblens.model.job import Record
 
     store = session.store
@@ -55,28 +56,32 @@ def _found(
             raise InputError("--job goes with one run", hint="joblens cancel RUN --job NAME")
         run = store.find_run(idents[0])
         return [job_of_run(store, run, name) for name in names]
-    found = [find_job_or_run(store, ident, session.note) for ident in idents]
+    found = [find_any(store, ident, session.note) for ident in idents]
     return [(isinstance(one, Record) and waiting_job(store, one)) or one for one in found]
 
 
-def _refuse_others(found: "list[Record | Run | RunJob]") -> None:
+def _refuse_others(found: "list[Found]") -> None:
     """Before any of them is asked to end."""
     from joblens.app.owning import current_user
+    from joblens.app.queue_watching import TaskGroup
+    from joblens.app.queueing import refuse_others_job
     from joblens.model.job import Record
 
-    queued = [one for one in found if isinstance(one, Record) and one.job.queue]
-    if queued:
-        from joblens.app.queueing import refuse_others_job
+    for one in found:
+        records = one.records if isinstance(one, TaskGroup) else (one,)
+        for record in records:
+            if isinstance(record, Record) and record.job.queue:
+                refuse_others_job(record, current_user())
 
-        for one in queued:
-            refuse_others_job(one, current_user())
 
-
-def _is_over(one: "Record | Run | RunJob") -> bool:
+def _is_over(one: "Found") -> bool:
+    from joblens.app.queue_watching import TaskGroup
     from joblens.app.run_jobs import RunJob
     from joblens.model.job import Record
     from joblens.model.run import RunStatus
 
+    if isinstance(one, TaskGroup):
+        return one.is_over
     if isinstance(one, RunJob):
         return one.state.is_final
     if isinstance(one, Record):
@@ -84,8 +89,10 @@ def _is_over(one: "Record | Run | RunJob") -> bool:
     return one.status in (RunStatus.COMPLETED, RunStatus.FAILED, RunStatus.STOPPED)
 
 
-def _ask(session: Session, one: "Record | Run | RunJob") -> None:
+def _ask(session: Session, one: "Found") -> None:
     from joblens.app.owning import current_user
+    from joblens.app.queue_watching import TaskGroup
+    from joblens.app.queueing import cancel_all_queued
     from joblens.app.run_control import ask_job_to_end, ask_run_to_end
     from joblens.app.run_jobs import RunJob
     from joblens.app.submitting import ask_to_cancel
@@ -95,20 +102,21 @@ def _ask(session: Session, one: "Record | Run | RunJob") -> None:
     if isinstance(one, RunJob):
         if not one.state.is_final:
             ask_job_to_end(one.run, one.index, store, settings, user)
+    elif isinstance(one, TaskGroup):
+        cancel_all_queued(one.records, session.queue_store, settings, session.options.config)
     elif not isinstance(one, Record):
         ask_run_to_end(one, store, settings, user)
     elif one.job.queue:
-        from joblens.app.queueing import cancel_queued
-
-        cancel_queued(one, session.queue_store, settings, session.options.config)
+        cancel_all_queued([one], session.queue_store, settings, session.options.config)
     elif not one.status.is_final:
         ask_to_cancel(one, store, settings, user)
 
 
-def _awaited(session: Session, one: "Record | Run | RunJob") -> "Record | Run | RunJob":
+def _awaited(session: Session, one: "Found") -> "Found":
     from msgspec.structs import replace
 
     from joblens.app.queries import wait_for_end
+    from joblens.app.queue_watching import TaskGroup, wait_for_group
     from joblens.app.run_control import wait_for_job_of_run, wait_for_run
     from joblens.app.run_jobs import RunJob
     from joblens.model.job import Record
@@ -118,6 +126,9 @@ def _awaited(session: Session, one: "Record | Run | RunJob") -> "Record | Run | 
     if isinstance(one, RunJob):
         state = wait_for_job_of_run(store, one.run, one.index, settings, patience_s)
         return replace(one, state=state)
+    if isinstance(one, TaskGroup):
+        patience_s = max(record.job.grace_s for record in one.records) + _PATIENCE_S
+        return wait_for_group(session.queue_store, one, patience_s, session.care_for_queue)
     if not isinstance(one, Record):
         return wait_for_run(store, one.uuid, settings, patience_s, session.care)
     if one.status.is_final:
@@ -126,10 +137,13 @@ def _awaited(session: Session, one: "Record | Run | RunJob") -> "Record | Run | 
     return wait_for_end(store, one.job.uuid, one.job.grace_s + _PATIENCE_S, care)
 
 
-def _form(one: "Record | Run | RunJob") -> dict[str, Any]:
+def _form(one: "Found") -> dict[str, Any]:
+    from joblens.app.queue_watching import TaskGroup
     from joblens.app.run_jobs import RunJob
     from joblens.model.job import Record
 
+    if isinstance(one, TaskGroup):
+        return {"workflow_id": one.workflow_id, "tasks": [_form(record) for record in one.records]}
     if isinstance(one, RunJob):
         return {"run_uuid": one.run.uuid, "job_name": one.name, "status": one.state.label}
     if isinstance(one, Record):
@@ -137,11 +151,17 @@ def _form(one: "Record | Run | RunJob") -> dict[str, Any]:
     return {"run_uuid": one.uuid, "status": one.status}
 
 
-def _line(one: "Record | Run | RunJob") -> str:
+def _line(one: "Found") -> str:
     from joblens.analysis.workflow_rows import run_label
+    from joblens.app.queue_watching import TaskGroup
     from joblens.app.run_jobs import RunJob
     from joblens.model.job import Record
 
+    if isinstance(one, TaskGroup):
+        from joblens.app.task_results import task_counts
+        from joblens.views.tasks import workflow_words
+
+        return f"{one.workflow_id}  {workflow_words(task_counts(one.records))}"
     if isinstance(one, RunJob):
         return f"{run_label(one.run)}  {one.state.label}  {one.name}"
     if isinstance(one, Record):

@@ -1,7 +1,7 @@
-"""`joblens status`: how a job on a queue stands, and what came of it."""
+"""`joblens status`: how a job on a queue, or a workflow of such jobs, stands, and what came of it."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import click
@@ -9,6 +9,9 @@ import click
 from joblens.cli.arguments import job_argument
 from joblens.cli.context import Session
 from joblens.cli.options import shared_options
+from joblens.cli.submitted import goes_on
+
+Tell = Callable[[dict[str, Any]], None]
 
 
 @click.command("status")
@@ -20,20 +23,34 @@ from joblens.cli.options import shared_options
 @shared_options
 def command(session: Session, ident: str, monitor: bool, interval: str) -> None:
     """How a job stands, in the words of task queues: PENDING, STARTED, SUCCESS, FAILURE, REVOKED (cancelled)
-    or RETRY (its worker was lost, and it waits for another); with its result once it has ended."""
+    or RETRY (its worker was lost, and it waits for another); with its result once it has ended. Of a
+    workflow's id (wf-…): how its tasks stand, as workflow-status tells it."""
     from joblens.app.queries import find
-    from joblens.app.queue_watching import task_status
+    from joblens.app.queue_watching import WORKFLOW_PREFIX, find_group, task_status, unknown_workflow
     from joblens.app.requests import seconds_of
-    from joblens.model.errors import InputError
-    from joblens.views.tasks import render_status
+    from joblens.model.errors import InputError, UnknownJob
+    from joblens.views.tasks import live_line, render_status
 
     interval_s = seconds_of("--interval", interval)
     if not interval_s:
         raise InputError(f"--interval {interval}: must be more than 0")
-    record = find(session.current_store, ident, session.note)
+    if monitor:
+        session.wait_for_store()
+    store = session.current_store
+    group = find_group(store, ident)
+    if group is not None:
+        show_workflow(session, group.uuids, interval_s if monitor else None)
+        return
+    try:
+        record = find(store, ident, session.note)
+    except UnknownJob:
+        if ident.startswith(WORKFLOW_PREFIX):
+            raise unknown_workflow(ident) from None
+        raise
     status = task_status(session.queue_store, record)
     if monitor and not status["ready"]:
-        status = follow_status(session, record.job.uuid, interval_s, _teller(session))
+        with goes_on(session, f"job {record.job.uuid}", record.job.uuid):
+            status = follow_status(session, record.job.uuid, interval_s, _teller(session, live_line))
         clear_line()
     if session.json:
         write = session.write_json_line if monitor else session.write_json
@@ -46,7 +63,7 @@ def follow_status(
     session: Session,
     uuid: str,
     interval_s: float,
-    tell: Callable[[dict[str, Any]], None],
+    tell: Tell,
     timeout_s: float | None = None,
 ) -> dict[str, Any]:
     """-> the status at its end, or when the time is up."""
@@ -55,6 +72,7 @@ def follow_status(
     from joblens.app.queries import records_until_final
     from joblens.app.queue_watching import task_status
 
+    session.wait_for_store(timeout_s)
     deadline = None if timeout_s is None else time.monotonic() + timeout_s
     told_at = -interval_s
     for record in records_until_final(session.store, uuid, session.care_for_queue):
@@ -67,26 +85,58 @@ def follow_status(
     return task_status(session.queue_store, record)
 
 
-def _teller(session: Session) -> Callable[[dict[str, Any]], None]:
+def show_workflow(session: Session, uuids: Sequence[str], every_s: float | None = None) -> None:
+    """How it stands; `every_s`: followed to its end first, told so often."""
+    from joblens.app.queue_watching import workflow_status
+    from joblens.views.tasks import render_workflow, workflow_words
+
+    if every_s is not None:
+        session.wait_for_store()
+    status = workflow_status(session.queue_store, uuids)
+    if every_s is not None and not status["all_complete"]:
+        ident = status["workflow_id"]
+        with goes_on(session, ident, ident):
+            _follow_workflow(session, uuids, every_s, _teller(session, workflow_words))
+        clear_line()
+        status = workflow_status(session.queue_store, uuids)
+    if session.json:
+        write = session.write_json if every_s is None else session.write_json_line
+        write(status)
+        return
+    session.write_lines(render_workflow(status, width=session.table_width, paint=session.palette))
+
+
+def _follow_workflow(session: Session, uuids: Sequence[str], every_s: float, tell: Tell) -> None:
+    import time
+
+    from joblens.app.queue_watching import states_until_final, workflow_status
+
+    told_at = -every_s
+    for states in states_until_final(session.queue_store, uuids, session.care_for_queue):
+        if any(not status.is_final for status in states.values()) and time.monotonic() - told_at >= every_s:
+            tell(workflow_status(session.queue_store, uuids))
+            told_at = time.monotonic()
+
+
+def _teller(session: Session, words: Callable[[dict[str, Any]], str]) -> Tell:
     if session.json:
         return session.write_json_line
-    return terminal_line(session) if sys.stdout.isatty() else (lambda status: _line(session, status))
-
-
-def _line(session: Session, status: dict[str, Any]) -> None:
-    from joblens.views.tasks import live_line
-
-    session.write(f"{live_line(status)}\n")
-    session.flush()
-
-
-def terminal_line(session: Session) -> Callable[[dict[str, Any]], None]:
-    """One line on the terminal that is written over; gone when the next thing is written there."""
-    from joblens.views.style import fit
-    from joblens.views.tasks import live_line
+    if sys.stdout.isatty():
+        return terminal_line(session, words)
 
     def tell(status: dict[str, Any]) -> None:
-        sys.stderr.write(f"\r\x1b[K{fit(live_line(status), session.width - 1)}\r")
+        session.write(f"{words(status)}\n")
+        session.flush()
+
+    return tell
+
+
+def terminal_line(session: Session, words: Callable[[dict[str, Any]], str]) -> Tell:
+    """One line on the terminal that is written over; gone when the next thing is written there."""
+    from joblens.views.style import fit
+
+    def tell(status: dict[str, Any]) -> None:
+        sys.stderr.write(f"\r\x1b[K{fit(words(status), session.width - 1)}\r")
         sys.stderr.flush()
 
     return tell

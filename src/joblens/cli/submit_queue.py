@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from joblens.cli.context import Session
 from joblens.cli.job_request import container_from, request_from
-from joblens.cli.submitted import finish, say, told
+from joblens.cli.submitted import finish, goes_on, say, told
 from joblens.cli.tool_command import split_devices
 from joblens.model.errors import InputError
 
@@ -110,10 +110,11 @@ def _show_while_waiting(
     session: Session, record: "Record", given: dict[str, Any], timeout_s: float | None
 ) -> None:
     from joblens.cli.status import clear_line, follow_status, terminal_line
-    from joblens.views.tasks import render_status
+    from joblens.views.tasks import live_line, render_status
 
     say(session, record)
-    status = follow_status(session, record.job.uuid, 0.5, terminal_line(session), timeout_s)
+    with goes_on(session, f"job {record.job.uuid}", record.job.uuid):
+        status = follow_status(session, record.job.uuid, 0.5, terminal_line(session, live_line), timeout_s)
     clear_line()
     session.write_lines(render_status(status, paint=session.palette))
     finish(session, session.store.find(record.job.uuid), given["wait_timeout"])

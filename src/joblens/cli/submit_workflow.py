@@ -10,7 +10,7 @@ from joblens.cli.job_options import click_options
 from joblens.cli.option_table import QUEUE_OPTIONS
 from joblens.cli.options import shared_options
 from joblens.cli.run_arguments import complete_file
-from joblens.cli.submitted import TIMED_OUT
+from joblens.cli.submitted import TIMED_OUT, goes_on, with_unit
 from joblens.model.errors import InputError
 
 if TYPE_CHECKING:
@@ -39,8 +39,8 @@ def command(session: Session, /, **given: Any) -> None:
     """Give the tasks of FILE to workers of a queue, all or none. FILE is a list, in JSON or YAML, of {tool,
     script, params}, or has one under 'tasks'.
 
-    Prints the id of the workflow; see it with workflow-status. After a task that fails, a sequence stops:
-    what comes behind it is cancelled."""
+    Prints the id of the workflow, for workflow-status, wait and cancel. After a task that fails, a sequence
+    stops: what comes behind it is cancelled."""
     from joblens.app.queue_watching import submit_together
     from joblens.app.requests import seconds_of
     from joblens.app.tool_tasks import load_tasks
@@ -79,16 +79,18 @@ def _wait(
     from joblens.app.queue_watching import workflow_status
     from joblens.views.tasks import render_workflow
 
-    if session.is_terminal and not session.json:
+    if not session.json:
         _say(session, submitted)
-    is_over = _followed(session, submitted.uuids, timeout_s)
+        session.flush()  # whoever waits may be killed, and still wants to know the id
+    with goes_on(session, submitted.workflow_id, submitted.workflow_id):
+        is_over = _followed(session, submitted.uuids, timeout_s)
     status = workflow_status(session.queue_store, submitted.uuids)
     if session.json:
-        session.write_json({"workflow_id": submitted.workflow_id, **status})
+        session.write_json(status)
     else:
         session.write_lines(render_workflow(status, width=session.table_width, paint=session.palette))
     if not is_over:
-        session.note(f"joblens: {submitted.workflow_id} has not ended after {timeout}")
+        session.note(f"joblens: {submitted.workflow_id} has not ended after {with_unit(timeout)}")
         sys.exit(TIMED_OUT)
     sys.exit(0 if status["all_successful"] else 1)
 
@@ -100,6 +102,7 @@ def _followed(session: Session, uuids: tuple[str, ...], timeout_s: float | None)
     from joblens.app.queue_watching import states_until_final
     from joblens.cli.progress import ProgressBar
 
+    session.wait_for_store(timeout_s)
     deadline = None if timeout_s is None else time.monotonic() + timeout_s
     ended = 0
     with ProgressBar("tasks", len(uuids), look_every=0) as bar:

@@ -1,6 +1,8 @@
 """What is said of a job that was submitted, and waiting for it where that was asked for."""
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from joblens.cli.context import Session
@@ -13,19 +15,37 @@ if TYPE_CHECKING:
 TIMED_OUT = 124
 
 
+def with_unit(timeout: str | None) -> str:
+    """As it was typed; a bare number is seconds."""
+    return f"{timeout} s" if timeout and timeout[-1].isdigit() else f"{timeout}"
+
+
 def told(session: Session, record: "Record", given: dict[str, Any], care: "Care") -> None:
     """With --wait: its end, and the exit code is the job's."""
     if not given["wait"]:
         say(session, record)
         return
-    if session.is_terminal and not session.json:
+    if not session.json:
         say(session, record)
-    record = awaited(session, record, given["wait_timeout"], care)
+        session.flush()  # whoever waits may be killed, and still wants to know the id
+    with goes_on(session, f"job {record.job.uuid}", record.job.uuid):
+        record = awaited(session, record, given["wait_timeout"], care)
     if session.json:
         write_form(session, record)
-    elif not session.is_terminal:
-        session.write(f"{record.job.uuid}\n")
     finish(session, record, given["wait_timeout"])
+
+
+@contextmanager
+def goes_on(session: Session, what: str, ident: str) -> Iterator[None]:
+    """Ctrl-C ends the waiting, not what is waited for: that is said."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        from joblens.cli.status import clear_line
+
+        clear_line()
+        session.note(f"joblens: {what} goes on; to end it: joblens cancel {ident}")
+        raise
 
 
 def say(session: Session, record: "Record") -> None:
@@ -39,9 +59,15 @@ def say(session: Session, record: "Record") -> None:
 
 
 def write_form(session: Session, record: "Record") -> None:
+    """Of a job on a queue also what `status` tells."""
     from joblens.analysis.history_form import to_history_record
 
-    session.write_json(to_history_record(record))
+    form = to_history_record(record)
+    if record.job.queue:
+        from joblens.app.queue_watching import task_status
+
+        form = {**task_status(session.queue_store, record), **form}
+    session.write_json(form)
 
 
 def awaited(session: Session, record: "Record", timeout: str | None, care: "Care") -> "Record":
@@ -50,7 +76,8 @@ def awaited(session: Session, record: "Record", timeout: str | None, care: "Care
     from joblens.app.requests import seconds_of
 
     timeout_s = seconds_of("-t", timeout)
-    return wait_for_end(session.store_to_fill, record.job.uuid, timeout_s, care)
+    session.wait_for_store(timeout_s)
+    return wait_for_end(session.store, record.job.uuid, timeout_s, care)
 
 
 def finish(session: Session, record: "Record", timeout: str | None) -> None:
@@ -58,6 +85,8 @@ def finish(session: Session, record: "Record", timeout: str | None) -> None:
     from joblens.app.queries import exit_code_of
 
     if not record.status.is_final:
-        session.note(f"joblens: job {record.job.uuid} is still {record.status.value} after {timeout}")
+        session.note(
+            f"joblens: job {record.job.uuid} is still {record.status.value} after {with_unit(timeout)}"
+        )
         sys.exit(TIMED_OUT)
     sys.exit(exit_code_of(record))

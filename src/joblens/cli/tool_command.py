@@ -5,10 +5,11 @@ from typing import Any
 
 import click
 
-from joblens.cli.quick_run import first_word
+from joblens.cli.quick_run import first_word, split_spec
 from joblens.cli.spec_command import SpecCommand, with_spec
+from joblens.model.errors import UnknownTool
 
-_KEY = "joblens.tool"
+_KEY, _MISTAKE = "joblens.tool", "joblens.unknown_tool"
 _DEVICES = ("cpu", "gpu", "intel-gpu")
 
 
@@ -18,7 +19,10 @@ class ToolOrSpecCommand(SpecCommand):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         place = first_word(args)
-        tool = None if place is None else _tool(args[place])
+        try:
+            tool = None if place is None else _tool(args[place], in_container=_names_container(args[:place]))
+        except UnknownTool as error:
+            tool, ctx.meta[_MISTAKE] = None, error  # told when the options are known to be right
         ctx.meta[_KEY] = tool
         if tool is None or place is None:
             return super().parse_args(ctx, args)
@@ -33,32 +37,43 @@ class ToolOrSpecCommand(SpecCommand):
             ) from None
 
 
-def _tool(word: str) -> str | None:
-    """The word, if it is the name of a tool. A near one that is no command either was mistyped."""
+def _names_container(options: list[str]) -> bool:
+    return any(word.partition("=")[0] == "--container" for word in options)
+
+
+def _tool(word: str, *, in_container: bool) -> str | None:
+    """The word, if it is the name of a tool; None: a command or a file. What is none of them was mistyped,
+    or is a tool that is not there. Of programs inside a container nothing is known here."""
     import os
     import shutil
 
     from joblens.app.tools import tool_shelf
-    from joblens.model.errors import UnknownTool
     from joblens.spec.words import nearest_word
 
-    if os.sep in word:
+    if os.sep in word or split_spec([word])[0] is not None:
         return None
     shelf = tool_shelf()
     if word in shelf.tools or word in shelf.broken:
         return word
+    if shutil.which(word) is not None or os.path.exists(word):
+        return None
     near = nearest_word(word, shelf.tools)
-    if near and shutil.which(word) is None and not os.path.exists(word):
-        raise UnknownTool(
-            f"there is no tool or command '{word}'; did you mean '{near}'?", hint="joblens list-tools"
-        )
-    return None
+    if in_container and not near:
+        return None
+    meant = f"; did you mean '{near}'?" if near else ""
+    raise UnknownTool(
+        f"there is no tool or command '{word}'{meant}",
+        hint="joblens list-tools shows the tools; a command that is only elsewhere goes behind --",
+    )
 
 
 def with_tool(given: dict[str, Any]) -> dict[str, Any]:
     """`given` with the tool under `tool_name` and its script under `tool_script`, or the workflow file under
     `spec`; all None: a command."""
-    tool = click.get_current_context().meta.get(_KEY)
+    meta = click.get_current_context().meta
+    if _MISTAKE in meta:
+        raise meta[_MISTAKE]
+    tool = meta.get(_KEY)
     if tool is None:
         return {**with_spec(given), "tool_name": None, "tool_script": None}
     words = given["command_line"]

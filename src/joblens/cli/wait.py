@@ -1,4 +1,4 @@
-"""`joblens wait`: until jobs or runs have ended."""
+"""`joblens wait`: until jobs, runs or workflows have ended."""
 
 import time
 from typing import TYPE_CHECKING, Any
@@ -8,12 +8,14 @@ import click
 from joblens.cli.context import Session
 from joblens.cli.options import shared_options
 from joblens.cli.run_arguments import jobs_or_runs_argument
+from joblens.cli.submitted import TIMED_OUT, with_unit
 
 if TYPE_CHECKING:
+    from joblens.app.queue_watching import TaskGroup
     from joblens.model.job import Record
     from joblens.model.run import Run
 
-_TIMED_OUT = 124
+    Found = Record | Run | TaskGroup
 
 
 @click.command("wait")
@@ -21,24 +23,24 @@ _TIMED_OUT = 124
 @click.option("--timeout", metavar="TIME", help="Give up after this long (exit code 124); the jobs go on.")
 @shared_options
 def command(session: Session, idents: tuple[str, ...], timeout: str | None) -> int:
-    """Wait until the jobs, or runs of workflows, have ended. The exit code is the job's; of a run 0 when all
-    its jobs succeeded, else 1; of several, the first that is not 0."""
+    """Wait until the jobs, runs, or workflows (wf-…) have ended. The exit code is the job's; of a run or a
+    workflow 0 when all its jobs succeeded, else 1; of several, the first that is not 0."""
+    from joblens.app.queue_watching import find_any
     from joblens.app.requests import seconds_of
-    from joblens.app.runs import find_job_or_run
 
     timeout_s = seconds_of("--timeout", timeout)
     deadline = None if timeout_s is None else time.monotonic() + timeout_s
+    session.wait_for_store(timeout_s)
     store = session.current_store
     # an unknown id is told at once, not after the first job has ended
-    found = [find_job_or_run(store, ident, session.note) for ident in idents]
+    found = [find_any(store, ident, session.note) for ident in idents]
     ended = []
     for one in found:
         left_s = None if deadline is None else max(0.0, deadline - time.monotonic())
         now = _awaited(session, one, left_s)
         if not _has_ended(now):
-            passed = f"{timeout}s" if timeout and timeout[-1].isdigit() else timeout
-            session.note(f"joblens: {_called(now)} is still {now.status.value} after {passed}")
-            return _TIMED_OUT
+            session.note(f"joblens: {_called(now)} after {with_unit(timeout)}")
+            return TIMED_OUT
         ended.append(now)
     if session.json:
         forms = [_form(one) for one in ended]
@@ -46,48 +48,65 @@ def command(session: Session, idents: tuple[str, ...], timeout: str | None) -> i
     return next((code for code in map(_exit_code, ended) if code), 0)
 
 
-def _awaited(session: Session, one: "Record | Run", left_s: float | None) -> "Record | Run":
+def _awaited(session: Session, one: "Found", left_s: float | None) -> "Found":
     from joblens.app.queries import wait_for_end
+    from joblens.app.queue_watching import TaskGroup, wait_for_group
     from joblens.app.run_control import wait_for_run
     from joblens.model.job import Record
 
+    if isinstance(one, TaskGroup):
+        return wait_for_group(session.queue_store, one, left_s, session.care_for_queue)
     if isinstance(one, Record):
         care = session.care_for_queue if one.job.queue else session.care
         return wait_for_end(session.store, one.job.uuid, left_s, care)
     return wait_for_run(session.store, one.uuid, session.settings, left_s, session.care)
 
 
-def _has_ended(one: "Record | Run") -> bool:
+def _has_ended(one: "Found") -> bool:
+    from joblens.app.queue_watching import TaskGroup
     from joblens.model.job import Record
     from joblens.model.run import RunStatus
 
+    if isinstance(one, TaskGroup):
+        return one.is_over
     if isinstance(one, Record):
         return one.status.is_final
     return one.status not in (RunStatus.CREATED, RunStatus.RUNNING)
 
 
-def _called(one: "Record | Run") -> str:
+def _called(one: "Found") -> str:
+    """'job … is still running'"""
     from joblens.analysis.workflow_rows import run_label
+    from joblens.app.queue_watching import TaskGroup
     from joblens.model.job import Record
 
-    return f"job {one.job.uuid}" if isinstance(one, Record) else f"run {run_label(one)}"
+    if isinstance(one, TaskGroup):
+        return f"{one.workflow_id} has not ended"
+    name = f"job {one.job.uuid}" if isinstance(one, Record) else f"run {run_label(one)}"
+    return f"{name} is still {one.status.value}"
 
 
-def _exit_code(one: "Record | Run") -> int:
+def _exit_code(one: "Found") -> int:
     from joblens.app.queries import exit_code_of
-    from joblens.model.job import Record
+    from joblens.app.queue_watching import TaskGroup
+    from joblens.model.job import Record, Status
     from joblens.model.run import RunStatus
 
+    if isinstance(one, TaskGroup):
+        return 0 if all(record.status is Status.SUCCESS for record in one.records) else 1
     if isinstance(one, Record):
         return exit_code_of(one)
     return 0 if one.status is RunStatus.COMPLETED else 1
 
 
-def _form(one: "Record | Run") -> dict[str, Any]:
+def _form(one: "Found") -> dict[str, Any]:
     from joblens.analysis.history_form import to_history_record
     from joblens.analysis.workflow_rows import run_label
+    from joblens.app.queue_watching import TaskGroup
     from joblens.model.job import Record
 
+    if isinstance(one, TaskGroup):
+        return {"workflow_id": one.workflow_id, "tasks": [_form(record) for record in one.records]}
     if isinstance(one, Record):
         return to_history_record(one)
     return {"run": run_label(one), "run_uuid": one.uuid, "run_status": one.status.value}

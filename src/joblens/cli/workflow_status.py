@@ -14,13 +14,9 @@ def command(session: Session, idents: tuple[str, ...]) -> None:
     """How the tasks of a workflow stand: ID is what submit-workflow printed, or the ids of single tasks.
 
     Completed are those that succeeded; a task that failed is told as failed."""
-    from joblens.app.queue_watching import find_tasks, workflow_status
-    from joblens.views.tasks import render_workflow
+    from joblens.app.queue_watching import find_tasks
+    from joblens.cli.status import show_workflow
 
     store = session.current_store
     uuids = [record.job.uuid for ident in idents for record in find_tasks(store, ident)]
-    status = workflow_status(session.queue_store, uuids)
-    if session.json:
-        session.write_json(status)
-        return
-    session.write_lines(render_workflow(status, width=session.table_width, paint=session.palette))
+    show_workflow(session, uuids)

@@ -81,11 +81,14 @@ def _under_way(status: Form) -> list[str]:
 
 
 def progress_words(status: Form) -> str:
-    """'42% (12s of about 29s)', or just how long it runs where nothing is known of earlier ones."""
+    """'42% (12s of about 29s)', or just how long it runs where earlier ones say no more."""
     elapsed = format_duration(status["elapsed_seconds"])
-    if status["progress"] is None or status["expected_seconds"] is None:
+    if status["expected_seconds"] is None:
         return f"{elapsed} so far; nothing like it has succeeded before"
-    return f"{percent(status['progress'])} ({elapsed} of about {format_duration(status['expected_seconds'])})"
+    usual = format_duration(status["expected_seconds"])
+    if status["progress"] is None:
+        return f"{elapsed} so far; earlier ones took about {usual}"
+    return f"{percent(status['progress'])} ({elapsed} of about {usual})"
 
 
 def _so_far(status: Form) -> list[str]:
@@ -182,7 +185,8 @@ def _task_row(place: int, task: Form, paint: Palette) -> list[str]:
 
 def render_health(health: Form, *, width: int, paint: Palette) -> list[str]:
     store, broker = health["store"], health["broker"]
-    answer = clean(broker["answer"] or broker["url"] or UNKNOWN)
+    unseen = "not looked at: without the store nobody knows which workers there are"
+    answer = unseen if broker["ok"] is None else clean(broker["answer"] or broker["url"] or UNKNOWN)
     lines = [
         f"Store:   {_mark(ok=store['ok'], paint=paint)}  {clean(store['url'])}",
         f"Broker:  {_mark(ok=broker['ok'], paint=paint)}  {answer}",
@@ -199,7 +203,9 @@ def render_health(health: Form, *, width: int, paint: Palette) -> list[str]:
     return lines
 
 
-def _mark(*, ok: bool, paint: Palette) -> str:
+def _mark(*, ok: bool | None, paint: Palette) -> str:
+    if ok is None:
+        return "?   "
     return paint.paint("ok  ", "green") if ok else paint.paint("down", "red")
 
 

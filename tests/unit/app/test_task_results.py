@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from joblens.app.task_results import (
     Expected,
@@ -127,12 +128,14 @@ def test_there_is_no_result_before_the_end() -> None:
 # ---- progress
 
 
-@pytest.mark.parametrize(("after_s", "percent"), [(0.0, 0.0), (3.0, 30.0), (9.99, 99.0), (500.0, 99.0)])
-def test_progress_is_the_share_of_the_expected_time_and_never_all_of_it(
-    after_s: float, percent: float
+@pytest.mark.parametrize(
+    ("after_s", "percent"), [(0.0, 0.0), (3.0, 30.0), (9.99, 99.0), (10.0, None), (500.0, None)]
+)
+def test_progress_is_the_share_of_the_expected_time_and_unknown_beyond_it(
+    after_s: float, percent: float | None
 ) -> None:
     now_us = START_US + round(after_s * SECOND)
-    assert progress_of(record(Status.RUNNING), now_us, Expected(10.0, 3, True)) == percent
+    assert progress_of(record(Status.RUNNING), now_us, Expected(10.0, 3)) == percent
 
 
 def test_progress_is_unknown_where_nothing_alike_has_run() -> None:
@@ -144,7 +147,7 @@ def test_progress_is_zero_before_the_start_and_whole_at_the_end() -> None:
     assert progress_of(record(Status.FAILED), START_US, None) == 100.0
 
 
-def test_the_expected_time_comes_from_the_same_parameters_where_there_are_any() -> None:
+def test_the_expected_time_comes_from_the_same_parameters_only() -> None:
     fine = {"mesh_size": 256}
     earlier = [
         record(Status.SUCCESS, duration_s=1.0, params={"mesh_size": 8}),
@@ -153,9 +156,19 @@ def test_the_expected_time_comes_from_the_same_parameters_where_there_are_any() 
         record(Status.FAILED, duration_s=0.1, params=fine),
         record(Status.SUCCESS, duration_s=900.0, params=fine, script="heat.py"),
     ]
-    assert expected_of(record(Status.RUNNING, params=fine), earlier) == Expected(40.0, 2, True)
-    assert expected_of(record(Status.RUNNING, params={"mesh_size": 1}), earlier) == Expected(30.0, 3, False)
+    assert expected_of(record(Status.RUNNING, params=fine), earlier) == Expected(40.0, 2)
+    assert expected_of(record(Status.RUNNING, params={"mesh_size": 1}), earlier) is None
     assert expected_of(record(Status.RUNNING, tool="lammps"), earlier) is None
+
+
+def test_the_expected_time_of_a_plain_command_comes_from_the_same_words() -> None:
+    def plain(status: Status, *argv: str) -> Record:
+        made = record(status, tool="sh", script="", params={}, duration_s=4.0)
+        return replace(made, job=replace(made.job, argv=argv))
+
+    earlier = [plain(Status.SUCCESS, "sh", "a.sh")]
+    assert expected_of(plain(Status.RUNNING, "sh", "a.sh"), earlier) == Expected(4.0, 1)
+    assert expected_of(plain(Status.RUNNING, "sh", "b.sh"), earlier) is None
 
 
 # ---- many together
