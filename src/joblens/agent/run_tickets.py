@@ -52,6 +52,7 @@ class QueueSide(Struct, frozen=True, kw_only=True):
     queue: str  # for jobs that name none
     retry_lost: RetryLost
     most_deliveries: int
+    warn: Callable[[str], None]
 
 
 class RunTickets:
@@ -73,7 +74,7 @@ class RunTickets:
         self._common_env = common_env
         self._user = user
         self._desk = TicketDesk(side.store, kit.loop, note)
-        self._ringer = _Ringer(side.call, lambda text: kit.loop.call(lambda: note(text)))
+        self._ringer = _Ringer(side.call, lambda text: kit.loop.call(lambda: side.warn(text)))
         self._bundle: list[tuple[Job, Ticket]] = []
         self._held: dict[str, Status] = {}  # jobs that have not ended, as they were last seen
         self._ending: set[str] = set()  # of them, those that this run wants to end
@@ -231,9 +232,9 @@ def _changed(store: QueueStore, before: dict[str, Status]) -> list[Record]:
 class _Ringer:
     """A broker that is away takes seconds to say so; nothing waits for it."""
 
-    def __init__(self, call: WorkerCall, note: Callable[[str], None]) -> None:
+    def __init__(self, call: WorkerCall, warn: Callable[[str], None]) -> None:
         self._call = call
-        self._note = note
+        self._warn = warn
         self._changed = threading.Condition()
         self._tickets: list[tuple[str, str]] = []
         self._is_reminder_due = self._is_closed = self._has_told = False
@@ -276,5 +277,5 @@ class _Ringer:
             except (BrokerError, SupervisorError) as error:
                 if not self._has_told:
                     self._has_told = True
-                    self._note(f"{error}; jobs are queued all the same, and workers find them in the store")
+                    self._warn(f"{error}; jobs are queued all the same, and workers find them in the store")
         self._call.close()

@@ -74,7 +74,7 @@ def open_bell(
     """For jobs of these queues. Raises MissingExtra where a broker is configured and Celery is not
     installed."""
     if settings.queue.broker:
-        return _celery_bell(settings)
+        return configured_bell(settings)
     by_hand = [worker for worker in living_workers(settings, deliveries) if worker.broker]
     mine = [worker for worker in by_hand if worker.any_user or worker.user == current_user()]
     if not mine or not {queue for worker in mine for queue in worker.queues}.issuperset(queues):
@@ -82,7 +82,7 @@ def open_bell(
     folder = broker_of(settings).shown
     if any(worker.broker == folder for worker in mine):
         try:
-            return _celery_bell(settings)
+            return configured_bell(settings)
         except MissingExtra:
             pass
     return NoBell()
@@ -92,10 +92,11 @@ def check_broker(settings: Settings) -> None:
     """Before anything is queued. Raises InputError for a broker that cannot be understood, MissingExtra where
     Celery is not installed; whether it answers is not asked."""
     if settings.queue.broker:
-        _celery_bell(settings).close()
+        configured_bell(settings).close()
 
 
-def _celery_bell(settings: Settings) -> Bell:
+def configured_bell(settings: Settings) -> Bell:
+    """Of the broker that is named, or else of the folder. Raises MissingExtra."""
     try:
         from joblens.runners.celery_bell import CeleryBell
     except ImportError as error:
@@ -127,8 +128,11 @@ def call_workers(
         finally:
             bell.close()
     except (BrokerError, SupervisorError) as error:
-        what = "the job is" if len(tickets) == 1 else f"the {len(tickets)} jobs are"
-        warn(f"{error}; {what} queued all the same, and workers find them in the store")
+        is_one = len(tickets) == 1
+        what = "the job is" if is_one else f"the {len(tickets)} jobs are"
+        warn(
+            f"{error}; {what} queued all the same, and workers find {'it' if is_one else 'them'} in the store"
+        )
         return
     _warn_without_workers(tickets, settings, deliveries, warn)
 

@@ -1,14 +1,16 @@
 """Is everything there that a queue needs: the store, the broker, workers, and does work go out to them?"""
 
+from collections.abc import Callable
 from contextlib import closing
 from typing import Any
 
-from joblens.app.bells import broker_of, living_workers, open_bell
+from joblens.app.bells import broker_of, configured_bell, living_workers, open_bell
 from joblens.app.drivers import store_name
 from joblens.app.queueing import open_queue_store
 from joblens.model.delivery import Backlog, WorkerInfo
 from joblens.model.errors import JoblensError
 from joblens.model.settings import Settings
+from joblens.ports.bell import Bell
 from joblens.ports.deliveries import Deliveries
 
 
@@ -17,7 +19,7 @@ def queue_health(settings: Settings) -> dict[str, Any]:
     form: dict[str, Any] = {
         "status": "unhealthy",
         "store": {"ok": False, "url": store_name(settings), "error": None},
-        "broker": {"ok": False, "url": None, "answer": None, "error": None},
+        "broker": {"ok": None, "url": None, "answer": None, "error": None},  # ok None: not looked at
         "workers": [],
         "backlog": [],
         "problems": [],
@@ -26,8 +28,10 @@ def queue_health(settings: Settings) -> dict[str, Any]:
         with closing(open_queue_store(settings, form["problems"].append)) as store:
             _look(form, settings, store)
     except JoblensError as error:
-        form["store"]["error"] = str(error)
+        form["store"].update(ok=False, error=str(error))
         form["problems"].append(f"store: {error}")
+    if settings.queue.broker:
+        _ask_broker(form, settings, lambda: configured_bell(settings))
     if not form["problems"]:
         form["status"] = "healthy"
     return form
@@ -38,16 +42,22 @@ def _look(form: dict[str, Any], settings: Settings, store: Deliveries) -> None:
     form["store"]["ok"] = True
     form["workers"] = [_worker_form(worker, now_us) for worker in workers]
     form["backlog"] = [_backlog_form(each) for each in backlog]
+    if not settings.queue.broker:
+        _ask_broker(form, settings, lambda: open_bell(settings, store))  # workers tell which it is
+    form["problems"] += _unserved(settings, workers, backlog)
+
+
+def _ask_broker(form: dict[str, Any], settings: Settings, opened: Callable[[], Bell]) -> None:
+    broker = form["broker"]
     try:
         if settings.queue.broker:
-            form["broker"]["url"] = broker_of(settings).shown
-        with closing(open_bell(settings, store)) as bell:
-            form["broker"]["answer"] = bell.check()
-        form["broker"]["ok"] = True
+            broker["url"] = broker_of(settings).shown
+        with closing(opened()) as bell:
+            broker["answer"] = bell.check()
+        broker["ok"] = True
     except JoblensError as error:
-        form["broker"]["error"] = str(error)
+        broker.update(ok=False, error=str(error))
         form["problems"].append(f"broker: {error}")
-    form["problems"] += _unserved(settings, workers, backlog)
 
 
 def _unserved(settings: Settings, workers: list[WorkerInfo], backlog: list[Backlog]) -> list[str]:

@@ -64,6 +64,7 @@ def open_side(options: RunOptions, settings: Settings, config: str | None, warn:
         queue=check_queue(options.queue or settings.queue.name),
         retry_lost=settings.queue.retry_lost,
         most_deliveries=settings.queue.most_deliveries,
+        warn=warn,
     )
 
 
