@@ -103,6 +103,8 @@ def test_memory_and_bytes_written_are_compared_too(joblens: RunJoblens, tmp_path
 def test_a_run_that_fails_ends_it_and_says_why(joblens: RunJoblens) -> None:
     done = joblens("bench", "-c", "true", "-c", "echo no room >&2; exit 7", code=1)
     assert "B: failed" in done.stdout
+    assert "A  true (baseline)" in done.stdout
+    assert "B  echo no room >&2; exit 7" in done.stdout
     assert "no room" in done.stdout
     kept = joblens("bench", "--json", "-i", "-n", "2", "-c", "true", "-c", "exit 7", code=0).json
     assert [run["returncode"] for run in kept["variants"][1]["runs"]] == [7, 7]

@@ -1,6 +1,7 @@
 """submit TOOL SCRIPT, status, cancel, submit-workflow, workflow-status and health, as typed."""
 
 import json
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -104,6 +105,9 @@ def test_a_plain_command_may_be_given_to_a_queue(desk: RunJoblens) -> None:
     ("words", "said"),
     [
         (("fenics", "poisson.py"), "did you mean 'fenicsx'"),
+        (("gromacs", "md.mdp", "-p", '{"a": 1}', "--wait"), "there is no tool or command 'gromacs'"),
+        (("bash", "say.sh", "-p", '{"a": 1, "a": 2}'), "--param a: given twice"),
+        (("bash", "say.sh", "-p", 'a={"b": 1, "b": 2}'), "--param b: given twice"),
         (("bash", "nothing.sh"), "nothing.sh is not there"),
         (("bash",), "bash needs a script"),
         (("bash", "say.sh", "more"), "'more' behind the script"),
@@ -267,3 +271,110 @@ def test_tasks_go_over_redis_to_a_worker(
     assert worker_lock(load_settings().settings).holder() is None  # none was started beside it
     worker.terminate()
     assert worker.wait(30) == 0
+
+
+# ---- waiting, and whole workflows
+
+
+def test_the_id_is_told_before_the_waiting(desk: RunJoblens, tmp_path: Path) -> None:
+    """Whoever waits may be killed."""
+    for words in (
+        ("submit", "bash", "slow.sh"),
+        ("submit-workflow", str(tasks_file(tmp_path, [bash("slow.sh")]))),
+    ):
+        argv = [sys.executable, "-m", "joblens", *words, "--wait"]
+        waiting = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, cwd=tmp_path)
+        assert waiting.stdout is not None
+        ident = waiting.stdout.readline().strip()
+        waiting.kill()
+        waiting.communicate()
+        assert "cancelled" in desk("cancel", ident, code=0).stdout
+
+
+def test_ctrl_c_ends_the_waiting_and_says_that_the_job_goes_on(desk: RunJoblens, tmp_path: Path) -> None:
+    uuid = desk("submit", "bash", "slow.sh", code=0).stdout.strip()
+    argv = [sys.executable, "-m", "joblens", "status", "-m", "-i", "50ms", uuid]
+    waiting = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path)
+    assert waiting.stdout is not None
+    waiting.stdout.readline()
+    waiting.send_signal(signal.SIGINT)
+    _, said = waiting.communicate()
+    assert f"job {uuid} goes on; to end it: joblens cancel {uuid}" in said
+    assert desk("cancel", uuid, code=0)
+
+
+@pytest.mark.parametrize("order", ["--sequential", "--parallel"])
+def test_a_workflow_is_waited_for_looked_at_and_cancelled_by_its_id(
+    desk: RunJoblens, tmp_path: Path, order: str
+) -> None:
+    file = tasks_file(tmp_path, [bash("slow.sh")] * 3)
+    ident = desk("submit-workflow", str(file), order, code=0).stdout.strip()
+    assert f"{ident} has not ended after 0 s" in desk("wait", ident, "--timeout", "0", code=124).stderr
+    assert desk("status", ident, "--json", code=0).json["workflow_id"] == ident
+    assert desk("workflow-status", ident, "--json", code=0).json["workflow_id"] == ident
+    assert desk("cancel", ident, code=0).stdout == f"{ident}  3 tasks: 3 cancelled\n"
+    assert "was already over" in desk("cancel", ident, code=0).stdout
+    (again,) = desk("cancel", ident, "--json", code=0).json
+    assert [task["status"] for task in again["tasks"]] == ["cancelled"] * 3
+    assert desk("wait", ident, code=1)
+    assert desk("status", ident, "-m", "--json", code=0).json_lines[-1]["cancelled"] == 3
+
+
+def test_a_workflow_that_succeeds_is_waited_for_and_followed(desk: RunJoblens, tmp_path: Path) -> None:
+    file = tasks_file(tmp_path, [bash("say.sh", x=1), bash("say.sh", x=2)])
+    ident = desk("submit-workflow", str(file), code=0).stdout.strip()
+    assert desk("status", ident, "-m", "-i", "50ms", "--json", code=0).json_lines[-1]["completed"] == 2
+    waited = desk("wait", ident, "--json", code=0).json
+    assert (waited["workflow_id"], len(waited["tasks"])) == (ident, 2)
+
+
+def test_an_id_of_no_workflow_is_an_error_everywhere(desk: RunJoblens) -> None:
+    desk("run", "--", "true", code=0)
+    for command in ("status", "cancel", "wait", "workflow-status"):
+        assert "no workflow has the id 'wf-00'" in desk(command, "wf-00", code=2).stderr
+
+
+def test_waiting_gives_what_status_gives(desk: RunJoblens) -> None:
+    waited = desk("submit", "bash", "say.sh", "-p", "x=1", "--wait", "--json", code=0).json
+    status = desk("status", waited["job_uuid"], "--json", code=0).json
+    assert {key: waited[key] for key in status} == status
+    assert waited["result"]["stdout"] == "x is 1 and y \n"
+
+
+def test_an_empty_file_of_tasks_is_told_what_to_write(desk: RunJoblens, tmp_path: Path) -> None:
+    (tmp_path / "empty.yaml").write_text("")
+    said = desk("submit-workflow", "empty.yaml", code=2).stderr
+    assert "each with tool and script" in said
+    assert "jobs" not in said
+
+
+def test_a_program_that_only_an_image_has_is_no_mistake(
+    joblens: RunJoblens, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DOCKER_HOST", "unix:///nonexistent.sock")
+    done = joblens("submit", "--container", "img", "onlyinside", "--wait")
+    assert "there is no tool or command" not in done.stderr
+
+
+def test_health_looks_at_the_broker_also_without_the_store(joblens: RunJoblens, tmp_path: Path) -> None:
+    store = f"{tmp_path}/broken.db"
+    Path(store).write_text("this is no database, " * 100)
+    health = joblens("--store", store, "health", "--json", code=1).json
+    assert (health["store"]["ok"], health["broker"]["ok"]) == (False, None)
+    assert "not looked at" in joblens("--store", store, "health", code=1).stdout
+    folder = joblens("--store", store, "health", "--broker", str(tmp_path / "bell"), "--json", code=1).json
+    assert (folder["store"]["ok"], folder["broker"]["ok"]) == (False, True)
+
+
+def test_a_password_on_the_command_line_is_warned_of(joblens: RunJoblens) -> None:
+    url = "postgresql://joe:hunter2@/none?host=/nonexistent"
+    said = joblens("--store", url, "store", "path").stderr
+    assert "everybody on this machine can read the password in --store" in said
+    assert "hunter2" not in said
+    said = joblens("store", "copy", "a.db", url).stderr
+    assert "the password in TARGET" in said
+    assert "hunter2" not in said
+
+
+def test_a_worker_with_an_unusable_name_is_refused(joblens: RunJoblens) -> None:
+    assert "cannot be the name of a worker" in joblens("worker", "--name", "x y/../z", code=2).stderr

@@ -141,6 +141,9 @@ class _Bench:
         self._plan, self._settings, self._jobs, self._tell = plan, settings, jobs, tell
         self._so_far = so_far
         self._here = Surroundings.here()
+        for command in plan.commands:  # also of those that will never run, because one before them fails
+            job = prepare(command.request, settings, self._here).job
+            so_far.shown[command.name] = {"command": list(job.argv), "is_shell": job.is_shell}
         self._began_s = time.monotonic()
         self._half_width: float | None = None
 
@@ -200,8 +203,6 @@ class _Bench:
         if self._plan.accepts_failures:
             form["success"] = True  # however it ends is how it is meant to end
         runs.append({**form, "round": self._so_far.rounds})
-        job = result.record.job
-        self._so_far.shown[name] = {"command": list(job.argv), "is_shell": job.is_shell}
 
     def _widest(self) -> float | None:
         """Looked at every round at first, later every tenth: with many runs it takes its time."""
@@ -242,7 +243,7 @@ def _document(plan: AbPlan, so_far: _Round, seed: int, system: dict[str, Any], c
     variants = [
         {
             "name": command.name,
-            **so_far.shown.get(command.name, {"command": [], "is_shell": False}),
+            **so_far.shown[command.name],
             "metrics": metrics_form(so_far.runs[command.name], plan.confidence),
             "runs": so_far.runs[command.name],
         }

@@ -1,5 +1,6 @@
 """A worker that somebody starts: it hears of jobs through a broker and stays until it is told to end."""
 
+import re
 import signal
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
     from joblens.runners.broker_url import Broker
     from joblens.runners.celery_bell import CeleryBell
     from joblens.runners.celery_hearing import CeleryHearing
+
+
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
 
 
 class Served(Struct, frozen=True):
@@ -46,6 +50,7 @@ def serve(
         settings = replace(settings, limits=replace(settings.limits, cgroup_parent=own_group()))
     for queue in options.queues:
         _check_queue(queue)
+    _check_name(options.name)
     broker = broker_of(settings)
     bell, hearing_of = _celery()
     running = RunningWorker(
@@ -68,6 +73,15 @@ def _check_queue(name: str) -> None:
     from joblens.runners.broker_url import check_queue
 
     check_queue(name)
+
+
+def _check_name(name: str) -> None:
+    """Names of workers stand in tables, and in names that others make of them."""
+    if name and not _NAME.fullmatch(name):
+        raise InputError(
+            f"{name!r} cannot be the name of a worker",
+            hint="letters, digits, '_', '-' and '.', at most 100, beginning with a letter, a digit or '_'",
+        )
 
 
 def _celery() -> "tuple[type[CeleryBell], type[CeleryHearing]]":

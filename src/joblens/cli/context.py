@@ -72,7 +72,16 @@ class Session:
         """The settings with the origin of each."""
         if self._loaded is None:
             self._loaded = self._load()
+            if self.options.store is not None:
+                self.warn_of_password("--store", self.options.store, "JOBLENS_STORE")
         return self._loaded
+
+    def warn_of_password(self, option: str, store: str, variable: str) -> None:
+        """Of a store that was named on the command line."""
+        from joblens.model.store_url import has_password
+
+        if has_password(store):
+            self.warn(f"everybody on this machine can read the password in {option}: use {variable} instead")
 
     @contextmanager
     def loaded_as_far_as_possible(self) -> "Iterator[LoadedSettings]":
@@ -148,6 +157,12 @@ class Session:
     def queue_store(self) -> "QueueStore":
         """The store as workers see it."""
         return self.store  # type: ignore[return-value]  # every store is both
+
+    def wait_for_store(self, timeout_s: float | None = None) -> None:
+        """From now on one that is away is asked again and again, and that is told; with a time, not beyond."""
+        from joblens.app.store_waiting import patient_store
+
+        self._store = patient_store(self.store, lambda text: self.note(f"joblens: {text}"), timeout_s)
 
     def close(self) -> None:
         if self._store is not None:

@@ -86,6 +86,8 @@ def copy(session: Session, source: str, target: str) -> None:
     from joblens.app.store_copy import copy_store
     from joblens.cli.progress import ProgressBar
 
+    for name, url in (("SOURCE", source), ("TARGET", target)):
+        session.warn_of_password(name, url, "PGPASSWORD or ~/.pgpass")
     with ProgressBar("jobs", look_every=1) as bar:
         copied = copy_store(source, target, session.settings, session.warn, bar.expect)
     if session.json:
@@ -99,8 +101,10 @@ def copy(session: Session, source: str, target: str) -> None:
     if copied.known_jobs:
         session.write(f"{counted(copied.known_jobs, 'job')} had come before\n")
     if copied.unfinished_jobs:
+        waiting, running = copied.waiting_jobs, copied.unfinished_jobs - copied.waiting_jobs
         session.write(
-            f"{counted(copied.unfinished_jobs, 'job')} left out: not ended yet; copy again afterwards\n"
+            f"{counted(copied.unfinished_jobs, 'job')} left out: {waiting} waiting and {running} running in"
+            " the source, where they go on; copy again when they have ended\n"
         )
     if not copied.kept_numbers:
         session.write("the target had jobs of its own: copied ones have new numbers there\n")
