@@ -9,8 +9,8 @@ from msgspec import Struct, field
 from msgspec.structs import fields, replace
 
 from joblens.app.requests import Request
-from joblens.app.tool_programs import interpreter, program_of
-from joblens.model.delivery import RetryLost
+from joblens.app.tool_programs import command_here, left_to_worker, named_command
+from joblens.model.delivery import RetryLost, ToolPrograms
 from joblens.model.errors import ToolError
 from joblens.model.job import ContainerJob, Requirements
 from joblens.model.tool import OWN_FOLDER, Tool, ToolDevice, ToolScript, container_in_folder
@@ -30,6 +30,7 @@ class ToolRun(Struct, frozen=True, kw_only=True):
     script: str  # as it was given
     params: dict[str, Any]
     argv: tuple[str, ...]
+    programs: ToolPrograms | None = None  # of `argv`, to be found by the worker
     env: dict[str, str] = field(default_factory=dict)
     cwd: str = ""  # '': a folder of the job's own
     files: dict[str, str] = field(default_factory=dict)  # texts to put there before it starts
@@ -75,25 +76,23 @@ def tool_run(tool: Tool, script: str, params: dict[str, Any], choices: Choices) 
         if inside.user:
             variables.setdefault("HOME", inside.workdir)  # that user may have none inside
     named = ChainMap(variables, outside)
-    here = choices.here and inside is None
     asked = _merged(tool.requirements, choices.requirements)
+
+    def fill(program: str, interpreter: tuple[str, ...]) -> tuple[str, ...]:
+        return fill_command(
+            tuple(fill_variables(each, named, tool.name) for each in tool.command),
+            {"program": program, "script": word, "cpus": str(whole_cpus(asked.cpus))},
+            {"params...": passed.words, "device...": device.arguments, "interpreter...": interpreter},
+        )
+
+    is_here = choices.here and inside is None
+    is_left_to_worker = not choices.here and inside is None
     return ToolRun(
         tool=tool.name,
         script=script,
         params={**device.params, **params},
-        argv=fill_command(
-            tuple(fill_variables(each, named, tool.name) for each in tool.command),
-            {
-                "program": program_of(tool, here=here),
-                "script": word,
-                "cpus": str(whole_cpus(asked.cpus)),
-            },
-            {
-                "params...": passed.words,
-                "device...": device.arguments,
-                "interpreter...": interpreter(tool, script, own, here=here),
-            },
-        ),
+        argv=command_here(tool, script, own, fill) if is_here else named_command(tool, script, fill),
+        programs=left_to_worker(tool, script, own, fill) if is_left_to_worker else None,
         env=variables,
         cwd="" if tool.own_folder or inside is not None else choices.cwd,
         files=files,

@@ -19,6 +19,24 @@ class RetryLost(enum.StrEnum):
     SAFE = "safe"  # it may: another worker takes it up
 
 
+class SoughtProgram(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A word of a command in which there is a program that only the machine it runs on can tell."""
+
+    place: int  # of the word
+    around: tuple[str, ...]  # what of the word stands before it and after it
+    names: tuple[str, ...]  # the first that is there and passes the check
+    check: tuple[str, ...] = ()  # arguments with which it has to end with 0
+
+
+class ToolPrograms(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a tool's job needs of the machine that it runs on."""
+
+    tool: str
+    sought: tuple[SoughtProgram, ...] = ()
+    needs: tuple[str, ...] = ()  # others that have to be there
+    install: str = ""  # what to say when one is not
+
+
 class Order(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a worker really runs. Not redacted: it lies in the store only until the job has ended."""
 
@@ -29,6 +47,7 @@ class Order(Struct, frozen=True, kw_only=True, omit_defaults=True):
     streams: str = ""  # as slots take it: which streams are kept, together or apart
     files: dict[str, str] = field(default_factory=dict)  # text files to put into `cwd` before it starts
     notify: tuple[str, ...] = ()
+    programs: ToolPrograms | None = None  # to be found by the worker; until then `argv` has names
 
 
 class Ticket(Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from joblens.app.tools import find_tool, list_tools, load_tools, missing_for, placed, request_of, tool_request
+from joblens.model.delivery import SoughtProgram, ToolPrograms
 from joblens.model.errors import InputError, ToolError, UnknownTool
 from joblens.model.job import ContainerJob, Requirements
 
@@ -115,6 +116,55 @@ def test_a_script_of_ones_own_runs_where_it_was_submitted(tmp_path: Path) -> Non
 def test_elsewhere_the_program_is_found_by_its_name(tmp_path: Path) -> None:
     (tmp_path / "a.sh").touch()
     assert tool_request("bash", "a.sh", cwd=str(tmp_path), here=False).argv[0] == "bash"
+
+
+def test_elsewhere_the_worker_is_told_which_words_of_the_command_it_has_to_find(
+    users: Path, tmp_path: Path
+) -> None:
+    write_tool(
+        users,
+        "mine",
+        'command: [env, "--run={program}:", "{script}", "{params...}"]\nprograms: [first, second]\n'
+        "check: [--check]\nneeds: [other]\nparameters: arguments\ninstall: get it\n",
+    )
+    (tmp_path / "s").touch()
+    run = tool_request("mine", "s", {"x": "{program}", "y": "first"}, cwd=str(tmp_path), here=False)
+    assert run.argv == ("env", "--run=first:", f"{tmp_path}/s", "--x", "{program}", "--y", "first")
+    sought = SoughtProgram(place=1, around=("--run=", ":"), names=("first", "second"), check=("--check",))
+    assert run.programs == ToolPrograms(
+        tool="mine", sought=(sought,), needs=("env", "other"), install="get it"
+    )
+
+
+def test_elsewhere_a_script_of_the_tool_may_need_a_certain_interpreter() -> None:
+    run = tool_request("mpi", "pi.py", here=False)
+    assert run.programs is not None
+    assert [(run.argv[one.place], one.names) for one in run.programs.sought] == [
+        ("mpirun", ("mpirun", "mpiexec")),
+        ("python3", ("python3",)),
+    ]
+
+
+def test_nothing_is_looked_for_by_the_worker_where_the_job_runs_here_or_in_a_container(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "a.sh").touch()
+    assert tool_request("bash", "a.sh", cwd=str(tmp_path)).programs is None
+    assert tool_request("bash", "a.sh", cwd=str(tmp_path), container="img", here=False).programs is None
+
+
+@pytest.mark.parametrize(
+    ("word", "missing"),
+    [
+        ("no-such-program", "there is no program no-such-program"),
+        ("/no/such/program", "there is no program /no/such/program"),
+        ("./beside-the-job", ""),
+        ("sh", ""),
+    ],
+)
+def test_a_command_that_begins_with_a_program_needs_it(users: Path, word: str, missing: str) -> None:
+    write_tool(users, "mine", f'command: [{word}, "{{script}}"]\n')
+    assert missing_for(find_tool("mine")) == missing
 
 
 def test_a_tools_own_script_travels_with_the_job(users: Path, tmp_path: Path) -> None:
