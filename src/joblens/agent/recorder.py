@@ -5,7 +5,7 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from joblens.model.errors import JoblensError, StoreError
 from joblens.model.job import Record, Status
@@ -45,8 +45,8 @@ class Recorder:
         self._is_due = False  # something waits that the thread is to write now
         self.muted: set[str] = set()  # jobs of which nothing is written any more: they are another's
         self._is_far = is_postgres(store.url)
-        self._is_asked = False  # for what is wished
-        self._wishes: Mapping[str, CancelAsked] = {}
+        self._questions: dict[str, Callable[[Store], Any]] = {}  # to a store on another machine
+        self._answers: dict[str, Any] = {}  # the latest
         self.applied = 0  # how many of the facts taken so far are safe
 
     def put(self, writes: Sequence[Write], *, can_wait: bool = False) -> int:
@@ -84,19 +84,28 @@ class Recorder:
             return question(self.store)
 
     def cancel_requests(self) -> Mapping[str, CancelAsked]:
-        """Those that are known. A store on another machine is asked on the thread, and answers at the next
-        look: no network is to hold up who looks after jobs. Raises StoreError."""
-        if not self._is_far:
-            return self.read(lambda store: store.cancel_requests())
-        with self._changed:
-            self._is_asked = self._is_due = True
-            self._wake_thread()
-        return self._wishes
+        """Those that are known. Raises StoreError."""
+        return self.look("cancel requests", lambda store: store.cancel_requests(), {})
 
-    def _ask_for_wishes(self) -> None:
-        self._is_asked = False
-        with contextlib.suppress(StoreError):  # a store that fails wishes nothing new
-            self._wishes = self.read(lambda store: store.cancel_requests())
+    def look(self, name: str, question: Callable[[Store], T], unknown: T) -> T:
+        """For what is asked again and again. A store on another machine is asked on the thread, and answers
+        at the next look: no network is to hold up who looks after jobs. `unknown`: before it ever has.
+        Raises StoreError."""
+        if not self._is_far:
+            return self.read(question)
+        with self._changed:
+            self._questions[name] = question
+            self._is_due = True
+            self._wake_thread()
+            answer: T = self._answers.get(name, unknown)
+        return answer
+
+    def _ask_questions(self) -> None:
+        with self._changed:
+            questions, self._questions = self._questions, {}
+        for name, question in questions.items():
+            with contextlib.suppress(StoreError):  # a store that fails has nothing new
+                self._answers[name] = self.read(question)
 
     def close(self) -> None:
         with self._changed:
@@ -118,8 +127,7 @@ class Recorder:
                 if self._closed:
                     return
             self._apply_waiting()
-            if self._is_asked:
-                self._ask_for_wishes()
+            self._ask_questions()
 
     def _apply_waiting(self) -> None:
         with self._applying:

@@ -64,11 +64,15 @@ class RunFacts:
         return news
 
     def has_new(self) -> bool:
-        """On any thread."""
+        """On any thread, without waiting for a store on another machine."""
+        none: list[tuple[int, RunEvent]] = []
         try:
-            return bool(self._kit.recorder.read(lambda store: store.run_events(self._run_uuid, self._seen)))
+            events = self._kit.recorder.look(
+                "run events", lambda store: store.run_events(self._run_uuid, self._seen), none
+            )
         except JoblensError:
             return False
+        return any(number > self._seen for number, _ in events)
 
     def take_data(self, fact: UserDataSet) -> int | None:
         """-> its place in the plan; None: the plan knows no such data."""

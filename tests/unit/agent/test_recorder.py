@@ -1,14 +1,18 @@
 """What the recorder hands on to the sinks, and what it tells those who look after jobs."""
 
 import threading
+from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
 from joblens.agent.recorder import Recorder
+from joblens.agent.run_facts import RunFacts
 from joblens.model.details import Details
 from joblens.model.job import Record
+from joblens.model.plan import Plan
+from joblens.model.run import RunEvent, StopAskedFor
 from joblens.model.sample import Sample
 from joblens.model.writes import CancelAsked
 from joblens.stores.sqlite import SqliteStore
@@ -82,6 +86,11 @@ class SlowServer:
         self.may_answer.wait(20)
         return {"a1": CancelAsked("a1", 1)}
 
+    def run_events(self, run_uuid: str, after: int = 0) -> list[tuple[int, RunEvent]]:
+        self.may_answer.wait(20)
+        event = RunEvent("e1", run_uuid, 1, StopAskedFor("kill", "ann", ()))
+        return [(7, event)] if after < 7 else []
+
     def close(self) -> None:
         pass
 
@@ -93,4 +102,16 @@ def test_who_asks_what_is_wished_never_waits_for_another_machine() -> None:
     assert recorder.cancel_requests() == {}
     server.may_answer.set()
     wait_until(lambda: set(recorder.cancel_requests()) == {"a1"}, what="the answer")
+    recorder.close()
+
+
+def test_whether_a_run_has_news_is_asked_without_waiting_for_another_machine() -> None:
+    server = SlowServer()
+    recorder = Recorder(server)  # type: ignore[arg-type]
+    facts = RunFacts(Namespace(recorder=recorder), "r1", Plan(name="p", jobs=()))  # type: ignore[arg-type]
+    assert not facts.has_new()  # it has not answered yet
+    server.may_answer.set()
+    wait_until(facts.has_new, what="the news")
+    assert [type(fact) for fact in facts.read_new()] == [StopAskedFor]
+    assert not facts.has_new()  # although the last answer is about them
     recorder.close()
