@@ -1,52 +1,84 @@
-"""Processes of joblens that go on by themselves: the supervisor, the worker that is started for a job."""
+"""Starting processes of joblens that go on by themselves: the supervisor, the worker that is started for a
+job, the driver of a run. Their own side of it is in background_process.py."""
 
+import contextlib
 import os
+import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
+from joblens.agent.locks import SupervisorLock, alone
 from joblens.agent.marked import JOB_ID_VARIABLE
 from joblens.app.child_store import store_arguments, store_environment
-from joblens.app.places import state_dir
+from joblens.app.drivers import store_name
+from joblens.app.places import spool_dir, state_dir
 from joblens.model.errors import SupervisorError
 from joblens.model.settings import Settings
-from joblens.stores.private_files import make_private_folder
+from joblens.stores.private_files import make_private_folder, open_with_folder
 
 _LOG_TAIL = 400
+_START_PATIENCE_S = 30.0
 
 
 def log_of(what: str) -> str:
     return os.path.join(state_dir(), f"{what}.log")
 
 
-def start_detached(
-    module: str, what: str, settings: Settings, config: str | None, arguments: Sequence[str] = ()
-) -> None:
-    """Returns when it is there. The process started here ends as soon as the one that is wanted, its child,
-    stands on its own: whoever calls this gets no child that lives on. Raises SupervisorError."""
+def wake(lock: SupervisorLock, what: str, settings: Settings, start: Callable[[], None]) -> None:
+    """Tells the one that holds the lock to look now, or starts one. Raises SupervisorError."""
+    spool = spool_dir(store_name(settings))
+    try:
+        make_private_folder(spool)
+    except OSError as error:
+        raise SupervisorError(f"the {what} needs {spool}: {error.strerror}") from error
+    if lock.signal_holder(signal.SIGUSR1):
+        return
+    # One at a time, or every one of many submits would start one, of which all but one end again.
+    with alone(spool, f"starting-{what}", _START_PATIENCE_S):
+        if not lock.signal_holder(signal.SIGUSR1):
+            start()
+
+
+def nudge(lock: SupervisorLock) -> None:
+    """Where one runs, it looks now."""
+    with contextlib.suppress(OSError):
+        lock.signal_holder(signal.SIGUSR1)
+
+
+def start_detached(module: str, what: str, settings: Settings, config: str | None) -> None:
+    """As `start_detached_process`, with a log of its kind. Raises SupervisorError."""
     log = log_of(what)
-    argv = [sys.executable, "-P", "-m", module, "--detach", *store_arguments(settings), *arguments]
+    argv = ["-m", module, "--detach", *store_arguments(settings)]
     if config:
         argv += ["--config", os.path.abspath(config)]
+    hint = f"its log is {log}; the job stays queued until one starts"
+    start_detached_process(argv, log, f"the background {what}", hint, store_environment(settings))
+
+
+def start_detached_process(
+    argv: Sequence[str], log: str, what: str, hint: str, env: Mapping[str, str]
+) -> None:
+    """A Python with these arguments. Returns when it is there: the process started here ends as soon as the
+    one that is wanted, its child, stands on its own, so that whoever calls this gets no child that lives on.
+    `env`: what it has beside this process's own. Raises SupervisorError."""
     files = [
         (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0),
         (os.POSIX_SPAWN_OPEN, 1, log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600),
         (os.POSIX_SPAWN_DUP2, 1, 2),
     ]
     try:
-        make_private_folder(os.path.dirname(log))
-        env = _own_environment() | store_environment(settings)
-        pid = os.posix_spawn(sys.executable, argv, env, file_actions=files, setsid=True)
+        os.close(open_with_folder(log, os.O_WRONLY))
+        command = [sys.executable, "-P", *argv]
+        whole = {**_own_environment(), **env}
+        pid = os.posix_spawn(sys.executable, command, whole, file_actions=files, setsid=True)
     except OSError as error:
-        raise SupervisorError(f"the background {what} could not be started: {error}") from error
+        raise SupervisorError(f"{what} could not be started: {error}") from error
     try:
         _, status = os.waitpid(pid, 0)
     except ChildProcessError:
         return  # the host program takes its children itself
     if status:
-        raise SupervisorError(
-            f"the background {what} could not be started: {last_words(log)}",
-            hint=f"its log is {log}; the job stays queued until one starts",
-        )
+        raise SupervisorError(f"{what} could not be started: {_last_words(log)}", hint=hint)
 
 
 def _own_environment() -> dict[str, str]:
@@ -54,7 +86,7 @@ def _own_environment() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name != JOB_ID_VARIABLE}
 
 
-def last_words(log: str) -> str:
+def _last_words(log: str) -> str:
     try:
         with open(log, "rb") as file:
             file.seek(max(0, os.fstat(file.fileno()).st_size - _LOG_TAIL))

@@ -3,27 +3,23 @@
 It is started as the supervisor is: the process that the caller waits for ends once its child, which drives
 the run, has begun. What that one has to say goes to a file beside the store's other work in progress."""
 
-import argparse
 import os
 import sys
 
 import msgspec
 
 from joblens.agent.locks import RunLock
-from joblens.agent.marked import JOB_ID_VARIABLE
-from joblens.app.child_store import store_arguments, store_environment, store_of_arguments
+from joblens.app.background_process import service_arguments, settings_of, stand_on_its_own
+from joblens.app.child_store import store_arguments, store_environment
+from joblens.app.detached_process import start_detached_process
 from joblens.app.drivers import open_store_directly, store_name
 from joblens.app.owning import OwnLog
 from joblens.app.places import spool_dir
 from joblens.app.run_checks import driven_by_another, refuse_inside_a_job
-from joblens.app.settings import load_settings
-from joblens.app.supervising import log, stand_on_its_own
-from joblens.model.errors import JoblensError, SupervisorError
+from joblens.app.supervising import log
+from joblens.model.errors import JoblensError
 from joblens.model.run import Run, RunOptions
 from joblens.model.settings import Settings
-from joblens.stores.private_files import open_with_folder
-
-_LOG_TAIL = 400
 
 
 def run_log(settings: Settings, run: Run) -> str:
@@ -34,43 +30,19 @@ def detach_run(run: Run, settings: Settings, config: str | None, notify: str | N
     """Returns when it is under way."""
     refuse_inside_a_job()
     path = run_log(settings, run)
-    argv = [sys.executable, "-P", "-m", "joblens.app.detaching"]
-    argv += store_arguments(settings)
+    argv = ["-m", "joblens.app.detaching", *store_arguments(settings)]
     # Without parameters: what a process was started with is for all to read, and they may be secret.
     argv += ["--options", msgspec.json.encode(msgspec.structs.replace(run.options, parameters={})).decode()]
     if config:
         argv += ["--config", os.path.abspath(config)]
     if notify:
         argv += ["--notify", notify]
-    files = [
-        (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0),
-        (os.POSIX_SPAWN_OPEN, 1, path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600),
-        (os.POSIX_SPAWN_DUP2, 1, 2),
-    ]
-    env = {name: value for name, value in os.environ.items() if name != JOB_ID_VARIABLE}
-    env |= store_environment(settings)
+    env = store_environment(settings)
     if settings.queue.broker:
         env["JOBLENS_QUEUE_BROKER"] = settings.queue.broker  # its password is for nobody to read
     env["JOBLENS_QUEUE_RETRY_LOST"] = settings.queue.retry_lost.value
-    try:
-        os.close(open_with_folder(path, os.O_WRONLY))
-        pid = os.posix_spawn(sys.executable, [*argv, run.uuid], env, file_actions=files, setsid=True)
-        _, status = os.waitpid(pid, 0)
-    except OSError as error:
-        raise SupervisorError(f"the run could not be started in the background: {error}") from error
-    if status:
-        raise SupervisorError(
-            f"the run could not be started in the background: {_last_words(path)}", hint=f"its log is {path}"
-        )
-
-
-def _last_words(path: str) -> str:
-    try:
-        with open(path, "rb") as file:
-            file.seek(max(0, os.fstat(file.fileno()).st_size - _LOG_TAIL))
-            return file.read().decode(errors="replace").strip().rpartition("\n")[2]
-    except OSError:
-        return "it left no word"
+    what, hint = "the background driver of the run", f"its log is {path}"
+    start_detached_process([*argv, run.uuid], path, what, hint, env)
 
 
 def main() -> None:
@@ -79,17 +51,13 @@ def main() -> None:
     from joblens.app.run_notice import notify_run
     from joblens.app.specs import plan_of_run
 
-    parser = argparse.ArgumentParser(prog="joblens run --detach")
-    parser.add_argument("--store", required=True)
-    parser.add_argument("--config")
+    parser = service_arguments("run")
     parser.add_argument("--options", required=True)
     parser.add_argument("--notify")
     parser.add_argument("run")
     options = parser.parse_args()
     try:
-        settings = load_settings(
-            config=options.config, overrides={"store.url": store_of_arguments(options.store)}
-        ).settings
+        settings = settings_of(options)
         own_log = OwnLog(settings.logs, lambda text, level: log(f"{level}: {text}"))
         store = open_store_directly(settings, own_log.warn)
         run = whole_run(store.find_run(options.run), store, settings)

@@ -1,13 +1,12 @@
 """Run a job in the background: hand it to the supervisor, which is started when it is not there."""
 
 import os
-import signal
 import time
 
 from joblens.agent.enclosing_job import is_inside_a_job
-from joblens.agent.locks import SupervisorLock, alone
+from joblens.agent.locks import SupervisorLock
 from joblens.agent.payload import Payload, remove_payload, write_payload
-from joblens.app.detached_process import start_detached
+from joblens.app.detached_process import nudge, start_detached, wake
 from joblens.app.drivers import Warn, open_store_directly, store_name, warn_in_python
 from joblens.app.jobs import PreparedJob
 from joblens.app.places import logs_dir, spool_dir
@@ -16,9 +15,6 @@ from joblens.model.job import Record
 from joblens.model.settings import Settings
 from joblens.model.writes import CancelAsked, JobQueued
 from joblens.ports.store import Store
-from joblens.stores.private_files import make_private_folder
-
-_START_PATIENCE_S = 30.0
 
 
 def submit(
@@ -61,27 +57,17 @@ def _queue(prepared: PreparedJob, settings: Settings, spool: str, warn: Warn) ->
 
 
 def wake_supervisor(settings: Settings, config: str | None = None) -> None:
-    """Tells the running supervisor to look now, or starts one."""
-    spool = spool_dir(store_name(settings))
-    lock = SupervisorLock(spool)
-    try:
-        make_private_folder(spool)
-    except OSError as error:
-        raise SupervisorError(f"the supervisor needs {spool}: {error.strerror}") from error
-    if lock.signal_holder(signal.SIGUSR1):
-        return
-    # One at a time, or every one of many submits would start a supervisor of which all but one end again.
-    with alone(spool, "starting", _START_PATIENCE_S):
-        if not lock.signal_holder(signal.SIGUSR1):
-            _start_supervisor(settings, config)
+    """Tells the running supervisor to look now, or starts one. Raises SupervisorError."""
+    wake(_lock(settings), "supervisor", settings, lambda: _start_supervisor(settings, config))
 
 
 def nudge_supervisor(settings: Settings) -> None:
     """Where one runs, it looks now."""
-    try:
-        SupervisorLock(spool_dir(store_name(settings))).signal_holder(signal.SIGUSR1)
-    except OSError:
-        pass
+    nudge(_lock(settings))
+
+
+def _lock(settings: Settings) -> SupervisorLock:
+    return SupervisorLock(spool_dir(store_name(settings)))
 
 
 def _start_supervisor(settings: Settings, config: str | None) -> None:

@@ -1,10 +1,6 @@
 """The background supervisor's process: `python -m joblens.app.supervising --store PATH`."""
 
-import argparse
-import os
 import signal
-import sys
-import time
 from collections.abc import Callable
 
 from msgspec.structs import replace
@@ -14,21 +10,18 @@ from joblens.agent.locks import SupervisorLock, remove_idle_folders
 from joblens.agent.supervisor import Supervisor, SupervisorPlan
 from joblens.agent.systemd_scope import own_group
 from joblens.app.after_jobs import AfterJobs
-from joblens.app.child_store import store_of_arguments
+from joblens.app.background_process import begin_service, log_line
 from joblens.app.drivers import store_name
 from joblens.app.owning import OwnLog, close_kit, current_user, open_kit, open_recovery
 from joblens.app.places import spool_dir
-from joblens.app.settings import load_settings
-from joblens.model.errors import ConfigError, JoblensError
+from joblens.model.errors import ConfigError
 from joblens.model.settings import LogSettings, Settings
 
-_LOG_BYTES = 5 * 1024**2
 _OWN_FILES, _FILES_A_JOB = 100, 24  # descriptors, generously
 
 
 def log(text: str) -> None:
-    sys.stderr.write(f"{time.strftime('%Y-%m-%dT%H:%M:%S%z')} supervisor {os.getpid()}: {text}\n")
-    sys.stderr.flush()
+    log_line("supervisor", text)
 
 
 def stay(settings: Settings, *, has_own_group: bool) -> None:
@@ -121,46 +114,13 @@ def allow_many_files() -> tuple[tuple[int, int, int], ...]:
     return ((resource.RLIMIT_NOFILE, soft, hard),)
 
 
-def stand_on_its_own() -> Callable[[], None]:
-    """Goes on in a child of its own. The parent ends, well, when the child calls what is returned here,
-    and with an error when the child ends before that."""
-    reader, writer = os.pipe()
-    if os.fork():
-        os.close(writer)
-        os._exit(0 if os.read(reader, 1) else 1)
-    os.close(reader)
-
-    def is_there() -> None:
-        os.write(writer, b"+")
-        os.close(writer)
-
-    return is_there
-
-
-def leave_directory() -> None:
-    """Its first caller's directory may be unmounted or removed while it runs."""
-    sys.path[:] = [os.path.abspath(entry) for entry in sys.path]
-    os.chdir("/")
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="joblens supervisor")
-    parser.add_argument("--store", required=True)
-    parser.add_argument("--config")
-    parser.add_argument("--detach", action="store_true")
-    options = parser.parse_args()
-    if os.fstat(2).st_size > _LOG_BYTES:
-        os.ftruncate(2, 0)
-    try:
-        loaded = load_settings(
-            config=options.config, overrides={"store.url": store_of_arguments(options.store)}
-        )
-        leave_directory()
-        when_there = stand_on_its_own() if options.detach else lambda: None
-        supervise(loaded.settings, idle_s=loaded.settings.supervisor.idle, when_there=when_there)
-    except (JoblensError, OSError) as error:
-        log(f"ended: {error}")
-        sys.exit(1)
+    begin_service(
+        "supervisor",
+        lambda settings, when_there: supervise(
+            settings, idle_s=settings.supervisor.idle, when_there=when_there
+        ),
+    )
 
 
 if __name__ == "__main__":
