@@ -1,14 +1,17 @@
 """How a process in the background learns which store it works for. What it was started with is for all to
-read, so a password of the store's URL travels in its environment."""
+read, so a password of the store's URL travels in its environment, and goes no further than that process."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import MutableMapping
 
 from joblens.app.drivers import store_name
+from joblens.model.errors import InputError
 from joblens.model.settings import Settings
 from joblens.model.store_url import has_password, without_password
 
-_VARIABLE = "JOBLENS_STORE"
+_FROM_PARENT = "JOBLENS_STORE_FROM_PARENT"
+_STORES = ("JOBLENS_STORE", "JOBLENS_STORE_URL")
+_BROKER = "JOBLENS_QUEUE_BROKER"
 
 
 def store_arguments(settings: Settings) -> list[str]:
@@ -18,10 +21,26 @@ def store_arguments(settings: Settings) -> list[str]:
 def store_environment(settings: Settings) -> dict[str, str]:
     """To be added to what it has otherwise."""
     url = settings.store.url
-    return {_VARIABLE: url} if url is not None and has_password(url) else {}
+    return {_FROM_PARENT: url} if url is not None and has_password(url) else {}
 
 
-def store_of_arguments(name: str, env: Mapping[str, str] = os.environ) -> str:
-    """What `store_arguments` said, with the password again."""
-    url = env.get(_VARIABLE, "")
+def store_of_arguments(name: str, env: MutableMapping[str, str] = os.environ) -> str:
+    """What `store_arguments` said, with the password again. Jobs of this process do not get it."""
+    url = env.pop(_FROM_PARENT, "")
     return url if without_password(url) == name else name
+
+
+def keep_passwords_from_jobs(env: MutableMapping[str, str] = os.environ) -> None:
+    """Jobs of a worker have its environment, and may be those of other people."""
+    from joblens.runners.broker_url import parse_broker
+
+    for name in _STORES:
+        if has_password(env.get(name, "")):
+            env[name] = without_password(env[name])
+    try:
+        broker = parse_broker(env.get(_BROKER, ""), "/")
+    except InputError:
+        del env[_BROKER]  # nobody can tell what of it is a password
+        return
+    if broker.secrets:
+        env[_BROKER] = broker.shown

@@ -17,12 +17,14 @@ from joblens.agent.claimed_jobs import ClaimedJob
 from joblens.agent.kit import Kit
 from joblens.agent.locks import SupervisorLock, remove_idle_folders
 from joblens.agent.lost_claims import PID_NAMESPACE
+from joblens.agent.lost_workers import Journals
 from joblens.agent.payload import Payload
 from joblens.agent.queue_worker import QueueWorker
 from joblens.agent.sweeping import sweep
 from joblens.agent.worked_outcomes import WorkedOutcomes
 from joblens.agent.worker_plan import WorkerPlan, WorkerView
 from joblens.app.after_jobs import AfterJobs
+from joblens.app.child_store import keep_passwords_from_jobs
 from joblens.app.drivers import open_deliveries, store_name
 from joblens.app.owning import OwnLog, close_kit, current_user, open_kit
 from joblens.app.places import logs_dir
@@ -139,11 +141,13 @@ class RunningWorker:
         may_leave: Callable[["RunningWorker"], bool] = lambda _: True,
         has_ended: Callable[[Record, Claim], None] | None = None,
     ) -> None:
+        keep_passwords_from_jobs()
         self._worker: QueueWorker | None = None
         fences: list[FencedStore] = []
-        journaled: list[Store] = []
+        journaled: list[JournaledStore] = []
 
         def around(store: Store) -> Store:
+            assert isinstance(store, JournaledStore)
             journaled.append(store)
             fences.append(FencedStore(store))
             return fences[0]
@@ -164,7 +168,7 @@ class RunningWorker:
             bell=bell,
             view=self.watching,
             may_leave=lambda: may_leave(self),
-            bring_in=lambda: _bring_in(self.kit, journaled[0]),
+            journals=_Journals(self.kit, journaled[0]),
         )
 
     def _take_sample(self, name: str) -> None:
@@ -233,13 +237,19 @@ def _answer_s(lease_s: float) -> float:
     return min(_ANSWER_MOST_S, max(_ANSWER_LEAST_S, lease_s / 2))
 
 
-def _bring_in(kit: Kit, store: Store) -> bool:
-    """What dead processes of this machine have left in their journals. -> whether nothing is left"""
-    if not isinstance(store, JournaledStore):
-        return True
-    with suppress(StoreError):
-        return kit.recorder.read(lambda _: store.bring_in_left_behind())
-    return False
+class _Journals(Journals):
+    def __init__(self, kit: Kit, store: JournaledStore) -> None:
+        self._kit = kit
+        self._store = store
+
+    def bring_in_own(self) -> None:
+        if self._store.has_journal:
+            self._kit.recorder.read(lambda _: self._store.bring_in_own())
+
+    def bring_in_left_behind(self) -> bool:
+        with suppress(StoreError):
+            return self._kit.recorder.read(lambda _: self._store.bring_in_left_behind())
+        return False
 
 
 def _start_hearing(hearing: Hearing, worker: QueueWorker) -> threading.Thread:
