@@ -9,7 +9,7 @@ import click
 from joblens.cli.arguments import job_argument
 from joblens.cli.context import Session
 from joblens.cli.options import shared_options
-from joblens.cli.submitted import goes_on
+from joblens.cli.submitted import clear_line, goes_on
 
 Tell = Callable[[dict[str, Any]], None]
 
@@ -140,9 +140,3 @@ def terminal_line(session: Session, words: Callable[[dict[str, Any]], str]) -> T
         sys.stderr.flush()
 
     return tell
-
-
-def clear_line() -> None:
-    if sys.stderr.isatty():
-        sys.stderr.write("\r\x1b[K")
-        sys.stderr.flush()

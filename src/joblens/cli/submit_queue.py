@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from joblens.cli.context import Session
 from joblens.cli.job_request import container_from, request_from
-from joblens.cli.submitted import finish, goes_on, say, told
+from joblens.cli.submitted import clear_line, finish, goes_on, say, told
 from joblens.cli.tool_command import split_devices
 from joblens.model.errors import InputError
 
@@ -109,7 +109,7 @@ def _enqueue(session: Session, asked: "QueueRequest", given: dict[str, Any]) -> 
 def _show_while_waiting(
     session: Session, record: "Record", given: dict[str, Any], timeout_s: float | None
 ) -> None:
-    from joblens.cli.status import clear_line, follow_status, terminal_line
+    from joblens.cli.status import follow_status, terminal_line
     from joblens.views.tasks import live_line, render_status
 
     say(session, record)

@@ -41,11 +41,16 @@ def goes_on(session: Session, what: str, ident: str) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        from joblens.cli.status import clear_line
-
         clear_line()
         session.note(f"joblens: {what} goes on; to end it: joblens cancel {ident}")
         raise
+
+
+def clear_line() -> None:
+    """Of a line that was to be written over."""
+    if sys.stderr.isatty():
+        sys.stderr.write("\r\x1b[K")
+        sys.stderr.flush()
 
 
 def say(session: Session, record: "Record") -> None:
