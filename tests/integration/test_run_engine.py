@@ -252,6 +252,34 @@ def test_with_a_broker_workers_that_were_started_by_hand_run_it(
         worker.communicate(timeout=30)
 
 
+def test_workers_that_join_later_are_given_jobs_of_their_own(
+    desk: WorkflowDesk, tmp_path: Path, processes_to_end: "list[subprocess.Popen[Any]]", monkeypatch: Any
+) -> None:
+    monkeypatch.setenv("JOBLENS_QUEUE_BROKER", str(tmp_path / "broker"))
+
+    def start_worker(concurrency: int) -> None:
+        command = [sys.executable, "-m", "joblens", "worker", "--concurrency", str(concurrency)]
+        processes_to_end.append(subprocess.Popen(command, stderr=subprocess.DEVNULL, cwd=desk.folder))
+
+    def workers() -> int:
+        store = desk.store()
+        try:
+            return len(store.workers())  # type: ignore[attr-defined]
+        finally:
+            store.close()
+
+    start_worker(1)
+    wait_until(lambda: workers() == 1, what="the first worker")
+    driver = desk.start("run", desk.write(SLOW), "--engine", "celery")
+    wait_until(lambda: len(desk.lines("ran")) == 1, what="a job that runs")
+    start_worker(3)
+    wait_until(lambda: len(desk.lines("ran")) == 4, what="the others on the second worker")
+    (desk.folder / "go").touch()
+    driver.communicate(timeout=60)
+    assert driver.returncode == 0
+    assert desk.lines("ran")[-1] == "last"
+
+
 def test_a_database_that_goes_away_for_a_while_costs_no_job(
     desk: WorkflowDesk, own_postgres: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -31,6 +31,7 @@ from joblens.engine.run_events import (
     CommandEnded,
     DataChanged,
     Event,
+    OfferGrew,
     RunActionCommand,
     RunIsOver,
     RunRecovery,
@@ -65,7 +66,7 @@ _SWITCH_S = (
 
 
 class RunDriver:
-    """Implements RunReports for those who carry out attempts."""
+    """Implements QueueReports for those who carry out attempts."""
 
     def __init__(
         self,
@@ -374,6 +375,11 @@ class RunDriver:
             self._post(AttemptEnded(start.index, start.attempt, Status.CANCELLED, reason=NOT_STARTED))
         else:
             self._beside_ended(flight.what, uuid, Status.CANCELLED)
+
+    def offered(self, cpus: float, memory_bytes: int) -> None:
+        offer = self._schedule.offer
+        if cpus > offer.cpus or memory_bytes > offer.memory_bytes:
+            self._post(OfferGrew(cpus, memory_bytes))
 
     def recorded(self, record: Record) -> None:
         self._feed.recorded(record)

@@ -8,7 +8,7 @@ from joblens.agent.kit import Kit
 from joblens.agent.recovery import Recovery
 from joblens.agent.run_adopted import RunAdopted
 from joblens.agent.run_attempts import AttemptMaker, PreparedAttempt, RunSetup, signal_number
-from joblens.agent.run_reports import RunReports
+from joblens.agent.run_reports import QueueReports
 from joblens.agent.run_sessions import RunSessions
 from joblens.agent.run_slots import RunSlots
 from joblens.agent.run_tickets import QueueSide, RunTickets
@@ -24,7 +24,7 @@ class RunHosts:
         kit: Kit,
         recovery: Recovery,
         maker: AttemptMaker,
-        reports: RunReports,
+        reports: QueueReports,
         *,
         side: QueueSide | None,
         note: Callable[[str], None],

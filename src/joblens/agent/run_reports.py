@@ -21,3 +21,11 @@ class RunReports(Protocol):
     def recorded(self, record: Record) -> None:
         """How it went is in the store for good."""
         ...
+
+
+class QueueReports(RunReports, Protocol):
+    """Where workers carry attempts out."""
+
+    def offered(self, cpus: float, memory_bytes: int) -> None:
+        """What they have altogether now."""
+        ...

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from joblens.agent.kit import Kit
 from joblens.agent.run_attempts import PreparedAttempt
-from joblens.agent.run_reports import RunReports
+from joblens.agent.run_reports import QueueReports
 from joblens.agent.ticket_desk import TicketDesk
 from joblens.model.delivery import Order, RetryLost, Ticket
 from joblens.model.errors import BrokerError, SupervisorError
@@ -53,6 +53,8 @@ class QueueSide(Struct, frozen=True, kw_only=True):
     retry_lost: RetryLost
     most_deliveries: int
     warn: Callable[[str], None]
+    # CPUs and memory that its workers have together now; None: there are no workers.
+    offer: Callable[[Deliveries], tuple[float, int] | None]
 
 
 class RunTickets:
@@ -62,7 +64,7 @@ class RunTickets:
         self,
         kit: Kit,
         side: QueueSide,
-        reports: RunReports,
+        reports: QueueReports,
         *,
         common_env: dict[str, str],
         user: str,
@@ -153,9 +155,15 @@ class RunTickets:
         if now_s >= self._next_reminder_s:
             self._next_reminder_s = now_s + _REMIND_EVERY_S
             self._ringer.remind()
+            self._desk.ask(self._side.offer, self._take_offer, lambda: None)
         self._is_asking = True
         before = dict(self._held)
         self._desk.ask(lambda _: _changed(self._side.store, before), self._take_news, self._look_later)
+
+    def _take_offer(self, together: tuple[float, int] | None) -> None:
+        """Workers that came while it runs."""
+        if together is not None:
+            self._reports.offered(*together)
 
     def _take_news(self, records: list[Record]) -> None:
         self._is_asking = False

@@ -15,7 +15,7 @@ from joblens.agent.run_driver import RunDriver
 from joblens.agent.run_facts import RunFacts
 from joblens.agent.run_view import NoView, RunView
 from joblens.agent.slot_marks import sweep_slots
-from joblens.app.drivers import store_address, store_name
+from joblens.app.drivers import store_name
 from joblens.app.earlier_runs import earlier_durations
 from joblens.app.jobs import Surroundings, probes_of
 from joblens.app.machine_offer import check_fit, machine_offer
@@ -24,6 +24,7 @@ from joblens.app.places import spool_dir
 from joblens.app.run_checks import driven_by_another
 from joblens.app.run_clock import driven_before_s
 from joblens.app.runs import kept_events, kept_results
+from joblens.app.store_of_jobs import store_for_jobs
 from joblens.app.supervising import allow_many_files
 from joblens.app.workflow_runs import enabled_places
 from joblens.engine.offer import AHEAD_OF_WORKERS, Choices, Offer
@@ -105,7 +106,7 @@ class _Driving:
             return None
         from joblens.app.run_engine import open_side
 
-        return open_side(self._run.options, self._settings, self._config, self._log.warn)
+        return open_side(self._plan, self._run.options, self._settings, self._config, self._log.warn)
 
     def drive(self, make_view: MakeView | None) -> Driven:
         kit = open_kit(self._settings, self._take_sample, allow_many_files(), self._log.warn)
@@ -220,7 +221,7 @@ class _Driving:
             recorded_env=here.recorded_env,
             user=here.user,
             cwd=cwd,
-            store_url=store_address(settings),
+            store_url=store_for_jobs(settings, is_elsewhere=run.options.engine != "local"),
             output_dir=os.path.normpath(os.path.join(cwd, run.options.output_dir)),
             enforce=run.options.enforce and settings.limits.enforce,
             monitor=run.options.monitor and settings.job_metrics.enabled,

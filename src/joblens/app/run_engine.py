@@ -16,6 +16,7 @@ from joblens.model.plan import Plan
 from joblens.model.run import RunOptions
 from joblens.model.settings import Settings
 from joblens.ports.bell import Bell
+from joblens.ports.deliveries import Deliveries
 from joblens.runners.broker_url import check_queue
 
 CELERY, LOCAL = "celery", "local"
@@ -57,7 +58,16 @@ class WorkerCaller:
         return self._store
 
 
-def open_side(options: RunOptions, settings: Settings, config: str | None, warn: Warn) -> QueueSide:
+def open_side(
+    plan: Plan, options: RunOptions, settings: Settings, config: str | None, warn: Warn
+) -> QueueSide:
+    queues = check_queues(plan, options, settings)
+
+    def offer(deliveries: Deliveries) -> tuple[float, int] | None:
+        workers = _workers_of(queues, settings, deliveries)
+        together = _together(workers, options) if workers else None
+        return None if together is None else (together.cpus, together.memory_bytes)
+
     return QueueSide(
         store=open_queue_store(settings, warn),
         call=WorkerCaller(settings, config, warn),
@@ -65,6 +75,7 @@ def open_side(options: RunOptions, settings: Settings, config: str | None, warn:
         retry_lost=settings.queue.retry_lost,
         most_deliveries=settings.queue.most_deliveries,
         warn=warn,
+        offer=offer,
     )
 
 
@@ -74,11 +85,7 @@ def run_offer(plan: Plan, options: RunOptions, settings: Settings, warn: Warn) -
         return machine_offer(options)
     queues = check_queues(plan, options, settings)
     with closing(open_deliveries(settings, warn)) as deliveries:  # type: ignore[type-var]  # the store itself
-        workers = [
-            worker
-            for worker in living_workers(settings, deliveries)
-            if queues & set(worker.queues) and (worker.any_user or worker.user == current_user())
-        ]
+        workers = _workers_of(queues, settings, deliveries)
         is_started_here = isinstance(_peek(settings, deliveries), StartedWorker)
     if not workers:
         if not is_started_here:
@@ -86,6 +93,14 @@ def run_offer(plan: Plan, options: RunOptions, settings: Settings, warn: Warn) -
             warn(f"no worker serves the queue {names} yet: jobs wait for one (joblens worker)")
         return machine_offer(options)
     return _together(workers, options)
+
+
+def _workers_of(queues: set[str], settings: Settings, deliveries: Deliveries) -> list[WorkerInfo]:
+    return [
+        worker
+        for worker in living_workers(settings, deliveries)
+        if queues & set(worker.queues) and (worker.any_user or worker.user == current_user())
+    ]
 
 
 def _peek(settings: Settings, deliveries: object) -> Bell | None:

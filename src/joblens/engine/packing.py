@@ -18,6 +18,12 @@ class Room:
         self.free_devices = list(offer.gpus)
         self._device_places = {device: place for place, device in enumerate(offer.gpus)}
 
+    def grow(self, whole: Shape) -> None:
+        """It is that much now, in no resource less than before."""
+        more = Shape(*(new - old for new, old in zip(whole, self.whole, strict=True)))
+        self.whole = whole
+        self.free = self.free.plus(more)
+
     def fits(self, need: Shape) -> bool:
         return self.free_slots > 0 and need.within(self.free)
 

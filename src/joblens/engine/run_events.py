@@ -57,11 +57,20 @@ class CancelWanted(Struct, frozen=True):
     index: int
 
 
+class OfferGrew(Struct, frozen=True):
+    """There is that much altogether now. Less than there was changes nothing."""
+
+    cpus: float
+    memory_bytes: int
+
+
 class Tick(Struct, frozen=True):
     pass
 
 
-Event = AttemptBegan | AttemptEnded | DataChanged | CommandEnded | StopWanted | CancelWanted | Tick
+Event = (
+    AttemptBegan | AttemptEnded | DataChanged | CommandEnded | StopWanted | CancelWanted | OfferGrew | Tick
+)
 
 
 # ---- commands -------------------------------------------------------------------------------------------

@@ -11,8 +11,10 @@ can start."""
 
 from collections.abc import Callable
 
+from msgspec.structs import replace
+
 from joblens.engine.job_table import Consequences, JobTable
-from joblens.engine.offer import Choices, Offer
+from joblens.engine.offer import Choices, Offer, whole_of
 from joblens.engine.past import Past
 from joblens.engine.pauses import Pauses
 from joblens.engine.reasons import explain
@@ -25,6 +27,7 @@ from joblens.engine.run_events import (
     CommandEnded,
     DataChanged,
     Event,
+    OfferGrew,
     RunActionCommand,
     RunIsOver,
     RunRecovery,
@@ -74,6 +77,7 @@ class Schedule:
             CommandEnded: self._command_ended,
             StopWanted: self._stop_wanted,
             CancelWanted: self._cancel_wanted,
+            OfferGrew: self._offer_grew,
         }
 
     # ---- what callers ask --------------------------------------------------------------------------------
@@ -155,6 +159,16 @@ class Schedule:
         if handler is not None and not self.is_over:
             handler(event, now_s)
         return self._go_on(now_s)
+
+    def _offer_grew(self, event: OfferGrew, now_s: float) -> None:
+        self.offer = replace(
+            self.offer,
+            cpus=max(self.offer.cpus, event.cpus),
+            memory_bytes=max(self.offer.memory_bytes, event.memory_bytes),
+        )
+        whole = whole_of(self.offer)
+        self.occupancy.room.grow(whole)
+        self.buckets.grow(whole)
 
     def _leave_out(self) -> None:
         enabled = self.choices.enabled

@@ -25,6 +25,10 @@ class Buckets:
         """The next attempt asks for something else."""
         self._of_job[index] = self._number_of(requirements)
 
+    def grow(self, whole: Shape) -> None:
+        """What is offered: attempts that ask for more than any before may fit now."""
+        self._whole = whole
+
     def size_of(self, index: int) -> float:
         return self.of(index).shape.share_of(self._whole)
 

@@ -8,6 +8,7 @@ from joblens.engine.run_events import (
     AttemptEnded,
     CancelWanted,
     DataChanged,
+    OfferGrew,
     RunIsOver,
     StartAttempt,
     StateChanged,
@@ -300,3 +301,19 @@ def test_events_of_jobs_that_do_not_run_are_ignored() -> None:
     assert talk.say(AttemptBegan(1)) == []
     assert talk.say(AttemptEnded(1, 0, Status.SUCCESS, 0)) == []
     assert talk.state(1) is JobState.BLOCKED
+
+
+def test_more_start_when_more_is_offered() -> None:
+    talk = Talk(plan_of(*(job(f"j{number}") for number in range(5))), Offer(cpus=1, memory_bytes=GIB))
+    assert talk.schedule.running() == [0]
+    assert starts(talk.say(OfferGrew(3, GIB))) == [1, 2]
+    assert talk.schedule.offer.cpus == 3
+    assert starts(talk.say(OfferGrew(2, GIB // 2))) == []  # workers may go: what they have runs on elsewhere
+    assert starts(talk.ended(0)) == [3]
+
+
+def test_what_waits_for_memory_starts_when_there_is_more_of_it() -> None:
+    big = job("big", memory_bytes=GIB)
+    talk = Talk(plan_of(big, big), Offer(cpus=4, memory_bytes=GIB))
+    assert talk.schedule.running() == [0]
+    assert starts(talk.say(OfferGrew(1, 2 * GIB))) == [1]
