@@ -3,6 +3,7 @@
 import contextlib
 import os
 from collections.abc import Iterable
+from typing import TypeGuard
 
 from joblens.agent.container_job import start_removal
 from joblens.agent.container_note import note_path, read_note
@@ -28,26 +29,35 @@ def is_lost(holding: Holding, dead: frozenset[str], *, may_judge: bool) -> bool:
     return holding.worker in dead or (may_judge and holding.expired_us > 0)
 
 
-def end_what_is_left(uuid: str, attempt: Attempt | None, spool_dir: str, host: HostFacts) -> None:
+def end_processes_left(uuid: str, attempt: Attempt | None, host: HostFacts) -> None:
     """Of an attempt whose worker is gone: its leash has ended it, unless its launcher was killed as well. The
     groups have to be joblens' own, and the processes bear the job's mark."""
-    if attempt is None or not is_here(attempt.owner, host) or not is_gone(attempt.owner, host):
+    if not _was_left_here(attempt, host) or not is_within_reach(attempt.owner, host):
         return
-    if is_within_reach(attempt.owner, host):
-        groups = standing_groups(attempt)
-        if groups is not None:
-            with contextlib.suppress(JoblensError, OSError):
-                groups.kill()
-                groups.remove()
-        end_marked(uuid)
+    groups = standing_groups(attempt)
+    if groups is not None:
+        with contextlib.suppress(JoblensError, OSError):
+            groups.kill()
+            groups.remove()
+    end_marked(uuid)
+
+
+def container_left(uuid: str, attempt: Attempt | None, spool_dir: str, host: HostFacts) -> str | None:
+    """The note on the container of such an attempt that is not known to be removed."""
+    if not _was_left_here(attempt, host):
+        return None
     path = note_path(spool_dir, uuid)
     note = read_note(path)
-    if note is not None and note.engine and not note.is_removed:
-        _wait_for(start_removal(path, uuid))  # it goes by the job's id, which the next attempt has as well
+    return path if note is not None and note.engine and not note.is_removed else None
 
 
-def _wait_for(pid: int | None) -> None:
-    """It has time limits of its own."""
+def _was_left_here(attempt: Attempt | None, host: HostFacts) -> TypeGuard[Attempt]:
+    return attempt is not None and is_here(attempt.owner, host) and is_gone(attempt.owner, host)
+
+
+def remove_container(uuid: str, path: str) -> None:
+    """It goes by the job's id, which the next attempt has as well. Whoever removes it has time limits."""
+    pid = start_removal(path, uuid)
     if pid is not None:
         with contextlib.suppress(ChildProcessError):
             os.waitpid(pid, 0)

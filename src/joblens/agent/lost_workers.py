@@ -2,18 +2,19 @@
 take; those that the store believes to be this worker's own, and that it knows nothing of, are given back."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from msgspec import Struct
 
-from joblens.agent.kit import Kit
-from joblens.agent.lost_claims import end_what_is_left, is_lost, workers_ended_here
+from joblens.agent.leftovers import Leftovers
+from joblens.agent.lost_claims import is_lost, workers_ended_here
 from joblens.agent.store_watch import StoreWatch
 from joblens.agent.ticket_desk import TicketDesk
 from joblens.agent.ticket_keeping import Keeper, TicketKeeping
 from joblens.model.delivery import Holding
 from joblens.model.job import Status
 from joblens.ports.deliveries import Deliveries
+from joblens.probes.host import HostFacts
 
 _LOOKS_A_LEASE = 6
 _LEAST_S, _MOST_S = 0.5, 5.0
@@ -21,6 +22,17 @@ _LEAST_S, _MOST_S = 0.5, 5.0
 
 def look_every_s(lease_s: float) -> float:
     return min(_MOST_S, max(_LEAST_S, lease_s / _LOOKS_A_LEASE))
+
+
+class Journals:
+    """What waits beside the store for it to be there. This one has none."""
+
+    def bring_in_own(self) -> None:
+        """What this process has kept, if anything. Nobody else may write anything for hours."""
+
+    def bring_in_left_behind(self) -> bool:
+        """What processes of this machine that are gone have kept. False: something is left."""
+        return True
 
 
 class _Found(Struct):
@@ -36,28 +48,28 @@ class _Found(Struct):
 class LostWorkers:
     """Timed, on the loop; looks on the desk's thread."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what it works with
         self,
         me: str,
-        kit: Kit,
+        host: HostFacts,
         desk: TicketDesk,
         keeping: TicketKeeping,
         keeper: Keeper,
         watch: StoreWatch,
+        leftovers: Leftovers,
+        journals: Journals,
         *,
         every_s: float,
-        bring_in: Callable[[], bool],
     ) -> None:
-        """`bring_in`: what processes of this machine that are gone have left in their journals goes into the
-        store; False when something is left."""
         self._me = me
-        self._kit = kit
+        self._host = host
         self._desk = desk
         self._keeping = keeping
         self._keeper = keeper
         self._watch = watch
         self._every_s = every_s
-        self._bring_in = bring_in
+        self._leftovers = leftovers
+        self._journals = journals
         self._is_looking = False
         self._next_look_s = 0.0
         self.is_more_to_come = False
@@ -74,14 +86,15 @@ class LostWorkers:
     def _look(self, deliveries: Deliveries) -> _Found:
         found = _Found(workers=set())
         holdings = self._holdings(deliveries)
+        self._journals.bring_in_own()  # now that the store answers
         found.strays = self._keeping.return_strays(holdings, deliveries)
         others = [one for one in holdings if one.worker != self._me]
         if not others:
             return found
-        dead = workers_ended_here(deliveries.workers(), self._kit.host)
+        dead = workers_ended_here(deliveries.workers(), self._host)
         if any(one.worker in dead for one in others):
             # It may have ended jobs whose outcome the store has not heard of.
-            if not self._bring_in():
+            if not self._journals.bring_in_left_behind():
                 dead = frozenset()  # then by their leases
             others = [one for one in self._holdings(deliveries) if one.worker != self._me]
         self._take_back(others, dead, deliveries, found)
@@ -104,7 +117,8 @@ class LostWorkers:
                 found.is_more_to_come = True
 
     def _take_one_back(self, holding: Holding, deliveries: Deliveries, found: _Found) -> None:
-        end_what_is_left(holding.uuid, holding.attempt, self._kit.spool_dir, self._kit.host)
+        if self._leftovers.are_there(holding.uuid, holding.attempt):
+            self._leftovers.take_away(holding.uuid, holding.attempt)
         status = deliveries.take_back(holding.uuid, holding.fence)
         if status is None:
             return  # somebody else has done it, or it has ended after all

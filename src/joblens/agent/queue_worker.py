@@ -12,15 +12,16 @@ from functools import partial
 from msgspec.structs import replace
 
 from joblens.agent.claimed_jobs import ClaimedJob, ClaimedJobs
+from joblens.agent.claiming import Claimed, Claiming
 from joblens.agent.held_places import HeldPlaces
 from joblens.agent.kit import Kit
-from joblens.agent.lost_claims import end_what_is_left
-from joblens.agent.lost_workers import LostWorkers, look_every_s
+from joblens.agent.leftovers import Leftovers
+from joblens.agent.lost_workers import Journals, LostWorkers, look_every_s
 from joblens.agent.outcome import not_started
 from joblens.agent.run_sessions import RunSessions
 from joblens.agent.run_slots import RunSlots
 from joblens.agent.slot_loop import SlotPlan
-from joblens.agent.store_watch import StoreWatch, lease_now_s
+from joblens.agent.store_watch import StoreWatch
 from joblens.agent.ticket_desk import TicketDesk
 from joblens.agent.ticket_keeping import TicketKeeping
 from joblens.agent.worker_plan import Fences, WorkerPlan, WorkerView
@@ -37,8 +38,6 @@ _MOST_AT_ONCE = 64  # tickets a claim asks for
 _STORE_PATIENCE_S = 60.0
 _LOOK_ALONE_S = 1.0  # between looks into the store where nobody rings
 
-Claimed = tuple[float, list[Claim]]  # since when by the clock of leases, and what
-
 
 class QueueWorker:
     """ports.bell.Taker, and RunReports for those who carry out its jobs."""
@@ -54,11 +53,10 @@ class QueueWorker:
         bell: Bell | None = None,
         view: WorkerView | None = None,
         may_leave: Callable[[], bool] = lambda: True,
-        bring_in: Callable[[], bool] = lambda: True,
+        journals: Journals | None = None,
     ) -> None:
         """`claimed` is shared with whoever completes records, `fences` stamps what is written. `kit` puts
-        jobs on a leash. `may_leave` is asked when it was idle for long enough, `bring_in` as LostWorkers
-        says."""
+        jobs on a leash. `may_leave` is asked when it was idle for long enough."""
         self._plan = plan
         self._kit = kit
         self._view = view or WorkerView()
@@ -71,8 +69,19 @@ class QueueWorker:
         watch = StoreWatch(plan.lease_s, every_s)
         self._desk = TicketDesk(deliveries, kit.loop, self._view.note, watch)
         self._keeping = TicketKeeping(plan.info, plan.lease_s, self._desk, kit, self, bell)
+        self._leftovers = Leftovers(kit.spool_dir, kit.host, kit.loop)
+        self._claiming = Claiming(plan, self._keeping, self._maker, self._leftovers)
+        self._clearing: dict[str, Claim] = {}  # claimed, and an earlier attempt has left a container
         self._others = LostWorkers(
-            plan.info.name, kit, self._desk, self._keeping, self, watch, every_s=every_s, bring_in=bring_in
+            plan.info.name,
+            kit.host,
+            self._desk,
+            self._keeping,
+            self,
+            watch,
+            self._leftovers,
+            journals or Journals(),
+            every_s=every_s,
         )
         slots = SlotPlan(
             width=1,
@@ -124,6 +133,7 @@ class QueueWorker:
         for uuid in list(self._running):
             self._kit.recorder.muted.add(uuid)
             self._unwanted.add(uuid)
+        self._give_back_uncleared()
         unbegun = {held.uuid for held in self._waiting}
         left = dict(self._keeping.held) if self._running or self._waiting else {}
         self._slots.close(at_once=True)
@@ -138,7 +148,7 @@ class QueueWorker:
 
     def _is_done(self) -> bool:
         is_asking = self._is_claiming or self._is_looking
-        if self._running or self._waiting or self._claimed or is_asking:
+        if self._running or self._waiting or self._clearing or self._claimed or is_asking:
             return False
         if self._is_giving_back:
             return True  # what is not in the store yet is in the journal
@@ -179,6 +189,7 @@ class QueueWorker:
         if not self._is_ending:
             self._is_ending = True
             self._heard.clear()  # the broker gives them to others
+            self._give_back_uncleared()
             self._give_back([self._waiting.popleft() for _ in range(len(self._waiting))])
             if self._running:
                 self._view.note(f"takes nothing more, finishes {_jobs(len(self._running))}")
@@ -207,19 +218,22 @@ class QueueWorker:
         self._view.note(f"the broker is away: {why}; looks into the store every second")
         self._kit.loop.call(self.look_now)
 
+    @property
+    def _unplaced(self) -> int:
+        return len(self._waiting) + len(self._clearing)
+
     def _claim_heard(self) -> None:
         self._is_called = False
         if self._is_claiming or self._is_ending or not self._heard:
             return
-        most = min(_MOST_AT_ONCE, self._places.appetite - len(self._waiting))
+        most = min(_MOST_AT_ONCE, self._places.appetite - self._unplaced)
         if most <= 0:
             return
         batch = [self._heard.popleft() for _ in range(min(most, len(self._heard)))]
         uuids = [uuid for uuid, _ in batch if uuid not in self._claimed]
         self._is_claiming = True
-        info, lease_s = self._plan.info, self._plan.lease_s
         self._desk.ask(
-            lambda deliveries: self._claim(lambda: deliveries.claim(info, uuids, lease_s)),
+            partial(self._claiming.these, uuids),
             partial(self._has_claimed, batch),
             partial(self._could_not_claim, batch),
         )
@@ -240,43 +254,22 @@ class QueueWorker:
 
     def _look(self) -> None:
         """Tickets whose message was lost, or for which there is none."""
-        most = min(_MOST_AT_ONCE, self._places.appetite - len(self._waiting))
+        most = min(_MOST_AT_ONCE, self._places.appetite - self._unplaced)
         if self._is_looking or self._is_ending or most <= 0:
             return
         self._is_looking = True
         self._may_be_more = False
         older_than_s = min(self._plan.poll_s, self._plan.lease_s) if self._has_broker else 0.0
         self._desk.ask(
-            partial(self._oldest, most, older_than_s), partial(self._has_looked, most), self._could_not_look
+            partial(self._claiming.oldest, most, older_than_s),
+            partial(self._has_looked, most),
+            self._could_not_look,
         )
-
-    def _oldest(self, most: int, older_than_s: float, deliveries: Deliveries) -> Claimed:
-        info = self._plan.info
-        if self._plan.every_queue:
-            queues = tuple(one.queue for one in deliveries.backlog() if one.waiting)
-            info = replace(info, queues=queues)
-            if not queues:
-                return 0.0, []
-        return self._claim(
-            lambda: deliveries.claim_waiting(info, most, self._plan.lease_s, older_than_s=older_than_s)
-        )
-
-    def _claim(self, ask: Callable[[], list[Claim]]) -> Claimed:
-        """Nothing is left here of earlier attempts. On the desk's thread: an engine may take its time."""
-        asked_at_s = lease_now_s()
-        claims = ask()
-        for claim in claims:
-            if claim.lost_attempt is not None:
-                kit = self._kit
-                end_what_is_left(claim.job.uuid, claim.lost_attempt, kit.spool_dir, kit.host)
-            self._maker.look_for_programs(claim)
-        self._keeping.were_granted(claims)
-        return asked_at_s, claims
 
     def _has_looked(self, most: int, claimed: Claimed) -> None:
         self._is_looking = False
         self._answered_at_s = time.monotonic()
-        if len(claimed[1]) >= most:
+        if len(claimed.claims) >= most:
             self._may_be_more = True
         self._begin_all(claimed)
 
@@ -290,10 +283,27 @@ class QueueWorker:
     # ---- from claims to jobs ---------------------------------------------------------------------------
 
     def _begin_all(self, claimed: Claimed) -> None:
-        asked_at_s, claims = claimed
-        for claim in claims:
-            self._take_claim(claim, asked_at_s)
+        asked_at_s = claimed.asked_at_s
+        for claim in claimed.claims:
+            uuid = claim.job.uuid
+            if uuid in claimed.uncleared and uuid not in self._claimed:
+                self._clearing[uuid] = claim
+                self._keeping.hold(claim, asked_at_s)
+                then = partial(self._has_cleared, claim, asked_at_s)
+                self._leftovers.take_away(uuid, claim.lost_attempt, then)
+            else:
+                self._take_claim(claim, asked_at_s)
         self._fill()
+
+    def _has_cleared(self, claim: Claim, asked_at_s: float) -> None:
+        if self._clearing.get(claim.job.uuid) is claim:  # else it was let go of meanwhile
+            del self._clearing[claim.job.uuid]
+            self._take_claim(claim, asked_at_s)
+            self._fill()
+
+    def _give_back_uncleared(self) -> None:
+        self._keeping.give_back({uuid: claim.fence for uuid, claim in self._clearing.items()})
+        self._clearing.clear()
 
     def _take_claim(self, claim: Claim, asked_at_s: float) -> None:
         uuid = claim.job.uuid
@@ -327,6 +337,7 @@ class QueueWorker:
     def _fill(self) -> None:
         """In the order they were claimed: a large job is not passed by small ones for ever."""
         if self._is_ending:
+            self._give_back_uncleared()
             self._give_back([self._waiting.popleft() for _ in range(len(self._waiting))])
             return
         while self._waiting and self._places.fits(self._waiting[0]):
@@ -409,6 +420,10 @@ class QueueWorker:
         self._end_job(uuid, at_once=False)
 
     def _end_job(self, uuid: str, *, at_once: bool) -> None:
+        if uuid in self._clearing:
+            self._unwanted.discard(uuid)
+            self._keeping.give_back({uuid: self._clearing.pop(uuid).fence})
+            return
         for held in self._waiting:
             if held.uuid == uuid:
                 self._waiting.remove(held)

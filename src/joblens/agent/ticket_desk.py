@@ -16,6 +16,7 @@ from joblens.ports.deliveries import Deliveries
 T = TypeVar("T")
 Question = Callable[[Deliveries], T]
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 1.0
+_TRIES_AT_THE_END = 2  # what was under way, and what is to be given back
 
 
 class TicketDesk:
@@ -37,6 +38,7 @@ class TicketDesk:
             SimpleQueue()
         )
         self._pause_s = 0.0
+        self._is_closing = False
         self._thread = threading.Thread(target=self._run, name="joblens-tickets", daemon=True)
 
     def start(self) -> None:
@@ -49,12 +51,14 @@ class TicketDesk:
         self._asked.put((question, then, otherwise))
 
     def close(self) -> None:
-        """When all that was asked is answered."""
+        """When all that was asked is answered. A store that does not answer is not asked for long."""
+        self._is_closing = True
         self._asked.put(None)
         if self._thread.is_alive():
             self._thread.join()
 
     def _run(self) -> None:
+        in_vain = 0
         while (asked := self._asked.get()) is not None:
             question, then, otherwise = asked
             try:
@@ -62,6 +66,9 @@ class TicketDesk:
             except JoblensError as error:
                 self._is_away(error)
                 self._loop.call(otherwise)
+                in_vain += self._is_closing and isinstance(error, StoreError)
+                if in_vain >= _TRIES_AT_THE_END:
+                    return  # leases end by themselves
                 time.sleep(self._pause_s)
             except BaseException as error:  # noqa: BLE001 - a fault of joblens is told on the loop
                 self._loop.call(partial(_raise, error))

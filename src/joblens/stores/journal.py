@@ -167,6 +167,17 @@ class JournaledStore(PassingStore):
             return "what was kept in the journal has been brought in"
         return "it is another file: what happened since is in it, what the old one had is not"
 
+    @property
+    def has_journal(self) -> bool:
+        """Something is kept that is not in the store yet."""
+        return self._journal is not None
+
+    def bring_in_own(self) -> None:
+        """What this process has kept, if the store can be written again."""
+        with self._lock:
+            if self._journal is not None:
+                self._is_ready()
+
     def bring_in_left_behind(self) -> bool:
         """What processes that are gone have left since the store was opened. False: something is left, since
         another process is at it or it cannot be read. Raises StoreError."""
