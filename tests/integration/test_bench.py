@@ -86,7 +86,7 @@ def test_one_command_is_measured_until_it_is_precise_or_time_is_up(joblens: RunJ
     assert (precise["stopped"], precise["rounds"]) == ("precision", 6)
     assert precise["comparisons"] == []
     late = joblens("bench", "--json", "--precision", "0.0001%", "-t", "0s", "--", "true", code=0).json
-    assert (late["stopped"], late["rounds"]) == ("time", 3)
+    assert (late["stopped"], late["rounds"]) == ("time", 1)
 
 
 def test_memory_and_bytes_written_are_compared_too(joblens: RunJoblens, tmp_path: Path) -> None:
@@ -110,6 +110,31 @@ def test_a_run_that_fails_ends_it_and_says_why(joblens: RunJoblens) -> None:
     assert [run["returncode"] for run in kept["variants"][1]["runs"]] == [7, 7]
 
 
+def test_no_round_is_begun_that_would_end_after_the_time(joblens: RunJoblens) -> None:
+    done = joblens(
+        "bench", "--json", "--no-save", "--time", "1ms", "-w", "3", "--", "sleep", "0.05", code=0
+    ).json
+    assert (done["rounds"], done["stopped"]) == (1, "time")
+    assert len(joblens("history", "--json", code=0).json) == 2, "one to warm up, one that counts"
+
+
+def test_names_that_are_not_given_are_those_of_their_places(joblens: RunJoblens) -> None:
+    three = ("-c", "true", "-c", "true", "-c", "true")
+    done = joblens("bench", "--json", "--no-save", "-n", "1", "-N", "longer", "-N", "C", *three, code=0).json
+    assert [variant["name"] for variant in done["variants"]] == ["longer", "C", "D"]
+    shown = joblens("bench", "--no-save", "-n", "1", "-N", "longer", *three, code=0).stdout
+    assert "longer  true (baseline)\nB       true\nC       true\n" in shown
+
+
+def test_a_report_is_not_written_into_a_folder_that_is_not_there(joblens: RunJoblens, tmp_path: Path) -> None:
+    place = tmp_path / "mistyped" / "x.html"
+    done = joblens("bench", "-o", str(place), "--", "true", code=2)
+    assert "there is no folder" in done.stderr
+    joblens("bench", "-n", "1", "--", "true", code=0)
+    assert "there is no folder" in joblens("bench", "report", "-o", str(place), code=2).stderr
+    assert not place.parent.exists()
+
+
 def test_a_command_that_is_not_there_is_told(joblens: RunJoblens) -> None:
     done = joblens("bench", "--", "no-such-command-here", code=1)
     assert "no-such-command-here" in done.stdout
@@ -118,6 +143,8 @@ def test_a_command_that_is_not_there_is_told(joblens: RunJoblens) -> None:
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
+        (("bench", "-n", "2", "echo", "hi"), "goes behind --: joblens bench [OPTIONS] -- COMMAND"),
+        (("bench", "echo", "hi"), "goes behind --: joblens bench [OPTIONS] -- COMMAND"),
         (("bench", "-n", "0", "--", "true"), "--runs"),
         (("bench", "--precision", "often", "--", "true"), "--precision often"),
         (("bench", "--confidence", "20%", "--", "true"), "confidence"),
@@ -212,6 +239,7 @@ def test_a_benchmark_whose_runs_all_fail_is_a_result(solver: Path, tmp_path: Pat
 def test_a_report_is_written_with_its_pictures(solver: Path, tmp_path: Path) -> None:
     runner = public.BenchmarkRunner(results_dir=tmp_path / "results")
     result = runner.run_benchmark("solver", runs=2, warmup=0)
+    (tmp_path / "out").mkdir()
     text = runner.generate_report(result, tmp_path / "out" / "report.md")
     assert (tmp_path / "out" / "report.md").read_text() == text
     (picture,) = (tmp_path / "out").glob("*.svg")

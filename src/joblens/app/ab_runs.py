@@ -37,7 +37,6 @@ from joblens.model.errors import BenchmarkError, InputError
 from joblens.model.settings import Settings
 from joblens.model.units import format_instant
 
-LEAST_ROUNDS = 3  # however long they take
 LEAST_FOR_PRECISION = 6  # fewer pairs have no interval
 MOST_ROUNDS = 1000
 _TAG = "bench"
@@ -144,16 +143,18 @@ class _Bench:
         for command in plan.commands:  # also of those that will never run, because one before them fails
             job = prepare(command.request, settings, self._here).job
             so_far.shown[command.name] = {"command": list(job.argv), "is_shell": job.is_shell}
-        self._began_s = time.monotonic()
+        self._began_s = self._measured_from_s = time.monotonic()
         self._half_width: float | None = None
 
     def warm_up(self) -> None:
         for _ in range(self._plan.warmup):
             for command in self._plan.commands:
+                if self._is_late():
+                    return
                 self._run(command, 0)
 
     def measure(self, lot: random.Random) -> None:
-        self._began_s = time.monotonic()
+        self._measured_from_s = time.monotonic()
         so_far = self._so_far
         while not (stopped := self._why_stop()):
             order = list(self._plan.commands)
@@ -177,9 +178,15 @@ class _Bench:
             and self._half_width <= plan.precision
         ):
             return "precision"
-        spent = time.monotonic() - self._began_s
-        takes_too_long = done >= LEAST_ROUNDS and spent + spent / done > plan.time_s
-        return "time" if takes_too_long else ""
+        if not done:
+            return ""  # without a round there would be nothing to tell
+        one_more_s = (time.monotonic() - self._measured_from_s) / done
+        return "time" if self._is_late(one_more_s) else ""
+
+    def _is_late(self, with_s: float = 0.0) -> bool:
+        """Warming up counts: whoever waits does so from the beginning."""
+        plan = self._plan
+        return plan.rounds is None and time.monotonic() - self._began_s + with_s > plan.time_s
 
     def _run(self, command: BenchCommand, round_number: int) -> Result:
         spent = time.monotonic() - self._began_s

@@ -14,19 +14,26 @@ def report_text(documents: Sequence[Mapping[str, Any]], title: str) -> str:
     return markdown_report(documents, title)[0]
 
 
+def check_report_place(path: str) -> None:
+    """Before anything is run for it. Raises BenchmarkError; no folder is made for it, as it may be
+    mistyped."""
+    if os.path.splitext(path)[1].lower() not in (*_HTML, *_MARKDOWN):
+        raise BenchmarkError(f"{path}: a report is an .html or .md file")
+    folder = os.path.dirname(os.path.abspath(path))
+    if not os.path.isdir(folder):
+        raise BenchmarkError(f"{path}: the report could not be written: there is no folder {folder}")
+
+
 def write_report(documents: Sequence[Mapping[str, Any]], title: str, path: str) -> str:
     """-> the report as Markdown, whatever was written."""
+    check_report_place(path)
     text, pictures = markdown_report(documents, title)
-    ending = os.path.splitext(path)[1].lower()
-    if ending in _HTML:
+    if os.path.splitext(path)[1].lower() in _HTML:
         files = {path: html_report(documents, title)}
-    elif ending in _MARKDOWN:
+    else:
         folder = os.path.dirname(path)
         files = {**{os.path.join(folder, name): svg for name, svg in pictures.items()}, path: text}
-    else:
-        raise BenchmarkError(f"{path}: a report is an .html or .md file")
     try:
-        os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
         for name, content in files.items():
             with open(name, "w", encoding="utf-8", errors="backslashreplace") as file:
                 file.write(content)

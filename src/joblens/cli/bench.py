@@ -22,7 +22,24 @@ class BenchGroup(click.Group):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         has_subcommand = bool(args) and args[0] in self.commands
         gives_commands = any(word == "--" or word.split("=")[0] in _GIVES_COMMANDS for word in args)
-        return super().parse_args(ctx, ["ab", *args] if gives_commands and not has_subcommand else args)
+        try:
+            return super().parse_args(ctx, ["ab", *args] if gives_commands and not has_subcommand else args)
+        except click.NoSuchOption as error:
+            raise self._behind_dashes(ctx, error) from None
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            raise self._behind_dashes(ctx, error) from None
+
+    def _behind_dashes(self, ctx: click.Context, error: click.UsageError) -> click.UsageError:
+        said = error.format_message().rstrip(".")
+        return click.UsageError(
+            f"{said}; a command to measure goes behind --: joblens bench [OPTIONS] -- COMMAND", ctx
+        )
 
 
 @click.group("bench", cls=BenchGroup)
@@ -52,7 +69,12 @@ _results_dir = click.option(
     "-w", "--warmup", type=click.IntRange(min=0), default=1, metavar="N", help="Runs before. Default: 1."
 )
 @click.option(
-    "-t", "--time", "time_text", default="60s", metavar="TIME", help="No longer than this. Default: 60s."
+    "-t",
+    "--time",
+    "time_text",
+    default="60s",
+    metavar="TIME",
+    help="Begin no round that ends later. Default: 60s.",
 )
 @click.option(
     "--precision", default="2%", metavar="SHARE", help="Stop at an interval this narrow. Default: 2%."
@@ -73,10 +95,13 @@ def ab(session: Session, /, **given: Any) -> int:
     Every round runs each command once, in an order drawn by lot, and every run is measured: wall time, CPU,
     memory, I/O. It ends when the interval is narrow enough, or time is up."""
     from joblens.app.ab_runs import check_ab, run_ab
+    from joblens.app.bench_reports import check_report_place
 
     plan = _plan(given)
     check_ab(plan)
     report = given["report"]
+    if report:
+        check_report_place(report)
     runner = _runner(session, given["results_dir"])
     with _Progress(session, plan) as progress:
         document = run_ab(plan, session.settings, progress.tell)
@@ -244,7 +269,9 @@ def _plan(given: dict[str, Any]) -> "AbPlan":
         raise InputError(f"--name: {len(names)} names for {len(made)} commands")
     if len(made) > len(_NAMES):
         raise InputError(f"{len(made)} commands are too many to compare", hint=f"at most {len(_NAMES)}")
-    names += [letter for letter in _NAMES if letter not in names][: len(made) - len(names)]
+    for place in range(len(names), len(made)):
+        from_here = _NAMES[place:] + _NAMES[:place]
+        names.append(next(letter for letter in from_here if letter not in names))
     return AbPlan(
         commands=tuple(
             make(name, what, tags=("bench",)) for name, (make, what) in zip(names, made, strict=True)

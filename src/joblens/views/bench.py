@@ -160,11 +160,13 @@ def fine_duration(seconds: float | None) -> str:
 
 def _commands(document: Form, variants: Sequence[Form], width: int, paint: Palette) -> list[str]:
     lines = []
+    longest = max((len(clean(variant["name"])) for variant in variants), default=0)
     for variant in variants:
         mark = " (baseline)" if len(variants) > 1 and variant["name"] == document.get("baseline") else ""
         name = clean(variant["name"])
-        room = max(20, width - len(name) - len(mark) - 2)
-        lines.append(f"{paint.paint(name, 'bold')}  {fit(command_text(variant), room)}{mark}")
+        room = max(20, width - longest - len(mark) - 2)
+        space = " " * (longest - len(name))
+        lines.append(f"{paint.paint(name, 'bold')}{space}  {fit(command_text(variant), room)}{mark}")
     return lines
 
 
