@@ -21,6 +21,8 @@ from joblens.model.errors import JoblensError
 from joblens.model.run import Run, RunOptions
 from joblens.model.settings import Settings
 
+_BROKER_FROM_PARENT = "JOBLENS_QUEUE_BROKER_FROM_PARENT"
+
 
 def run_log(settings: Settings, run: Run) -> str:
     return os.path.join(spool_dir(store_name(settings)), f"run-{run.uuid}.log")
@@ -39,7 +41,7 @@ def detach_run(run: Run, settings: Settings, config: str | None, notify: str | N
         argv += ["--notify", notify]
     env = store_environment(settings)
     if settings.queue.broker:
-        env["JOBLENS_QUEUE_BROKER"] = settings.queue.broker  # its password is for nobody to read
+        env[_BROKER_FROM_PARENT] = settings.queue.broker  # its password is for nobody to read
     env["JOBLENS_QUEUE_RETRY_LOST"] = settings.queue.retry_lost.value
     what, hint = "the background driver of the run", f"its log is {path}"
     start_detached_process([*argv, run.uuid], path, what, hint, env)
@@ -57,7 +59,11 @@ def main() -> None:
     parser.add_argument("run")
     options = parser.parse_args()
     try:
+        broker = os.environ.pop(_BROKER_FROM_PARENT, None)  # jobs do not get it
         settings = settings_of(options)
+        settings = msgspec.structs.replace(
+            settings, queue=msgspec.structs.replace(settings.queue, broker=broker)
+        )
         own_log = OwnLog(settings.logs, lambda text, level: log(f"{level}: {text}"))
         store = open_store_directly(settings, own_log.warn)
         run = whole_run(store.find_run(options.run), store, settings)

@@ -17,7 +17,8 @@ S = TypeVar("S", bound=Struct)
 _DEFAULTS = Settings()
 
 # Short names for what is set most often. The long ones (JOBLENS_STORE_URL) work too.
-_SHORT_VARIABLES = {"JOBLENS_STORE": "store.url"}
+_STORE = "store.url"
+_SHORT_VARIABLES = {"JOBLENS_STORE": _STORE}
 
 # Options of the command line that stand for a setting, for telling where a value comes from.
 OPTION_OF = {
@@ -69,10 +70,18 @@ class _Layers:
             self.problems.append(f"{origin}: {unknown_key(name)}")
             return
         try:
-            self.values[name] = value_from_text(setting, text, base_dir)
+            value = value_from_text(setting, text, base_dir)
+            self.values[name] = self._with_known_password(value) if name == _STORE else value
             self.origins[name] = origin
         except InputError as error:
             self.problems.append(f"{origin}: {error}")
+
+    def _with_known_password(self, url: str) -> str:
+        """Whoever names the same store without its password means the one that was told before."""
+        from joblens.model.store_url import same_store
+
+        known = self.values.get(_STORE)
+        return known if isinstance(known, str) and same_store(url, known) else url
 
 
 def load_settings(

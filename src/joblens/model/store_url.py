@@ -28,3 +28,8 @@ def without_password(url: str) -> str:
 
 def has_password(url: str) -> bool:
     return is_postgres(url) and without_password(url) != _SCHEME + url.partition("://")[2]
+
+
+def same_store(name: str, url: str) -> bool:
+    """Whether a name without a password stands for the store at this URL."""
+    return is_postgres(name) and not has_password(name) and without_password(url) == without_password(name)

@@ -159,6 +159,14 @@ def test_the_short_variable_wins_over_the_long(machine: Machine) -> None:
     assert machine.load(JOBLENS_STORE_URL="/long.db").settings.store.url == "/long.db"
 
 
+def test_a_store_named_without_its_password_has_the_one_that_was_told_before(machine: Machine) -> None:
+    machine.user.write_text("store:\n  url: postgres://joe:secret@/jobs?host=/run\n")
+    named = machine.load(JOBLENS_STORE="postgresql://joe@/jobs?host=/run").settings.store.url
+    assert named == "postgres://joe:secret@/jobs?host=/run"
+    for other in ("postgresql://ann@/jobs?host=/run", "postgresql://joe:new@/jobs?host=/run", "/jobs.db"):
+        assert machine.load(JOBLENS_STORE=other).settings.store.url == other
+
+
 @pytest.mark.parametrize("name", list(all_settings()))
 def test_every_setting_can_come_from_the_environment(name: str, machine: Machine) -> None:
     setting = all_settings()[name]
