@@ -324,6 +324,13 @@ def test_what_cannot_work_is_refused_before_anything_runs(desk: WorkflowDesk, te
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.parametrize("queue", ["", "no way"])
+def test_a_queue_that_cannot_be_leaves_no_run(desk: WorkflowDesk, queue: str) -> None:
+    done = desk.call("run", desk.write(MANY), "--engine", "celery", "--queue", queue, code=2)
+    assert done.stderr.startswith(f"joblens: error: {queue!r} cannot be the name of a queue")
+    assert "no workflow has been run" in desk.call("results", code=2).stderr
+
+
 def test_the_engine_is_for_workflow_files(desk: WorkflowDesk) -> None:
     assert "--engine" in desk.call("run", "--engine", "celery", "--", "true", code=2).stderr
     assert "celery" in desk.call("run", "x.yaml", "--engine", "slurmy", code=2).stderr

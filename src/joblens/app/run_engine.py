@@ -127,7 +127,7 @@ def _together(workers: Collection[WorkerInfo], options: RunOptions) -> Offer:
 
 def check_queues(plan: Plan, options: RunOptions, settings: Settings) -> set[str]:
     """Every queue that jobs of the run go to. Raises PlanError for names that no queue can have."""
-    usual = options.queue or settings.queue.name
+    usual = check_queue(options.queue or settings.queue.name)  # no job has said that
     named = {job.queue or usual: job.name for job in plan.jobs}
     wrong = []
     for queue, job in named.items():
