@@ -395,3 +395,17 @@ def test_no_job_of_a_worker_sees_the_password_of_the_store(
         said = desk("logs", record["job_uuid"], code=0).stdout
         assert "JOBLENS_JOB_ID" in said
         assert "hunter2" not in said
+
+
+@pytest.mark.parametrize(
+    "text", ["name: bash\ncommand: [echo, '{script}', '{nope}']\n", "name: bash\ncommand: [echo\nx: {\n"]
+)
+def test_a_tool_whose_file_has_mistakes_does_not_become_another_of_its_name(
+    joblens: RunJoblens, tmp_path: Path, store_path: Path, text: str
+) -> None:
+    tools = tmp_path / ".joblens" / "tools"
+    tools.mkdir(parents=True)
+    (tools / "mine.yaml").write_text(text)
+    (tmp_path / "say.sh").write_text("echo hello\n")
+    assert "mine.yaml:" in joblens("submit", "bash", "say.sh", code=2).stderr
+    assert not store_path.exists()

@@ -36,12 +36,14 @@ _ENDINGS = (".yaml", ".yml")
 _MOST_BYTES = 2**20
 
 # By path, time of change and size: a sweep asks for its tool thousands of times.
-_read_before: dict[tuple[str, int, int], "Tool | ToolError"] = {}
+_read_before: dict[tuple[str, int, int], "Read"] = {}
+
+Read = tuple[str, Tool | ToolError]  # the tool's name, and what is in its file or wrong with it
 
 
 class ToolShelf(Struct, frozen=True):
     tools: dict[str, Tool]
-    broken: dict[str, ToolError]  # by the name their file has
+    broken: dict[str, ToolError]  # by the name they would have
     passed_over: tuple[str, ...] = ()  # folders that are not used, with the reason
 
 
@@ -110,11 +112,10 @@ def tool_shelf(cwd: str | None = None) -> ToolShelf:
     folders, passed_over = _folders(os.path.abspath(cwd or os.getcwd()))
     for folder, is_built_in in folders:
         for path in _files_in(folder):
-            name = os.path.splitext(os.path.basename(path))[0]
-            read = _read(path, "" if is_built_in else path)
+            name, read = _read(path, "" if is_built_in else path)
             if isinstance(read, Tool):
-                tools[read.name] = read
-                broken.pop(read.name, None)
+                tools[name] = read
+                broken.pop(name, None)
             else:
                 broken[name] = read
     in_order = dict(sorted(tools.items()))
@@ -174,7 +175,7 @@ def _files_in(folder: str) -> list[str]:
     return [path for path in paths if os.path.isfile(path)]
 
 
-def _read(path: str, source: str) -> Tool | ToolError:
+def _read(path: str, source: str) -> Read:
     try:
         about = os.stat(path)
         key = (path, about.st_mtime_ns, about.st_size)
@@ -182,20 +183,24 @@ def _read(path: str, source: str) -> Tool | ToolError:
             _read_before[key] = _read_anew(path, source, about.st_size)
         return _read_before[key]
     except OSError as error:
-        return ToolError(f"{path} cannot be read: {error.strerror}")
+        return _stem(path), ToolError(f"{path} cannot be read: {error.strerror}")
 
 
-def _read_anew(path: str, source: str, size: int) -> Tool | ToolError:
+def _stem(path: str) -> str:
+    return os.path.splitext(os.path.basename(path))[0]
+
+
+def _read_anew(path: str, source: str, size: int) -> Read:
     if size > _MOST_BYTES:
-        return ToolError(f"{path} is too large for a tool's file")
+        return _stem(path), ToolError(f"{path} is too large for a tool's file")
     with open(path, "rb") as file:
         raw = file.read()
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError:
-        return ToolError(f"{path} is not text in UTF-8")
+        return _stem(path), ToolError(f"{path} is not text in UTF-8")
     reading = read_tool(text, path, source=source)
     if reading.tool is not None:
-        return reading.tool
+        return reading.tool.name, reading.tool
     told = [f"{path}:{one.mark.line}:{one.mark.column}: {one.message}" for one in reading.problems]
-    return ToolError("\n".join(told), hint="docs/tools.md has every key")
+    return reading.name, ToolError("\n".join(told), hint="docs/tools.md has every key")

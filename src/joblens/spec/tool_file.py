@@ -23,6 +23,7 @@ DEVICES = ("cpu", "gpu", "intel-gpu")
 PLACEHOLDERS = ("program", "interpreter...", "script", "params...", "device...", "cpus")
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_NAME_LINE = re.compile(r"""^name:[ \t]*["']?([\w.-]+)""", re.MULTILINE)
 _PLACEHOLDER = re.compile(r"(?<!\$)\{([^{}\s]*)\}")
 _FORM_PLACEHOLDERS = ("name", "value")
 
@@ -32,6 +33,7 @@ class ToolReading(Struct, frozen=True):
 
     tool: Tool | None
     problems: tuple[Problem, ...]
+    name: str = ""  # also of one with problems: it must not be taken for another of that name
 
 
 def read_tool(text: str, path: str, *, source: str = "") -> ToolReading:
@@ -51,7 +53,17 @@ def read_tool(text: str, path: str, *, source: str = "") -> ToolReading:
             notes = wrong.finished
     problems += [Problem(document.mark(place), said) for place, said in notes]
     problems.sort(key=lambda problem: (problem.mark.line, problem.mark.column))
-    return ToolReading(None if problems else tool, tuple(dict.fromkeys(problems)))
+    return ToolReading(
+        None if problems else tool, tuple(dict.fromkeys(problems)), _name_of(document.value, text, path)
+    )
+
+
+def _name_of(value: Any, text: str, path: str) -> str:
+    written = value.get("name") if isinstance(value, dict) else None
+    if not isinstance(value, dict):
+        line = _NAME_LINE.search(text)  # not to be read as a whole
+        written = None if line is None else line[1]
+    return written if isinstance(written, str) and written else os.path.splitext(os.path.basename(path))[0]
 
 
 def _tool_of(value: Any, path: str, source: str) -> Tool:
