@@ -1,23 +1,18 @@
 """joblens for Python programs: run commands from a script and get what they used back."""
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from msgspec.structs import replace
 
 from joblens.agent.kit import Kit, watch_name
-from joblens.agent.launch import LaunchPlan
-from joblens.agent.output import OutputFiles
-from joblens.agent.session import JobSession
 from joblens.agent.session_pool import SessionPool
 from joblens.agent.slot import SlotJob
 from joblens.agent.slot_loop import SlotPlan
 from joblens.agent.slot_pool import SlotPool
-from joblens.app.drivers import store_name
 from joblens.app.jobs import DEFAULT_INTERVAL_S, PreparedJob, Surroundings, prepare
 from joblens.app.owning import OwnLog, close_kit, open_kit
-from joblens.app.places import logs_dir
 from joblens.app.requests import (
     Request,
     bytes_of,
@@ -28,7 +23,8 @@ from joblens.app.requests import (
     tags_of,
 )
 from joblens.app.results import JobFailed, Result
-from joblens.app.retention import apply_retention
+from joblens.app.retention import apply_retention, logs_root
+from joblens.app.session_starting import session_starter
 from joblens.app.settings import load_settings
 from joblens.model.errors import InputError
 from joblens.model.job import Accounting, ContainerJob, Requirements
@@ -157,7 +153,7 @@ def _run_slots(
             kit,
             SlotPlan(
                 width=width,
-                logs_dir=_logs_base(settings),
+                logs_dir=logs_root(settings),
                 output_max_bytes=settings.output.max_size,
                 accounting=settings.limits.accounting,
             ),
@@ -185,7 +181,7 @@ def _run_sessions(prepared: Iterable[PreparedJob], settings: Settings, width: in
     kit = open_kit(settings, take_sample, warn=log.warn)
     try:
         pool = SessionPool(kit, width)
-        for record in pool.run(_starter(one, kit, settings) for one in prepared):
+        for record in pool.run(session_starter(one, kit, settings) for one in prepared):
             log.ended(record)
             yield Result(record, settings)
     finally:
@@ -197,26 +193,6 @@ def _leave(kit: Kit, settings: Settings) -> None:
         kit.recorder.read(lambda store: apply_retention(store, settings, kit.clock.now_us()))
     finally:
         close_kit(kit)
-
-
-def _starter(
-    one: PreparedJob, kit: Kit, settings: Settings
-) -> Callable[[Callable[[JobSession], None]], JobSession]:
-    def start(on_end: Callable[[JobSession], None]) -> JobSession:
-        output = OutputFiles(os.path.join(_logs_base(settings), one.job.uuid), settings.output.max_size)
-        plan = LaunchPlan(
-            argv=one.argv,
-            env=one.env,
-            cwd=one.cwd,
-            stdio=("/dev/null", output.stdout.path, output.stderr.path),
-        )
-        return JobSession(one.job, plan, kit, output=output, on_end=on_end)
-
-    return start
-
-
-def _logs_base(settings: Settings) -> str:
-    return settings.output.dir or logs_dir(store_name(settings))
 
 
 def _settings(store: str | None) -> Settings:

@@ -1,22 +1,17 @@
 """Jobs one after the other on one set of threads: nothing of ours starts or ends between two of them, so that
 the surroundings of all are the same."""
 
-import os
-from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
 from joblens.agent.kit import watch_name
-from joblens.agent.launch import LaunchPlan
-from joblens.agent.output import OutputFiles
-from joblens.agent.session import JobSession
-from joblens.agent.session_pool import SessionPool, StartSession
-from joblens.app.drivers import Warn, store_name
+from joblens.agent.session_pool import SessionPool
+from joblens.app.drivers import Warn
 from joblens.app.jobs import PreparedJob
 from joblens.app.owning import OwnLog, close_kit, open_kit
-from joblens.app.places import logs_dir
 from joblens.app.results import Result
 from joblens.app.retention import apply_retention
+from joblens.app.session_starting import session_starter
 from joblens.model.settings import Settings
 
 
@@ -32,24 +27,9 @@ class OneByOne:
     def run(self, prepared: PreparedJob) -> Result:
         """An exception while it runs (KeyboardInterrupt) ends the job first, and is recorded."""
         self._pool = SessionPool(self._kit, 1)
-        (record,) = self._pool.run([self._starter(prepared)])
+        (record,) = self._pool.run([session_starter(prepared, self._kit, self._settings)])
         self._log.ended(record)
         return Result(record, self._settings)
-
-    def _starter(self, prepared: PreparedJob) -> StartSession:
-        base = self._settings.output.dir or logs_dir(store_name(self._settings))
-
-        def start(on_end: Callable[[JobSession], None]) -> JobSession:
-            output = OutputFiles(os.path.join(base, prepared.job.uuid), self._settings.output.max_size)
-            plan = LaunchPlan(
-                argv=prepared.argv,
-                env=prepared.env,
-                cwd=prepared.cwd,
-                stdio=("/dev/null", output.stdout.path, output.stderr.path),
-            )
-            return JobSession(prepared.job, plan, self._kit, output=output, on_end=on_end)
-
-        return start
 
     def _take_sample(self, name: str) -> None:
         uuid = name.removeprefix(watch_name(""))

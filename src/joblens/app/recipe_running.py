@@ -1,6 +1,5 @@
 """A recipe's job carried out: its executor runs as a measured job, and is shown while it goes on."""
 
-import os
 import signal
 import sys
 import threading
@@ -14,19 +13,16 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from joblens.agent.kit import Kit, watch_name
-from joblens.agent.launch import LaunchPlan
 from joblens.agent.loop import Loop
-from joblens.agent.output import OutputFiles
 from joblens.agent.session import JobSession
-from joblens.agent.session_pool import SessionPool
+from joblens.agent.session_pool import SessionPool, StartSession
 from joblens.analysis.recipe_operators import operator_table
-from joblens.app.drivers import store_name
 from joblens.app.jobs import PreparedJob, prepare
 from joblens.app.owning import OwnLog, close_kit, open_kit
-from joblens.app.places import logs_dir
 from joblens.app.recipe_jobs import PlannedJob, make_job
 from joblens.app.requests import Request
 from joblens.app.retention import apply_retention
+from joblens.app.session_starting import session_starter
 from joblens.app.snapshots import LiveSnapshot
 from joblens.engine.job_life import EndCause
 from joblens.model.details import Details
@@ -154,21 +150,12 @@ class _Executing:
         if not session.is_over:
             session.ask_stop(EndCause.CANCELLED, number)
 
-    def _starter(
-        self, prepared: PreparedJob, kit: Kit
-    ) -> Callable[[Callable[[JobSession], None]], JobSession]:
-        base = self._settings.output.dir or logs_dir(store_name(self._settings))
+    def _starter(self, prepared: PreparedJob, kit: Kit) -> StartSession:
+        """Ctrl-C is for us, not for the job's own session: it is then asked to stop, and stops in order."""
+        begin = session_starter(prepared, kit, self._settings)
 
         def start(on_end: Callable[[JobSession], None]) -> JobSession:
-            output = OutputFiles(os.path.join(base, prepared.job.uuid), self._settings.output.max_size)
-            plan = LaunchPlan(
-                argv=prepared.argv,
-                env=prepared.env,
-                cwd=prepared.cwd,
-                stdio=("/dev/null", output.stdout.path, output.stderr.path),
-                new_session=True,  # Ctrl-C is for us: the job is then asked to stop, and stops in order
-            )
-            self._session = JobSession(prepared.job, plan, kit, output=output, on_end=on_end)
+            self._session = begin(on_end)
             return self._session
 
         self._log.started(prepared.job)

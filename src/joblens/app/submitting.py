@@ -9,7 +9,8 @@ from joblens.agent.payload import Payload, remove_payload, write_payload
 from joblens.app.detached_process import nudge, start_detached, wake
 from joblens.app.drivers import Warn, open_store_directly, store_name, warn_in_python
 from joblens.app.jobs import PreparedJob
-from joblens.app.places import logs_dir, spool_dir
+from joblens.app.places import spool_dir
+from joblens.app.retention import logs_root
 from joblens.model.errors import StoreError, SupervisorError
 from joblens.model.job import Record
 from joblens.model.settings import Settings
@@ -23,12 +24,11 @@ def submit(
     """Queues the job and has the supervisor look. It runs with the settings in force here and now."""
     uuid, spool = prepared.job.uuid, spool_dir(store_name(settings))
     _check_supervisor_lasts(spool)
-    base = settings.output.dir or logs_dir(store_name(settings))
     payload = Payload(
         argv=prepared.argv,
         env=prepared.env,
         cwd=prepared.job.cwd,
-        logs_dir=os.path.join(base, uuid),
+        logs_dir=os.path.join(logs_root(settings), uuid),
         output_max_bytes=settings.output.max_size,
         notify=prepared.notify,
     )

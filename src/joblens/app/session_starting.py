@@ -1,0 +1,28 @@
+"""Sessions for a pool, whose jobs print into their files."""
+
+import os
+from collections.abc import Callable
+
+from joblens.agent.kit import Kit
+from joblens.agent.launch import LaunchPlan
+from joblens.agent.output import OutputFiles
+from joblens.agent.session import JobSession
+from joblens.agent.session_pool import StartSession
+from joblens.app.jobs import PreparedJob
+from joblens.app.retention import logs_root
+from joblens.model.settings import Settings
+
+
+def session_starter(prepared: PreparedJob, kit: Kit, settings: Settings) -> StartSession:
+    def start(on_end: Callable[[JobSession], None]) -> JobSession:
+        folder = os.path.join(logs_root(settings), prepared.job.uuid)
+        output = OutputFiles(folder, settings.output.max_size)
+        plan = LaunchPlan(
+            argv=prepared.argv,
+            env=prepared.env,
+            cwd=prepared.cwd,
+            stdio=("/dev/null", output.stdout.path, output.stderr.path),
+        )
+        return JobSession(prepared.job, plan, kit, output=output, on_end=on_end)
+
+    return start
