@@ -57,8 +57,10 @@ def vacuum(session: Session) -> None:
     after = session.store.check().bytes
     if session.json:
         session.write_json({"store": session.store.url, "bytes_before": before, "bytes_after": after})
-    else:
+    elif after < before:
         session.write(f"{session.store.url}: {format_bytes(before)} before, {format_bytes(after)} now\n")
+    else:
+        session.write(f"{session.store.url}: {format_bytes(after)}, nothing to give back\n")
 
 
 @command.command("path")

@@ -130,6 +130,7 @@ def vacuum(database: Database, compression_level: int) -> None:
     settle_all(database, compression_level)
     queries = queries_of("upkeep.sql")
     with database.use(patience_s=_PATIENCE_S) as connection:
+        connection.execute(queries["forget_settled_cancels"].encode())
         for (table,) in _asker(connection)("tables"):
             connection.execute(queries["vacuum"].format(table=table).encode())
 

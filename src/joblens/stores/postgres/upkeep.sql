@@ -57,6 +57,9 @@ SELECT count(*) FROM run WHERE number IS NULL
 SELECT count(*) FROM run
 WHERE number IS NOT NULL AND NOT EXISTS (SELECT 1 FROM workflow WHERE workflow.uuid = run.workflow_uuid)
 
+-- name: forget_settled_cancels
+DELETE FROM cancel_request USING job WHERE job.uuid = cancel_request.uuid AND job.ended_at_us IS NOT NULL
+
 -- name: vacuum
 VACUUM (ANALYZE) {table}
 

@@ -145,7 +145,9 @@ class Batch:
         self._run_ids = self._runs.write(connection)
         if self.changes:
             self._write_jobs(connection)
-        _execute(connection, "ask_to_cancel", self._cancels)
+        if self._cancels:
+            connection.execute(_Q["hold_jobs_to_cancel"], ([uuid for uuid, _, _ in self._cancels],))
+            _execute(connection, "ask_to_cancel", self._cancels)
         if self._ended or self._no_longer:
             rollup.record_changes(connection, self._ended, self._no_longer)
         if self._tickets.has_facts:

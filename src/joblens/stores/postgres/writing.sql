@@ -60,6 +60,10 @@ WHERE detail.job_id = new.job_id
 -- name: insert_tags
 INSERT INTO tag (tag, job_id) SELECT * FROM unnest(%s::text[], %s::bigint[]) ON CONFLICT DO NOTHING
 
+-- name: hold_jobs_to_cancel
+-- Whoever is ending one of them comes first, or finds what is asked for here and removes it.
+SELECT id FROM job WHERE uuid = ANY(%s::text[]) ORDER BY id FOR SHARE
+
 -- name: ask_to_cancel
 -- The first to ask is remembered; a job that has ended cannot be cancelled any more.
 INSERT INTO cancel_request (uuid, asked_at_us, asked_by)

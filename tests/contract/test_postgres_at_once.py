@@ -1,4 +1,4 @@
-"""What only happens in a store where several claim at once without waiting for each other."""
+"""What only happens in a store that several change at the same moment."""
 
 import threading
 import time
@@ -8,8 +8,12 @@ import psycopg
 import pytest
 
 from joblens.model.delivery import Claim
+from joblens.model.writes import CancelAsked
 from joblens.stores.postgres import PostgresStore, ticket_book
+from joblens.stores.postgres.connection import Connection
+from joblens.stores.postgres.writer import Batch
 from tests.contract.conftest import Place
+from tests.contract.store_builders import ended, queued, started, whole_job
 from tests.contract.ticket_builders import LEASE_S, ticketed, worker
 
 _GATE = 7_041_776
@@ -69,3 +73,48 @@ def test_a_ticket_that_went_and_came_back_meanwhile_is_claimed_under_its_present
     assert slow.renew(worker("slow"), {"a1": 2}, LEASE_S).fenced == frozenset()
     slow.close()
     quick.close()
+
+
+def test_a_cancel_that_comes_while_the_job_is_ending_is_not_kept_for_ever(place: Place) -> None:
+    ending, asking = PostgresStore(place.database()), PostgresStore(place.database())
+    asking.apply([queued("a1"), started("a1")])
+    has_written, may_commit = threading.Event(), threading.Event()
+
+    def end(connection: Connection) -> None:
+        Batch([ended("a1")], 3).write(connection)
+        connection.execute("SELECT 1").fetchall()  # all that was sent before has been carried out
+        has_written.set()
+        may_commit.wait(_PATIENCE_S)
+
+    threads = [
+        threading.Thread(target=lambda: ending._database.write(end), daemon=True),
+        threading.Thread(target=lambda: asking.apply([CancelAsked("a1", 1, "ann")]), daemon=True),
+    ]
+    threads[0].start()
+    assert has_written.wait(_PATIENCE_S)
+    threads[1].start()
+    _wait_for_a_lock(place.database(), threads[1])
+    may_commit.set()
+    for thread in threads:
+        thread.join(_PATIENCE_S)
+    assert ending.cancel_requests() == {}
+    ending.close()
+    asking.close()
+
+
+def _wait_for_a_lock(url: str, thread: threading.Thread) -> None:
+    """Somebody waits for another's transaction, or the thread did not have to."""
+    with psycopg.connect(url, autocommit=True) as server:
+        while thread.is_alive() and not server.execute("SELECT 1 FROM pg_locks WHERE NOT granted").fetchall():
+            time.sleep(0.01)
+
+
+def test_a_vacuum_forgets_cancels_of_jobs_that_have_ended(place: Place) -> None:
+    store = PostgresStore(place.database())
+    store.apply([*whole_job("a1"), queued("b1"), CancelAsked("b1", 1, "ann")])
+    with psycopg.connect(place.database(), options="-c search_path=joblens") as server:
+        server.execute("INSERT INTO cancel_request VALUES ('a1', 1, 'ann')")
+    assert store.cancel_requests().keys() == {"a1", "b1"}
+    store.vacuum()
+    assert store.cancel_requests().keys() == {"b1"}
+    store.close()
