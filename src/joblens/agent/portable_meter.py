@@ -54,6 +54,7 @@ class PortableWindow(Struct, eq=False, kw_only=True):
     is_shared: bool = False
     samples: int = 0
     kept: list[Sample] = field(default_factory=list)
+    peaks: dict[str, int] = field(default_factory=dict)  # of all samples, by the numbers they become
     pending: list[Sample] = field(default_factory=list)
     first_pending: int = 0
 
@@ -199,17 +200,16 @@ def _take(window: PortableWindow, fields: dict[str, Any], at_mono_s: float) -> N
     window.samples += 1
     window.pending.append(sample)
     window.kept.append(sample)
+    for number, name in _PEAKS.items():
+        if (value := getattr(sample, name)) is not None:
+            window.peaks[number] = max(value, window.peaks.get(number, 0))
     if len(window.kept) >= _MOST_KEPT:
         window.kept = window.kept[::2]
 
 
 def _usage_of(window: PortableWindow) -> Usage:
     last = window.kept[-1]
-    numbers: dict[str, int | None] = {name: getattr(last, name) for name in _TOTALS}
-    for number, name in _PEAKS.items():
-        numbers[number] = max(
-            (value for sample in window.kept if (value := getattr(sample, name)) is not None), default=None
-        )
+    numbers: dict[str, int | None] = {name: getattr(last, name) for name in _TOTALS} | window.peaks
     sizes = [size for sample in window.kept if (size := sample.memory_anon_bytes) is not None]
     mean = mean_unreclaimable(window.kept)
     numbers["memory_mean_bytes"] = sum(sizes) // len(sizes) if mean is None and sizes else mean
