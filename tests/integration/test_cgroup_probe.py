@@ -225,14 +225,6 @@ def test_without_descriptors_to_spare_the_numbers_are_the_same(groups: JobGroups
     assert budget.taken == 0
 
 
-def test_the_peak_starts_anew_for_the_probe_that_asks(groups: JobGroups, probe: CgroupProbe) -> None:
-    assert start_python_in(groups, "x = bytearray(b'x') * (60 << 20)").wait() == 0
-    groups.reclaim()
-    if not probe.reset_peak():
-        pytest.skip("this kernel cannot reset the peak of a group")
-    assert probe.read()["memory_kernel_peak_bytes"] < 30 * MIB
-
-
 def test_calls_and_descriptors_of_living_processes_are_added_up(
     groups: JobGroups, tmp_path: Path, wait_until: Callable[..., Any]
 ) -> None:

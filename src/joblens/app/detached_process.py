@@ -1,7 +1,6 @@
 """Starting processes of joblens that go on by themselves: the supervisor, the worker that is started for a
 job, the driver of a run. Their own side of it is in background_process.py."""
 
-import contextlib
 import os
 import signal
 import sys
@@ -37,12 +36,6 @@ def wake(lock: SupervisorLock, what: str, settings: Settings, start: Callable[[]
     with alone(spool, f"starting-{what}", _START_PATIENCE_S):
         if not lock.signal_holder(signal.SIGUSR1):
             start()
-
-
-def nudge(lock: SupervisorLock) -> None:
-    """Where one runs, it looks now."""
-    with contextlib.suppress(OSError):
-        lock.signal_holder(signal.SIGUSR1)
 
 
 def start_detached(module: str, what: str, settings: Settings, config: str | None) -> None:

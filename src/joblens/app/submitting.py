@@ -1,12 +1,14 @@
 """Run a job in the background: hand it to the supervisor, which is started when it is not there."""
 
+import contextlib
 import os
+import signal
 import time
 
 from joblens.agent.enclosing_job import is_inside_a_job
 from joblens.agent.locks import SupervisorLock
 from joblens.agent.payload import Payload, remove_payload, write_payload
-from joblens.app.detached_process import nudge, start_detached, wake
+from joblens.app.detached_process import start_detached, wake
 from joblens.app.drivers import Warn, open_store_directly, store_name, warn_in_python
 from joblens.app.jobs import PreparedJob
 from joblens.app.places import spool_dir
@@ -63,7 +65,8 @@ def wake_supervisor(settings: Settings, config: str | None = None) -> None:
 
 def nudge_supervisor(settings: Settings) -> None:
     """Where one runs, it looks now."""
-    nudge(_lock(settings))
+    with contextlib.suppress(OSError):
+        _lock(settings).signal_holder(signal.SIGUSR1)
 
 
 def _lock(settings: Settings) -> SupervisorLock:

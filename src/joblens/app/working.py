@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from joblens.agent.enclosing_job import is_inside_a_job
 from joblens.agent.locks import SupervisorLock
-from joblens.app.detached_process import nudge, start_detached, wake
+from joblens.app.detached_process import start_detached, wake
 from joblens.app.drivers import store_name
 from joblens.app.places import spool_dir
 from joblens.model.errors import SupervisorError
@@ -32,11 +32,6 @@ def _start_worker(settings: Settings, config: str | None) -> None:
             hint="start one before, outside of the job: joblens worker &",
         )
     start_detached("joblens.app.working", "worker", settings, config)
-
-
-def nudge_worker(settings: Settings) -> None:
-    """Where it runs, it looks now."""
-    nudge(worker_lock(settings))
 
 
 def work(settings: Settings, when_there: Callable[[], None] = lambda: None) -> bool:

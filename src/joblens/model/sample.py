@@ -186,4 +186,3 @@ SAMPLE_TABLES: dict[str, type[Struct]] = {"devices": DeviceIo, "gpus": GpuReadin
 SAMPLE_COLUMNS: tuple[str, ...] = tuple(
     field.name for field in fields(Sample) if field.name not in SAMPLE_TABLES
 )
-DEVICE_COLUMNS: tuple[str, ...] = tuple(field.name for field in fields(DeviceIo))

@@ -56,7 +56,6 @@ class CgroupProbe:
         # Most of a group's files say the same again and again: no events, no waiting.
         self._parsed: dict[int, tuple[bytes, dict[str, Any]]] = {}
         self._processes: _File = ""
-        self._peak: _File | None = None
         self._io: _File | None = None
         self._is_stacked: dict[str, bool] = {}
         try:
@@ -104,19 +103,9 @@ class CgroupProbe:
             self._add_io(fields, parsers.parse_io_stat(contents[-1]))
         return fields
 
-    def reset_peak(self) -> bool:
-        """Let the kernel's memory peak start anew: on v1 for everyone, on v2 (Linux 6.12) for this probe."""
-        if not isinstance(self._peak, int):
-            return False
-        try:
-            os.pwrite(self._peak, b"0", 0)
-        except OSError:
-            return False
-        return True
-
     def close(self) -> None:
         kept, self._kept, self._readings = self._kept, [], []
-        self._io = self._peak = None
+        self._io = None
         self._budget.give_back(len(kept))
         for descriptor in kept:
             os.close(descriptor)
@@ -145,7 +134,7 @@ class CgroupProbe:
     def _keep_open(self, hierarchy: str, file: str, groups: Sequence[str]) -> _File | None:
         """None: there is no such file here. Beyond the descriptor budget its path, to open every time."""
         path = f"{self._paths[hierarchy]}/{file}"
-        descriptor = _open_answering(path, can_write=file in _PEAK_FILES)
+        descriptor = _open_answering(path)
         if descriptor is None:
             return None
         self._name_source(hierarchy, file, groups)
@@ -155,8 +144,6 @@ class CgroupProbe:
         else:
             os.close(descriptor)
             kept = path
-        if file in _PEAK_FILES:
-            self._peak = kept
         return kept
 
     def _name_source(self, hierarchy: str, file: str, groups: Sequence[str]) -> None:
@@ -240,22 +227,19 @@ def _read_whole(file: _File) -> bytes:
         return opened.read()
 
 
-def _open_answering(path: str, *, can_write: bool = False) -> int | None:
-    """None: there is no such file, or it is there but does not answer (pressure that is switched off).
-    Resetting a peak goes through the very descriptor it is read by, so that one is opened for writing."""
-    for mode in (os.O_RDWR, os.O_RDONLY) if can_write else (os.O_RDONLY,):
-        try:
-            descriptor = os.open(path, mode | os.O_CLOEXEC)
-        except OSError as error:
-            if error.errno in (errno.EMFILE, errno.ENFILE):
-                raise ProbeError(
-                    f"cannot open {path}: {error.strerror}", hint="raise the limit on open files (ulimit -n)"
-                ) from error
-            continue
-        try:
-            os.pread(descriptor, 1, 0)
-        except OSError:
-            os.close(descriptor)
-            return None
-        return descriptor
-    return None
+def _open_answering(path: str) -> int | None:
+    """None: there is no such file, or it is there but does not answer (pressure that is switched off)."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError as error:
+        if error.errno in (errno.EMFILE, errno.ENFILE):
+            raise ProbeError(
+                f"cannot open {path}: {error.strerror}", hint="raise the limit on open files (ulimit -n)"
+            ) from error
+        return None
+    try:
+        os.pread(descriptor, 1, 0)
+    except OSError:
+        os.close(descriptor)
+        return None
+    return descriptor
