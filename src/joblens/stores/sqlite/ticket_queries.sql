@@ -1,5 +1,11 @@
 -- Every query of the SQLite store about tickets and workers.
 
+-- name: overwrite_what_goes
+PRAGMA secure_delete = ON
+
+-- name: leave_what_goes
+PRAGMA secure_delete = OFF
+
 -- name: insert_ticket
 -- Nothing happens when the job has ended, has a ticket, or is not known.
 INSERT OR IGNORE INTO ticket (job_id, queue, user, waiting_since_us, is_ready, after_uuid, deliveries, lost_worker, data)
