@@ -62,6 +62,19 @@ SLEEPS_AFTER_THE_FIRST_CLAIM = _ASKS.format(
         return claims
 """
 )
+# An engine that has been asked to remove what a lost attempt left, and does not answer until there is a file.
+ENGINE_HANGS = """
+import os, time
+from types import SimpleNamespace
+from joblens.agent import lost_claims
+
+def hang(path, uuid):
+    while not os.path.exists({gate!r}):
+        time.sleep(0.05)
+
+lost_claims.read_note = lambda path: SimpleNamespace(engine="docker", is_removed=os.path.exists({gate!r}))
+lost_claims.start_removal = hang
+"""
 WRITES_LATE = """
 import time
 from joblens.agent.recorder import Recorder
@@ -179,3 +192,20 @@ def test_two_workers_do_not_both_tell_of_what_one_has_taken_back(desk: WorkerDes
     desk.start_worker(comes_second)
     assert desk.ended(uuid).status is Status.SUCCESS
     assert "is gone" not in desk.worker_logs()
+
+
+def test_an_engine_that_hangs_over_what_is_left_of_one_job_holds_up_no_other(desk: WorkerDesk) -> None:
+    pids, gate = desk.folder / "pid", desk.folder / "gate"
+    left = desk.queue("sh", "-c", f"test $JOBLENS_ATTEMPT -gt 1 || {{ {SLEEP.format(pids)}; }}")
+    desk.start_worker()
+    desk.running_on(left)
+    desk.kill_worker()
+    desk.start_worker(ENGINE_HANGS.format(gate=str(gate)), JOBLENS_QUEUE_LEASE="1s")
+    with desk.opened() as store:
+        wait_until(lambda: [one.fence for one in store.holdings()] == [2], what="another claim of it")
+        other = desk.queue("sleep", "2")  # for longer than a lease
+        assert desk.ended(other).status is Status.SUCCESS
+        assert [(one.uuid, one.expired_us) for one in store.holdings()] == [(left, 0)]
+    assert desk.status(left) is Status.QUEUED  # not begun: what was left is still there
+    gate.touch()
+    assert desk.ended(left).status is Status.SUCCESS
