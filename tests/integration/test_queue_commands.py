@@ -371,6 +371,11 @@ def test_a_password_on_the_command_line_is_warned_of(joblens: RunJoblens) -> Non
     said = joblens("--store", url, "store", "path").stderr
     assert "everybody on this machine can read the password in --store" in said
     assert "hunter2" not in said
+    broker = "redis://:hunter2@127.0.0.1:1/0"
+    for words in (("health",), ("submit", "bash", "no.sh"), ("submit-workflow", "no.json")):
+        told = joblens(*words, "--broker", broker).stderr
+        assert "everybody on this machine can read the password in --broker" in told
+        assert "hunter2" not in told
     said = joblens("store", "copy", "a.db", url).stderr
     assert "the password in TARGET" in said
     assert "hunter2" not in said

@@ -264,7 +264,7 @@ def test_workers_that_join_later_are_given_jobs_of_their_own(
     def workers() -> int:
         store = desk.store()
         try:
-            return len(store.workers())  # type: ignore[attr-defined]
+            return len(store.workers())
         finally:
             store.close()
 
@@ -322,6 +322,8 @@ def test_what_cannot_work_is_refused_before_anything_runs(desk: WorkflowDesk, te
     done = desk.call("run", desk.write(text), "--engine", "celery", code=2)
     assert told in done.stderr
     assert "Traceback" not in done.stderr
+    left = desk.call("results", code=2).stderr
+    assert "there is no store" in left or "no workflow has been run" in left
 
 
 @pytest.mark.parametrize("queue", ["", "no way"])
@@ -329,6 +331,14 @@ def test_a_queue_that_cannot_be_leaves_no_run(desk: WorkflowDesk, queue: str) ->
     done = desk.call("run", desk.write(MANY), "--engine", "celery", "--queue", queue, code=2)
     assert done.stderr.startswith(f"joblens: error: {queue!r} cannot be the name of a queue")
     assert "there is no store" in desk.call("results", code=2).stderr, "nothing was written"
+
+
+def test_a_broker_that_is_away_is_warned_of_as_everywhere(desk: WorkflowDesk) -> None:
+    text = "name: x\njobs:\n  - {name: a, command: 'true'}\n"
+    away = ("--engine", "celery", "--broker", "redis://127.0.0.1:1/0", "--time", "3s")
+    said = desk.call("run", desk.write(text), *away, code=1).stderr
+    (line,) = [line for line in said.splitlines() if "queued all the same" in line]
+    assert line.startswith("joblens: warning: the broker at redis://127.0.0.1:1/0")
 
 
 def test_the_engine_is_for_workflow_files(desk: WorkflowDesk) -> None:

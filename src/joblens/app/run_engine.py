@@ -6,9 +6,10 @@ from contextlib import closing
 from joblens.agent.run_tickets import QueueSide, Tickets
 from joblens.app.bells import StartedWorker, living_workers, open_bell, remind_workers
 from joblens.app.drivers import Warn, open_deliveries
-from joblens.app.machine_offer import less_reserve, machine_offer
+from joblens.app.machine_offer import check_fit, less_reserve, machine_offer
 from joblens.app.owning import current_user
 from joblens.app.queueing import QueueStore, open_queue_store
+from joblens.app.workflow_runs import enabled_places
 from joblens.engine.offer import Offer
 from joblens.model.delivery import WorkerInfo
 from joblens.model.errors import InputError, PlanError
@@ -123,6 +124,12 @@ def _together(workers: Collection[WorkerInfo], options: RunOptions) -> Offer:
         time_s=options.time_s,
         most_jobs=options.most_jobs,
     )
+
+
+def check_for_workers(plan: Plan, options: RunOptions, settings: Settings) -> None:
+    """Before anything of the run is written. Raises PlanError or InputError for what no worker could take."""
+    offer = run_offer(plan, options, settings, lambda _text: None)  # warnings come when it is driven
+    check_fit(plan, offer, enabled_places(plan, options))
 
 
 def check_queues(plan: Plan, options: RunOptions, settings: Settings) -> set[str]:

@@ -83,6 +83,14 @@ class Session:
         if has_password(store):
             self.warn(f"everybody on this machine can read the password in {option}: use {variable} instead")
 
+    def warn_of_broker(self, given: str | None) -> None:
+        """The same of a broker; None: it was not given as an option."""
+        if given is not None:
+            from joblens.app.bells import broker_of
+            from joblens.app.worker_service import warn_of_password
+
+            warn_of_password(given, broker_of(self.settings), self.warn)
+
     @contextmanager
     def loaded_as_far_as_possible(self) -> "Iterator[LoadedSettings]":
         """For showing what can be shown; what is wrong with the settings is the error in the end."""
@@ -159,7 +167,7 @@ class Session:
         return self.store  # type: ignore[return-value]  # every store is both
 
     def wait_for_store(self, timeout_s: float | None = None) -> None:
-        """From now on one that is away is asked again and again, and that is told; with a time, not beyond."""
+        """From now on one that is away is asked again and again, which is told; with a time, not beyond."""
         from joblens.app.store_waiting import patient_store
 
         self._store = patient_store(self.store, lambda text: self.note(f"joblens: {text}"), timeout_s)

@@ -18,6 +18,7 @@ def command(session: Session, broker: str | None) -> None:
     from joblens.views.tasks import render_health
 
     session.override("queue.broker", broker)
+    session.warn_of_broker(broker)
     health = queue_health(session.settings)
     if session.json:
         session.write_json(health)

@@ -73,11 +73,7 @@ def _take_queue_options(session: Session, given: dict[str, Any]) -> None:
         raise InputError("--queue and --broker go with --engine celery", hint="add --engine celery")
     session.override("queue.name", given["queue"])
     session.override("queue.broker", given["broker"])
-    if given["broker"] is not None:
-        from joblens.app.bells import broker_of
-        from joblens.app.worker_service import warn_of_password
-
-        warn_of_password(given["broker"], broker_of(session.settings), session.warn)
+    session.warn_of_broker(given["broker"])
 
 
 def refuse_spec_options(given: dict[str, Any]) -> None:

@@ -166,9 +166,9 @@ def _create(
     before, again = (base.base, base.places) if base is not None else (None, None)
     check_plan(loaded.plan, options, again)
     if options.engine != "local":
-        from joblens.app.run_engine import check_queues
+        from joblens.app.run_engine import check_for_workers
 
-        check_queues(loaded.plan, options, session.settings)
+        check_for_workers(loaded.plan, options, session.settings)
     store = open_store_directly(session.settings, session.warn)
     try:
         workflow = create_workflow(store, loaded, os.path.abspath(loaded.path))

@@ -35,11 +35,7 @@ def command(session: Session, /, **given: Any) -> None:
     session.override("queue.broker", given["broker"])
     session.override("queue.name", given["queue"])
     session.override("queue.retry_lost", given["retry_lost"])
-    if given["broker"] is not None:
-        from joblens.app.bells import broker_of
-        from joblens.app.worker_service import warn_of_password
-
-        warn_of_password(given["broker"], broker_of(session.settings), session.warn)
+    session.warn_of_broker(given["broker"])
     if given["spec"] is not None:
         from joblens.cli.run_spec import submit_spec
 

@@ -51,6 +51,7 @@ def command(session: Session, /, **given: Any) -> None:
     for setting in ("broker", "retry_lost"):
         session.override(f"queue.{setting}", given[setting])
     session.override("queue.name", given["queue"])
+    session.warn_of_broker(given["broker"])
     loaded = load_tasks(given["file"], session.settings, sequential=given["sequential"])
     submitted = submit_together(
         loaded.requests, session.settings, session.options.config, session.warn, sequential=loaded.sequential
