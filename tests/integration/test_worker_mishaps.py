@@ -126,7 +126,8 @@ def test_a_worker_that_slept_between_claim_and_start_asks_before_it_begins(desk:
         wait_until(store.holdings, what="the claim")
         assert store.take_back(uuid, 1) is Status.QUEUED
     assert desk.ended(uuid).status is Status.SUCCESS
-    assert began.read_text().split() == ["2"]
+    (attempt,) = began.read_text().split()
+    assert int(attempt) > 1  # the first was another's by then
 
 
 def test_a_worker_that_slept_and_still_has_its_job_begins_it(desk: WorkerDesk) -> None:
