@@ -5,31 +5,28 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TypeVar
 
-from joblens.model.details import Details
-from joblens.model.errors import StoreCorrupt, StoreError
+from joblens.model.errors import StoreError
 from joblens.model.history import HistoryQuery, PruneReport, Statistics, StoreCheck
-from joblens.model.job import Record
-from joblens.model.run import JobResult, Run, RunEvent, Workflow
+from joblens.model.run import Workflow
 from joblens.model.sample import Sample
-from joblens.model.writes import CancelAsked, Write
+from joblens.model.writes import Write
 from joblens.stores.asking import Ask
 from joblens.stores.postgres.asking import asker
 from joblens.stores.postgres.connection import Connection, Database
 from joblens.stores.postgres.opening import prepare
 from joblens.stores.postgres.writer import Writer
+from joblens.stores.reading_desk import ReadingDesk
 from joblens.stores.ticket_book import TicketBook
 from joblens.stores.ticket_desk import TicketDesk
 
 T = TypeVar("T")
-
-_RECORDS_AT_ONCE = 500
 
 
 def _warn(message: str) -> None:
     warnings.warn(message, RuntimeWarning, stacklevel=3)
 
 
-class PostgresStore(TicketDesk):
+class PostgresStore(ReadingDesk, TicketDesk):
     """ports.store.Store and ports.deliveries.Deliveries. One connection behind a lock: it may be used from
     several threads, and after a fork. `url` goes without the password. `answer_s`: how long a server may
     take that is there. What only readers or upkeep need is imported when asked for."""
@@ -81,93 +78,17 @@ class PostgresStore(TicketDesk):
 
         self._database.write(work)
 
-    def find(self, ident: str) -> Record:
-        from joblens.stores.job_search import find_job
-
-        with self._reading() as ask:
-            return find_job(ask, ident)
-
-    def records(self, query: HistoryQuery) -> Iterator[Record]:
-        from joblens.stores.postgres.selection import job_numbers
-        from joblens.stores.record_rows import read_records
-
-        with self._database.use() as connection:
-            numbers = job_numbers(connection, query)
-        for start in range(0, len(numbers), _RECORDS_AT_ONCE):
-            with self._asking() as ask:
-                part = list(read_records(ask, numbers[start : start + _RECORDS_AT_ONCE]))
-            yield from part
-
-    def running(self) -> list[Record]:
-        from joblens.stores.record_rows import read_unfinished
-
-        with self._reading() as ask:
-            return read_unfinished(ask)
-
-    def cancel_requests(self) -> dict[str, CancelAsked]:
-        with self._asking() as ask:
-            asked = [CancelAsked(*row) for row in ask("cancel_requests")]
-        return {each.uuid: each for each in asked}
-
     def samples(self, uuid: str, after: int = -1) -> list[tuple[int, Sample]]:
         from joblens.stores.postgres.sample_tables import read_samples
 
         with self._database.use() as connection:
             return read_samples(connection, uuid, after, self._warn)
 
-    def details(self, uuid: str) -> Details:
-        from joblens.stores.packed_details import unpack_details
+    def _matching(self, query: HistoryQuery) -> list[int]:
+        from joblens.stores.postgres.selection import job_numbers
 
-        with self._asking() as ask:
-            rows = ask("details_of_uuid", uuid)
-        for (data,) in rows:
-            try:
-                return unpack_details(data)
-            except StoreCorrupt as error:
-                self._warn(f"details of job {uuid} are lost: {error}")
-        return Details()
-
-    def workflows(self) -> list[Workflow]:
-        from joblens.stores.run_rows import read_workflows
-
-        with self._asking() as ask:
-            return read_workflows(ask, "workflows")
-
-    def find_workflow(self, ident: str) -> Workflow:
-        from joblens.stores import run_search
-
-        with self._reading() as ask:
-            return run_search.find_workflow(ask, ident)
-
-    def workflow_of_source(self, source: str, name: str, user: str) -> Workflow | None:
-        from joblens.stores.run_rows import read_workflows
-
-        with self._asking() as ask:
-            return next(iter(read_workflows(ask, "workflow_of_source", (source, name, user))), None)
-
-    def runs(self, workflow_uuid: str) -> list[Run]:
-        from joblens.stores.run_rows import read_runs
-
-        with self._reading() as ask:
-            return read_runs(ask, workflow_uuid)
-
-    def find_run(self, ident: str) -> Run:
-        from joblens.stores import run_search
-
-        with self._reading() as ask:
-            return run_search.find_run(ask, ident)
-
-    def run_events(self, run_uuid: str, after: int = 0) -> list[tuple[int, RunEvent]]:
-        from joblens.stores.run_rows import read_events
-
-        with self._asking() as ask:
-            return read_events(ask, run_uuid, after)
-
-    def run_results(self, run_uuid: str) -> list[JobResult]:
-        from joblens.stores.run_rows import read_results
-
-        with self._asking() as ask:
-            return read_results(ask, run_uuid)
+        with self._database.use() as connection:
+            return job_numbers(connection, query)
 
     def statistics(self, query: HistoryQuery) -> Statistics:
         from joblens.stores.postgres.statistics import statistics
@@ -218,6 +139,5 @@ class PostgresStore(TicketDesk):
 
     @contextmanager
     def _reading(self) -> Iterator[Ask]:
-        """One snapshot for several questions."""
         with self._database.reading() as connection:
             yield asker(connection)

@@ -1,13 +1,12 @@
 """What is known of jobs beside their samples: one row a job, brought up to date in place."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import apsw
 import msgspec
 
 from joblens.model.details import Details
-from joblens.model.errors import StoreCorrupt
-from joblens.stores.packed_details import pack_details, readable_details, unpack_details
+from joblens.stores.packed_details import pack_details, readable_details
 from joblens.stores.sqlite.sql import QUERIES
 
 _encoder = msgspec.json.Encoder()
@@ -27,12 +26,3 @@ def write_details(connection: apsw.Connection, news: Mapping[int, Details]) -> N
             grown.append((len(data) - len(before), number))
     connection.executemany(QUERIES["put_details"], rows)
     connection.executemany(QUERIES["add_sample_bytes"], [each for each in grown if each[0]])
-
-
-def read_details(connection: apsw.Connection, uuid: str, warn: Callable[[str], None]) -> Details:
-    for (data,) in connection.execute(QUERIES["details_of_uuid"], (uuid,)).fetchall():
-        try:
-            return unpack_details(data)  # type: ignore[arg-type]
-        except StoreCorrupt as error:
-            warn(f"details of job {uuid} are lost: {error}")
-    return Details()

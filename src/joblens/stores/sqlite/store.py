@@ -12,11 +12,11 @@ import apsw
 from joblens.model.details import Details
 from joblens.model.errors import StoreError, StoreVanished
 from joblens.model.history import HistoryQuery, PruneReport, Statistics, StoreCheck
-from joblens.model.job import Record
-from joblens.model.run import JobResult, Run, RunEvent, Workflow
+from joblens.model.run import Workflow
 from joblens.model.sample import Sample
-from joblens.model.writes import CancelAsked, DetailsTaken, JobEnded, SamplesTaken, Write
+from joblens.model.writes import DetailsTaken, JobEnded, SamplesTaken, Write
 from joblens.stores.file_system import MOUNTINFO
+from joblens.stores.reading_desk import ReadingDesk
 from joblens.stores.sqlite.errors import store_errors
 from joblens.stores.sqlite.opening import open_connection
 from joblens.stores.sqlite.sql import QUERIES
@@ -26,8 +26,6 @@ from joblens.stores.ticket_desk import TicketDesk
 
 if TYPE_CHECKING:
     from joblens.stores.asking import Ask
-
-_RECORDS_AT_ONCE = 500
 
 
 def _warn(message: str) -> None:
@@ -43,7 +41,7 @@ class _MoreToIt(Exception):
     """No error: something is about a job that has ended or is in other hands. It is taken back."""
 
 
-class SqliteStore(TicketDesk):
+class SqliteStore(ReadingDesk, TicketDesk):
     """ports.store.Store and ports.deliveries.Deliveries in one file, for any number of processes of one host.
 
     One connection behind a lock: it may be used from several threads. What only readers or upkeep
@@ -179,34 +177,6 @@ class SqliteStore(TicketDesk):
             reserve_jobs(connection, jobs)
             reserve_workflows(connection, workflows)
 
-    def find(self, ident: str) -> Record:
-        from joblens.stores.job_search import find_job
-
-        with self._reading() as ask:
-            return find_job(ask, ident)
-
-    def records(self, query: HistoryQuery) -> Iterator[Record]:
-        from joblens.stores.record_rows import read_records
-        from joblens.stores.sqlite.selection import job_numbers
-
-        with self._use() as connection:
-            numbers = job_numbers(connection, query)
-        for start in range(0, len(numbers), _RECORDS_AT_ONCE):
-            with self._asking() as ask:
-                part = list(read_records(ask, numbers[start : start + _RECORDS_AT_ONCE]))
-            yield from part
-
-    def running(self) -> list[Record]:
-        from joblens.stores.record_rows import read_unfinished
-
-        with self._reading() as ask:
-            return read_unfinished(ask)
-
-    def cancel_requests(self) -> dict[str, CancelAsked]:
-        with self._use() as connection:
-            asked = [CancelAsked(*row) for row in connection.execute(QUERIES["cancel_requests"])]
-        return {each.uuid: each for each in asked}
-
     def samples(self, uuid: str, after: int = -1) -> list[tuple[int, Sample]]:
         from joblens.stores.sqlite.sample_tables import read_samples
 
@@ -215,53 +185,11 @@ class SqliteStore(TicketDesk):
                 return read_samples(connection, number, after, self._warn)  # type: ignore[arg-type]
         return []
 
-    def details(self, uuid: str) -> Details:
-        from joblens.stores.sqlite.detail_table import read_details
+    def _matching(self, query: HistoryQuery) -> list[int]:
+        from joblens.stores.sqlite.selection import job_numbers
 
         with self._use() as connection:
-            return read_details(connection, uuid, self._warn)
-
-    def workflows(self) -> list[Workflow]:
-        from joblens.stores.run_rows import read_workflows
-
-        with self._asking() as ask:
-            return read_workflows(ask, "workflows")
-
-    def find_workflow(self, ident: str) -> Workflow:
-        from joblens.stores import run_search
-
-        with self._reading() as ask:
-            return run_search.find_workflow(ask, ident)
-
-    def workflow_of_source(self, source: str, name: str, user: str) -> Workflow | None:
-        from joblens.stores.run_rows import read_workflows
-
-        with self._asking() as ask:
-            return next(iter(read_workflows(ask, "workflow_of_source", (source, name, user))), None)
-
-    def runs(self, workflow_uuid: str) -> list[Run]:
-        from joblens.stores.run_rows import read_runs
-
-        with self._reading() as ask:
-            return read_runs(ask, workflow_uuid)
-
-    def find_run(self, ident: str) -> Run:
-        from joblens.stores import run_search
-
-        with self._reading() as ask:
-            return run_search.find_run(ask, ident)
-
-    def run_events(self, run_uuid: str, after: int = 0) -> list[tuple[int, RunEvent]]:
-        from joblens.stores.run_rows import read_events
-
-        with self._asking() as ask:
-            return read_events(ask, run_uuid, after)
-
-    def run_results(self, run_uuid: str) -> list[JobResult]:
-        from joblens.stores.run_rows import read_results
-
-        with self._asking() as ask:
-            return read_results(ask, run_uuid)
+            return job_numbers(connection, query)
 
     def statistics(self, query: HistoryQuery) -> Statistics:
         from joblens.stores.sqlite import rollup
@@ -338,7 +266,6 @@ class SqliteStore(TicketDesk):
 
     @contextmanager
     def _reading(self) -> Iterator["Ask"]:
-        """One snapshot for several questions."""
         with self._asking() as ask, reading(self._connection):
             yield ask
 
