@@ -5,71 +5,37 @@ from collections.abc import Iterator
 
 import apsw
 
-from joblens.model.errors import InputError, StoreCorrupt
+from joblens.model.errors import InputError
 from joblens.model.history import HistoryQuery, PruneReport, StoreCheck
 from joblens.stores.blocks import decode_block
-from joblens.stores.packed_details import unpack_details
+from joblens.stores.checking import DANGLING, PIECES_CHECKED, damaged_details, damaged_samples, wrong_sums
+from joblens.stores.pruning import Victim, portions, prune_report, victims
 from joblens.stores.sqlite import rollup
 from joblens.stores.sqlite.opening import SCHEMA_VERSION
 from joblens.stores.sqlite.sample_tables import keys_of
 from joblens.stores.sqlite.sql import QUERIES
 from joblens.stores.sqlite.transactions import reading, writing
 
-_JOBS_AT_ONCE = 500  # pruned in one transaction, so that running jobs never wait long
-_BLOCKS_CHECKED = 2000
 _BACKUP_PAGES = 1000
-
-_DANGLING = {
-    "jobs_without_detail": "jobs have no detail row",
-    "runs_only_heard_of": "runs are named by jobs or events and are not there themselves",
-    "runs_without_workflow": "runs belong to no workflow that is there",
-}
-
-_Victim = tuple[int, str, int]  # number, uuid, bytes of samples
 
 
 def prune(
     connection: apsw.Connection, *, before_us: int | None, max_bytes: int | None, dry_run: bool
 ) -> PruneReport:
+    def ended(query: str, *parameters: int) -> Iterator[Victim]:
+        return connection.execute(QUERIES[query], parameters)
+
     with reading(connection):
-        victims = list(_victims(connection, before_us, max_bytes))
-        samples = sum(_single(connection, "count_samples", keys_of(number)) for number, _, _ in victims)
         total = _single(connection, "sample_bytes")
+        too_old = [] if before_us is None else list(ended("jobs_with_samples_before", before_us))
+        found = list(victims(too_old, lambda: ended("jobs_with_samples"), total, max_bytes))
+        samples = sum(_single(connection, "count_samples", keys_of(number)) for number, _, _ in found)
     if not dry_run:
-        for start in range(0, len(victims), _JOBS_AT_ONCE):
-            _drop_samples(connection, [number for number, _, _ in victims[start : start + _JOBS_AT_ONCE]])
-        if victims:
+        for numbers in portions(found):
+            _drop_samples(connection, numbers)
+        if found:
             connection.execute(QUERIES["give_free_pages_back"]).fetchall()
-    freed = sum(size for _, _, size in victims)
-    return PruneReport(
-        jobs=len(victims),
-        samples=samples,
-        bytes=freed,
-        uuids=tuple(uuid for _, uuid, _ in victims),
-        kept_bytes=total - freed,
-        dry_run=dry_run,
-    )
-
-
-def _victims(connection: apsw.Connection, before_us: int | None, max_bytes: int | None) -> Iterator[_Victim]:
-    """Oldest end first: all that are too old, then as many as it takes to fit."""
-    too_old: list[_Victim] = []
-    if before_us is not None:
-        rows = connection.execute(QUERIES["jobs_with_samples_before"], (before_us,))
-        too_old = list(rows)
-        yield from too_old
-    if max_bytes is None:
-        return
-    left = _single(connection, "sample_bytes") - sum(size for _, _, size in too_old)
-    if left <= max_bytes:
-        return
-    gone = {number for number, _, _ in too_old}
-    for number, uuid, size in connection.execute(QUERIES["jobs_with_samples"]):
-        if number not in gone:
-            if left <= max_bytes:
-                return
-            left -= size
-            yield number, uuid, size
+    return prune_report(found, samples, total, dry_run=dry_run)
 
 
 def _drop_samples(connection: apsw.Connection, numbers: list[int]) -> None:
@@ -88,12 +54,13 @@ def check(connection: apsw.Connection, path: str) -> StoreCheck:
         with reading(connection):
             problems += _damaged_pages(connection)
             jobs, blocks, workflows, runs = connection.execute(QUERIES["totals"]).get
-            for query, what in _DANGLING.items():
+            for query, what in DANGLING.items():
                 if count := _single(connection, query):
                     problems.append(f"{count} {what}")
-            problems += _damaged_blocks(connection)
-            problems += _damaged_details(connection)
-            problems += _wrong_sums(connection)
+            problems += damaged_samples(_newest_blocks(connection), decode_block, "block")
+            problems += damaged_details(connection.execute(QUERIES["newest_details"], (PIECES_CHECKED,)))
+            stored = rollup.stored_sums(connection, HistoryQuery())
+            problems += wrong_sums(stored, rollup.sums_from_jobs(connection))
     except (apsw.CorruptError, apsw.NotADBError) as error:
         problems.append(str(error))
     return StoreCheck(
@@ -113,33 +80,9 @@ def _damaged_pages(connection: apsw.Connection) -> list[str]:
     return [] if messages == ["ok"] else messages
 
 
-def _damaged_blocks(connection: apsw.Connection) -> Iterator[str]:
-    for key, count, data in connection.execute(QUERIES["newest_blocks"], (_BLOCKS_CHECKED,)):
-        number, first = key >> 32, key & 0xFFFFFFFF
-        try:
-            found = len(decode_block(data))
-        except StoreCorrupt as error:
-            yield f"job {number}, samples from {first} on: {error}"
-            continue
-        if found != count:
-            yield f"job {number}, samples from {first} on: {found} in the block instead of {count}"
-
-
-def _damaged_details(connection: apsw.Connection) -> Iterator[str]:
-    for number, data in connection.execute(QUERIES["newest_details"], (_BLOCKS_CHECKED,)):
-        try:
-            unpack_details(data)
-        except StoreCorrupt as error:
-            yield f"job {number}: {error}"
-
-
-def _wrong_sums(connection: apsw.Connection) -> Iterator[str]:
-    stored = rollup.stored_sums(connection, HistoryQuery())
-    true = rollup.sums_from_jobs(connection)
-    for key in sorted(stored.keys() | true.keys()):
-        if key not in stored or key not in true or not stored[key].agrees_with(true[key]):
-            tool, status, metric = key
-            yield f"the statistics of {metric} of {status} jobs of tool '{tool}' do not match the jobs"
+def _newest_blocks(connection: apsw.Connection) -> Iterator[tuple[int, int, int, bytes]]:
+    for key, count, data in connection.execute(QUERIES["newest_blocks"], (PIECES_CHECKED,)):
+        yield key >> 32, key & 0xFFFFFFFF, count, data
 
 
 def backup(connection: apsw.Connection, path: str) -> None:
