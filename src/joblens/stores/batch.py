@@ -1,6 +1,6 @@
 """A batch of writes, gathered by job. Pure: what it means is decided by the writer of each store."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from joblens.model.details import Details
 from joblens.model.job import Attempt, Job, Outcome, Status
@@ -18,6 +18,7 @@ from joblens.model.writes import (
     WorkflowCreated,
     Write,
 )
+from joblens.stores.rollup_sums import EndedJob
 
 
 class JobChange:
@@ -120,3 +121,34 @@ def ending_of(outcome: Outcome) -> tuple[int, int, int | None, int | None, int |
     duration_us = round(outcome.duration_s * 1_000_000)
     used = usage.cpu_total_usec, usage.memory_peak_bytes
     return outcome.ended_at_us, duration_us, *used, outcome.exit_code, outcome.reason
+
+
+class BatchRows:
+    """What a batch comes to on its way into a store: rows by the query that writes them, and jobs whose end
+    the sums have to know."""
+
+    def __init__(self, writes: Sequence[Write]) -> None:
+        self.changes = gather(writes)
+        self._cancels = [(each.uuid, each.asked_at_us, each.by) for each in cancel_requests(writes)]
+        self._rows: dict[str, list[tuple[object, ...]]] = {}
+        self._run_ids: dict[str, int] = {}  # that the store has for runs, by their UUID
+        self._over: list[tuple[str, Status]] = []  # jobs that end with this batch, and how
+        self._ended: list[EndedJob] = []
+        self._no_longer: list[EndedJob] = []
+
+    def _row(self, query: str, *values: object) -> None:
+        self._rows.setdefault(query, []).append(values)
+
+    def _link(self, job: Job | None) -> tuple[int | None, int | None, int | None]:
+        if job is None or job.run is None:
+            return None, None, None
+        return self._run_ids[job.run.run_uuid], job.run.index, job.run.attempt
+
+    def _count(self, before: EndedJob | None, after: EndedJob | None) -> None:
+        """How it counts among the ended jobs; None: it does not."""
+        if before == after:
+            return
+        if before is not None:
+            self._no_longer.append(before)
+        if after is not None:
+            self._ended.append(after)

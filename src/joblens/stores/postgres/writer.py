@@ -10,11 +10,10 @@ from joblens.model.errors import StoreError
 from joblens.model.job import Job, Outcome, Status
 from joblens.model.writes import JobEnded, SamplesTaken, Write
 from joblens.stores.batch import (
+    BatchRows,
     JobChange,
     began_at_us,
-    cancel_requests,
     ending_of,
-    gather,
     may_replace,
     run_writes,
     runs_of,
@@ -37,7 +36,6 @@ from joblens.stores.postgres.sample_tables import (
 )
 from joblens.stores.postgres.sql import encoded_queries
 from joblens.stores.postgres.ticket_book import PostgresTicketBook
-from joblens.stores.rollup_sums import EndedJob
 from joblens.stores.sample_pieces import encode_piece
 from joblens.stores.ticket_endings import counts
 from joblens.stores.ticket_rows import TicketFacts, settle_ended
@@ -123,23 +121,17 @@ def _written(connection: Connection, writes: Sequence[Write], level: int) -> "Ba
     return batch
 
 
-class Batch:
+class Batch(BatchRows):
     """One batch on its way into the store. `write` is called once, inside a transaction."""
 
     def __init__(self, writes: Sequence[Write], compression_level: int) -> None:
-        self.changes = gather(writes)
+        super().__init__(writes)
         self.numbers: dict[str, int] = {}
         self.to_settle: list[int] = []  # jobs whose samples are to become blocks, when this is committed
         self._level = compression_level
-        self._cancels = [(each.uuid, each.asked_at_us, each.by) for each in cancel_requests(writes)]
         self._runs = RunFacts(run_writes(writes), runs_of(self.changes))
         self._tickets = TicketFacts(writes)
-        self._rows: dict[str, list[_Row]] = {}
-        self._run_ids: dict[str, int] = {}
-        self._over: list[tuple[str, Status]] = []  # jobs that end with this batch, and how
         self._touched_when_over: set[int] = set()
-        self._ended: list[EndedJob] = []
-        self._no_longer: list[EndedJob] = []
 
     def write(self, connection: Connection) -> None:
         self._run_ids = self._runs.write(connection)
@@ -245,22 +237,6 @@ class Batch:
         if known.status.is_final and (change.samples or change.details or outcome is not None):
             self._touched_when_over.add(known.number)
         self._count(before, known.ended())
-
-    def _count(self, before: EndedJob | None, after: EndedJob | None) -> None:
-        if before == after:
-            return
-        if before is not None:
-            self._no_longer.append(before)
-        if after is not None:
-            self._ended.append(after)
-
-    def _row(self, query: str, *values: Any) -> None:
-        self._rows.setdefault(query, []).append(values)
-
-    def _link(self, job: Job | None) -> tuple[int | None, int | None, int | None]:
-        if job is None or job.run is None:
-            return None, None, None
-        return self._run_ids[job.run.run_uuid], job.run.index, job.run.attempt
 
     def _tag(self, number: int, job: Job) -> None:
         for tag in job.tags:

@@ -10,11 +10,10 @@ from joblens.model.details import Details
 from joblens.model.job import Job, Status
 from joblens.model.writes import Write
 from joblens.stores.batch import (
+    BatchRows,
     JobChange,
     began_at_us,
-    cancel_requests,
     ending_of,
-    gather,
     may_replace,
     run_writes,
     runs_of,
@@ -30,8 +29,6 @@ from joblens.stores.ticket_endings import counts
 from joblens.stores.ticket_rows import TicketFacts, settle_ended
 
 _json = msgspec.json.Encoder()
-
-_Row = tuple[object, ...]
 
 
 class KnownJob(msgspec.Struct):
@@ -53,22 +50,16 @@ class KnownJob(msgspec.Struct):
         return self.tool, self.status.value, self.duration_us, self.cpu_usec, self.memory_bytes
 
 
-class Batch:
+class Batch(BatchRows):
     """One batch on its way into the store. `write` is called inside a transaction."""
 
     def __init__(self, writes: Sequence[Write], compression_level: int) -> None:
-        self.changes = gather(writes)
-        self._cancels = [(each.uuid, each.asked_at_us, each.by) for each in cancel_requests(writes)]
+        super().__init__(writes)
         self._runs = RunFacts(run_writes(writes), runs_of(self.changes))
         self._tickets = TicketFacts(writes)
         self.has_outcome = any(change.outcome is not None for change in self.changes.values())
         self._level = compression_level
         self._samples = SampleTables(compression_level)
-        self._rows: dict[str, list[_Row]] = {}
-        self._run_ids: dict[str, int] = {}
-        self._over: list[tuple[str, Status]] = []  # jobs that end with this batch, and how
-        self._ended: list[EndedJob] = []
-        self._no_longer: list[EndedJob] = []
         # Turned into bytes before the write lock is taken.
         for change in self.changes.values():
             if change.outcome is not None:
@@ -123,9 +114,6 @@ class Batch:
             from joblens.stores.sqlite.detail_table import write_details
 
             write_details(connection, news)
-
-    def _row(self, query: str, *values: object) -> None:
-        self._rows.setdefault(query, []).append(values)
 
     def _insert(self, number: int, change: JobChange) -> None:
         job, outcome = change.job, change.outcome
@@ -184,19 +172,6 @@ class Batch:
             self._row("set_ended", outcome.status.value, *ending, known.number)
             self._row("set_outcome_detail", details[2], known.number)
         self._count(was_over, known.ended() if known.status.is_final else None)
-
-    def _count(self, before: EndedJob | None, after: EndedJob | None) -> None:
-        if before == after:
-            return
-        if before is not None:
-            self._no_longer.append(before)
-        if after is not None:
-            self._ended.append(after)
-
-    def _link(self, job: Job | None) -> tuple[int | None, int | None, int | None]:
-        if job is None or job.run is None:
-            return None, None, None
-        return self._run_ids[job.run.run_uuid], job.run.index, job.run.attempt
 
     def _tag(self, number: int, job: Job) -> None:
         for tag in job.tags:
