@@ -10,34 +10,22 @@ _UNREADABLE = f"joblens {__version__} cannot read what it is to run"
 
 def withdrawn(now_us: int) -> Outcome:
     """It waited, and somebody wanted it to end."""
-    return Outcome(
-        status=Status.CANCELLED,
-        ended_at_us=now_us,
-        duration_s=0.0,
-        reason="cancelled",
-        error="before it began",
-    )
+    return _never_began(Status.CANCELLED, now_us, "cancelled", "before it began")
 
 
 def blocked(now_us: int, after: str) -> Outcome:
-    return Outcome(
-        status=Status.CANCELLED,
-        ended_at_us=now_us,
-        duration_s=0.0,
-        reason="blocked",
-        error=f"the job before it ({after}) did not succeed",
-    )
+    error = f"the job before it ({after}) did not succeed"
+    return _never_began(Status.CANCELLED, now_us, "blocked", error)
 
 
 def unreadable(now_us: int, why: str) -> Outcome:
     """It waited, and no worker of this version can tell what to run."""
-    return Outcome(
-        status=Status.ERROR,
-        ended_at_us=now_us,
-        duration_s=0.0,
-        reason="not-started",
-        error=f"{_UNREADABLE} ({why}): a newer one wrote it, or it is damaged",
-    )
+    error = f"{_UNREADABLE} ({why}): a newer one wrote it, or it is damaged"
+    return _never_began(Status.ERROR, now_us, "not-started", error)
+
+
+def _never_began(status: Status, now_us: int, reason: str, error: str) -> Outcome:
+    return Outcome(status=status, ended_at_us=now_us, duration_s=0.0, reason=reason, error=error)
 
 
 def ending_of_lost(
