@@ -7,7 +7,8 @@ import pytest
 from msgspec import structs
 
 import joblens
-from joblens.app.retention import apply_retention, logs_root, prune
+from joblens.app.drivers import logs_root
+from joblens.app.retention import apply_retention, prune
 from joblens.model.settings import JobMetricsSettings, Settings, StoreSettings
 from joblens.stores.sqlite import SqliteStore
 from tests.integration import past_jobs

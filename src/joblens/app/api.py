@@ -11,6 +11,7 @@ from joblens.agent.session_pool import SessionPool
 from joblens.agent.slot import SlotJob
 from joblens.agent.slot_loop import SlotPlan
 from joblens.agent.slot_pool import SlotPool
+from joblens.app.drivers import logs_root
 from joblens.app.jobs import DEFAULT_INTERVAL_S, PreparedJob, Surroundings, prepare
 from joblens.app.owning import OwnLog, close_kit, open_kit
 from joblens.app.requests import (
@@ -23,7 +24,7 @@ from joblens.app.requests import (
     tags_of,
 )
 from joblens.app.results import JobFailed, Result
-from joblens.app.retention import apply_retention, logs_root
+from joblens.app.retention import apply_retention
 from joblens.app.session_starting import session_starter
 from joblens.app.settings import load_settings
 from joblens.model.errors import InputError

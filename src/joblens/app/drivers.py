@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from joblens.app.places import default_journal_dir, default_store_path, store_home
+from joblens.app.places import default_journal_dir, default_store_path, logs_dir, store_home
 from joblens.model.errors import InputError
 from joblens.model.settings import Settings
 from joblens.model.store_url import is_postgres, without_password
@@ -158,6 +158,11 @@ def open_store_to_read(settings: Settings, warn: Warn) -> Store:
 
         return SqliteStore(name, read_only=True, warn=warn)
     return open_store(settings, warn, must_open=True)
+
+
+def logs_root(settings: Settings) -> str:
+    """Where what jobs print is kept, a folder for each."""
+    return settings.output.dir or logs_dir(store_name(settings))
 
 
 def history_file(settings: Settings) -> str:

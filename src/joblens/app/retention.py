@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from joblens.app.drivers import store_name
-from joblens.app.places import logs_dir, store_home
+from joblens.app.drivers import logs_root, store_name
+from joblens.app.places import store_home
 from joblens.model.errors import JoblensError, UnknownJob
 from joblens.model.history import PruneReport
 from joblens.model.job import Record
@@ -34,10 +34,6 @@ class Pruned(Struct, frozen=True, kw_only=True):
     log_bytes: int = 0
     live_folders: int = 0
     live_bytes: int = 0
-
-
-def logs_root(settings: Settings) -> str:
-    return settings.output.dir or logs_dir(store_name(settings))
 
 
 def prune(

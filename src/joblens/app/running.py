@@ -10,10 +10,9 @@ from joblens.agent.kit import watch_name
 from joblens.agent.launch import LaunchPlan
 from joblens.agent.output import OutputFiles
 from joblens.app.after_job import Notice, after_job
-from joblens.app.drivers import store_name
+from joblens.app.drivers import logs_root
 from joblens.app.jobs import PreparedJob
 from joblens.app.owning import OwnLog, close_kit, open_kit
-from joblens.app.places import logs_dir
 from joblens.model.errors import JoblensError
 from joblens.model.job import Record
 from joblens.model.sample import Sample
@@ -78,7 +77,7 @@ def run_in_foreground(prepared: PreparedJob, settings: Settings, *, render_live:
 def _output_files(uuid: str, settings: Settings, warn: Callable[[str], None]) -> OutputFiles | None:
     if not settings.output.capture:
         return None
-    base = settings.output.dir or logs_dir(store_name(settings))
+    base = logs_root(settings)
     try:
         return OutputFiles(os.path.join(base, uuid), settings.output.max_size)
     except OSError as error:

@@ -8,8 +8,8 @@ from joblens.agent.launch import LaunchPlan
 from joblens.agent.output import OutputFiles
 from joblens.agent.session import JobSession
 from joblens.agent.session_pool import StartSession
+from joblens.app.drivers import logs_root
 from joblens.app.jobs import PreparedJob
-from joblens.app.retention import logs_root
 from joblens.model.settings import Settings
 
 

@@ -9,10 +9,9 @@ from joblens.agent.enclosing_job import is_inside_a_job
 from joblens.agent.locks import SupervisorLock
 from joblens.agent.payload import Payload, remove_payload, write_payload
 from joblens.app.detached_process import start_detached, wake
-from joblens.app.drivers import Warn, open_store_directly, store_name, warn_in_python
+from joblens.app.drivers import Warn, logs_root, open_store_directly, store_name, warn_in_python
 from joblens.app.jobs import PreparedJob
 from joblens.app.places import spool_dir
-from joblens.app.retention import logs_root
 from joblens.model.errors import StoreError, SupervisorError
 from joblens.model.job import Record
 from joblens.model.settings import Settings

@@ -25,9 +25,8 @@ from joblens.agent.worked_outcomes import WorkedOutcomes
 from joblens.agent.worker_plan import WorkerPlan, WorkerView
 from joblens.app.after_jobs import AfterJobs
 from joblens.app.child_store import keep_passwords_from_jobs
-from joblens.app.drivers import open_deliveries, store_name
+from joblens.app.drivers import logs_root, open_deliveries
 from joblens.app.owning import OwnLog, close_kit, current_user, open_kit
-from joblens.app.places import logs_dir
 from joblens.app.supervising import allow_many_files
 from joblens.model.delivery import Claim, WorkerInfo
 from joblens.model.errors import JoblensError, StoreError
@@ -180,7 +179,7 @@ class RunningWorker:
             info=self.info,
             lease_s=settings.queue.lease,
             poll_s=settings.queue.poll,
-            logs_dir=settings.output.dir or os.path.abspath(logs_dir(store_name(settings))),
+            logs_dir=os.path.abspath(logs_root(settings)),
             output_max_bytes=settings.output.max_size,
             accounting=settings.limits.accounting,
             environ=dict(os.environ),

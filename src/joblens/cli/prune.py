@@ -24,9 +24,9 @@ def command(session: Session, older_than: str | None, max_size: str | None, dry_
     """Drop samples and kept output of old jobs. Records stay for ever.
 
     Without --older-than and --max-size the retention of the settings is applied."""
-    from joblens.app.drivers import SystemClock
+    from joblens.app.drivers import SystemClock, logs_root
     from joblens.app.requests import bytes_of, seconds_of
-    from joblens.app.retention import configured_bounds, logs_root, prune
+    from joblens.app.retention import configured_bounds, prune
 
     now_us = SystemClock().now_us()
     bounds = configured_bounds(session.settings, now_us)
