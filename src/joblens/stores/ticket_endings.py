@@ -10,22 +10,17 @@ _UNREADABLE = f"joblens {__version__} cannot read what it is to run"
 
 def withdrawn(now_us: int) -> Outcome:
     """It waited, and somebody wanted it to end."""
-    return _never_began(Status.CANCELLED, now_us, "cancelled", "before it began")
+    return _ended(Status.CANCELLED, now_us, "cancelled", "before it began")
 
 
 def blocked(now_us: int, after: str) -> Outcome:
-    error = f"the job before it ({after}) did not succeed"
-    return _never_began(Status.CANCELLED, now_us, "blocked", error)
+    return _ended(Status.CANCELLED, now_us, "blocked", f"the job before it ({after}) did not succeed")
 
 
 def unreadable(now_us: int, why: str) -> Outcome:
     """It waited, and no worker of this version can tell what to run."""
     error = f"{_UNREADABLE} ({why}): a newer one wrote it, or it is damaged"
-    return _never_began(Status.ERROR, now_us, "not-started", error)
-
-
-def _never_began(status: Status, now_us: int, reason: str, error: str) -> Outcome:
-    return Outcome(status=status, ended_at_us=now_us, duration_s=0.0, reason=reason, error=error)
+    return _ended(Status.ERROR, now_us, "not-started", error)
 
 
 def ending_of_lost(
@@ -40,14 +35,10 @@ def ending_of_lost(
     """Of a job whose worker is gone; None: it is queued again. No ticket: it cannot be read."""
     began_us = now_us if attempt is None else attempt.started_at_us
     duration_s = max(0, now_us - began_us) / 1_000_000
+    lost = f"its worker {worker} was lost"
     if is_cancelled:
-        return Outcome(
-            status=Status.CANCELLED,
-            ended_at_us=now_us,
-            duration_s=duration_s,
-            reason="cancelled",
-            error=f"its worker {worker} was lost before it could end it",
-        )
+        error = f"{lost} before it could end it"
+        return _ended(Status.CANCELLED, now_us, "cancelled", error, duration_s)
     if ticket is None:
         why = _UNREADABLE
     elif ticket.retry_lost is RetryLost.NEVER:
@@ -56,13 +47,11 @@ def ending_of_lost(
         why = f"it was given to workers {deliveries} times"
     else:
         return None
-    return Outcome(
-        status=Status.LOST,
-        ended_at_us=now_us,
-        duration_s=duration_s,
-        reason="lost",
-        error=f"its worker {worker} was lost, and {why}",
-    )
+    return _ended(Status.LOST, now_us, "lost", f"{lost}, and {why}", duration_s)
+
+
+def _ended(status: Status, now_us: int, reason: str, error: str, duration_s: float = 0.0) -> Outcome:
+    return Outcome(status=status, ended_at_us=now_us, duration_s=duration_s, reason=reason, error=error)
 
 
 def counts(fence: int, known_fence: int, *, has_free_ticket: bool) -> bool:
