@@ -1,6 +1,8 @@
 """The options of `run` and `submit`, for a command and for a workflow file, as data. click's options are made
 from it (help, completion, errors), and `quick_run` reads plain command lines by it without click."""
 
+from collections.abc import Iterable
+
 from msgspec import Struct
 
 from joblens.model.delivery import RetryLost
@@ -24,6 +26,11 @@ class OptionRow(Struct, frozen=True, kw_only=True):
 def _row(*flags: str, name: str = "", help: str, **more: object) -> OptionRow:
     plain = name or flags[-1].lstrip("-").replace("-", "_")
     return OptionRow(flags=flags, name=plain, help=help, **more)  # type: ignore[arg-type]
+
+
+def _choice(flag: str, choices: Iterable[str], *, name: str = "", help: str, **more: object) -> OptionRow:
+    values = tuple(str(each) for each in choices)
+    return _row(flag, name=name, kind="choice", choices=values, help=help, **more)
 
 
 JOB_OPTIONS = (
@@ -60,28 +67,25 @@ JOB_OPTIONS = (
     _row("--interval", metavar="TIME", help="Between samples; at least 50ms. Default: 1s."),
     _row("--no-monitor", kind="flag", help="Take no samples; totals at the end only."),
     _row("--probes", metavar="LIST", help="What else to measure: all, none, names, +memory, -network."),
-    _row(
+    _choice(
         "--granularity",
-        kind="choice",
-        choices=tuple(str(value) for value in Granularity),
+        Granularity,
         default=str(Granularity.SUMMARY),
         shows_default=True,
         help="time_series also writes <output dir>/resource_utilization/*.db.",
     ),
     _row("-o", "--output-dir", metavar="DIR", help="For the time-series file. Default: output."),
-    _row(
+    _choice(
         "--accounting",
-        kind="choice",
-        choices=tuple(str(value) for value in Accounting),
+        Accounting,
         help="How to measure. Default: auto, the best this machine has.",
     ),
     _row("--cwd", metavar="DIR", help="Directory to run it in."),
     _row("--env", kind="many", metavar="K=V", help="Environment variable for it (again for more)."),
     _row("--container", metavar="IMAGE", help="Run it in a container made from this image."),
-    _row(
+    _choice(
         "--container-engine",
-        kind="choice",
-        choices=("docker", "podman"),
+        ("docker", "podman"),
         help="Which engine makes it. Default: the first that answers.",
     ),
     _row("--container-socket", metavar="PATH", help="Where the engine listens."),
@@ -144,17 +148,15 @@ SPEC_OPTIONS = (
     _row("--dry-run", kind="flag", help="FILE: show what would run, and run nothing."),
     _row("--detach", kind="flag", help="FILE: in the background; prints the run's id."),
     _row("--no-resource-monitoring", kind="flag", help="FILE: take no samples."),
-    _row(
+    _choice(
         "--on-interrupt",
-        kind="choice",
-        choices=("drain", "kill"),
+        ("drain", "kill"),
         default="drain",
         help="FILE: what the first Ctrl-C does: let running jobs end, or end them. Default: drain.",
     ),
-    _row(
+    _choice(
         "--engine",
-        kind="choice",
-        choices=("local", "celery"),
+        ("local", "celery"),
         help="FILE: who runs its jobs: joblens itself, or workers of a queue. Default: local.",
     ),
 )
@@ -162,10 +164,9 @@ SPEC_OPTIONS = (
 QUEUE_OPTIONS = (
     _row("--queue", metavar="NAME", help="Give it to workers of this queue. Default: queue.name."),
     _row("--broker", metavar="URL", help="Tell workers by this broker: redis://…, amqp://… or a folder."),
-    _row(
+    _choice(
         "--retry-lost",
-        kind="choice",
-        choices=tuple(str(value) for value in RetryLost),
+        RetryLost,
         help="When its worker is lost: safe: another takes it up; never: it ends as lost.",
     ),
     _row("--wait", kind="flag", help="Wait for it; the exit code is then the job's."),
@@ -187,11 +188,10 @@ GLOBAL_OPTIONS = (
         "--config", name="global_config", metavar="FILE", help="Configuration file that wins over the others."
     ),
     _row("--json", name="global_json", kind="flag", help="Answer in JSON."),
-    _row(
+    _choice(
         "--format",
+        ("json", "text"),
         name="global_format",
-        kind="choice",
-        choices=("json", "text"),
         help="'json' is the same as --json.",
     ),
     _row("--no-color", name="global_no_color", kind="flag", help="No colours (also: NO_COLOR=1)."),
