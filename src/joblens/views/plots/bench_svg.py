@@ -8,7 +8,7 @@ from typing import Any
 from joblens.analysis.bench_numbers import NUMBERS
 from joblens.views.plots import colors
 from joblens.views.plots.chart import shortened
-from joblens.views.plots.gantt_svg import ticks
+from joblens.views.plots.gantt_svg import svg_opening, ticks
 
 _WIDTH = 900
 _LEFT, _RIGHT, _TOP, _BOTTOM = 190, 30, 44, 46
@@ -144,13 +144,7 @@ def _ratio(number: Form, scale: _Scale, middle: float) -> Iterator[str]:
 
 
 def _head(title: str, height: float) -> Iterator[str]:
-    yield (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height:.0f}" '
-        f'width="{_WIDTH}" height="{height:.0f}" font-family="DejaVu Sans, Verdana, Arial, sans-serif" '
-        f'font-size="11" fill="{colors.TEXT}">'
-    )
-    yield f"<title>{html.escape(title)}</title>"
-    yield f'<rect width="{_WIDTH}" height="{height:.0f}" fill="white"/>'
+    yield from svg_opening(title, _WIDTH, height)
     yield f'<text x="16" y="24" font-size="14" font-weight="bold">{html.escape(title)}</text>'
 
 

@@ -48,14 +48,19 @@ def ticks(most: float, wanted: int) -> list[float]:
     return [round(place * step, 10) for place in range(math.floor(most / step + 1e-9) + 1)]
 
 
-def _head(chart: Chart, height: float) -> Iterator[str]:
+def svg_opening(title: str, width: int, height: float) -> Iterator[str]:
+    """An empty page."""
     yield (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height:.0f}" '
-        f'width="{_WIDTH}" height="{height:.0f}" font-family="DejaVu Sans, Verdana, Arial, sans-serif" '
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height:.0f}" '
+        f'width="{width}" height="{height:.0f}" font-family="DejaVu Sans, Verdana, Arial, sans-serif" '
         f'font-size="11" fill="{colors.TEXT}">'
     )
-    yield f"<title>{html.escape(chart.title)}</title>"
-    yield f'<rect width="{_WIDTH}" height="{height:.0f}" fill="white"/>'
+    yield f"<title>{html.escape(title)}</title>"
+    yield f'<rect width="{width}" height="{height:.0f}" fill="white"/>'
+
+
+def _head(chart: Chart, height: float) -> Iterator[str]:
+    yield from svg_opening(chart.title, _WIDTH, height)
     yield _text(16, 26, chart.title, size=16, weight="bold")
     yield _text(16, 46, chart.subtitle, color="#555555")
 
