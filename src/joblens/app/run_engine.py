@@ -20,8 +20,7 @@ from joblens.ports.bell import Bell
 from joblens.ports.deliveries import Deliveries
 from joblens.runners.broker_url import check_queue
 
-CELERY, LOCAL = "celery", "local"
-ENGINES = (LOCAL, CELERY)
+CELERY = "celery"
 _SHOWN = 10
 
 
