@@ -2,6 +2,7 @@
 
 import functools
 import sys
+from collections.abc import Mapping
 
 import msgspec
 
@@ -29,7 +30,16 @@ def unpack_details(data: bytes) -> Details:
         raise StoreCorrupt(f"details of {len(data)} bytes cannot be read ({error})") from error
 
 
-def readable_details(data: bytes) -> Details:
+def repacked(known: Mapping[int, bytes], news: Mapping[int, Details]) -> dict[int, bytes]:
+    """What is to be written for news of jobs, by their numbers; nothing of those it does not change."""
+    packed = {
+        number: pack_details(_readable(known.get(number, b"")).updated(details))
+        for number, details in news.items()
+    }
+    return {number: data for number, data in packed.items() if data != known.get(number)}
+
+
+def _readable(data: bytes) -> Details:
     """What is there already; damaged, it is replaced by what comes now."""
     try:
         return unpack_details(data) if data else Details()

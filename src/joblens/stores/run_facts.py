@@ -1,6 +1,7 @@
 """What is said about workflows and runs, as the values of rows. Pure: each store has its own statements."""
 
 import sys
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -21,6 +22,11 @@ def workflow_row(workflow: Workflow) -> tuple[str, str, str, str, bytes]:
     """uuid, name, user, source, all of it"""
     plain = replace(workflow, number=None)
     return plain.uuid, plain.name, plain.user, plain.source, _json.encode(plain)
+
+
+def moved(runs: Iterable[Run], instead: Mapping[str, str]) -> list[Run]:
+    """To the workflow that there is `instead` of theirs, by UUIDs."""
+    return [replace(run, workflow_uuid=instead.get(run.workflow_uuid, run.workflow_uuid)) for run in runs]
 
 
 def event_row(event: RunEvent) -> tuple[str, str, int, str, bytes]:

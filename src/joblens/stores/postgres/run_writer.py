@@ -4,13 +4,11 @@ changes nothing; what is about a run may come before the run itself."""
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from msgspec.structs import replace
-
 from joblens.model.run import Run
 from joblens.model.writes import RunCreated, RunNoted, WorkflowCreated
 from joblens.stores.postgres.connection import Connection
 from joblens.stores.postgres.sql import encoded_queries
-from joblens.stores.run_facts import event_row, run_row, workflow_row
+from joblens.stores.run_facts import event_row, moved, run_row, workflow_row
 
 _Q = encoded_queries("writing.sql")
 
@@ -69,10 +67,7 @@ class RunFacts:
         for row in self._workflows:
             for (known,) in connection.execute(_Q["workflow_instead_of"], row).fetchall():
                 instead[row["uuid"]] = str(known)
-        return [
-            replace(run, workflow_uuid=instead.get(run.workflow_uuid, run.workflow_uuid))
-            for run in self._runs
-        ]
+        return moved(self._runs, instead)
 
     def _ids(self, connection: Connection) -> dict[str, int]:
         return dict(connection.execute(_Q["ids_of_runs"], (self._heard_of,)))

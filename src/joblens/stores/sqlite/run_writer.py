@@ -5,11 +5,10 @@ from collections.abc import Iterable, Sequence
 
 import apsw
 import msgspec
-from msgspec.structs import replace
 
 from joblens.model.run import Run
 from joblens.model.writes import RunCreated, RunNoted, WorkflowCreated
-from joblens.stores.run_facts import event_row, run_row, workflow_row
+from joblens.stores.run_facts import event_row, moved, run_row, workflow_row
 from joblens.stores.sqlite.sql import QUERIES
 
 _json = msgspec.json.Encoder()
@@ -58,18 +57,14 @@ class RunFacts:
 
     def _join_known_workflows(self, connection: apsw.Connection) -> None:
         """Runs of a workflow that somebody else has made of the same file meanwhile are runs of that one."""
-        instead: dict[object, str] = {}
+        instead: dict[str, str] = {}
         for uuid, name, user, source, _ in self._workflows:
             for (known,) in connection.execute(
                 QUERIES["workflow_instead_of"], (uuid, source, name, user)
             ).fetchall():
-                instead[uuid] = str(known)
+                instead[str(uuid)] = str(known)
         if instead:
-            moved = [
-                replace(run, workflow_uuid=instead.get(run.workflow_uuid, run.workflow_uuid))
-                for run in self._runs
-            ]
-            self._run_rows = [run_row(run) for run in moved]
+            self._run_rows = [run_row(run) for run in moved(self._runs, instead)]
 
     def _ids(self, connection: apsw.Connection) -> dict[str, int]:
         wanted = _json.encode(list(self._heard_of)).decode()
