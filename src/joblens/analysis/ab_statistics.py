@@ -125,8 +125,8 @@ def _spread(logs: Sequence[float]) -> float:
 
 
 def _detectable(by_spread: float, interval: Interval | None, confidence: float) -> float | None:
-    """From the standard error of the estimate: by the spread, or by the interval (of logarithms) where that is
-    wider, as it is when most runs agree and some are far off."""
+    """From the standard error of the estimate: by the spread, or by the interval (of logarithms) where that
+    is wider, as it is when most runs agree and some are far off."""
     sure = NormalDist().inv_cdf((1 + confidence) / 2)
     by_interval = 0.0 if interval is None else (interval.high - interval.low) / 2 / sure
     standard_error = max(by_spread / math.sqrt(_RANK_EFFICIENCY), by_interval)

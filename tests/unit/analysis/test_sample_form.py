@@ -15,13 +15,13 @@ from joblens.analysis.sample_form import (
 from joblens.model.details import GpuFacts
 from joblens.model.errors import FormatError
 from joblens.model.job import Requirements
-from joblens.model.sample import DEVICE_COLUMNS, SAMPLE_COLUMNS, DeviceIo, GpuReading, InterfaceIo, Sample
+from joblens.model.sample import SAMPLE_COLUMNS, DeviceIo, GpuReading, InterfaceIo, Sample
 from tests.unit.analysis.records import START_US, UUID, a_record, a_sample
 
 # 0 as a limit means 'none' in this form, so limits are 1 or more.
 LIMITS = ("memory_limit_bytes", "pids_limit", "open_files_limit")
 amounts = st.integers(min_value=1, max_value=2**50)
-devices = st.builds(DeviceIo, *[amounts for _ in DEVICE_COLUMNS])
+devices = st.builds(DeviceIo, *[amounts for _ in fields(DeviceIo)])
 interfaces = st.builds(InterfaceIo, *[amounts for _ in fields(InterfaceIo)])
 gpus = st.builds(GpuReading, **{field.name: st.none() | st.just(0) | amounts for field in fields(GpuReading)})
 

@@ -40,5 +40,6 @@ def test_what_has_no_password_stays() -> None:
     env = {"JOBLENS_STORE": "/data/jobs.db", "JOBLENS_QUEUE_BROKER": "amqp://h", "PATH": "/bin"}
     before = dict(env)
     keep_passwords_from_jobs(env)
-    keep_passwords_from_jobs(empty := {})
+    empty: dict[str, str] = {}
+    keep_passwords_from_jobs(empty)
     assert (env, empty) == (before, {})
