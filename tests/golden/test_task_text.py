@@ -89,6 +89,7 @@ def test_a_task_that_failed_on_its_second_worker() -> None:
         Status.FAILED,
         exit_code=1,
         error="exit code 1",
+        stdout_tail="mesh_size=64 degree=2\n",
         stderr_tail="Traceback (most recent call last):\nValueError: degree\n",
         findings=(finding,),
     )
@@ -99,6 +100,8 @@ def test_a_task_that_failed_on_its_second_worker() -> None:
 def test_a_workflow() -> None:
     statuses = (Status.SUCCESS, Status.FAILED, Status.CANCELLED, Status.RUNNING, Status.QUEUED)
     records = [task(status, place) for place, status in enumerate(statuses, start=1)]
+    never_began = task(Status.CANCELLED, 6, exit_code=None, usage=Usage())
+    records.append(replace(never_began, attempt=None))
     form = workflow_form([status_form(each, now_us=START_US + 8 * SECOND) for each in records])
     same_as_golden("workflow-status", render_workflow(form, width=110, paint=PLAIN))
 

@@ -60,7 +60,7 @@ def result_form(record: Record) -> dict[str, Any] | None:
             for each in outcome.artifacts
         ],
         "resource_usage": usage_form(outcome.usage),
-        "duration_seconds": outcome.duration_s,
+        "duration_seconds": None if attempt is None else outcome.duration_s,
         "detailed_profile": _profile(record, outcome),
         "validation": None,  # joblens measures; whether numbers are right physics it does not judge
         "error": outcome.error,
@@ -116,18 +116,20 @@ def status_form(
 
 def elapsed_s(record: Record, now_us: int) -> float | None:
     """Since it was started; None: it was not, or waits to be started again."""
+    if record.attempt is None:
+        return None
     if record.outcome is not None:
         return record.outcome.duration_s
-    if record.status is not Status.RUNNING or record.attempt is None:
+    if record.status is not Status.RUNNING:
         return None
     return max(0.0, (now_us - record.attempt.started_at_us) / 1e6)
 
 
 def progress_of(record: Record, now_us: int, expected: Expected | None) -> float | None:
-    """Percent of the time it will probably take; None where earlier jobs say nothing about that, and when
-    it has taken longer than they did."""
+    """Percent of the time it will probably take; None where earlier jobs say nothing about that, when it
+    has taken longer than they did, and of one that ended before it was started."""
     if record.status.is_final:
-        return 100.0
+        return None if record.attempt is None else 100.0
     elapsed = elapsed_s(record, now_us)
     if elapsed is None:
         return 0.0

@@ -5,6 +5,8 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import msgspec
+
 from joblens.model.ids import short
 from joblens.model.job import Status
 from joblens.model.units import format_bytes, format_duration
@@ -65,7 +67,8 @@ def task_words(status: Form) -> str:
 
 
 def _value(value: Any) -> str:
-    return clean(value if isinstance(value, str) else str(value))
+    """As it is typed: true, not True."""
+    return clean(value if isinstance(value, str) else msgspec.json.encode(value).decode())
 
 
 def _state(status: Form, paint: Palette) -> str:
@@ -115,11 +118,12 @@ def _ended(result: Form) -> list[str]:
     lines += _artifacts(result)
     if result["error"]:
         lines.append(f"   Error: {clean(result['error'])}")
+    lines += _tail("Output", result["stdout"])
     if result["status"] != Status.SUCCESS:
         lines += _tail("Standard error", result["stderr"])
-    else:
-        lines += _tail("Output", result["stdout"])
     lines += [f"   {finding['severity']}: {clean(finding['text'])}" for finding in result["findings"]]
+    if result["status"] != Status.SUCCESS and result["attempt"]:
+        lines.append(f"   All that it wrote: joblens logs {short(result['task_id'])}")
     return lines
 
 

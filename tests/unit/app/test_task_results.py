@@ -227,3 +227,10 @@ def test_the_most_at_once_is_the_most_at_any_start(spans: list[tuple[int, int]])
     whole = [(float(start), float(start + length)) for start, length in spans]
     at_starts = [sum(a <= start < b for a, b in whole) for start, _ in whole]
     assert most_at_once(whole) == max(at_starts, default=0)
+
+
+def test_a_task_that_never_began_took_no_time_and_made_no_progress() -> None:
+    status = status_form(record(Status.CANCELLED, has_started=False, duration_s=0.0), now_us=START_US)
+    assert status["ready"]
+    assert (status["progress"], status["elapsed_seconds"]) == (None, None)
+    assert status["result"]["duration_seconds"] is None
