@@ -10,7 +10,7 @@ from joblens.app.drivers import Warn, store_name
 from joblens.app.owning import current_user
 from joblens.app.places import spool_dir
 from joblens.model.delivery import WorkerInfo
-from joblens.model.errors import BrokerError, MissingExtra, SupervisorError
+from joblens.model.errors import BrokerError, MissingExtra, SupervisorError, how_to_install
 from joblens.model.job import Owner
 from joblens.model.settings import Settings
 from joblens.ports.bell import Bell
@@ -101,7 +101,7 @@ def configured_bell(settings: Settings) -> Bell:
         from joblens.runners.celery_bell import CeleryBell
     except ImportError as error:
         raise MissingExtra(
-            "a broker needs Celery, which is not installed", hint="pip install 'joblens[celery]'"
+            "a broker needs Celery, which is not installed", hint=how_to_install("celery")
         ) from error
     return CeleryBell(broker_of(settings))
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from joblens.model.capability import Capability
+from joblens.model.errors import how_to_install
 from joblens.model.settings import Settings
 from joblens.model.store_url import is_postgres
 
@@ -37,7 +38,7 @@ def _storage(settings: Settings) -> list[Capability]:
     from joblens.app.places import store_home
 
     logs = _writable("logs", settings.output.dir or store_home(store_name(settings)))
-    return [_store(settings), _sqlite(), logs]
+    return [_store(settings), _sqlite(), logs, *([_broker(settings)] if settings.queue.broker else [])]
 
 
 def _store(settings: Settings) -> Capability:
@@ -59,6 +60,21 @@ def _store(settings: Settings) -> Capability:
     return Capability(
         area="storage", name="store", available=True, mechanism=mechanism, reason="; ".join(notes)
     )
+
+
+def _broker(settings: Settings) -> Capability:
+    """Asked, as the store is."""
+    from contextlib import closing
+
+    from joblens.app.bells import configured_bell
+    from joblens.model.errors import JoblensError
+
+    try:
+        with closing(configured_bell(settings)) as bell:
+            return Capability(area="storage", name="broker", available=True, mechanism=bell.check())
+    except JoblensError as error:
+        fix = error.hint or "see that it runs, or name another in queue.broker"
+        return Capability(area="storage", name="broker", available=False, reason=str(error), fix=fix)
 
 
 def _sqlite() -> Capability:
@@ -103,6 +119,8 @@ class _Extra(Struct, frozen=True):
 _EXTRAS = (
     _Extra("plots", ("plotly", "matplotlib"), "joblens plot: pages and pictures"),
     _Extra("data", ("pyarrow",), "export and import of Parquet"),
+    _Extra("celery", ("celery", "redis"), "joblens worker, and brokers between machines"),
+    _Extra("postgres", ("psycopg",), "one store for several machines"),
     _Extra("gpu", ("pynvml",), "numbers of NVIDIA GPUs"),
 )
 _NVIDIA_DRIVER = "/proc/driver/nvidia"
@@ -127,5 +145,5 @@ def _extra(extra: _Extra, *, applies: bool) -> Capability:
         available=False,
         applies=applies,
         reason=f"{extra.what_for}: {' and '.join(missing)} {verb} not installed",
-        fix=f"pip install 'joblens[{extra.name}]'" if applies else "",
+        fix=how_to_install(extra.name) if applies else "",
     )

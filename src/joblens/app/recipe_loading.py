@@ -214,12 +214,10 @@ def _refuse_workflows(path: str, document: Document) -> None:
 def _need_ray() -> None:
     import importlib.util
 
-    from joblens.model.errors import MissingExtra
+    from joblens.model.errors import MissingExtra, how_to_install
 
     if importlib.util.find_spec("ray") is None:
-        raise MissingExtra(
-            "the Ray executor needs ray, which is not installed", hint="pip install 'joblens[ray]'"
-        )
+        raise MissingExtra("the Ray executor needs ray, which is not installed", hint=how_to_install("ray"))
 
 
 def _read(path: str) -> str:

@@ -14,7 +14,7 @@ from joblens.app.drivers import store_name
 from joblens.app.owning import OwnLog
 from joblens.app.worker_running import RunningWorker, Tell, WorkerOptions
 from joblens.model.delivery import Claim, WorkerInfo
-from joblens.model.errors import InputError, MissingExtra
+from joblens.model.errors import InputError, MissingExtra, how_to_install
 from joblens.model.job import Record, Status
 from joblens.model.settings import Settings
 
@@ -91,7 +91,7 @@ def _celery() -> "tuple[type[CeleryBell], type[CeleryHearing]]":
     except ImportError as error:
         raise MissingExtra(
             f"a worker hears of jobs through Celery, which is not installed ({error.name})",
-            hint="pip install 'joblens[celery]'; without it, submit starts a worker for its jobs by itself",
+            hint=f"{how_to_install('celery')}; without it, submit starts a worker for its jobs by itself",
         ) from error
     return CeleryBell, CeleryHearing
 

@@ -17,7 +17,7 @@ import msgspec
 from joblens.data.ray_worker import carry, messages_of
 from joblens.data.resources import ResourceDetector
 from joblens.data.tasks import Failed, Happened, Lost, Message, Task
-from joblens.model.errors import InputError, MissingExtra
+from joblens.model.errors import InputError, MissingExtra, how_to_install
 from joblens.model.recipe import RecipePlan
 from joblens.model.resources import ClusterResources
 
@@ -205,9 +205,7 @@ def _imported() -> Any:
 
 
 def _missing() -> MissingExtra:
-    return MissingExtra(
-        "the ray executor needs Ray, which is not installed", hint="pip install 'joblens[ray]'"
-    )
+    return MissingExtra("the ray executor needs Ray, which is not installed", hint=how_to_install("ray"))
 
 
 @contextlib.contextmanager

@@ -14,7 +14,7 @@ from joblens.data.parameters import (
     check_parameters,
     converted,
 )
-from joblens.model.errors import MissingExtra, RecipeError, UnknownOperator
+from joblens.model.errors import MissingExtra, RecipeError, UnknownOperator, how_to_install
 from joblens.model.recipe import OperatorCall
 from joblens.spec.words import nearest_word
 
@@ -93,7 +93,7 @@ def _built_in(module: str, attribute: str) -> type[Operator]:
         if error.name is None or error.name.partition(".")[0] not in _DATA_EXTRA:
             raise
         raise MissingExtra(
-            f"recipes need {error.name}, which is not installed", hint="pip install 'joblens[data]'"
+            f"recipes need {error.name}, which is not installed", hint=how_to_install("data")
         ) from error
     return kind
 

@@ -96,6 +96,11 @@ class MissingExtra(InputError):
     """The feature needs an optional dependency that is not installed."""
 
 
+def how_to_install(extra: str) -> str:
+    """The line for each way joblens may have been installed: from an index, and from a checkout."""
+    return f"pip install 'joblens[{extra}]', or in a checkout: scripts/install .venv -e '.[{extra}]'"
+
+
 class ProbeError(JoblensError):
     """Something about the machine could not be read."""
 

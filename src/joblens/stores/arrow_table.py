@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from joblens.model.errors import MissingExtra
+from joblens.model.errors import MissingExtra, how_to_install
 
 
 def integer_table(
@@ -14,7 +14,7 @@ def integer_table(
         import pyarrow as pa
     except ImportError as error:
         raise MissingExtra(
-            "an Arrow table needs pyarrow, which is not installed", hint="pip install 'joblens[data]'"
+            "an Arrow table needs pyarrow, which is not installed", hint=how_to_install("data")
         ) from error
     arrays = {name: pa.array([row[name] for row in rows], type=pa.int64()) for name in columns}
     moment = pa.timestamp("us", tz="UTC")

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
-from joblens.model.errors import MissingExtra
+from joblens.model.errors import MissingExtra, how_to_install
 
 _ROWS_A_GROUP = 50_000
 
@@ -16,7 +16,7 @@ def write_parquet(path: str, kinds: Mapping[str, str], rows: Iterable[Sequence[A
         import pyarrow.parquet as pq
     except ImportError as error:
         raise MissingExtra(
-            "Parquet needs pyarrow, which is not installed", hint="pip install 'joblens[data]'"
+            "Parquet needs pyarrow, which is not installed", hint=how_to_install("data")
         ) from error
     types = {
         "int": pa.int64(),

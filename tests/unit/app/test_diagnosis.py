@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from joblens.agent.capability_looks import look_capabilities
-from joblens.app.diagnosis import co2_capability, extras
+from joblens.app.diagnosis import co2_capability, diagnose, extras
+from joblens.app.settings import load_settings
 from joblens.model.capability import Capability
 
 
@@ -52,15 +53,37 @@ def without(monkeypatch: pytest.MonkeyPatch) -> set[str]:
 def test_an_extra_that_is_missing_comes_with_the_line_that_installs_it(
     without: set[str], tmp_path: Path
 ) -> None:
-    without |= {"matplotlib", "pyarrow", "pynvml"}
-    plots, data, gpu = extras(driver=str(tmp_path))
+    without |= {"matplotlib", "pyarrow", "redis", "psycopg", "pynvml"}
+    rows = extras(driver=str(tmp_path))
+    plots = rows[0]
     assert plots.reason == "joblens plot: pages and pictures: matplotlib is not installed"
-    assert [row.fix for row in (plots, data, gpu)] == [
-        "pip install 'joblens[plots]'",
-        "pip install 'joblens[data]'",
-        "pip install 'joblens[gpu]'",
+    assert [row.name for row in rows] == ["plots", "data", "celery", "postgres", "gpu"]
+    assert [row.fix for row in rows] == [
+        f"pip install 'joblens[{row.name}]', or in a checkout: scripts/install .venv -e '.[{row.name}]'"
+        for row in rows
     ]
     assert plots.is_gap
+
+
+def test_doctor_says_what_workers_on_several_machines_need(without: set[str], tmp_path: Path) -> None:
+    without |= {"celery", "redis", "psycopg"}
+    by_name = {row.name: row for row in extras(driver=str(tmp_path))}
+    assert by_name["celery"].reason.endswith("celery and redis are not installed")
+    assert by_name["postgres"].reason.endswith("psycopg is not installed")
+    assert by_name["celery"].is_gap
+    assert by_name["postgres"].is_gap
+
+
+def test_a_configured_broker_is_asked_beside_the_store(tmp_path: Path) -> None:
+    def broker_row(url: str) -> Capability:
+        overrides = {"store.url": str(tmp_path / "jobs.db"), "queue.broker": url}
+        rows = diagnose(load_settings(overrides=overrides).settings)
+        return next(row for row in rows if row.name == "broker")
+
+    assert broker_row(str(tmp_path / "bell")).available
+    gone = broker_row(f"redis+socket://{tmp_path}/nobody.sock")
+    assert gone.is_gap
+    assert gone.fix
 
 
 def test_without_a_driver_nobody_misses_what_reads_nvidia_gpus(without: set[str], tmp_path: Path) -> None:

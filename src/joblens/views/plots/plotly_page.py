@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec import json
 
-from joblens.model.errors import MissingExtra
+from joblens.model.errors import MissingExtra, how_to_install
 from joblens.views.plots.chart import Chart
 from joblens.views.plots.plotly_figure import plotly_figure
 
@@ -51,7 +51,7 @@ def plotly_script() -> str:
         from plotly.offline import get_plotlyjs
     except ImportError as error:
         raise MissingExtra(
-            "interactive plots need plotly, which is not installed", hint="pip install 'joblens[plots]'"
+            "interactive plots need plotly, which is not installed", hint=how_to_install("plots")
         ) from error
     script: str = get_plotlyjs()
     return script
