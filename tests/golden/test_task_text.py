@@ -118,7 +118,7 @@ def health(**fields: Any) -> dict[str, Any]:
         "seen_seconds_ago": 4.2,
     }
     return {
-        "store": {"ok": True, "url": "postgresql://db/joblens", "error": None},
+        "store": {"ok": True, "url": "postgresql://db/joblens", "new": False, "error": None},
         "broker": {
             "ok": True,
             "url": "redis://broker:6379/0",

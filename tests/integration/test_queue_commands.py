@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from joblens.app.queueing import QueueRequest, make_tickets, open_queue_store
 from joblens.app.requests import Request
 from joblens.app.settings import load_settings
+from joblens.app.task_pipeline import TaskPipeline
 from joblens.app.working import worker_lock
 from joblens.model.delivery import WorkerInfo
 from joblens.model.job import Status
@@ -198,6 +199,24 @@ def test_mistakes_of_a_file_are_told_with_their_places(desk: RunJoblens, tmp_pat
     done = desk("submit-workflow", "tasks.yaml", code=2)
     assert "tasks.yaml:1:3: task 1: there is no tool 'bsh'" in done.stderr
     assert "tasks.yaml:2:3: task 2: script no.sh" in done.stderr
+
+
+def test_mistakes_of_keys_tools_and_parameters_are_told_together(desk: RunJoblens, tmp_path: Path) -> None:
+    (tmp_path / "tasks.yaml").write_text(
+        "- {tool: bsh, script: say.sh}\n"
+        "- {tool: python, script: primes.py, params: {limt: 3, repeats: 2}, timeout: never}\n"
+        "- {tol: bash, script: say.sh}\n"
+    )
+    told = desk("submit-workflow", "tasks.yaml", code=2).stderr
+    said = (
+        "no tool 'bsh'",
+        "no parameter 'limt'",
+        "no parameter 'repeats'",
+        "timeout in a task",
+        "key 'tol'",
+    )
+    assert [each for each in said if each not in told] == []
+    assert "5 problems" in told
     assert "there is no file 'none.yaml'" in desk("submit-workflow", "none.yaml", code=2).stderr
 
 
@@ -213,7 +232,8 @@ def test_scripts_beside_the_file_are_found(desk: RunJoblens, tmp_path: Path) -> 
 # ---- with a broker
 
 
-def test_without_a_broker_the_queue_is_healthy(desk: RunJoblens) -> None:
+def test_without_a_broker_the_queue_is_healthy(desk: RunJoblens, store_path: Path) -> None:
+    store_path.parent.mkdir()
     done = desk("health", code=0)
     assert "a worker is started when there is work" in done.stdout
     assert desk("health", "--json", code=0).json["status"] == "healthy"
@@ -364,6 +384,27 @@ def test_health_looks_at_the_broker_also_without_the_store(joblens: RunJoblens, 
     assert "not looked at" in joblens("--store", store, "health", code=1).stdout
     folder = joblens("--store", store, "health", "--broker", str(tmp_path / "bell"), "--json", code=1).json
     assert (folder["store"]["ok"], folder["broker"]["ok"]) == (False, True)
+
+
+def test_health_does_not_make_the_store_it_asks_about(joblens: RunJoblens, tmp_path: Path) -> None:
+    mistyped = tmp_path / "nowhere" / "jobs.db"
+    health = joblens("--store", str(mistyped), "health", "--json", code=1).json
+    assert (health["store"]["ok"], health["store"]["new"]) == (False, True)
+    assert f"there is no store at {mistyped}" in health["problems"][0]
+    assert TaskPipeline(store=str(mistyped)).health_check()["status"] == "unhealthy"
+    assert not mistyped.parent.exists()
+    new = TaskPipeline(store=str(tmp_path / "new.db")).health_check()
+    assert (new["status"], new["store"]["new"]) == ("healthy", True)
+    assert not (tmp_path / "new.db").exists()
+
+
+def test_before_the_first_job_all_is_well_and_nothing_is_made(
+    joblens: RunJoblens, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("JOBLENS_STORE", raising=False)
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    assert "not there yet: the first job makes it" in joblens("health", code=0).stdout
+    assert not (tmp_path / "data").exists()
 
 
 def test_a_password_on_the_command_line_is_warned_of(joblens: RunJoblens) -> None:

@@ -253,7 +253,8 @@ def test_an_error_in_a_block_leaves_no_tasks_behind(pipeline: TaskPipeline) -> N
     assert pipeline.wait_for_task(ids[0], timeout=40)["status"] == "cancelled"
 
 
-def test_without_a_broker_everything_is_healthy(pipeline: TaskPipeline) -> None:
+def test_without_a_broker_everything_is_healthy(pipeline: TaskPipeline, store_path: Path) -> None:
+    store_path.parent.mkdir()
     health = pipeline.health_check()
     assert (health["status"], health["problems"]) == ("healthy", [])
     assert health["store"]["ok"]

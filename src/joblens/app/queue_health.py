@@ -1,32 +1,42 @@
 """Is everything there that a queue needs: the store, the broker, workers, and does work go out to them?"""
 
+import os
 from collections.abc import Callable
 from contextlib import closing
 from typing import Any
 
-from joblens.app.bells import broker_of, configured_bell, living_workers, open_bell
-from joblens.app.drivers import store_name
+from joblens.app.bells import StartedWorker, broker_of, configured_bell, living_workers, open_bell
+from joblens.app.drivers import store_is_there, store_name
 from joblens.app.queueing import open_queue_store
 from joblens.model.delivery import Backlog, WorkerInfo
-from joblens.model.errors import JoblensError
+from joblens.model.errors import InputError, JoblensError
 from joblens.model.settings import Settings
 from joblens.ports.bell import Bell
 from joblens.ports.deliveries import Deliveries
 
 
 def queue_health(settings: Settings) -> dict[str, Any]:
-    """Never raises for what is down: that stands in `problems`."""
+    """Never raises for what is down: that stands in `problems`. Makes nothing: a store that is not there is
+    still not there afterwards."""
     form: dict[str, Any] = {
         "status": "unhealthy",
-        "store": {"ok": False, "url": store_name(settings), "error": None},
+        "store": {
+            "ok": False,
+            "url": store_name(settings),
+            "new": not store_is_there(settings),
+            "error": None,
+        },
         "broker": {"ok": None, "url": None, "answer": None, "error": None},  # ok None: not looked at
         "workers": [],
         "backlog": [],
         "problems": [],
     }
     try:
-        with closing(open_queue_store(settings, form["problems"].append)) as store:
-            _look(form, settings, store)
+        if form["store"]["new"]:
+            _before_the_first_job(form, settings)
+        else:
+            with closing(open_queue_store(settings, form["problems"].append)) as store:
+                _look(form, settings, store)
     except JoblensError as error:
         form["store"].update(ok=False, error=str(error))
         form["problems"].append(f"store: {error}")
@@ -35,6 +45,19 @@ def queue_health(settings: Settings) -> dict[str, Any]:
     if not form["problems"]:
         form["status"] = "healthy"
     return form
+
+
+def _before_the_first_job(form: dict[str, Any], settings: Settings) -> None:
+    """The store is made then, where there is a folder for it. That of the default is made too; one that
+    somebody named and that is not there was mistyped."""
+    folder = os.path.dirname(store_name(settings))
+    if settings.store.url is not None and not os.path.isdir(folder):
+        raise InputError(f"there is no store at {store_name(settings)}, and no folder {folder}")
+    form["store"]["ok"] = True
+    if settings.queue.broker:
+        form["problems"] += _unserved(settings, [], [])
+    else:
+        _ask_broker(form, settings, lambda: StartedWorker(settings, None))
 
 
 def _look(form: dict[str, Any], settings: Settings, store: Deliveries) -> None:

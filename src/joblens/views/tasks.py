@@ -191,8 +191,9 @@ def render_health(health: Form, *, width: int, paint: Palette) -> list[str]:
     store, broker = health["store"], health["broker"]
     unseen = "not looked at: without the store nobody knows which workers there are"
     answer = unseen if broker["ok"] is None else clean(broker["answer"] or broker["url"] or UNKNOWN)
+    new = " (not there yet: the first job makes it)" if store["ok"] and store["new"] else ""
     lines = [
-        f"Store:   {_mark(ok=store['ok'], paint=paint)}  {clean(store['url'])}",
+        f"Store:   {_mark(ok=store['ok'], paint=paint)}  {clean(store['url'])}{new}",
         f"Broker:  {_mark(ok=broker['ok'], paint=paint)}  {answer}",
         f"Workers: {len(health['workers']) or 'none'}",
     ]
