@@ -15,7 +15,7 @@ from joblens.model.job import Requirements
 from joblens.model.settings import Settings
 from joblens.model.tool import Tool
 from joblens.spec.documents import format_of
-from joblens.spec.places import Path
+from joblens.spec.places import Path, Problem
 from joblens.spec.task_list import TaskListReading, WrittenTask, read_task_list, tasks_of
 from joblens.spec.workflow_kinds import Wrong
 
@@ -99,9 +99,13 @@ def load_tasks(path: str, settings: Settings, *, sequential: bool | None = None)
     text = read_text_of(path, kind="task", hint=_HINT)
     form = format_of(path, text)
     reading = read_task_list(text, form if form in _FORMATS else "yaml", path)
-    if reading.tasks is None:
-        problems = [f"{path}:{one.mark.line}:{one.mark.column}: {one.message}" for one in reading.problems]
-        raise spec_error(path, problems)
+    placed = reading.readable if reading.tasks is None else dict(enumerate(reading.tasks.tasks))
+    requests, refused = _requests(path, reading, placed, settings)
+    problems = sorted([*reading.problems, *refused], key=lambda one: (one.mark.line, one.mark.column))
+    if problems or reading.tasks is None:
+        raise spec_error(
+            path, [f"{path}:{one.mark.line}:{one.mark.column}: {one.message}" for one in problems]
+        )
     written = reading.tasks
     if sequential is None:
         sequential = written.sequential is not False
@@ -109,27 +113,26 @@ def load_tasks(path: str, settings: Settings, *, sequential: bool | None = None)
         written.name or os.path.splitext(os.path.basename(path))[0],
         sequential,
         written.tasks,
-        _requests(path, reading, written.tasks, settings),
+        requests,
     )
 
 
 def _requests(
-    path: str, reading: TaskListReading, tasks: Sequence[WrittenTask], settings: Settings
-) -> tuple[QueueRequest, ...]:
+    path: str, reading: TaskListReading, tasks: Mapping[int, WrittenTask], settings: Settings
+) -> tuple[tuple[QueueRequest, ...], list[Problem]]:
+    """-> the jobs, and what is wrong with those tasks that cannot become one."""
     made: list[QueueRequest] = []
-    problems: list[str] = []
-    for place, task in enumerate(tasks):
+    problems: list[Problem] = []
+    for place, task in tasks.items():
         try:
             made.append(request_of_task(_with_script(task, path), settings))
         except InputError as error:
             mark = reading.mark_of(place)
             hint = f" ({error.hint})" if error.hint else ""
-            problems.append(f"{path}:{mark.line}:{mark.column}: task {place + 1}: {error}{hint}")
-    if problems:
-        from joblens.app.specs import spec_error
-
-        raise spec_error(path, problems)
-    return tuple(made)
+            first, *others = str(error).split("\n")
+            told = [first, *others] if others else [f"{first}{hint}"]
+            problems += [Problem(mark, f"task {place + 1}: {said}") for said in told]
+    return tuple(made), problems
 
 
 def _with_script(task: WrittenTask, path: str) -> WrittenTask:

@@ -16,23 +16,32 @@ def check_parameters(
     whose: str, params: Mapping[str, Any], known: Mapping[str, ToolParameter] | None
 ) -> dict[str, Any]:
     """As they are to be passed. `whose` names the script in messages; `known` None: it may take anything.
-    Raises ToolError for the first that cannot be used."""
+    Raises ToolError with a line for each that cannot be used."""
     checked: dict[str, Any] = {}
+    refused: list[ToolError] = []
     for name, value in params.items():
-        if type(name) is not str or _NAME.fullmatch(name) is None:
-            said = f"parameter {name!r}: a name has letters, digits, '_', '-' and '.', a letter first"
-            raise ToolError(said)
-        _check_plain(name, value)
-        if known is None:
-            checked[name] = value
-            continue
-        if name not in known:
-            hint = did_you_mean(name, known) or (
-                f"; it takes {', '.join(known)}" if known else "; it takes none"
-            )
-            raise ToolError(f"{whose} has no parameter '{name}'{hint}")
-        checked[name] = _as_known(f"parameter {name} of {whose}", value, known[name])
+        try:
+            checked[name] = _checked(whose, name, value, known)
+        except ToolError as error:
+            refused.append(error)
+    if len(refused) == 1:
+        raise refused[0]
+    if refused:
+        hint = next((error.hint for error in refused if error.hint), "")
+        raise ToolError("\n".join(map(str, refused)), hint=hint)
     return checked
+
+
+def _checked(whose: str, name: Any, value: Any, known: Mapping[str, ToolParameter] | None) -> Any:
+    if type(name) is not str or _NAME.fullmatch(name) is None:
+        raise ToolError(f"parameter {name!r}: a name has letters, digits, '_', '-' and '.', a letter first")
+    _check_plain(name, value)
+    if known is None:
+        return value
+    if name not in known:
+        hint = did_you_mean(name, known) or (f"; it takes {', '.join(known)}" if known else "; it takes none")
+        raise ToolError(f"{whose} has no parameter '{name}'{hint}")
+    return _as_known(f"parameter {name} of {whose}", value, known[name])
 
 
 def _check_plain(name: str, value: Any) -> None:

@@ -45,6 +45,7 @@ class TaskListReading(Struct, frozen=True):
     tasks: TaskList | None
     problems: tuple[Problem, ...]
     document: Document
+    readable: dict[int, WrittenTask] = {}  # by place: of a file with problems, what can be looked at further
 
     def mark_of(self, place: int, *keys: str) -> Mark:
         """Where a key of one of the tasks stands."""
@@ -57,6 +58,7 @@ def read_task_list(text: str, format: str, source: str) -> TaskListReading:  # n
     document = read_document(text, format)
     problems = list(document.problems)
     tasks: TaskList | None = None
+    readable: dict[int, WrittenTask] = {}
     if document.value is None:
         if not problems:
             said = f"{source} is empty; write a list of tasks, each with tool and script"
@@ -66,8 +68,27 @@ def read_task_list(text: str, format: str, source: str) -> TaskListReading:  # n
             tasks = tasks_of(document.value)
         except Wrong as wrong:
             problems += [Problem(document.mark(path), said) for path, said in wrong.finished]
+            readable = _readable_tasks(document.value)
     problems.sort(key=lambda problem: (problem.mark.line, problem.mark.column))
-    return TaskListReading(None if problems else tasks, tuple(dict.fromkeys(problems)), document)
+    return TaskListReading(None if problems else tasks, tuple(dict.fromkeys(problems)), document, readable)
+
+
+def _readable_tasks(value: Any) -> dict[int, WrittenTask]:
+    """Those that say at least tool and script, without the keys that are wrong in them."""
+    tasks = value.get("tasks") if isinstance(value, dict) else value
+    found: dict[int, WrittenTask] = {}
+    for place, task in enumerate(tasks if isinstance(tasks, list) else ()):
+        left = task if isinstance(task, dict) else {}
+        while {"tool", "script"} <= left.keys():
+            try:
+                found[place] = _readers()["task"](left)
+                break
+            except Wrong as wrong:
+                wrong_keys = {path[0] for path, _ in wrong.finished if path}
+                left = {name: given for name, given in left.items() if name not in wrong_keys}
+                if not wrong_keys:
+                    break
+    return found
 
 
 def tasks_of(value: Any) -> TaskList:

@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from functools import cache
 from typing import Any
 
@@ -16,6 +16,7 @@ from joblens.spec.key_readers import Reader
 from joblens.spec.places import Problem
 from joblens.spec.section_reader import SectionReader
 from joblens.spec.tool_keys import TOOL_SECTIONS
+from joblens.spec.unknown_keys import meant_key
 from joblens.spec.words import any_of, nearest_word, shown
 from joblens.spec.workflow_kinds import Note, Wrong
 
@@ -71,7 +72,7 @@ def _tool_of(value: Any, path: str, source: str) -> Tool:
         values: dict[str, Any] = _readers()["tool"](value)
     except Wrong as wrong:
         notes: list[Note] = [(place, f"the file {text}") for place, text in wrong.notes]
-        raise Wrong([], [*notes, *wrong.finished]) from None
+        raise Wrong([], [*notes, *wrong.finished, *_further_problems(value, wrong)]) from None
     values.setdefault("name", os.path.splitext(os.path.basename(path))[0])
     problems = [*_problems(values)]
     if problems:
@@ -109,7 +110,26 @@ def _script(name: str, given: dict[str, Any], folder: str) -> ToolScript:
 # ---- what is wrong between keys ---------------------------------------------------------------------------
 
 
-def _problems(values: dict[str, Any]) -> Iterator[Note]:
+def _further_problems(value: Any, wrong: Wrong) -> list[Note]:
+    """Between those keys that can be read, where others cannot. Nothing is said of a key that only seems to
+    be missing: it was written wrongly, or misspelt."""
+    if not isinstance(value, dict):
+        return []
+    keys = TOOL_SECTIONS["tool"].keys
+    unread = {place[0] for place, _ in wrong.finished if place}
+    meant = {meant_key("tool", name) for name in value if isinstance(name, str) and name not in keys}
+    readable = {name: given for name, given in value.items() if name in keys and name not in unread}
+    try:
+        values: dict[str, Any] = _readers()["tool"]({"command": [], **readable})
+    except Wrong:
+        return []
+    hidden = (unread | meant | {"command"}) - readable.keys()
+    found = _problems({"name": "x", **values}, hidden)
+    return [note for note in found if note[0][0] not in hidden]
+
+
+def _problems(values: dict[str, Any], hidden: Collection[Any] = ()) -> Iterator[Note]:
+    """`hidden`: keys of which nothing is known."""
     name = values["name"]
     if _NAME.fullmatch(name) is None:
         yield ("name",), f"name: '{name}' is to be letters, digits, '.', '_' and '-', a letter or digit first"
@@ -117,7 +137,7 @@ def _problems(values: dict[str, Any]) -> Iterator[Note]:
         yield ("command",), "command has no words"
     yield from _unknown_placeholders("command", values["command"], PLACEHOLDERS)
     yield from _unknown_placeholders("parameter_form", values.get("parameter_form", ()), _FORM_PLACEHOLDERS)
-    yield from _missing_partners(values)
+    yield from _missing_partners(values, hidden)
     for script, given in values.get("scripts", {}).items():
         if "/" in script:
             yield ("scripts", script), f"scripts: '{script}' is a path; give it a name, and its path below"
@@ -128,7 +148,7 @@ def _problems(values: dict[str, Any]) -> Iterator[Note]:
         if device not in DEVICES:
             yield ("devices", device), f"devices: there is no '{device}'; expected {any_of(DEVICES)}"
     benchmark = values.get("benchmark")
-    if benchmark and benchmark not in values.get("scripts", {}):
+    if benchmark and "scripts" not in hidden and benchmark not in values.get("scripts", {}):
         yield ("benchmark",), f"benchmark: '{benchmark}' is none of its scripts"
 
 
@@ -150,20 +170,23 @@ def _braced(names: tuple[str, ...]) -> Iterator[str]:
     return (f"{{{name}}}" for name in names)
 
 
-def _missing_partners(values: dict[str, Any]) -> Iterator[Note]:
+def _missing_partners(values: dict[str, Any], hidden: Collection[Any]) -> Iterator[Note]:
     """What cannot be without something else."""
     words = values["command"]
+    lacks_programs = not values.get("programs") and "programs" not in hidden
+    has_command = "command" not in hidden
     way = values.get("parameters", ParameterWay.ENVIRONMENT)
-    if "{program}" in words and not values.get("programs"):
+    if "{program}" in words and lacks_programs:
         yield ("command",), "command has {program}, but there are no programs"
-    if way in (ParameterWay.ARGUMENTS, ParameterWay.JSON_FILE) and "{params...}" not in words:
+    takes_words = way in (ParameterWay.ARGUMENTS, ParameterWay.JSON_FILE)
+    if takes_words and has_command and "{params...}" not in words:
         yield ("parameters",), f"parameters: {way} needs {{params...}} in the command"
     if way is ParameterWay.JSON_FILE and not values.get("own_folder", True):
         yield ("own_folder",), "own_folder: false does not go with json_file: jobs would share one file"
     form = values.get("parameter_form")
     if form is not None and not any("{value}" in word for word in form):
         yield ("parameter_form",), "parameter_form has no {value}"
-    if values.get("check") and not values.get("programs"):
+    if values.get("check") and lacks_programs:
         yield ("check",), "check is about the program, but there are no programs"
 
 

@@ -75,7 +75,10 @@ def _sections_beside(section_name: str) -> dict[str, Section]:
 @cache
 def meant_key(section_name: str, name: str) -> str | None:
     """The key of the section that was probably meant."""
-    keys = _sections_beside(section_name)[section_name].keys
+    sections = _sections_beside(section_name)
+    keys = sections[section_name].keys
+    if sections is TOOL_SECTIONS and f"{name}s" in keys:  # script: of a workflow's job, it means command
+        return f"{name}s"
     meant = _OTHER_WORDS.get(name.lower(), "")
     return meant if meant in keys else nearest_word(name, keys)
 
@@ -92,15 +95,9 @@ def _advice(section_name: str, name: str) -> str:
     if elsewhere:
         return f"it belongs in {elsewhere.place.replace('`', '')}"
     keys = sections[section_name].keys
-    if len(keys) <= _MOST_LISTED:
+    if len(keys) <= _MOST_LISTED or sections is TOOL_SECTIONS:
         return f"expected {any_of(list(keys))}"
     if sections is SECTIONS:
         return "'joblens schema' has all keys"
-    page = (
-        "recipes"
-        if sections is RECIPE_SECTIONS
-        else "tools"
-        if sections is TOOL_SECTIONS
-        else "task-pipeline"
-    )
+    page = "recipes" if sections is RECIPE_SECTIONS else "task-pipeline"
     return f"docs/{page}.md has all keys"

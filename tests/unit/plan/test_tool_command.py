@@ -140,3 +140,9 @@ def test_a_value_that_cannot_be_used_is_told(params: dict[str, Any], told: str) 
 
 def test_a_script_of_which_nothing_is_known_takes_anything() -> None:
     assert check_parameters("s.py", {"any": ["x", 1]}, None) == {"any": ["x", 1]}
+
+
+def test_every_parameter_that_cannot_be_used_is_told() -> None:
+    with pytest.raises(ToolError) as raised:
+        check_parameters("s.py", {"x y": 1, "nothing": None}, KNOWN)
+    assert len(str(raised.value).splitlines()) == 2

@@ -89,3 +89,18 @@ def test_the_place_of_a_task_is_known_in_both_forms() -> None:
     bare = read_task_list("- {tool: a, script: b}\n- {tool: c, script: d}\n", "yaml", "x")
     inside = read_task_list("tasks:\n- {tool: a, script: b}\n- {tool: c, script: d}\n", "yaml", "x")
     assert (bare.mark_of(1).line, inside.mark_of(1).line) == (2, 3)
+
+
+def test_of_a_file_with_mistakes_every_task_that_names_tool_and_script_can_be_looked_at() -> None:
+    text = """\
+- {tool: a, script: b}
+- {tool: c, script: d, timeout: never, params: [1]}
+- {tol: e, script: f}
+- 7
+"""
+    reading = read_task_list(text, "yaml", "x")
+    assert reading.tasks is None
+    assert {place: (task.tool, task.params) for place, task in reading.readable.items()} == {
+        0: ("a", {}),
+        1: ("c", {}),
+    }

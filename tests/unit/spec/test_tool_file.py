@@ -170,6 +170,38 @@ def test_all_mistakes_are_told_at_once() -> None:
     assert len(reading.problems) == 3
 
 
+def told(text: str) -> list[str]:
+    return [one.message for one in read_tool(text, "/tools/t.yaml").problems]
+
+
+def test_mistakes_between_keys_are_told_beside_those_of_single_keys() -> None:
+    text = (
+        'command: ["{program}", "{scrip}"]\nprograms: [a]\nparameters: arguments\nfoo: 1\n'
+        "requirements: {cpus: lots}\n"
+    )
+    first, second, third, fourth = told(text)
+    assert first == "command: {scrip} stands for nothing; did you mean {script}?"
+    assert second == "parameters: arguments needs {params...} in the command"
+    assert third.startswith("unknown key 'foo'")
+    assert fourth.startswith("cpus in requirements must be")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'command: ["{program}"]\nprogams: [a]',
+        'command: ["{program}"]\nprograms: {a: b}',
+        "comand: [a]\nparameters: arguments",
+        "command: {a: b}\nparameters: arguments",
+        "command: [a]\nbenchmark: x.py\nscripts: [x.py]",
+        "command: [a]\nbenchmark: x.py\nscript: {x.py: {}}",
+        "command: [a]\ncheck: [-h]\nprogram: a",
+    ],
+)
+def test_nothing_is_missed_that_was_only_written_wrongly(text: str) -> None:
+    assert len(told(text)) == 1
+
+
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8) | st.just("{script}"),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=6), inner, max_size=3),
