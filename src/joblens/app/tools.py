@@ -2,6 +2,7 @@
 later one takes the place of an earlier of the same name."""
 
 import os
+import shlex
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -61,7 +62,9 @@ def find_tool(name: str, cwd: str | None = None) -> Tool:
         return shelf.tools[name]
     near = nearest_word(name, shelf.tools)
     hint = f"did you mean '{near}'?" if near else f"there are {', '.join(shelf.tools)}"
-    raise UnknownTool(f"there is no tool '{name}'; {hint}", hint="joblens list-tools")
+    raise UnknownTool(
+        f"there is no tool '{name}'; {hint}", hint="; ".join(shelf.passed_over) or "joblens list-tools"
+    )
 
 
 def tool_request(  # noqa: PLR0913 - the keywords are the interface
@@ -126,17 +129,20 @@ def _folders(cwd: str) -> tuple[list[tuple[str, bool]], list[str]]:
     from joblens import spec
 
     built_in = os.path.join(os.path.dirname(os.path.abspath(spec.__file__)), "tools")
-    users = os.path.join(os.path.dirname(user_config_path()), "tools")
-    folders = [(built_in, True), (users, False)]
+    folders = [(built_in, True), (_users_folder(), False)]
     passed_over = []
     project = _project_folder(cwd)
     if project is not None:
         reason = _not_ours(project)
         if reason:
-            passed_over.append(f"{project}: {reason}, so its tools are not used")
+            passed_over.append(f"{project} is not used: {reason}")
         else:
             folders.append((project, False))
     return folders, passed_over
+
+
+def _users_folder() -> str:
+    return os.path.join(os.path.dirname(user_config_path()), "tools")
 
 
 def _project_folder(cwd: str) -> str | None:
@@ -161,9 +167,12 @@ def _upwards(folder: str) -> Iterator[str]:
 def _not_ours(folder: str) -> str:
     """A folder that somebody else left in /tmp must not decide what runs."""
     about = os.stat(folder)
+    shown = shlex.quote(folder)
     if about.st_uid not in (os.geteuid(), 0):
-        return "it belongs to somebody else"
-    return "everybody may write there" if about.st_mode & 0o002 else ""
+        users = shlex.quote(_users_folder())
+        owner = f"it belongs to somebody else (user {about.st_uid})"
+        return f"{owner}; copy what you trust: cp {shown}/NAME.yaml {users}/"
+    return f"everybody may write to it; chmod o-w {shown}" if about.st_mode & 0o002 else ""
 
 
 def _files_in(folder: str) -> list[str]:
@@ -203,4 +212,4 @@ def _read_anew(path: str, source: str, size: int) -> Read:
     if reading.tool is not None:
         return reading.tool.name, reading.tool
     told = [f"{path}:{one.mark.line}:{one.mark.column}: {one.message}" for one in reading.problems]
-    return reading.name, ToolError("\n".join(told), hint="docs/tools.md has every key")
+    return reading.name, ToolError("\n".join(told))

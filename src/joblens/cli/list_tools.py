@@ -14,11 +14,13 @@ def command(session: Session, name: str | None) -> None:
 
     Built in are a few; yours are in ~/.config/joblens/tools, those of a project in its .joblens/tools.
     """
-    from joblens.app.tools import find_tool, list_tools, tool_standing
+    from joblens.app.tools import find_tool, list_tools, tool_shelf, tool_standing
     from joblens.views.tools import render_tool, render_tools, tool_form
 
     if name is not None:
         standing = tool_standing(find_tool(name))
+        for folder in tool_shelf().passed_over:
+            session.warn(folder)
         if session.json:
             session.write_json(tool_form(standing))
         else:

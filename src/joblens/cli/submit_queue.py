@@ -23,10 +23,15 @@ def submit_command(session: Session, given: dict[str, Any]) -> None:
 
 
 def submit_tool(session: Session, given: dict[str, Any]) -> None:
+    from joblens.app.tools import tool_shelf
+
     for name, flag in (("shell", "--shell"), ("tool", "--tool"), ("script", "--script"), ("cwd", "--cwd")):
         if given[name]:
             raise InputError(f"{flag} is for a command; {given['tool_name']} is a tool and says that itself")
-    _enqueue(session, _tool_request(session, given), given)
+    asked = _tool_request(session, given)
+    for folder in tool_shelf().passed_over:  # it may have had another tool of that name
+        session.warn(folder)
+    _enqueue(session, asked, given)
 
 
 def _tool_request(session: Session, given: dict[str, Any]) -> "QueueRequest":

@@ -61,9 +61,9 @@ def _tool(word: str, *, in_container: bool) -> str | None:
     if in_container and not near:
         return None
     meant = f"; did you mean '{near}'?" if near else ""
+    usual = "joblens list-tools shows the tools; a command that is only elsewhere goes behind --"
     raise UnknownTool(
-        f"there is no tool or command '{word}'{meant}",
-        hint="joblens list-tools shows the tools; a command that is only elsewhere goes behind --",
+        f"there is no tool or command '{word}'{meant}", hint="; ".join(shelf.passed_over) or usual
     )
 
 

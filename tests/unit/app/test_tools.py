@@ -68,7 +68,11 @@ def test_a_folder_that_everybody_may_write_to_is_not_used(project: Path) -> None
     write_tool(folder, "python", "command: [evil]\n")
     folder.chmod(0o777)
     assert load_tools(str(project))["python"].command != ("evil",)
-    assert list_tools(str(project))[1] == (f"{folder}: everybody may write there, so its tools are not used",)
+    said = f"{folder} is not used: everybody may write to it; chmod o-w {folder}"
+    assert list_tools(str(project))[1] == (said,)
+    with pytest.raises(UnknownTool) as raised:
+        find_tool("solver", str(project))
+    assert raised.value.hint == said
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="gives a folder away")
@@ -77,6 +81,8 @@ def test_a_folder_of_somebody_else_is_not_used(project: Path, monkeypatch: pytes
     write_tool(folder, "mine")
     os.chown(folder, 12345, 12345)
     assert "mine" not in load_tools(str(project))
+    (said,) = list_tools(str(project))[1]
+    assert said.startswith(f"{folder} is not used: it belongs to somebody else (user 12345)")
 
 
 def test_a_file_with_mistakes_breaks_its_own_tool_only(users: Path) -> None:
