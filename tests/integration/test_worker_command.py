@@ -38,16 +38,20 @@ class Queue:
 
     def start_worker(self, *options: str) -> subprocess.Popen[bytes]:
         words = [sys.executable, "-m", "joblens", "worker", "--json", "-v", "-c", "2", *options]
-        with self._log.open("wb") as log:
+        known = len(self.events("began")) if self._log.exists() else 0
+        with self._log.open("ab") as log:
             worker = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         self._processes.append(worker)
-        wait_until(lambda: self.events("began"), what="the worker", timeout=40)
+        wait_until(lambda: len(self.events("began")) > known, what="the worker", timeout=40)
         return worker
 
     def events(self, kind: str) -> list[dict[str, Any]]:
         lines = self._log.read_text().splitlines()
         facts = [msgspec.json.decode(line) for line in lines if line.startswith("{") and line.endswith("}")]
         return [one for one in facts if one["event"] == kind]
+
+    def notes(self) -> list[str]:
+        return [one["text"] for one in self.events("note")]
 
     def put(self, *argv: str, count: int = 1, ring: bool = True) -> list[str]:
         job = prepare(Request(argv=argv), self.settings).job
@@ -118,9 +122,29 @@ def test_jobs_go_on_while_the_broker_is_away(make_queue: MakeQueue, redis_server
     redis_server.kill()
     assert queue.all_ended(queue.put("true", count=5, ring=False)) == {Status.SUCCESS}
     redis_server.start()
+    wait_until(lambda: "the broker is back" in queue.notes(), what="word of the broker", timeout=40)
     assert queue.all_ended(queue.put("true", count=5)) == {Status.SUCCESS}
     worker.send_signal(signal.SIGINT)
     assert worker.wait(30) == 0
+
+
+def test_jobs_of_a_killed_worker_and_those_it_had_heard_of_do_not_wait_for_the_whole_backlog(
+    make_queue: MakeQueue, redis_server: RedisServer
+) -> None:
+    queue = make_queue(redis_server.url)
+    killed = queue.start_worker("--name", "killed")
+    lost = queue.put("sleep", "2", count=2)
+    wait_until(lambda: set(queue.store.states(lost).values()) == {Status.RUNNING}, what="both to run")
+    queue.start_worker("--name", "survivor")
+    unheard = queue.put("true", count=6, ring=False)  # as if their messages had died with it
+    backlog = queue.put("sleep", "0.1", count=160)
+    wait_until(lambda: Status.SUCCESS in queue.store.states(backlog).values(), what="a busy survivor")
+    killed.kill()
+    assert queue.all_ended(lost + unheard + backlog) == {Status.SUCCESS}
+    began = {uuid: queue.store.find(uuid).attempt.started_at_us for uuid in lost + unheard + backlog}
+    before = sum(began[uuid] < max(began[one] for one in lost + unheard) for uuid in backlog)
+    assert before < len(backlog) * 3 // 4
+    assert [queue.store.find(uuid).attempt.number for uuid in lost] == [2, 2]
 
 
 def test_a_job_that_ends_while_the_store_is_away_is_recorded_once_when_it_is_back(

@@ -103,10 +103,11 @@ class QueueWorker:
         self._waiting: deque[ClaimedJob] = deque()  # claimed, and no place is free
         self._running: dict[str, ClaimedJob] = {}
         self._unwanted: set[str] = set()  # running jobs that are somebody else's now
-        self._is_claiming = self._is_looking = False
+        self._is_asking = False  # the store for tickets
         self._next_look_s = 0.0
-        self._may_be_more = False  # in the store than was claimed
-        self._has_broker = False
+        self._may_be_more = False  # in the store than was heard of
+        self._was_heard_last = False  # what was claimed last
+        self._has_broker = self._has_lost_broker = False
         self._is_ending = self._is_giving_back = False
         self._idle_since_s = self._answered_at_s = time.monotonic()
 
@@ -147,8 +148,7 @@ class QueueWorker:
         self._desk.close()
 
     def _is_done(self) -> bool:
-        is_asking = self._is_claiming or self._is_looking
-        if self._running or self._waiting or self._clearing or self._claimed or is_asking:
+        if self._running or self._waiting or self._clearing or self._claimed or self._is_asking:
             return False
         if self._is_giving_back:
             return True  # what is not in the store yet is in the journal
@@ -177,7 +177,8 @@ class QueueWorker:
     def wake(self) -> None:
         now_s = time.monotonic()
         self._next_look_s = now_s + (self._plan.poll_s if self._has_broker else _LOOK_ALONE_S)
-        self._look()
+        self._may_be_more = True
+        self._claim_next()
 
     def look_now(self) -> None:
         """Somebody says that there is work. From a signal handler, too."""
@@ -206,32 +207,45 @@ class QueueWorker:
         self._heard.append((uuid, settled))
         if not self._is_called:
             self._is_called = True
-            self._kit.loop.call(self._claim_heard)
+            self._kit.loop.call(self._claim_called)
 
     def broker_is_there(self) -> None:
         """On the thread that hears."""
         self._has_broker = True
+        if self._has_lost_broker:
+            self._has_lost_broker = False
+            self._view.note("the broker is back")
 
     def broker_is_away(self, why: str) -> None:
         """On the thread that hears. The store alone has to do for now."""
         self._has_broker = False
-        self._view.note(f"the broker is away: {why}; looks into the store every second")
+        self._has_lost_broker = True
+        self._view.note(f"the broker is away: {why.rstrip('.')}; looks into the store every second")
         self._kit.loop.call(self.look_now)
 
     @property
     def _unplaced(self) -> int:
         return len(self._waiting) + len(self._clearing)
 
-    def _claim_heard(self) -> None:
+    def _claim_called(self) -> None:
         self._is_called = False
-        if self._is_claiming or self._is_ending or not self._heard:
-            return
+        self._claim_next()
+
+    def _claim_next(self) -> None:
+        """In turn what was heard of and, where it is time to look, the oldest that wait. However much is
+        heard of, those whose message was lost are not passed by for ever."""
         most = min(_MOST_AT_ONCE, self._places.appetite - self._unplaced)
-        if most <= 0:
+        if self._is_asking or self._is_ending or most <= 0:
             return
+        if self._may_be_more and (self._was_heard_last or not self._heard):
+            self._look(most)
+        elif self._heard:
+            self._claim_heard(most)
+
+    def _claim_heard(self, most: int) -> None:
         batch = [self._heard.popleft() for _ in range(min(most, len(self._heard)))]
         uuids = [uuid for uuid, _ in batch if uuid not in self._claimed]
-        self._is_claiming = True
+        self._is_asking = self._was_heard_last = True
         self._desk.ask(
             partial(self._claiming.these, uuids),
             partial(self._has_claimed, batch),
@@ -239,26 +253,21 @@ class QueueWorker:
         )
 
     def _has_claimed(self, batch: Sequence[tuple[str, Callable[[], None]]], claimed: Claimed) -> None:
-        self._is_claiming = False
+        self._is_asking = False
         for _, settled in batch:
             settled()
         self._begin_all(claimed)
 
     def _could_not_claim(self, batch: Sequence[tuple[str, Callable[[], None]]]) -> None:
-        self._is_claiming = False
+        self._is_asking = False
         if not self._is_ending:
             self._heard.extendleft(reversed(batch))
-            self._kit.loop.call(self._claim_heard)
+            self._kit.loop.call(self._claim_next)
 
-    # ---- what nobody has told of -----------------------------------------------------------------------
-
-    def _look(self) -> None:
-        """Tickets whose message was lost, or for which there is none."""
-        most = min(_MOST_AT_ONCE, self._places.appetite - self._unplaced)
-        if self._is_looking or self._is_ending or most <= 0:
-            return
-        self._is_looking = True
-        self._may_be_more = False
+    def _look(self, most: int) -> None:
+        """For tickets whose message was lost, or for which there is none."""
+        self._is_asking = True
+        self._may_be_more = self._was_heard_last = False
         older_than_s = min(self._plan.poll_s, self._plan.lease_s) if self._has_broker else 0.0
         self._desk.ask(
             partial(self._claiming.oldest, most, older_than_s),
@@ -267,7 +276,7 @@ class QueueWorker:
         )
 
     def _has_looked(self, most: int, claimed: Claimed) -> None:
-        self._is_looking = False
+        self._is_asking = False
         self._answered_at_s = time.monotonic()
         if len(claimed.claims) >= most:
             self._may_be_more = True
@@ -275,10 +284,12 @@ class QueueWorker:
 
     def _could_not_look(self) -> None:
         """Not idle: what waits there is not known. A store that stays away may be gone for good."""
-        self._is_looking = False
+        self._is_asking = False
         now_s = time.monotonic()
         if now_s - self._answered_at_s < _STORE_PATIENCE_S:
             self._idle_since_s = now_s
+        if self._heard:
+            self._kit.loop.call(self._claim_next)
 
     # ---- from claims to jobs ---------------------------------------------------------------------------
 
@@ -345,10 +356,7 @@ class QueueWorker:
                 break  # this process or the store has slept: first it asks whether it still has them
             self._begin(self._waiting.popleft())
         self._slots.flush()
-        if self._heard:
-            self._claim_heard()
-        elif self._may_be_more:
-            self._look()
+        self._claim_next()
 
     def _begin(self, held: ClaimedJob) -> None:
         self._running[held.uuid] = held

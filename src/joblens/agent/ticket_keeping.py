@@ -82,6 +82,8 @@ class TicketKeeping:
         """`asked_at_s`: by the clock of leases, before the store was asked for it."""
         self.held[claim.job.uuid] = claim.fence
         self._is_sure_from(claim.job.uuid, asked_at_s)
+        # One that was idle would ask much later only, and whoever wants the job to end wait for that.
+        self._next_renewal_s = min(self._next_renewal_s, time.monotonic() + self._renew_every_s)
 
     def _is_sure_from(self, uuid: str, asked_at_s: float) -> None:
         self._sure_until_s[uuid] = asked_at_s + _SURE * self._lease_s
@@ -177,9 +179,13 @@ class TicketKeeping:
 
     # ---- renewing ----------------------------------------------------------------------------------------
 
-    def _renew(self, now_s: float) -> None:
+    @property
+    def _renew_every_s(self) -> float:
         longest_s = _RENEW_BUSY_S if self.held else _RENEW_IDLE_S
-        self._next_renewal_s = now_s + min(self._lease_s / _RENEWALS_A_LEASE, longest_s)
+        return min(self._lease_s / _RENEWALS_A_LEASE, longest_s)
+
+    def _renew(self, now_s: float) -> None:
+        self._next_renewal_s = now_s + self._renew_every_s
         self._is_renewing = True
         held, info = dict(self.held), replace(self._info, running=len(self.held))
 
