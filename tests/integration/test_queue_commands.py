@@ -117,6 +117,7 @@ def test_a_plain_command_may_be_given_to_a_queue(desk: RunJoblens) -> None:
         (("bash", "say.sh", "-t", "3s"), "it goes with --wait"),
         (("bash", "say.sh", "--cwd", "/"), "--cwd is for a command"),
         (("bash", "say.sh", "--device", "gpu"), "does not say how it runs on 'gpu'"),
+        (("bash", "say.sh", "--device", "tpu"), "--device tpu: a tool computes on cpu, gpu, intel-gpu"),
         (("bash", "say.sh", "--queue", "a b"), "name of a queue"),
         (("bash", "say.sh", "--broker", "nonsense"), "broker"),
         (("bash", "say.sh", "--retry-lost", "maybe"), "--retry-lost"),
@@ -455,3 +456,28 @@ def test_a_tool_whose_file_has_mistakes_does_not_become_another_of_its_name(
     (tmp_path / "say.sh").write_text("echo hello\n")
     assert "mine.yaml:" in joblens("submit", "bash", "say.sh", code=2).stderr
     assert not store_path.exists()
+
+
+def test_workflows_of_tasks_are_found_again_by_name_and_id(desk: RunJoblens, tmp_path: Path) -> None:
+    tasks = {"name": "overnight", "tasks": [bash("say.sh"), bash("fail.sh"), bash("say.sh")]}
+    ident = desk("submit-workflow", tasks_file(tmp_path, tasks), "--wait", "--json").json["workflow_id"]
+    (listed,) = desk("workflows", "--json", code=0).json
+    assert (listed["id"], listed["name"], listed["status"]) == (ident, "overnight", "failed")
+    assert (listed["tasks"], listed["completed"], listed["failed"], listed["left"]) == (3, 1, 1, 1)
+    row = desk("workflows", code=0).stdout.splitlines()[1].split()
+    assert row[:7] == [ident, "overnight", "-", "failed", "1", "1", "1"]
+    shown = desk("workflows", "show", ident, code=0).stdout
+    assert "3 tasks: 1 completed, 1 failed, 1 cancelled" in shown
+    copied = desk("store", "copy", str(tmp_path / "store" / "joblens.db"), "copy.db", code=0).stdout
+    assert "1 workflow of tasks" in copied
+    assert "`joblens workflows` lists them" in desk("cancel", "wf-000000000000", code=2).stderr
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_a_file_of_tasks_is_not_run_as_a_workflow(desk: RunJoblens, tmp_path: Path, wrapped: bool) -> None:
+    tasks: Any = [bash("say.sh"), bash("fail.sh")]
+    file = tasks_file(tmp_path, {"tasks": tasks} if wrapped else tasks)
+    said = desk("run", file, code=2).stderr
+    assert "is a file of tasks, not a workflow file" in said
+    assert f"joblens submit-workflow {file}" in said
+    assert "did you mean" not in said

@@ -18,7 +18,8 @@ from joblens.analysis.bench_numbers import (
 )
 from joblens.app.bench_files import default_results_dir, find, load_all, new_id, save
 from joblens.app.bench_reports import report_text, write_report
-from joblens.app.bench_system import disturbances, has_intel_gpu, system_info
+from joblens.app.bench_system import disturbances, system_info
+from joblens.app.devices import DEVICES, missing_device
 from joblens.app.drivers import Warn, warn_in_python
 from joblens.app.jobs import prepare
 from joblens.app.one_by_one import OneByOne
@@ -29,9 +30,7 @@ from joblens.model.errors import BenchmarkError
 from joblens.model.settings import Settings
 from joblens.model.tool import Tool
 from joblens.model.units import format_instant
-from joblens.probes.machine import usable_gpus
 
-DEVICES = ("cpu", "gpu", "intel-gpu")
 _MOST_RUNS = 100_000
 
 Tell = Callable[[int, Result], None]  # (run, 0 while warming up; its result)
@@ -182,13 +181,6 @@ def check_device(device: str) -> None:
     missing = missing_device(device)
     if missing:
         raise BenchmarkError(f"device '{device}': {missing}", hint="--device all runs on those there are")
-
-
-def missing_device(device: str) -> str:
-    """Why it cannot be used here; '' if it can."""
-    if device == "gpu" and not usable_gpus():
-        return "there is no NVIDIA GPU that may be used"
-    return "there is no Intel GPU" if device == "intel-gpu" and not has_intel_gpu() else ""
 
 
 def usable_devices(tool: Tool) -> tuple[list[str], dict[str, str]]:

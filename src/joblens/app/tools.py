@@ -8,6 +8,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from joblens.app.devices import missing_device
 from joblens.app.places import home_dir, user_config_path
 from joblens.app.requests import mapping_of
 from joblens.app.tool_programs import missing_for
@@ -80,7 +81,8 @@ def tool_request(  # noqa: PLR0913 - the keywords are the interface
     here: bool = True,
 ) -> ToolRun:
     """What is to be run. Scripts are looked for from `cwd` on, then among the tool's own. `here`: it is
-    for this machine, so its program has to be on it; else only its name is used. Raises ToolError."""
+    for this machine, so its program and its device have to be on it; else only names are used. Raises
+    ToolError."""
     where = os.path.abspath(cwd or os.getcwd())
     found = find_tool(tool, where) if isinstance(tool, str) else tool
     choices = Choices(
@@ -91,7 +93,11 @@ def tool_request(  # noqa: PLR0913 - the keywords are the interface
         env=mapping_of("env", env),
         here=here,
     )
-    return tool_run(found, os.fspath(script), mapping_of("params", params), choices)
+    run = tool_run(found, os.fspath(script), mapping_of("params", params), choices)
+    missing = missing_device(device) if here else ""
+    if missing:
+        raise ToolError(f"device '{device}': {missing}, and {found.name} is to run on this machine")
+    return run
 
 
 def list_tools(cwd: str | None = None) -> tuple[list[ToolStanding], tuple[str, ...]]:

@@ -36,6 +36,7 @@ def submit_tool(session: Session, given: dict[str, Any]) -> None:
 
 def _tool_request(session: Session, given: dict[str, Any]) -> "QueueRequest":
     """The options go before what the tool says."""
+    from joblens.app.devices import missing_device
     from joblens.app.tool_tasks import queue_request, runs_here
     from joblens.app.tools import tool_request
 
@@ -52,6 +53,9 @@ def _tool_request(session: Session, given: dict[str, Any]) -> "QueueRequest":
         env=plain.env,
         here=runs_here(session.settings),
     )
+    missing = missing_device(device)
+    if missing:  # else it would have been refused
+        session.note(f"joblens: on this machine {missing}; a worker on another has to take it (--queue NAME)")
     asked = queue_request(run, session.settings, retry_lost=_retry_lost(given))
     tools = asked.request
     merged = replace(

@@ -89,6 +89,12 @@ def with_tool(given: dict[str, Any]) -> dict[str, Any]:
 def split_devices(given: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
     """--device says what a tool computes on, or what a container is given. -> (the first, the others)"""
     kinds = [word for word in given if word in _DEVICES]
+    unknown = next((word for word in given if word not in _DEVICES and "/" not in word), None)
+    if unknown is not None:
+        raise click.UsageError(
+            f"--device {unknown}: a tool computes on {', '.join(_DEVICES)}; "
+            "what a container is given is a path, such as /dev/dri"
+        )
     if len(kinds) > 1:
         raise click.UsageError(f"--device {kinds[0]} and --device {kinds[1]}: a tool runs on one")
     return (kinds[0] if kinds else ""), tuple(word for word in given if word not in _DEVICES)

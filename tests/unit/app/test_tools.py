@@ -119,6 +119,19 @@ def test_a_script_of_ones_own_runs_where_it_was_submitted(tmp_path: Path) -> Non
     assert os.path.isabs(run.argv[0])
 
 
+def test_a_device_has_to_be_here_when_the_job_is_for_this_machine(
+    users: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_tool(users, "mine", 'command: [echo, "{device...}"]\ndevices: {gpu: {arguments: [--gpu]}}\n')
+    (tmp_path / "s").touch()
+    monkeypatch.setattr("joblens.app.devices.usable_gpus", lambda: ())
+    with pytest.raises(ToolError, match="'gpu': there is no NVIDIA GPU that may be used, and mine is to run"):
+        tool_request("mine", "s", device="gpu", cwd=str(tmp_path))
+    assert tool_request("mine", "s", device="gpu", cwd=str(tmp_path), here=False).argv[-1] == "--gpu"
+    monkeypatch.setattr("joblens.app.devices.usable_gpus", lambda: ("0",))
+    assert tool_request("mine", "s", device="gpu", cwd=str(tmp_path)).argv[-1] == "--gpu"
+
+
 def test_elsewhere_the_program_is_found_by_its_name(tmp_path: Path) -> None:
     (tmp_path / "a.sh").touch()
     assert tool_request("bash", "a.sh", cwd=str(tmp_path), here=False).argv[0] == "bash"
