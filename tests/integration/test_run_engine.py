@@ -43,7 +43,9 @@ SLOW = """
 name: slow
 jobs:
   - name: part_{i}
-    command: "echo begin_{i} >> ran; while [ ! -e go ]; do sleep 0.02; done; echo end_{i} >> ran"
+    command: |
+      echo $JOBLENS_ATTEMPT >> tries_{i}; echo begin_{i} >> ran
+      while [ ! -e go ]; do sleep 0.02; done; echo end_{i} >> ran
     parameters: {i: "1:4"}
   - {name: last, command: "echo last >> ran", depends_on_regexes: ["part_"]}
 """
@@ -167,6 +169,10 @@ def test_a_worker_that_is_killed_costs_no_job(desk: WorkflowDesk, store_path: Pa
     results = desk.results()
     assert len(results) == 5, "taken up again under the same record"
     assert {one.status for one in results} == {Status.SUCCESS}
+    assert sorted(desk.lines(f"tries_{i}") for i in range(1, 5)) == [["1"], ["1"], ["1", "2"], ["1", "2"]]
+    rows = desk.call("results", "--json", code=0).json["results"]
+    assert sorted(row["attempts"] for row in rows) == [1, 1, 1, 2, 2]
+    assert "was lost" in output
 
 
 def test_a_job_that_must_not_run_twice_fails_with_its_worker(desk: WorkflowDesk, store_path: Path) -> None:

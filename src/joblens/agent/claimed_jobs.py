@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from joblens.agent.container_order import ENV_PREFIX
 from joblens.agent.marked import JOB_ID_VARIABLE
 from joblens.agent.programs import Programs
-from joblens.agent.run_attempts import PreparedAttempt
+from joblens.agent.run_attempts import RUN_ATTEMPT_VARIABLES, PreparedAttempt
 from joblens.model.delivery import Claim, Order
 from joblens.model.errors import LaunchError
 from joblens.model.job import Accounting, Job, Requirements
@@ -120,7 +120,9 @@ def places_of(asked: Requirements, concurrency: int) -> int:
 
 def _env(claim: Claim) -> dict[str, str]:
     """Changes to the worker's own environment. Into a container goes nothing else."""
-    env: Mapping[str, str] = {ATTEMPT_VARIABLE: str(claim.fence), **claim.ticket.order.env}
+    env = {ATTEMPT_VARIABLE: str(claim.fence), **claim.ticket.order.env}
+    if claim.job.run is not None:  # which counts its attempts itself; those that were lost come on top
+        env |= {name: str(int(env[name]) + claim.fence - 1) for name in RUN_ATTEMPT_VARIABLES if name in env}
     if claim.job.container is None:
         return dict(env)
     inside = {**env, JOB_ID_VARIABLE: claim.job.uuid}

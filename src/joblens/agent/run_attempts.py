@@ -38,16 +38,16 @@ _STREAMS = {
 }
 
 
+RUN_ATTEMPT_VARIABLES = ("JOBLENS_ATTEMPT", "TORC_ATTEMPT_ID")
 _OWN_VARIABLES = frozenset(
     (
+        *RUN_ATTEMPT_VARIABLES,
         JOB_ID_VARIABLE,
         "JOBLENS_JOB_NAME",
-        "JOBLENS_ATTEMPT",
         "JOBLENS_GPUS",
         "JOBLENS_EXIT_CODE",
         "TORC_JOB_ID",
         "TORC_JOB_NAME",
-        "TORC_ATTEMPT_ID",
         "TORC_RETURN_CODE",
     )
 )

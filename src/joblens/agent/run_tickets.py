@@ -4,16 +4,18 @@ what they hold."""
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from joblens.agent.kit import Kit
-from joblens.agent.run_attempts import PreparedAttempt
+from joblens.agent.run_attempts import RUN_ATTEMPT_VARIABLES, PreparedAttempt
 from joblens.agent.run_reports import QueueReports
 from joblens.agent.ticket_desk import TicketDesk
+from joblens.analysis.finding_codes import Code
 from joblens.model.delivery import Order, RetryLost, Ticket
 from joblens.model.errors import BrokerError, SupervisorError
 from joblens.model.job import Job, Record, Status
@@ -24,6 +26,7 @@ from joblens.ports.store import Store
 
 _SOONEST_S, _LATEST_S = 0.02, 0.2  # between looks: soon after something has ended, else seldom
 _REMIND_EVERY_S = 2.0
+_MOST_NAMES = 5  # of jobs in a line
 
 Tickets = Sequence[tuple[str, str]]  # (uuid, queue) of each
 
@@ -80,6 +83,8 @@ class RunTickets:
         self._bundle: list[tuple[Job, Ticket]] = []
         self._held: dict[str, Status] = {}  # jobs that have not ended, as they were last seen
         self._ending: set[str] = set()  # of them, those that this run wants to end
+        self._lost_attempts: Counter[int] = Counter()  # with their workers, of each job of the plan
+        self._told_lost: set[str] = set()  # jobs under way of which it was told that their worker was lost
         self._is_asking = False
         self._pause_s = _SOONEST_S
         self._next_look_s = 0.0
@@ -90,6 +95,9 @@ class RunTickets:
         """It goes with the next `flush`."""
         queue = planned.queue or self._side.queue
         written = {name: value for name, value in attempt.job.env.items() if name in attempt.env}
+        env = {**self._common_env, **attempt.env}
+        lost = self._lost_attempts.get(_place(attempt.job), 0)
+        env |= {name: str(int(env[name]) + lost) for name in RUN_ATTEMPT_VARIABLES if lost and name in env}
         # It belongs to whoever holds its ticket, and has that one's environment.
         job = replace(attempt.job, queue=queue, created_by=None, env=written)
         ticket = Ticket(
@@ -97,7 +105,7 @@ class RunTickets:
             queue=queue,
             order=Order(
                 argv=attempt.argv,
-                env={**self._common_env, **attempt.env},
+                env=env,
                 cwd=job.cwd,
                 folder=attempt.folder,
                 streams=attempt.streams,
@@ -165,8 +173,10 @@ class RunTickets:
         if together is not None:
             self._reports.offered(*together)
 
-    def _take_news(self, records: list[Record]) -> None:
+    def _take_news(self, news: tuple[list[Record], dict[str, str]]) -> None:
         self._is_asking = False
+        records, lost_workers = news
+        self._tell_of_lost(records, lost_workers)
         for record in records:
             self._take(record)
         if records:
@@ -174,6 +184,26 @@ class RunTickets:
         else:
             self._pause_s = min(_LATEST_S, self._pause_s * 1.5)
         self._next_look_s = time.monotonic() + self._pause_s
+
+    def _tell_of_lost(self, records: Sequence[Record], lost_workers: Mapping[str, str]) -> None:
+        """One line for each worker, however many jobs it had."""
+        names: dict[str, list[str]] = {}
+        for record in records:
+            uuid, attempt = record.job.uuid, record.attempt
+            if uuid in lost_workers and self._held.get(uuid) is not Status.QUEUED:
+                self._told_lost.add(uuid)
+                names.setdefault(lost_workers[uuid], []).append(record.job.name)
+            elif attempt is not None and record.outcome is not None and uuid in self._held:
+                self._lost_attempts[_place(record.job)] += attempt.number - 1
+                was_told = uuid in self._told_lost
+                self._told_lost.discard(uuid)
+                for finding in record.outcome.findings:
+                    if finding.code == Code.TAKEN_UP_AGAIN and not was_told:
+                        self._side.warn(f"{record.job.name}: {finding.text}")
+        for worker, jobs in names.items():
+            shown = ", ".join(jobs[:_MOST_NAMES]) + (", …" if len(jobs) > _MOST_NAMES else "")
+            again = "is" if len(jobs) == 1 else "are"
+            self._side.warn(f"worker {worker} was lost: {shown} {again} queued again")
 
     def _take(self, record: Record) -> None:
         uuid = record.job.uuid
@@ -231,10 +261,17 @@ class RunTickets:
             self._has_begun = False
 
 
-def _changed(store: QueueStore, before: dict[str, Status]) -> list[Record]:
-    """Records of those that stand differently. Unknown ones are not in the store yet."""
+def _changed(store: QueueStore, before: dict[str, Status]) -> tuple[list[Record], dict[str, str]]:
+    """Records of those that stand differently, and who was lost with those that wait again. Unknown ones are
+    not in the store yet."""
     states = store.states(list(before))
-    return [store.find(uuid) for uuid, status in states.items() if status is not before[uuid]]
+    changed = [uuid for uuid, status in states.items() if status is not before[uuid]]
+    again = [uuid for uuid in changed if states[uuid] is Status.QUEUED]
+    return [store.find(uuid) for uuid in changed], store.lost_workers(again) if again else {}
+
+
+def _place(job: Job) -> int:
+    return -1 if job.run is None else job.run.index
 
 
 class _Ringer:

@@ -41,14 +41,21 @@ def result_rows(store: Store, run: Run) -> list[ResultRow]:
     """Every job of the plan, in its order."""
     standing = state_of_run(store, run)
     wanted = {job.results[-1].job_uuid for job in standing.jobs if job.results}
-    records = {
-        record.job.uuid: record
-        for uuid in _runs_of(standing)
-        for record in records_of_run(store, uuid)
-        if record.job.uuid in wanted
-    }
+    records: dict[str, Record] = {}
+    lost: dict[str, int] = {}  # attempts that were lost with their workers
+    for uuid in _runs_of(standing):
+        for record in records_of_run(store, uuid):
+            if record.attempt is not None and record.attempt.number > 1:
+                lost[record.job.uuid] = record.attempt.number - 1
+            if record.job.uuid in wanted:
+                records[record.job.uuid] = record
     rows = [
-        _row(job, records.get(job.results[-1].job_uuid) if job.results else None) for job in standing.jobs
+        _row(
+            job,
+            records.get(job.results[-1].job_uuid) if job.results else None,
+            len(job.results) + sum(lost.get(result.job_uuid, 0) for result in job.results),
+        )
+        for job in standing.jobs
     ]
     if run.status is not RunStatus.RUNNING:
         return rows
@@ -75,7 +82,7 @@ def _runs_of(standing: RunState) -> Iterable[str]:
     return dict.fromkeys([standing.run.uuid, *(job.kept_from for job in standing.jobs if job.kept_from)])
 
 
-def _row(job: JobStanding, record: Record | None) -> ResultRow:
+def _row(job: JobStanding, record: Record | None, attempts: int) -> ResultRow:
     why = job.why
     if record is not None and record.outcome is not None and job.state is not JobState.COMPLETED:
         why = why or ending(record.outcome)
@@ -86,7 +93,7 @@ def _row(job: JobStanding, record: Record | None) -> ResultRow:
         name=job.name,
         state=job.state,
         why=why,
-        attempts=len(job.results),
+        attempts=attempts,
         kept_from=job.kept_from,
         **({} if record is None else numbers_of(record)),
     )
