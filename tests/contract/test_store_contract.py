@@ -622,3 +622,15 @@ def test_a_sample_that_comes_after_the_end_is_kept_with_the_others(store: Store)
     store.apply([ended("a1")])
     store.apply([samples("a1", 2, 1)])
     assert [index for index, _ in store.samples("a1")] == [0, 1, 2]
+
+
+def test_jobs_of_every_tag_that_begins_so_are_counted_newest_first(store: Store) -> None:
+    later = NOON_US + 60 * SECOND
+    store.apply([queued(uuid, tags=("flow=a", "x")) for uuid in ("a1" * 4, "a2" * 4)])
+    store.apply([started("a1" * 4), ended("a1" * 4, Status.FAILED)])
+    store.apply([queued("b1" * 4, tags=("flow=b",), at_us=later), queued("c1" * 4, tags=("flo",))])
+    newest, oldest = store.tagged("flow=")
+    assert (newest.tag, newest.one_of_them, newest.began_at_us) == ("flow=b", "b1" * 4, later)
+    assert oldest.by_status == {Status.FAILED: 1, Status.QUEUED: 1}
+    assert oldest.one_of_them in ("a1" * 4, "a2" * 4)
+    assert store.tagged("none") == []

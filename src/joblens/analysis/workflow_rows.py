@@ -2,7 +2,8 @@
 
 from msgspec import Struct
 
-from joblens.model.run import Run, Workflow
+from joblens.model.job import Status
+from joblens.model.run import Run, RunStatus, Workflow
 
 INTERRUPTED = "interrupted"  # it began, never ended, and whoever drove it is gone
 
@@ -23,6 +24,40 @@ class WorkflowRow(Struct, frozen=True, kw_only=True):
     workflow: Workflow
     runs: int
     last: RunRow | None
+
+
+class TaskGroupRow(Struct, frozen=True, kw_only=True):
+    """Tasks of a queue that were submitted together."""
+
+    workflow_id: str
+    name: str  # '': it has none
+    began_at_us: int
+    by_status: dict[Status, int]
+
+    @property
+    def tasks(self) -> int:
+        return sum(self.by_status.values())
+
+    @property
+    def done(self) -> int:
+        return self.by_status.get(Status.SUCCESS, 0)
+
+    @property
+    def failed(self) -> int:
+        return self.tasks - self.done - self.left
+
+    @property
+    def left(self) -> int:
+        """Those that were cancelled too, as in a run."""
+        return sum(self.by_status.get(each, 0) for each in (Status.QUEUED, Status.RUNNING, Status.CANCELLED))
+
+    @property
+    def status(self) -> RunStatus:
+        if any(not status.is_final for status in self.by_status):
+            return RunStatus.CREATED if set(self.by_status) == {Status.QUEUED} else RunStatus.RUNNING
+        if self.failed:
+            return RunStatus.FAILED
+        return RunStatus.STOPPED if self.left else RunStatus.COMPLETED
 
 
 def run_label(run: Run) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from joblens.analysis.workflow_rows import TaskGroupRow
 from joblens.app.bells import remind_workers
 from joblens.app.drivers import Warn
 from joblens.app.queries import Note
@@ -24,6 +25,7 @@ from joblens.ports.store import Store
 
 WORKFLOW_PREFIX = "wf-"
 WORKFLOW_TAG = "workflow="  # before the id of the workflow that a job was submitted with
+NAME_TAG = "workflow_name="  # before what that workflow is called
 
 _FIRST_POLL_S = 0.02
 _LONGEST_POLL_S = 0.3
@@ -56,14 +58,15 @@ def submit_together(
     *,
     sequential: bool,
     workflow_id: str = "",
+    name: str = "",
 ) -> SubmittedTasks:
     """As one workflow, all or none: each has its tag, and in a sequence each comes after the one before."""
     workflow_id = workflow_id or new_workflow_id()
-    tag = f"{WORKFLOW_TAG}{workflow_id}"
+    tags = (*((f"{NAME_TAG}{name}",) if name else ()), f"{WORKFLOW_TAG}{workflow_id}")
     tagged = [
         replace(
             each,
-            request=replace(each.request, tags=(*each.request.tags, tag)),
+            request=replace(each.request, tags=(*each.request.tags, *tags)),
             after=place - 1 if sequential and place else None,
         )
         for place, each in enumerate(requests)
@@ -171,24 +174,43 @@ def wait_for_group(store: QueueStore, group: TaskGroup, timeout_s: float | None,
 
 
 def unknown_workflow(ident: str) -> UnknownWorkflow:
-    return UnknownWorkflow(
-        f"no workflow has the id '{ident}'", hint="`joblens submit-workflow` prints the id of a new one"
-    )
+    return UnknownWorkflow(f"no workflow has the id '{ident}'", hint="`joblens workflows` lists them")
 
 
 def workflow_of(records: Sequence[Record]) -> str | None:
     """The id of the workflow that all of them were submitted with."""
-    ids = {_workflow_id(record) for record in records}
+    ids = {workflow_id_of(record) for record in records}
     return ids.pop() if len(ids) == 1 else None
 
 
-def _workflow_id(record: Record) -> str | None:
-    tags = (tag for tag in reversed(record.job.tags) if tag.startswith(WORKFLOW_TAG + WORKFLOW_PREFIX))
-    tag = next(tags, None)
-    return None if tag is None else tag.removeprefix(WORKFLOW_TAG)
+def workflow_id_of(record: Record) -> str | None:
+    found = _behind(WORKFLOW_TAG, record)
+    return found if found.startswith(WORKFLOW_PREFIX) else None
 
 
-def task_status(store: QueueStore, record: Record) -> dict[str, Any]:
+def _behind(key: str, record: Record) -> str:
+    """The last tag of that key is joblens's own; others may have come with the task."""
+    tags = (tag for tag in reversed(record.job.tags) if tag.startswith(key))
+    return next(tags, "").removeprefix(key)
+
+
+def task_group_rows(store: Store) -> list[TaskGroupRow]:
+    """The workflows of submit-workflow and TaskPipeline, newest first."""
+    return [
+        TaskGroupRow(
+            workflow_id=each.tag.removeprefix(WORKFLOW_TAG),
+            name=_behind(NAME_TAG, store.find(each.one_of_them)),
+            began_at_us=each.began_at_us,
+            by_status=each.by_status,
+        )
+        for each in store.tagged(WORKFLOW_TAG + WORKFLOW_PREFIX)
+    ]
+
+
+def task_status(
+    store: QueueStore, record: Record, holders: Mapping[str, str] | None = None
+) -> dict[str, Any]:
+    """`holders`: which worker has which job, where that is known."""
     now_us = time.time_ns() // 1000
     if record.status is Status.QUEUED and record.job.queue:
         lost_worker = store.lost_workers([record.job.uuid]).get(record.job.uuid, "")
@@ -196,13 +218,23 @@ def task_status(store: QueueStore, record: Record) -> dict[str, Any]:
     if record.status is not Status.RUNNING:
         return status_form(record, now_us=now_us)
     return status_form(
-        record, now_us=now_us, expected=expected_time(store, record), newest=newest_sample(store, record)
+        record,
+        now_us=now_us,
+        expected=expected_time(store, record),
+        newest=newest_sample(store, record),
+        worker=(_holders(store) if holders is None else holders).get(record.job.uuid, ""),
     )
+
+
+def _holders(store: QueueStore) -> dict[str, str]:
+    """Which worker has which job."""
+    return {holding.uuid: holding.worker for holding in store.holdings()}
 
 
 def workflow_status(store: QueueStore, uuids: Sequence[str]) -> dict[str, Any]:
     records = [store.find(uuid) for uuid in uuids]
-    form = workflow_form([task_status(store, record) for record in records])
+    holders = _holders(store) if any(record.status is Status.RUNNING for record in records) else {}
+    form = workflow_form([task_status(store, record, holders) for record in records])
     return {"workflow_id": workflow_of(records), **form}
 
 

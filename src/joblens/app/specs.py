@@ -112,11 +112,22 @@ def _refuse_other_files(path: str, reading: SpecReading) -> None:
         message = f"{path} is a recipe, not a workflow file"
         hint = f"joblens process {path} carries it out, joblens process {path} --dry-run checks it"
         raise SpecError(message, hint=hint, problems=(message,))
+    if _is_list_of_tasks(value):
+        message = f"{path} is a file of tasks, not a workflow file"
+        hint = f"joblens submit-workflow {path} gives them to workers"
+        raise SpecError(message, hint=hint, problems=(message,))
     if has_known_ending(path) or (isinstance(value, dict) and {"jobs", "name"} & value.keys()):
         return
     message = f"'{path}' is not a workflow file"
     hint = "a workflow is written in YAML, JSON, JSON5, KDL or TOML: flow.yaml, with a name and jobs"
     raise SpecError(message, hint=hint, problems=(message,))
+
+
+def _is_list_of_tasks(value: Any) -> bool:
+    """`[{tool, script}, …]` or `{tasks: […]}`: a workflow has jobs, and they have commands."""
+    if isinstance(value, dict):
+        return "jobs" not in value and isinstance(value.get("tasks"), list)
+    return isinstance(value, list) and any(isinstance(one, dict) and "tool" in one for one in value)
 
 
 def _made_from_run(run: Run, source: str, *, keeps_spec: bool) -> _Made:

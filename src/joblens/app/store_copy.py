@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 from msgspec import Struct, structs
 
 from joblens.app.drivers import Warn, open_store_directly, store_is_there, store_name
+from joblens.app.queue_watching import workflow_id_of
 from joblens.model.errors import AmbiguousJob, InputError, UnknownJob
 from joblens.model.history import HistoryQuery
 from joblens.model.job import Record, Status
@@ -53,6 +54,7 @@ class Copied(Struct, frozen=True, kw_only=True):
     waiting_jobs: int = 0  # of them, those that nobody has begun: who looks for them looks there too
     workflows: int = 0
     runs: int = 0
+    task_workflows: int = 0  # of submit-workflow: tasks of theirs have come
     kept_numbers: bool = True
 
 
@@ -93,6 +95,7 @@ class _Copying:
         self._keeps_numbers = _agree(origin, goal)
         self._jobs, self._samples, self._known, self._unfinished = 0, 0, 0, 0
         self._waiting = 0
+        self._task_workflows: set[str] = set()
 
     def run(self, start: Callable[[int], Callable[[int], None]]) -> Copied:
         advance = start(self._origin.statistics(HistoryQuery()).overall.jobs)
@@ -103,6 +106,7 @@ class _Copying:
             ended = [record for record in part if record.outcome is not None]
             self._unfinished += len(part) - len(ended)
             self._waiting += sum(record.status is Status.QUEUED for record in part)
+            self._task_workflows.update(filter(None, map(workflow_id_of, ended)))
             self._copy_jobs(ended)
             advance(len(ended))
         return Copied(
@@ -115,6 +119,7 @@ class _Copying:
             waiting_jobs=self._waiting,
             workflows=len(workflows),
             runs=runs,
+            task_workflows=len(self._task_workflows),
             kept_numbers=self._keeps_numbers,
         )
 

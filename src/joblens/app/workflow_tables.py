@@ -7,7 +7,7 @@ from msgspec import to_builtins
 
 from joblens.agent.owners import is_gone
 from joblens.analysis.run_time import driven_s
-from joblens.analysis.workflow_rows import INTERRUPTED, RunRow, WorkflowRow, run_label
+from joblens.analysis.workflow_rows import INTERRUPTED, RunRow, TaskGroupRow, WorkflowRow, run_label
 from joblens.app.runs import kept_results
 from joblens.engine.retries import NOT_STARTED
 from joblens.model.job import Status
@@ -78,6 +78,22 @@ def workflow_form(row: WorkflowRow) -> dict[str, Any]:
         "created_time": format_instant(row.workflow.created_at_us),
         "runs": row.runs,
         "last_run": None if row.last is None else run_form(row.last),
+    }
+
+
+def task_group_form(row: TaskGroupRow) -> dict[str, Any]:
+    """For --json: with the keys of a workflow that mean something here."""
+    return {
+        "id": row.workflow_id,
+        "name": row.name,
+        "created_time": format_instant(row.began_at_us),
+        "status": row.status.value,
+        "tasks": row.tasks,
+        "completed": row.done,
+        "failed": row.failed,
+        "left": row.left,
+        "runs": None,
+        "last_run": None,
     }
 
 

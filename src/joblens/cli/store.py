@@ -98,7 +98,8 @@ def copy(session: Session, source: str, target: str) -> None:
     session.write(f"{copied.source} copied to {copied.target}\n")
     session.write(
         f"{counted(copied.jobs, 'job')} with {counted(copied.samples, 'sample')}, "
-        f"{counted(copied.workflows, 'workflow')} with {counted(copied.runs, 'run')}\n"
+        f"{counted(copied.workflows, 'workflow')} with {counted(copied.runs, 'run')}, "
+        f"{counted(copied.task_workflows, 'workflow')} of tasks\n"
     )
     if copied.known_jobs:
         session.write(f"{counted(copied.known_jobs, 'job')} had come before\n")

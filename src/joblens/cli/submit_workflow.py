@@ -54,7 +54,12 @@ def command(session: Session, /, **given: Any) -> None:
     session.warn_of_broker(given["broker"])
     loaded = load_tasks(given["file"], session.settings, sequential=given["sequential"])
     submitted = submit_together(
-        loaded.requests, session.settings, session.options.config, session.warn, sequential=loaded.sequential
+        loaded.requests,
+        session.settings,
+        session.options.config,
+        session.warn,
+        sequential=loaded.sequential,
+        name=loaded.name,
     )
     if given["wait"]:
         _wait(session, submitted, timeout_s, given["wait_timeout"])

@@ -23,22 +23,26 @@ def command(ctx: click.Context, /, **given: Any) -> None:
 @shared_options
 def list_(session: Session) -> None:
     """Workflows, newest first, with how the last run of each stands."""
+    from joblens.app.queue_watching import task_group_rows
     from joblens.app.workflow_tables import workflow_rows
 
     rows = workflow_rows(session.current_store)
+    groups = task_group_rows(session.store)
     if session.json:
-        from joblens.app.workflow_tables import workflow_form
+        from joblens.app.workflow_tables import task_group_form, workflow_form
 
-        session.write_json([workflow_form(row) for row in rows])
+        session.write_json([*map(workflow_form, rows), *map(task_group_form, groups)])
         return
-    if not rows:
+    if not rows and not groups:
         session.write("No workflows yet. Run one: joblens run FILE\n")
         return
     from joblens.app.drivers import SystemClock
     from joblens.views.workflows import render_workflows
 
     now_us = SystemClock().now_us()
-    session.write_lines(render_workflows(rows, now_us=now_us, width=session.width, paint=session.palette))
+    session.write_lines(
+        render_workflows(rows, groups, now_us=now_us, width=session.width, paint=session.palette)
+    )
 
 
 @command.command("create-from-spec")
@@ -64,11 +68,18 @@ def create_from_spec(session: Session, path: str, params: tuple[str, ...], unmon
 @click.argument("ident", metavar="ID", shell_complete=complete_run)
 @shared_options
 def show(session: Session, ident: str) -> None:
-    """One workflow and all its runs."""
+    """One workflow and all its runs, or, of wf-…, its tasks."""
+    from joblens.app.queue_watching import find_group
     from joblens.app.run_actions import actions_form, failed_actions
     from joblens.app.workflow_tables import run_rows
 
     store = session.current_store
+    group = find_group(store, ident)
+    if group is not None:
+        from joblens.cli.status import show_workflow
+
+        show_workflow(session, group.uuids)
+        return
     workflow = store.find_workflow(ident)
     rows = run_rows(store, workflow)
     if session.json:

@@ -76,6 +76,15 @@ class Statistics(Struct, frozen=True, kw_only=True):
     by_tool: dict[str, GroupStatistics] = field(default_factory=dict)
 
 
+class TaggedJobs(Struct, frozen=True, kw_only=True):
+    """All jobs of one tag."""
+
+    tag: str
+    one_of_them: str  # its uuid
+    began_at_us: int  # the first of them, or when it was made
+    by_status: dict[Status, int]
+
+
 class PruneReport(Struct, frozen=True, kw_only=True):
     jobs: int = 0
     samples: int = 0

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 from joblens.model.details import Details
-from joblens.model.history import HistoryQuery, PruneReport, Statistics, StoreCheck
+from joblens.model.history import HistoryQuery, PruneReport, Statistics, StoreCheck, TaggedJobs
 from joblens.model.job import Record
 from joblens.model.run import JobResult, Run, RunEvent, Workflow
 from joblens.model.sample import Sample
@@ -28,6 +28,10 @@ class Store(Protocol):
 
     def records(self, query: HistoryQuery) -> Iterator[Record]:
         """Newest first unless the query sorts otherwise."""
+        ...
+
+    def tagged(self, prefix: str) -> list[TaggedJobs]:
+        """How the jobs of every tag stand that begins so, newest first."""
         ...
 
     def running(self) -> list[Record]:

@@ -5,7 +5,7 @@ from typing import cast
 
 from joblens.model.delivery import Backlog, Claim, Holding, Renewal, WorkerInfo
 from joblens.model.details import Details
-from joblens.model.history import HistoryQuery, PruneReport, Statistics, StoreCheck
+from joblens.model.history import HistoryQuery, PruneReport, Statistics, StoreCheck, TaggedJobs
 from joblens.model.job import Record, Status
 from joblens.model.run import JobResult, Run, RunEvent, Workflow
 from joblens.model.sample import Sample
@@ -31,6 +31,9 @@ class PassingStore:
 
     def records(self, query: HistoryQuery) -> Iterator[Record]:
         return self._reading().records(query)
+
+    def tagged(self, prefix: str) -> list[TaggedJobs]:
+        return self._reading().tagged(prefix)
 
     def running(self) -> list[Record]:
         return self._reading().running()

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from joblens.model.details import Details
 from joblens.model.errors import StoreCorrupt
-from joblens.model.history import HistoryQuery
+from joblens.model.history import HistoryQuery, TaggedJobs
 from joblens.model.job import Record
 from joblens.model.run import JobResult, Run, RunEvent, Workflow
 from joblens.model.writes import CancelAsked
@@ -48,6 +48,12 @@ class ReadingDesk:
             with self._asking() as ask:
                 part = list(read_records(ask, numbers[start : start + _RECORDS_AT_ONCE]))
             yield from part
+
+    def tagged(self, prefix: str) -> list[TaggedJobs]:
+        from joblens.stores.tag_rows import read_tagged
+
+        with self._asking() as ask:
+            return read_tagged(ask, prefix)
 
     def running(self) -> list[Record]:
         from joblens.stores.record_rows import read_unfinished

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from joblens.analysis.workflow_rows import INTERRUPTED, RunRow, WorkflowRow, run_label
+from joblens.analysis.workflow_rows import INTERRUPTED, RunRow, TaskGroupRow, WorkflowRow, run_label
 from joblens.model.run import RunStatus, Workflow
 from joblens.model.units import format_duration, format_instant
 from joblens.views.jobs import ago
@@ -40,8 +40,39 @@ _RUNS = (
 )
 
 
-def render_workflows(rows: Sequence[WorkflowRow], *, now_us: int, width: int, paint: Palette) -> list[str]:
-    return render_table(_WORKFLOWS, [_workflow_cells(row, now_us, paint) for row in rows], width, paint)
+def render_workflows(
+    rows: Sequence[WorkflowRow],
+    groups: Sequence[TaskGroupRow] = (),
+    *,
+    now_us: int,
+    width: int,
+    paint: Palette,
+) -> list[str]:
+    """Both kinds together, newest first."""
+    cells = [(_began_at_us(row), _workflow_cells(row, now_us, paint)) for row in rows]
+    cells += [(group.began_at_us, _group_cells(group, now_us, paint)) for group in groups]
+    if groups:
+        cells.sort(key=lambda each: each[0], reverse=True)
+    return render_table(_WORKFLOWS, [each for _, each in cells], width, paint)
+
+
+def _began_at_us(row: WorkflowRow) -> int:
+    if row.last is None:
+        return row.workflow.created_at_us
+    return row.last.run.started_at_us or row.last.run.created_at_us
+
+
+def _group_cells(group: TaskGroupRow, now_us: int, paint: Palette) -> list[str]:
+    return [
+        group.workflow_id,
+        clean(group.name) or UNKNOWN,
+        UNKNOWN,
+        paint.paint(group.status.value, _COLOURS[group.status.value]),
+        f"{group.done:,}",
+        f"{group.failed:,}",
+        f"{group.left:,}",
+        ago(group.began_at_us, now_us),
+    ]
 
 
 def _workflow_cells(row: WorkflowRow, now_us: int, paint: Palette) -> list[str]:
@@ -49,9 +80,8 @@ def _workflow_cells(row: WorkflowRow, now_us: int, paint: Palette) -> list[str]:
     number = UNKNOWN if workflow.number is None else str(workflow.number)
     head = [number, clean(workflow.name), str(row.runs)]
     if last is None:
-        return [*head, "not run yet", UNKNOWN, UNKNOWN, UNKNOWN, ago(workflow.created_at_us, now_us)]
-    began_at_us = last.run.started_at_us or last.run.created_at_us
-    return [*head, _status(last, paint), *_counts(last), ago(began_at_us, now_us)]
+        return [*head, "not run yet", UNKNOWN, UNKNOWN, UNKNOWN, ago(_began_at_us(row), now_us)]
+    return [*head, _status(last, paint), *_counts(last), ago(_began_at_us(row), now_us)]
 
 
 def render_workflow(

@@ -124,6 +124,12 @@ SELECT id, detail FROM workflow WHERE uuid = %s
 -- name: workflows_of_prefix
 SELECT id, detail FROM workflow WHERE uuid >= %s AND uuid < %s ORDER BY uuid LIMIT %s
 
+-- name: jobs_of_tags
+-- By bytes, whatever order the database has for words.
+SELECT tag.tag, job.status, count(*), min(job.uuid), min(job.began_at_us)
+FROM tag JOIN job ON job.id = tag.job_id
+WHERE tag.tag COLLATE "C" >= %s AND tag.tag COLLATE "C" < %s GROUP BY tag.tag, job.status
+
 -- name: workflow_names
 SELECT DISTINCT name FROM workflow
 

@@ -370,6 +370,10 @@ SELECT id, detail FROM workflow WHERE uuid = ?
 -- name: workflows_of_prefix
 SELECT id, detail FROM workflow WHERE uuid >= ? AND uuid < ? ORDER BY uuid LIMIT ?
 
+-- name: jobs_of_tags
+SELECT tag.tag, job.status, count(*), min(job.uuid), min(job.began_at_us)
+FROM tag JOIN job ON job.id = tag.job_id WHERE tag.tag >= ? AND tag.tag < ? GROUP BY tag.tag, job.status
+
 -- name: workflow_names
 SELECT DISTINCT name FROM workflow
 
