@@ -61,7 +61,9 @@ def test_a_task_that_runs() -> None:
         memory_shmem_bytes=0,
         memory_kernel_bytes=2 * MIB,
     )
-    same_as_golden("status-running", shown(task(Status.RUNNING), expected=Expected(20.0, 3), newest=sample))
+    worker = "node1-4242-1a2b3c4d"
+    text = shown(task(Status.RUNNING), expected=Expected(20.0, 3), newest=sample, worker=worker)
+    same_as_golden("status-running", text)
 
 
 def test_a_task_that_runs_for_longer_than_earlier_ones() -> None:

@@ -191,6 +191,12 @@ def test_list() -> None:
     same_as_golden("list", render_running([UNDER_WAY], now_us=now_us, width=80, paint=PLAIN))
 
 
+def test_list_of_jobs_on_a_queue_names_their_machines() -> None:
+    now_us = START_US + 405_000_000
+    queued = structs.replace(UNDER_WAY, job=structs.replace(UNDER_WAY.job, queue="default"))
+    same_as_golden("list-queue", render_running([queued], now_us=now_us, width=80, paint=PLAIN))
+
+
 def test_top() -> None:
     now_us = START_US + 405_000_000
     tails = {RUNNING: samples(5)}

@@ -197,6 +197,8 @@ def test_progress_is_told_from_earlier_tasks_of_the_same_kind(pipeline: TaskPipe
     task_id = pipeline.submit_task("bash", "gate.sh", {"gate": str(gate)})
     wait_until(lambda: pipeline.get_task_status(task_id)["state"] == "STARTED", what="the start")
     status = pipeline.get_task_status(task_id)
+    (worker,) = pipeline.health_check()["workers"]
+    assert (status["worker"], status["host"]) == (worker["name"], worker["host"])
     assert status["expected_seconds"] > 0
     assert status["progress"] is None or 0 < status["progress"] <= 99  # None: it takes longer already
     other = pipeline.submit_task("bash", "gate.sh", {"gate": str(gate), "other": 1})
@@ -327,6 +329,7 @@ def test_all_of_a_workflow_is_cancelled_by_its_id(pipeline: TaskPipeline) -> Non
         lambda one: one.submit_task(None, None),
         lambda one: one.submit_batch_workflow([], batch_size="2"),
         lambda one: one.parameter_sweep("bash", "say.sh", ["x"]),
+        lambda one: one.parameter_sweep("bash", "say.sh", {}),
         lambda one: one.monitor_task("a", poll_interval=None),
     ],
 )

@@ -98,6 +98,8 @@ def test_a_job_that_must_not_run_twice_is_lost_with_its_worker(desk: WorkerDesk)
     assert record.status is Status.LOST
     assert record.outcome is not None
     assert "retry_lost" in (record.outcome.error or "")
+    assert record.outcome.worker
+    assert record.outcome.worker in (record.outcome.error or "")
 
 
 @pytest.mark.parametrize("requirements", [Requirements(), LIMITED], ids=["in-a-slot", "in-a-session"])

@@ -90,7 +90,9 @@ def status_form(
     expected: Expected | None = None,
     newest: Sample | None = None,
     lost_worker: str = "",
+    worker: str = "",
 ) -> dict[str, Any]:
+    """`worker`: who has it now, of a job that runs."""
     state = state_of(record, lost_worker)
     form: dict[str, Any] = {
         "task_id": record.job.uuid,
@@ -104,6 +106,8 @@ def status_form(
         "script": record.job.script,
         "params": record.job.params,
         "queue": record.job.queue,
+        "worker": worker or (record.outcome and record.outcome.worker) or None,
+        "host": None if record.attempt is None else record.attempt.owner.host,
         "number": record.number,
         "elapsed_seconds": elapsed_s(record, now_us),
         "expected_seconds": None if expected is None else expected.seconds,

@@ -1,6 +1,8 @@
 """How jobs end that no worker ended, and what becomes of a ticket whose worker is gone. Pure: every store
 decides by this."""
 
+from msgspec.structs import replace
+
 from joblens import __version__
 from joblens.model.delivery import RetryLost, Ticket
 from joblens.model.job import Attempt, Outcome, Status
@@ -47,7 +49,7 @@ def ending_of_lost(
         why = f"it was given to workers {deliveries} times"
     else:
         return None
-    return _ended(Status.LOST, now_us, "lost", f"{lost}, and {why}", duration_s)
+    return replace(_ended(Status.LOST, now_us, "lost", f"{lost}, and {why}", duration_s), worker=worker)
 
 
 def _ended(status: Status, now_us: int, reason: str, error: str, duration_s: float = 0.0) -> Outcome:

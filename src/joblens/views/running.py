@@ -11,7 +11,7 @@ from joblens.views.charts import cpu_spark_line
 from joblens.views.curves import Point, last_known, points
 from joblens.views.jobs import command_line, display_name, duration_s, started_at_us
 from joblens.views.numbers import UNKNOWN, clock, compact_bytes, compact_rate, percent
-from joblens.views.style import Palette
+from joblens.views.style import Palette, clean
 from joblens.views.table import Column, render_table
 
 _LIST_COLUMNS = (
@@ -23,6 +23,7 @@ _LIST_COLUMNS = (
     Column("PID", is_right=True, goes=1),
     Column("COMMAND", gives_way=True, least=12, goes=3),
 )
+_PID_PLACE = [column.title for column in _LIST_COLUMNS].index("PID")
 _TOP_COLUMNS = (
     Column("ID"),
     Column("NAME", gives_way=True, keeps_end=True),
@@ -55,7 +56,14 @@ def render_running(records: Sequence[Record], *, now_us: int, width: int, paint:
         ]
         for record in records
     ]
-    return render_table(_LIST_COLUMNS, rows, width, paint)
+    if not any(record.job.queue for record in records):
+        return render_table(_LIST_COLUMNS, rows, width, paint)
+    # On a queue: which machine has it says more than a number of a process there.
+    pid = _PID_PLACE
+    columns = (*_LIST_COLUMNS[:pid], Column("HOST", goes=4), *_LIST_COLUMNS[pid:])
+    hosts = [UNKNOWN if one.attempt is None else clean(one.attempt.owner.host) for one in records]
+    rows = [[*row[:pid], host, *row[pid:]] for row, host in zip(rows, hosts, strict=True)]
+    return render_table(columns, rows, width, paint)
 
 
 def render_top(

@@ -78,6 +78,8 @@ def _state(status: Form, paint: Palette) -> str:
 
 def _under_way(status: Form) -> list[str]:
     lines = [f"   Queue: {status['queue']}"] if status["queue"] else []
+    if status["worker"]:
+        lines.append(f"   Worker: {clean(status['worker'])} on {clean(status['host'] or UNKNOWN)}")
     if status["elapsed_seconds"] is None:
         return lines
     return [*lines, f"   Progress: {progress_words(status)}", *_so_far(status)]
