@@ -31,6 +31,43 @@ def test_the_report() -> None:
         same_text(name, svg)
 
 
+def test_named_results_are_compared_with_the_first() -> None:
+    before, after = tool_result(), tool_result(middle=3.0, seed=6)
+    after["params"] = {"cells": 256}
+    text, pictures = markdown_report([before, after], "Heat", compares=True)
+    same_text("bench-report-compared.md", text)
+    assert all(f"({name})" in text for name in pictures)
+    assert "they did not run the same: cells 128 → 256" in text
+    assert html_report([before, after], "Heat", compares=True).count("<svg") == 4
+    assert "Compared" not in markdown_report([before, after], "Heat")[0]
+
+
+def test_each_machine_is_told_where_they_differ_and_one_only_once() -> None:
+    one, two = tool_result(), tool_result(seed=6)
+    two["system_info"] = {**two["system_info"], "load_1min": 5.0}
+    assert markdown_report([one, two], "Heat")[0].count("| host |") == 1
+    two["system_info"] = {**two["system_info"], "hostname": "node8"}
+    assert markdown_report([one, two], "Heat")[0].count("| host |") == 2
+
+
+def test_wide_tables_of_the_page_scroll_by_themselves() -> None:
+    page = html_report([tool_result()], "solver heat.py on cpu")
+    assert ".table { overflow-x: auto;" in page
+    assert page.count("<table") == page.count('<div class="table"><table')
+    assert page.count("solver heat.py on cpu</h") == 1
+
+
+def test_a_first_round_that_takes_all_the_time_is_told() -> None:
+    document = {**two_commands(1), "stopped": "time"}
+    assert "left none for another" in " ".join(render_result(document, 200))
+
+
+def test_one_command_has_no_order() -> None:
+    document = two_commands()
+    document["variants"] = document["variants"][:1]
+    assert "by lot" not in " ".join(render_result(document, 200))
+
+
 def test_the_page_holds_its_pictures_and_nothing_of_a_name_becomes_markup() -> None:
     document = two_commands()
     document["variants"][1]["name"] = document["comparisons"][0]["variant"] = "<script>alert(1)</script>"

@@ -103,10 +103,11 @@ def test_memory_and_bytes_written_are_compared_too(joblens: RunJoblens, tmp_path
 
 def test_a_run_that_fails_ends_it_and_says_why(joblens: RunJoblens) -> None:
     done = joblens("bench", "-c", "true", "-c", "echo no room >&2; exit 7", code=1)
-    assert "B: failed" in done.stdout
-    assert "A  true (baseline)" in done.stdout
-    assert "B  echo no room >&2; exit 7" in done.stdout
-    assert "no room" in done.stdout
+    assert done.stdout == "", "nothing was measured"
+    assert "B: failed" in done.stderr
+    assert "A  true (baseline)" in done.stderr
+    assert "B  echo no room >&2; exit 7" in done.stderr
+    assert "no room" in done.stderr
     kept = joblens("bench", "--json", "-i", "-n", "2", "-c", "true", "-c", "exit 7", code=0).json
     assert [run["returncode"] for run in kept["variants"][1]["runs"]] == [7, 7]
 
@@ -138,7 +139,9 @@ def test_a_report_is_not_written_into_a_folder_that_is_not_there(joblens: RunJob
 
 def test_a_command_that_is_not_there_is_told(joblens: RunJoblens) -> None:
     done = joblens("bench", "--", "no-such-command-here", code=1)
-    assert "no-such-command-here" in done.stdout
+    (said,) = done.stderr.splitlines()
+    assert "no-such-command-here" in said
+    assert done.stdout == ""
 
 
 @pytest.mark.parametrize(
@@ -220,6 +223,12 @@ def test_faster_is_a_speedup_above_one(solver: Path, tmp_path: Path) -> None:
     assert compared["differs"] is True
     assert compared["speedup_low"] <= compared["speedup"] <= compared["speedup_high"]
     assert compared["same_machine"] is True
+    assert compared["parameter_changes"] == {"seconds": [0.3, 0.01]}
+    assert "seconds 0.3 → 0.01" in runner.generate_report([slow, fast])
+    with pytest.raises(BenchmarkError, match="cannot be compared with itself"):
+        runner.compare_results(slow["id"], "latest")
+    with pytest.raises(BenchmarkError, match="a report of no results"):
+        runner.generate_report([])
 
 
 def test_a_benchmark_whose_runs_all_fail_is_a_result(solver: Path, tmp_path: Path) -> None:
@@ -288,6 +297,8 @@ def test_the_command_runs_a_tool_and_compares_results(solver: Path, joblens: Run
     slower = joblens("bench", "compare", first["id"], second["id"], cwd=solver)
     assert slower.code == 3, "it takes more time for certain"
     assert "more" in slower.stdout
+    assert "! they did not run the same: seconds 0.01 → 0.25" in slower.stdout
+    assert "seconds=0.25" in joblens("bench", "list", cwd=solver, code=0).stdout
     assert joblens("bench", "compare", second["id"], first["id"], cwd=solver).code == 0
     failed = joblens(*common, "-n", "1", "-p", "code=5", "--device", "all", cwd=solver, code=1)
     assert failed.json[0]["metrics"]["successful_runs"] == 0

@@ -136,6 +136,38 @@ def variants_of(document: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     ]
 
 
+def parameters_of(document: Mapping[str, Any]) -> dict[str, Any]:
+    """What two results of the same tool may differ in besides time: script, container and parameters."""
+    if document["kind"] == COMMANDS:
+        return {}
+    about = {name: document.get(name) for name in ("script", "container")}
+    return {**{name: value for name, value in about.items() if value}, **(document.get("params") or {})}
+
+
+def parameter_changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> Document:
+    """name -> [before, after], None where there is none. Only of results of the same tool: those of
+    different ones are told apart by their names."""
+    if before["kind"] == COMMANDS or after["kind"] == COMMANDS or before["tool"] != after["tool"]:
+        return {}
+    one, two = parameters_of(before), parameters_of(after)
+    return {name: [one.get(name), two.get(name)] for name in {**one, **two} if one.get(name) != two.get(name)}
+
+
+def are_of_one_machine(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
+    return bool(before["system_info"].get("hostname") == after["system_info"].get("hostname"))
+
+
+def compared_documents(before: Mapping[str, Any], after: Mapping[str, Any]) -> Document:
+    """The last variant of each: of a comparison of commands, what was tried against the baseline."""
+    one, two = variants_of(before)[-1], variants_of(after)[-1]
+    names = (one["name"], two["name"])
+    if names[0] == names[1]:
+        names = (f"{names[0]} (before)", f"{names[1]} (after)")
+    return comparison_form(
+        {"name": names[1], "runs": two["runs"]}, {"name": names[0], "runs": one["runs"]}, are_rounds=False
+    )
+
+
 def _ratio(
     runs: Sequence[Mapping[str, Any]],
     baseline: Sequence[Mapping[str, Any]],

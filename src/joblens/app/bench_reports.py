@@ -10,8 +10,8 @@ from joblens.views.bench_report import html_report, markdown_report
 _HTML, _MARKDOWN = (".html", ".htm"), (".md", ".markdown")
 
 
-def report_text(documents: Sequence[Mapping[str, Any]], title: str) -> str:
-    return markdown_report(documents, title)[0]
+def report_text(documents: Sequence[Mapping[str, Any]], title: str, *, compares: bool = False) -> str:
+    return markdown_report(documents, title, compares=compares)[0]
 
 
 def check_report_place(path: str) -> None:
@@ -24,12 +24,14 @@ def check_report_place(path: str) -> None:
         raise BenchmarkError(f"{path}: the report could not be written: there is no folder {folder}")
 
 
-def write_report(documents: Sequence[Mapping[str, Any]], title: str, path: str) -> str:
+def write_report(
+    documents: Sequence[Mapping[str, Any]], title: str, path: str, *, compares: bool = False
+) -> str:
     """-> the report as Markdown, whatever was written."""
     check_report_place(path)
-    text, pictures = markdown_report(documents, title)
+    text, pictures = markdown_report(documents, title, compares=compares)
     if os.path.splitext(path)[1].lower() in _HTML:
-        files = {path: html_report(documents, title)}
+        files = {path: html_report(documents, title, compares=compares)}
     else:
         folder = os.path.dirname(path)
         files = {**{os.path.join(folder, name): svg for name, svg in pictures.items()}, path: text}

@@ -11,8 +11,10 @@ from joblens.analysis.bench_numbers import (
     FORMAT,
     TOOL,
     Document,
-    comparison_form,
+    are_of_one_machine,
+    compared_documents,
     metrics_form,
+    parameter_changes,
     run_form,
     variants_of,
 )
@@ -132,19 +134,17 @@ class BenchmarkRunner:
         """How `other` does beside `baseline`: `speedup` above 1 is faster, `time_saved_seconds` by the
         medians, `percent_change` of the time. With the interval of the speedup, or null and a `reason`."""
         one, two = self._given(baseline), self._given(other)
-        before, after = _only_variant(one), _only_variant(two)
-        names = _told_apart(before, after)
-        compared = comparison_form(
-            {"name": names[1], "runs": after["runs"]},
-            {"name": names[0], "runs": before["runs"]},
-            are_rounds=False,
-        )
+        if one["id"] == two["id"]:
+            raise BenchmarkError(f"{one['id']} cannot be compared with itself", hint="joblens bench list")
+        before, after = variants_of(one)[-1], variants_of(two)[-1]
+        compared = compared_documents(one, two)
         return {
             "baseline_id": one["id"],
             "compared_id": two["id"],
             **compared,
             **_speedup(compared["numbers"]["duration_seconds"], before, after),
-            "same_machine": one["system_info"].get("hostname") == two["system_info"].get("hostname"),
+            "parameter_changes": parameter_changes(one, two),
+            "same_machine": are_of_one_machine(one, two),
         }
 
     def generate_report(
@@ -155,18 +155,22 @@ class BenchmarkRunner:
         title: str = "Benchmarks",
     ) -> str:
         """-> the text, Markdown; with `output` it is written there too: a page with pictures inside (.html),
-        or Markdown (.md) with its pictures beside it. Without `results`: of all there are."""
+        or Markdown (.md) with its pictures beside it. Results of a list are also compared with the first of
+        it. Without `results`: of all there are."""
         if results is None:
             documents = self.load_results()
         elif isinstance(results, str | Mapping):
             documents = [self._given(results)]
         else:
             documents = [self._given(one) for one in results]
+        if not documents and results is not None:
+            raise BenchmarkError("a report of no results was asked for", hint="None is for all there are")
         if not documents:
             raise BenchmarkError(f"there are no results in {self.results_dir}", hint="joblens bench run")
+        compares = results is not None
         if output is None:
-            return report_text(documents, title)
-        return write_report(documents, title, os.fspath(output))
+            return report_text(documents, title, compares=compares)
+        return write_report(documents, title, os.fspath(output), compares=compares)
 
     def _given(self, result: "Mapping[str, Any] | str") -> Document:
         if isinstance(result, str):
@@ -202,16 +206,6 @@ def _check_count(name: str, value: Any, *, least: int) -> None:
 def _check_result(results: Any) -> None:
     if not isinstance(results, Mapping) or "kind" not in results or "id" not in results:
         raise BenchmarkError("that is not the result of a benchmark", hint="give what run_benchmark returned")
-
-
-def _only_variant(document: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Of a comparison of commands, the last: what was tried against the baseline."""
-    return variants_of(document)[-1]
-
-
-def _told_apart(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[str, str]:
-    one, two = before["name"], after["name"]
-    return (one, two) if one != two else (f"{one} (before)", f"{two} (after)")
 
 
 def _speedup(

@@ -112,6 +112,8 @@ def ab(session: Session, /, **given: Any) -> int:
         runner.generate_report(document, report, title=plan.title or document["title"])
     if session.json:
         session.write_json(document)
+    elif not has_runs and document["failure"]:
+        _tell_failure(session, document)
     else:
         from joblens.views.bench import render_result
 
@@ -119,6 +121,15 @@ def ab(session: Session, /, **given: Any) -> int:
         if has_runs and not given["no_save"]:
             session.note(f"joblens: kept as {document['id']}")
     return {"interrupt": 130, "failure": 1}.get(document["stopped"], 0)
+
+
+def _tell_failure(session: Session, document: dict[str, Any]) -> None:
+    """Of one that ended before anything was measured: there is no table to show."""
+    from joblens.views.bench import command_lines
+
+    for line in command_lines(document, session.table_width) if document["comparisons"] else ():
+        session.note(line)
+    session.note(f"joblens: error: {document['failure']}")
 
 
 @command.command("run")
@@ -192,7 +203,7 @@ def compare(session: Session, baseline: str, other: str, results_dir: str | None
     """How a later result does beside an earlier one: ids, parts of ids, files, or 'latest'.
 
     The exit code is 3 when it needs more time for certain, 0 otherwise."""
-    from joblens.views.bench import comparison_lines
+    from joblens.views.bench import comparison_lines, differences
 
     runner = _runner(session, results_dir)
     compared = runner.compare_results(baseline, other)
@@ -201,8 +212,7 @@ def compare(session: Session, baseline: str, other: str, results_dir: str | None
     else:
         lines = [f"{compared['baseline_id']} → {compared['compared_id']}", ""]
         lines += comparison_lines(compared, session.palette)
-        if not compared["same_machine"]:
-            lines.append("· they ran on different machines")
+        lines += [f"! {said}" for said in differences(compared)]
         session.write_lines(lines)
     return 3 if compared["differs"] and compared["speedup"] < 1 else 0
 
@@ -218,7 +228,9 @@ def compare(session: Session, baseline: str, other: str, results_dir: str | None
 def report(
     session: Session, results: tuple[str, ...], output: str | None, title: str, results_dir: str | None
 ) -> None:
-    """A report with plots of these results, or of all: Markdown to read here, or a file."""
+    """A report with plots of these results, or of all: Markdown to read here, or a file.
+
+    Results that are named are also compared with the first of them."""
     runner = _runner(session, results_dir)
     text = runner.generate_report(list(results) or None, output, title=title)
     if session.json:

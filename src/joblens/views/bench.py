@@ -1,11 +1,19 @@
 """Results of benchmarks as text for a terminal."""
 
+import json
 import math
 import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from joblens.analysis.bench_numbers import COMMANDS, NUMBERS, medians, variants_of
+from joblens.analysis.bench_numbers import (
+    COMMANDS,
+    NUMBERS,
+    are_of_one_machine,
+    medians,
+    parameter_changes,
+    variants_of,
+)
 from joblens.model.units import MIB, format_bytes
 from joblens.views.numbers import UNKNOWN, counted
 from joblens.views.style import PLAIN, Palette, clean, fit, wrap
@@ -26,7 +34,7 @@ Form = Mapping[str, Any]
 
 def render_result(document: Form, width: int, paint: Palette = PLAIN) -> list[str]:
     variants = variants_of(document)
-    lines = [*_commands(document, variants, width, paint), ""]
+    lines = [*command_lines(document, width, paint), ""]
     lines += numbers_table(variants, width, paint)
     for comparison in document.get("comparisons", ()):
         lines += ["", *comparison_lines(comparison, paint)]
@@ -96,10 +104,11 @@ def verdict(number: Form, what: str) -> str:
 def notes(document: Form, variants: Sequence[Form], width: int) -> list[str]:
     found = []
     if document["kind"] == COMMANDS:
-        rounds = counted(document["rounds"], "round")
-        found.append(
-            f"{rounds}, order drawn by lot; {_STOPPED.get(document['stopped'], document['stopped'])}"
-        )
+        order = ", order drawn by lot" if len(variants) > 1 else ""
+        stopped = str(_STOPPED.get(document["stopped"], document["stopped"]))
+        if document["stopped"] == "time" and document["rounds"] == 1:
+            stopped += ": the first round, with which it begins in any case, left none for another"
+        found.append(f"{counted(document['rounds'], 'round')}{order}; {stopped}")
     if document.get("failure"):
         found.append(f"failed: {clean(document['failure'])}")
     if document.get("error"):
@@ -109,11 +118,39 @@ def notes(document: Form, variants: Sequence[Form], width: int) -> list[str]:
     return [line for text in found for line in _bullet(text, width)]
 
 
+def differences_of(before: Form, after: Form) -> list[str]:
+    """What two results differ in, so that their times may differ for that reason alone."""
+    changes = parameter_changes(before, after)
+    is_same = are_of_one_machine(before, after)
+    return differences({"parameter_changes": changes, "same_machine": is_same})
+
+
+def differences(compared: Form) -> list[str]:
+    """The same, of two that were compared."""
+    changes = compared["parameter_changes"]
+    said = [f"{clean(name)} {_given(one)} → {_given(two)}" for name, (one, two) in changes.items()]
+    found = [f"they did not run the same: {', '.join(said)}"] if said else []
+    return [*found, *([] if compared["same_machine"] else ["they ran on different machines"])]
+
+
+def parameters_text(document: Form) -> str:
+    return ", ".join(
+        f"{clean(name)}={_given(value)}" for name, value in (document.get("params") or {}).items()
+    )
+
+
+def _given(value: Any) -> str:
+    if value is None:
+        return UNKNOWN
+    return clean(value if isinstance(value, str) else json.dumps(value))
+
+
 def render_list(documents: Sequence[Form], width: int, paint: Palette = PLAIN) -> list[str]:
     columns = [
         Column("ID", gives_way=True, least=16, keeps_end=True),
         Column("WHEN"),
         Column("WHAT", gives_way=True, least=10),
+        Column("PARAMETERS", gives_way=True, least=10, goes=1),
         Column("RUNS", is_right=True),
         Column("WALL TIME", is_right=True),
         Column("RATIO", is_right=True),
@@ -129,6 +166,7 @@ def render_list(documents: Sequence[Form], width: int, paint: Palette = PLAIN) -
                 document["id"],
                 document["created_time"][:16].replace("T", " "),
                 clean(document.get("title") or first["name"]),
+                parameters_text(document) or UNKNOWN,
                 str(first["metrics"]["runs"]),
                 fine_duration(first["metrics"]["median_duration"]),
                 UNKNOWN if number is None else f"{number['ratio']:.3f}",
@@ -158,7 +196,9 @@ def fine_duration(seconds: float | None) -> str:
     return UNKNOWN
 
 
-def _commands(document: Form, variants: Sequence[Form], width: int, paint: Palette) -> list[str]:
+def command_lines(document: Form, width: int, paint: Palette = PLAIN) -> list[str]:
+    """What each name stands for."""
+    variants = variants_of(document)
     lines = []
     longest = max((len(clean(variant["name"])) for variant in variants), default=0)
     for variant in variants:
@@ -167,7 +207,8 @@ def _commands(document: Form, variants: Sequence[Form], width: int, paint: Palet
         room = max(20, width - longest - len(mark) - 2)
         space = " " * (longest - len(name))
         lines.append(f"{paint.paint(name, 'bold')}{space}  {fit(command_text(variant), room)}{mark}")
-    return lines
+    parameters = parameters_text(document)
+    return [*lines, *([f"{' ' * longest}  {fit(parameters, width - longest - 2)}"] if parameters else [])]
 
 
 def _ratio(number: Form) -> str:
