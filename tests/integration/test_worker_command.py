@@ -133,7 +133,7 @@ def test_jobs_of_a_killed_worker_and_those_it_had_heard_of_do_not_wait_for_the_w
 ) -> None:
     queue = make_queue(redis_server.url)
     killed = queue.start_worker("--name", "killed")
-    lost = queue.put("sleep", "2", count=2)
+    lost = queue.put("sh", "-c", "test $JOBLENS_ATTEMPT = 2 || exec sleep 300", count=2)
     wait_until(lambda: set(queue.store.states(lost).values()) == {Status.RUNNING}, what="both to run")
     queue.start_worker("--name", "survivor")
     unheard = queue.put("true", count=6, ring=False)  # as if their messages had died with it
