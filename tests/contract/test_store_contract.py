@@ -634,3 +634,13 @@ def test_jobs_of_every_tag_that_begins_so_are_counted_newest_first(store: Store)
     assert oldest.by_status == {Status.FAILED: 1, Status.QUEUED: 1}
     assert oldest.one_of_them in ("a1" * 4, "a2" * 4)
     assert store.tagged("none") == []
+
+
+def test_who_types_digits_of_an_id_is_told_that_they_are_a_number(store: Store) -> None:
+    store.apply([queued("6105236d-0000-4000-8000-000000000000")])
+    with pytest.raises(UnknownJob) as raised:
+        store.find("6105")
+    assert "digits alone are a number: of an id that begins so, type 8 characters" in (
+        raised.value.hint or ""
+    )
+    assert store.find("6105236d").number == 1

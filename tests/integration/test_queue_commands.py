@@ -481,3 +481,10 @@ def test_a_file_of_tasks_is_not_run_as_a_workflow(desk: RunJoblens, tmp_path: Pa
     assert "is a file of tasks, not a workflow file" in said
     assert f"joblens submit-workflow {file}" in said
     assert "did you mean" not in said
+
+
+def test_a_workflow_file_is_not_submitted_as_tasks(desk: RunJoblens, tmp_path: Path) -> None:
+    file = tasks_file(tmp_path, {"name": "flow", "jobs": [{"name": "one", "command": "true"}]})
+    said = desk("submit-workflow", file, code=2).stderr
+    assert "is a workflow file, not a file of tasks" in said
+    assert f"joblens run {file}" in said

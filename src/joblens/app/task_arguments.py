@@ -52,6 +52,8 @@ def check_count(name: str, count: Any) -> None:
 def grid_combinations(grid: Any) -> list[dict[str, Any]]:
     if not isinstance(grid, Mapping):
         raise InputError(f"param_grid {grid!r}: expected names with lists of values", hint="{'x': [1, 2]}")
+    if not grid:
+        raise InputError("param_grid is empty: there is nothing to sweep", hint="{'x': [1, 2]}")
     for name, values in grid.items():
         if not isinstance(values, Sequence) or isinstance(values, str | bytes) or not values:
             raise InputError(

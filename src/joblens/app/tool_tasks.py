@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from joblens.app.queueing import QueueRequest
 from joblens.app.tools import ToolRun, load_tools, request_of, tool_request
 from joblens.model.delivery import RetryLost
-from joblens.model.errors import InputError
+from joblens.model.errors import InputError, SpecError
 from joblens.model.job import Requirements
 from joblens.model.settings import Settings
 from joblens.model.tool import Tool
@@ -99,6 +99,7 @@ def load_tasks(path: str, settings: Settings, *, sequential: bool | None = None)
     text = read_text_of(path, kind="task", hint=_HINT)
     form = format_of(path, text)
     reading = read_task_list(text, form if form in _FORMATS else "yaml", path)
+    _refuse_workflow(path, reading.document.value)
     placed = reading.readable if reading.tasks is None else dict(enumerate(reading.tasks.tasks))
     requests, refused = _requests(path, reading, placed, settings)
     problems = sorted([*reading.problems, *refused], key=lambda one: (one.mark.line, one.mark.column))
@@ -133,6 +134,12 @@ def _requests(
             told = [first, *others] if others else [f"{first}{hint}"]
             problems += [Problem(mark, f"task {place + 1}: {said}") for said in told]
     return tuple(made), problems
+
+
+def _refuse_workflow(path: str, value: Any) -> None:
+    if isinstance(value, dict) and "jobs" in value and "tasks" not in value:
+        message = f"{path} is a workflow file, not a file of tasks"
+        raise SpecError(message, hint=f"joblens run {path} runs its jobs", problems=(message,))
 
 
 def _with_script(task: WrittenTask, path: str) -> WrittenTask:

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
 @click.command("wait")
 @jobs_or_runs_argument
-@click.option("--timeout", metavar="TIME", help="Give up after this long (exit code 124); the jobs go on.")
+@click.option(
+    "-t", "--timeout", metavar="TIME", help="Give up after this long (exit code 124); the jobs go on."
+)
 @shared_options
 def command(session: Session, idents: tuple[str, ...], timeout: str | None) -> int:
     """Wait until the jobs, runs, or workflows (wf-…) have ended. The exit code is the job's; of a run or a

@@ -20,6 +20,8 @@ def find_job(ask: Ask, ident: str) -> Record:
     if not records:
         named = [] if numbers else ask("newest_named", ident)
         also = "".join(f"; the newest job of that name is {number}" for (number,) in named)
+        if ident.isascii() and ident.isdigit() and not may_be_prefix(ident):
+            also += f"; digits alone are a number: of an id that begins so, type {_SHOWN_OF_ID} characters"
         raise UnknownJob(
             f"no job has the id '{ident}'", hint=f"`joblens history` lists the jobs and their ids{also}"
         )
