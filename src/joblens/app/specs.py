@@ -125,9 +125,8 @@ def _refuse_other_files(path: str, reading: SpecReading) -> None:
 
 def _is_list_of_tasks(value: Any) -> bool:
     """`[{tool, script}, …]` or `{tasks: […]}`: a workflow has jobs, and they have commands."""
-    if isinstance(value, dict):
-        return "jobs" not in value and isinstance(value.get("tasks"), list)
-    return isinstance(value, list) and any(isinstance(one, dict) and "tool" in one for one in value)
+    tasks = value.get("tasks") if isinstance(value, dict) and "jobs" not in value else value
+    return isinstance(tasks, list) and any(isinstance(one, dict) and "tool" in one for one in tasks)
 
 
 def _made_from_run(run: Run, source: str, *, keeps_spec: bool) -> _Made:
