@@ -163,8 +163,8 @@ class _Inbox:
                 self.wake()
 
     def _on_woken(self) -> None:
-        self._has_been_woken = False
         os.read(self._read_end, 4096)
+        self._has_been_woken = False  # only now: a byte that comes before it is read is not another one
         while self._settled:
             message = self._under_way.pop(self._settled.popleft(), None)
             if message is not None:

@@ -1,0 +1,68 @@
+"""How messages that other threads have settled get back to the thread of the broker."""
+
+import os
+import select
+import threading
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+pytest.importorskip("celery")
+
+from joblens.runners import celery_hearing
+
+
+class Taker:
+    def __init__(self) -> None:
+        self.settled: list[Callable[[], None]] = []
+
+    def take(self, uuid: str, settled: Callable[[], None]) -> None:
+        self.settled.append(settled)
+
+
+class Message:
+    def __init__(self) -> None:
+        self.is_acknowledged = False
+
+    def decode(self) -> Any:
+        return [["a-job"], {}, {}]
+
+    def ack(self) -> None:
+        self.is_acknowledged = True
+
+
+@pytest.fixture
+def taker() -> Taker:
+    return Taker()
+
+
+@pytest.fixture
+def inbox(taker: Taker) -> Iterator[Any]:
+    made = celery_hearing._Inbox(taker, threading.Event())
+    yield made
+    made.close()
+
+
+def test_what_is_settled_while_the_waking_byte_is_read_does_not_silence_what_follows(
+    inbox: Any, taker: Taker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    messages = [Message() for _ in range(3)]
+    for message in messages:
+        inbox._on_message(message, None, None, None, None)
+    first, second, third = taker.settled
+
+    def read(descriptor: int, count: int) -> bytes:
+        second()  # another thread, at the worst moment
+        return os.read(descriptor, count)
+
+    first()
+    monkeypatch.setattr(celery_hearing, "os", SimpleNamespace(read=read, write=os.write, close=os.close))
+    inbox._on_woken()
+    third()
+    readable, _, _ = select.select([inbox._read_end], [], [], 0)
+    assert readable
+    monkeypatch.undo()
+    inbox._on_woken()
+    assert all(message.is_acknowledged for message in messages)
