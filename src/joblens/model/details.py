@@ -5,6 +5,8 @@ from typing import Any, TypeVar
 
 from msgspec import Struct
 
+from joblens.model.job import Usage
+
 
 class ThreadUse(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One thread since it was first seen; threads that have ended stay as they were last seen."""
@@ -171,6 +173,46 @@ class OperatorTable(Struct, frozen=True, kw_only=True, omit_defaults=True):
     runs: int = 0  # of the job, all of them counted here
 
 
+class NodePart(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a job of several nodes used on one of them."""
+
+    node: str
+    usage: Usage = Usage()
+    processes: int | None = None  # that were taken into account
+    tasks: tuple[int, ...] = ()  # ranks
+    is_first: bool = False  # where its command was started
+    accounting: str = ""
+    error: str = ""  # why nothing, or not all, is known of it
+
+
+class NodeTable(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    at_us: int
+    nodes: tuple[NodePart, ...] = ()
+
+
+class ClusterAccount(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What the cluster itself says a job used. Sampled by it: shown beside our numbers, never instead."""
+
+    source: str  # sacct
+    job_id: str
+    state: str = ""
+    exit_code: str = ""  # as it writes it: 3:0
+    elapsed_s: float | None = None
+    time_limit_s: float | None = None
+    cpu_usec: int | None = None
+    max_rss_bytes: int | None = None
+    asked_memory_bytes: int | None = None
+    allocated_cpus: int | None = None
+    nodes: tuple[str, ...] = ()
+    read_bytes: int | None = None
+    written_bytes: int | None = None
+    submitted_at_us: int | None = None
+    started_at_us: int | None = None
+    ended_at_us: int | None = None
+    is_shared: bool = False  # of an allocation in which other jobs ran too: not of this job alone
+    fields: dict[str, str] = {}  # whatever else, by its own names
+
+
 class Details(Struct, frozen=True, kw_only=True, omit_defaults=True):
     threads: ThreadTable | None = None
     endpoints: EndpointTable | None = None
@@ -178,6 +220,8 @@ class Details(Struct, frozen=True, kw_only=True, omit_defaults=True):
     gpus: tuple[GpuFacts, ...] | None = None
     container: ContainerFacts | None = None
     operators: OperatorTable | None = None  # of a recipe
+    nodes: NodeTable | None = None  # of a job of several
+    cluster: ClusterAccount | None = None
     unknown: dict[str, str] = {}  # part -> why there is nothing
 
     def updated(self, newer: "Details") -> "Details":
@@ -190,6 +234,8 @@ class Details(Struct, frozen=True, kw_only=True, omit_defaults=True):
             "gpus": self.gpus if newer.gpus is None else newer.gpus,
             "container": newer.container or self.container,
             "operators": _latest(self.operators, newer.operators),
+            "nodes": _latest(self.nodes, newer.nodes),
+            "cluster": newer.cluster or self.cluster,
         }
         unknown = {**self.unknown, **newer.unknown}
         # Why there was nothing yet is no news once there is something.
@@ -198,7 +244,7 @@ class Details(Struct, frozen=True, kw_only=True, omit_defaults=True):
         )
 
 
-_Table = TypeVar("_Table", ThreadTable, EndpointTable, MemoryDepth, OperatorTable)
+_Table = TypeVar("_Table", ThreadTable, EndpointTable, MemoryDepth, OperatorTable, NodeTable)
 
 
 def _latest(ours: _Table | None, theirs: _Table | None) -> _Table | None:

@@ -163,6 +163,10 @@ class BrokerError(JoblensError):
     """The broker cannot be reached or refuses what is asked. Jobs stay in the store."""
 
 
+class PlacingError(JoblensError):
+    """A cluster cannot be reached, or refuses what it was asked for."""
+
+
 class StoreError(JoblensError):
     """The store could not be read or written."""
 

@@ -134,6 +134,25 @@ class Job(Struct, frozen=True, kw_only=True, omit_defaults=True):
     grid_co2_g_per_kwh: float | None = None  # of the electricity it runs on, as the settings said
     queue: str = ""  # it is for workers of that queue and has a ticket; its owner is whoever holds that
     artifacts: tuple[str, ...] = ()  # patterns of files it leaves, relative to its working directory
+    outputs: tuple[str, ...] = ()  # paths of files it is said to make
+    seeds: dict[str, str] = field(
+        default_factory=dict
+    )  # of chance, as found in parameters, words, environment
+
+
+class Placement(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Where a cluster has put a job."""
+
+    engine: str  # ray, slurm
+    job_id: str = ""  # the cluster's own: 123, 123_4; of Ray: its task
+    cluster: str = ""
+    partition: str = ""
+    account: str = ""
+    qos: str = ""
+    nodes: tuple[str, ...] = ()
+    node_id: str = ""  # of Ray
+    is_allocation: bool = False  # it has other jobs beside this one, or one after the other
+    asked: dict[str, str] = field(default_factory=dict)  # what of the cluster: --mem=2G, CPU=2
 
 
 class Attempt(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -156,6 +175,8 @@ class Attempt(Struct, frozen=True, kw_only=True, omit_defaults=True):
     cpu_count: int | None = None
     memory_total_bytes: int | None = None
     gpu_count: int | None = None  # looked at where GPUs were asked for
+    placement: Placement | None = None  # by a cluster
+    provenance: str = ""  # digest of what it ran in (model.provenance)
 
 
 class Usage(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -246,6 +267,7 @@ class Outcome(Struct, frozen=True, kw_only=True, omit_defaults=True):
     artifacts: tuple[Artifact, ...] = ()  # files that matched its patterns and are newer than its start
     worker: str = ""  # that ran it
     work_dir: str = ""  # where, on that machine, if it was a folder of the job's own
+    outputs: tuple[FileStamp, ...] = ()  # files that it was said to make, as it left them
 
 
 class Record(Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -9,6 +9,7 @@ from typing import Any
 from msgspec import Struct, field
 
 from joblens.model.job import Owner, Status
+from joblens.model.placing import Placed
 
 
 class JobState(enum.IntEnum):
@@ -56,6 +57,19 @@ class Workflow(Struct, frozen=True, kw_only=True, omit_defaults=True):
     format: str = "yaml"
 
 
+class SlurmChoice(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How a run asks Slurm for places, as far as it was said on the command line; the spec says the rest."""
+
+    packing: str = ""  # jobs: one sbatch each (arrays for sweeps); allocations: many in each; '': what suits
+    partition: str = ""
+    account: str = ""
+    qos: str = ""
+    nodes: int | None = None  # of each allocation
+    allocations: int | None = None
+    time_s: float | None = None  # walltime of each allocation
+    options: tuple[str, ...] = ()  # more for sbatch, as written: --constraint=ib
+
+
 class RunOptions(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """As asked for when the run was created; `resume` uses them again."""
 
@@ -74,8 +88,10 @@ class RunOptions(Struct, frozen=True, kw_only=True, omit_defaults=True):
     monitor: bool = True
     probes: str | None = None  # as model.probe_choice reads it; None: as the settings say
     interrupt: str = "drain"  # what the first Ctrl-C does: drain or kill
-    engine: str = "local"  # who carries out its jobs: this process, or workers of a queue (celery)
+    engine: str = "local"  # who carries out its jobs: this process, workers of a queue (celery), ray, slurm
     queue: str = ""  # for jobs that name none; '': as the settings say
+    address: str = ""  # of a Ray cluster; '': as the settings say, else one of its own
+    slurm: SlurmChoice = SlurmChoice()
 
 
 class Run(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -160,6 +176,20 @@ class RecoveryRan(Struct, frozen=True, tag="recovery"):
     status: Status
 
 
+class WorkPlaced(Struct, frozen=True, tag="placed", omit_defaults=True):
+    """A cluster was asked for places: for these jobs, or for an allocation that serves a queue."""
+
+    placed: tuple[Placed, ...]
+
+
+class PlaceEnded(Struct, frozen=True, tag="place-ended", omit_defaults=True):
+    """One of them is over, by the cluster's own word."""
+
+    job_id: str
+    word: str = ""
+    is_gone: bool = False  # it did not come to its own end
+
+
 class RunEnded(Struct, frozen=True, tag="ended"):
     status: RunStatus
 
@@ -172,6 +202,8 @@ RunFact = (
     | UserDataSet
     | ActionRan
     | RecoveryRan
+    | WorkPlaced
+    | PlaceEnded
     | RunEnded
 )
 

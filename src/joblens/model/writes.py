@@ -8,6 +8,7 @@ from msgspec import Struct
 from joblens.model.delivery import Ticket
 from joblens.model.details import Details
 from joblens.model.job import Attempt, Job, Outcome
+from joblens.model.provenance import Provenance
 from joblens.model.run import Run, RunEvent, Workflow
 from joblens.model.sample import Sample
 
@@ -59,6 +60,13 @@ class TicketMade(Struct, frozen=True, tag="ticket"):
     """The job is for a worker. Comes with its JobQueued; ignored when the job has ended or has a ticket."""
 
     ticket: Ticket
+
+
+class ProvenanceSeen(Struct, frozen=True, tag="provenance"):
+    """What jobs ran in, known by a digest of itself; ignored when it is there already."""
+
+    digest: str
+    provenance: Provenance
 
 
 class WorkflowCreated(Struct, frozen=True, tag="workflow"):

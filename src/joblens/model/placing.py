@@ -1,0 +1,78 @@
+"""How a job gets to a machine of a cluster: what is to be placed, where it was, and what the cluster says.
+
+A cluster (Ray, Slurm) only decides where and when. What runs there is a *hired* worker: it takes the job's
+ticket from the store like any other worker, and is known to the cluster as a command line."""
+
+import enum
+
+from msgspec import Struct, field
+
+from joblens.model.job import Placement, Requirements
+
+
+class Parcel(Struct, frozen=True, kw_only=True):
+    """One job that has a ticket and is to be given a place."""
+
+    uuid: str
+    queue: str  # of its ticket
+    name: str
+    requirements: Requirements
+    spec_job: int = 0  # which entry of the workflow file it came from: jobs of a sweep have the same
+    scheduler: str = ""  # the spec's Slurm scheduler that it names
+    priority: int = 0
+
+
+class PlaceState(enum.StrEnum):
+    """Of something that was asked of a cluster."""
+
+    WAITING = "waiting"
+    RUNNING = "running"
+    ENDED = "ended"  # the hired worker came to its end
+    GONE = "gone"  # it was ended from outside, its machine is lost, or it could not be started
+
+
+class Placed(Struct, frozen=True, kw_only=True):
+    """One thing that was asked of a cluster, for these jobs or (an allocation) for a whole queue."""
+
+    placement: Placement
+    uuids: tuple[str, ...] = ()
+    queue: str = ""
+
+
+class PlaceNews(Struct, frozen=True, kw_only=True):
+    """What the cluster says of one of them."""
+
+    job_id: str
+    state: PlaceState
+    word: str = ""  # its own: PENDING, NODE_FAIL
+    reason: str = ""  # Resources, Priority, QOSMaxJobsPerUserLimit
+    starts_at_us: int | None = None  # as the cluster expects
+    nodes: tuple[str, ...] = ()
+    uuids: tuple[str, ...] = ()
+
+
+class Room(Struct, frozen=True, kw_only=True):
+    """What a worker has left; None: not counted."""
+
+    places: int | None = None
+    memory_bytes: int | None = None
+    gpus: int | None = None
+    time_s: float | None = None  # until it has to end
+
+
+class Hire(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a hired worker is told, in a private file: the store's URL may have a password in it."""
+
+    store: str
+    config: str = ""
+    run_uuid: str = ""
+    queues: tuple[str, ...] = ()  # it looks for work in
+    tickets: tuple[str, ...] = ()  # or only these; of an array: the one at its own index
+    is_array: bool = False
+    concurrency: int | None = None  # None: what it finds it was given
+    memory_bytes: int | None = None
+    most_jobs: int | None = None  # at a time
+    idle_s: float = 0.0  # for how long it stays without work; 0: it leaves when its tickets have ended
+    reserve_s: float = 60.0  # before its time is up it lets its jobs end
+    placement: Placement | None = None
+    env: dict[str, str] = field(default_factory=dict)
