@@ -21,14 +21,18 @@ from tests.servers import (
     shared_postgres,
     shared_rabbitmq,
 )
+from tests.slurm_server import own_slurm, shared_slurm, slurm
 
 __all__ = [
     "own_postgres",
     "own_rabbitmq",
+    "own_slurm",
     "postgres_url",
     "redis_server",
     "shared_postgres",
     "shared_rabbitmq",
+    "shared_slurm",
+    "slurm",
 ]  # fixtures that every folder of tests may ask for
 
 # The machine may be busy: how long one example takes says nothing about the code.
