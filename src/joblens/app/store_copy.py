@@ -22,6 +22,7 @@ from joblens.model.writes import (
     JobEnded,
     JobQueued,
     JobStarted,
+    ProvenanceSeen,
     RunCreated,
     RunNoted,
     SamplesTaken,
@@ -95,6 +96,7 @@ class _Copying:
         self._keeps_numbers = _agree(origin, goal)
         self._jobs, self._samples, self._known, self._unfinished = 0, 0, 0, 0
         self._waiting = 0
+        self._copied_provenance: set[str] = {""}
         self._task_workflows: set[str] = set()
 
     def run(self, start: Callable[[int], Callable[[int], None]]) -> Copied:
@@ -164,6 +166,7 @@ class _Copying:
         uuid = record.job.uuid
         yield JobQueued(record.job), 0
         if record.attempt is not None:
+            yield from self._provenance(record.attempt.provenance)
             yield JobStarted(uuid, record.attempt), 0
         for piece in _parts(self._origin.samples(uuid), _SAMPLES_AT_ONCE):
             for first, run in _consecutive(piece):
@@ -174,6 +177,13 @@ class _Copying:
             yield DetailsTaken(uuid, details), 0
         assert record.outcome is not None
         yield JobEnded(uuid, record.outcome), 0
+
+    def _provenance(self, digest: str) -> Iterator[tuple[Write, int]]:
+        if digest in self._copied_provenance:
+            return
+        self._copied_provenance.add(digest)
+        if (found := self._origin.provenance(digest)) is not None:
+            yield ProvenanceSeen(digest, found), 0
 
 
 def _consecutive(

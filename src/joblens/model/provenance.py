@@ -1,7 +1,9 @@
 """What a job ran in: enough to run it again, and to say what was different. Many jobs share one: it is stored
 once, under a digest of itself."""
 
-from msgspec import Struct, field
+import hashlib
+
+from msgspec import Struct, field, json
 
 
 class CodeVersion(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -44,3 +46,9 @@ class Provenance(Struct, frozen=True, kw_only=True, omit_defaults=True):
     environment: dict[str, str] = field(default_factory=dict)  # by allow-list, without secrets
     limits: dict[str, str] = field(default_factory=dict)  # umask, stack, open files
     unknown: dict[str, str] = field(default_factory=dict)  # part -> why there is nothing
+
+
+def digest_of(provenance: Provenance) -> str:
+    """Its name in a store: the same for all that is equal."""
+    told = json.encode(provenance, order="deterministic")
+    return hashlib.blake2b(told, digest_size=16).hexdigest()

@@ -93,6 +93,7 @@ Write = (
     | DetailsTaken
     | JobEnded
     | CancelAsked
+    | ProvenanceSeen
     | WorkflowCreated
     | RunCreated
     | RunNoted

@@ -6,6 +6,7 @@ from typing import Protocol
 from joblens.model.details import Details
 from joblens.model.history import HistoryQuery, PruneReport, Statistics, StoreCheck, TaggedJobs
 from joblens.model.job import Record
+from joblens.model.provenance import Provenance
 from joblens.model.run import JobResult, Run, RunEvent, Workflow
 from joblens.model.sample import Sample
 from joblens.model.writes import CancelAsked, Write
@@ -48,6 +49,10 @@ class Store(Protocol):
 
     def details(self, uuid: str) -> Details:
         """What is known of a job beside its samples; an empty one where nothing was looked at."""
+        ...
+
+    def provenance(self, digest: str) -> Provenance | None:
+        """What jobs ran in whose attempt names that digest; None: it never came here."""
         ...
 
     def workflows(self) -> list[Workflow]:

@@ -11,6 +11,7 @@ from joblens.model.writes import (
     JobEnded,
     JobQueued,
     JobStarted,
+    ProvenanceSeen,
     RunCreated,
     RunNoted,
     SamplesTaken,
@@ -19,6 +20,8 @@ from joblens.model.writes import (
     Write,
 )
 from joblens.stores.rollup_sums import EndedJob
+
+_NOT_OF_ONE_JOB = (CancelAsked, TicketMade, ProvenanceSeen, WorkflowCreated, RunCreated, RunNoted)
 
 
 class JobChange:
@@ -53,12 +56,22 @@ def run_writes(writes: Iterable[Write]) -> list[WorkflowCreated | RunCreated | R
     return [write for write in writes if isinstance(write, (WorkflowCreated, RunCreated, RunNoted))]
 
 
+def seen_provenance(writes: Iterable[Write]) -> dict[str, bytes]:
+    """Packed, by digest, in an order that is everybody's: two writers never wait for each other in a ring."""
+    seen = {write.digest: write.provenance for write in writes if isinstance(write, ProvenanceSeen)}
+    if not seen:
+        return {}
+    from joblens.stores.packed_provenance import pack_provenance
+
+    return {digest: pack_provenance(seen[digest]) for digest in sorted(seen)}
+
+
 def gather(writes: Iterable[Write]) -> dict[str, JobChange]:
     """Of writes under several fences those under the highest: the store has given out that one, so the
     others are of claims that ended before."""
     changes: dict[str, JobChange] = {}
     for write in writes:
-        if isinstance(write, (CancelAsked, TicketMade, WorkflowCreated, RunCreated, RunNoted)):
+        if isinstance(write, _NOT_OF_ONE_JOB):
             continue
         uuid = write.job.uuid if isinstance(write, JobQueued) else write.uuid
         change = changes.get(uuid)
@@ -129,6 +142,7 @@ class BatchRows:
 
     def __init__(self, writes: Sequence[Write]) -> None:
         self.changes = gather(writes)
+        self._provenance = seen_provenance(writes)
         self._cancels = [(each.uuid, each.asked_at_us, each.by) for each in cancel_requests(writes)]
         self._rows: dict[str, list[tuple[object, ...]]] = {}
         self._run_ids: dict[str, int] = {}  # that the store has for runs, by their UUID

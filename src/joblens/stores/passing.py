@@ -7,6 +7,7 @@ from joblens.model.delivery import Backlog, Claim, Holding, Renewal, WorkerInfo
 from joblens.model.details import Details
 from joblens.model.history import HistoryQuery, PruneReport, Statistics, StoreCheck, TaggedJobs
 from joblens.model.job import Record, Status
+from joblens.model.provenance import Provenance
 from joblens.model.run import JobResult, Run, RunEvent, Workflow
 from joblens.model.sample import Sample
 from joblens.model.writes import CancelAsked
@@ -46,6 +47,9 @@ class PassingStore:
 
     def details(self, uuid: str) -> Details:
         return self._reading().details(uuid)
+
+    def provenance(self, digest: str) -> Provenance | None:
+        return self._reading().provenance(digest)
 
     def workflows(self) -> list[Workflow]:
         return self._reading().workflows()

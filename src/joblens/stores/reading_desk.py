@@ -8,6 +8,7 @@ from joblens.model.details import Details
 from joblens.model.errors import StoreCorrupt
 from joblens.model.history import HistoryQuery, TaggedJobs
 from joblens.model.job import Record
+from joblens.model.provenance import Provenance
 from joblens.model.run import JobResult, Run, RunEvent, Workflow
 from joblens.model.writes import CancelAsked
 
@@ -77,6 +78,18 @@ class ReadingDesk:
             except StoreCorrupt as error:
                 self._warn(f"details of job {uuid} are lost: {error}")
         return Details()
+
+    def provenance(self, digest: str) -> Provenance | None:
+        from joblens.stores.packed_provenance import unpack_provenance
+
+        with self._asking() as ask:
+            rows = ask("provenance_of", digest)
+        for (data,) in rows:
+            try:
+                return unpack_provenance(data)
+            except StoreCorrupt as error:
+                self._warn(f"what jobs ran in ({digest}) is lost: {error}")
+        return None
 
     def workflows(self) -> list[Workflow]:
         from joblens.stores.run_rows import read_workflows

@@ -26,6 +26,9 @@ SELECT id FROM job WHERE status IN ('queued', 'running') ORDER BY began_at_us, i
 -- name: cancel_requests
 SELECT uuid, asked_at_us, asked_by FROM cancel_request
 
+-- name: provenance_of
+SELECT data FROM provenance WHERE digest = %s
+
 -- name: details_of_uuid
 SELECT job_details.data FROM job JOIN job_details ON job_details.job_id = job.id WHERE job.uuid = %s
 

@@ -24,8 +24,8 @@ def encoded_queries(name: str) -> dict[str, bytes]:
 
 
 def schema_files() -> list[str]:
-    """What a new store is made of, in order."""
-    return ["schema.sql", "tickets.sql"]
+    """What a new store is made of, in order: the first tables, then every change since."""
+    return ["schema.sql", "tickets.sql", *(file for _, file in migration_files())]
 
 
 def migration_files() -> list[tuple[int, str]]:

@@ -134,6 +134,9 @@ class Batch(BatchRows):
         self._touched_when_over: set[int] = set()
 
     def write(self, connection: Connection) -> None:
+        if self._provenance:
+            rows = list(self._provenance), list(self._provenance.values())
+            connection.execute(_Q["add_provenance"], rows)
         self._run_ids = self._runs.write(connection)
         if self.changes:
             self._write_jobs(connection)

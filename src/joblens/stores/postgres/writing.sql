@@ -78,6 +78,9 @@ DELETE FROM cancel_request WHERE uuid = ANY(%s::text[])
 -- name: details_of
 SELECT job_id, data FROM job_details WHERE job_id = ANY(%s::bigint[])
 
+-- name: add_provenance
+INSERT INTO provenance (digest, data) SELECT * FROM unnest(%b::text[], %b::bytea[]) ON CONFLICT DO NOTHING
+
 -- name: put_details
 INSERT INTO job_details (job_id, data) SELECT * FROM unnest(%b::bigint[], %b::bytea[])
 ON CONFLICT (job_id) DO UPDATE SET data = excluded.data

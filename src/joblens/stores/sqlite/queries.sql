@@ -297,6 +297,12 @@ SELECT job_details.data FROM job JOIN job_details ON job_details.job_id = job.id
 -- name: put_details
 INSERT INTO job_details (job_id, data) VALUES (?, ?) ON CONFLICT DO UPDATE SET data = excluded.data
 
+-- name: add_provenance
+INSERT OR IGNORE INTO provenance (digest, data) VALUES (?, ?)
+
+-- name: provenance_of
+SELECT data FROM provenance WHERE digest = ?
+
 -- name: delete_details
 DELETE FROM job_details WHERE job_id = ?
 

@@ -160,3 +160,9 @@ CREATE TABLE worker (
     seen_at_us INTEGER NOT NULL,
     data BLOB NOT NULL                 -- as JSON
 ) STRICT, WITHOUT ROWID;
+
+-- What jobs ran in (code, versions, machine), once for all that ran in the same. An attempt names the digest.
+CREATE TABLE provenance (
+    digest TEXT PRIMARY KEY,
+    data BLOB NOT NULL                 -- JSON as a Zstandard frame
+) STRICT, WITHOUT ROWID;

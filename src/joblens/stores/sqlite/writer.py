@@ -98,6 +98,7 @@ class Batch(BatchRows):
                 self._samples.add(connection, job_number, change, is_over=is_over, is_new=is_new)
         self._samples.flush(connection)
         self._write_details(connection, {number: change.details for number, change, _, _ in sampled})
+        connection.executemany(QUERIES["add_provenance"], self._provenance.items())
         connection.executemany(QUERIES["ask_to_cancel"], self._cancels)
         if self.has_outcome:
             connection.execute(QUERIES["forget_cancel_requests"])
