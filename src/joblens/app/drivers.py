@@ -61,6 +61,10 @@ def store_address(settings: Settings) -> str:
     return url if url is not None and is_postgres(url) else store_name(settings)
 
 
+def is_file_store(settings: Settings) -> bool:
+    return not is_postgres(settings.store.url or "")
+
+
 def _check_folder(url: str, folder: str) -> None:
     """It may still have to be made, but not where something else is."""
     while not os.path.isdir(folder):

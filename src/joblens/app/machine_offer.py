@@ -2,17 +2,16 @@
 
 from collections.abc import Collection
 
-from joblens.engine.offer import Offer, Unfit, unfit
-from joblens.model.errors import InputError, PlanError
+from joblens.engine.offer import Offer, unfit
+from joblens.model.errors import InputError
+from joblens.model.fitting import Lack, more_than_there_is
 from joblens.model.plan import Plan
 from joblens.model.run import RunOptions
-from joblens.model.units import format_bytes, format_duration
 from joblens.probes.cgroup_layout import read_layout
 from joblens.probes.machine import usable_cpus, usable_gpus, usable_memory_bytes
 
 _MIB, _GIB = 1 << 20, 1 << 30
 _UNKNOWN_MEMORY = _GIB
-_SHOWN = 20
 
 
 def machine_offer(options: RunOptions) -> Offer:
@@ -53,21 +52,6 @@ def check_fit(plan: Plan, offer: Offer, places: Collection[int] | None) -> None:
     lacking = [one for one in unfit(plan, offer) if places is None or one.index in places]
     if not lacking:
         return
-    lines = [_lack(plan, one) for one in lacking[:_SHOWN]]
-    if len(lacking) > _SHOWN:
-        lines.append(f"and {len(lacking) - _SHOWN} more")
-    options = ", ".join(f"--{what}" for what in dict.fromkeys(one.what for one in lacking))
-    raise PlanError(
-        "jobs ask for more than there is to give:\n  " + "\n  ".join(lines),
-        hint=f"ask for less in the file, or offer more than the machine seems to have with {options}",
+    raise more_than_there_is(
+        [Lack(plan.jobs[one.index].name, one.what, one.need, one.have) for one in lacking]
     )
-
-
-def _lack(plan: Plan, one: Unfit) -> str:
-    name = plan.jobs[one.index].name
-    if one.what == "memory":
-        return f"{name}: needs {format_bytes(one.need)} of memory, {format_bytes(one.have)} are offered"
-    if one.what == "time":
-        return f"{name}: needs {format_duration(one.need)}, {format_duration(one.have)} are offered"
-    what = "CPUs" if one.what == "cpus" else "GPUs"
-    return f"{name}: needs {one.need:g} {what}, {one.have:g} are offered"

@@ -9,6 +9,8 @@ from msgspec import Struct, field
 
 from joblens.model.job import Placement, Requirements
 
+CLUSTER_MARK = "@"  # before names of queues
+
 
 class Parcel(Struct, frozen=True, kw_only=True):
     """One job that has a ticket and is to be given a place."""
@@ -76,3 +78,18 @@ class Hire(Struct, frozen=True, kw_only=True, omit_defaults=True):
     reserve_s: float = 60.0  # before its time is up it lets its jobs end
     placement: Placement | None = None
     env: dict[str, str] = field(default_factory=dict)
+    listen: str = (
+        ""  # a socket at which it is told of tickets one by one (ports.hiring.Ear), until it is idle
+    )
+    user: str = ""  # whose jobs it runs; '': those of whoever it runs as
+    boot_id: str = ""  # of the machine with the store's file, which others must not open; '': any may
+    gpus: tuple[str, ...] | None = None  # devices it may give to jobs; None: what it finds it was given
+
+
+def queue_of_run(engine: str, run_uuid: str, scheduler: str = "") -> str:
+    """Of tickets that only workers hired for the run may take. No queue that people name begins like that."""
+    return f"{CLUSTER_MARK}{engine}.{run_uuid}{'.' if scheduler else ''}{scheduler}"
+
+
+def is_of_cluster(queue: str) -> bool:
+    return queue.startswith(CLUSTER_MARK)

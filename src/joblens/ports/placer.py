@@ -7,8 +7,10 @@ from joblens.model.placing import Parcel, Placed, PlaceNews, Room
 
 
 class Placer(Protocol):
-    """Every method may raise PlacingError, when the cluster cannot be asked or says no, and is called on one
-    thread that may wait. A job that was placed twice runs once: whoever comes second finds no ticket."""
+    """Making one touches nothing: it is made (plan, options, settings, desk, warn), asked to `check`, and
+    perhaps closed again. Every method may raise PlacingError when the cluster cannot be asked: it is asked
+    again later, and jobs wait. All are called on one thread that may wait. A job that was placed twice runs
+    once: whoever comes second finds no ticket."""
 
     engine: str
 
@@ -16,18 +18,28 @@ class Placer(Protocol):
         """Before anything runs. Raises PlanError for what the cluster could never place."""
         ...
 
-    def place(self, parcels: Sequence[Parcel]) -> list[Placed]: ...
+    def place(self, parcels: Sequence[Parcel]) -> list[Placed]:
+        """A Placed without uuids serves its queue, also for parcels that come later. What no place covers
+        (any more) and has not begun is handed in again. Raises PlanError for what the cluster will never
+        take: these jobs then end with that as their error."""
+        ...
+
+    def ask_for_nodes(self, action: int) -> list[Placed]:
+        """The workflow's action at that place in the plan, one that schedules nodes, has fired."""
+        ...
 
     def follow(self, placed: Sequence[Placed]) -> None:
         """What an earlier driver of the run had placed."""
         ...
 
     def withdraw(self, uuids: Sequence[str]) -> None:
-        """The cluster is not to begin them any more; what runs for nothing else is ended."""
+        """The cluster is not to begin them any more; what waits for nothing else is ended. Those that run
+        are told by the store."""
         ...
 
     def look(self) -> list[PlaceNews]:
-        """What has changed since the last look."""
+        """What has changed since the last look. `uuids` of news on a place that serves a queue or a node: the
+        jobs of which it is known that they were there."""
         ...
 
     def room(self) -> Room | None:

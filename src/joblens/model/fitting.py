@@ -1,0 +1,43 @@
+"""What is said of jobs that ask for more than there is anywhere: the same words whoever runs them."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from joblens.model.errors import PlanError
+from joblens.model.units import format_bytes, format_duration
+
+_SHOWN = 20
+
+
+class Lack(NamedTuple):
+    """A job that could never start."""
+
+    name: str
+    what: str  # cpus, memory, gpus, time, nodes
+    need: float
+    have: float
+
+
+def more_than_there_is(lacks: Sequence[Lack], hint: str = "") -> PlanError:
+    lines = [_line(one) for one in lacks[:_SHOWN]]
+    if len(lacks) > _SHOWN:
+        lines.append(f"and {len(lacks) - _SHOWN} more")
+    return PlanError(
+        "jobs ask for more than there is to give:\n  " + "\n  ".join(lines),
+        hint=hint
+        or f"ask for less in the file, or offer more than the machine seems to have with {_flags(lacks)}",
+    )
+
+
+def _flags(lacks: Sequence[Lack]) -> str:
+    return ", ".join(f"--{what}" for what in dict.fromkeys(one.what for one in lacks))
+
+
+def _line(one: Lack) -> str:
+    if one.what == "memory":
+        need, have = format_bytes(int(one.need)), format_bytes(int(one.have))
+        return f"{one.name}: needs {need} of memory, {have} are offered"
+    if one.what == "time":
+        return f"{one.name}: needs {format_duration(one.need)}, {format_duration(one.have)} are offered"
+    what = {"cpus": "CPUs", "gpus": "GPUs"}.get(one.what, one.what)
+    return f"{one.name}: needs {one.need:g} {what}, {one.have:g} are offered"

@@ -1,0 +1,50 @@
+"""How a placer hires workers. What a cluster starts is one command line that names a private file; everything
+else, a password of the store among it, stands in that file."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from joblens.model.placing import Hire
+from joblens.ports.bell import Hearing
+
+
+class HireDesk(Protocol):
+    """Of one run. On the placer's thread."""
+
+    folder: str  # private and of this run: for scripts, and for what hired workers print
+    hire: Hire  # what every worker of the run is told; a placer says the rest with `replace`
+
+    def write(self, hire: Hire) -> str:
+        """-> the path of a private file. Raises PlacingError when it cannot be written."""
+        ...
+
+    def argv(self, path: str) -> list[str]:
+        """Starts a worker that does what the file says: `python -P -m joblens.app.hired PATH`; with `-` for
+        the path it reads the same JSON from its standard input."""
+        ...
+
+    def last_words(self, path: str) -> str:
+        """Why the worker of that file could not do its work; '' when it has not complained."""
+        ...
+
+    def drop(self, path: str) -> None:
+        """Nobody is to be hired by it any more; nothing happens where it is gone already."""
+        ...
+
+    def close(self) -> None:
+        """Nothing of the run is to stay."""
+        ...
+
+
+class Ear(Hearing, Protocol):
+    """How a worker that stays on a node is told of its tickets one after the other (`Hire.listen`), by those
+    whom the cluster lets begin there. `take` of the worker is called with each; the job's GPUs, where the
+    cluster gave some by name, with `lend` before that."""
+
+    def has_ended(self, uuids: Sequence[str]) -> None:
+        """Their outcomes are in the store. On the worker's loop; returns at once."""
+        ...
+
+    def has_let_go(self, uuids: Sequence[str]) -> None:
+        """It does not have them (any more): others had them first, or it gave them back."""
+        ...
