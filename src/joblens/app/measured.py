@@ -1,4 +1,4 @@
-"""`@measured`: every call of a function is a job with a record of its own."""
+"""`@measured`: every call of a function, or of a class's methods, is a job with a record of its own."""
 
 import functools
 import inspect
@@ -8,6 +8,7 @@ from typing import Any, ParamSpec, Protocol, TypeVar, cast, overload
 
 from joblens.app.job_tracker import JobTracker
 from joblens.app.monitor import JobMonitor, get_monitor
+from joblens.app.ray_task import is_remote, measured_remote
 from joblens.model.errors import InputError
 from joblens.model.ids import new_uuid
 
@@ -49,25 +50,45 @@ def measured(
     params: dict[str, Any] | None = None,
     monitor: JobMonitor | None = None,
 ) -> Any:
-    """Plain and async functions. Arguments are not recorded (they may be secret or large); `params` are."""
+    """Plain and async functions; of a class its methods, `__init__` among them, but not those that begin with
+    an underscore. Functions and classes of Ray, whichever decorator comes first. Arguments are not recorded
+    (they may be secret or large); `params` are."""
 
-    def decorate(function: Callable[P, R]) -> Measured[P, R]:
+    def decorate(function: Callable[P, R], label: str = "") -> Measured[P, R]:
+        if is_remote(function):
+            return cast("Measured[P, R]", measured_remote(function, decorate))
+        if inspect.isclass(function):
+            return cast("Measured[P, R]", _measure_methods(function, decorate, name))
         if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
             raise InputError(
                 f"{function.__qualname__} is a generator: its body runs piece by piece, between other work",
                 hint="measure the function that uses it",
             )
-        label = name or function.__qualname__
+        shown = label or name or function.__qualname__
 
         def track() -> AbstractContextManager[JobTracker]:
             return (monitor or get_monitor()).track_job(
-                new_uuid(), tool, function.__module__, params, name=label, tags=tuple(tags)
+                new_uuid(), tool, function.__module__, params, name=shown, tags=tuple(tags)
             )
 
         wrap = _wrap_async if inspect.iscoroutinefunction(function) else _wrap_plain
         return cast("Measured[P, R]", wrap(function, track))
 
     return decorate if function is None else decorate(function)
+
+
+def _measure_methods(owner: type, decorate: Callable[[Any, str], Any], name: str | None) -> type:
+    """Those that it defines itself. Generators stay as they are: their body runs piece by piece."""
+    for attribute, found in list(vars(owner).items()):
+        kind = type(found) if isinstance(found, staticmethod | classmethod) else None
+        function = found.__func__ if kind is not None else found
+        if (attribute.startswith("_") and attribute != "__init__") or not inspect.isfunction(function):
+            continue
+        if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+            continue
+        made = decorate(function, f"{name or owner.__qualname__}.{attribute}")
+        setattr(owner, attribute, made if kind is None else kind(made))
+    return owner
 
 
 def _wrap_plain(function: Callable[..., Any], track: Callable[[], AbstractContextManager[JobTracker]]) -> Any:

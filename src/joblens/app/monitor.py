@@ -22,6 +22,7 @@ from joblens.app.host_program import HostConnection, private_dir
 from joblens.app.job_tracker import CODES, REASONS, JobTracker, log_end, logger, parse_status, verdict_on
 from joblens.app.plain_values import plain_params, plain_text
 from joblens.app.profiler import profile_of
+from joblens.app.ray_task import ray_placement
 from joblens.app.sample_rows import Samples
 from joblens.model.errors import InputError, UnknownJob
 from joblens.model.history import HistoryQuery
@@ -245,6 +246,7 @@ class JobMonitor:
             kernel=host.kernel,
             cpu_count=host.cpu_count,
             memory_total_bytes=host.memory_total_bytes,
+            placement=ray_placement(),
         )
 
     def _probes(self) -> tuple[str, ...]:
