@@ -51,13 +51,12 @@ def _burn(seconds: float) -> int:
 
 
 def test_a_task_is_measured_where_it_runs(store_path: Path) -> None:
-    @ray.remote(num_cpus=1)
     @joblens.measured(tags=["night"])
     def simulate() -> int:
         _burn(_BURNT_S)
         return os.getpid()
 
-    pid = ray.get(simulate.remote())
+    pid = ray.get(ray.remote(num_cpus=1)(simulate).remote())
     record = _records(store_path)["simulate"]
     assert record.status == "success"
     assert record.attempt is not None
@@ -73,12 +72,11 @@ def test_a_task_is_measured_where_it_runs(store_path: Path) -> None:
 
 
 def test_a_function_that_is_ray_s_already_is_measured_with_the_same_options(store_path: Path) -> None:
-    @joblens.measured
-    @ray.remote(num_cpus=2)
     def simulate() -> dict[str, Any]:
         return dict(ray.get_runtime_context().get_assigned_resources())
 
-    assert ray.get(simulate.remote())["CPU"] == 2
+    task: Any = joblens.measured(ray.remote(num_cpus=2)(simulate))
+    assert ray.get(task.remote())["CPU"] == 2
     assert _records(store_path)["simulate"].status == "success"
 
 
@@ -96,7 +94,7 @@ def test_every_method_of_an_actor_is_measured(store_path: Path, is_outside: bool
 
         def _private(self) -> None: ...
 
-    made = joblens.measured(ray.remote(Model)) if is_outside else ray.remote(joblens.measured(Model))
+    made: Any = joblens.measured(ray.remote(Model)) if is_outside else ray.remote(joblens.measured(Model))
     actor = made.remote(1000)
     assert ray.get(actor.train.remote()) > 0
     assert ray.get(actor.answer.remote()) == 1000
@@ -107,13 +105,12 @@ def test_every_method_of_an_actor_is_measured(store_path: Path, is_outside: bool
 
 
 def test_a_task_that_raises_has_a_record_that_says_so(store_path: Path) -> None:
-    @ray.remote(max_retries=0)
     @joblens.measured
     def simulate() -> None:
         raise ValueError("no such mesh")
 
     with pytest.raises(ValueError, match="no such mesh"):
-        ray.get(simulate.remote())
+        ray.get(ray.remote(max_retries=0)(simulate).remote())
     record = _records(store_path)["simulate"]
     assert record.status == "error"
     assert record.outcome is not None
@@ -123,11 +120,10 @@ def test_a_task_that_raises_has_a_record_that_says_so(store_path: Path) -> None:
 def test_a_record_is_there_when_the_answer_is(store_path: Path) -> None:
     """Ray ends its workers without asking: nothing may wait for a later moment."""
 
-    @ray.remote
     @joblens.measured
     def simulate() -> None: ...
 
-    ray.get(simulate.remote())
+    ray.get(ray.remote(simulate).remote())
     ray.shutdown()
     assert _records(store_path)["simulate"].status == "success"
 
