@@ -91,21 +91,40 @@ def test_a_child_that_was_killed_for_memory_is_told_though_the_job_went_on(cgrou
     assert "child-out-of-memory" in ran.finding_codes
 
 
-def test_without_groups_the_sampler_ends_a_job_over_its_memory(nobody: Runner) -> None:
+def test_without_groups_joblens_ends_a_job_over_its_memory(nobody: Runner) -> None:
     ran = nobody("--memory", "100m", "--", *PYTHON, GROW, "60", "0.05")
     assert ran.code == 128 + signal.SIGKILL
     assert (ran.record["status"], ran.record["reason"]) == ("failed", "out-of-memory")
-    assert "sampler" in _enforced_by(ran.record)["memory"]
+    assert "out-of-memory" in ran.finding_codes
+    assert _enforced_by(ran.record)["memory"] == "watched by joblens"
     assert ran.record["accounting"]["mode"] == "process-tree"
     steps = len(ran.stdout.split())
     assert 10 <= steps < 40  # not before its limit, and soon after
 
 
-def test_without_groups_a_sudden_rush_meets_the_data_limit(nobody: Runner) -> None:
-    ran = nobody("--memory", "50m", "--", *PYTHON, "bytearray(2 << 30)")
-    assert ran.code == 1
-    assert b"MemoryError" in ran.stderr
-    assert "RLIMIT_DATA" in _enforced_by(ran.record)["memory"]
+def test_without_groups_a_sudden_rush_is_ended_like_any_other_lack_of_memory(nobody: Runner) -> None:
+    rush = "import time; held = bytearray(1 << 30); time.sleep(60)"
+    ran = nobody("--memory", "50m", "--", *PYTHON, rush)
+    assert ran.code == 128 + signal.SIGKILL
+    assert (ran.record["status"], ran.record["reason"]) == ("failed", "out-of-memory")
+
+
+def test_without_groups_address_space_that_is_never_touched_is_no_memory(nobody: Runner) -> None:
+    reserve = "import mmap, time; held = mmap.mmap(-1, 4 << 30, mmap.MAP_PRIVATE); time.sleep(0.3)"
+    ran = nobody("--memory", "100m", "--", *PYTHON, reserve)
+    assert (ran.code, ran.record["status"]) == (0, "success")
+
+
+def test_without_groups_memory_in_children_counts_together(nobody: Runner) -> None:
+    forks = (
+        "import os, time\n"
+        "for _ in range(4):\n"
+        "    if os.fork() == 0:\n"
+        "        held = bytearray(b'x') * (40 << 20); time.sleep(60)\n"
+        "time.sleep(60)"
+    )
+    ran = nobody("--memory", "100m", "--", *PYTHON, forks)
+    assert (ran.record["status"], ran.record["reason"]) == ("failed", "out-of-memory")
 
 
 # ---- processes ---------------------------------------------------------------------------------
@@ -120,11 +139,11 @@ def test_the_kernel_refuses_one_process_too_many(cgroup: Runner) -> None:
     assert ran.usage["pids_limit_events"] >= 1
 
 
-def test_without_groups_the_sampler_ends_a_job_with_too_many_processes(nobody: Runner) -> None:
+def test_without_groups_joblens_ends_a_job_with_too_many_processes(nobody: Runner) -> None:
     ran = nobody("--pids", "8", "--", *PYTHON, FORKS)
     assert ran.code == 128 + signal.SIGKILL
     assert (ran.record["status"], ran.record["reason"]) == ("failed", "limit")
-    assert "sampler" in _enforced_by(ran.record)["pids"]
+    assert _enforced_by(ran.record)["pids"] == "watched by joblens"
 
 
 # ---- CPUs --------------------------------------------------------------------------------------

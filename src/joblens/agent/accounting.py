@@ -20,18 +20,16 @@ from joblens.probes.processes import ProcessesProbe
 from joblens.probes.recent import RecentReading
 
 PROCESS_TREE = "process-tree"
-BY_SAMPLER = "joblens sampler"
+BY_WATCHING = "watched by joblens"
 BY_TIMER = "joblens timer"
-_RLIMIT_DATA = 2  # resource.RLIMIT_DATA; the module is not worth its import
 
 
 class Limits(Struct, frozen=True, kw_only=True):
     """How the job is held to what it was given."""
 
     enforced_by: dict[str, str] = {}
-    rlimits: tuple[tuple[int, int, int], ...] = ()
     affinity: tuple[int, ...] | None = None
-    watched_memory_bytes: int | None = None  # the sampler ends the job above these
+    watched_memory_bytes: int | None = None  # joblens ends the job above these
     watched_pids: int | None = None
 
 
@@ -161,19 +159,14 @@ def limit(job: Job, groups: JobGroups | None) -> Limits:
     by: dict[str, str] = dict(placed.enforced_by)
     if groups is not None:
         by.update(groups.set_limits(asked.cpus, asked.memory_bytes, asked.pids))
-    rlimits: list[tuple[int, int, int]] = []
     affinity = placed.affinity
     memory = pids = None
     if asked.memory_bytes is not None and "memory" not in by:
         memory = asked.memory_bytes
-        # A process that grows faster than the sampler looks is stopped by its data limit.
-        # It counts address space, so it stands well above the number that was asked for.
-        bound = memory + memory // 4 + (256 << 20)
-        rlimits.append((_RLIMIT_DATA, bound, bound))
-        by["memory"] = f"{BY_SAMPLER}, RLIMIT_DATA"
+        by["memory"] = BY_WATCHING
     if asked.pids is not None and "pids" not in by:
         pids = asked.pids
-        by["pids"] = BY_SAMPLER
+        by["pids"] = BY_WATCHING
     if asked.cpus is not None and "cpus" not in by:
         affinity = _some_cpus(asked.cpus, affinity) or affinity
         if affinity is not None:
@@ -182,7 +175,6 @@ def limit(job: Job, groups: JobGroups | None) -> Limits:
         by["timeout"] = BY_TIMER
     return Limits(
         enforced_by=by,
-        rlimits=tuple(rlimits),
         affinity=affinity,
         watched_memory_bytes=memory,
         watched_pids=pids,

@@ -8,18 +8,18 @@ from collections.abc import Callable, Sequence
 
 from msgspec.structs import replace
 
-from joblens.agent.accounting import BY_SAMPLER
+from joblens.agent.accounting import BY_WATCHING
 from joblens.agent.container_holding import hold_of
 from joblens.agent.detail_taking import DetailTaker
 from joblens.agent.instruments import Watched
 from joblens.agent.kit import Kit, watch_name
+from joblens.agent.limit_watch import LimitWatch
 from joblens.agent.meter import COUNTERS, JobMeter
 from joblens.agent.other_probes import OtherProbes
 from joblens.agent.output import NOTHING_NEW, OutputFiles
 from joblens.agent.owners import is_running
 from joblens.agent.recovery import Recovery
 from joblens.agent.settling import Circumstances, Seen, standing_groups
-from joblens.analysis.rates import unreclaimable_bytes
 from joblens.engine.job_life import (
     Command,
     EndCause,
@@ -44,7 +44,7 @@ from joblens.model.writes import JobStarted, SamplesTaken
 from joblens.probes.proc_files import USEC_PER_TICK, parse_stat
 
 _SETTLE_S = 0.1  # what ends together with the main process is not a leftover
-_WATCH_INTERVAL_S = 0.1
+_WATCHED = (BY_WATCHING, "joblens sampler")  # the latter: in records of earlier versions
 _FAR_ENOUGH_BACK = 1000  # samples
 
 
@@ -83,6 +83,7 @@ class AdoptedJob:
             lead_is_grace=self._lead_is_grace(),
             grace_s=self.job.grace_s,
         )
+        self._watch = self._limit_watch()
         self._launcher_fd = self._main_fd = -1
         self._settle_until_s: float | None = None
         self.is_over = False
@@ -134,8 +135,8 @@ class AdoptedJob:
                 self._main_ended()
         if self.job.monitor:
             kit.sampler.add(self.job.uuid, self.job.interval_s)
-        if any(by.startswith(BY_SAMPLER) for by in attempt.enforced_by.values()):
-            kit.sampler.add(watch_name(self.job.uuid), _WATCH_INTERVAL_S)
+        if self._watch:
+            kit.sampler.add(watch_name(self.job.uuid), self._watch.interval_s)
 
     @property
     def was_asked_to_stop(self) -> bool:
@@ -163,18 +164,18 @@ class AdoptedJob:
             self._details.tick()
 
     def watch_limits(self) -> None:
-        sample, asked = self._read(self._meter.look), self.job.requirements
-        if sample is None:
-            return
-        if self._is_over("memory", unreclaimable_bytes(sample), asked.memory_bytes):
-            self._kit.loop.call(lambda: self.ask_stop(EndCause.MEMORY_LIMIT, signal.SIGKILL))
-        elif self._is_over("pids", sample.threads, asked.pids):
-            self._kit.loop.call(lambda: self.ask_stop(EndCause.PIDS_LIMIT, signal.SIGKILL))
+        sample = self._read(self._meter.look)
+        cause = self._watch.judge(sample) if sample is not None else None
+        if cause is not None:
+            self._kit.loop.call(lambda: self.ask_stop(cause, signal.SIGKILL))
 
-    def _is_over(self, limit: str, used: int | None, asked: int | None) -> bool:
-        """Beyond a limit that the kernel does not enforce."""
-        is_ours = self._attempt.enforced_by.get(limit, "").startswith(BY_SAMPLER)
-        return is_ours and used is not None and asked is not None and used > asked
+    def _limit_watch(self) -> LimitWatch:
+        """For limits that the kernel does not enforce."""
+        asked, by = self.job.requirements, self._attempt.enforced_by
+        return LimitWatch(
+            asked.memory_bytes if by.get("memory", "").startswith(_WATCHED) else None,
+            asked.pids if by.get("pids", "").startswith(_WATCHED) else None,
+        )
 
     def _read(self, read: Callable[[ExitUsage], Sample]) -> Sample | None:
         if self.is_over:

@@ -24,8 +24,8 @@ from joblens.probes.process_tree import ProcessTreeProbe
 _LIMITS = ("cpus", "memory", "pids")
 _WITHOUT_KERNEL = {
     "cpus": "CPU affinity: whole CPUs only",
-    "memory": "joblens' sampler, which looks once an interval, and RLIMIT_DATA for each process",
-    "pids": "joblens' sampler, which looks once an interval",
+    "memory": "watched by joblens, ten to twenty times a second",
+    "pids": "watched by joblens, ten times a second",
 }
 _PR_GET_CHILD_SUBREAPER = 37
 

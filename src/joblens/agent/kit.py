@@ -15,8 +15,6 @@ from joblens.model.job import Owner, Record
 from joblens.ports.clock import Clock
 from joblens.probes.host import HostFacts
 
-WATCH_INTERVAL_S = 0.1  # between looks at limits that the kernel does not enforce
-
 
 class Kit(Struct, frozen=True):
     """What all sessions of one owner share."""

@@ -39,6 +39,15 @@ class Sampler:
                 self._thread.start()
             self._changed.notify_all()
 
+    def change(self, uuid: str, interval_s: float) -> None:
+        """From now on; nothing where it has been removed."""
+        interval_ns = int(min(max(interval_s, MIN_INTERVAL_S), _LONGEST_INTERVAL_S) * 1e9)
+        with self._changed:
+            due_ns = self._clock.mono_ns() + interval_ns
+            self._due = [entry if entry[1] != uuid else (due_ns, uuid, interval_ns) for entry in self._due]
+            heapify(self._due)
+            self._changed.notify_all()
+
     def remove(self, uuid: str) -> None:
         """When this returns, no tick for the job is under way and none will begin."""
         with self._changed:

@@ -13,13 +13,13 @@ from joblens.agent.container_holding import hold_of
 from joblens.agent.groups import JobGroups
 from joblens.agent.instruments import Watched
 from joblens.agent.job_processes import JobProcesses
-from joblens.agent.kit import WATCH_INTERVAL_S, Kit, Place, watch_name
+from joblens.agent.kit import Kit, Place, watch_name
 from joblens.agent.launch import LauncherProcess, LaunchPlan, exit_usage_of
+from joblens.agent.limit_watch import CALM_S, LimitWatch
 from joblens.agent.marked import end_marked
 from joblens.agent.measurement import Measurement
 from joblens.agent.outcome import Ending, not_started, outcome_of
 from joblens.agent.output import OutputFiles
-from joblens.analysis.rates import unreclaimable_bytes
 from joblens.engine.job_life import (
     Command,
     Emptied,
@@ -91,6 +91,7 @@ class JobSession:
         self._container = hold_of(job, kit.spool_dir)
         self._processes = JobProcesses() if self._container is None else self._container.processes
         self._limits = Limits()
+        self._watch = LimitWatch()
         self._launcher: LauncherProcess | None = None
         self._measurement: Measurement | None = None
         self._reaped = NOTHING_REAPED
@@ -135,7 +136,7 @@ class JobSession:
         pid, start_ticks = launcher.prepare(
             attach=self._groups.attach_files() if self._groups and self._main_process_joins else (),
             outcome_path=os.path.join(kit.spool_dir, f"{self.job.uuid}.outcome"),
-            rlimits=(*kit.job_rlimits, *self._limits.rlimits),
+            rlimits=kit.job_rlimits,
             affinity=self._limits.affinity,
             groups=tuple(self._groups.paths.values()) if self._groups else (),
             leash=("job" if in_container is None else "container") if kit.is_leashed else "",
@@ -246,8 +247,9 @@ class JobSession:
         if self.job.monitor:
             self._kit.sampler.add(self.job.uuid, self.job.interval_s)
         waits_for_container = self._container is not None and self.job.monitor
-        if self._limits.watched_memory_bytes or self._limits.watched_pids or waits_for_container:
-            self._kit.sampler.add(watch_name(self.job.uuid), WATCH_INTERVAL_S)
+        self._watch = LimitWatch(self._limits.watched_memory_bytes, self._limits.watched_pids)
+        if self._watch or waits_for_container:
+            self._kit.sampler.add(watch_name(self.job.uuid), CALM_S)
 
     def _could_not_start(self, error: JoblensError) -> None:
         self._life = replace(self._life, phase=Phase.OVER)
@@ -314,12 +316,11 @@ class JobSession:
         sample = self._measurement.look(self._reaped)
         if sample is None:
             return
-        memory, pids = self._limits.watched_memory_bytes, self._limits.watched_pids
-        used = unreclaimable_bytes(sample)
-        if memory is not None and used is not None and used > memory:
-            self._kit.loop.call(lambda: self.ask_stop(EndCause.MEMORY_LIMIT, signal.SIGKILL))
-        elif pids is not None and (sample.threads or 0) > pids:
-            self._kit.loop.call(lambda: self.ask_stop(EndCause.PIDS_LIMIT, signal.SIGKILL))
+        before_s, cause = self._watch.interval_s, self._watch.judge(sample)
+        if cause is not None:
+            self._kit.loop.call(lambda: self.ask_stop(cause, signal.SIGKILL))
+        elif self._watch.interval_s != before_s:
+            self._kit.sampler.change(watch_name(self.job.uuid), self._watch.interval_s)
 
     def next_wake_s(self) -> float | None:
         times = [due for due in (next_wake_s(self._life), self._settle_until_s) if due is not None]

@@ -2,7 +2,7 @@ import os
 
 import pytest
 
-from joblens.agent.accounting import BY_TIMER, Accountant, Limits, limit
+from joblens.agent.accounting import BY_TIMER, BY_WATCHING, Accountant, Limits, limit
 from joblens.model.errors import AccountingUnavailable
 from joblens.model.job import Accounting, Job, Requirements
 from tests.unit.agent.fake_clock import FakeClock
@@ -26,13 +26,7 @@ def test_who_is_not_to_be_held_is_not() -> None:
 def test_without_groups_memory_and_processes_are_watched() -> None:
     limits = limit(a_job(memory_bytes=100 * MIB, pids=5), None)
     assert (limits.watched_memory_bytes, limits.watched_pids) == (100 * MIB, 5)
-    assert set(limits.enforced_by) == {"memory", "pids"}
-
-
-def test_the_data_limit_stands_well_above_the_memory() -> None:
-    """It counts what was asked for, not what is used: it may only catch what the sampler is too slow for."""
-    ((_, soft, hard),) = limit(a_job(memory_bytes=100 * MIB), None).rlimits
-    assert soft == hard > 300 * MIB
+    assert limits.enforced_by == {"memory": BY_WATCHING, "pids": BY_WATCHING}
 
 
 def test_a_time_out_is_a_timers() -> None:
