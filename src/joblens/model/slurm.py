@@ -1,0 +1,133 @@
+"""What Slurm says of itself and of jobs, as values. How its text is read is in model.slurm_text."""
+
+from msgspec import Struct, field
+
+# It is over, and nothing of the job will come any more.
+ENDED_STATES = frozenset(
+    (
+        *("COMPLETED", "FAILED", "TIMEOUT", "OUT_OF_MEMORY", "CANCELLED", "NODE_FAIL", "PREEMPTED"),
+        *("BOOT_FAIL", "DEADLINE", "REVOKED", "SPECIAL_EXIT", "LAUNCH_FAILED", "RECONFIG_FAIL", "EXPIRED"),
+    )
+)
+# Not by the job's own doing: the machine was lost, or somebody or something took its place away.
+TAKEN_STATES = frozenset(
+    ("NODE_FAIL", "CANCELLED", "PREEMPTED", "BOOT_FAIL", "DEADLINE", "REVOKED", "LAUNCH_FAILED")
+)
+WAITING_STATES = frozenset(
+    ("PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "RESV_DEL_HOLD", "CONFIGURING", "SPECIAL_EXIT")
+)
+
+
+class QueuedJob(Struct, frozen=True, kw_only=True):
+    """One line of squeue: a job, or one task of an array."""
+
+    job_id: str  # 123, or 123_4 of an array
+    raw_id: str = ""  # of an array's task: its own number
+    array_id: str = ""  # of the array, if it is one of an array's
+    state: str = ""  # PENDING, RUNNING, COMPLETED
+    reason: str = ""  # why it waits, or how it ended; '' for Slurm's 'None'
+    name: str = ""
+    comment: str = ""
+    user: str = ""
+    partition: str = ""
+    account: str = ""
+    qos: str = ""
+    nodes: tuple[str, ...] = ()  # it has
+    node_count: int | None = None
+    cpus: int | None = None
+    submitted_at_us: int | None = None
+    starts_at_us: int | None = None  # it did, or is expected to
+    time_limit_s: float | None = None
+    time_left_s: float | None = None
+
+    @property
+    def is_over(self) -> bool:
+        return self.state in ENDED_STATES
+
+
+class Partition(Struct, frozen=True, kw_only=True):
+    """A partition's nodes of one kind: sinfo has a line for each."""
+
+    name: str
+    is_default: bool = False
+    is_up: bool = True
+    max_time_s: float | None = None  # None: no limit
+    default_time_s: float | None = None
+    nodes: int = 0
+    idle_nodes: int = 0
+    cpus_per_node: int = 0  # the least of them
+    idle_cpus: int = 0
+    memory_per_node_bytes: int = 0
+    gpus_per_node: int = 0
+    state: str = ""  # of the nodes
+
+
+class SlurmRow(Struct, frozen=True, kw_only=True):
+    """One line of sacct: a job, or a step of one. None and '': sacct says nothing."""
+
+    job_id: str  # 123, 123_4, 123+1; of a step with what follows: 123.batch, 123_4.0
+    raw_id: str = ""
+    cluster: str = ""
+    name: str = ""
+    user: str = ""
+    group: str = ""
+    account: str = ""
+    partition: str = ""
+    qos: str = ""
+    state: str = ""  # without who cancelled it
+    cancelled_by: str = ""
+    exit_code: str = ""  # code:signal
+    reason: str = ""
+    comment: str = ""
+    work_dir: str = ""
+    submit_line: str = ""
+    submitted_at_us: int | None = None
+    eligible_at_us: int | None = None
+    started_at_us: int | None = None
+    ended_at_us: int | None = None
+    elapsed_s: float | None = None
+    time_limit_s: float | None = None  # None: not said, or no limit
+    allocated_cpus: int | None = None
+    asked_cpus: int | None = None
+    node_count: int | None = None
+    task_count: int | None = None
+    nodes: tuple[str, ...] = ()
+    asked_memory: str = ""  # as written: 200M, 4Gc, 2000Mn
+    asked_tres: dict[str, str] = field(default_factory=dict)
+    allocated_tres: dict[str, str] = field(default_factory=dict)
+    user_cpu_usec: int | None = None
+    system_cpu_usec: int | None = None
+    total_cpu_usec: int | None = None
+    max_rss_bytes: int | None = None  # of the largest task
+    max_disk_read_bytes: int | None = None
+    max_disk_write_bytes: int | None = None
+    used_in_max: dict[str, str] = field(default_factory=dict)
+    used_in_total: dict[str, str] = field(default_factory=dict)
+    used_out_total: dict[str, str] = field(default_factory=dict)
+    energy_j: int | None = None
+    restarts: int | None = None
+
+    @property
+    def is_step(self) -> bool:
+        return "." in self.job_id
+
+    @property
+    def of_job(self) -> str:
+        """The id of the job that it is, or is a step of."""
+        return self.job_id.partition(".")[0]
+
+    @property
+    def step(self) -> str:
+        """batch, extern, 0; '' of a job."""
+        return self.job_id.partition(".")[2]
+
+
+class SlurmJob(Struct, frozen=True, kw_only=True):
+    """A job with its steps, as sacct tells of them."""
+
+    row: SlurmRow
+    steps: tuple[SlurmRow, ...] = ()
+
+    @property
+    def is_over(self) -> bool:
+        return self.row.state in ENDED_STATES

@@ -1,0 +1,323 @@
+"""Slurm's own text, read: times, sizes, node lists, and the lines of squeue, sinfo and sacct.
+
+Each of its commands is asked for fixed fields between separators that occur in no name, so that neither the
+version nor the reader's own SQUEUE_FORMAT changes what comes. A value that cannot be read is unknown."""
+
+import datetime as dt
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from joblens.model.slurm import Partition, QueuedJob, SlurmJob, SlurmRow
+
+SEPARATOR = "\x1f"
+_NOTHING = frozenset(("", "N/A", "None", "(null)", "Unknown", "NONE", "INVALID", "None assigned"))
+
+SQUEUE_FIELDS = ["%i", "%A", "%F", "%T", "%r", "%j", "%k", "%u", "%P", "%a", "%q", "%N", "%D", "%C", "%V", "%S", "%l", "%L", "%K"]
+SQUEUE_FORMAT = SEPARATOR.join(SQUEUE_FIELDS)
+SINFO_FIELDS = ["%R", "%P", "%a", "%l", "%L", "%D", "%c", "%C", "%m", "%G", "%T", "%F"]
+SINFO_FORMAT = SEPARATOR.join(SINFO_FIELDS)
+# Those that this version of sacct knows are asked for.
+SACCT_FIELDS = ["JobID", "JobIDRaw", "Cluster", "JobName", "User", "Group", "Account", "Partition", "QOS", "State", "ExitCode", "Reason", "Comment", "WorkDir", "SubmitLine", "Submit", "Eligible", "Start", "End", "ElapsedRaw", "Elapsed", "TimelimitRaw", "Timelimit", "AllocCPUS", "ReqCPUS", "NNodes", "NTasks", "NodeList", "ReqMem", "ReqTRES", "AllocTRES", "UserCPU", "SystemCPU", "TotalCPU", "MaxRSS", "MaxDiskRead", "MaxDiskWrite", "TRESUsageInMax", "TRESUsageInTot", "TRESUsageOutTot", "ConsumedEnergyRaw", "Restarts"]
+
+_CLOCK = re.compile(r"^(?:(\d+)-)?((?:\d+:){0,2}\d+(?:\.\d+)?)$")
+_SIZE = re.compile(r"^(\d+(?:\.\d+)?)([KMGTPE]?)i?B?$", re.IGNORECASE)
+_POWERS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4, "P": 5, "E": 6}
+_BRACKETS = re.compile(r"([^\[\],]*)\[([^\]]+)\]")
+_MOST_NODES = 100_000
+
+
+def slurm_seconds(text: str) -> float | None:
+    """[DD-]HH:MM:SS, MM:SS.mmm, DD-HH, DD-HH:MM; None for UNLIMITED and the like."""
+    match = _CLOCK.match(text.strip())
+    if match is None:
+        return None
+    days, clock = match.groups()
+    numbers = [float(word) for word in clock.split(":")]
+    if days is None:
+        return sum(number * 60**place for place, number in enumerate(reversed(numbers)))
+    # Behind days the first is hours, however many follow.
+    return int(days) * 86400 + sum(
+        number * unit for number, unit in zip(numbers, (3600, 60, 1), strict=False)
+    )
+
+
+def slurm_limit(text: str) -> float | None:
+    """A time limit as people write it for sbatch: minutes, minutes:seconds, hours:minutes:seconds, days-hours,
+    days-hours:minutes, days-hours:minutes:seconds."""
+    stripped = text.strip()
+    if stripped.isdigit():
+        return int(stripped) * 60.0
+    return slurm_seconds(stripped)
+
+
+def slurm_clock(seconds: float) -> str:
+    """As Slurm writes and reads durations: [DD-]HH:MM:SS."""
+    whole = max(0, round(seconds))
+    days, rest = divmod(whole, 86400)
+    clock = f"{rest // 3600:02d}:{rest // 60 % 60:02d}:{rest % 60:02d}"
+    return f"{days}-{clock}" if days else clock
+
+
+def slurm_bytes(text: str, unit: str = "") -> int | None:
+    """91596K, 1.50G, 200M; a plain number is in `unit`."""
+    match = _SIZE.match(text.strip())
+    if match is None:
+        return None
+    return round(float(match[1]) * 1024 ** _POWERS[(match[2] or unit).upper()])
+
+
+def slurm_instant_us(text: str) -> int | None:
+    """Seconds since 1970 (SLURM_TIME_FORMAT=%s) or 2026-11-16T02:27:59, which is taken as UTC."""
+    stripped = text.strip()
+    if stripped.isdigit():
+        return int(stripped) * 1_000_000 or None
+    try:
+        moment = dt.datetime.fromisoformat(stripped)
+    except ValueError:
+        return None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=dt.UTC)
+    return round(moment.timestamp() * 1_000_000)
+
+
+def node_names(text: str) -> tuple[str, ...]:
+    """n[1-3,7],gpu01 -> n1 n2 n3 n7 gpu01."""
+    if text.strip() in _NOTHING:
+        return ()
+    names: list[str] = []
+    for part in _split_outside_brackets(text.strip()):
+        names.extend(_expanded(part))
+        if len(names) > _MOST_NODES:
+            return tuple(names[:_MOST_NODES])
+    return tuple(names)
+
+
+def _split_outside_brackets(text: str) -> Iterator[str]:
+    depth = start = 0
+    for place, letter in enumerate(text):
+        depth += (letter == "[") - (letter == "]")
+        if letter == "," and depth == 0:
+            yield text[start:place]
+            start = place + 1
+    yield text[start:]
+
+
+def _expanded(part: str) -> Iterator[str]:
+    match = _BRACKETS.match(part)
+    if match is None:
+        if part:
+            yield part
+        return
+    rest = part[match.end() :]
+    for piece in match[2].split(","):
+        first, _, last = piece.partition("-")
+        if not (first.isdigit() and (last or first).isdigit()):
+            yield part
+            return
+        for number in range(int(first), int(last or first) + 1):
+            for tail in _expanded(rest) if rest else ("",):
+                yield f"{match[1]}{number:0{len(first)}d}{tail}"
+
+
+def tres(text: str) -> dict[str, str]:
+    """cpu=2,mem=200M,gres/gpu:a100=1."""
+    pairs = (part.partition("=") for part in text.split(",") if "=" in part)
+    return {name.strip(): value.strip() for name, _, value in pairs}
+
+
+def gpus_of(counts: Mapping[str, str]) -> int | None:
+    """Of all kinds: gres/gpu is the sum, where it stands beside gres/gpu:a100."""
+    if (whole := _count(counts.get("gres/gpu", ""))) is not None:
+        return whole
+    kinds = [_count(value) or 0 for name, value in counts.items() if name.startswith("gres/gpu:")]
+    return sum(kinds) if kinds else None
+
+
+def read_squeue(text: str) -> list[QueuedJob]:
+    return [_queued(values) for values in _rows(text, len(SQUEUE_FIELDS))]
+
+
+def _queued(values: Sequence[str]) -> QueuedJob:
+    said = {field: "" if value.strip() in _NOTHING else value.strip() for field, value in _paired(values)}
+    is_task = bool(said["%K"])
+    return QueuedJob(
+        job_id=said["%i"],
+        raw_id=said["%A"],
+        array_id=said["%F"] if is_task else "",
+        state=said["%T"].partition(" ")[0],
+        reason=said["%r"],
+        name=said["%j"],
+        comment=said["%k"],
+        user=said["%u"],
+        partition=said["%P"],
+        account=said["%a"],
+        qos=said["%q"],
+        nodes=node_names(said["%N"]),
+        node_count=_count(said["%D"]),
+        cpus=_count(said["%C"]),
+        submitted_at_us=slurm_instant_us(said["%V"]),
+        starts_at_us=slurm_instant_us(said["%S"]),
+        time_limit_s=slurm_seconds(said["%l"]),
+        time_left_s=slurm_seconds(said["%L"]),
+    )
+
+
+def _paired(values: Sequence[str]) -> Iterable[tuple[str, str]]:
+    return zip(SQUEUE_FIELDS, values, strict=True)
+
+
+def read_sinfo(text: str) -> list[Partition]:
+    found = []
+    for values in _rows(text, len(SINFO_FIELDS)):
+        said = dict(zip(SINFO_FIELDS, (value.strip() for value in values), strict=True))
+        cpus = said["%C"].split("/")  # allocated/idle/other/total
+        nodes = said["%F"].split("/")
+        found.append(
+            Partition(
+                name=said["%R"],
+                is_default=said["%P"].endswith("*"),
+                is_up=said["%a"] == "up",
+                max_time_s=slurm_seconds(said["%l"]),
+                default_time_s=slurm_seconds(said["%L"]),
+                nodes=_count(said["%D"]) or 0,
+                idle_nodes=(_count(nodes[1]) or 0) if len(nodes) == 4 else 0,
+                cpus_per_node=_count(said["%c"].rstrip("+")) or 0,
+                idle_cpus=(_count(cpus[1]) or 0) if len(cpus) == 4 else 0,
+                memory_per_node_bytes=slurm_bytes(said["%m"].rstrip("+"), "M") or 0,
+                gpus_per_node=_gres_gpus(said["%G"]),
+                state=said["%T"],
+            )
+        )
+    return found
+
+
+def _gres_gpus(text: str) -> int:
+    """gpu:a100:4(S:0-1),nvme:1 -> 4; gpu:2 -> 2."""
+    total = 0
+    for part in _split_outside_brackets(re.sub(r"\([^)]*\)", "", text)):
+        words = part.split(":")
+        if words[0] == "gpu":
+            total += (_count(words[-1]) or 0) if len(words) > 1 else 1
+    return total
+
+
+def read_sacct(
+    text: str, fields: Sequence[str], separator: str = SEPARATOR
+) -> Iterator[tuple[int, SlurmRow | None]]:
+    """(line, row) of each; None where there are too many or too few values."""
+    for number, values in _numbered_rows(text, len(fields), separator):
+        if len(values) != len(fields):
+            yield number, None
+            continue
+        said = {
+            name.lower(): "" if value.strip() in _NOTHING else value.strip()
+            for name, value in zip(fields, values, strict=True)
+        }
+        yield number, _row(said) if said.get("jobid") else None
+
+
+def _row(said: Mapping[str, str]) -> SlurmRow:
+    def get(name: str) -> str:
+        return said.get(name.lower(), "")
+
+    state, _, by = get("State").partition(" by ")
+    limit = slurm_seconds(get("Timelimit"))
+    minutes = _count(get("TimelimitRaw"))
+    elapsed = _number(get("ElapsedRaw"))
+    return SlurmRow(
+        job_id=get("JobID"),
+        raw_id=get("JobIDRaw"),
+        cluster=get("Cluster"),
+        name=get("JobName"),
+        user=get("User"),
+        group=get("Group"),
+        account=get("Account"),
+        partition=get("Partition"),
+        qos=get("QOS"),
+        state=state.rstrip("+").strip(),
+        cancelled_by=by.strip(),
+        exit_code=get("ExitCode"),
+        reason=get("Reason"),
+        comment=get("Comment"),
+        work_dir=get("WorkDir"),
+        submit_line=get("SubmitLine"),
+        submitted_at_us=slurm_instant_us(get("Submit")),
+        eligible_at_us=slurm_instant_us(get("Eligible")),
+        started_at_us=slurm_instant_us(get("Start")),
+        ended_at_us=slurm_instant_us(get("End")),
+        elapsed_s=slurm_seconds(get("Elapsed")) if elapsed is None else elapsed,
+        time_limit_s=minutes * 60.0 if minutes is not None else limit,
+        allocated_cpus=_count(get("AllocCPUS")),
+        asked_cpus=_count(get("ReqCPUS")),
+        node_count=_count(get("NNodes")),
+        task_count=_count(get("NTasks")),
+        nodes=node_names(get("NodeList")),
+        asked_memory=get("ReqMem"),
+        asked_tres=tres(get("ReqTRES")),
+        allocated_tres=tres(get("AllocTRES")),
+        user_cpu_usec=_usec(get("UserCPU")),
+        system_cpu_usec=_usec(get("SystemCPU")),
+        total_cpu_usec=_usec(get("TotalCPU")),
+        max_rss_bytes=slurm_bytes(get("MaxRSS")),
+        max_disk_read_bytes=slurm_bytes(get("MaxDiskRead")),
+        max_disk_write_bytes=slurm_bytes(get("MaxDiskWrite")),
+        used_in_max=tres(get("TRESUsageInMax")),
+        used_in_total=tres(get("TRESUsageInTot")),
+        used_out_total=tres(get("TRESUsageOutTot")),
+        energy_j=_count(get("ConsumedEnergyRaw")),
+        restarts=_count(get("Restarts")),
+    )
+
+
+def jobs_of(rows: Iterable[SlurmRow]) -> Iterator[SlurmJob]:
+    """Steps follow their job; of one that was requeued each time with its own steps."""
+    row: SlurmRow | None = None
+    steps: list[SlurmRow] = []
+    for one in rows:
+        if one.is_step:
+            if row is not None and one.of_job == row.job_id:
+                steps.append(one)
+            continue
+        if row is not None:
+            yield SlurmJob(row=row, steps=tuple(steps))
+        row, steps = one, []
+    if row is not None:
+        yield SlurmJob(row=row, steps=tuple(steps))
+
+
+def _rows(text: str, count: int) -> Iterator[list[str]]:
+    return (values for _, values in _numbered_rows(text, count, SEPARATOR) if len(values) == count)
+
+
+def _numbered_rows(text: str, count: int, separator: str) -> Iterator[tuple[int, list[str]]]:
+    """A name or a comment may have a line break in it: lines are put together until a row has its values."""
+    held, first = "", 0
+    for number, line in enumerate(text.split("\n"), start=1):
+        if not held:
+            if not line.strip():
+                continue
+            first = number
+        held = f"{held}\n{line}" if held else line
+        if held.count(separator) >= count - 1:
+            # With -p a row ends with a separator too.
+            values = held.split(separator)
+            yield first, values[:-1] if len(values) == count + 1 and not values[-1] else values
+            held = ""
+    if held.strip():
+        yield first, held.split(separator)
+
+
+def _usec(text: str) -> int | None:
+    seconds = slurm_seconds(text)
+    return None if seconds is None else round(seconds * 1_000_000)
+
+
+def _count(text: str) -> int | None:
+    return int(text) if text.strip().isdigit() else None
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text) if text else None
+    except ValueError:
+        return None

@@ -1,0 +1,156 @@
+"""Slurm's commands, as its users have them: sbatch, squeue, scancel, sinfo, sacct, scontrol."""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from joblens.model.errors import InputError, PlacingError
+from joblens.model.slurm import Partition, QueuedJob, SlurmJob, SlurmRow
+from joblens.model.slurm_text import (
+    SACCT_FIELDS,
+    SEPARATOR,
+    SINFO_FORMAT,
+    SQUEUE_FORMAT,
+    jobs_of,
+    read_sacct,
+    read_sinfo,
+    read_squeue,
+)
+
+_WAIT_S = 60.0
+_IDS_A_CALL = 500
+_TOLD = 600  # letters of what a command complains of
+# Set by users to see what they like, or to have defaults for their own sbatch: here they would mix in.
+_PREFIXES = ("SBATCH_", "SQUEUE_", "SACCT_", "SINFO_", "SCANCEL_", "SALLOC_")
+_UNKNOWN_ID = "Invalid job id"
+
+
+def has_slurm() -> bool:
+    return shutil.which("sbatch") is not None
+
+
+class SlurmCommands:
+    """Every method may wait as long as Slurm does (a controller that is busy answers late), raises
+    PlacingError when it cannot be asked or says no, in its own words."""
+
+    def __init__(self, wait_s: float = _WAIT_S) -> None:
+        self._wait_s = wait_s
+        self._sacct_fields: list[str] | None = None
+        self._config: dict[str, str] | None = None
+
+    def sbatch(self, options: Sequence[str], script: str, env: Mapping[str, str] | None = None) -> str:
+        """-> the job's id. The script goes through a pipe: no file of it is left."""
+        said = self._ask("sbatch", "--parsable", *options, stdin=script, env=env)
+        # 'N', or 'N;cluster'; a plug-in may have talked before.
+        return said.strip().rsplit("\n", 1)[-1].partition(";")[0].strip()
+
+    def squeue(self, ids: Iterable[str] | None = None) -> list[QueuedJob]:
+        """Of these, those that Slurm still knows, also the ones that ended within its MinJobAge (five minutes
+        as a rule); None: all of mine. Tasks of an array stand one by one."""
+        options = ["--noheader", "--array", "--states=all", f"--format={SQUEUE_FORMAT}"]
+        if ids is None:
+            return read_squeue(self._ask("squeue", *options, "--me"))
+        found: list[QueuedJob] = []
+        for part in _parts(ids):
+            found += read_squeue(self._ask_of_ids("squeue", *options, f"--jobs={','.join(part)}"))
+        return found
+
+    def scancel(self, ids: Iterable[str], *, signal: str = "", only_waiting: bool = False) -> None:
+        """Those that are over already are none of its business, and ours neither."""
+        options = ["--quiet", *([f"--signal={signal}", "--full"] if signal else [])]
+        if only_waiting:
+            options.append("--state=PENDING")
+        for part in _parts(ids):
+            self._ask_of_ids("scancel", *options, *part)
+
+    def sinfo(self, partition: str = "") -> list[Partition]:
+        options = ["--noheader", f"--format={SINFO_FORMAT}"]
+        return read_sinfo(self._ask("sinfo", *options, *([f"--partition={partition}"] if partition else [])))
+
+    def sacct(
+        self, ids: Iterable[str] | None = None, *options: str, wait_s: float | None = None
+    ) -> list[SlurmJob]:
+        """With their steps; of these ids, or of what the options select."""
+        if ids is None:
+            return list(jobs_of(self._sacct_rows(options, wait_s)))
+        found: list[SlurmJob] = []
+        for part in _parts(ids):
+            found += jobs_of(self._sacct_rows([f"--jobs={','.join(part)}", *options], wait_s))
+        return found
+
+    def _sacct_rows(self, options: Sequence[str], wait_s: float | None) -> list[SlurmRow]:
+        fields = self.sacct_fields()
+        text = self.sacct_text([f"--delimiter={SEPARATOR}", "--noheader", *options], wait_s)
+        return [row for _, row in read_sacct(text, fields) if row is not None]
+
+    def sacct_text(self, options: Sequence[str], wait_s: float | None = None) -> str:
+        words = ["--parsable2", f"--format={','.join(self.sacct_fields())}", *options]
+        return self._ask_of_ids("sacct", *words, wait_s=wait_s)
+
+    def sacct_fields(self) -> list[str]:
+        """Of those that are wanted, the ones that this version has."""
+        if self._sacct_fields is None:
+            known = {word.lower() for word in self._ask("sacct", "--helpformat").split()}
+            self._sacct_fields = [name for name in SACCT_FIELDS if name.lower() in known]
+        return self._sacct_fields
+
+    def config(self) -> dict[str, str]:
+        """`scontrol show config`: MaxArraySize, ClusterName, SLURM_VERSION …"""
+        if self._config is None:
+            lines = self._ask("scontrol", "show", "config").splitlines()
+            pairs = (line.partition("=") for line in lines if "=" in line)
+            self._config = {name.strip(): value.strip() for name, _, value in pairs}
+        return self._config
+
+    def version(self) -> str:
+        return self._ask("sinfo", "--version").strip().removeprefix("slurm-wlm ").removeprefix("slurm ")
+
+    def _ask_of_ids(self, program: str, *words: str, wait_s: float | None = None) -> str:
+        """Ids that Slurm has forgotten are no error."""
+        return self._ask(program, *words, is_fine=lambda said: _UNKNOWN_ID in said, wait_s=wait_s)
+
+    def _ask(
+        self,
+        program: str,
+        *words: str,
+        stdin: str | None = None,
+        env: Mapping[str, str] | None = None,
+        is_fine: Callable[[str], bool] = lambda said: False,
+        wait_s: float | None = None,
+    ) -> str:
+        try:
+            done = subprocess.run(
+                [program, *words],
+                input=stdin if stdin is not None else "",
+                capture_output=True,
+                text=True,
+                errors="replace",
+                env={**_plain_environment(), **(env or {})},
+                timeout=wait_s or self._wait_s,
+                check=False,
+            )
+        except FileNotFoundError:
+            raise InputError(
+                f"there is no {program} here",
+                hint="Slurm's commands are on the login nodes of a cluster; a module may bring them",
+            ) from None
+        except subprocess.TimeoutExpired:
+            raise PlacingError(f"{program} did not answer within {wait_s or self._wait_s:g} s") from None
+        except OSError as error:
+            raise PlacingError(f"{program} cannot be started: {error}") from error
+        if done.returncode != 0 and not is_fine(done.stderr):
+            told = (done.stderr.strip() or done.stdout.strip() or f"exit code {done.returncode}")[-_TOLD:]
+            raise PlacingError(told if told.startswith(program) else f"{program}: {told}")
+        return done.stdout
+
+
+def _plain_environment() -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(_PREFIXES)}
+    # Seconds since 1970: no time zone, and nobody's own format.
+    return {**kept, "SLURM_TIME_FORMAT": "%s", "LC_ALL": "C.UTF-8"}
+
+
+def _parts(ids: Iterable[str]) -> list[list[str]]:
+    every = list(dict.fromkeys(ids))
+    return [every[start : start + _IDS_A_CALL] for start in range(0, len(every), _IDS_A_CALL)]
