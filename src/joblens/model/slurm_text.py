@@ -12,12 +12,18 @@ from joblens.model.slurm import Partition, QueuedJob, SlurmJob, SlurmRow
 SEPARATOR = "\x1f"
 _NOTHING = frozenset(("", "N/A", "None", "(null)", "Unknown", "NONE", "INVALID", "None assigned"))
 
-SQUEUE_FIELDS = ["%i", "%A", "%F", "%T", "%r", "%j", "%k", "%u", "%P", "%a", "%q", "%N", "%D", "%C", "%V", "%S", "%l", "%L", "%K"]
+SQUEUE_FIELDS = tuple(f"%{letter}" for letter in "iAFTrjkuPaqNDCVSlLK")
 SQUEUE_FORMAT = SEPARATOR.join(SQUEUE_FIELDS)
-SINFO_FIELDS = ["%R", "%P", "%a", "%l", "%L", "%D", "%c", "%C", "%m", "%G", "%T", "%F"]
+SINFO_FIELDS = tuple(f"%{letter}" for letter in "RPalLDcCmGTF")
 SINFO_FORMAT = SEPARATOR.join(SINFO_FIELDS)
 # Those that this version of sacct knows are asked for.
-SACCT_FIELDS = ["JobID", "JobIDRaw", "Cluster", "JobName", "User", "Group", "Account", "Partition", "QOS", "State", "ExitCode", "Reason", "Comment", "WorkDir", "SubmitLine", "Submit", "Eligible", "Start", "End", "ElapsedRaw", "Elapsed", "TimelimitRaw", "Timelimit", "AllocCPUS", "ReqCPUS", "NNodes", "NTasks", "NodeList", "ReqMem", "ReqTRES", "AllocTRES", "UserCPU", "SystemCPU", "TotalCPU", "MaxRSS", "MaxDiskRead", "MaxDiskWrite", "TRESUsageInMax", "TRESUsageInTot", "TRESUsageOutTot", "ConsumedEnergyRaw", "Restarts"]
+_SACCT_FIELDS = """
+    JobID JobIDRaw Cluster JobName User Group Account Partition QOS State ExitCode Reason Comment WorkDir
+    SubmitLine Submit Eligible Start End ElapsedRaw Elapsed TimelimitRaw Timelimit AllocCPUS ReqCPUS NNodes
+    NTasks NodeList ReqMem ReqTRES AllocTRES UserCPU SystemCPU TotalCPU MaxRSS MaxDiskRead MaxDiskWrite
+    TRESUsageInMax TRESUsageInTot TRESUsageOutTot ConsumedEnergyRaw Restarts
+"""
+SACCT_FIELDS = tuple(_SACCT_FIELDS.split())
 
 _CLOCK = re.compile(r"^(?:(\d+)-)?((?:\d+:){0,2}\d+(?:\.\d+)?)$")
 _SIZE = re.compile(r"^(\d+(?:\.\d+)?)([KMGTPE]?)i?B?$", re.IGNORECASE)
@@ -34,7 +40,7 @@ def slurm_seconds(text: str) -> float | None:
     days, clock = match.groups()
     numbers = [float(word) for word in clock.split(":")]
     if days is None:
-        return sum(number * 60**place for place, number in enumerate(reversed(numbers)))
+        return sum(number * 60.0**place for place, number in enumerate(reversed(numbers)))
     # Behind days the first is hours, however many follow.
     return int(days) * 86400 + sum(
         number * unit for number, unit in zip(numbers, (3600, 60, 1), strict=False)
@@ -42,8 +48,7 @@ def slurm_seconds(text: str) -> float | None:
 
 
 def slurm_limit(text: str) -> float | None:
-    """A time limit as people write it for sbatch: minutes, minutes:seconds, hours:minutes:seconds, days-hours,
-    days-hours:minutes, days-hours:minutes:seconds."""
+    """As people write it for sbatch, where a plain number is minutes."""
     stripped = text.strip()
     if stripped.isdigit():
         return int(stripped) * 60.0
@@ -63,7 +68,8 @@ def slurm_bytes(text: str, unit: str = "") -> int | None:
     match = _SIZE.match(text.strip())
     if match is None:
         return None
-    return round(float(match[1]) * 1024 ** _POWERS[(match[2] or unit).upper()])
+    power: int = _POWERS[(match[2] or unit).upper()]
+    return round(float(match[1]) * 1024.0**power)
 
 
 def slurm_instant_us(text: str) -> int | None:

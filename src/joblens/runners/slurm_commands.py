@@ -116,7 +116,7 @@ class SlurmCommands:
         *words: str,
         stdin: str | None = None,
         env: Mapping[str, str] | None = None,
-        is_fine: Callable[[str], bool] = lambda said: False,
+        is_fine: Callable[[str], bool] | None = None,
         wait_s: float | None = None,
     ) -> str:
         try:
@@ -139,7 +139,7 @@ class SlurmCommands:
             raise PlacingError(f"{program} did not answer within {wait_s or self._wait_s:g} s") from None
         except OSError as error:
             raise PlacingError(f"{program} cannot be started: {error}") from error
-        if done.returncode != 0 and not is_fine(done.stderr):
+        if done.returncode != 0 and not (is_fine and is_fine(done.stderr)):
             told = (done.stderr.strip() or done.stdout.strip() or f"exit code {done.returncode}")[-_TOLD:]
             raise PlacingError(told if told.startswith(program) else f"{program}: {told}")
         return done.stdout
