@@ -129,6 +129,31 @@ class QueueSettings(Struct, frozen=True, kw_only=True):
     ] = 30.0
 
 
+class SlurmSettings(Struct, frozen=True, kw_only=True):
+    partition: Annotated[str | None, _doc("Partition to ask where neither option nor spec names one.")] = None
+    account: Annotated[str | None, _doc("Account to charge where neither option nor spec names one.")] = None
+    qos: Annotated[str | None, _doc("Quality of service where neither option nor spec names one.")] = None
+    python: Annotated[
+        str | None, _doc("Python with joblens on the nodes. Unset: the one that runs the command.")
+    ] = None
+    setup: Annotated[
+        str | None, _doc("Shell lines to run on a node before its worker, such as 'module load gcc'.")
+    ] = None
+    agent_memory: Annotated[
+        Size, _doc("Memory that is asked for beside a job's own, for the worker that measures it.")
+    ] = 128 * 1024**2
+    most_queued: Annotated[int, _doc("Jobs and allocations of a run that Slurm has at a time.", least=1)] = (
+        1000
+    )
+    array_at_once: Annotated[
+        int, _doc("Jobs of one array that may run at a time (--array=…%N). 0: no bound.", least=0)
+    ] = 0
+    idle: Annotated[
+        Duration, _doc("An allocation ends when it had no job for this long, where the spec does not say.")
+    ] = 60.0
+    poll: Annotated[Duration, _doc("How often Slurm is asked how things stand.")] = 5.0
+
+
 class LogSettings(Struct, frozen=True, kw_only=True):
     level: Annotated[LogLevel, _doc("DEBUG, INFO, WARNING or ERROR, for joblens' own log.")] = "WARNING"
     file: Annotated[
@@ -149,4 +174,5 @@ class Settings(Struct, frozen=True, kw_only=True):
     energy: EnergySettings = EnergySettings()
     supervisor: SupervisorSettings = SupervisorSettings()
     queue: QueueSettings = QueueSettings()
+    slurm: SlurmSettings = SlurmSettings()
     logs: LogSettings = LogSettings()
