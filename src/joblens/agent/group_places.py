@@ -3,10 +3,12 @@
 Job groups go below the process's own group in each hierarchy, so that whatever limits joblens itself
 is under hold for its jobs too. On v2 the kernel lets no group below one with processes have controllers,
 and joblens' own group holds at least joblens: where an ancestor hands controllers down and no limit is
-left behind on the way up, job groups go there instead."""
+left behind on the way up, job groups go there instead. Inside a Slurm job that way ends at the step: what
+lies above is Slurm's, which ends and counts its jobs by their groups."""
 
 import errno
 import os
+import re
 from collections.abc import Collection, Sequence
 
 from msgspec import Struct
@@ -17,6 +19,8 @@ from joblens.probes.cgroup_layout import UNIFIED, CgroupLayout, Hierarchy
 from joblens.probes.kernel_files import read_text, read_words
 
 V2_CONTROLLERS = ("memory", "pids", "cpu", "io")
+# Of Slurm's step: …/slurmstepd.scope/job_42/step_batch/user/task_0 on v2, …/uid_1000/job_42/step_0/task_1 on v1.
+_SLURM_STEP = re.compile(r"/job_(\d+)/step_([^/]+)(?:/user)?(?=/|$)")
 _SCOPE_HINT = (
     "start joblens in a scope of its own (systemd-run --user --scope -p Delegate=yes joblens …), name a "
     "delegated group with the setting limits.cgroup_parent, or use --accounting process_tree"
@@ -79,6 +83,12 @@ def is_job_group(path: str, mounts: Collection[str]) -> bool:
     return is_mounted and is_ours and is_named_so and os.path.realpath(path) == path
 
 
+def slurm_step(directory: str) -> str:
+    """The group that Slurm gave the processes of a step, if this is it or lies in it; else empty."""
+    found = _SLURM_STEP.search(directory)
+    return directory[: found.end()] if found else ""
+
+
 def enable_controllers(directory: str) -> dict[str, str]:
     """Hand the v2 controllers on to the groups below; controller -> why not, for those that stay away."""
     offered = read_words(f"{directory}/cgroup.controllers")
@@ -111,8 +121,8 @@ def _places_with_unified(layout: CgroupLayout, parent: str | None, base: str) ->
 def _best_on_the_way_up(unified: Hierarchy, own: str) -> str:
     """The group that hands most controllers down, the nearest of those; `own` when none is better."""
     best, most = own, _handed_down(own)
-    candidate = own
-    while candidate != unified.mount_point and not _limits_anything(candidate):
+    candidate, roof = own, slurm_step(own) or unified.mount_point
+    while candidate != roof and not _limits_anything(candidate):
         candidate = os.path.dirname(candidate)
         count = _handed_down(candidate)
         if count > most and not _refusal(unified, candidate):

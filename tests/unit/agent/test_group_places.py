@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from joblens.agent.group_places import find_places
+from joblens.agent.group_places import find_places, slurm_step
 from joblens.model.errors import AccountingUnavailable
 from joblens.probes.cgroup_layout import CgroupLayout, parse_layout
 
@@ -142,3 +142,60 @@ def test_a_group_of_someone_else_is_refused(tmp_path: Path) -> None:
     tmp_path.chmod(0o555)
     with pytest.raises(AccountingUnavailable, match="may not be written"):
         find_places(v2_machine(tmp_path, "/"))
+
+
+SCOPE = "system.slice/slurmstepd.scope"
+FOUR = "cpu io memory pids"
+
+
+def slurm_v2_job(mount: Path) -> str:
+    """A batch step as Slurm's cgroup/v2 plugin leaves it: only what it was told to constrain goes down."""
+    for above in (".", "system.slice", SCOPE):
+        make_v2_group(mount / above, FOUR, FOUR)
+    for below in ("job_42", "job_42/step_batch", "job_42/step_batch/user"):
+        make_v2_group(mount / SCOPE / below, "cpu memory", "cpu memory")
+    make_v2_group(mount / SCOPE / "job_42/step_batch/user/task_0", "cpu memory")
+    return f"/{SCOPE}/job_42/step_batch/user/task_0"
+
+
+def test_inside_a_slurm_job_groups_lie_in_its_step_beside_its_task(tmp_path: Path) -> None:
+    places = find_places(v2_machine(tmp_path, slurm_v2_job(tmp_path)))
+    assert places.bases == {"unified": f"{tmp_path}/{SCOPE}/job_42/step_batch/user"}
+    assert set(places.gaps) == {"pids", "io"}
+
+
+def test_no_job_is_put_outside_of_its_slurm_job_though_more_could_be_had_there(tmp_path: Path) -> None:
+    own = slurm_v2_job(tmp_path)
+    for name in ("user", "user/task_0"):
+        (tmp_path / SCOPE / "job_42/step_batch" / name / "cgroup.subtree_control").write_text("")
+    places = find_places(v2_machine(tmp_path, own))
+    assert places.bases["unified"].startswith(f"{tmp_path}/{SCOPE}/job_42/step_batch/user")
+
+
+def test_in_a_slurm_job_on_v1_groups_lie_below_what_slurm_gave_in_each_hierarchy(tmp_path: Path) -> None:
+    step = "slurm_n1/uid_1000/job_42/step_batch"
+    lines, own = [], []
+    for number, (name, group) in enumerate({"cpuacct": step, "memory": f"{step}/task_0", "pids": ""}.items()):
+        (tmp_path / name / group).mkdir(parents=True)
+        lines.append(f"3{number} 23 0:3{number} / {tmp_path}/{name} rw - cgroup cgroup rw,{name}\n")
+        own.append(f"{number}:{name}:/{group}\n")
+    places = find_places(parse_layout("".join(own), "".join(lines)))
+    assert places.bases == {
+        "cpuacct": f"{tmp_path}/cpuacct/{step}",
+        "memory": f"{tmp_path}/memory/{step}/task_0",
+        "pids": f"{tmp_path}/pids",
+    }
+
+
+@pytest.mark.parametrize(
+    ("group", "step"),
+    [
+        ("/x/job_42/step_batch/user/task_0", "/x/job_42/step_batch/user"),
+        ("/x/job_42/step_0/user", "/x/job_42/step_0/user"),
+        ("/slurm/uid_0/job_7/step_extern/task_4", "/slurm/uid_0/job_7/step_extern"),
+        ("/user.slice/job_42", ""),
+        ("/", ""),
+    ],
+)
+def test_a_step_of_slurm_is_known_by_its_path(group: str, step: str) -> None:
+    assert slurm_step(group) == step

@@ -79,6 +79,17 @@ def test_there_is_a_floor_under_the_interval_and_a_roof() -> None:
     assert (sampler.wait_s() or 0) <= threading.TIMEOUT_MAX
 
 
+def test_a_changed_interval_holds_from_now_on() -> None:
+    clock = FakeClock()
+    sampler = StillSampler(clock)
+    sampler.add("job", 10.0)
+    clock.pass_s(3)
+    sampler.change("job", 1.0)
+    assert sampler.wait_s() == 1.0
+    sampler.change("gone", 0.1)
+    assert sampler.wait_s() == 1.0
+
+
 def test_a_removed_job_is_not_looked_at_again() -> None:
     clock = FakeClock()
     sampler = StillSampler(clock)
