@@ -18,6 +18,7 @@ from tests.servers import (
     own_rabbitmq,
     postgres_url,
     redis_server,
+    shared_pooler,
     shared_postgres,
     shared_rabbitmq,
 )
@@ -29,6 +30,7 @@ __all__ = [
     "own_slurm",
     "postgres_url",
     "redis_server",
+    "shared_pooler",
     "shared_postgres",
     "shared_rabbitmq",
     "shared_slurm",

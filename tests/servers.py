@@ -405,6 +405,49 @@ class PostgresServer(Server):
             connection.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
 
 
+class PgBouncer(Server):
+    """A pooler in transaction mode before a PostgreSQL server. `settings`: those of its file."""
+
+    name = "pgbouncer"
+
+    def __init__(self, folder: Path, behind: PostgresServer, settings: dict[str, str] | None = None) -> None:
+        super().__init__(folder)
+        self._behind = behind
+        self._settings = settings or {}
+
+    def prepare(self) -> None:
+        self.folder.chmod(0o755)
+        sockets = self.folder / "sockets"
+        sockets.mkdir()
+        sockets.chmod(0o777)
+        (self.folder / "users").write_text('"postgres" ""\n')
+        settings = {
+            "listen_addr": "",
+            "unix_socket_dir": str(sockets),
+            "auth_type": "trust",
+            "auth_file": str(self.folder / "users"),
+            "pool_mode": "transaction",
+            "default_pool_size": "8",
+            "max_client_conn": "1000",
+            **self._settings,
+        }
+        lines = [f"{name} = {value}" for name, value in settings.items()]
+        behind = f"* = host={self._behind.folder / 'sockets'}"
+        text = "\n".join(["[databases]", behind, "[pgbouncer]", *lines, ""])
+        (self.folder / "pgbouncer.ini").write_text(text)
+
+    def command(self) -> list[str]:
+        return [*_as_postgres(), shutil.which("pgbouncer") or "pgbouncer", str(self.folder / "pgbouncer.ini")]
+
+    def is_ready(self) -> bool:
+        return any((self.folder / "sockets").glob(".s.PGSQL.*"))
+
+    def url_of(self, database_url: str) -> str:
+        """The same database, through the pooler."""
+        database = database_url.partition("@/")[2].partition("?")[0]
+        return f"postgresql://postgres@/{database}?host={self.folder / 'sockets'}&port=6432"
+
+
 def _as_postgres() -> list[str]:
     if os.geteuid() != 0:
         return []
@@ -449,6 +492,16 @@ def shared_postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgr
     skip_without(postgres_program("postgres"))
     with shared_server(PostgresServer, tmp_path_factory) as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def shared_pooler(
+    shared_postgres: PostgresServer,
+) -> Iterator[PgBouncer]:
+    """One for the tests of a process, before the server that all share."""
+    skip_without("pgbouncer")
+    with own_server(lambda folder: PgBouncer(folder, shared_postgres)) as pooler:
+        yield pooler
 
 
 @pytest.fixture

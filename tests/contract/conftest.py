@@ -14,9 +14,10 @@ from joblens.stores.sqlite import SqliteStore
 class Place:
     """Where a test's store is: a folder of its own, or a database that nothing is in."""
 
-    def __init__(self, folder: Path, database: Callable[[], str]) -> None:
+    def __init__(self, folder: Path, database: Callable[[], str], pooled: Callable[[str], str]) -> None:
         self.folder = folder
         self.database = database
+        self.pooled = pooled  # the same database through a pooler in transaction mode
 
 
 def open_sqlite(place: Place) -> Store:
@@ -27,6 +28,12 @@ def open_postgres(place: Place) -> Store:
     from joblens.stores.postgres import PostgresStore
 
     return PostgresStore(place.database())
+
+
+def open_pooled(place: Place) -> Store:
+    from joblens.stores.postgres import PostgresStore
+
+    return PostgresStore(place.pooled(place.database()))
 
 
 def journaled(open_inner: Callable[[Place], Store]) -> Callable[[Place], Store]:
@@ -44,6 +51,7 @@ STORES: dict[str, Callable[[Place], Store]] = {
     "journaled": journaled(open_sqlite),
     "postgres": open_postgres,
     "journaled-postgres": journaled(open_postgres),
+    "pooled-postgres": open_pooled,
 }
 
 
@@ -76,7 +84,7 @@ def _empty(url: str) -> None:
 
 
 @pytest.fixture
-def place(tmp_path: Path, emptied_database: Callable[[], str]) -> Place:
+def place(tmp_path: Path, emptied_database: Callable[[], str], request: pytest.FixtureRequest) -> Place:
     urls: list[str] = []
 
     def database() -> str:
@@ -84,7 +92,10 @@ def place(tmp_path: Path, emptied_database: Callable[[], str]) -> Place:
             urls.append(emptied_database())
         return urls[0]
 
-    return Place(tmp_path, database)
+    def pooled(url: str) -> str:
+        return str(request.getfixturevalue("shared_pooler").url_of(url))
+
+    return Place(tmp_path, database, pooled)
 
 
 @pytest.fixture(params=sorted(STORES))

@@ -1,7 +1,7 @@
 """One connection to the server, made when it is needed and again after it was lost.
 
 Nothing waits for ever: connecting, every answer and every lock have their time. What fails is a StoreError at
-once; the next call tries anew."""
+once; the next call tries anew. A pooler in between is noticed, see pooled_connection.py."""
 
 import os
 import random
@@ -13,19 +13,26 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import psycopg
-from psycopg import errors, waiting
-from psycopg.abc import PQGen
+from psycopg import errors
 from psycopg.conninfo import conninfo_to_dict
 
 from joblens.model.errors import InputError
 from joblens.model.store_url import without_password
 from joblens.stores.postgres.errors import store_errors
+from joblens.stores.postgres.pooled_connection import (
+    DIRECT_MARK,
+    SCHEMA,
+    Connection,
+    PatientConnection,
+    PooledConnection,
+    has_mark,
+    is_refused_by_pooler,
+)
 
-Connection = psycopg.Connection[tuple[Any, ...]]
 T = TypeVar("T")
-RV = TypeVar("RV")
 
-SCHEMA = "joblens"  # the tables lie in a schema of their own: the database may be used for other things too
+__all__ = ["SCHEMA", "Connection", "Database"]
+
 _CONNECT_S = 5
 _ANSWER_S = 60.0
 _LOCK_S = 30.0
@@ -46,25 +53,6 @@ _DEFAULTS: dict[str, str | int] = {
 _AGAIN = (errors.DeadlockDetected, errors.SerializationFailure, errors.UniqueViolation)
 
 
-class _Connection(psycopg.Connection[tuple[Any, ...]]):
-    """One that gives up when the server says nothing, however alive its host is."""
-
-    patience_s = _ANSWER_S
-
-    def wait(self, gen: PQGen[RV], interval: float = 0.1, timeout: float | None = None) -> RV:
-        patience_s = self.patience_s if timeout is None else timeout
-        fileno = self.pgconn.socket
-        try:
-            return waiting.wait(gen, fileno, interval=interval, timeout=patience_s)
-        except errors._WaitTimeout:  # noqa: SLF001 - raised by the call above, and by no other name
-            self.pgconn.finish()  # whatever it was to do, its answer can no more be told from the next one's
-            raise psycopg.OperationalError(f"no answer within {patience_s:g} s") from None
-        except BaseException:
-            if self.pgconn.transaction_status == psycopg.pq.TransactionStatus.ACTIVE:
-                self.pgconn.finish()  # interrupted half way
-            raise
-
-
 class Database:
     """A server's database as one store uses it: by one connection behind a lock."""
 
@@ -79,17 +67,20 @@ class Database:
         self.shown = without_password(url)
         self.read_only = read_only
         self._answer_s = answer_s
-        self._parameters = _parameters(url, self.shown, answer_s=answer_s, read_only=read_only)
+        self._parameters = _parameters(url, self.shown)
+        self._given_options = self._parameters.pop("options", None)
+        self._settings = _settings(answer_s, read_only=read_only)
+        self._is_pooled = False
         self._on_connect = on_connect
         self._lock = threading.RLock()
-        self._connection: _Connection | None = None
+        self._connection: PatientConnection | None = None
         self._pid = os.getpid()
         self._refusal: psycopg.OperationalError | None = None  # of the last try to connect
         self._quiet_until_s = 0.0
         self.times_connected = 0  # what was learnt of the store before may be wrong after the next time
 
     @contextmanager
-    def use(self, *, patience_s: float | None = None) -> Iterator[Connection]:
+    def use(self, *, patience_s: float | None = None) -> Iterator[PatientConnection]:
         """Each statement is a transaction of its own. `patience_s`: for what takes long, on both sides."""
         with self._lock, store_errors(self.shown):
             connection = self._connected()
@@ -104,7 +95,7 @@ class Database:
     def reading(self) -> Iterator[Connection]:
         """One snapshot for several questions."""
         with self.use() as connection:
-            connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+            connection.begin("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
             with _ending(connection):
                 yield connection
 
@@ -126,7 +117,7 @@ class Database:
         with self._lock:
             self._drop()
 
-    def _connected(self) -> _Connection:
+    def _connected(self) -> PatientConnection:
         if self._pid != os.getpid():
             # After a fork the connection is the parent's; two must not speak on it.
             self._connection, self._pid = None, os.getpid()
@@ -145,14 +136,14 @@ class Database:
             self.times_connected += 1
         return self._connection
 
-    def _connect(self) -> _Connection:
+    def _connect(self) -> PatientConnection:
         """A try that took its time is not made again at once: who asks every second would do nothing but
         wait for a server that says nothing."""
         began_s = time.monotonic()
         if self._refusal is not None and began_s < self._quiet_until_s:
             raise self._refusal
         try:
-            connection = _Connection.connect(**self._parameters)
+            connection = self._open()
         except psycopg.OperationalError as error:
             now_s = time.monotonic()
             self._refusal, self._quiet_until_s = error.with_traceback(None), now_s + (now_s - began_s)
@@ -160,16 +151,37 @@ class Database:
         self._refusal = None
         return connection
 
+    def _open(self) -> PatientConnection:
+        """A pooler refuses to be told settings, or forgets them: then every transaction brings its own."""
+        if not self._is_pooled:
+            try:
+                direct = PatientConnection.connect(**self._parameters, options=self._options())
+            except psycopg.OperationalError as error:
+                if not is_refused_by_pooler(error):
+                    raise
+            else:
+                if has_mark(direct):
+                    return direct
+                direct.close()
+            self._is_pooled = True
+        pooled = PooledConnection.connect(**self._parameters, prepare_threshold=None)
+        pooled.bring_along(self._settings)
+        return pooled
+
+    def _options(self) -> str:
+        given = str(self._given_options or "")
+        return " ".join([f"-c {name}={value}" for name, value in self._settings.items()] + [given]).strip()
+
     def _drop(self) -> None:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
 
 
-def _in_one_go(connection: Connection, work: Callable[[Connection], T]) -> T:
+def _in_one_go(connection: PatientConnection, work: Callable[[Connection], T]) -> T:
     try:
         with connection.pipeline():
-            connection.execute("BEGIN")
+            connection.begin()
             result = work(connection)
             connection.execute("COMMIT")
     except BaseException:
@@ -197,19 +209,19 @@ def _roll_back(connection: Connection) -> None:
 
 
 @contextmanager
-def _patient(connection: _Connection, patience_s: float | None) -> Iterator[None]:
+def _patient(connection: PatientConnection, patience_s: float | None) -> Iterator[None]:
     if patience_s is None:
         yield
         return
     usual = connection.patience_s
-    connection.execute("SELECT set_config('statement_timeout', %s, false)", (f"{patience_s * 1000:.0f}",))
+    connection.allow(patience_s)
     connection.patience_s = _beyond(patience_s)
     try:
         yield
     finally:
         if not connection.closed:
             connection.patience_s = usual
-            connection.execute("RESET statement_timeout")
+            connection.allow(None)
 
 
 def _beyond(patience_s: float) -> float:
@@ -217,7 +229,7 @@ def _beyond(patience_s: float) -> float:
     return patience_s * 1.1 + 1.0
 
 
-def _was_lost(connection: _Connection) -> bool:
+def _was_lost(connection: PatientConnection) -> bool:
     """Told without asking the server: one that said goodbye meanwhile has left something to be read."""
     if connection.closed:
         return True
@@ -226,25 +238,28 @@ def _was_lost(connection: _Connection) -> bool:
     return bool(poll.poll(0))
 
 
-def _parameters(url: str, shown: str, *, answer_s: float, read_only: bool) -> dict[str, Any]:
+def _parameters(url: str, shown: str) -> dict[str, Any]:
     given = _understood(url)
     if given is None:
         raise InputError(
             f"store '{shown}' is not a URL that PostgreSQL understands",
             hint="write postgresql://user@host:5432/database; %-encode @ : / ? # in user and password",
         )
-    options = [
-        f"-c search_path={SCHEMA}",
-        f"-c statement_timeout={answer_s * 1000:.0f}",
-        f"-c lock_timeout={_LOCK_S * 1000:.0f}",
-        f"-c idle_in_transaction_session_timeout={answer_s * 1000:.0f}",
-        "-c jit=off",  # every statement here is short
-        "-c timezone=UTC",
-    ]
-    if read_only:
-        options.append("-c default_transaction_read_only=on")
-    given["options"] = " ".join([*options, str(given.get("options") or "")]).strip()
     return {**_DEFAULTS, **given, "autocommit": True}
+
+
+def _settings(answer_s: float, *, read_only: bool) -> dict[str, str]:
+    """What the server is to keep to for this connection."""
+    settings = {
+        "search_path": SCHEMA,
+        "statement_timeout": f"{answer_s * 1000:.0f}",
+        "lock_timeout": f"{_LOCK_S * 1000:.0f}",
+        "idle_in_transaction_session_timeout": f"{answer_s * 1000:.0f}",
+        "jit": "off",  # every statement here is short
+        "timezone": "UTC",
+        DIRECT_MARK: "on",
+    }
+    return settings | {"default_transaction_read_only": "on"} if read_only else settings
 
 
 def _understood(url: str) -> dict[str, Any] | None:

@@ -27,14 +27,14 @@ def prepare(connection: Connection, shown: str, *, read_only: bool) -> None:
             f"the store {shown} has the old schema version {version} and is opened for reading only",
             hint="open it once for writing to bring it up to date",
         )
-    # Taken before the transaction begins: one that waits inside of it would not see what others have made.
-    connection.execute("SELECT pg_advisory_lock(%s)", (_LOCK,))
-    try:
-        with connection.transaction():
-            _bring_up_to_date(connection, _version(connection))  # another process may have been quicker
-    finally:
-        if not connection.closed:
-            connection.execute("SELECT pg_advisory_unlock(%s)", (_LOCK,))
+    with connection.transaction():
+        # What others made while this waited is to be seen afterwards, whatever the server's usual isolation.
+        connection.execute("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")
+        connection.execute("SELECT set_config('search_path', %s, true)", (SCHEMA,))
+        connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
+        # A look into the catalogue itself: names that were not there before the wait are remembered as such.
+        connection.execute("SELECT 1 FROM pg_catalog.pg_namespace WHERE nspname = %s", (SCHEMA,))
+        _bring_up_to_date(connection, _version(connection))  # another process may have been quicker
 
 
 def _bring_up_to_date(connection: Connection, version: int | None) -> None:

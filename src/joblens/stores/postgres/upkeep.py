@@ -71,7 +71,7 @@ def vacuum(database: Database, compression_level: int) -> None:
     with database.use(patience_s=_PATIENCE_S) as connection:
         connection.execute(queries["forget_settled_cancels"].encode())
         for (table,) in _asker(connection)("tables"):
-            connection.execute(queries["vacuum"].format(table=table).encode())
+            connection.execute_alone(queries["vacuum"].format(table=table))
 
 
 def _asker(connection: Connection) -> Ask:

@@ -61,7 +61,7 @@ WHERE number IS NOT NULL AND NOT EXISTS (SELECT 1 FROM workflow WHERE workflow.u
 DELETE FROM cancel_request USING job WHERE job.uuid = cancel_request.uuid AND job.ended_at_us IS NOT NULL
 
 -- name: vacuum
-VACUUM (ANALYZE) {table}
+VACUUM (ANALYZE) joblens.{table}
 
 -- name: tables
 SELECT relname FROM pg_class JOIN pg_namespace ON pg_namespace.oid = pg_class.relnamespace
