@@ -87,7 +87,9 @@ class RunDriver:
         self._feed = ViewFeed(view)
         self._view = view
         self._maker = AttemptMaker(setup, kit)
-        self._hosts = RunHosts(setup, kit, recovery, self._maker, self, side=side, note=view.note)
+        self._hosts = RunHosts(
+            setup, kit, recovery, self._maker, self, side=side, note=view.note, note_fact=facts.note
+        )
         self._stamps = FileStamps(kit.loop, setup.cwd)
         self._folder = RunFolder(setup.logs_dir)
         self._events: deque[Event] = deque()
@@ -165,7 +167,7 @@ class RunDriver:
         kit.sampler.remove(_LOOK)
         kit.sampler.remove(_SLOTS)
         self._stamps.close()
-        self._hosts.close()
+        self._hosts.close(is_over=self._is_over)
 
     def _status(self) -> RunStatus:
         counts = self._schedule.counts()
@@ -380,6 +382,11 @@ class RunDriver:
         offer = self._schedule.offer
         if cpus > offer.cpus or memory_bytes > offer.memory_bytes:
             self._post(OfferGrew(cpus, memory_bytes))
+
+    def waits(self, uuid: str, why: str) -> None:
+        flight = self._flights.get(uuid)
+        if flight is not None and isinstance(flight.what, StartAttempt):
+            self._feed.state(flight.what.index, JobState.PENDING, why)
 
     def recorded(self, record: Record) -> None:
         self._feed.recorded(record)

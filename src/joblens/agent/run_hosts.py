@@ -15,6 +15,7 @@ from joblens.agent.run_tickets import QueueSide, RunTickets
 from joblens.agent.slot_loop import SlotPlan
 from joblens.engine.run_events import StartAttempt
 from joblens.model.job import Record
+from joblens.model.run import RunFact
 
 
 class RunHosts:
@@ -28,6 +29,7 @@ class RunHosts:
         *,
         side: QueueSide | None,
         note: Callable[[str], None],
+        note_fact: Callable[[RunFact], None],
     ) -> None:
         self._setup = setup
         end_signal = signal_number(setup.plan.execution.termination_signal)
@@ -51,7 +53,13 @@ class RunHosts:
         self._tickets: RunTickets | None = None
         if side is not None:
             self._tickets = RunTickets(
-                kit, side, reports, common_env=maker.common_env, user=setup.user, note=note
+                kit,
+                side,
+                reports,
+                common_env=maker.common_env,
+                user=setup.user,
+                note=note,
+                note_fact=note_fact,
             )
 
     def adopt(self) -> list[Record]:
@@ -60,7 +68,9 @@ class RunHosts:
         if self._tickets is not None:
             queued = [record for record in running if record.job.queue]
             self._adopted.let_go([record.job.uuid for record in queued])
-            self._tickets.follow(queued)
+            jobs = self._setup.plan.jobs
+            followed = [one for one in queued if one.job.run is not None and one.job.run.index >= 0]
+            self._tickets.follow(followed, [jobs[one.job.run.index] for one in followed if one.job.run])
         return running
 
     def expect_limited(self, count: int) -> None:
@@ -88,6 +98,11 @@ class RunHosts:
             if host is not None and host.holds(uuid):
                 host.end(uuid, at_once=at_once)
 
+    def ask_for_nodes(self, action: int) -> None:
+        """Of a cluster; elsewhere nobody asks."""
+        if self._tickets is not None:
+            self._tickets.ask_for_nodes(action)
+
     def is_with_workers(self, uuid: str) -> bool:
         return self._tickets is not None and self._tickets.holds(uuid)
 
@@ -99,11 +114,11 @@ class RunHosts:
         """All records are safe when this returns."""
         self._slots.close()
 
-    def close(self) -> None:
+    def close(self, *, is_over: bool) -> None:
         self._sessions.close()
         self._slots.close(at_once=True)  # only after a fault: else nothing runs any more
         if self._tickets is not None:
-            self._tickets.close()
+            self._tickets.close(is_over=is_over)
 
     # ---- on the sampler's thread -----------------------------------------------------------------------
 

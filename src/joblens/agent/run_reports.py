@@ -29,3 +29,7 @@ class QueueReports(RunReports, Protocol):
     def offered(self, cpus: float, memory_bytes: int) -> None:
         """What they have altogether now."""
         ...
+
+    def waits(self, uuid: str, why: str) -> None:
+        """It has been handed over and has not begun."""
+        ...

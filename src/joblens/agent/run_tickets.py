@@ -2,7 +2,6 @@
 learned from there. The driver of the run may die at any moment: workers go on, and the next driver follows
 what they hold."""
 
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -12,52 +11,44 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from joblens.agent.kit import Kit
+from joblens.agent.outcome import not_started
 from joblens.agent.run_attempts import RUN_ATTEMPT_VARIABLES, PreparedAttempt
+from joblens.agent.run_calling import Ringing, RunCalling, WorkerCall
+from joblens.agent.run_placing import ClusterSide, RunPlacing, Telling
 from joblens.agent.run_reports import QueueReports
 from joblens.agent.ticket_desk import TicketDesk
 from joblens.analysis.finding_codes import Code
-from joblens.model.delivery import Order, RetryLost, Ticket
-from joblens.model.errors import BrokerError, SupervisorError
+from joblens.model.delivery import Order, RetryLost, Ticket, WorkerInfo
+from joblens.model.errors import LaunchError
 from joblens.model.job import Job, Record, Status
+from joblens.model.placing import Parcel, Room
 from joblens.model.plan import PlannedJob
-from joblens.model.writes import CancelAsked, JobQueued, TicketMade, Write
+from joblens.model.run import RunFact
+from joblens.model.writes import CancelAsked, JobEnded, JobQueued, TicketMade, Write
 from joblens.ports.deliveries import Deliveries
 from joblens.ports.store import Store
 
 _SOONEST_S, _LATEST_S = 0.02, 0.2  # between looks: soon after something has ended, else seldom
 _REMIND_EVERY_S = 2.0
 _MOST_NAMES = 5  # of jobs in a line
-
-Tickets = Sequence[tuple[str, str]]  # (uuid, queue) of each
+_END_LEASE_S = 60.0  # while a job that can have no place is ended
 
 
 class QueueStore(Store, Deliveries, Protocol):
     """Every store is both."""
 
 
-class WorkerCall(Protocol):
-    """Who tells workers. Both may raise BrokerError or SupervisorError: workers find jobs by themselves."""
-
-    def ring(self, tickets: Tickets) -> None: ...
-
-    def remind(self) -> None:
-        """While jobs wait: a worker that is started for jobs and has died is started again."""
-        ...
-
-    def close(self) -> None: ...
-
-
 class QueueSide(Struct, frozen=True, kw_only=True):
     """What a run on a queue has beside the others."""
 
     store: QueueStore
-    call: WorkerCall
-    queue: str  # for jobs that name none
+    call: WorkerCall | ClusterSide  # who tells workers, or the cluster that starts them
+    queue_of: Callable[[PlannedJob], str]
     retry_lost: RetryLost
     most_deliveries: int
     warn: Callable[[str], None]
-    # CPUs and memory that its workers have together now; None: there are no workers.
-    offer: Callable[[Deliveries], tuple[float, int] | None]
+    # CPUs and memory that its workers have together now; None: there are no workers. A cluster has its room.
+    offer: Callable[[Deliveries], tuple[float, int] | None] | None = None
 
 
 class RunTickets:
@@ -72,15 +63,26 @@ class RunTickets:
         common_env: dict[str, str],
         user: str,
         note: Callable[[str], None],
+        note_fact: Callable[[RunFact], None],
     ) -> None:
         self._kit = kit
         self._side = side
         self._reports = reports
         self._common_env = common_env
         self._user = user
+        owner = kit.owner
+        self._me = WorkerInfo(
+            name=f"driver-{owner.host}-{owner.pid}",
+            host=owner.host,
+            pid=owner.pid,
+            user=user,
+            queues=(),
+            concurrency=0,
+            any_user=True,
+        )
         self._desk = TicketDesk(side.store, kit.loop, note)
-        self._ringer = _Ringer(side.call, lambda text: kit.loop.call(lambda: side.warn(text)))
-        self._bundle: list[tuple[Job, Ticket]] = []
+        self._calling = self._make_calling(note_fact)
+        self._bundle: list[tuple[Job, Ticket, Parcel]] = []
         self._held: dict[str, Status] = {}  # jobs that have not ended, as they were last seen
         self._ending: set[str] = set()  # of them, those that this run wants to end
         self._lost_attempts: Counter[int] = Counter()  # with their workers, of each job of the plan
@@ -91,9 +93,23 @@ class RunTickets:
         self._next_reminder_s = 0.0
         self._has_begun = False
 
+    def _make_calling(self, note_fact: Callable[[RunFact], None]) -> RunCalling:
+        side, loop = self._side, self._kit.loop
+        if not isinstance(side.call, ClusterSide):
+            return Ringing(side.call, lambda text: loop.call(lambda: side.warn(text)))
+        telling = Telling(
+            warn=side.warn,
+            note=note_fact,
+            room=self._take_room,
+            waits=self._reports.waits,
+            has_taken_back=self._look_soon,
+            cannot_be=self._cannot_be,
+        )
+        return RunPlacing(self._kit, side.call, self._desk, telling)
+
     def start(self, attempt: PreparedAttempt, planned: PlannedJob) -> None:
         """It goes with the next `flush`."""
-        queue = planned.queue or self._side.queue
+        queue = self._side.queue_of(planned)
         written = {name: value for name, value in attempt.job.env.items() if name in attempt.env}
         env = {**self._common_env, **attempt.env}
         lost = self._lost_attempts.get(_place(attempt.job), 0)
@@ -114,16 +130,16 @@ class RunTickets:
             most_deliveries=self._side.most_deliveries,
         )
         self._held[job.uuid] = Status.QUEUED
-        self._bundle.append((job, ticket))
+        self._bundle.append((job, ticket, _parcel(job, planned)))
 
-    def follow(self, records: Sequence[Record]) -> None:
-        """What an earlier driver had queued and has not ended."""
+    def follow(self, records: Sequence[Record], jobs: Sequence[PlannedJob]) -> None:
+        """What an earlier driver had queued and has not ended, and which jobs of the plan these are."""
         self._begin()
         for record in records:
             self._held[record.job.uuid] = record.status
-        waiting = [(one.job.uuid, one.job.queue) for one in records if one.status is Status.QUEUED]
-        if waiting:
-            self._ringer.ring(waiting)
+        self._calling.follow([_parcel(one.job, planned) for one, planned in zip(records, jobs, strict=True)])
+        for record in records:
+            self._calling.is_now(record.job.uuid, record.status)
 
     def flush(self) -> None:
         if not self._bundle:
@@ -131,25 +147,25 @@ class RunTickets:
         self._begin()
         bundle, self._bundle = self._bundle, []
         writes: list[Write] = [
-            write for job, ticket in bundle for write in (JobQueued(job), TicketMade(ticket))
+            write for job, ticket, _ in bundle for write in (JobQueued(job), TicketMade(ticket))
         ]
-        self._queue(writes, [(ticket.uuid, ticket.queue) for _, ticket in bundle])
+        self._queue(writes, [parcel for _, _, parcel in bundle])
 
     def _begin(self) -> None:
         if not self._has_begun:
             self._has_begun = True
             self._desk.start()
-            self._ringer.start()
+            self._calling.start()
             self._kit.loop.add_timed(self)
 
-    def _queue(self, writes: Sequence[Write], tickets: Tickets) -> None:
+    def _queue(self, writes: Sequence[Write], parcels: Sequence[Parcel]) -> None:
         """A store that is away is asked until it is back; writing twice changes nothing."""
 
         def then(_done: None) -> None:
-            self._ringer.ring(tickets)
+            self._calling.call([one for one in parcels if one.uuid in self._held])
             self._look_soon()
 
-        self._desk.ask(lambda _: self._side.store.apply(writes), then, lambda: self._queue(writes, tickets))
+        self._desk.ask(lambda _: self._side.store.apply(writes), then, lambda: self._queue(writes, parcels))
 
     # ---- how they stand ------------------------------------------------------------------------------
 
@@ -162,8 +178,9 @@ class RunTickets:
             return
         if now_s >= self._next_reminder_s:
             self._next_reminder_s = now_s + _REMIND_EVERY_S
-            self._ringer.remind()
-            self._desk.ask(self._side.offer, self._take_offer, lambda: None)
+            self._calling.remind()
+            if self._side.offer is not None:
+                self._desk.ask(self._side.offer, self._take_offer, lambda: None)
         self._is_asking = True
         before = dict(self._held)
         self._desk.ask(lambda _: _changed(self._side.store, before), self._take_news, self._look_later)
@@ -172,6 +189,9 @@ class RunTickets:
         """Workers that came while it runs."""
         if together is not None:
             self._reports.offered(*together)
+
+    def _take_room(self, room: Room) -> None:
+        self._reports.offered(float(room.places or 0), room.memory_bytes or 0)
 
     def _take_news(self, news: tuple[list[Record], dict[str, str]]) -> None:
         self._is_asking = False
@@ -211,6 +231,7 @@ class RunTickets:
             return
         began_before = self._held[uuid] is not Status.QUEUED
         self._held[uuid] = record.status
+        self._calling.is_now(uuid, record.status)
         attempt, outcome = record.attempt, record.outcome
         if outcome is None or not record.status.is_final:
             if attempt is not None and record.status is Status.RUNNING and not began_before:
@@ -250,14 +271,37 @@ class RunTickets:
             if not store.withdraw(uuid):
                 store.apply([CancelAsked(uuid, self._kit.clock.now_us(), self._user)])
 
-        self._desk.ask(ask, lambda _: self._look_soon(), lambda: self.end(uuid, at_once=at_once))
+        def then(_done: None) -> None:
+            self._calling.withdraw(uuid)
+            self._look_soon()
 
-    def close(self) -> None:
-        """What workers hold goes on."""
+        self._desk.ask(ask, then, lambda: self.end(uuid, at_once=at_once))
+
+    def _cannot_be(self, uuids: Sequence[str], why: str) -> None:
+        """Nobody will ever come for them: they end here, as jobs that could not be started."""
+        now_us = self._kit.clock.now_us()
+
+        def end(deliveries: Deliveries) -> None:
+            claims = deliveries.claim(self._me, list(uuids), _END_LEASE_S)
+            self._side.store.apply(
+                [
+                    JobEnded(one.job.uuid, not_started(one.job, LaunchError(why), now_us), one.fence)
+                    for one in claims
+                ]
+            )
+
+        self._desk.ask(end, lambda _: self._look_soon(), lambda: self._cannot_be(uuids, why))
+
+    def ask_for_nodes(self, action: int) -> None:
+        self._begin()
+        self._calling.ask_for_nodes(action)
+
+    def close(self, *, is_over: bool) -> None:
+        """What workers hold goes on, unless nothing is left of the run."""
         if self._has_begun:
             self._kit.loop.remove_timed(self)
+            self._calling.close(is_over=is_over and not self._held)
             self._desk.close()
-            self._ringer.close()
             self._has_begun = False
 
 
@@ -270,57 +314,17 @@ def _changed(store: QueueStore, before: dict[str, Status]) -> tuple[list[Record]
     return [store.find(uuid) for uuid in changed], store.lost_workers(again) if again else {}
 
 
+def _parcel(job: Job, planned: PlannedJob) -> Parcel:
+    return Parcel(
+        uuid=job.uuid,
+        queue=job.queue,
+        name=job.name,
+        requirements=job.requirements,
+        spec_job=planned.spec_job,
+        scheduler=planned.scheduler,
+        priority=planned.priority,
+    )
+
+
 def _place(job: Job) -> int:
     return -1 if job.run is None else job.run.index
-
-
-class _Ringer:
-    """A broker that is away takes seconds to say so; nothing waits for it."""
-
-    def __init__(self, call: WorkerCall, warn: Callable[[str], None]) -> None:
-        self._call = call
-        self._warn = warn
-        self._changed = threading.Condition()
-        self._tickets: list[tuple[str, str]] = []
-        self._is_reminder_due = self._is_closed = self._has_told = False
-        self._thread = threading.Thread(target=self._run, name="joblens-ringer", daemon=True)
-
-    def start(self) -> None:
-        self._thread.start()
-
-    def ring(self, tickets: Tickets) -> None:
-        with self._changed:
-            self._tickets += tickets
-            self._changed.notify()
-
-    def remind(self) -> None:
-        with self._changed:
-            self._is_reminder_due = True
-            self._changed.notify()
-
-    def close(self) -> None:
-        """Without waiting for a broker that does not answer."""
-        with self._changed:
-            self._is_closed = True
-            self._changed.notify()
-
-    def _run(self) -> None:
-        while True:
-            with self._changed:
-                while not (self._tickets or self._is_reminder_due or self._is_closed):
-                    self._changed.wait()
-                if self._is_closed and not self._tickets:
-                    break
-                tickets, self._tickets = self._tickets, []
-                self._is_reminder_due = False
-            try:
-                if tickets:
-                    self._call.ring(tickets)
-                else:
-                    self._call.remind()
-                self._has_told = False
-            except (BrokerError, SupervisorError) as error:
-                if not self._has_told:
-                    self._has_told = True
-                    self._warn(f"{error}; jobs are queued all the same, and workers find them in the store")
-        self._call.close()

@@ -2,21 +2,33 @@
 for before anything of it is written."""
 
 import importlib
+from collections.abc import Iterable
 from typing import cast
 
+from joblens.agent.lost_workers import Journals
+from joblens.agent.run_placing import ClusterSide
+from joblens.agent.run_tickets import QueueSide
 from joblens.app.drivers import Warn
+from joblens.app.hire_desk import FileHireDesk
+from joblens.app.queueing import open_queue_store
+from joblens.app.workflow_runs import enabled_places
+from joblens.engine.offer import Offer
 from joblens.model.errors import MissingExtra, how_to_install
+from joblens.model.placing import Parcel, Placed, Room, queue_of_run
 from joblens.model.plan import Plan
-from joblens.model.run import RunOptions
+from joblens.model.run import PlaceEnded, Run, RunOptions, WorkPlaced
 from joblens.model.settings import Settings
 from joblens.ports.hiring import HireDesk
 from joblens.ports.placer import Placer
+from joblens.ports.store import Store
 
 # Where each is: its class is made with (plan, options, settings, desk, warn), which touches nothing yet.
 PLACERS = {
     "ray": ("joblens.runners.ray_placer", "RayPlacer"),
     "slurm": ("joblens.runners.slurm_placer", "SlurmPlacer"),
 }
+_MOST_UNDER_WAY = 2000  # jobs that are handed to a cluster at once
+_PLENTY_OF_CPUS, _PLENTY_OF_MEMORY, _PLENTY_OF_GPUS = 1e6, 1 << 60, 1_000_000
 
 
 def is_cluster(engine: str) -> bool:
@@ -34,3 +46,93 @@ def open_placer(plan: Plan, options: RunOptions, settings: Settings, desk: HireD
             hint=how_to_install(options.engine),
         ) from error
     return cast(Placer, make(plan, options, settings, desk, warn))
+
+
+def check_cluster(
+    plan: Plan, options: RunOptions, settings: Settings, config: str | None, again: tuple[int, ...] | None
+) -> None:
+    """Raises PlanError for what the cluster could never place, PlacingError where it cannot be asked."""
+    placer = open_placer(plan, options, settings, FileHireDesk(settings, config, ""), lambda _text: None)
+    enabled = enabled_places(plan, options)
+    places: Iterable[int] = range(len(plan.jobs)) if enabled is None else sorted(enabled)
+    if again is not None:
+        places = sorted(set(places) & set(again))
+    try:
+        placer.check([_parcel(plan, place, options.engine) for place in places])
+    finally:
+        placer.close(is_over=False)
+
+
+def _parcel(plan: Plan, place: int, engine: str) -> Parcel:
+    job = plan.jobs[place]
+    return Parcel(
+        uuid="",
+        queue=queue_of_run(engine, "", job.scheduler),
+        name=job.name,
+        requirements=job.requirements,
+        spec_job=job.spec_job,
+        scheduler=job.scheduler,
+        priority=job.priority,
+    )
+
+
+class ClusterEngine:
+    """What one driven run has of its cluster."""
+
+    def __init__(self, run: Run, plan: Plan, settings: Settings, config: str | None, warn: Warn) -> None:
+        self._run = run
+        self._settings = settings
+        self._warn = warn
+        self._desk = FileHireDesk(settings, config, run.uuid)
+        self._placer = open_placer(plan, run.options, settings, self._desk, warn)
+
+    def offer(self) -> Offer:
+        """What may be under way at once; Raises PlacingError."""
+        return cluster_offer(self._run.options, self._placer.room())
+
+    def side(self, store: Store, journals: Journals) -> QueueSide:
+        """`store`: to learn what an earlier driver had placed."""
+        settings, run = self._settings, self._run
+        return QueueSide(
+            store=open_queue_store(settings, self._warn),
+            call=ClusterSide(
+                placer=self._placer,
+                lease_s=settings.queue.lease,
+                journals=journals,
+                placed=placed_before(store, run.uuid),
+            ),
+            queue_of=lambda planned: queue_of_run(run.options.engine, run.uuid, planned.scheduler),
+            retry_lost=settings.queue.retry_lost,
+            most_deliveries=settings.queue.most_deliveries,
+            warn=self._warn,
+        )
+
+    def close(self, *, is_over: bool) -> None:
+        if is_over:
+            self._desk.close()
+
+
+def cluster_offer(options: RunOptions, room: Room | None) -> Offer:
+    """As much as the cluster queues, but for what was said."""
+    room = room or Room()
+    gpus = _PLENTY_OF_GPUS if room.gpus is None else room.gpus
+    cpus = _PLENTY_OF_CPUS if room.places is None else float(room.places)
+    memory = _PLENTY_OF_MEMORY if room.memory_bytes is None else room.memory_bytes
+    return Offer(
+        cpus=cpus if options.cpus is None else options.cpus,
+        memory_bytes=memory if options.memory_bytes is None else options.memory_bytes,
+        nameless_gpus=gpus if options.gpus is None else len(options.gpus),
+        time_s=options.time_s,
+        most_jobs=min(options.most_jobs or _MOST_UNDER_WAY, _MOST_UNDER_WAY),
+    )
+
+
+def placed_before(store: Store, run_uuid: str) -> tuple[Placed, ...]:
+    """What earlier drivers of the run had placed and of whose end nobody has told."""
+    live: dict[str, Placed] = {}
+    for _, event in store.run_events(run_uuid):
+        if isinstance(event.fact, WorkPlaced):
+            live.update((one.placement.job_id, one) for one in event.fact.placed)
+        elif isinstance(event.fact, PlaceEnded):
+            live.pop(event.fact.job_id, None)
+    return tuple(live.values())

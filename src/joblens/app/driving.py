@@ -18,6 +18,7 @@ from joblens.agent.slot_marks import sweep_slots
 from joblens.app.drivers import store_name
 from joblens.app.earlier_runs import earlier_durations
 from joblens.app.jobs import Surroundings, probes_of
+from joblens.app.kit_journals import KitJournals
 from joblens.app.machine_offer import check_fit, machine_offer
 from joblens.app.owning import OwnLog, close_kit, open_kit, open_recovery
 from joblens.app.places import spool_dir
@@ -36,9 +37,11 @@ from joblens.model.plan import Plan
 from joblens.model.run import JobState, Run, RunEnded, RunStarted, RunStatus
 from joblens.model.settings import Settings
 from joblens.ports.store import Store
+from joblens.stores.journal import JournaledStore
 
 if TYPE_CHECKING:
     from joblens.agent.run_tickets import QueueSide
+    from joblens.app.cluster_engine import ClusterEngine
 
 MakeView = Callable[[Run, Plan, Offer], RunView]
 
@@ -88,35 +91,49 @@ class _Driving:
         self._settings = settings
         self._log = log
         self._config = config
+        self._cluster: ClusterEngine | None = None
         self._offer = self._make_offer()
         self._driver: RunDriver | None = None
+        self._journaled: list[JournaledStore] = []
+        self._is_over = False
 
     def _make_offer(self) -> Offer:
         options = self._run.options
         if options.engine == "local":
             return machine_offer(options)
+        from joblens.app import cluster_engine
         from joblens.app.run_engine import run_offer
 
+        if cluster_engine.is_cluster(options.engine):
+            self._cluster = cluster_engine.ClusterEngine(
+                self._run, self._plan, self._settings, self._config, self._log.warn
+            )
+            return self._cluster.offer()
         offer = run_offer(self._plan, options, self._settings, self._log.warn)
         check_fit(self._plan, offer, enabled_places(self._plan, options))
         return offer
 
-    def _open_side(self) -> "QueueSide | None":
+    def _open_side(self, kit: Kit) -> "QueueSide | None":
         if self._run.options.engine == "local":
             return None
+        if self._cluster is not None:
+            cluster, journals = self._cluster, KitJournals(kit, self._journaled[0])
+            return kit.recorder.read(lambda store: cluster.side(store, journals))
         from joblens.app.run_engine import open_side
 
         return open_side(self._plan, self._run.options, self._settings, self._config, self._log.warn)
 
     def drive(self, make_view: MakeView | None) -> Driven:
-        kit = open_kit(self._settings, self._take_sample, allow_many_files(), self._log.warn)
+        kit = open_kit(
+            self._settings, self._take_sample, allow_many_files(), self._log.warn, self._keep_journaled
+        )
         side: QueueSide | None = None
         try:
             view = make_view(self._run, self._plan, self._offer) if make_view else NoView()
             facts = RunFacts(kit, self._run.uuid, self._plan)
             schedule = self._schedule(kit)
             setup = self._setup()
-            side = self._open_side()
+            side = self._open_side(kit)
             recovery = open_recovery(kit, self._settings)
             driver = RunDriver(setup, kit, recovery, schedule, facts, view, side)
             self._driver = driver
@@ -130,6 +147,7 @@ class _Driving:
             try:
                 status = driver.run(running)
                 facts.note_now(RunEnded(status))
+                self._is_over = True
             except JoblensError:
                 facts.note_now(RunEnded(RunStatus.STOPPED))  # it can be gone on with when the reason is gone
                 raise
@@ -149,9 +167,16 @@ class _Driving:
         finally:
             if side is not None:
                 side.store.close()
+            if self._cluster is not None:
+                self._cluster.close(is_over=self._is_over)
             with suppress(JoblensError):  # slots of an earlier driver that was killed
                 sweep_slots(kit.spool_dir, kit.host, kit.recorder.read(lambda store: store.running()))
             close_kit(kit)
+
+    def _keep_journaled(self, store: Store) -> Store:
+        assert isinstance(store, JournaledStore)
+        self._journaled.append(store)
+        return store
 
     def _take_sample(self, name: str) -> None:
         if self._driver is not None:
@@ -163,14 +188,15 @@ class _Driving:
             enforce=self._run.options.enforce and self._settings.limits.enforce,
             expected_s=kit.recorder.read(self._expected),
             may_go_ahead=self._plan.execution.staggered_start_s <= 0,
-            **self._choices_of_queue(),
         )
-        return Schedule(self._plan, self._offer, choices)
+        return Schedule(self._plan, self._offer, structs.replace(choices, **self._choices_of_queue()))
 
     def _choices_of_queue(self) -> dict[str, Any]:
         options = self._run.options
         if options.engine == "local":
             return {}
+        if self._cluster is not None:
+            return {"may_go_ahead": False, "lost_is_final": True}  # it queues for itself
         # With an end of the run in sight nothing is begun that would not fit.
         ahead = structs.replace(AHEAD_OF_WORKERS, limited_too=options.time_s is None)
         return {"ahead": ahead, "lost_is_final": True}

@@ -2,6 +2,8 @@
 
 from collections.abc import Collection
 
+from msgspec.structs import replace
+
 from joblens.engine.offer import Offer, unfit
 from joblens.model.errors import InputError
 from joblens.model.fitting import Lack, more_than_there_is
@@ -25,6 +27,11 @@ def machine_offer(options: RunOptions) -> Offer:
         time_s=options.time_s,
         most_jobs=options.most_jobs,
     )
+
+
+def without_names(offer: Offer) -> Offer:
+    """Of those who carry jobs out elsewhere: they say which devices each gets."""
+    return replace(offer, gpus=(), nameless_gpus=len(offer.gpus) + offer.nameless_gpus)
 
 
 def less_reserve(total_bytes: int) -> int:

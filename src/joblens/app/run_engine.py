@@ -3,10 +3,12 @@
 from collections.abc import Collection
 from contextlib import closing
 
-from joblens.agent.run_tickets import QueueSide, Tickets
+from joblens.agent.run_calling import Tickets
+from joblens.agent.run_tickets import QueueSide
 from joblens.app.bells import StartedWorker, living_workers, open_bell, remind_workers
+from joblens.app.cluster_engine import check_cluster, is_cluster
 from joblens.app.drivers import Warn, open_deliveries
-from joblens.app.machine_offer import check_fit, less_reserve, machine_offer
+from joblens.app.machine_offer import check_fit, less_reserve, machine_offer, without_names
 from joblens.app.owning import current_user
 from joblens.app.queueing import QueueStore, open_queue_store
 from joblens.app.workflow_runs import enabled_places
@@ -20,7 +22,6 @@ from joblens.ports.bell import Bell
 from joblens.ports.deliveries import Deliveries
 from joblens.runners.broker_url import check_queue
 
-CELERY = "celery"
 _SHOWN = 10
 
 
@@ -62,6 +63,7 @@ def open_side(
     plan: Plan, options: RunOptions, settings: Settings, config: str | None, warn: Warn
 ) -> QueueSide:
     queues = check_queues(plan, options, settings)
+    usual = check_queue(options.queue or settings.queue.name)
 
     def offer(deliveries: Deliveries) -> tuple[float, int] | None:
         workers = _workers_of(queues, settings, deliveries)
@@ -71,7 +73,7 @@ def open_side(
     return QueueSide(
         store=open_queue_store(settings, warn),
         call=WorkerCaller(settings, config, warn),
-        queue=check_queue(options.queue or settings.queue.name),
+        queue_of=lambda planned: planned.queue or usual,
         retry_lost=settings.queue.retry_lost,
         most_deliveries=settings.queue.most_deliveries,
         warn=warn,
@@ -81,8 +83,6 @@ def open_side(
 
 def run_offer(plan: Plan, options: RunOptions, settings: Settings, warn: Warn) -> Offer:
     """What all workers of the run's queues have together; where there are none yet, what this machine has."""
-    if options.engine != CELERY:
-        return machine_offer(options)
     queues = check_queues(plan, options, settings)
     with closing(open_deliveries(settings, warn)) as deliveries:  # type: ignore[type-var]  # the store itself
         workers = _workers_of(queues, settings, deliveries)
@@ -91,7 +91,7 @@ def run_offer(plan: Plan, options: RunOptions, settings: Settings, warn: Warn) -
         if not is_started_here:
             names = ", ".join(sorted(queues))
             warn(f"no worker serves the queue {names} yet: jobs wait for one (joblens worker)")
-        return machine_offer(options)
+        return without_names(machine_offer(options))
     return _together(workers, options)
 
 
@@ -114,19 +114,23 @@ def _peek(settings: Settings, deliveries: object) -> Bell | None:
 def _together(workers: Collection[WorkerInfo], options: RunOptions) -> Offer:
     """A job with K CPUs takes K places of a worker, so places are what is counted."""
     memory = [less_reserve(worker.memory_bytes) for worker in workers if worker.memory_bytes is not None]
-    most_gpus = max(worker.gpus for worker in workers)
     return Offer(
         cpus=options.cpus if options.cpus is not None else float(sum(one.concurrency for one in workers)),
         memory_bytes=options.memory_bytes if options.memory_bytes is not None else sum(memory),
-        # Devices are given by name, and only those that each machine may have can be named.
-        gpus=options.gpus if options.gpus is not None else tuple(map(str, range(most_gpus))),
+        # Which devices a job gets is for its worker to say.
+        nameless_gpus=len(options.gpus) if options.gpus is not None else sum(one.gpus for one in workers),
         time_s=options.time_s,
         most_jobs=options.most_jobs,
     )
 
 
-def check_for_workers(plan: Plan, options: RunOptions, settings: Settings) -> None:
+def check_for_workers(
+    plan: Plan, options: RunOptions, settings: Settings, config: str | None, again: tuple[int, ...] | None
+) -> None:
     """Before anything of the run is written. Raises PlanError or InputError for what no worker could take."""
+    if is_cluster(options.engine):
+        check_cluster(plan, options, settings, config, again)
+        return
     offer = run_offer(plan, options, settings, lambda _text: None)  # warnings come when it is driven
     check_fit(plan, offer, enabled_places(plan, options))
 

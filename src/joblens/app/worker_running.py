@@ -17,7 +17,6 @@ from joblens.agent.claimed_jobs import ClaimedJob
 from joblens.agent.kit import Kit
 from joblens.agent.locks import SupervisorLock, remove_idle_folders
 from joblens.agent.lost_claims import PID_NAMESPACE
-from joblens.agent.lost_workers import Journals
 from joblens.agent.payload import Payload
 from joblens.agent.queue_worker import QueueWorker
 from joblens.agent.sweeping import sweep
@@ -26,10 +25,11 @@ from joblens.agent.worker_plan import WorkerPlan, WorkerView
 from joblens.app.after_jobs import AfterJobs
 from joblens.app.child_store import keep_passwords_from_jobs
 from joblens.app.drivers import logs_root, open_deliveries
+from joblens.app.kit_journals import KitJournals
 from joblens.app.owning import OwnLog, close_kit, current_user, open_kit
 from joblens.app.supervising import allow_many_files
 from joblens.model.delivery import Claim, WorkerInfo
-from joblens.model.errors import JoblensError, StoreError
+from joblens.model.errors import JoblensError
 from joblens.model.job import Granularity, Record, Status
 from joblens.model.settings import Settings
 from joblens.ports.bell import Bell, Hearing
@@ -167,7 +167,7 @@ class RunningWorker:
             bell=bell,
             view=self.watching,
             may_leave=lambda: may_leave(self),
-            journals=_Journals(self.kit, journaled[0]),
+            journals=KitJournals(self.kit, journaled[0]),
         )
 
     def _take_sample(self, name: str) -> None:
@@ -234,21 +234,6 @@ class RunningWorker:
 def _answer_s(lease_s: float) -> float:
     """For how long the store is waited for: who does not hear from it before its leases end is to know it."""
     return min(_ANSWER_MOST_S, max(_ANSWER_LEAST_S, lease_s / 2))
-
-
-class _Journals(Journals):
-    def __init__(self, kit: Kit, store: JournaledStore) -> None:
-        self._kit = kit
-        self._store = store
-
-    def bring_in_own(self) -> None:
-        if self._store.has_journal:
-            self._kit.recorder.read(lambda _: self._store.bring_in_own())
-
-    def bring_in_left_behind(self) -> bool:
-        with suppress(StoreError):
-            return self._kit.recorder.read(lambda _: self._store.bring_in_left_behind())
-        return False
 
 
 def _start_hearing(hearing: Hearing, worker: QueueWorker) -> threading.Thread:

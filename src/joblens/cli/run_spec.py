@@ -168,7 +168,7 @@ def _create(
     if options.engine != "local":
         from joblens.app.run_engine import check_for_workers
 
-        check_for_workers(loaded.plan, options, session.settings)
+        check_for_workers(loaded.plan, options, session.settings, session.options.config, again)
     store = open_store_directly(session.settings, session.warn)
     try:
         workflow = create_workflow(store, loaded, os.path.abspath(loaded.path))

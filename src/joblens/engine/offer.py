@@ -19,6 +19,7 @@ class Offer(Struct, frozen=True, kw_only=True):
     cpus: float
     memory_bytes: int
     gpus: tuple[str, ...] = ()  # devices by name
+    nameless_gpus: int = 0  # beside them: which of these a job gets is for others to say
     time_s: float | None = None  # from the begin on; None: no end
     most_jobs: int | None = None
 
@@ -85,7 +86,7 @@ def shape_of(requirements: Requirements) -> Shape:
 
 
 def whole_of(offer: Offer) -> Shape:
-    return Shape(round(offer.cpus * 1000), offer.memory_bytes, len(offer.gpus))
+    return Shape(round(offer.cpus * 1000), offer.memory_bytes, len(offer.gpus) + offer.nameless_gpus)
 
 
 class Unfit(NamedTuple):

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
-from joblens.engine.offer import Offer
+from joblens.engine.offer import Offer, whole_of
 from joblens.engine.run_estimate import Capacity, Estimate, Estimator
 from joblens.model.job import Requirements
 from joblens.model.plan import Plan
@@ -193,7 +193,7 @@ class ProgressTracker:
             ready=self._all.counts[JobState.READY],
             cpus=(sum(asked.cpus or 1.0 for asked in requirements), self._offer.cpus),
             memory_bytes=(_memory_of(requirements), self._offer.memory_bytes),
-            gpus=(sum(asked.gpus or 0 for asked in requirements), len(self._offer.gpus)),
+            gpus=(sum(asked.gpus or 0 for asked in requirements), whole_of(self._offer).gpus),
             estimate=self._estimator.estimate(now_us / 1e6),
             message=self.message,
         )

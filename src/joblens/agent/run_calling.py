@@ -1,0 +1,119 @@
+"""Who sees to it that somebody takes the tickets of a run: workers that are told of them, or a cluster that
+starts workers for them (`run_placing`)."""
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from joblens.model.errors import BrokerError, SupervisorError
+from joblens.model.job import Status
+from joblens.model.placing import Parcel
+
+Tickets = Sequence[tuple[str, str]]  # (uuid, queue) of each
+
+
+class RunCalling(Protocol):
+    """All on the loop, and at once."""
+
+    def start(self) -> None: ...
+
+    def call(self, parcels: Sequence[Parcel]) -> None:
+        """Their tickets are in the store."""
+        ...
+
+    def follow(self, parcels: Sequence[Parcel]) -> None:
+        """What an earlier driver had queued, and workers may have."""
+        ...
+
+    def is_now(self, uuid: str, status: Status) -> None:
+        """Of one that was called for, whenever that changes."""
+        ...
+
+    def remind(self) -> None:
+        """Every few seconds, while jobs are under way."""
+        ...
+
+    def withdraw(self, uuid: str) -> None:
+        """Nobody is to come for it any more."""
+        ...
+
+    def ask_for_nodes(self, action: int) -> None: ...
+
+    def close(self, *, is_over: bool) -> None: ...
+
+
+class WorkerCall(Protocol):
+    """Who tells workers. Both may raise BrokerError or SupervisorError: workers find jobs by themselves."""
+
+    def ring(self, tickets: Tickets) -> None: ...
+
+    def remind(self) -> None:
+        """While jobs wait: a worker that is started for jobs and has died is started again."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class Ringing:
+    """RunCalling. A broker that is away takes seconds to say so; nothing waits for it."""
+
+    def __init__(self, call: WorkerCall, warn: Callable[[str], None]) -> None:
+        """`warn` is called on a thread of its own."""
+        self._call = call
+        self._warn = warn
+        self._changed = threading.Condition()
+        self._tickets: list[tuple[str, str]] = []
+        self._is_reminder_due = self._is_closed = self._has_told = False
+        self._thread = threading.Thread(target=self._run, name="joblens-ringer", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def call(self, parcels: Sequence[Parcel]) -> None:
+        with self._changed:
+            self._tickets += [(parcel.uuid, parcel.queue) for parcel in parcels]
+            self._changed.notify()
+
+    def follow(self, parcels: Sequence[Parcel]) -> None:
+        self.call(parcels)
+
+    def is_now(self, uuid: str, status: Status) -> None:
+        pass
+
+    def remind(self) -> None:
+        with self._changed:
+            self._is_reminder_due = True
+            self._changed.notify()
+
+    def withdraw(self, uuid: str) -> None:
+        pass  # a worker that hears of it finds no ticket
+
+    def ask_for_nodes(self, action: int) -> None:
+        pass  # workers are started by people
+
+    def close(self, *, is_over: bool) -> None:
+        """Without waiting for a broker that does not answer."""
+        with self._changed:
+            self._is_closed = True
+            self._changed.notify()
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                while not (self._tickets or self._is_reminder_due or self._is_closed):
+                    self._changed.wait()
+                if self._is_closed and not self._tickets:
+                    break
+                tickets, self._tickets = self._tickets, []
+                self._is_reminder_due = False
+            try:
+                if tickets:
+                    self._call.ring(tickets)
+                else:
+                    self._call.remind()
+                self._has_told = False
+            except (BrokerError, SupervisorError) as error:
+                if not self._has_told:
+                    self._has_told = True
+                    self._warn(f"{error}; jobs are queued all the same, and workers find them in the store")
+        self._call.close()

@@ -1,0 +1,320 @@
+"""The jobs of a run that a cluster gives their places. Their tickets are in the store when they are handed to
+it; what it starts for them are workers (`app.hired`), which are like any others. So what is told here only
+decides who comes: a job that was placed twice runs once, and one whose place is gone is placed again."""
+
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from msgspec import Struct
+
+from joblens.agent.kit import Kit
+from joblens.agent.lost_workers import Journals
+from joblens.agent.placing_desk import PlacingDesk
+from joblens.agent.run_lost_tickets import RunLostTickets
+from joblens.agent.run_places import RunPlaces
+from joblens.agent.store_watch import StoreWatch
+from joblens.agent.ticket_desk import TicketDesk
+from joblens.model.errors import JoblensError, PlanError
+from joblens.model.job import Status
+from joblens.model.placing import Parcel, Placed, PlaceNews, PlaceState, Room
+from joblens.model.run import PlaceEnded, RunFact, WorkPlaced
+from joblens.ports.placer import Placer
+
+_LOOK_SOON_S, _LOOK_LATE_S = 0.5, 2.0
+_PAUSE_FIRST_S, _PAUSE_LONGEST_S = 1.0, 30.0  # after the cluster could not be asked
+_UNCOVERED_S = 3.0  # before what the cluster took but gave no place is handed in again
+_LOST_EVERY_S = 2.0
+_MOST_IN_VAIN = 3  # places of a job that ended before anything began in them
+_MOST_NAMES = 5
+
+
+class ClusterSide(Struct, frozen=True, kw_only=True):
+    """What a run on a cluster has beside others on workers."""
+
+    placer: Placer
+    lease_s: float
+    journals: Journals
+    placed: tuple[Placed, ...] = ()  # by an earlier driver of the run, and not over as far as is known
+
+
+class Telling(Struct, frozen=True, kw_only=True):
+    """Whom it tells, on the loop."""
+
+    warn: Callable[[str], None]
+    note: Callable[[RunFact], None]
+    room: Callable[[Room], None]  # what the run may fill at once
+    waits: Callable[[str, str], None]  # (uuid, why): a job waits at the cluster
+    has_taken_back: Callable[[], None]
+    cannot_be: Callable[[Sequence[str], str], None]  # these jobs will never get a place, and why
+
+
+class RunPlacing:
+    """RunCalling."""
+
+    def __init__(self, kit: Kit, side: ClusterSide, store: TicketDesk, telling: Telling) -> None:
+        self._kit = kit
+        self._side = side
+        self._store = store
+        self._telling = telling
+        self._desk = PlacingDesk(side.placer, kit.loop)
+        self._lost = RunLostTickets(StoreWatch(side.lease_s, _LOST_EVERY_S), kit.host, side.journals)
+        self._places = RunPlaces()
+        self._parcels: dict[str, Parcel] = {}  # of jobs that have not ended
+        self._waiting: set[str] = set()  # of them, those that nobody has begun
+        self._in_hand: set[str] = set()  # of those, the ones that are being placed
+        self._placed_at_s: dict[str, float] = {}  # when the cluster last took it
+        self._in_vain: Counter[str] = Counter()
+        self._whys: dict[str, str] = {}  # by place
+        self._told: set[str] = set()
+        self._is_looking = self._is_placing = self._is_seeking = False
+        self._next_look_s = self._next_placing_s = self._next_seeking_s = 0.0
+        self._pause_s = 0.0
+
+    # ---- what the run tells ----------------------------------------------------------------------------
+
+    def start(self) -> None:
+        self._desk.start()
+        for placed in self._side.placed:
+            self._places.add(placed)
+        if self._side.placed:
+            self._desk.ask(lambda placer: placer.follow(self._side.placed), lambda _: None, self._is_away)
+        self._kit.loop.add_timed(self)
+
+    def call(self, parcels: Sequence[Parcel]) -> None:
+        for parcel in parcels:
+            self._parcels[parcel.uuid] = parcel
+            self._waiting.add(parcel.uuid)
+        self._next_placing_s = min(self._next_placing_s, time.monotonic() + self._pause_s)
+
+    def follow(self, parcels: Sequence[Parcel]) -> None:
+        self.call(parcels)
+
+    def is_now(self, uuid: str, status: Status) -> None:
+        parcel = self._parcels.get(uuid)
+        if parcel is None:
+            return
+        if status is Status.QUEUED:
+            self._waiting.add(uuid)  # once more: its worker was lost, or gave it back
+            return
+        self._waiting.discard(uuid)
+        self._in_vain.pop(uuid, None)
+        self._places.has_begun(uuid, parcel.queue)
+        if status.is_final:
+            self._forget(uuid)
+
+    def _forget(self, uuid: str) -> None:
+        self._parcels.pop(uuid, None)
+        self._waiting.discard(uuid)
+        self._placed_at_s.pop(uuid, None)
+        self._in_vain.pop(uuid, None)
+
+    def remind(self) -> None:
+        pass  # it looks by itself
+
+    def withdraw(self, uuid: str) -> None:
+        if uuid in self._parcels:
+            self._desk.ask(lambda placer: placer.withdraw([uuid]), lambda _: None, self._is_away)
+
+    def ask_for_nodes(self, action: int) -> None:
+        self._desk.ask(
+            lambda placer: placer.ask_for_nodes(action),
+            partial(self._has_placed, ()),
+            lambda error: self._no_nodes(action, error),
+        )
+
+    def _no_nodes(self, action: int, error: JoblensError) -> None:
+        if isinstance(error, PlanError):
+            self._telling.warn(f"action {action + 1}: {error}")
+            return
+        self._is_away(error)
+        self._kit.loop.call(lambda: self.ask_for_nodes(action))
+
+    def close(self, *, is_over: bool) -> None:
+        self._kit.loop.remove_timed(self)
+        self._desk.close(is_over=is_over)
+        if is_over:
+            for job_id in list(self._places.live):
+                self._telling.note(PlaceEnded(job_id, "closed"))
+
+    # ---- timed -----------------------------------------------------------------------------------------
+
+    def next_wake_s(self) -> float | None:
+        due = []
+        if self._waiting and not self._is_placing:
+            due.append(self._next_placing_s)
+        if self._parcels and not self._is_looking:
+            due.append(self._next_look_s)
+        if self._parcels and not self._is_seeking:
+            due.append(self._next_seeking_s)
+        return min(due, default=None)
+
+    def wake(self) -> None:
+        now_s = time.monotonic()
+        if self._waiting and not self._is_placing and now_s >= self._next_placing_s:
+            self._next_placing_s = now_s + _LOOK_SOON_S
+            self._place(self._uncovered(now_s))
+        if self._parcels and not self._is_looking and now_s >= self._next_look_s:
+            self._is_looking = True
+            self._desk.ask(_look, self._take_news, self._could_not_look)
+        if self._parcels and not self._is_seeking and now_s >= self._next_seeking_s:
+            self._seek(now_s)
+
+    def _seek(self, now_s: float) -> None:
+        """Tickets whose workers are gone without the cluster having said so."""
+        self._is_seeking = True
+        self._next_seeking_s = now_s + min(_LOST_EVERY_S, self._side.lease_s / 4)
+        own = frozenset(self._parcels)
+        self._store.ask(
+            partial(self._lost.take_back_expired, own), self._has_sought, lambda: self._has_sought(0)
+        )
+
+    def _has_sought(self, count: int) -> None:
+        self._is_seeking = False
+        if count:
+            self._telling.has_taken_back()
+
+    # ---- placing ---------------------------------------------------------------------------------------
+
+    def _uncovered(self, now_s: float) -> list[Parcel]:
+        """Those that wait, for which there is no place, and which the cluster was not just given."""
+        return [
+            self._parcels[uuid]
+            for uuid in self._waiting
+            if uuid not in self._in_hand
+            and not self._places.are_for(uuid, self._parcels[uuid].queue)
+            and now_s - self._placed_at_s.get(uuid, -_UNCOVERED_S) >= _UNCOVERED_S
+        ]
+
+    def _place(self, parcels: Sequence[Parcel]) -> None:
+        if not parcels:
+            return
+        self._is_placing = True
+        self._in_hand |= {parcel.uuid for parcel in parcels}
+        self._desk.ask(
+            lambda placer: placer.place(parcels),
+            partial(self._has_placed, parcels),
+            partial(self._could_not_place, parcels),
+        )
+
+    def _has_placed(self, parcels: Sequence[Parcel], placed: Sequence[Placed]) -> None:
+        self._is_there()
+        now_s = time.monotonic()
+        self._no_longer_in_hand(parcels)
+        for parcel in parcels:
+            self._placed_at_s[parcel.uuid] = now_s
+        for one in placed:
+            self._places.add(one)
+        if placed:
+            self._telling.note(WorkPlaced(tuple(placed)))
+        self._next_look_s = min(self._next_look_s, now_s + _LOOK_SOON_S)
+
+    def _no_longer_in_hand(self, parcels: Sequence[Parcel]) -> None:
+        if parcels:
+            self._is_placing = False
+        self._in_hand -= {parcel.uuid for parcel in parcels}
+
+    def _could_not_place(self, parcels: Sequence[Parcel], error: JoblensError) -> None:
+        self._no_longer_in_hand(parcels)
+        if not isinstance(error, PlanError):
+            self._is_away(error)
+            return
+        kinds: dict[tuple[object, ...], list[Parcel]] = {}
+        for parcel in parcels:
+            kinds.setdefault((parcel.requirements, parcel.scheduler, parcel.spec_job), []).append(parcel)
+        if len(kinds) == 1:
+            self._telling.cannot_be([parcel.uuid for parcel in parcels], str(error))
+            now_s = time.monotonic()
+            self._placed_at_s.update((parcel.uuid, now_s) for parcel in parcels)
+            return
+        for alike in kinds.values():  # only one of them may be at fault
+            self._place(alike)
+
+    def _is_away(self, error: JoblensError) -> None:
+        self._pause_s = min(_PAUSE_LONGEST_S, self._pause_s * 2 or _PAUSE_FIRST_S)
+        self._next_placing_s = time.monotonic() + self._pause_s
+        if str(error) not in self._told:
+            self._told.add(str(error))
+            self._telling.warn(f"{error}; jobs wait, and the cluster is asked again")
+
+    def _is_there(self) -> None:
+        self._pause_s = 0.0
+        self._told.clear()
+
+    # ---- what the cluster says -------------------------------------------------------------------------
+
+    def _could_not_look(self, error: JoblensError) -> None:
+        self._is_looking = False
+        self._is_away(error)
+        self._next_look_s = time.monotonic() + max(_LOOK_LATE_S, self._pause_s)
+
+    def _take_news(self, answer: tuple[Sequence[PlaceNews], Room | None]) -> None:
+        self._is_looking = False
+        news, room = answer
+        if room is not None:
+            self._telling.room(room)
+        for one in news:
+            if one.state in (PlaceState.ENDED, PlaceState.GONE):
+                self._has_ended(one)
+            elif one.state is PlaceState.WAITING:
+                self._tell_why(one)
+        self._next_look_s = time.monotonic() + (_LOOK_SOON_S if news else _LOOK_LATE_S)
+
+    def _tell_why(self, news: PlaceNews) -> None:
+        why = news.reason or news.word
+        placed = self._places.live.get(news.job_id)
+        if placed is None or not why or self._whys.get(news.job_id) == why:
+            return
+        self._whys[news.job_id] = why
+        text = f"{self._side.placer.engine} job {news.job_id} waits: {why}"
+        for uuid in self._places.waiting_for(placed, self._queued()):
+            self._telling.waits(uuid, text)
+
+    def _queued(self) -> list[tuple[str, str]]:
+        return [(uuid, self._parcels[uuid].queue) for uuid in self._waiting]
+
+    def _has_ended(self, news: PlaceNews) -> None:
+        was_used = self._places.was_used(news.job_id)
+        placed = self._places.remove(news.job_id)
+        self._whys.pop(news.job_id, None)
+        is_gone = news.state is PlaceState.GONE
+        if placed is not None:
+            self._telling.note(PlaceEnded(news.job_id, news.word, is_gone))
+        named = frozenset(news.uuids or (placed.uuids if placed is not None else ()))
+        if is_gone:
+            own = frozenset(self._parcels)
+            self._store.ask(
+                partial(self._lost.take_back_of_place, news.job_id, named, own),
+                self._has_sought_place,
+                lambda: None,  # by their leases, then
+            )
+        if placed is not None and not was_used:
+            self._count_in_vain(news, self._places.waiting_for(placed, self._queued()))
+        for uuid in named & self._waiting:
+            self._placed_at_s.pop(uuid, None)
+        self._next_placing_s = min(self._next_placing_s, time.monotonic() + self._pause_s)
+
+    def _has_sought_place(self, count: int) -> None:
+        if count:
+            self._telling.has_taken_back()
+
+    def _count_in_vain(self, news: PlaceNews, uuids: Sequence[str]) -> None:
+        if not uuids:
+            return
+        words = ": ".join(word for word in (news.word, news.reason) if word) or news.state.value
+        what = f"{self._side.placer.engine} job {news.job_id} ended before anything began there ({words})"
+        self._in_vain.update(uuids)
+        hopeless = [uuid for uuid in uuids if self._in_vain[uuid] >= _MOST_IN_VAIN]
+        if hopeless:
+            self._telling.cannot_be(hopeless, f"{what}, and so did {_MOST_IN_VAIN - 1} before it")
+            now_s = time.monotonic()
+            self._placed_at_s.update((uuid, now_s) for uuid in hopeless)
+        if len(hopeless) < len(uuids):
+            names = [self._parcels[uuid].name for uuid in uuids[:_MOST_NAMES]]
+            more = ", …" if len(uuids) > _MOST_NAMES else ""
+            self._telling.warn(f"{what}: {', '.join(names)}{more} placed again")
+
+
+def _look(placer: Placer) -> tuple[Sequence[PlaceNews], Room | None]:
+    return placer.look(), placer.room()
