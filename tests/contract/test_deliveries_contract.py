@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Protocol
 
 import pytest
+from msgspec.structs import replace
 
-from joblens.model.delivery import RetryLost
+from joblens.model.delivery import RetryLost, WorkerInfo
 from joblens.model.details import Details
 from joblens.model.errors import UnknownJob
 from joblens.model.history import HistoryQuery
@@ -31,6 +32,10 @@ class DeliveringStore(Store, Deliveries, Protocol):
 
 def _claimed(store: DeliveringStore, name: str = "w1", lease_s: float = LEASE_S) -> dict[str, int]:
     return {claim.job.uuid: claim.fence for claim in store.claim_waiting(worker(name), 100, lease_s)}
+
+
+def _on(host: str, name: str) -> WorkerInfo:
+    return replace(worker(name), host=host)
 
 
 def _is_expired(store: DeliveringStore, uuid: str) -> bool:
@@ -559,3 +564,39 @@ def test_a_ticket_goes_with_the_end_of_its_job(store: DeliveringStore) -> None:
     _claimed(store)
     store.apply([begun("a1", 1), done("a1", 1)])
     assert (store.backlog(), store.holdings()) == ([], [])
+
+
+def test_a_worker_is_shown_its_own_its_hosts_and_what_ran_out_of_all_that_is_held(
+    store: DeliveringStore,
+) -> None:
+    for name, host in (("me", "here"), ("beside", "here"), ("far", "there"), ("late", "there")):
+        lease_s = 0.0 if name == "late" else LEASE_S
+        store.apply(ticketed(f"{name}1"))
+        store.renew(_on(host, name), {}, lease_s)
+        store.claim(_on(host, name), [f"{name}1"], lease_s)
+    while not _is_expired(store, "late1"):
+        time.sleep(0.01)
+    near = store.holdings(near=_on("here", "me"))
+    assert sorted((each.uuid, each.worker) for each in near) == [
+        ("beside1", "beside"),
+        ("late1", "late"),
+        ("me1", "me"),
+    ]
+    assert {each.uuid: each.expired_us > 0 for each in near} == {
+        "beside1": False,
+        "late1": True,
+        "me1": False,
+    }
+
+
+def test_the_workers_of_one_host_can_be_asked_for(store: DeliveringStore) -> None:
+    for name, host in (("w1", "here"), ("w2", "there"), ("w3", "here")):
+        store.renew(_on(host, name), {}, LEASE_S)
+    assert {each.name for each in store.workers(host="here")} == {"w1", "w3"}
+    assert store.workers(host="nowhere") == []
+
+
+def test_sooner_or_later_a_worker_hears_how_many_there_are(store: DeliveringStore) -> None:
+    store.renew(worker("w2"), {}, LEASE_S)
+    counts = {store.renew(worker("w1"), {}, LEASE_S).workers for _ in range(400)}
+    assert counts == {0, 2}

@@ -11,7 +11,7 @@ from joblens.agent.lost_claims import is_lost, workers_ended_here
 from joblens.agent.store_watch import StoreWatch
 from joblens.agent.ticket_desk import TicketDesk
 from joblens.agent.ticket_keeping import Keeper, TicketKeeping
-from joblens.model.delivery import Holding
+from joblens.model.delivery import Holding, WorkerInfo
 from joblens.model.job import Status
 from joblens.ports.deliveries import Deliveries
 from joblens.probes.host import HostFacts
@@ -50,7 +50,7 @@ class LostWorkers:
 
     def __init__(  # noqa: PLR0913 - what it works with
         self,
-        me: str,
+        info: WorkerInfo,
         host: HostFacts,
         desk: TicketDesk,
         keeping: TicketKeeping,
@@ -61,7 +61,8 @@ class LostWorkers:
         *,
         every_s: float,
     ) -> None:
-        self._me = me
+        self._info = info
+        self._me = info.name
         self._host = host
         self._desk = desk
         self._keeping = keeping
@@ -91,7 +92,7 @@ class LostWorkers:
         others = [one for one in holdings if one.worker != self._me]
         if not others:
             return found
-        dead = workers_ended_here(deliveries.workers(), self._host)
+        dead = workers_ended_here(deliveries.workers(host=self._info.host), self._host)
         if any(one.worker in dead for one in others):
             # It may have ended jobs whose outcome the store has not heard of.
             if not self._journals.bring_in_left_behind():
@@ -102,7 +103,7 @@ class LostWorkers:
 
     def _holdings(self, deliveries: Deliveries) -> list[Holding]:
         self._watch.answered(deliveries.now_us())
-        holdings = deliveries.holdings()
+        holdings = deliveries.holdings(near=self._info)
         self._watch.answered(deliveries.now_us())
         return holdings
 

@@ -73,7 +73,7 @@ class QueueWorker:
         self._claiming = Claiming(plan, self._keeping, self._maker, self._leftovers)
         self._clearing: dict[str, Claim] = {}  # claimed, and an earlier attempt has left a container
         self._others = LostWorkers(
-            plan.info.name,
+            plan.info,
             kit.host,
             self._desk,
             self._keeping,

@@ -20,8 +20,16 @@ from joblens.ports.deliveries import Deliveries
 
 _RENEWALS_A_LEASE = 4
 _RENEW_BUSY_S, _RENEW_IDLE_S = 1.0, 5.0  # at the latest; who wants a job to end is heard of by it, too
+_RENEWALS_A_SECOND = 250  # of all workers together, as far as their leases allow it
 _SETTLE_AGAIN_S = 0.5
 _SURE = 0.9  # of a lease: what is begun later may be another's by then
+
+
+def renew_every_s(lease_s: float, *, is_busy: bool, workers: int) -> float:
+    """The more workers there are, the less often each says that it is alive: together they must not keep the
+    store from its work."""
+    soonest_s = _RENEW_BUSY_S if is_busy else _RENEW_IDLE_S
+    return min(lease_s / _RENEWALS_A_LEASE, max(soonest_s, workers / _RENEWALS_A_SECOND))
 
 
 class Keeper(Protocol):
@@ -73,6 +81,7 @@ class TicketKeeping:
         self._cancelled: set[str] = set()
         self._is_renewing = self._is_settling = self._is_known = False
         self._next_renewal_s = self._next_settling_s = 0.0
+        self._workers = 0  # how many there are, as far as it is known
 
     def were_granted(self, claims: Iterable[Claim]) -> None:
         """The store has answered. On the desk's thread."""
@@ -181,8 +190,7 @@ class TicketKeeping:
 
     @property
     def _renew_every_s(self) -> float:
-        longest_s = _RENEW_BUSY_S if self.held else _RENEW_IDLE_S
-        return min(self._lease_s / _RENEWALS_A_LEASE, longest_s)
+        return renew_every_s(self._lease_s, is_busy=bool(self.held), workers=self._workers)
 
     def _renew(self, now_s: float) -> None:
         self._next_renewal_s = now_s + self._renew_every_s
@@ -202,6 +210,7 @@ class TicketKeeping:
     def _renewed(self, asked: Mapping[str, int], answer: tuple[float, Renewal]) -> None:
         asked_at_s, renewal = answer
         self._is_renewing = False
+        self._workers = renewal.workers or self._workers
         if not self._is_known:
             self._is_known = True
             self._keeper.is_known()
@@ -249,7 +258,8 @@ class TicketKeeping:
         if len(ended) < len(asked):
             with contextlib.suppress(JoblensError):  # reading brings in what waits in the journal
                 self._kit.recorder.read(lambda store: store.cancel_requests())
-            mine = {(one.uuid, one.fence) for one in deliveries.holdings() if one.worker == self._info.name}
+            held = deliveries.holdings(near=self._info)
+            mine = {(one.uuid, one.fence) for one in held if one.worker == self._info.name}
             open_ = {uuid: fence for uuid, fence in asked.items() if uuid not in ended}
             states = deliveries.states(list(open_))
             anothers = {

@@ -86,6 +86,7 @@ class Renewal(Struct, frozen=True):
 
     fenced: frozenset[str]  # jobs it holds no more: somebody else has them, or they have ended
     cancelled: frozenset[str]  # jobs it holds that somebody wants to end
+    workers: int = 0  # how many there are, all told; 0: not counted this time
 
 
 class WorkerInfo(Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -34,8 +34,9 @@ class Deliveries(Protocol):
         """What was claimed and has not begun: others may take it at once, and it counts for nothing."""
         ...
 
-    def holdings(self) -> list[Holding]:
-        """Every ticket that somebody holds."""
+    def holdings(self, *, near: WorkerInfo | None = None) -> list[Holding]:
+        """Every ticket that somebody holds. `near`: of these its own, those of workers of its host, and those
+        whose lease has run out: all that it has to look after, whatever the number of workers."""
         ...
 
     def take_back(self, uuid: str, fence: int) -> Status | None:
@@ -59,8 +60,8 @@ class Deliveries(Protocol):
         """Ends a waiting job as cancelled; False when somebody holds it or it has ended."""
         ...
 
-    def workers(self) -> list[WorkerInfo]:
-        """All that were heard of in the last hour, the latest heard of first."""
+    def workers(self, *, host: str | None = None) -> list[WorkerInfo]:
+        """All that were heard of in the last hour, the latest heard of first; `host`: of that one only."""
         ...
 
     def forget_worker(self, name: str) -> None: ...

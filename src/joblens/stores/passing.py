@@ -103,8 +103,8 @@ class PassingStore:
     def give_back(self, worker: str, held: Mapping[str, int]) -> None:
         self._deliveries().give_back(worker, held)
 
-    def holdings(self) -> list[Holding]:
-        return self._deliveries().holdings()
+    def holdings(self, *, near: WorkerInfo | None = None) -> list[Holding]:
+        return self._deliveries().holdings(near=near)
 
     def take_back(self, uuid: str, fence: int) -> Status | None:
         return self._deliveries().take_back(uuid, fence)
@@ -118,8 +118,8 @@ class PassingStore:
     def withdraw(self, uuid: str) -> bool:
         return self._deliveries().withdraw(uuid)
 
-    def workers(self) -> list[WorkerInfo]:
-        return self._deliveries().workers()
+    def workers(self, *, host: str | None = None) -> list[WorkerInfo]:
+        return self._deliveries().workers(host=host)
 
     def forget_worker(self, name: str) -> None:
         self._deliveries().forget_worker(name)

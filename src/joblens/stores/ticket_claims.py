@@ -1,5 +1,6 @@
 """Who holds which ticket."""
 
+import random
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -14,6 +15,8 @@ from joblens.stores.ticket_tables import read_or_none
 
 _SECOND = 1_000_000
 _FORGOTTEN_AFTER_S = 24 * 3600.0
+_THERE_S = 60.0  # who was not heard of for this long is not counted
+_LOOKS_OVER = 1 / 16  # of renewals
 _encoder = msgspec.json.Encoder()
 _job = msgspec.json.Decoder(Job)
 _ticket = msgspec.json.Decoder(Ticket)
@@ -85,10 +88,11 @@ def _only_user(worker: WorkerInfo) -> str | None:
 
 def renew(book: TicketBook, worker: WorkerInfo, held: Mapping[str, int], lease_s: float) -> Renewal:
     at_us = book.now_us()
-    book.ask("announce_worker", name=worker.name, at_us=at_us, data=_encoder.encode(worker))
-    book.ask("forget_workers_before", before_us=at_us - round(_FORGOTTEN_AFTER_S * _SECOND))
+    data = _encoder.encode(worker)
+    book.ask("announce_worker", name=worker.name, at_us=at_us, data=data, host=worker.host)
+    workers = _looked_over(book, at_us) if random.random() < _LOOKS_OVER else 0  # noqa: S311
     if not held:
-        return Renewal(frozenset(), frozenset())
+        return Renewal(frozenset(), frozenset(), workers)
     mine = {
         number: (uuid, is_cancelled)
         for uuid, number, fence, holder, is_cancelled in book.ask("held_now", uuids=list(held))
@@ -100,11 +104,24 @@ def renew(book: TicketBook, worker: WorkerInfo, held: Mapping[str, int], lease_s
     return Renewal(
         fenced=frozenset(held) - {uuid for uuid, _ in still},
         cancelled=frozenset(uuid for uuid, is_cancelled in still if is_cancelled),
+        workers=workers,
     )
 
 
-def holdings(book: TicketBook) -> list[Holding]:
+def _looked_over(book: TicketBook, at_us: int) -> int:
+    """-> how many workers there are. Reads them all, so that not everybody does it every time."""
+    book.ask("forget_workers_before", before_us=at_us - round(_FORGOTTEN_AFTER_S * _SECOND))
+    [(count,)] = book.ask("count_workers", since_us=at_us - round(_THERE_S * _SECOND))
+    return int(count)
+
+
+def holdings(book: TicketBook, near: WorkerInfo | None = None) -> list[Holding]:
     at_us = book.now_us()
+    rows = (
+        book.ask("holdings")
+        if near is None
+        else book.ask("holdings_near", worker=near.name, host=near.host, at_us=at_us)
+    )
     return [
         Holding(
             uuid=uuid,
@@ -113,5 +130,5 @@ def holdings(book: TicketBook) -> list[Holding]:
             expired_us=max(0, at_us - until_us),
             attempt=read_or_none(_attempt, attempt),
         )
-        for uuid, fence, worker, until_us, attempt in book.ask("holdings")
+        for uuid, fence, worker, until_us, attempt in rows
     ]

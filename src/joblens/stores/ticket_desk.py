@@ -52,10 +52,10 @@ class TicketDesk:
         if held:
             self._change(lambda book: give_back(book, worker, held), for_good=True)
 
-    def holdings(self) -> list[Holding]:
+    def holdings(self, *, near: WorkerInfo | None = None) -> list[Holding]:
         from joblens.stores.ticket_claims import holdings
 
-        return self._look(holdings)
+        return self._look(lambda book: holdings(book, near))
 
     def take_back(self, uuid: str, fence: int) -> Status | None:
         from joblens.stores.ticket_returns import take_back
@@ -77,10 +77,10 @@ class TicketDesk:
 
         return self._change(lambda book: withdraw(book, uuid), for_good=True)
 
-    def workers(self) -> list[WorkerInfo]:
+    def workers(self, *, host: str | None = None) -> list[WorkerInfo]:
         from joblens.stores.ticket_tables import workers
 
-        return self._look(workers)
+        return self._look(lambda book: workers(book, host))
 
     def forget_worker(self, name: str) -> None:
         self._change(lambda book: book.ask("forget_worker", name=name), for_good=False)

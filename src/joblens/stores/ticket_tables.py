@@ -25,8 +25,12 @@ def read_or_none(decoder: msgspec.json.Decoder[T], data: bytes | None) -> T | No
         return None
 
 
-def workers(book: TicketBook) -> list[WorkerInfo]:
-    rows = book.ask("workers", since_us=book.now_us() - _HEARD_OF_FOR_US)
+def workers(book: TicketBook, host: str | None = None) -> list[WorkerInfo]:
+    since_us = book.now_us() - _HEARD_OF_FOR_US
+    if host is None:
+        rows = book.ask("workers", since_us=since_us)
+    else:
+        rows = book.ask("workers_of_host", since_us=since_us, host=host)
     known = [(read_or_none(_worker, data), seen_at_us) for seen_at_us, data in rows]
     return [replace(worker, seen_at_us=seen_at_us) for worker, seen_at_us in known if worker is not None]
 

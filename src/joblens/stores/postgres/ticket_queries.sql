@@ -67,8 +67,11 @@ UPDATE ticket SET lease_until_us = %(until_us)s
 WHERE job_id = ANY(%(numbers)s::bigint[]) AND worker = %(worker)s RETURNING job_id
 
 -- name: announce_worker
-INSERT INTO worker (name, seen_at_us, data) VALUES (%(name)s, %(at_us)s, %(data)s)
-ON CONFLICT (name) DO UPDATE SET seen_at_us = excluded.seen_at_us, data = excluded.data
+INSERT INTO worker (name, seen_at_us, data, host) VALUES (%(name)s, %(at_us)s, %(data)s, %(host)s)
+ON CONFLICT (name) DO UPDATE SET seen_at_us = excluded.seen_at_us, data = excluded.data, host = excluded.host
+
+-- name: count_workers
+SELECT count(*) FROM worker WHERE seen_at_us >= %(since_us)s
 
 -- name: forget_worker
 DELETE FROM worker WHERE name = %(name)s
@@ -79,6 +82,9 @@ DELETE FROM worker WHERE seen_at_us < %(before_us)s
 -- name: workers
 SELECT seen_at_us, data FROM worker WHERE seen_at_us >= %(since_us)s ORDER BY seen_at_us DESC, name
 
+-- name: workers_of_host
+SELECT seen_at_us, data FROM worker WHERE host = %(host)s AND seen_at_us >= %(since_us)s ORDER BY seen_at_us DESC, name
+
 -- name: holdings
 SELECT one.uuid, one.fence, held.worker, held.lease_until_us, one.attempt
 FROM (SELECT job_id, worker, lease_until_us FROM ticket WHERE worker IS NOT NULL OFFSET 0) AS held
@@ -86,6 +92,20 @@ CROSS JOIN LATERAL (
     SELECT job.uuid, job.fence, detail.attempt FROM job JOIN detail ON detail.job_id = job.id
     WHERE job.id = held.job_id OFFSET 0) AS one
 ORDER BY held.lease_until_us, held.job_id
+
+-- name: holdings_near
+-- Its own, those of workers of the same host, and those whose lease has run out.
+SELECT one.uuid, one.fence, near.worker, near.lease_until_us, one.attempt
+FROM (
+    SELECT job_id, worker, lease_until_us FROM ticket
+    WHERE worker = ANY(ARRAY(SELECT name FROM worker WHERE host = %(host)s) || %(worker)s::text)
+    UNION
+    SELECT job_id, worker, lease_until_us FROM ticket WHERE worker IS NOT NULL AND lease_until_us < %(at_us)s
+) AS near
+CROSS JOIN LATERAL (
+    SELECT job.uuid, job.fence, detail.attempt FROM job JOIN detail ON detail.job_id = job.id
+    WHERE job.id = near.job_id OFFSET 0) AS one
+ORDER BY near.lease_until_us, near.job_id
 
 -- name: hold_job
 SELECT id FROM job WHERE uuid = %(uuid)s FOR NO KEY UPDATE

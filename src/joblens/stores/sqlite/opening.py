@@ -14,7 +14,7 @@ from joblens.stores.sqlite.sql import QUERIES, migration_files, read_text
 from joblens.stores.sqlite.transactions import writing
 
 APPLICATION_ID = 0x6A6C6E73  # 'jlns'
-SCHEMA_VERSION = 6
+SCHEMA_VERSION = 7
 _STATISTICS_SINCE = 2  # the version that brought rollups, which are filled from the jobs already there
 
 _READ = apsw.SQLITE_OPEN_READONLY

@@ -154,12 +154,16 @@ CREATE TABLE ticket (
 CREATE INDEX ticket_waiting ON ticket (queue, waiting_since_us, job_id) WHERE worker IS NULL AND is_ready = 1;
 CREATE INDEX ticket_after ON ticket (after_uuid) WHERE after_uuid IS NOT NULL;
 CREATE INDEX ticket_held ON ticket (worker) WHERE worker IS NOT NULL;
+CREATE INDEX ticket_lease ON ticket (lease_until_us) WHERE worker IS NOT NULL;
 
 CREATE TABLE worker (
     name TEXT PRIMARY KEY,
     seen_at_us INTEGER NOT NULL,
-    data BLOB NOT NULL                 -- as JSON
+    data BLOB NOT NULL,                -- as JSON
+    host TEXT NOT NULL DEFAULT ''
 ) STRICT, WITHOUT ROWID;
+
+CREATE INDEX worker_on_host ON worker (host);
 
 -- What jobs ran in (code, versions, machine), once for all that ran in the same. An attempt names the digest.
 CREATE TABLE provenance (

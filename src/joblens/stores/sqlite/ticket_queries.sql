@@ -63,8 +63,11 @@ UPDATE ticket SET lease_until_us = :until_us
 WHERE job_id IN (SELECT value FROM json_each(:numbers)) AND worker = :worker RETURNING job_id
 
 -- name: announce_worker
-INSERT INTO worker (name, seen_at_us, data) VALUES (:name, :at_us, :data)
-ON CONFLICT DO UPDATE SET seen_at_us = excluded.seen_at_us, data = excluded.data
+INSERT INTO worker (name, seen_at_us, data, host) VALUES (:name, :at_us, :data, :host)
+ON CONFLICT DO UPDATE SET seen_at_us = excluded.seen_at_us, data = excluded.data, host = excluded.host
+
+-- name: count_workers
+SELECT count(*) FROM worker WHERE seen_at_us >= :since_us
 
 -- name: forget_worker
 DELETE FROM worker WHERE name = :name
@@ -75,10 +78,22 @@ DELETE FROM worker WHERE seen_at_us < :before_us
 -- name: workers
 SELECT seen_at_us, data FROM worker WHERE seen_at_us >= :since_us ORDER BY seen_at_us DESC, name
 
+-- name: workers_of_host
+SELECT seen_at_us, data FROM worker WHERE host = :host AND seen_at_us >= :since_us ORDER BY seen_at_us DESC, name
+
 -- name: holdings
 SELECT job.uuid, job.fence, ticket.worker, ticket.lease_until_us, detail.attempt
 FROM ticket INDEXED BY ticket_held JOIN job ON job.id = ticket.job_id JOIN detail ON detail.job_id = job.id
 WHERE ticket.worker IS NOT NULL ORDER BY ticket.lease_until_us, job.id
+
+-- name: holdings_near
+-- Its own, those of workers of the same host, and those whose lease has run out.
+SELECT job.uuid, job.fence, ticket.worker, ticket.lease_until_us, detail.attempt
+FROM (SELECT job_id FROM ticket WHERE worker = :worker
+      UNION SELECT job_id FROM ticket WHERE worker IN (SELECT name FROM worker WHERE host = :host)
+      UNION SELECT job_id FROM ticket WHERE worker IS NOT NULL AND lease_until_us < :at_us) AS near
+JOIN ticket ON ticket.job_id = near.job_id JOIN job ON job.id = near.job_id JOIN detail ON detail.job_id = near.job_id
+ORDER BY ticket.lease_until_us, job.id
 
 -- name: hold_job
 -- Whoever writes is alone.
