@@ -16,8 +16,11 @@ _SHORT = {
     "S": "core-spec", "t": "time", "v": "verbose", "W": "wait", "w": "nodelist", "x": "exclude",
 }  # fmt: skip
 _FLAGS = frozenset(
-    "contiguous exclusive hold ignore-pbs no-kill no-requeue overcommit oversubscribe parsable quiet reboot "
-    "requeue spread-job stepmgr test-only use-min-nodes verbose wait get-user-env".split()
+    (
+        *("contiguous", "exclusive", "get-user-env", "hold", "ignore-pbs", "no-kill", "no-requeue"),
+        *("overcommit", "oversubscribe", "parsable", "quiet", "reboot", "requeue", "spread-job", "stepmgr"),
+        *("test-only", "use-min-nodes", "verbose", "wait"),
+    )
 )
 
 # What it would do to have them otherwise.

@@ -78,7 +78,7 @@ def _parts(gres: str) -> list[str]:
 
 
 def _is_gpu(part: str) -> bool:
-    return part.split(":")[0].split("=")[0] == _GPU
+    return part.split(":", maxsplit=1)[0].split("=", maxsplit=1)[0] == _GPU
 
 
 def _gpu_count(part: str) -> int:

@@ -9,12 +9,18 @@ from collections.abc import Collection, Mapping, Sequence
 from msgspec import Struct
 
 from joblens.model.job import Requirements
-from joblens.model.plan import Plan, PlannedJob
+from joblens.model.plan import Plan
 from joblens.model.run import SlurmChoice
 from joblens.model.workflow_spec import ActionType
 from joblens.plan.slurm_amounts import gpus_in
-from joblens.plan.slurm_terms import AGENT_TIME_S, AllocationSize, Headroom, Terms, memory_asked
-from joblens.plan.sbatch_words import merged
+from joblens.plan.slurm_terms import (
+    AGENT_TIME_S,
+    AllocationSize,
+    Headroom,
+    Terms,
+    memory_asked,
+    seconds_asked,
+)
 
 JOBS, ALLOCATIONS = "jobs", "allocations"
 
@@ -27,6 +33,7 @@ _WORK_S = 3600.0  # of work an allocation is to have
 _MOST_ALLOCATIONS = 8  # that are asked for without being told
 _SHORTEST_S, _LONGEST_S = 15 * 60.0, 24 * 3600.0
 _ROUNDED_TO_S = 300.0
+_TOO_SHORT_S = 120.0
 
 
 class NodeRoom(Struct, frozen=True, kw_only=True):
@@ -38,6 +45,7 @@ class NodeRoom(Struct, frozen=True, kw_only=True):
     gpus: int = 0
     nodes: int = 1  # of the partition
     time_limit_s: float | None = None
+    default_time_s: float | None = None  # of jobs that ask for none
     is_default: bool = False
 
 
@@ -55,8 +63,27 @@ def room_of(partition: str, rooms: Sequence[NodeRoom]) -> NodeRoom | None:
         gpus=max(room.gpus for room in chosen),
         nodes=max(room.nodes for room in chosen),
         time_limit_s=None if None in limits else max(limit for limit in limits if limit is not None),
+        default_time_s=min(
+            (room.default_time_s for room in chosen if room.default_time_s is not None), default=None
+        ),
         is_default=any(room.is_default for room in chosen),
     )
+
+
+def usual_time_s(options: Mapping[str, str], room: NodeRoom | None) -> float | None:
+    """How long a place lasts: as asked for, else what the partition gives."""
+    asked_s = seconds_asked(options)
+    if asked_s is not None or room is None:
+        return asked_s
+    return room.default_time_s if room.default_time_s is not None else room.time_limit_s
+
+
+def lead_within(lead_s: float, time_s: float | None) -> float:
+    """How long before its end a place is told of it. Slurm may do so a minute early: where that would be at
+    once, it is not asked to (0)."""
+    if time_s is None:
+        return lead_s
+    return min(lead_s, time_s / 6) if time_s > _TOO_SHORT_S else 0.0
 
 
 class Packing(Struct, frozen=True, kw_only=True):
@@ -205,17 +232,3 @@ def fits_allocation(needs: Requirements, options: Mapping[str, str], headroom: H
         return False
     has_gpus = gpus_in(options.get("gres", "")) or any(name.startswith("gpus") for name in options)
     return not needs.gpus or bool(has_gpus)
-
-
-def allocation_terms_say(terms: Terms) -> bool:
-    """Whether anything says how large a node's part is, so that nothing has to be worked out."""
-    said = merged(terms.below, terms.written, terms.above)
-    return any(name in said for name in ("exclusive", "ntasks-per-node", "cpus-per-task"))
-
-
-def kinds(jobs: Sequence[PlannedJob]) -> dict[str, list[Requirements]]:
-    """Requirements of all of them, by their scheduler."""
-    by_scheduler: dict[str, list[Requirements]] = {}
-    for job in jobs:
-        by_scheduler.setdefault(job.scheduler, []).append(job.requirements)
-    return by_scheduler

@@ -2,7 +2,7 @@
 say together, the first of them first."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from msgspec import Struct, field
@@ -90,9 +90,9 @@ def _settled(settings: SlurmSettings) -> Options:
 
 
 def _usable(options: Options, where: str, warnings: list[str]) -> Options:
-    for name in options:
-        if name in DECIDED_HERE:
-            warnings.append(f"{where}: {name} is not used: {DECIDED_HERE[name]}")
+    warnings += [
+        f"{where}: {name} is not used: {DECIDED_HERE[name]}" for name in options if name in DECIDED_HERE
+    ]
     return {name: value for name, value in options.items() if name not in DECIDED_HERE}
 
 
@@ -205,8 +205,3 @@ def memory_asked(options: Mapping[str, str]) -> int | None:
     """A node; 0 means all of it, which is not known here."""
     amount = parse_memory(options["mem"]) if options.get("mem") else 0
     return amount or None
-
-
-def shown(words: Sequence[str]) -> dict[str, str]:
-    """For the record of what was asked."""
-    return {name: value for name, _, value in (word.removeprefix("--").partition("=") for word in words)}

@@ -1,0 +1,48 @@
+"""What keys of a workflow mean where Slurm carries it out, and which of them have no use there."""
+
+from joblens.model.plan import Plan
+from joblens.model.run import SlurmChoice
+from joblens.model.settings import SlurmSettings
+from joblens.model.workflow_spec import ActionType, ExecutionSpec
+from joblens.plan.slurm_packing import JOBS
+from joblens.plan.slurm_terms import Headroom
+
+_LEAST_LEAD_S = 30.0  # Slurm may send a signal a minute early, and never exactly in time
+
+
+def slurm_headroom(plan: Plan, settings: SlurmSettings) -> Headroom:
+    return Headroom(
+        memory_bytes=settings.agent_memory, lead_s=max(_LEAST_LEAD_S, plan.execution.sigkill_headroom_s)
+    )
+
+
+def worker_env(execution: ExecutionSpec) -> dict[str, str]:
+    """What srun reads when a job calls it."""
+    env = {}
+    if execution.srun_mpi:
+        env["SLURM_MPI_TYPE"] = execution.srun_mpi
+    if execution.enable_cpu_bind is not None:
+        env["SLURM_CPU_BIND"] = "cores" if execution.enable_cpu_bind else "none"
+    return env
+
+
+def unused_keys(plan: Plan, choice: SlurmChoice) -> list[str]:
+    """One line for each."""
+    lines = []
+    if plan.other.get("compute_node_ignore_workflow_completion"):
+        lines.append(
+            "compute_node_ignore_workflow_completion is not used: allocations serve one run, and end with it"
+        )
+    if plan.other.get("compute_node_wait_for_healthy_database_minutes") is not None:
+        lines.append(
+            "compute_node_wait_for_healthy_database_minutes is not used: "
+            "workers go on without the store as long as their allocation lasts"
+        )
+    asks = any(action.spec.action_type is ActionType.SCHEDULE_NODES for action in plan.actions)
+    if asks and choice.packing == JOBS:
+        lines.append(
+            "actions that schedule nodes are not used: every job gets a place of its own (--packing jobs)"
+        )
+    if asks and choice.packing != JOBS and any((job.requirements.nodes or 1) > 1 for job in plan.jobs):
+        lines.append("jobs of several nodes get places of their own, not in the nodes that actions schedule")
+    return lines

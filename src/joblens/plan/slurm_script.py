@@ -1,0 +1,35 @@
+"""The script that Slurm runs for a place: what the site needs first, then a worker in its stead.
+
+It names one private file and has nothing else in it: scripts can be read with `scontrol`. Paths are whole and
+nothing comes from the environment of whoever submitted it, so that --export=NONE changes nothing."""
+
+import shlex
+from collections.abc import Mapping, Sequence
+
+_NODES = "${SLURM_JOB_NUM_NODES:-1}"
+_CPUS = "${SLURM_CPUS_PER_TASK:-${SLURM_CPUS_ON_NODE:-1}}"
+
+
+def batch_script(
+    argv: Sequence[str], *, setup: str = "", env: Mapping[str, str] | None = None, on_each_node: bool = False
+) -> str:
+    lines = ["#!/bin/sh"]
+    lines += [f"export {name}={shlex.quote(value)}" for name, value in (env or {}).items()]
+    if setup.strip():
+        lines.append(setup.strip("\n"))
+    worker = shlex.join(argv)
+    if on_each_node:
+        # All of each node's part goes to its worker, which shares it out; one that fails ends no other.
+        lines.append(
+            f"exec srun --export=ALL --overlap --nodes={_NODES} --ntasks={_NODES} --ntasks-per-node=1"
+            f" --cpus-per-task={_CPUS} --mem=0 --cpu-bind=none --kill-on-bad-exit=0 --input=none {worker}"
+        )
+    else:
+        lines.append(f"exec {worker} </dev/null")
+    return "\n".join(lines) + "\n"
+
+
+def safe_job_name(name: str) -> str:
+    """Slurm takes any name; squeue and scripts that read it do not."""
+    kept = "".join(letter if letter.isprintable() and not letter.isspace() else "_" for letter in name)
+    return kept[:100] or "joblens"

@@ -1,0 +1,208 @@
+"""What is asked of Slurm for the jobs of a run: an sbatch for each, arrays for sweeps, allocations for those
+that share them."""
+
+from collections.abc import Callable, Sequence
+
+from msgspec import Struct
+
+from joblens.model.errors import PlacingError
+from joblens.model.job import Requirements
+from joblens.model.placing import Parcel, queue_of_run
+from joblens.model.plan import Plan, PlannedJob
+from joblens.model.run import RunOptions
+from joblens.model.settings import SlurmSettings
+from joblens.plan.sbatch_words import Options
+from joblens.plan.slurm_keys import slurm_headroom, unused_keys
+from joblens.plan.slurm_packing import (
+    Packing,
+    choose_packing,
+    fits_allocation,
+    how_many,
+    lead_within,
+    room_of,
+    size_allocation,
+    usual_time_s,
+)
+from joblens.plan.slurm_script import safe_job_name
+from joblens.plan.slurm_terms import Terms, all_terms, allocation_options, job_options
+from joblens.plan.slurm_width import demand_of_plan
+from joblens.runners.slurm_site import SlurmSite, terms_for
+
+ENGINE = "slurm"
+_OWN = "~"  # behind the queue of jobs that get a place each: allocations leave them alone
+_RUN_LETTERS = 8  # of the run's id, in names
+
+
+class SlurmOrder(Struct, frozen=True):
+    """One sbatch."""
+
+    options: Options
+    name: str
+    uuids: tuple[str, ...] = ()
+    queues: tuple[str, ...] = ()  # an allocation that serves them
+    most_jobs: int | None = None
+    lead_s: float = 0.0  # before its end it is told; 0: it is too short for that
+
+    @property
+    def is_array(self) -> bool:
+        return len(self.uuids) > 1
+
+    @property
+    def is_on_each_node(self) -> bool:
+        return bool(self.queues) and self.options.get("nodes", "1") != "1"
+
+
+class SlurmOrders:
+    """Decides; asks Slurm only what it has."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        options: RunOptions,
+        settings: SlurmSettings,
+        site: SlurmSite,
+        run_uuid: str,
+        warn: Callable[[str], None],
+    ) -> None:
+        self._plan = plan
+        self._options = options
+        self._settings = settings
+        self._site = site
+        self._run_uuid = run_uuid
+        self._warn = warn
+        self.headroom = slurm_headroom(plan, settings)
+        self._known_terms: dict[str, Terms] | None = None
+        self._known_packing: Packing | None = None
+        self._waited_for_actions: set[str] = set()  # queues
+
+    def terms(self) -> dict[str, Terms]:
+        if self._known_terms is None:
+            self._known_terms, aside = all_terms(self._plan, self._options.slurm, self._settings)
+            for text in [*aside, *unused_keys(self._plan, self._options.slurm)]:
+                self._warn(text)
+        return self._known_terms
+
+    def packing(self) -> Packing:
+        if self._known_packing is None:
+            terms = self.terms()
+            try:
+                rooms = self._site.rooms()
+            except PlacingError:
+                rooms = []  # it is away for now; what suits is guessed then
+            self._known_packing = choose_packing(
+                self._plan,
+                self._options.slurm,
+                {name: room_of(one.partition, rooms) for name, one in terms.items()},
+            )
+        return self._known_packing
+
+    # ---- queues ----------------------------------------------------------------------------------------
+
+    def queue_of(self, job: PlannedJob) -> str:
+        queue = self._queue(job.scheduler)
+        return queue if self.packing().shares(job.spec_job, job.requirements) else queue + _OWN
+
+    def queues_of(self, scheduler: str) -> tuple[str, ...]:
+        """That an allocation of it serves. Jobs that name no scheduler may run anywhere."""
+        return tuple(dict.fromkeys((self._queue(scheduler), self._queue(""))))
+
+    def _queue(self, scheduler: str) -> str:
+        return queue_of_run(ENGINE, self._run_uuid, scheduler)
+
+    # ---- jobs ------------------------------------------------------------------------------------------
+
+    def orders(self, parcels: Sequence[Parcel], serving: Callable[[str], Options | None]) -> list[SlurmOrder]:
+        """`serving`: what was asked for an allocation that serves this queue already."""
+        alone: list[Parcel] = []
+        shared: dict[str, list[Parcel]] = {}
+        for parcel in sorted(parcels, key=lambda one: -one.priority):
+            if parcel.queue.endswith(_OWN):
+                alone.append(parcel)
+            else:
+                shared.setdefault(parcel.queue, []).append(parcel)
+        orders = []
+        for queue, some in shared.items():
+            orders += self._for_queue(queue, some, alone, serving(queue))
+        return [*orders, *self._of_their_own(alone)]
+
+    def _of_their_own(self, parcels: Sequence[Parcel]) -> list[SlurmOrder]:
+        """Those of one entry of the file that need the same go into one array."""
+        alike: dict[tuple[str, int, Requirements], list[Parcel]] = {}
+        for parcel in parcels:
+            alike.setdefault((parcel.scheduler, parcel.spec_job, parcel.requirements), []).append(parcel)
+        orders = []
+        for (scheduler, _, needs), some in alike.items():
+            options = self._job_options(scheduler, needs)
+            most = max(1, self._site.most_in_array()) if len(some) > 1 else 1
+            for start in range(0, len(some), most):
+                part = some[start : start + most]
+                name = safe_job_name(part[0].name)
+                uuids = tuple(parcel.uuid for parcel in part)
+                orders.append(SlurmOrder(options, name, uuids, lead_s=self._lead_s(scheduler, options)))
+        return orders
+
+    def _job_options(self, scheduler: str, needs: Requirements) -> Options:
+        terms = terms_for(scheduler, self.terms())
+        room = room_of(terms.partition, self._site.rooms())
+        return job_options(terms, needs, self.headroom, room.time_limit_s if room is not None else None)
+
+    def _lead_s(self, scheduler: str, options: Options) -> float:
+        room = room_of(terms_for(scheduler, self.terms()).partition, self._site.rooms())
+        return lead_within(self.headroom.lead_s, usual_time_s(options, room))
+
+    # ---- allocations -----------------------------------------------------------------------------------
+
+    def _for_queue(
+        self, queue: str, parcels: Sequence[Parcel], alone: list[Parcel], there: Options | None
+    ) -> list[SlurmOrder]:
+        """Those that do not fit into what is there, or would be asked for, go to `alone`."""
+        scheduler = parcels[0].scheduler
+        options = there if there is not None else self.allocation_options(scheduler)
+        fitting = [one for one in parcels if fits_allocation(one.requirements, options, self.headroom)]
+        alone += [one for one in parcels if one not in fitting]
+        if not fitting or there is not None or self._is_up_to_actions(queue):
+            return []
+        return self.allocations(scheduler, self._how_many(scheduler, options))
+
+    def _is_up_to_actions(self, queue: str) -> bool:
+        """The workflow's actions ask for nodes. Jobs that come a second time without any have been waiting
+        for an action that does not come: they wait no longer."""
+        if not self.packing().has_actions or queue in self._waited_for_actions:
+            return False
+        self._waited_for_actions.add(queue)
+        return True
+
+    def has_asked(self, queues: Sequence[str]) -> None:
+        """An action did."""
+        self._waited_for_actions.update(queues)
+
+    def allocation_options(self, scheduler: str) -> Options:
+        terms = terms_for(scheduler, self.terms())
+        demand = demand_of_plan(self._plan, self.packing(), scheduler)
+        room = room_of(terms.partition, self._site.rooms())
+        most_cpus = None if self._options.cpus is None else int(self._options.cpus)
+        return allocation_options(terms, size_allocation(terms, demand, room, self.headroom, most_cpus))
+
+    def _how_many(self, scheduler: str, options: Options) -> int:
+        if self._options.slurm.allocations is not None:
+            return self._options.slurm.allocations
+        if terms_for(scheduler, self.terms()).is_serial:
+            return 1
+        cpus = options.get("cpus-per-task", "1")
+        each = int(cpus) * int(options.get("nodes", "1")) if cpus.isdecimal() else 1
+        return how_many(demand_of_plan(self._plan, self.packing(), scheduler), each)
+
+    def allocations(self, scheduler: str, count: int, most_jobs: int | None = None) -> list[SlurmOrder]:
+        name = f"joblens-{self._run_uuid[:_RUN_LETTERS]}" + (f"-{scheduler}" if scheduler else "")
+        options = self.allocation_options(scheduler)
+        if terms_for(scheduler, self.terms()).is_serial:
+            options = {**options, "dependency": "singleton"}
+        queues = self.queues_of(scheduler)
+        order = SlurmOrder(
+            options,
+            safe_job_name(name),
+            queues=queues,
+            most_jobs=most_jobs,
+            lead_s=self._lead_s(scheduler, options),
+        )
+        return [order] * count
