@@ -79,7 +79,7 @@ def import_history(store: Store, paths: Sequence[str], result: Imported, advance
     """Lines of the history form; jobs that had not ended are left out."""
     batch: dict[str, list[Write]] = {}
     for path in paths:
-        for number, line in _lines(path, result):
+        for number, line in lines_of(path, result):
             advance(1)
             try:
                 fields = msgspec.json.decode(line)
@@ -89,10 +89,10 @@ def import_history(store: Store, paths: Sequence[str], result: Imported, advance
                 continue
             if record.outcome is None:
                 result.unfinished += 1
-            elif record.job.uuid in batch or _is_settled(store, record):
+            elif record.job.uuid in batch or is_settled(store, record):
                 result.known += 1
             else:
-                batch[record.job.uuid] = _writes(record, details)
+                batch[record.job.uuid] = writes_of(record, details)
                 result.jobs += 1
             if len(batch) >= _BATCH:
                 store.apply([write for writes in batch.values() for write in writes])
@@ -110,7 +110,7 @@ def _details_of(fields: dict[str, Any]) -> Details | None:
         raise FormatError(f"details: {error}") from error
 
 
-def _writes(record: Record, details: Details | None) -> list[Write]:
+def writes_of(record: Record, details: Details | None) -> list[Write]:
     """Its output did not come along, and a path written in a file is not to be trusted. Who wrote the file
     may not have taken secrets out."""
     outcome = record.outcome
@@ -134,7 +134,7 @@ def import_samples(store: Store, paths: Sequence[str], result: Imported, advance
     gpus: dict[str, dict[str, GpuFacts]] = {}
     for path in _sample_files(paths):
         last: dict[str, Sample] = {}
-        for number, line in _lines(path, result):
+        for number, line in lines_of(path, result):
             advance(1)
             try:
                 fields = msgspec.json.decode(line)
@@ -277,7 +277,7 @@ def _is_known(store: Store, uuid: str) -> bool:
     return True
 
 
-def _is_settled(store: Store, record: Record) -> bool:
+def is_settled(store: Store, record: Record) -> bool:
     """In the store, and with an end that this record could not improve."""
     try:
         return store.find(record.job.uuid).status is not Status.LOST or record.status is Status.LOST
@@ -318,7 +318,7 @@ def _sample_files(paths: Iterable[str]) -> Iterator[str]:
         yield from sorted(found)
 
 
-def _lines(path: str, result: Imported) -> Iterator[tuple[int, bytes]]:
+def lines_of(path: str, result: Imported) -> Iterator[tuple[int, bytes]]:
     """(number, line) of every line that is not blank; gzip is recognised by its first bytes."""
     try:
         with open(path, "rb") as raw:

@@ -1,4 +1,5 @@
-"""Slurm's own text, read: times, sizes, node lists, and the lines of squeue, sinfo and sacct.
+"""Slurm's own text, read: times, sizes, node lists, and the lines of squeue and sinfo.
+Those of sacct are read in model.sacct_text.
 
 Each of its commands is asked for fixed fields between separators that occur in no name, so that neither the
 version nor the reader's own SQUEUE_FORMAT changes what comes. A value that cannot be read is unknown."""
@@ -7,23 +8,15 @@ import datetime as dt
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from joblens.model.slurm import Partition, QueuedJob, SlurmJob, SlurmRow
+from joblens.model.slurm import Partition, QueuedJob
 
 SEPARATOR = "\x1f"
-_NOTHING = frozenset(("", "N/A", "None", "(null)", "Unknown", "NONE", "INVALID", "None assigned"))
+NOTHING = frozenset(("", "N/A", "None", "(null)", "Unknown", "NONE", "INVALID", "None assigned"))
 
 SQUEUE_FIELDS = tuple(f"%{letter}" for letter in "iAFTrjkuPaqNDCVSlLK")
 SQUEUE_FORMAT = SEPARATOR.join(SQUEUE_FIELDS)
 SINFO_FIELDS = tuple(f"%{letter}" for letter in "RPalLDcCmGTF")
 SINFO_FORMAT = SEPARATOR.join(SINFO_FIELDS)
-# Those that this version of sacct knows are asked for.
-_SACCT_FIELDS = """
-    JobID JobIDRaw Cluster JobName User Group Account Partition QOS State ExitCode Reason Comment WorkDir
-    SubmitLine Submit Eligible Start End ElapsedRaw Elapsed TimelimitRaw Timelimit AllocCPUS ReqCPUS NNodes
-    NTasks NodeList ReqMem ReqTRES AllocTRES UserCPU SystemCPU TotalCPU MaxRSS MaxDiskRead MaxDiskWrite
-    TRESUsageInMax TRESUsageInTot TRESUsageOutTot ConsumedEnergyRaw Restarts
-"""
-SACCT_FIELDS = tuple(_SACCT_FIELDS.split())
 
 _CLOCK = re.compile(r"^(?:(\d+)-)?((?:\d+:){0,2}\d+(?:\.\d+)?)$")
 _SIZE = re.compile(r"^(\d+(?:\.\d+)?)([KMGTPE]?)i?B?$", re.IGNORECASE)
@@ -45,14 +38,6 @@ def slurm_seconds(text: str) -> float | None:
     return int(days) * 86400 + sum(
         number * unit for number, unit in zip(numbers, (3600, 60, 1), strict=False)
     )
-
-
-def slurm_limit(text: str) -> float | None:
-    """As people write it for sbatch, where a plain number is minutes."""
-    stripped = text.strip()
-    if stripped.isdigit():
-        return int(stripped) * 60.0
-    return slurm_seconds(stripped)
 
 
 def slurm_clock(seconds: float) -> str:
@@ -88,7 +73,7 @@ def slurm_instant_us(text: str) -> int | None:
 
 def node_names(text: str) -> tuple[str, ...]:
     """n[1-3,7],gpu01 -> n1 n2 n3 n7 gpu01."""
-    if text.strip() in _NOTHING:
+    if text.strip() in NOTHING:
         return ()
     names: list[str] = []
     for part in _split_outside_brackets(text.strip()):
@@ -133,9 +118,9 @@ def tres(text: str) -> dict[str, str]:
 
 def gpus_of(counts: Mapping[str, str]) -> int | None:
     """Of all kinds: gres/gpu is the sum, where it stands beside gres/gpu:a100."""
-    if (whole := _count(counts.get("gres/gpu", ""))) is not None:
+    if (whole := slurm_count(counts.get("gres/gpu", ""))) is not None:
         return whole
-    kinds = [_count(value) or 0 for name, value in counts.items() if name.startswith("gres/gpu:")]
+    kinds = [slurm_count(value) or 0 for name, value in counts.items() if name.startswith("gres/gpu:")]
     return sum(kinds) if kinds else None
 
 
@@ -144,7 +129,7 @@ def read_squeue(text: str) -> list[QueuedJob]:
 
 
 def _queued(values: Sequence[str]) -> QueuedJob:
-    said = {field: "" if value.strip() in _NOTHING else value.strip() for field, value in _paired(values)}
+    said = {field: "" if value.strip() in NOTHING else value.strip() for field, value in _paired(values)}
     is_task = bool(said["%K"])
     return QueuedJob(
         job_id=said["%i"],
@@ -159,8 +144,8 @@ def _queued(values: Sequence[str]) -> QueuedJob:
         account=said["%a"],
         qos=said["%q"],
         nodes=node_names(said["%N"]),
-        node_count=_count(said["%D"]),
-        cpus=_count(said["%C"]),
+        node_count=slurm_count(said["%D"]),
+        cpus=slurm_count(said["%C"]),
         submitted_at_us=slurm_instant_us(said["%V"]),
         starts_at_us=slurm_instant_us(said["%S"]),
         time_limit_s=slurm_seconds(said["%l"]),
@@ -185,10 +170,10 @@ def read_sinfo(text: str) -> list[Partition]:
                 is_up=said["%a"] == "up",
                 max_time_s=slurm_seconds(said["%l"]),
                 default_time_s=slurm_seconds(said["%L"]),
-                nodes=_count(said["%D"]) or 0,
-                idle_nodes=(_count(nodes[1]) or 0) if len(nodes) == 4 else 0,
-                cpus_per_node=_count(said["%c"].rstrip("+")) or 0,
-                idle_cpus=(_count(cpus[1]) or 0) if len(cpus) == 4 else 0,
+                nodes=slurm_count(said["%D"]) or 0,
+                idle_nodes=(slurm_count(nodes[1]) or 0) if len(nodes) == 4 else 0,
+                cpus_per_node=slurm_count(said["%c"].rstrip("+")) or 0,
+                idle_cpus=(slurm_count(cpus[1]) or 0) if len(cpus) == 4 else 0,
                 memory_per_node_bytes=slurm_bytes(said["%m"].rstrip("+"), "M") or 0,
                 gpus_per_node=_gres_gpus(said["%G"]),
                 state=said["%T"],
@@ -203,102 +188,20 @@ def _gres_gpus(text: str) -> int:
     for part in _split_outside_brackets(re.sub(r"\([^)]*\)", "", text)):
         words = part.split(":")
         if words[0] == "gpu":
-            total += (_count(words[-1]) or 0) if len(words) > 1 else 1
+            total += (slurm_count(words[-1]) or 0) if len(words) > 1 else 1
     return total
 
 
-def read_sacct(
-    text: str, fields: Sequence[str], separator: str = SEPARATOR
-) -> Iterator[tuple[int, SlurmRow | None]]:
-    """(line, row) of each; None where there are too many or too few values."""
-    for number, values in _numbered_rows(text, len(fields), separator):
-        if len(values) != len(fields):
-            yield number, None
-            continue
-        said = {
-            name.lower(): "" if value.strip() in _NOTHING else value.strip()
-            for name, value in zip(fields, values, strict=True)
-        }
-        yield number, _row(said) if said.get("jobid") else None
-
-
-def _row(said: Mapping[str, str]) -> SlurmRow:
-    def get(name: str) -> str:
-        return said.get(name.lower(), "")
-
-    state, _, by = get("State").partition(" by ")
-    limit = slurm_seconds(get("Timelimit"))
-    minutes = _count(get("TimelimitRaw"))
-    elapsed = _number(get("ElapsedRaw"))
-    return SlurmRow(
-        job_id=get("JobID"),
-        raw_id=get("JobIDRaw"),
-        cluster=get("Cluster"),
-        name=get("JobName"),
-        user=get("User"),
-        group=get("Group"),
-        account=get("Account"),
-        partition=get("Partition"),
-        qos=get("QOS"),
-        state=state.rstrip("+").strip(),
-        cancelled_by=by.strip(),
-        exit_code=get("ExitCode"),
-        reason=get("Reason"),
-        comment=get("Comment"),
-        work_dir=get("WorkDir"),
-        submit_line=get("SubmitLine"),
-        submitted_at_us=slurm_instant_us(get("Submit")),
-        eligible_at_us=slurm_instant_us(get("Eligible")),
-        started_at_us=slurm_instant_us(get("Start")),
-        ended_at_us=slurm_instant_us(get("End")),
-        elapsed_s=slurm_seconds(get("Elapsed")) if elapsed is None else elapsed,
-        time_limit_s=minutes * 60.0 if minutes is not None else limit,
-        allocated_cpus=_count(get("AllocCPUS")),
-        asked_cpus=_count(get("ReqCPUS")),
-        node_count=_count(get("NNodes")),
-        task_count=_count(get("NTasks")),
-        nodes=node_names(get("NodeList")),
-        asked_memory=get("ReqMem"),
-        asked_tres=tres(get("ReqTRES")),
-        allocated_tres=tres(get("AllocTRES")),
-        user_cpu_usec=_usec(get("UserCPU")),
-        system_cpu_usec=_usec(get("SystemCPU")),
-        total_cpu_usec=_usec(get("TotalCPU")),
-        max_rss_bytes=slurm_bytes(get("MaxRSS")),
-        max_disk_read_bytes=slurm_bytes(get("MaxDiskRead")),
-        max_disk_write_bytes=slurm_bytes(get("MaxDiskWrite")),
-        used_in_max=tres(get("TRESUsageInMax")),
-        used_in_total=tres(get("TRESUsageInTot")),
-        used_out_total=tres(get("TRESUsageOutTot")),
-        energy_j=_count(get("ConsumedEnergyRaw")),
-        restarts=_count(get("Restarts")),
-    )
-
-
-def jobs_of(rows: Iterable[SlurmRow]) -> Iterator[SlurmJob]:
-    """Steps follow their job; of one that was requeued each time with its own steps."""
-    row: SlurmRow | None = None
-    steps: list[SlurmRow] = []
-    for one in rows:
-        if one.is_step:
-            if row is not None and one.of_job == row.job_id:
-                steps.append(one)
-            continue
-        if row is not None:
-            yield SlurmJob(row=row, steps=tuple(steps))
-        row, steps = one, []
-    if row is not None:
-        yield SlurmJob(row=row, steps=tuple(steps))
-
-
 def _rows(text: str, count: int) -> Iterator[list[str]]:
-    return (values for _, values in _numbered_rows(text, count, SEPARATOR) if len(values) == count)
+    rows = numbered_rows(text.split("\n"), count, SEPARATOR)
+    return (values for _, values in rows if len(values) == count)
 
 
-def _numbered_rows(text: str, count: int, separator: str) -> Iterator[tuple[int, list[str]]]:
+def numbered_rows(lines: Iterable[str], count: int, separator: str) -> Iterator[tuple[int, list[str]]]:
     """A name or a comment may have a line break in it: lines are put together until a row has its values."""
     held, first = "", 0
-    for number, line in enumerate(text.split("\n"), start=1):
+    for number, ended_line in enumerate(lines, start=1):
+        line = ended_line.rstrip("\r\n")
         if not held:
             if not line.strip():
                 continue
@@ -313,17 +216,5 @@ def _numbered_rows(text: str, count: int, separator: str) -> Iterator[tuple[int,
         yield first, held.split(separator)
 
 
-def _usec(text: str) -> int | None:
-    seconds = slurm_seconds(text)
-    return None if seconds is None else round(seconds * 1_000_000)
-
-
-def _count(text: str) -> int | None:
+def slurm_count(text: str) -> int | None:
     return int(text) if text.strip().isdigit() else None
-
-
-def _number(text: str) -> float | None:
-    try:
-        return float(text) if text else None
-    except ValueError:
-        return None

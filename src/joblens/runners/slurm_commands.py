@@ -6,17 +6,9 @@ import subprocess
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from joblens.model.errors import InputError, PlacingError
+from joblens.model.sacct_text import SACCT_FIELDS, jobs_of, read_sacct
 from joblens.model.slurm import Partition, QueuedJob, SlurmJob, SlurmRow
-from joblens.model.slurm_text import (
-    SACCT_FIELDS,
-    SEPARATOR,
-    SINFO_FORMAT,
-    SQUEUE_FORMAT,
-    jobs_of,
-    read_sacct,
-    read_sinfo,
-    read_squeue,
-)
+from joblens.model.slurm_text import SEPARATOR, SINFO_FORMAT, SQUEUE_FORMAT, read_sinfo, read_squeue
 
 _WAIT_S = 60.0
 _IDS_A_CALL = 500
@@ -81,12 +73,28 @@ class SlurmCommands:
 
     def _sacct_rows(self, options: Sequence[str], wait_s: float | None) -> list[SlurmRow]:
         fields = self.sacct_fields()
-        text = self.sacct_text([f"--delimiter={SEPARATOR}", "--noheader", *options], wait_s)
-        return [row for _, row in read_sacct(text, fields) if row is not None]
+        words = ["--parsable2", f"--format={','.join(fields)}", f"--delimiter={SEPARATOR}", "--noheader"]
+        text = self._ask_of_ids("sacct", *words, *options, wait_s=wait_s)
+        return [row for _, row in read_sacct(text.split("\n"), fields) if row is not None]
 
-    def sacct_text(self, options: Sequence[str], wait_s: float | None = None) -> str:
-        words = ["--parsable2", f"--format={','.join(self.sacct_fields())}", *options]
-        return self._ask_of_ids("sacct", *words, wait_s=wait_s)
+    def sstat(self, job_id: str) -> list[SlurmRow]:
+        """What the steps of a job that runs have used so far, as rows with those numbers alone. Only its
+        owner and root may ask; for others, and when it has just ended, there is nothing."""
+        fields = (
+            "JobID",
+            "NTasks",
+            "AveCPU",
+            "MaxRSS",
+            "TRESUsageInMax",
+            "TRESUsageInTot",
+            "TRESUsageOutTot",
+        )
+        words = ["--allsteps", "--parsable2", "--noheader", f"--format={','.join(fields)}"]
+        try:
+            text = self._ask("sstat", *words, f"--jobs={job_id}")
+        except PlacingError:
+            return []
+        return [row for _, row in read_sacct(text.split("\n"), fields, "|") if row is not None]
 
     def sacct_fields(self) -> list[str]:
         """Of those that are wanted, the ones that this version has."""
