@@ -12,6 +12,7 @@ from joblens.analysis.amounts import LEAST_MEMORY_BUFFER
 from joblens.analysis.outcome_numbers import (
     is_out_of_memory,
     is_throttled,
+    node_count,
     peak_cpu_percent,
 )
 from joblens.analysis.statistics import nearest_rank
@@ -19,6 +20,8 @@ from joblens.model.job import Record, Requirements, Status
 
 OOM_GROWTH = 1.5
 TIMEOUT_GROWTH = 1.4
+SAMPLED_ACCOUNTING = "sacct"
+_SEEN_ENOUGH_S = 60.0  # Slurm looks every 30 s, unless it is told otherwise
 _QUANTILES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "max": 1.0}
 
 
@@ -36,6 +39,9 @@ class Observation(Struct, frozen=True, kw_only=True):
     limits: Requirements = Requirements()  # that it had
     is_out_of_memory: bool = False
     is_throttled: bool = False
+    is_sampled: bool = (
+        False  # by Slurm, now and then: memory may have been more, of CPUs only the average is known
+    )
 
     @property
     def is_complete(self) -> bool:
@@ -71,6 +77,9 @@ def observation_of(record: Record, run: int, *, is_unmade: bool = False) -> Obse
     if outcome is None or outcome.status in (Status.ERROR, Status.LOST):
         return None
     peak = peak_cpu_percent(outcome)
+    is_sampled = record.attempt is not None and record.attempt.accounting == SAMPLED_ACCOUNTING
+    # Seen often enough, a sampled peak is one to add more to, instead of none to go by.
+    is_seen_enough = is_sampled and outcome.duration_s >= _SEEN_ENOUGH_S
     return Observation(
         job=record.job.name,
         run=run,
@@ -78,11 +87,12 @@ def observation_of(record: Record, run: int, *, is_unmade: bool = False) -> Obse
         status=Status.FAILED if is_unmade else outcome.status,
         duration_s=outcome.duration_s,
         memory_bytes=outcome.usage.memory_peak_bytes,
-        memory_is_least="memory_peak_bytes" in outcome.usage.lower_bounds,
-        peak_cores=None if peak is None else peak / 100,
+        memory_is_least="memory_peak_bytes" in outcome.usage.lower_bounds and not is_seen_enough,
+        peak_cores=None if peak is None else peak / 100 / node_count(record),
         limits=record.job.requirements if record.job.enforce else Requirements(),
         is_out_of_memory=is_out_of_memory(outcome),
         is_throttled=is_throttled(outcome),
+        is_sampled=is_sampled,
     )
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from joblens.model.job import Outcome
+from joblens.model.job import Outcome, Record
 
 THROTTLED_SHARE = 0.05  # of its time, from which a job is taken to have wanted more CPUs
 LEAST_THROTTLED_S = 0.5
@@ -18,6 +18,14 @@ def peak_cpu_percent(outcome: Outcome) -> float | None:
 def peak_of(rates: Iterable[float], mean: float | None) -> float | None:
     """Never below the average: what a job did before its first sample and after its last is in no rate."""
     return max([*rates, *(() if mean is None else (mean,))], default=None)
+
+
+def node_count(record: Record) -> int:
+    """Of a job that a cluster gave several to: its CPU time is that of all, what it asked for is for each."""
+    placement = None if record.attempt is None else record.attempt.placement
+    if placement is None or placement.is_allocation or (record.job.requirements.nodes or 1) == 1:
+        return 1
+    return max(1, len(placement.nodes))
 
 
 def mean_cpu_percent(outcome: Outcome) -> float | None:

@@ -36,6 +36,7 @@ from joblens.model.job import Requirements
 from joblens.model.units import format_bytes, format_duration
 
 _LOW = "low"
+_SAMPLED_GROWTH = 1.18  # on top of what is added to every peak
 
 
 class Group(Struct, frozen=True, kw_only=True):
@@ -149,17 +150,21 @@ def _memory_of_largest(group: Group) -> tuple[float, str] | None:
     if not known and not killed:
         return None
     peak = max(known, default=0)
+    is_sampled = any(item.is_sampled for item in seen)
+    enough = peak * _SAMPLED_GROWTH if is_sampled else peak
     current = group.current.memory_bytes
-    wanted: float = memory_for(peak)
+    wanted: float = memory_for(enough)
     if killed and max(killed) * OOM_GROWTH > wanted:
         times = f"{len(killed)} out of memory" if len(killed) > 1 else "out of memory"
         reason = f"{times} at {format_bytes(max(killed))}: + 50 %"
         return _already_more(current, rounded_memory(max(killed) * OOM_GROWTH), reason)
     if current is not None:
         uncertain = any(item.memory_is_least for item in group.observations)
-        keep = _why_kept(group, current, wanted, memory_range(peak), uncertain=uncertain)
+        keep = _why_kept(group, current, wanted, memory_range(enough), uncertain=uncertain)
         if keep:
             return current, f"peak {format_bytes(peak)}{keep}"
+    if is_sampled:
+        return wanted, f"peak {format_bytes(peak)} in Slurm's samples + 30 to 40 %"
     more = "8 to 16 MiB" if is_least_memory_spare(peak) else "10 to 20 %"
     return wanted, f"peak {format_bytes(peak)} + {more}"
 
@@ -188,14 +193,15 @@ def _cpus(group: Group) -> Advice | None:
     # Sampling shows a busy core as a little more than one.
     cores = "1 core" if wanted == 1 else f"{wanted:g} cores"
     room = "up to the next core" if percent <= 100 * wanted else f"hardly more than {cores}"
-    reason = f"peak {percent} % CPU, {room}"
+    level = "average" if any(item.is_sampled for item in seen) else "peak"
+    reason = f"{level} {percent} % CPU, {room}"
     held_back = [item.limits.cpus for item in seen if item.is_throttled and item.limits.cpus]
     if held_back and max(held_back) >= wanted and (current is None or current <= max(held_back)):
         wanted = cpus_for(max(held_back) + 1)
         reason = f"held back at {max(held_back):g}: one more"
     elif current is not None:
         keep = _why_kept(group, current, wanted, (wanted, wanted), uncertain=False)
-        wanted, reason = (current, f"peak {percent} % CPU{keep}") if keep else (wanted, reason)
+        wanted, reason = (current, f"{level} {percent} % CPU{keep}") if keep else (wanted, reason)
     use = spread([item.peak_cores for item in seen if item.is_complete and item.peak_cores is not None])
     return _of("cpus", current, wanted, cpus_text, reason, use)
 

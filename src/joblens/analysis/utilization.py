@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from msgspec import Struct
 
 from joblens.analysis.history_form import returncode_of
-from joblens.analysis.outcome_numbers import is_out_of_memory, is_throttled, peak_cpu_percent
+from joblens.analysis.outcome_numbers import is_out_of_memory, is_throttled, node_count, peak_cpu_percent
 from joblens.model.job import Outcome, Record, Status
 
 _KILLED = 137
@@ -135,7 +135,9 @@ def utilizations(record: Record, outcome: Outcome) -> Iterator[Utilization]:
         )
     if needs.cpus:
         hit = LimitHit.THROTTLED if is_throttled(outcome) else LimitHit.NONE
-        yield from _known(record, Resource.CPU, needs.cpus * 100, peak_cpu_percent(outcome), hit)
+        peak = peak_cpu_percent(outcome)
+        on_each = None if peak is None else peak / node_count(record)
+        yield from _known(record, Resource.CPU, needs.cpus * 100, on_each, hit)
     if needs.timeout_s:
         hit = LimitHit.TIMED_OUT if outcome.status is Status.TIMEOUT else LimitHit.NONE
         yield from _known(record, Resource.RUNTIME, needs.timeout_s, outcome.duration_s, hit)

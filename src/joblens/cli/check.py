@@ -7,7 +7,8 @@ import click
 
 from joblens.cli.context import Session
 from joblens.cli.options import shared_options
-from joblens.cli.run_arguments import run_argument, run_number_option
+from joblens.cli.run_arguments import complete_run, run_number_option
+from joblens.model.errors import InputError
 
 VIOLATIONS_EXIT_CODE = 3
 
@@ -29,9 +30,16 @@ def _options(min_over: str) -> Callable[[Callable[..., Any]], Callable[..., Any]
             ),
             run_number_option,
             click.option("--all", "show_all", is_flag=True, help="Jobs that stayed within limits too."),
+            click.option(
+                "--jobs",
+                "names",
+                metavar="NAME",
+                multiple=True,
+                help="Jobs of that name instead of a run's: single commands, imported ones; * and ? match.",
+            ),
         ):
             function = option(function)
-        return run_argument(function)
+        return click.argument("ident", metavar="RUN", required=False, shell_complete=complete_run)(function)
 
     return add
 
@@ -62,19 +70,24 @@ def check_resource_utilization(session: Session, /, **chosen: Any) -> None:
 
 def _check(
     session: Session,
-    ident: str,
+    ident: str | None,
+    names: tuple[str, ...],
     show_all: bool,
     run_number: int | None,
     include_failed: bool,
     min_over: float,
 ) -> None:
     from joblens.analysis.utilization import check_utilization
+    from joblens.app.job_sizing import records_named
     from joblens.app.runs import find_run, records_of_run
 
     store = session.current_store
-    run = find_run(store, ident, run_number)
+    if (ident is None) == (not names):
+        raise InputError("name a run, or jobs with --jobs NAME")
+    run = None if ident is None else find_run(store, ident, run_number)
+    records = records_named(store, names) if run is None else records_of_run(store, run.uuid)
     report = check_utilization(
-        sorted(records_of_run(store, run.uuid), key=lambda record: record.number or 0),
+        sorted(records, key=lambda record: record.number or 0),
         include_failed=include_failed,
         min_over_percent=min_over,
     )
@@ -82,14 +95,31 @@ def _check(
         from joblens.analysis.utilization_form import report_form
 
         session.write_json(
-            report_form(report, workflow_id=run.workflow_number, run_id=run.number, show_all=show_all)
+            report_form(
+                report,
+                workflow_id=None if run is None else run.workflow_number,
+                run_id=None if run is None else run.number,
+                show_all=show_all,
+            )
         )
     else:
         from joblens.analysis.workflow_rows import run_label
         from joblens.views.utilization import render_utilization
 
         session.write_lines(
-            render_utilization(report, show_all=show_all, run=run_label(run), paint=session.palette)
+            render_utilization(
+                report,
+                show_all=show_all,
+                run=_named(names) if run is None else run_label(run),
+                paint=session.palette,
+            )
         )
     if report.violations:
         raise SystemExit(VIOLATIONS_EXIT_CODE)
+
+
+def _named(names: tuple[str, ...]) -> str:
+    """As the next command would name them."""
+    import shlex
+
+    return " ".join(f"--jobs {shlex.quote(name)}" for name in names)

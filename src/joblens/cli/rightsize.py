@@ -6,10 +6,11 @@ import click
 
 from joblens.cli.context import Session
 from joblens.cli.options import shared_options
-from joblens.cli.run_arguments import run_argument
+from joblens.cli.run_arguments import complete_run
 from joblens.model.errors import InputError
 
 if TYPE_CHECKING:
+    from joblens.analysis.allocation import Strategy
     from joblens.app.rightsize_files import EditedSpec, SpecFile
     from joblens.app.rightsizing import Sizing
 
@@ -17,7 +18,14 @@ _THE_SAME = "\0"  # --write without a file: the one the workflow came from
 
 
 @click.command("rightsize")
-@run_argument
+@click.argument("ident", metavar="RUN", required=False, shell_complete=complete_run)
+@click.option(
+    "--jobs",
+    "names",
+    metavar="NAME",
+    multiple=True,
+    help="Jobs of that name instead of a run's: single commands, imported ones; * and ? match.",
+)
 @click.option(
     "--write",
     "write_to",
@@ -42,7 +50,9 @@ _THE_SAME = "\0"  # --write without a file: the one the workflow came from
 @shared_options
 def command(
     session: Session,
-    ident: str,
+    *,
+    ident: str | None,
+    names: tuple[str, ...],
     write_to: str | None,
     diff: bool,
     add: bool,
@@ -50,7 +60,7 @@ def command(
     strategy: str,
     runs: int | None,
 ) -> None:
-    """What the jobs of a workflow should ask for, from all its runs.
+    """What the jobs of a workflow should ask for, from all its runs; or jobs of a name.
 
     Memory is 10 to 20 % above the peak, runtime 15 to 30 % above the longest, CPUs the next whole one; more
     after a job ran out of memory or time."""
@@ -59,6 +69,15 @@ def command(
     from joblens.app.rightsizing import size_workflow
 
     store = session.current_store
+    if names or ident is None:
+        if ident is not None or not names:
+            raise InputError("name a run, or jobs with --jobs NAME")
+        if write_to is not None or diff or add or force or runs is not None:
+            raise InputError(
+                "--jobs names jobs that no file is known of: --write, --diff, --runs are for runs"
+            )
+        _size_jobs(session, names, Strategy(strategy))
+        return
     run = store.find_run(ident)
     wants_file = diff or write_to is not None
     file = None
@@ -92,6 +111,26 @@ def command(
         _show(session, sizing)
         if file is not None and change is not None:
             _tell_written(session, sizing, file, change, adds=add)
+
+
+def _size_jobs(session: Session, names: tuple[str, ...], strategy: "Strategy") -> None:
+    from joblens.analysis.slurm_advice import sbatch_options
+    from joblens.app.job_sizing import size_jobs
+    from joblens.views.numbers import counted
+    from joblens.views.rightsize import group_form, render_group
+
+    sizing = size_jobs(session.current_store, names, strategy=strategy)
+    if session.json:
+        forms = [{**group_form(group), "sbatch": sbatch_options(group)} for group in sizing.groups]
+        session.write_json({"jobs": sizing.jobs, "groups": forms})
+        return
+    session.write(f"{counted(sizing.jobs, 'job')} by name\n")
+    for group in sizing.groups:
+        session.write_lines(["", *render_group(group, width=session.width, paint=session.palette)])
+        if options := sbatch_options(group):
+            session.write(f"  for sbatch: {options}\n")
+    if not sizing.groups:
+        session.write("\nNothing was measured of them.\n")
 
 
 def _is_given(option: str) -> bool:

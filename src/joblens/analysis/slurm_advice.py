@@ -1,0 +1,28 @@
+"""Advice in the words of sbatch, to be pasted."""
+
+from joblens.analysis.rightsizing import Advice, GroupAdvice
+from joblens.model.slurm_text import slurm_clock
+from joblens.model.units import MIB
+
+
+def sbatch_options(found: GroupAdvice) -> str:
+    """Of what should change; '' when all fits as it is. CPUs of a job of several nodes are those of its
+    tasks: how it is cut into tasks is not for us to say."""
+    is_wide = (found.group.current.nodes or 1) > 1
+    wanted = [part for part in found.advice if part.is_change and not (is_wide and part.resource == "cpus")]
+    return " ".join(map(sbatch_option, wanted))
+
+
+def sbatch_option(part: Advice) -> str:
+    if part.resource == "memory":
+        return f"--mem={memory_amount(part.recommended)}"
+    if part.resource == "runtime":
+        # Slurm's limits are whole minutes.
+        return f"--time={slurm_clock(-(-part.recommended // 60) * 60)}"
+    return f"--cpus-per-task={part.recommended:g}"
+
+
+def memory_amount(size: float) -> str:
+    """As sbatch reads it: 12G, 640M."""
+    mib = max(1, -(-int(size) // MIB))
+    return f"{mib // 1024}G" if mib % 1024 == 0 else f"{mib}M"
