@@ -61,5 +61,6 @@ $(VENV)/.dev: pyproject.toml | $(BIN)/python
 	@scripts/system-packages --tests
 	@echo "Installing joblens with all extras and the development tools into $(VENV)"
 	@scripts/install $(VENV) -e '.[all,dev]'
+	@scripts/crate-validator $(VENV)
 	@$(BIN)/python -m compileall -q src
 	@touch $@ $(VENV)/.base

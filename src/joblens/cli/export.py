@@ -10,7 +10,8 @@ from msgspec import structs
 
 from joblens.cli.arguments import complete_job
 from joblens.cli.context import Session
-from joblens.cli.filters import job_filters, with_run_found
+from joblens.cli.export_crate import CrateRequest, crate_options, export_crate, refuse_crate_options
+from joblens.cli.filters import is_narrowed, job_filters, with_run_found
 from joblens.cli.options import shared_options
 from joblens.cli.progress import ProgressBar
 from joblens.model.errors import InputError
@@ -21,17 +22,23 @@ from joblens.views.numbers import counted
 if TYPE_CHECKING:
     from joblens.app.exports import Exported
 
-FORMATS = ("history", "samples", "time-series", "parquet", "csv")
+FORMATS = ("history", "samples", "time-series", "parquet", "csv", "ro-crate")
 
 
 @click.command("export")
 @click.argument("form", metavar="FORMAT", type=click.Choice(FORMATS))
-@click.option("-o", "--output", metavar="PATH", help="File, or for samples of several jobs a folder.")
+@click.option(
+    "-o",
+    "--output",
+    metavar="PATH",
+    help="File, or for samples of several jobs a folder; for ro-crate a new folder or FILE.zip.",
+)
 @click.option(
     "--job", "idents", multiple=True, metavar="ID", shell_complete=complete_job, help="Only this job."
 )
 @click.option("--samples", is_flag=True, help="For csv and parquet: one row a sample instead of one a job.")
 @click.option("-l", "--limit", type=click.IntRange(min=1), metavar="N", help="At most the N newest jobs.")
+@crate_options
 @job_filters
 @shared_options
 def command(
@@ -42,6 +49,7 @@ def command(
     samples: bool,
     limit: int | None,
     query: HistoryQuery,
+    crate: CrateRequest,
 ) -> None:
     """Write jobs or their samples to files that other programs read.
 
@@ -51,7 +59,14 @@ def command(
     time-series  SQLite file with job_resource_samples and job_metadata
     parquet      columns, one row a job or sample (needs joblens[data])
     csv          the same as text
+    ro-crate     one run or job with all that is known of it, as research archives take it
     """
+    if form == "ro-crate":
+        if idents or limit is not None or samples or is_narrowed(query):
+            raise InputError("'ro-crate' takes one run or job: name it behind the format, without filters")
+        export_crate(session, output, crate)
+        return
+    refuse_crate_options(form, crate)
     if samples and form not in ("csv", "parquet"):
         raise InputError(f"--samples has no meaning for '{form}'", hint="it goes with csv and parquet")
     choice = structs.replace(query, limit=limit, sort=SortKey.STARTED, ascending=limit is None)

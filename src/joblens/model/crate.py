@@ -1,0 +1,76 @@
+"""What goes into an RO-Crate: jobs with the files they read and made, and the run they belong to."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from msgspec import Struct
+
+from joblens.model.details import ContainerFacts
+from joblens.model.job import Record
+from joblens.model.plan import Plan
+from joblens.model.provenance import Provenance
+from joblens.model.run import Run
+
+
+class CrateFile(Struct, frozen=True, kw_only=True):
+    """A file (or folder) as a job found or left it."""
+
+    id: str  # its place in the crate, or a URI of where it was
+    name: str  # as the job names it
+    bytes: int | None = None
+    sha256: str = ""
+    digest: str = ""  # blake2b, as the record has it
+    modified_at_us: int | None = None
+    kind: str = ""  # media type
+    description: str = ""
+    is_folder: bool = False
+    is_inside: bool = False  # the crate has a copy
+
+
+class CrateJob(Struct, frozen=True, kw_only=True):
+    """One attempt."""
+
+    record: Record
+    inputs: tuple[CrateFile, ...] = ()
+    outputs: tuple[CrateFile, ...] = ()
+    provenance: Provenance | None = None
+    provenance_file: CrateFile | None = None
+    container: ContainerFacts | None = None
+
+
+class CrateStep(Struct, frozen=True, kw_only=True):
+    """One job of a workflow with its attempts, oldest first."""
+
+    index: int
+    state: str
+    why: str = ""
+    is_done: bool = False
+    attempts: tuple[CrateJob, ...] = ()
+
+
+class CrateTool(Struct, frozen=True, kw_only=True):
+    """One entry of a workflow file: what several jobs of a sweep have in common."""
+
+    name: str
+    command: str = ""
+
+
+class CrateRun(Struct, frozen=True, kw_only=True):
+    run: Run
+    label: str  # 3.2
+    plan: Plan
+    steps: tuple[CrateStep, ...]
+    tools: Mapping[int, CrateTool]  # by place of the entry
+    spec_file: CrateFile
+    inputs: Mapping[str, CrateFile]  # by name in the workflow
+    outputs: Mapping[str, CrateFile]
+    parameters: Mapping[str, Any]
+
+
+class CrateAbout(Struct, frozen=True, kw_only=True):
+    """What a crate says of itself."""
+
+    license: str
+    published_at_us: int
+    version: str  # of joblens
+    more_files: tuple[CrateFile, ...] = ()  # records, tables
