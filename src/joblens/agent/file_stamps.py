@@ -77,7 +77,7 @@ def digest_of(path: str, size: int) -> str | None:
     """None: no plain file, too large to be read, or not readable."""
     if size > LARGEST_READ or not os.path.isfile(path):
         return None
-    digest = hashlib.blake2b(digest_size=16)
+    digest = hashlib.sha256()
     try:
         with open(path, "rb", buffering=0) as file:
             while piece := file.read(_PIECE):

@@ -9,9 +9,10 @@ from joblens.agent.groups import JobGroups
 from joblens.agent.instruments import Instruments
 from joblens.agent.launch import LauncherProcess
 from joblens.agent.loop import Loop
+from joblens.agent.provenance_desk import ProvenanceDesk
 from joblens.agent.recorder import Recorder
 from joblens.agent.sampler import Sampler
-from joblens.model.job import Owner, Record
+from joblens.model.job import Job, Owner, Record
 from joblens.ports.clock import Clock
 from joblens.probes.host import HostFacts
 
@@ -30,7 +31,18 @@ class Kit(Struct, frozen=True):
     job_rlimits: tuple[tuple[int, int, int], ...] = ()  # what jobs get where the owner changed its own
     instruments: Instruments = field(default_factory=Instruments)
     is_leashed: bool = False  # jobs end with their owner, whatever becomes of it
-    complete: Callable[[Record], Record] | None = None  # has the last word on a record before it is written
+    complete: Callable[[Record], Record] | None = None  # adds to a record before it is written
+    provenance: ProvenanceDesk | None = None  # None: nobody asks what jobs ran in
+
+    def ran_in(self, job: Job) -> str:
+        """Called at its start, for its attempt."""
+        return "" if self.provenance is None else self.provenance.begin(job)
+
+    def completed(self, record: Record) -> Record:
+        """The last word on it before it is written."""
+        if self.complete is not None:
+            record = self.complete(record)
+        return record if self.provenance is None else self.provenance.complete(record)
 
 
 class Place(Struct, frozen=True):

@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
+from msgspec.structs import replace
+
 from joblens.model.errors import JoblensError, StoreError
 from joblens.model.job import Record, Status
 from joblens.model.store_url import is_postgres
@@ -173,10 +175,13 @@ class Recorder:
 
     def _started(self, write: JobStarted) -> None:
         known = self._known(write.uuid)
-        if known is None or (known.attempt == write.attempt and write.uuid in self._records):
-            return  # said again, for a store that was made anew
+        if known is None:
+            return
+        told = known.attempt if write.uuid in self._records else None
         record = Record(status=Status.RUNNING, job=known.job, attempt=write.attempt, number=known.number)
         self._records[write.uuid] = record
+        if told is not None and replace(told, provenance=write.attempt.provenance) == write.attempt:
+            return  # said again, with what it runs in or for a store that was made anew
         for sink in self._sinks:
             sink.job_started(record)
 

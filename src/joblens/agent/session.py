@@ -131,6 +131,7 @@ class JobSession:
         """The groups, the launcher, and a process that waits to become the job; all that will measure it."""
         kit = self._kit
         launcher = self._get_launcher()
+        ran_in = kit.ran_in(self.job)  # looked up while the launcher comes up
         in_container = self._container
         self._limits = limit(self.job, self._groups) if in_container is None else in_container.limit()
         pid, start_ticks = launcher.prepare(
@@ -157,6 +158,7 @@ class JobSession:
             cpu_count=kit.host.cpu_count,
             memory_total_bytes=kit.host.memory_total_bytes,
             gpu_count=count_gpus() if self.job.requirements.gpus else None,
+            provenance=ran_in,
         )
 
     @property
@@ -244,6 +246,8 @@ class JobSession:
         self._kit.loop.add_timed(self)
         self._feed(Started())
         self.take_sample()
+        if self._kit.provenance is not None:
+            self._kit.provenance.follow(self.job.uuid, attempt)
         if self.job.monitor:
             self._kit.sampler.add(self.job.uuid, self.job.interval_s)
         waits_for_container = self._container is not None and self.job.monitor
@@ -262,7 +266,7 @@ class JobSession:
     def _take_outcome(self, outcome: Outcome) -> Outcome:
         """-> it, with what whoever looks after the job has to add."""
         record = replace(self.record, status=outcome.status, outcome=outcome)
-        self.record = record if self._kit.complete is None else self._kit.complete(record)
+        self.record = self._kit.completed(record)
         return self.record.outcome or outcome
 
     def _let_go(self) -> None:

@@ -208,6 +208,7 @@ class Slot:
             kernel=kit.host.kernel,
             cpu_count=kit.host.cpu_count,
             memory_total_bytes=kit.host.memory_total_bytes,
+            provenance=kit.ran_in(slot_job.job),
         )
 
     def receive(self) -> tuple[Any, ...] | None:

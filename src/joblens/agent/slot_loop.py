@@ -415,9 +415,7 @@ class SlotLoop:
         now_us = self._kit.clock.now_us()
         for slot_job, finished in ended:
             attempt = self._attempts.pop(slot_job.job.uuid)
-            record = ended_record(slot_job, attempt, finished, now_us)
-            if self._kit.complete is not None:
-                record = self._kit.complete(record)
+            record = self._kit.completed(ended_record(slot_job, attempt, finished, now_us))
             self._write(record, finished, is_attempt_new=record.attempt is not attempt)
             self._batch_records.append(record)
 

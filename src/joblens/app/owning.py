@@ -5,10 +5,12 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from joblens import __version__
 from joblens.agent.accounting import Accountant
 from joblens.agent.kit import Kit
 from joblens.agent.loop import Loop
 from joblens.agent.owners import this_process
+from joblens.agent.provenance_desk import ProvenanceDesk
 from joblens.agent.recorder import Recorder
 from joblens.agent.sampler import Sampler
 from joblens.app.drivers import SystemClock, is_own_store, open_sinks, open_store, store_name
@@ -108,6 +110,14 @@ def open_kit(
         host=host,
         spool_dir=spool,
         job_rlimits=job_rlimits,
+        provenance=ProvenanceDesk(
+            recorder,
+            host,
+            __version__,
+            job_rlimits,
+            largest_hashed=settings.provenance.max_hash_size,
+            is_on=settings.provenance.enabled,
+        ),
     )
 
 
@@ -128,6 +138,8 @@ def open_recovery(kit: Kit, settings: Settings) -> "Recovery":
 def close_kit(kit: Kit) -> None:
     kit.sampler.close()
     kit.instruments.close()
+    if kit.provenance is not None:
+        kit.provenance.close()
     kit.recorder.close()
     kit.accountant.close()
     kit.loop.close()

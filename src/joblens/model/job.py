@@ -132,6 +132,7 @@ class Job(Struct, frozen=True, kw_only=True, omit_defaults=True):
     container: ContainerJob | None = None
     attached: str = ""  # what joblens only looked on at: process 42, container web, control group /x
     grid_co2_g_per_kwh: float | None = None  # of the electricity it runs on, as the settings said
+    rerun_of: str = ""  # uuid of the job that it repeats
     queue: str = ""  # it is for workers of that queue and has a ticket; its owner is whoever holds that
     artifacts: tuple[str, ...] = ()  # patterns of files it leaves, relative to its working directory
     outputs: tuple[str, ...] = ()  # paths of files it is said to make
@@ -268,6 +269,7 @@ class Outcome(Struct, frozen=True, kw_only=True, omit_defaults=True):
     worker: str = ""  # that ran it
     work_dir: str = ""  # where, on that machine, if it was a folder of the job's own
     outputs: tuple[FileStamp, ...] = ()  # files that it was said to make, as it left them
+    inputs: tuple[FileStamp, ...] = ()  # those of the job whose content was read beside it, with digests
 
 
 class Record(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -278,3 +280,9 @@ class Record(Struct, frozen=True, kw_only=True, omit_defaults=True):
     job: Job
     attempt: Attempt | None = None
     outcome: Outcome | None = None
+
+    @property
+    def inputs(self) -> tuple[FileStamp, ...]:
+        """Files it was started with, with digests where their content was read."""
+        read = {each.path: each for each in (self.outcome.inputs if self.outcome else ())}
+        return tuple(read.get(each.path, each) for each in self.job.inputs)

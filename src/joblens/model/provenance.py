@@ -1,8 +1,6 @@
 """What a job ran in: enough to run it again, and to say what was different. Many jobs share one: it is stored
 once, under a digest of itself."""
 
-import hashlib
-
 from msgspec import Struct, field, json
 
 
@@ -50,5 +48,7 @@ class Provenance(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 def digest_of(provenance: Provenance) -> str:
     """Its name in a store: the same for all that is equal."""
+    from hashlib import blake2b  # dear to load, and not for those who only read
+
     told = json.encode(provenance, order="deterministic")
-    return hashlib.blake2b(told, digest_size=16).hexdigest()
+    return blake2b(told, digest_size=16).hexdigest()

@@ -17,4 +17,4 @@ class FileStamp(Struct, frozen=True, omit_defaults=True):
     path: str
     size: int | None = None
     mtime_ns: int | None = None
-    digest: str | None = None  # blake2b of the content, where it was read
+    digest: str | None = None  # sha256 of the content, where it was read (before: 32 digits of blake2b)

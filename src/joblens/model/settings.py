@@ -100,6 +100,15 @@ class EnergySettings(Struct, frozen=True, kw_only=True):
     ] = None
 
 
+class ProvenanceSettings(Struct, frozen=True, kw_only=True):
+    enabled: Annotated[
+        bool, _doc("Note what each job ran in: code, programs, packages, machine, files it read and left.")
+    ] = True
+    max_hash_size: Annotated[
+        Size, _doc("Files and programs up to this size are known by a digest, larger ones by size and time.")
+    ] = 64 * 1024**2
+
+
 class SupervisorSettings(Struct, frozen=True, kw_only=True):
     idle: Annotated[Duration, _doc("The background supervisor ends when it had no job for this long.")] = 10.0
 
@@ -172,6 +181,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     limits: LimitSettings = LimitSettings()
     output: OutputSettings = OutputSettings()
     energy: EnergySettings = EnergySettings()
+    provenance: ProvenanceSettings = ProvenanceSettings()
     supervisor: SupervisorSettings = SupervisorSettings()
     queue: QueueSettings = QueueSettings()
     slurm: SlurmSettings = SlurmSettings()
