@@ -19,7 +19,7 @@ from joblens.probes.cgroup_layout import UNIFIED, CgroupLayout, Hierarchy
 from joblens.probes.kernel_files import read_text, read_words
 
 V2_CONTROLLERS = ("memory", "pids", "cpu", "io")
-# Of Slurm's step: …/slurmstepd.scope/job_42/step_batch/user/task_0 on v2, …/uid_1000/job_42/step_0/task_1 on v1.
+# …/slurmstepd.scope/job_42/step_batch/user/task_0 on v2, …/uid_1000/job_42/step_0/task_1 on v1.
 _SLURM_STEP = re.compile(r"/job_(\d+)/step_([^/]+)(?:/user)?(?=/|$)")
 _SCOPE_HINT = (
     "start joblens in a scope of its own (systemd-run --user --scope -p Delegate=yes joblens …), name a "

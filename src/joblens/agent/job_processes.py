@@ -38,7 +38,7 @@ class JobProcesses:
         if self.groups is not None:
             self.groups.signal(number)
         else:
-            _signal_each(self.pids(), number)
+            signal_each(self.pids(), number)
 
     def kill(self) -> None:
         if self.groups is not None:
@@ -48,11 +48,11 @@ class JobProcesses:
             pids = self.pids()
             if not pids:
                 return
-            _signal_each(pids, signal.SIGKILL)
+            signal_each(pids, signal.SIGKILL)
             time.sleep(0.002)
 
 
-def _signal_each(pids: list[int], number: int) -> None:
+def signal_each(pids: list[int], number: int) -> None:
     for pid in pids:
         try:
             os.kill(pid, number)

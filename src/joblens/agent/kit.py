@@ -1,6 +1,7 @@
 """What those who look after jobs share."""
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
@@ -15,6 +16,9 @@ from joblens.agent.sampler import Sampler
 from joblens.model.job import Job, Owner, Record
 from joblens.ports.clock import Clock
 from joblens.probes.host import HostFacts
+
+if TYPE_CHECKING:  # most jobs run nowhere near a cluster
+    from joblens.agent.node_desk import NodeDesk
 
 
 class Kit(Struct, frozen=True):
@@ -31,6 +35,7 @@ class Kit(Struct, frozen=True):
     job_rlimits: tuple[tuple[int, int, int], ...] = ()  # what jobs get where the owner changed its own
     instruments: Instruments = field(default_factory=Instruments)
     is_leashed: bool = False  # jobs end with their owner, whatever becomes of it
+    nodes: "Callable[[Kit, Job], NodeDesk | None] | None" = None  # that a cluster has given to it
     complete: Callable[[Record], Record] | None = None  # adds to a record before it is written
     provenance: ProvenanceDesk | None = None  # None: nobody asks what jobs ran in
 
@@ -43,6 +48,10 @@ class Kit(Struct, frozen=True):
         if self.complete is not None:
             record = self.complete(record)
         return record if self.provenance is None else self.provenance.complete(record)
+
+    def desk_for(self, job: Job) -> "NodeDesk | None":
+        """Of a job that may have processes which are not its own children."""
+        return None if self.nodes is None else self.nodes(self, job)
 
 
 class Place(Struct, frozen=True):

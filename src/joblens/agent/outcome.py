@@ -76,11 +76,15 @@ def outcome_of(
     meter: JobMeter | None,
     output: OutputFiles | None,
     details: Details = _NO_DETAILS,
+    complete: Callable[[Outcome], Outcome] | None = None,
 ) -> Outcome:
-    """`meter` None: nothing could be read any more but what was sampled."""
+    """`meter` None: nothing could be read any more but what was sampled. `complete` adds what was measured
+    elsewhere."""
     samples = summary.samples
     printed = Printed(output.stdout_bytes, output.stderr_bytes, output.stderr_tail) if output else Printed()
-    outcome = measured_outcome(record, ending, samples, summary.count, _origins(meter), printed)
+    outcome = measured_outcome(record, ending, samples, summary.count, origins_of(meter), printed)
+    if complete is not None:
+        outcome = complete(outcome)
     return with_findings(record, with_profile(outcome, samples, details), samples)
 
 
@@ -146,7 +150,7 @@ def with_findings(record: Record, outcome: Outcome, samples: Sequence[Sample]) -
     return replace(outcome, findings=findings) if findings else outcome
 
 
-def _origins(meter: JobMeter | None) -> Origins:
+def origins_of(meter: JobMeter | None) -> Origins:
     if meter is None:
         return Origins(lower_bounds=GROWING)  # nobody has seen its end
     sources, unknown, lower = meter.others.origins()

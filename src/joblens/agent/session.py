@@ -15,7 +15,7 @@ from joblens.agent.instruments import Watched
 from joblens.agent.job_processes import JobProcesses
 from joblens.agent.kit import Kit, Place, watch_name
 from joblens.agent.launch import LauncherProcess, LaunchPlan, exit_usage_of
-from joblens.agent.limit_watch import CALM_S, LimitWatch
+from joblens.agent.limit_watch import CALM_S, CLOSE_S, LimitWatch
 from joblens.agent.marked import end_marked
 from joblens.agent.measurement import Measurement
 from joblens.agent.outcome import Ending, not_started, outcome_of
@@ -42,7 +42,7 @@ from joblens.model.errors import JoblensError, LauncherLost, LaunchError
 from joblens.model.exit_usage import NOTHING_REAPED
 from joblens.model.job import Attempt, Job, Outcome, Record, Status
 from joblens.model.sample import Sample
-from joblens.model.writes import JobEnded, JobQueued, JobStarted, Write
+from joblens.model.writes import DetailsTaken, JobEnded, JobQueued, JobStarted, Write
 from joblens.probes.gpu_signs import count_gpus
 from joblens.probes.host import process_start_ticks
 
@@ -89,9 +89,11 @@ class JobSession:
             grace_s=job.grace_s,
         )
         self._container = hold_of(job, kit.spool_dir)
+        self._nodes = kit.desk_for(job)
         self._processes = JobProcesses() if self._container is None else self._container.processes
         self._limits = Limits()
         self._watch = LimitWatch()
+        self._is_watched = False
         self._launcher: LauncherProcess | None = None
         self._measurement: Measurement | None = None
         self._reaped = NOTHING_REAPED
@@ -130,6 +132,8 @@ class JobSession:
     def _prepare(self) -> Attempt:
         """The groups, the launcher, and a process that waits to become the job; all that will measure it."""
         kit = self._kit
+        if self._nodes is not None:
+            self._plan = self._nodes.begin(self._plan)
         launcher = self._get_launcher()
         ran_in = kit.ran_in(self.job)  # looked up while the launcher comes up
         in_container = self._container
@@ -217,6 +221,9 @@ class JobSession:
             instruments.close()
             raise
         self._processes.meter = meter
+        if self._nodes is not None:
+            self._nodes.watch(meter, groups, on_over=self._over_elsewhere, on_follow=self._look_often)
+            details = (*details, self._nodes)
         return Measurement(self.job, kit.recorder, meter, details, self._on_sample)
 
     def _start_launcher(self) -> tuple[LauncherProcess, bool]:
@@ -253,6 +260,7 @@ class JobSession:
         waits_for_container = self._container is not None and self.job.monitor
         self._watch = LimitWatch(self._limits.watched_memory_bytes, self._limits.watched_pids)
         if self._watch or waits_for_container:
+            self._is_watched = True
             self._kit.sampler.add(watch_name(self.job.uuid), CALM_S)
 
     def _could_not_start(self, error: JoblensError) -> None:
@@ -282,6 +290,8 @@ class JobSession:
             self._measurement.close()
         if self._groups is not None:
             self._groups.remove()
+        if self._nodes is not None:
+            self._nodes.close()
 
     # ---- while it runs -----------------------------------------------------------------------
 
@@ -325,6 +335,16 @@ class JobSession:
             self._kit.loop.call(lambda: self.ask_stop(cause, signal.SIGKILL))
         elif self._watch.interval_s != before_s:
             self._kit.sampler.change(watch_name(self.job.uuid), self._watch.interval_s)
+
+    def _over_elsewhere(self, cause: EndCause) -> None:
+        """On another node."""
+        self._kit.loop.call(lambda: self.ask_stop(cause, signal.SIGKILL))
+
+    def _look_often(self) -> None:
+        """From now on there is a process that nobody here can wait for."""
+        if not self._is_watched:
+            self._is_watched = True
+            self._kit.sampler.add(watch_name(self.job.uuid), CLOSE_S)
 
     def next_wake_s(self) -> float | None:
         times = [due for due in (next_wake_s(self._life), self._settle_until_s) if due is not None]
@@ -388,6 +408,8 @@ class JobSession:
             self._finish()
         elif isinstance(command, KillAll):
             self._processes.kill()
+            if self._nodes is not None:
+                self._nodes.kill()
         elif isinstance(command, Send):
             if self._life.phase is Phase.DRAINING:
                 self._processes.signal(command.signal)
@@ -405,6 +427,8 @@ class JobSession:
         self._kit.loop.remove_timed(self)
         if self._container is not None:
             self._container.end_left()
+        if self._nodes is not None:
+            self._nodes.finish()
         self._measurement.finish(self._reaped)
         if self._drain is not None:
             self._drain()
@@ -423,7 +447,13 @@ class JobSession:
             ending = self._container.judged(ending)
         measured = self._measurement
         outcome = outcome_of(
-            self.record, ending, measured.summary, measured.meter, self._output, measured.details
+            self.record,
+            ending,
+            measured.summary,
+            measured.meter,
+            self._output,
+            measured.details,
+            self._nodes.completed if self._nodes is not None else None,
         )
         outcome = self._take_outcome(outcome)
         if self._on_outcome is not None:
@@ -434,6 +464,9 @@ class JobSession:
         # All of it: the store may have been made anew since the start.
         self._kit.recorder.write([JobQueued(self.job), started, JobEnded(self.job.uuid, outcome)])
         self._measurement.close()
+        if self._nodes is not None:
+            self._kit.recorder.put([DetailsTaken(self.job.uuid, self._nodes.details)])
+            self._nodes.close()
         if self._groups is not None:
             self._groups.remove()
         if self._container is not None:

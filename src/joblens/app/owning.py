@@ -23,6 +23,7 @@ from joblens.stores.private_files import make_private_folder
 if TYPE_CHECKING:
     import logging
 
+    from joblens.agent.node_desk import NodeDesk
     from joblens.agent.recovery import Recovery
     from joblens.ports.store import Store
 
@@ -110,6 +111,7 @@ def open_kit(
         host=host,
         spool_dir=spool,
         job_rlimits=job_rlimits,
+        nodes=_nodes_here(settings),
         provenance=ProvenanceDesk(
             recorder,
             host,
@@ -119,6 +121,14 @@ def open_kit(
             is_on=settings.provenance.enabled,
         ),
     )
+
+
+def _nodes_here(settings: Settings) -> "Callable[[Kit, Job], NodeDesk | None] | None":
+    if "SLURM_JOB_ID" not in os.environ:
+        return None
+    from joblens.app.node_agents import desks_here
+
+    return desks_here(settings.limits.cgroup_parent)
 
 
 def open_recovery(kit: Kit, settings: Settings) -> "Recovery":
