@@ -83,6 +83,8 @@ class Hire(Struct, frozen=True, kw_only=True, omit_defaults=True):
     )
     user: str = ""  # whose jobs it runs; '': those of whoever it runs as
     boot_id: str = ""  # of the machine with the store's file, which others must not open; '': any may
+    # Folders that cannot be seen from its machine, and what is used there instead.
+    elsewhere: dict[str, str] = field(default_factory=dict)
     gpus: tuple[str, ...] | None = None  # devices it may give to jobs; None: what it finds it was given
 
 

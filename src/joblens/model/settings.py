@@ -163,6 +163,19 @@ class SlurmSettings(Struct, frozen=True, kw_only=True):
     poll: Annotated[Duration, _doc("How often Slurm is asked how things stand.")] = 5.0
 
 
+class RaySettings(Struct, frozen=True, kw_only=True):
+    address: Annotated[
+        str | None,
+        _doc("Of the cluster: HOST:PORT, or auto. Unset: $RAY_ADDRESS, else one is started for the run."),
+    ] = None
+    resources: Annotated[
+        str | None, _doc("Resources of the cluster's own that each job takes: 'ssd=1, licence=0.5'.")
+    ] = None
+    wait_for_nodes: Annotated[
+        bool, _doc("Jobs that no node is large enough for wait for one, as where a cluster grows by itself.")
+    ] = False
+
+
 class LogSettings(Struct, frozen=True, kw_only=True):
     level: Annotated[LogLevel, _doc("DEBUG, INFO, WARNING or ERROR, for joblens' own log.")] = "WARNING"
     file: Annotated[
@@ -185,4 +198,5 @@ class Settings(Struct, frozen=True, kw_only=True):
     supervisor: SupervisorSettings = SupervisorSettings()
     queue: QueueSettings = QueueSettings()
     slurm: SlurmSettings = SlurmSettings()
+    ray: RaySettings = RaySettings()
     logs: LogSettings = LogSettings()

@@ -1,0 +1,172 @@
+"""A cluster of Ray as the desk uses it: joined, or started for the run and ended with it. The only module but
+the tasks' own that imports ray."""
+
+import contextlib
+import os
+import shutil
+import tempfile
+import warnings
+from collections.abc import AsyncIterator
+from typing import Any
+
+import msgspec
+
+from joblens.model.placing import Hire
+from joblens.runners import ray_task
+from joblens.runners.ray_words import (
+    NODE_PREFIX,
+    Errand,
+    FromTask,
+    Need,
+    NodeOffer,
+    from_task,
+    packed,
+)
+
+_OBJECT_STORE_BYTES = 100 * 2**20  # what passes through Ray are names of jobs and what they print
+_SPREAD = "STRICT_SPREAD"
+_PLAIN = ("CPU", "GPU", "memory", "object_store_memory")
+
+
+class ClusterError(Exception):
+    """Its text is for people. `word`: Ray's own."""
+
+    def __init__(self, text: str, word: str = "", *, is_missing: bool = False) -> None:
+        super().__init__(text)
+        self.word = word
+        self.is_missing = is_missing
+
+
+class RayCluster:
+    def __init__(self, address: str, own: NodeOffer | None) -> None:
+        """Raises ClusterError."""
+        self._ray = _imported()
+        self._temporary = ""
+        try:
+            if own is None or address:
+                self._join(address)
+            else:
+                self._start(own)
+        except (ConnectionError, OSError, RuntimeError, ValueError, TimeoutError) as error:
+            self._remove_temporary()
+            where = f"no Ray answers at {address}" if address else "a Ray of its own cannot be started"
+            raise ClusterError(f"{where}: {first_line(error)}", type(error).__name__) from error
+        self.address = str(self._ray.get_runtime_context().gcs_address)
+        self._carry = self._ray.remote(num_returns="streaming", max_retries=0)(ray_task.carry)
+        self._groups: dict[int, Any] = {}  # of nodes, for tasks that have several
+
+    def _join(self, address: str) -> None:
+        if address.startswith("ray://"):
+            raise ValueError(
+                "give the address of the cluster itself (HOST:6379) on one of its nodes, or 'auto'"
+            )
+        self._ray.init(address=address, log_to_driver=False, configure_logging=False)
+
+    def _start(self, own: NodeOffer) -> None:
+        """Reached from this machine only. Paths of its sockets have to be short."""
+        self._temporary = tempfile.mkdtemp(prefix="jlray-", dir="/tmp")  # private to its owner
+        self._ray.init(
+            num_cpus=max(1, int(own.cpus)),
+            num_gpus=int(own.gpus),
+            resources=own.more or None,
+            object_store_memory=_OBJECT_STORE_BYTES,
+            include_dashboard=False,
+            log_to_driver=False,
+            configure_logging=False,
+            _node_ip_address="127.0.0.1",
+            _temp_dir=self._temporary,
+            _memory=own.memory_bytes,
+        )
+
+    def nodes(self) -> tuple[NodeOffer, ...]:
+        return tuple(_offer(node) for node in self._ray.nodes() if node["Alive"])
+
+    def run_of(self, hire: str) -> str:
+        return msgspec.json.decode(hire, type=Hire).run_uuid
+
+    # ---- tasks -----------------------------------------------------------------------------------------
+
+    def start(self, errand: Errand, priority: int) -> Any:
+        """-> a handle"""
+        return self._carry.options(**_options(errand.need)).remote(packed(errand))
+
+    async def words_of(self, handle: Any) -> AsyncIterator[FromTask]:
+        """Raises ClusterError when it did not come to its own end."""
+        exceptions = self._ray.exceptions
+        try:
+            async for reference in handle:
+                yield from_task.decode(await reference)
+        except exceptions.TaskCancelledError as error:
+            raise ClusterError("its task was cancelled", "CANCELLED") from error
+        except exceptions.WorkerCrashedError as error:
+            raise ClusterError("the process of its task was ended, or its node is lost", "CRASHED") from error
+        except exceptions.RayTaskError as error:
+            raise _of_task(error) from error
+        except exceptions.RayError as error:
+            raise ClusterError(first_line(error), type(error).__name__) from error
+
+    def cancel(self, handle: Any) -> None:
+        with contextlib.suppress(Exception):  # it has ended meanwhile
+            self._ray.cancel(handle)
+
+    def forget(self, handle: Any) -> None:
+        """It has ended."""
+
+    def close(self) -> None:
+        self._ray.shutdown()
+        self._remove_temporary()
+
+    def _remove_temporary(self) -> None:
+        if self._temporary:
+            shutil.rmtree(self._temporary, ignore_errors=True)
+
+
+def _options(need: Need) -> dict[str, Any]:
+    options: dict[str, Any] = {"num_cpus": need.cpus, "name": "joblens"}
+    if need.memory_bytes:
+        options["memory"] = need.memory_bytes
+    if need.gpus:
+        options["num_gpus"] = need.gpus
+    if need.more:
+        options["resources"] = dict(need.more)
+    return options
+
+
+def _offer(node: Any) -> NodeOffer:
+    has = node["Resources"]
+    return NodeOffer(
+        node_id=node["NodeID"],
+        name=node.get("NodeManagerHostname", ""),
+        cpus=has.get("CPU", 0.0),
+        memory_bytes=int(has.get("memory", 0)),
+        gpus=has.get("GPU", 0.0),
+        more={
+            key: value
+            for key, value in has.items()
+            if key not in _PLAIN and not key.startswith((NODE_PREFIX, "accelerator_type:"))
+        },
+    )
+
+
+def _of_task(error: Any) -> ClusterError:
+    cause = getattr(error, "cause", None) or error
+    if isinstance(cause, ModuleNotFoundError) or "No module named 'joblens'" in str(error):
+        return ClusterError("joblens is not installed in the Python that Ray uses on its nodes", "NO_JOBLENS")
+    return ClusterError(first_line(cause), type(cause).__name__)
+
+
+def first_line(error: BaseException) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
+
+
+def _imported() -> Any:
+    """Ray tells nobody that it is used, and gives jobs without GPUs no less than they would have."""
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            import ray
+    except ImportError as error:
+        raise ClusterError("Ray is not installed", is_missing=True) from error
+    return ray

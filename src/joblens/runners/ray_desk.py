@@ -1,0 +1,312 @@
+"""A run's desk at Ray: `python -m joblens.runners.ray_desk SOCKET`, the only process of a run that uses Ray.
+
+It outlives the driver of its run: what was placed goes on, and the next driver finds the desk at its socket.
+It ends when it is told that the run is over, when nothing is left to do and nobody asks, or with its
+cluster."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from joblens.model.placing import PlaceState
+from joblens.runners.ray_bundles import Bundling
+from joblens.runners.ray_cluster import ClusterError, RayCluster
+from joblens.runners.ray_needs import width_of
+from joblens.runners.ray_words import (
+    Begun,
+    CannotHire,
+    Close,
+    Errand,
+    Finished,
+    Follow,
+    FromDesk,
+    FromTask,
+    Need,
+    Open,
+    Opened,
+    Place,
+    Printed,
+    Refused,
+    ToDesk,
+    Told,
+    Wanted,
+    Warned,
+    Withdraw,
+    to_desk,
+)
+from joblens.runners.socket_place import bind_at
+
+_NODES_EVERY_S = 2.0
+_ALONE_S = 30.0  # without a driver and without work, before it leaves
+_LONGEST_LINE = 1 << 26
+
+
+class _Task:
+    """One of Ray's, for some jobs."""
+
+    def __init__(self, jobs: Sequence[Wanted], handle: Any) -> None:
+        self.jobs = jobs
+        self.handle = handle
+        self.left = {job.uuid for job in jobs}
+        self.began_on = ""
+        self.node_id = ""
+        self.is_withdrawn = False
+        self.seconds = 0.0
+        self.ended = 0
+
+    @property
+    def need(self) -> Need:
+        return self.jobs[0].need
+
+    @property
+    def kind(self) -> int:
+        return self.jobs[0].kind
+
+
+class RayDesk:
+    """All on one asyncio loop; Ray is asked on threads where it may take its time."""
+
+    def __init__(self) -> None:
+        self._cluster: RayCluster | None = None
+        self._open: Open | None = None
+        self._bundling = Bundling()
+        self._tasks: dict[str, _Task] = {}  # by uuid of each of its jobs
+        self._writer: asyncio.StreamWriter | None = None
+        self._unsent: list[FromDesk] = []  # while nobody is there to hear it
+        self._over = asyncio.Event()
+        self._is_submitting = False
+        self._background: set[asyncio.Task[None]] = set()
+        self._nodes: tuple[Any, ...] = ()
+        self._alone_since_s = time.monotonic()
+        self._warned: set[str] = set()
+
+    async def serve(self, path: str) -> None:
+        server = await asyncio.start_unix_server(self._attend, sock=bind_at(path, 4), limit=_LONGEST_LINE)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, self._over.set)
+        async with server:
+            self._go(self._watch())
+            await self._over.wait()
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
+        if self._cluster is not None:
+            await asyncio.to_thread(self._cluster.close)
+
+    def _go(self, coroutine: Any) -> None:
+        task = asyncio.get_running_loop().create_task(coroutine)
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+
+    # ---- the driver ------------------------------------------------------------------------------------
+
+    async def _attend(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self._writer is not None:
+            self._writer.close()  # of a driver that is not any more: a run has one
+        self._writer = writer
+        for word in self._unsent:
+            self._send(word)
+        self._unsent.clear()
+        try:
+            while line := await reader.readline():
+                await self._obey(to_desk.decode(line))
+        except (OSError, ValueError, msgspec.MsgspecError) as error:
+            self._warn(f"the desk at Ray cannot understand the run: {error}")
+        finally:
+            if self._writer is writer:
+                self._writer = None
+                self._alone_since_s = time.monotonic()
+            writer.close()
+
+    def _tell(self, word: FromDesk) -> None:
+        if self._writer is None:
+            self._unsent.append(word)
+        else:
+            self._send(word)
+
+    def _warn(self, text: str) -> None:
+        if text not in self._warned:
+            self._warned.add(text)
+            self._tell(Warned(text))
+
+    def _send(self, word: FromDesk) -> None:
+        assert self._writer is not None
+        self._writer.write(msgspec.json.encode(word) + b"\n")
+
+    async def _obey(self, word: ToDesk) -> None:
+        match word:
+            case Open():
+                await self._connect(word)
+            case Place():
+                known = self._known
+                self._bundling.add([job for job in word.jobs if job.uuid not in known])
+                self._submit()
+            case Withdraw():
+                self._withdraw(word.uuids)
+            case Follow():
+                known = self._known
+                lost = tuple(uuid for uuid in word.uuids if uuid not in known)
+                if lost:
+                    reason = "the process that had placed it at Ray is gone"
+                    self._tell(Told(state=PlaceState.GONE, uuids=lost, word="OWNER_DIED", reason=reason))
+            case Close():
+                if word.is_over:
+                    self._cancel_all()
+                    self._over.set()
+
+    @property
+    def _known(self) -> set[str]:
+        return self._bundling.uuids | self._tasks.keys()
+
+    async def _connect(self, word: Open) -> None:
+        self._open = word
+        if self._cluster is None:
+            try:
+                self._cluster = await asyncio.to_thread(RayCluster, word.address, word.own)
+                self._nodes = await asyncio.to_thread(self._cluster.nodes)
+            except ClusterError as error:
+                self._tell(Refused(why=str(error), is_missing=error.is_missing))
+                await self._drain()
+                self._over.set()
+                return
+        self._tell(Opened(nodes=self._nodes, address=self._cluster.address))
+        self._submit()
+
+    async def _drain(self) -> None:
+        if self._writer is not None:
+            with contextlib.suppress(OSError):
+                await self._writer.drain()
+
+    async def _watch(self) -> None:
+        """Nodes that come and go, and whether anybody still needs it."""
+        while not self._over.is_set():
+            await asyncio.sleep(_NODES_EVERY_S)
+            is_idle = self._writer is None and not self._known
+            if is_idle and time.monotonic() - self._alone_since_s > _ALONE_S:
+                self._over.set()
+            if self._cluster is None:
+                continue
+            nodes = await asyncio.to_thread(self._cluster.nodes)
+            if nodes != self._nodes:
+                self._nodes = nodes
+                self._tell(Opened(nodes=nodes, address=self._cluster.address))
+                self._submit()
+
+    # ---- jobs ------------------------------------------------------------------------------------------
+
+    def _submit(self) -> None:
+        if self._cluster is None or self._open is None:
+            return
+        now_s = time.monotonic()
+        width = {need: width_of(need, self._nodes) for need in self._bundling.needs}
+        for jobs in self._bundling.take(width, now_s):
+            errand = Errand(
+                uuids=tuple(job.uuid for job in jobs),
+                need=jobs[0].need,
+                run_uuid=self._cluster.run_of(self._open.hire),
+                hire=self._open.hire,
+                argv=self._open.argv,
+                folder=self._open.folder,
+                mark=self._open.mark,
+            )
+            task = _Task(jobs, self._cluster.start(errand, jobs[0].priority))
+            for job in jobs:
+                self._tasks[job.uuid] = task
+            self._go(self._follow(task))
+        due_s = self._bundling.next_look_s()
+        if due_s is not None and not self._is_submitting:
+            self._is_submitting = True
+            asyncio.get_running_loop().call_later(max(0.01, due_s - now_s), self._submit_again)
+
+    def _submit_again(self) -> None:
+        self._is_submitting = False
+        self._submit()
+
+    async def _follow(self, task: _Task) -> None:
+        """Until it has ended, in whatever way."""
+        assert self._cluster is not None
+        word, reason = "", ""
+        try:
+            async for said in self._cluster.words_of(task.handle):
+                reason = self._take(task, said) or reason
+        except ClusterError as error:
+            word, reason = error.word, str(error)
+        for uuid in [job.uuid for job in task.jobs if self._tasks.get(job.uuid) is task]:
+            del self._tasks[uuid]
+        self._bundling.ended(task.need, task.kind, task.ended, task.seconds)
+        if task.left:
+            state = PlaceState.ENDED if task.is_withdrawn else PlaceState.GONE
+            told = Told(
+                state=state, uuids=tuple(task.left), word=word or "LOST", reason=reason, node=task.began_on
+            )
+            self._tell(told)
+        self._cluster.forget(task.handle)
+        self._submit()
+
+    def _take(self, task: _Task, said: FromTask) -> str:
+        """-> why it cannot go on, if it says so"""
+        match said:
+            case Begun():
+                task.began_on, task.node_id = said.host, said.node_id
+                self._bundling.began(task.need, task.kind, time.monotonic())
+                self._submit()
+                word = said.task_id
+                self._tell(Told(state=PlaceState.RUNNING, uuids=tuple(task.left), word=word, node=said.host))
+            case CannotHire():
+                return said.why
+            case Finished():
+                task.seconds, task.ended = said.seconds, len(said.ended)
+                task.left -= {*said.ended, *said.let_go}
+                if said.ended:
+                    self._tell(Told(state=PlaceState.ENDED, uuids=said.ended, word="FINISHED"))
+                if said.let_go:
+                    self._tell(Told(state=PlaceState.ENDED, uuids=said.let_go, word="GIVEN_BACK"))
+            case Printed():
+                try:
+                    _write(said)
+                except OSError as error:
+                    self._warn(f"what was printed on {task.began_on} cannot be kept: {error}")
+        return ""
+
+    def _withdraw(self, uuids: Sequence[str]) -> None:
+        here = self._bundling.remove(set(uuids))
+        if here:
+            self._tell(Told(state=PlaceState.ENDED, uuids=tuple(here), word="WITHDRAWN"))
+        assert self._cluster is not None
+        wanted = set(uuids)
+        for task in {id(one): one for one in map(self._tasks.get, uuids) if one is not None}.values():
+            if not task.began_on and task.left <= wanted:
+                task.is_withdrawn = True
+                self._cluster.cancel(task.handle)
+
+    def _cancel_all(self) -> None:
+        for task in set(self._tasks.values()):
+            task.is_withdrawn = True
+            if self._cluster is not None:
+                self._cluster.cancel(task.handle)
+
+
+def _write(printed: Printed) -> None:
+    """Where the run's own folder is, which is on this machine."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | (os.O_TRUNC if printed.is_whole else 0)
+    os.makedirs(os.path.dirname(printed.path), 0o700, exist_ok=True)
+    descriptor = os.open(printed.path, flags, 0o600)
+    try:
+        os.pwrite(descriptor, printed.data, printed.offset)
+    finally:
+        os.close(descriptor)
+
+
+def main() -> None:
+    os.umask(0o077)
+    asyncio.run(RayDesk().serve(sys.argv[1]))
+
+
+if __name__ == "__main__":
+    main()
