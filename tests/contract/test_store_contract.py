@@ -644,3 +644,18 @@ def test_who_types_digits_of_an_id_is_told_that_they_are_a_number(store: Store) 
         raised.value.hint or ""
     )
     assert store.find("6105236d").number == 1
+
+
+def test_the_last_samples_of_many_jobs_come_in_one_answer(store: Store) -> None:
+    for uuid in ("a1", "b1", "c1"):
+        store.apply([queued(uuid), started(uuid)])
+    store.apply([samples("a1", 0, 40), samples("b1", 0, 2)])
+    store.apply([samples("b1", 2, 1), samples("b1", 3, 1)])
+    tails = store.tails({"a1": -1, "b1": 1, "c1": -1, "unknown": -1}, most=30)
+    assert {uuid: [index for index, _ in found] for uuid, found in tails.items()} == {
+        "a1": list(range(10, 40)),
+        "b1": [2, 3],
+    }
+    assert tails["b1"] == store.samples("b1", after=1)
+    assert store.tails({"a1": 39, "b1": 2}, most=1) == {"b1": store.samples("b1", after=2)}
+    assert store.tails({}, most=3) == {}

@@ -1,7 +1,7 @@
 """Questions about jobs, answered from the store: past ones, running ones, and the tail of a running one."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from msgspec import structs, to_builtins
@@ -133,13 +133,18 @@ class SampleTails:
         self._last: dict[str, int] = {}
         self._kept: dict[str, list[Sample]] = {}
 
-    def look(self, uuid: str) -> list[Sample]:
-        kept = self._kept.setdefault(uuid, [])
-        for index, sample in self._store.samples(uuid, after=self._last.get(uuid, -1)):
-            self._last[uuid] = index
-            kept.append(sample)
-        del kept[: -self._count]
-        return kept
+    def look_at(self, uuids: Sequence[str]) -> dict[str, list[Sample]]:
+        """Of many in one question. What is remembered of others is forgotten."""
+        after = {uuid: self._last.get(uuid, -1) for uuid in uuids}
+        news = self._store.tails(after, self._count) if after else {}
+        self._kept = {uuid: self._kept.get(uuid, []) for uuid in after}
+        for uuid, found in news.items():
+            kept = self._kept[uuid]
+            kept += [sample for _, sample in found]
+            del kept[: -self._count]
+            after[uuid] = found[-1][0]
+        self._last = after
+        return self._kept
 
 
 def whole_record(record: Record) -> dict[str, Any]:

@@ -198,11 +198,12 @@ class LiveView(_Following):
 
     def _look(self) -> None:
         usage = {}
-        for _, job_uuid in self.tracker.running_jobs()[:_JOBS_LOOKED_AT]:
-            try:
-                curve = points(self._tails.look(job_uuid))
-            except JoblensError:
-                continue  # what jobs use is then not shown; the run goes on
+        try:
+            tails = self._tails.look_at([uuid for _, uuid in self.tracker.running_jobs()[:_JOBS_LOOKED_AT]])
+        except JoblensError:
+            tails = {}  # what jobs use is then not shown; the run goes on
+        for job_uuid, samples in tails.items():
+            curve = points(samples)
             if len(curve) > 1:  # what a job has as it starts says nothing
                 usage[job_uuid] = (
                     last_known(point.cpu_percent for point in curve),

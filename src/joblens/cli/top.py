@@ -51,7 +51,7 @@ def _look(session: Session, tails: "SampleTails") -> tuple[list[Record], dict[st
     records = running(session.store)
     return (
         records,
-        {record.job.uuid: tails.look(record.job.uuid) for record in records},
+        tails.look_at([record.job.uuid for record in records]),
         SystemClock().now_us(),
     )
 

@@ -1,6 +1,6 @@
 """What remembers."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol
 
 from joblens.model.details import Details
@@ -45,6 +45,11 @@ class Store(Protocol):
 
     def samples(self, uuid: str, after: int = -1) -> list[tuple[int, Sample]]:
         """(index, sample) with index > after, in order, none missing, none twice."""
+        ...
+
+    def tails(self, after: Mapping[str, int], most: int) -> dict[str, list[tuple[int, Sample]]]:
+        """The same of many jobs at once (uuid -> after), of each the last `most`; in one question where the
+        store is on another machine. Jobs without such samples are missing."""
         ...
 
     def details(self, uuid: str) -> Details:

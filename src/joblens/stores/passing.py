@@ -45,6 +45,9 @@ class PassingStore:
     def samples(self, uuid: str, after: int = -1) -> list[tuple[int, Sample]]:
         return self._reading().samples(uuid, after)
 
+    def tails(self, after: Mapping[str, int], most: int) -> dict[str, list[tuple[int, Sample]]]:
+        return self._reading().tails(after, most)
+
     def details(self, uuid: str) -> Details:
         return self._reading().details(uuid)
 

@@ -1,7 +1,7 @@
 """Samples in the store: pieces as they came, put together while there are many small ones, and made blocks of
 when their job has ended. Reading takes each index once, wherever it lies."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from joblens.model.errors import StoreCorrupt
 from joblens.model.sample import Sample
@@ -134,15 +134,31 @@ def read_samples(
 ) -> list[tuple[int, Sample]]:
     found: dict[int, Sample] = {}
     for first, data in connection.execute(_Q["samples"], (uuid, after + 1), binary=True).fetchall():
-        try:
-            samples = decode_samples(data)
-        except StoreCorrupt as error:
-            warn(f"samples of job {uuid} from index {first} on are lost: {error}")
-            continue
-        for index, sample in enumerate(samples, first):
-            if index > after:
-                found.setdefault(index, sample)
+        _take(found, uuid, first, data, after, warn)
     return sorted(found.items(), key=lambda item: item[0])
+
+
+def read_tails(
+    connection: Connection, after: Mapping[str, int], most: int, warn: Callable[[str], None]
+) -> dict[str, list[tuple[int, Sample]]]:
+    wanted = list(after), [last + 1 for last in after.values()]
+    found: dict[str, dict[int, Sample]] = {}
+    for uuid, first, data in connection.execute(_Q["tails"], (*wanted, most), binary=True).fetchall():
+        _take(found.setdefault(uuid, {}), uuid, first, data, after[uuid], warn)
+    return {uuid: sorted(samples.items())[-most:] for uuid, samples in found.items() if samples}
+
+
+def _take(
+    found: dict[int, Sample], uuid: str, first: int, data: bytes, after: int, warn: Callable[[str], None]
+) -> None:
+    try:
+        samples = decode_samples(data)
+    except StoreCorrupt as error:
+        warn(f"samples of job {uuid} from index {first} on are lost: {error}")
+        return
+    for index, sample in enumerate(samples, first):
+        if index > after:
+            found.setdefault(index, sample)
 
 
 def _locked(connection: Connection, number: int) -> tuple[int, bool]:

@@ -1,7 +1,7 @@
 """The store in a PostgreSQL database, for any number of hosts."""
 
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TypeVar
 
@@ -83,6 +83,12 @@ class PostgresStore(ReadingDesk, TicketDesk):
 
         with self._database.use() as connection:
             return read_samples(connection, uuid, after, self._warn)
+
+    def tails(self, after: Mapping[str, int], most: int) -> dict[str, list[tuple[int, Sample]]]:
+        from joblens.stores.postgres.sample_tables import read_tails
+
+        with self._database.use() as connection:
+            return read_tails(connection, after, most, self._warn)
 
     def _matching(self, query: HistoryQuery) -> list[int]:
         from joblens.stores.postgres.selection import job_numbers

@@ -209,3 +209,15 @@ SELECT piece.first_index, piece.data
 FROM job JOIN sample_piece AS piece ON piece.job_id = job.id AND piece.fence = job.fence
 WHERE job.uuid = %s AND piece.first_index + piece.count > %s
 ORDER BY piece.first_index, piece.count DESC
+
+-- name: tails
+-- Of many jobs, of each the last pieces only: every piece has a sample at least.
+SELECT wanted.uuid, piece.first_index, piece.data
+FROM unnest(%s::text[], %s::bigint[]) AS wanted (uuid, first_index)
+CROSS JOIN LATERAL (
+    SELECT piece.first_index, piece.count, piece.data
+    FROM job JOIN sample_piece AS piece ON piece.job_id = job.id AND piece.fence = job.fence
+    WHERE job.uuid = wanted.uuid AND piece.first_index + piece.count > wanted.first_index
+    ORDER BY piece.first_index DESC, piece.count DESC LIMIT %s
+) AS piece
+ORDER BY piece.first_index, piece.count DESC

@@ -3,7 +3,7 @@
 import _thread
 import os
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
 
@@ -184,6 +184,10 @@ class SqliteStore(ReadingDesk, TicketDesk):
             for (number,) in connection.execute(QUERIES["number_of_uuid"], (uuid,)).fetchall():
                 return read_samples(connection, number, after, self._warn)  # type: ignore[arg-type]
         return []
+
+    def tails(self, after: Mapping[str, int], most: int) -> dict[str, list[tuple[int, Sample]]]:
+        found = {uuid: self.samples(uuid, last)[-most:] for uuid, last in after.items()}
+        return {uuid: samples for uuid, samples in found.items() if samples}
 
     def _matching(self, query: HistoryQuery) -> list[int]:
         from joblens.stores.sqlite.selection import job_numbers
