@@ -24,6 +24,7 @@ from joblens.agent.run_view import RunView
 from joblens.agent.run_view_feed import ViewFeed
 from joblens.engine.retries import NOT_STARTED
 from joblens.engine.run_events import (
+    AskForNodes,
     AttemptBegan,
     AttemptEnded,
     CancelWanted,
@@ -213,6 +214,8 @@ class RunDriver:
                 self._stop(command)  # type: ignore[arg-type]
             elif kind is RunIsOver:
                 self._is_over = True
+            elif kind is AskForNodes:
+                self._hosts.ask_for_nodes(command.action)  # type: ignore[union-attr]
             else:
                 self._start_beside(command)  # type: ignore[arg-type]
 

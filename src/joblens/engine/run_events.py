@@ -97,6 +97,12 @@ class RunActionCommand(Struct, frozen=True):
     command: int
 
 
+class AskForNodes(Struct, frozen=True):
+    """Of a cluster, as that action says; where there is none, nobody is asked."""
+
+    action: int
+
+
 class RunRecovery(Struct, frozen=True):
     index: int
     attempt: int  # the one that failed
@@ -114,4 +120,4 @@ class RunIsOver(Struct, frozen=True):
     pass
 
 
-Command = StartAttempt | StopAttempt | RunActionCommand | RunRecovery | StateChanged | RunIsOver
+Command = StartAttempt | StopAttempt | RunActionCommand | AskForNodes | RunRecovery | StateChanged | RunIsOver

@@ -37,7 +37,7 @@ from joblens.engine.run_events import (
     StopWanted,
 )
 from joblens.engine.starting import Starter
-from joblens.engine.triggers import Triggers
+from joblens.engine.triggers import Due, Triggers
 from joblens.engine.waiting import Bucket
 from joblens.model.job import Requirements, Status
 from joblens.model.plan import Plan
@@ -305,7 +305,7 @@ class Schedule:
         if is_final:
             self._run_actions(self.triggers.on_job_complete(index))
 
-    def _run_actions(self, due: list[RunActionCommand]) -> None:
+    def _run_actions(self, due: list[Due]) -> None:
         if self.stopping is None:
             self._commands += due
         else:

@@ -1,15 +1,17 @@
 """Which commands of actions are due. The commands of one action run one after the other; when one fails,
 those after it are left out, and the run goes on. A run that is resumed takes up an action at the command that
-failed or did not come to its end. Actions that ask for nodes are for another engine."""
+failed or did not come to its end. An action that asks for nodes has no commands: it is due, and no more."""
 
 from collections.abc import Iterable
 from itertools import chain
 
 from joblens.engine.retries import CUT_OFF
-from joblens.engine.run_events import RunActionCommand
+from joblens.engine.run_events import AskForNodes, RunActionCommand
 from joblens.model.job import Status
-from joblens.model.plan import Plan
+from joblens.model.plan import Plan, PlannedAction
 from joblens.model.workflow_spec import ActionType, TriggerType
+
+Due = RunActionCommand | AskForNodes
 
 
 class Triggers:
@@ -17,7 +19,7 @@ class Triggers:
         self._actions = {
             place: action
             for place, action in enumerate(plan.actions)
-            if action.spec.action_type is ActionType.RUN_COMMANDS and action.spec.commands
+            if _asks_for_nodes(action) or action.spec.commands
         }
         self._on_ready = self._watchers(TriggerType.ON_JOBS_READY)
         self._on_complete = self._watchers(TriggerType.ON_JOBS_COMPLETE)
@@ -57,23 +59,23 @@ class Triggers:
     def _begins_each_time(self, place: int) -> bool:
         return self._trigger(place) is TriggerType.ON_WORKFLOW_START and self._actions[place].spec.persistent
 
-    def on_start(self) -> list[RunActionCommand]:
+    def on_start(self) -> list[Due]:
         return self._fire_all(TriggerType.ON_WORKFLOW_START)
 
-    def on_complete(self) -> list[RunActionCommand]:
+    def on_complete(self) -> list[Due]:
         return self._fire_all(TriggerType.ON_WORKFLOW_COMPLETE)
 
-    def on_job_ready(self, index: int, *, is_final: bool) -> list[RunActionCommand]:
+    def on_job_ready(self, index: int, *, is_final: bool) -> list[Due]:
         """It is ready or beyond: running, ended, or left out of the run. That one which was ready has ended
         makes nothing ready again."""
         places = self._on_ready.get(index, ())
         return self._seen(index, [one for one in places if not is_final or index in self._missing[one]])
 
-    def on_job_complete(self, index: int) -> list[RunActionCommand]:
+    def on_job_complete(self, index: int) -> list[Due]:
         """It is in a final state, whichever."""
         return self._seen(index, self._on_complete.get(index, ()))
 
-    def on_command_ended(self, action: int, command: int, status: Status) -> list[RunActionCommand]:
+    def on_command_ended(self, action: int, command: int, status: Status) -> list[Due]:
         if self._running.get(action) != command:
             return []
         del self._running[action]
@@ -86,18 +88,19 @@ class Triggers:
             return self._run(action, 0)
         return []
 
-    def forget(self, due: Iterable[RunActionCommand]) -> None:
+    def forget(self, due: Iterable[Due]) -> None:
         """They are not carried out: the run is being stopped."""
         for command in due:
-            self._running.pop(command.action, None)
+            if isinstance(command, RunActionCommand):
+                self._running.pop(command.action, None)
 
     def _trigger(self, place: int) -> TriggerType:
         return self._actions[place].spec.trigger_type
 
-    def _fire_all(self, trigger: TriggerType) -> list[RunActionCommand]:
+    def _fire_all(self, trigger: TriggerType) -> list[Due]:
         return self._fire(place for place in self._actions if self._trigger(place) is trigger)
 
-    def _seen(self, index: int, places: Iterable[int]) -> list[RunActionCommand]:
+    def _seen(self, index: int, places: Iterable[int]) -> list[Due]:
         met = []
         for place in places:
             self._missing[place].discard(index)
@@ -105,23 +108,33 @@ class Triggers:
                 met.append(place)
         return self._fire(met)
 
-    def _fire(self, places: Iterable[int]) -> list[RunActionCommand]:
-        due: list[RunActionCommand] = []
+    def _fire(self, places: Iterable[int]) -> list[Due]:
+        due: list[Due] = []
         for place in places:
             if place in self._fired and not self._actions[place].spec.persistent:
                 continue
             self._fired.add(place)
+            if _asks_for_nodes(self._actions[place]):
+                due.append(AskForNodes(place))
+                continue
             if place in self._running:
                 self._again[place] = self._again.get(place, 0) + 1
                 continue
             due += self._resume(place)
         return due
 
-    def _resume(self, place: int) -> list[RunActionCommand]:
+    def _resume(self, place: int) -> list[Due]:
         """From the first command that has not succeeded in an earlier life of the run."""
         command = self._next.pop(place, 0)
         return self._run(place, command) if command < len(self._actions[place].spec.commands) else []
 
-    def _run(self, place: int, command: int) -> list[RunActionCommand]:
+    def _run(self, place: int, command: int) -> list[Due]:
         self._running[place] = command
         return [RunActionCommand(place, command)]
+
+
+def _asks_for_nodes(action: PlannedAction) -> bool:
+    """When the workflow is complete nodes would have nothing to do."""
+    spec = action.spec
+    is_too_late = spec.trigger_type is TriggerType.ON_WORKFLOW_COMPLETE
+    return spec.action_type is ActionType.SCHEDULE_NODES and not is_too_late

@@ -3,7 +3,7 @@
 from joblens.model.plan import Plan
 from joblens.model.run import SlurmChoice
 from joblens.model.settings import SlurmSettings
-from joblens.model.workflow_spec import ActionType, ExecutionSpec
+from joblens.model.workflow_spec import ActionSpec, ActionType, ExecutionSpec, TriggerType
 from joblens.plan.slurm_packing import JOBS
 from joblens.plan.slurm_terms import Headroom
 
@@ -45,4 +45,16 @@ def unused_keys(plan: Plan, choice: SlurmChoice) -> list[str]:
         )
     if asks and choice.packing != JOBS and any((job.requirements.nodes or 1) > 1 for job in plan.jobs):
         lines.append("jobs of several nodes get places of their own, not in the nodes that actions schedule")
+    late = [place + 1 for place, action in enumerate(plan.actions) if _is_too_late(action.spec)]
+    lines += [
+        f"action {place} is not used: when the workflow is complete nodes have nothing to do"
+        for place in late
+    ]
     return lines
+
+
+def _is_too_late(spec: ActionSpec) -> bool:
+    return (
+        spec.action_type is ActionType.SCHEDULE_NODES
+        and spec.trigger_type is TriggerType.ON_WORKFLOW_COMPLETE
+    )

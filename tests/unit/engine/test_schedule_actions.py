@@ -3,6 +3,7 @@
 from typing import Any
 
 from joblens.engine.run_events import (
+    AskForNodes,
     CommandEnded,
     RunActionCommand,
     RunIsOver,
@@ -23,6 +24,10 @@ def action(trigger: TriggerType, *jobs: int, commands: int = 1, **settings: Any)
     kind = settings.pop("kind", ActionType.RUN_COMMANDS)
     texts = tuple(f"command {number}" for number in range(commands))
     return PlannedAction(ActionSpec(trigger_type=trigger, action_type=kind, commands=texts, **settings), jobs)
+
+
+def nodes(trigger: TriggerType, *jobs: int) -> PlannedAction:
+    return action(trigger, *jobs, commands=0, kind=ActionType.SCHEDULE_NODES, scheduler="big")
 
 
 def done(action: int, command: int = 0, status: Status = Status.SUCCESS) -> CommandEnded:
@@ -121,9 +126,22 @@ def test_jobs_left_out_count_as_ready_and_complete() -> None:
     assert {RunActionCommand(0, 0), RunActionCommand(1, 0)} <= set(talk.commands)
 
 
-def test_actions_that_ask_for_nodes_are_for_another_engine() -> None:
-    talk = Talk(plan_of(job("a"), actions=(action(START, kind=ActionType.SCHEDULE_NODES),)))
+def test_nodes_are_asked_for_before_the_first_job_and_nothing_waits_for_them() -> None:
+    talk = Talk(plan_of(job("a"), actions=(nodes(START),)))
+    assert talk.commands[0] == AskForNodes(0)
     assert starts(talk.commands) == [0]
+    assert talk.ended(0) == [RunIsOver()]
+
+
+def test_nodes_are_asked_for_when_jobs_are_ready_or_complete() -> None:
+    talk = Talk(plan_of(job("a"), job("b", 0), actions=(nodes(JOBS_READY, 1), nodes(JOBS_COMPLETE, 1))))
+    assert AskForNodes(0) in talk.ended(0)
+    assert AskForNodes(1) in talk.ended(1)
+
+
+def test_nobody_asks_for_nodes_when_the_workflow_is_complete() -> None:
+    talk = Talk(plan_of(job("a"), actions=(nodes(COMPLETE),)))
+    assert talk.ended(0) == [RunIsOver()]
 
 
 def test_stopping_during_the_start_commands_starts_no_further_ones() -> None:

@@ -1,0 +1,69 @@
+"""The script that Slurm runs, and what its answers mean."""
+
+import subprocess
+
+import pytest
+
+from joblens.model.placing import PlaceState
+from joblens.plan.slurm_answers import is_for_good, place_state
+from joblens.plan.slurm_script import batch_script, safe_job_name
+
+
+def test_the_script_becomes_the_worker_after_the_sites_own_lines() -> None:
+    script = batch_script(["/py", "-m", "x", "/a b"], setup="module load gcc\n", env={"A": "it's"})
+    lines = ["#!/bin/sh", "export A='it'\"'\"'s'", "module load gcc", "exec /py -m x '/a b' </dev/null", ""]
+    assert script.split("\n") == lines
+
+
+def test_it_runs_in_an_environment_with_nothing_in_it() -> None:
+    script = batch_script(["/bin/echo", "two  words"], env={"A": "1"})
+    done = subprocess.run(["/bin/sh"], input=script, env={}, capture_output=True, text=True, check=True)
+    assert done.stdout == "two  words\n"
+
+
+def test_on_several_nodes_srun_starts_one_on_each() -> None:
+    script = batch_script(["/py"], on_each_node=True)
+    assert "exec srun " in script
+    assert "--ntasks-per-node=1" in script
+    subprocess.run(["/bin/sh", "-n"], input=script, text=True, check=True)
+
+
+def test_names_have_nothing_in_them_that_would_break_a_line() -> None:
+    assert safe_job_name("train\n {1}") == "train__{1}"
+    assert safe_job_name("") == "joblens"
+
+
+@pytest.mark.parametrize(
+    ("complaint", "is_final"),
+    [
+        ("sbatch: error: Batch job submission failed: Invalid partition name specified", True),
+        ("sbatch: error: Batch job submission failed: Requested node configuration is not available", True),
+        ("sbatch: error: Unable to contact slurm controller (connect failure)", False),
+        ("sbatch: error: Batch job submission failed: Socket timed out on send/recv operation", False),
+        (
+            "sbatch: error: QOSMaxSubmitJobPerUserLimit\nsbatch: error: Job violates accounting/QOS policy",
+            False,
+        ),
+        ("sbatch did not answer within 60 s", False),
+    ],
+)
+def test_what_sbatch_would_say_again_is_final_and_the_rest_is_not(complaint: str, is_final: bool) -> None:
+    assert is_for_good(complaint) is is_final
+
+
+@pytest.mark.parametrize(
+    ("word", "state"),
+    [
+        ("PENDING", PlaceState.WAITING),
+        ("CONFIGURING", PlaceState.WAITING),
+        ("RUNNING", PlaceState.RUNNING),
+        ("COMPLETING", PlaceState.RUNNING),
+        ("COMPLETED", PlaceState.ENDED),
+        ("FAILED", PlaceState.GONE),
+        ("NODE_FAIL", PlaceState.GONE),
+        ("PREEMPTED", PlaceState.GONE),
+        ("TIMEOUT", PlaceState.GONE),
+    ],
+)
+def test_what_its_states_mean_for_a_place(word: str, state: PlaceState) -> None:
+    assert place_state(word) is state
