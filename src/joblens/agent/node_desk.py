@@ -16,7 +16,7 @@ from joblens.agent.accounting import PROCESS_TREE
 from joblens.agent.groups import JobGroups
 from joblens.agent.launch import LaunchPlan
 from joblens.agent.meter import JobMeter
-from joblens.agent.node_parts import merged_usage
+from joblens.agent.node_parts import merged_usage, with_tasks
 from joblens.agent.node_reports import END, KILL, NodeOrder, NodeReport, ReportReader
 from joblens.agent.task_door import TaskDoor, write_prolog
 from joblens.agent.task_joining import FOLLOWED, join_or_follow
@@ -201,9 +201,11 @@ class NodeDesk:
 
     def completed(self, outcome: Outcome) -> Outcome:
         """-> that of all nodes together."""
+        door = self._door
+        if door is not None and door.taken:
+            outcome = replace(outcome, usage=with_tasks(outcome.usage))
         if not self._others:
             return outcome
-        door = self._door
         first = NodePart(
             node=self._here,
             usage=outcome.usage,

@@ -20,6 +20,24 @@ _OF_THE_LARGEST = frozenset(
     }
 )
 _PEAK = "memory_peak"
+# Known of a process only when it is waited for, unless its group counts them.
+_OF_THE_WAITED_FOR = (
+    "memory_largest_process_bytes",
+    "io_call_read_bytes",
+    "io_call_write_bytes",
+    "io_call_reads",
+    "io_call_writes",
+    "context_switches_voluntary",
+    "context_switches_involuntary",
+)
+_BYTES = ("io_read_bytes", "io_write_bytes")
+
+
+def with_tasks(usage: Usage) -> Usage:
+    """Of a node where the cluster's own daemon has waited for some of its processes."""
+    missed = _OF_THE_WAITED_FOR if usage.io_read_ops is not None else (*_OF_THE_WAITED_FOR, *_BYTES)
+    lower = {*usage.lower_bounds, *(name for name in missed if getattr(usage, name) is not None)}
+    return replace(usage, lower_bounds=tuple(name for name in USAGE_NUMBERS if name in lower))
 
 
 def merged_usage(first: Usage, others: Sequence[NodePart]) -> Usage:

@@ -7,7 +7,13 @@ from collections.abc import Iterator, Sequence
 
 from joblens.analysis.advice import MEMORY_HEADROOM, cpus_option, memory_option
 from joblens.analysis.finding_codes import Code
-from joblens.analysis.outcome_numbers import LEAST_THROTTLED_S, is_out_of_memory, is_throttled, peak_of
+from joblens.analysis.outcome_numbers import (
+    LEAST_THROTTLED_S,
+    is_out_of_memory,
+    is_throttled,
+    node_count,
+    peak_of,
+)
 from joblens.analysis.profile import rates_over
 from joblens.analysis.rates import cpu_percent, host_cpu_percent
 from joblens.model.finding import Finding, Severity
@@ -177,7 +183,8 @@ def _limit_in_force(samples: Sequence[Sample]) -> int | None:
 def _cpu_size(
     record: Record, outcome: Outcome, samples: Sequence[Sample], cpu_usec: int
 ) -> Iterator[Finding]:
-    mean = cpu_usec / outcome.duration_s / 1_000_000  # cores
+    # What it asked for it asked for on each of its nodes.
+    mean = cpu_usec / outcome.duration_s / 1_000_000 / node_count(record)  # cores
     most = (peak_of(rates_over(samples, cpu_percent), mean * 100) or 0.0) / 100
     asked = record.job.requirements.cpus
     can_shrink = _is_complete(outcome)

@@ -17,6 +17,7 @@ from joblens.views.detail_look import Look
 from joblens.views.gpu_details import container_pairs
 from joblens.views.job_details import parts_known, render_part
 from joblens.views.jobs import command_line, display_name, duration_s, started_at_us
+from joblens.views.node_parts import node_lines
 from joblens.views.numbers import UNKNOWN, compact_bytes, counted, percent
 from joblens.views.style import Palette, clean, clean_lines, fit, fold, pad, wrap
 from joblens.views.summary import ending, finding_lines
@@ -53,6 +54,9 @@ def render_show(
         lines += render_usage(outcome.usage, outcome.duration_s, width, paint)
     elif record.attempt is not None and samples:
         lines += _usage_so_far(record.attempt, samples, width, paint)
+    if details.nodes is not None:
+        lines += _section(f"Nodes ({len(details.nodes.nodes)})", paint)
+        lines += node_lines(details.nodes, width, paint)
     if details.operators is not None:
         look = Look(record=record, samples=samples, details=details, width=width, paint=paint)
         lines += render_part("operators", look)
