@@ -2,7 +2,7 @@
 for before anything of it is written."""
 
 import importlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import cast
 
 from joblens.agent.lost_workers import Journals
@@ -15,11 +15,11 @@ from joblens.app.workflow_runs import enabled_places
 from joblens.engine.offer import Offer
 from joblens.model.errors import MissingExtra, how_to_install
 from joblens.model.placing import Parcel, Placed, Room, queue_of_run
-from joblens.model.plan import Plan
+from joblens.model.plan import Plan, PlannedJob
 from joblens.model.run import PlaceEnded, Run, RunOptions, WorkPlaced
 from joblens.model.settings import Settings
 from joblens.ports.hiring import HireDesk
-from joblens.ports.placer import Placer
+from joblens.ports.placer import Placer, QueueChoice
 from joblens.ports.store import Store
 
 # Where each is: its class is made with (plan, options, settings, desk, warn), which touches nothing yet.
@@ -101,11 +101,17 @@ class ClusterEngine:
                 journals=journals,
                 placed=placed_before(store, run.uuid),
             ),
-            queue_of=lambda planned: queue_of_run(run.options.engine, run.uuid, planned.scheduler),
+            queue_of=self._queue_of(),
             retry_lost=settings.queue.retry_lost,
             most_deliveries=settings.queue.most_deliveries,
             warn=self._warn,
         )
+
+    def _queue_of(self) -> Callable[[PlannedJob], str]:
+        run, placer = self._run, self._placer
+        if isinstance(placer, QueueChoice):
+            return placer.queue_of
+        return lambda planned: queue_of_run(run.options.engine, run.uuid, planned.scheduler)
 
     def close(self, *, is_over: bool) -> None:
         if is_over:

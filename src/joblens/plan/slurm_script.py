@@ -11,9 +11,17 @@ _CPUS = "${SLURM_CPUS_PER_TASK:-${SLURM_CPUS_ON_NODE:-1}}"
 
 
 def batch_script(
-    argv: Sequence[str], *, setup: str = "", env: Mapping[str, str] | None = None, on_each_node: bool = False
+    argv: Sequence[str],
+    *,
+    setup: str = "",
+    env: Mapping[str, str] | None = None,
+    on_each_node: bool = False,
+    time_s: float | None = None,
 ) -> str:
+    """`time_s`: how long the place lasts. Older Slurms do not tell their jobs when they end."""
     lines = ["#!/bin/sh"]
+    if time_s is not None:
+        lines.append(f"export SLURM_JOB_END_TIME=${{SLURM_JOB_END_TIME:-$(($(date +%s) + {int(time_s)}))}}")
     lines += [f"export {name}={shlex.quote(value)}" for name, value in (env or {}).items()]
     if setup.strip():
         lines.append(setup.strip("\n"))

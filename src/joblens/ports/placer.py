@@ -1,9 +1,10 @@
 """A cluster that gives jobs their places. It knows the agent only as a command line."""
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from joblens.model.placing import Parcel, Placed, PlaceNews, Room
+from joblens.model.plan import PlannedJob
 
 
 class Placer(Protocol):
@@ -48,4 +49,13 @@ class Placer(Protocol):
 
     def close(self, *, is_over: bool) -> None:
         """`is_over`: the run has ended, and nothing of it is to stay. Else what was placed goes on."""
+        ...
+
+
+@runtime_checkable
+class QueueChoice(Protocol):
+    """A placer that keeps jobs of a run apart: some share what others must not take."""
+
+    def queue_of(self, job: PlannedJob) -> str:
+        """Of its ticket. On any thread."""
         ...

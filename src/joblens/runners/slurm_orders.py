@@ -4,6 +4,7 @@ that share them."""
 from collections.abc import Callable, Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from joblens.model.errors import PlacingError
 from joblens.model.job import Requirements
@@ -42,6 +43,7 @@ class SlurmOrder(Struct, frozen=True):
     queues: tuple[str, ...] = ()  # an allocation that serves them
     most_jobs: int | None = None
     lead_s: float = 0.0  # before its end it is told; 0: it is too short for that
+    time_s: float | None = None  # it lasts
 
     @property
     def is_array(self) -> bool:
@@ -138,7 +140,7 @@ class SlurmOrders:
                 part = some[start : start + most]
                 name = safe_job_name(part[0].name)
                 uuids = tuple(parcel.uuid for parcel in part)
-                orders.append(SlurmOrder(options, name, uuids, lead_s=self._lead_s(scheduler, options)))
+                orders.append(self._timed(SlurmOrder(options, name, uuids), scheduler))
         return orders
 
     def _job_options(self, scheduler: str, needs: Requirements) -> Options:
@@ -146,9 +148,10 @@ class SlurmOrders:
         room = room_of(terms.partition, self._site.rooms())
         return job_options(terms, needs, self.headroom, room.time_limit_s if room is not None else None)
 
-    def _lead_s(self, scheduler: str, options: Options) -> float:
+    def _timed(self, order: SlurmOrder, scheduler: str) -> SlurmOrder:
         room = room_of(terms_for(scheduler, self.terms()).partition, self._site.rooms())
-        return lead_within(self.headroom.lead_s, usual_time_s(options, room))
+        time_s = usual_time_s(order.options, room)
+        return replace(order, time_s=time_s, lead_s=lead_within(self.headroom.lead_s, time_s))
 
     # ---- allocations -----------------------------------------------------------------------------------
 
@@ -198,11 +201,5 @@ class SlurmOrders:
         if terms_for(scheduler, self.terms()).is_serial:
             options = {**options, "dependency": "singleton"}
         queues = self.queues_of(scheduler)
-        order = SlurmOrder(
-            options,
-            safe_job_name(name),
-            queues=queues,
-            most_jobs=most_jobs,
-            lead_s=self._lead_s(scheduler, options),
-        )
-        return [order] * count
+        order = SlurmOrder(options, safe_job_name(name), queues=queues, most_jobs=most_jobs)
+        return [self._timed(order, scheduler)] * count

@@ -162,6 +162,7 @@ class SlurmPlacer:
             setup=self._settings.setup or "",
             env=worker_env(self._plan.execution),
             on_each_node=order.is_on_each_node,
+            time_s=order.time_s,
         )
 
     def _remember(self, order: SlurmOrder, job_id: str, placement: Placement, hire: str) -> list[Placed]:

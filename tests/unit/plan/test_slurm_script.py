@@ -1,6 +1,7 @@
 """The script that Slurm runs, and what its answers mean."""
 
 import subprocess
+import time
 
 import pytest
 
@@ -26,6 +27,15 @@ def test_on_several_nodes_srun_starts_one_on_each() -> None:
     assert "exec srun " in script
     assert "--ntasks-per-node=1" in script
     subprocess.run(["/bin/sh", "-n"], input=script, text=True, check=True)
+
+
+def test_the_worker_knows_when_its_time_is_up() -> None:
+    script = batch_script(["/bin/sh", "-c", "echo $SLURM_JOB_END_TIME"], time_s=120)
+    done = subprocess.run(["/bin/sh"], input=script, env={}, capture_output=True, text=True, check=True)
+    assert 100 < int(done.stdout) - time.time() < 140
+    told = {"SLURM_JOB_END_TIME": "77"}
+    done = subprocess.run(["/bin/sh"], input=script, env=told, capture_output=True, text=True, check=True)
+    assert done.stdout == "77\n"
 
 
 def test_names_have_nothing_in_them_that_would_break_a_line() -> None:
