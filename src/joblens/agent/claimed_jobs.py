@@ -10,6 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from joblens.agent.container_order import ENV_PREFIX
+from joblens.agent.device_env import device_env
 from joblens.agent.marked import JOB_ID_VARIABLE
 from joblens.agent.programs import Programs
 from joblens.agent.run_attempts import RUN_ATTEMPT_VARIABLES, PreparedAttempt
@@ -25,6 +26,7 @@ _CHECK_S, _FAILED_S = 5.0, 10.0  # a worker has other jobs to see to, and may ge
 _BEFORE_NS = 1_000_000_000  # by which files that it is given are older than what it makes
 # At which slots are looked at: a job that wants to be looked at a little less often is content with it.
 _COMMON_INTERVAL_S, _SELDOM_S = 1.0, 10.0
+_NOWHERE: Mapping[str, str] = {}
 
 
 class ClaimedJob(Struct, frozen=True):
@@ -38,13 +40,32 @@ class ClaimedJob(Struct, frozen=True):
     def uuid(self) -> str:
         return self.claim.job.uuid
 
+    def with_devices(self, devices: tuple[str, ...]) -> PreparedAttempt:
+        """What is started, with these GPUs and no others."""
+        if not devices:
+            return self.attempt
+        return replace(
+            self.attempt,
+            job=replace(self.attempt.job, gpu_devices=devices),
+            env={**self.attempt.env, **self._device_env(devices)},
+        )
+
+    def _device_env(self, devices: tuple[str, ...]) -> dict[str, str]:
+        env = device_env(devices)
+        if self.claim.job.container is None:
+            return env
+        return {ENV_PREFIX + name: value for name, value in env.items()}
+
 
 class ClaimedJobs:
     """`logs_dir`: below it each job has a folder, for what it prints and for its work."""
 
-    def __init__(self, logs_dir: str, concurrency: int, accounting: Accounting) -> None:
+    def __init__(
+        self, logs_dir: str, accounting: Accounting, elsewhere: Mapping[str, str] = _NOWHERE
+    ) -> None:
+        """`elsewhere`: folders that cannot be seen from this machine, and what is used here instead."""
         self._logs_dir = logs_dir
-        self._concurrency = concurrency
+        self._elsewhere = elsewhere
         self._accounting = accounting
         self._programs = Programs(_CHECK_S, _FAILED_S)
 
@@ -58,15 +79,17 @@ class ClaimedJobs:
         order, uuid = claim.ticket.order, claim.job.uuid
         argv = self._programs.command_of(order)
         _check_words(order)
-        folder = order.folder or os.path.join(self._logs_dir, uuid)
-        if claim.fence > 1 and not order.folder:
+        meant = self._here(order.folder)
+        folder = meant or os.path.join(self._logs_dir, uuid)
+        if claim.fence > 1 and not meant:
             folder = os.path.join(folder, f"attempt-{claim.fence}")  # what the lost one printed stays
         work_dir = "" if order.cwd else os.path.join(folder, WORK)
-        cwd = order.cwd or work_dir
+        cwd = self._here(order.cwd) or work_dir
         try:
             if work_dir:
                 shutil.rmtree(work_dir, ignore_errors=True)
-                make_private_folder(work_dir)
+            if cwd != order.cwd:
+                make_private_folder(cwd)
             _write_files(cwd, order.files)
         except (OSError, ValueError) as error:
             why = error.strerror if isinstance(error, OSError) else None
@@ -77,8 +100,13 @@ class ClaimedJobs:
         else:
             job = replace(job, cwd=cwd)
         attempt = PreparedAttempt(job, argv, _env(claim), folder, order.streams)
-        weight = places_of(job.requirements, self._concurrency)
-        return ClaimedJob(claim, attempt, work_dir, weight, self._is_plain(job))
+        return ClaimedJob(claim, attempt, work_dir, places_of(job.requirements), self._is_plain(job))
+
+    def _here(self, path: str) -> str:
+        for there, here in self._elsewhere.items():
+            if path == there or path.startswith(there.rstrip("/") + "/"):
+                return here + path[len(there.rstrip("/")) :]
+        return path
 
     def _is_plain(self, job: Job) -> bool:
         return (
@@ -113,9 +141,9 @@ def is_limited(job: Job) -> bool:
     return asked.timeout_s is not None or any(limit is not None for limit in limits)
 
 
-def places_of(asked: Requirements, concurrency: int) -> int:
-    """One for each CPU; a job that wants more than there are gets them all."""
-    return min(concurrency, max(1, -int(-(asked.cpus or 1) // 1)))
+def places_of(asked: Requirements) -> int:
+    """One for each CPU."""
+    return max(1, -int(-(asked.cpus or 1) // 1))
 
 
 def _env(claim: Claim) -> dict[str, str]:

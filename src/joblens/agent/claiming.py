@@ -1,5 +1,6 @@
 """Asks the store for tickets, on the desk's thread."""
 
+import time
 from collections.abc import Callable, Sequence
 
 from msgspec import Struct
@@ -10,8 +11,11 @@ from joblens.agent.leftovers import Leftovers
 from joblens.agent.store_watch import lease_now_s
 from joblens.agent.ticket_keeping import TicketKeeping
 from joblens.agent.worker_plan import WorkerPlan
-from joblens.model.delivery import Claim
+from joblens.model.delivery import Claim, WorkerInfo
+from joblens.model.placing import Room, is_of_cluster
 from joblens.ports.deliveries import Deliveries
+
+_PATIENCE_S = 30.0  # for which a job may be passed by others that fit
 
 
 class Claimed(Struct, frozen=True):
@@ -28,21 +32,48 @@ class Claiming:
         self._keeping = keeping
         self._maker = maker
         self._leftovers = leftovers
+        self._last_patient_s = 0.0
 
-    def these(self, uuids: Sequence[str], deliveries: Deliveries) -> Claimed:
+    def these(self, uuids: Sequence[str], room: Room | None, deliveries: Deliveries) -> Claimed:
         plan = self._plan
-        return self._claim(lambda: deliveries.claim(plan.info, uuids, plan.lease_s))
+        return self._claim(lambda: deliveries.claim(plan.info, uuids, plan.lease_s, room=room))
 
-    def oldest(self, most: int, older_than_s: float, deliveries: Deliveries) -> Claimed:
+    def oldest(
+        self, most: int, older_than_s: float, rooms: tuple[Room, Room] | None, deliveries: Deliveries
+    ) -> Claimed:
+        """`rooms`: what is free now, and what would be if nothing ran."""
         info = self._plan.info
         if self._plan.every_queue:
-            queues = tuple(one.queue for one in deliveries.backlog() if one.waiting)
-            info = replace(info, queues=queues)
-            if not queues:
-                return Claimed(0.0, [])
-        return self._claim(
-            lambda: deliveries.claim_waiting(info, most, self._plan.lease_s, older_than_s=older_than_s)
-        )
+            waiting = (one.queue for one in deliveries.backlog() if one.waiting)
+            info = replace(info, queues=tuple(queue for queue in waiting if not is_of_cluster(queue)))
+        if not info.queues:
+            return Claimed(0.0, [])
+        return self._claim(lambda: self._ask(info, most, older_than_s, rooms, deliveries))
+
+    def _ask(
+        self,
+        info: WorkerInfo,
+        most: int,
+        older_than_s: float,
+        rooms: tuple[Room, Room] | None,
+        deliveries: Deliveries,
+    ) -> list[Claim]:
+        lease_s = self._plan.lease_s
+        if rooms is None:
+            return deliveries.claim_waiting(info, most, lease_s, older_than_s=older_than_s)
+        free, whole = rooms
+        patient: list[Claim] = []
+        if time.monotonic() - self._last_patient_s > _PATIENCE_S / 2:
+            # One that has waited for long is not passed by smaller ones for ever: room is made for it.
+            self._last_patient_s = time.monotonic()
+            patient = deliveries.claim_waiting(
+                info, 1, lease_s, older_than_s=max(older_than_s, _PATIENCE_S), room=whole
+            )
+        left = most - len(patient)
+        if left <= 0:
+            return patient
+        more = deliveries.claim_waiting(info, left, lease_s, older_than_s=older_than_s, room=free)
+        return [*patient, *more]
 
     def _claim(self, ask: Callable[[], list[Claim]]) -> Claimed:
         asked_at_s = lease_now_s()

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from joblens.agent.claimed_jobs import ClaimedJob, ClaimedJobs
 from joblens.agent.claiming import Claimed, Claiming
+from joblens.agent.heard_tickets import HeardTickets
 from joblens.agent.held_places import HeldPlaces
 from joblens.agent.kit import Kit
 from joblens.agent.leftovers import Leftovers
@@ -24,10 +25,12 @@ from joblens.agent.slot_loop import SlotPlan
 from joblens.agent.store_watch import StoreWatch
 from joblens.agent.ticket_desk import TicketDesk
 from joblens.agent.ticket_keeping import TicketKeeping
+from joblens.agent.worker_endings import cancelled_before_start, count_of_jobs, must_not_run_twice
 from joblens.agent.worker_plan import Fences, WorkerPlan, WorkerView
-from joblens.model.delivery import Claim, RetryLost
+from joblens.model.delivery import Claim
 from joblens.model.errors import JoblensError, LaunchError
-from joblens.model.job import Outcome, Record, Status
+from joblens.model.job import Outcome, Record
+from joblens.model.placing import Room
 from joblens.model.writes import JobEnded
 from joblens.ports.bell import Bell
 from joblens.ports.deliveries import Deliveries
@@ -63,8 +66,10 @@ class QueueWorker:
         self._fences = fences
         self._may_leave = may_leave
         self._claimed = claimed
-        self._maker = ClaimedJobs(plan.logs_dir, plan.info.concurrency, plan.accounting)
-        self._places = HeldPlaces(plan.info.concurrency)
+        self._maker = ClaimedJobs(plan.logs_dir, plan.accounting, plan.elsewhere)
+        self._places = HeldPlaces(
+            plan.info.concurrency, memory_bytes=plan.memory_bytes, gpus=plan.gpus, ends_at_s=plan.ends_at_s
+        )
         every_s = look_every_s(plan.lease_s)
         watch = StoreWatch(plan.lease_s, every_s)
         self._desk = TicketDesk(deliveries, kit.loop, self._view.note, watch)
@@ -98,11 +103,14 @@ class QueueWorker:
             output_max_bytes=plan.output_max_bytes,
             end_signal=plan.end_signal,
         )
-        self._heard: deque[tuple[str, Callable[[], None]]] = deque()
+        self._heard = HeardTickets()
+        for uuid in plan.tickets:
+            self._heard.put(uuid, lambda: None)
         self._is_called = False
         self._waiting: deque[ClaimedJob] = deque()  # claimed, and no place is free
         self._running: dict[str, ClaimedJob] = {}
         self._unwanted: set[str] = set()  # running jobs that are somebody else's now
+        self._forgone: set[str] = set()  # jobs that are given back should they be claimed
         self._is_asking = False  # the store for tickets
         self._next_look_s = 0.0
         self._may_be_more = False  # in the store than was heard of
@@ -142,7 +150,7 @@ class QueueWorker:
         still = [held for uuid, held in self._claimed.items() if uuid in left]
         self._keeping.give_back(
             {held.uuid: left[held.uuid] for held in still},
-            [held.uuid for held in still if held.uuid not in unbegun and _must_not_run_twice(held)],
+            [held.uuid for held in still if held.uuid not in unbegun and must_not_run_twice(held)],
         )
         self._keeping.say_goodbye()
         self._desk.close()
@@ -157,7 +165,9 @@ class QueueWorker:
         if self._is_ending:
             return True
         idle_s = self._plan.idle_s
-        if idle_s is None or self._heard or self._others.is_more_to_come or not self._next_look_s:
+        if idle_s is None or self._heard or self._heard.are_left or not self._next_look_s:
+            return False
+        if self._others.is_more_to_come and not self._plan.is_hired:
             return False
         if time.monotonic() - self._idle_since_s <= idle_s:
             return False
@@ -189,14 +199,14 @@ class QueueWorker:
         """The first time: takes nothing more and finishes what runs. Then: ends that, for others to take."""
         if not self._is_ending:
             self._is_ending = True
-            self._heard.clear()  # the broker gives them to others
+            self._view.let_go(self._heard.clear())
             self._give_back_uncleared()
             self._give_back([self._waiting.popleft() for _ in range(len(self._waiting))])
             if self._running:
-                self._view.note(f"takes nothing more, finishes {_jobs(len(self._running))}")
+                self._view.note(f"takes nothing more, finishes {count_of_jobs(len(self._running))}")
         elif not self._is_giving_back:
             self._is_giving_back = True
-            self._view.note(f"ends {_jobs(len(self._running))} and gives them back")
+            self._view.note(f"ends {count_of_jobs(len(self._running))} and gives them back")
             for uuid in list(self._running):
                 self.drop(uuid)
 
@@ -204,7 +214,7 @@ class QueueWorker:
 
     def take(self, uuid: str, settled: Callable[[], None]) -> None:
         """On the thread that hears."""
-        self._heard.append((uuid, settled))
+        self._heard.put(uuid, settled)
         if not self._is_called:
             self._is_called = True
             self._kit.loop.call(self._claim_called)
@@ -243,17 +253,26 @@ class QueueWorker:
             self._claim_heard(most)
 
     def _claim_heard(self, most: int) -> None:
-        batch = [self._heard.popleft() for _ in range(min(most, len(self._heard)))]
+        batch = self._heard.take(most)
         uuids = [uuid for uuid, _ in batch if uuid not in self._claimed]
         self._is_asking = self._was_heard_last = True
+        room = None if self._plan.takes_any else self._places.room()
         self._desk.ask(
-            partial(self._claiming.these, uuids),
-            partial(self._has_claimed, batch),
+            partial(self._claiming.these, uuids, room),
+            partial(self._has_claimed, batch, room),
             partial(self._could_not_claim, batch),
         )
 
-    def _has_claimed(self, batch: Sequence[tuple[str, Callable[[], None]]], claimed: Claimed) -> None:
+    def _has_claimed(
+        self, batch: Sequence[tuple[str, Callable[[], None]]], room: Room | None, claimed: Claimed
+    ) -> None:
         self._is_asking = False
+        got = {claim.job.uuid for claim in claimed.claims}
+        missed = [uuid for uuid, _ in batch if uuid not in got and uuid not in self._claimed]
+        if missed and room is not None and (self._running or self._waiting):
+            self._heard.leave(missed)  # perhaps there was only no room for them
+        elif missed:
+            self._view.let_go(missed)
         for _, settled in batch:
             settled()
         self._begin_all(claimed)
@@ -261,7 +280,7 @@ class QueueWorker:
     def _could_not_claim(self, batch: Sequence[tuple[str, Callable[[], None]]]) -> None:
         self._is_asking = False
         if not self._is_ending:
-            self._heard.extendleft(reversed(batch))
+            self._heard.put_back(batch)
             self._kit.loop.call(self._claim_next)
 
     def _look(self, most: int) -> None:
@@ -269,8 +288,9 @@ class QueueWorker:
         self._is_asking = True
         self._may_be_more = self._was_heard_last = False
         older_than_s = min(self._plan.poll_s, self._plan.lease_s) if self._has_broker else 0.0
+        rooms = None if self._plan.takes_any else (self._places.room(), self._places.whole())
         self._desk.ask(
-            partial(self._claiming.oldest, most, older_than_s),
+            partial(self._claiming.oldest, most, older_than_s, rooms),
             partial(self._has_looked, most),
             self._could_not_look,
         )
@@ -323,6 +343,10 @@ class QueueWorker:
             if uuid not in self._unwanted:
                 self.drop(uuid)
             return
+        if uuid in self._forgone:
+            self._forgone.discard(uuid)
+            self._keeping.give_back({uuid: claim.fence})
+            return
         self._fences.hold(uuid, claim.fence)
         self._kit.recorder.muted.discard(uuid)
         self._keeping.hold(claim, asked_at_s)
@@ -360,12 +384,13 @@ class QueueWorker:
 
     def _begin(self, held: ClaimedJob) -> None:
         self._running[held.uuid] = held
-        is_behind = self._places.take(held)
+        taken = self._places.take(held)
+        attempt = held.with_devices(taken.devices)
         if held.is_plain:
-            self._slots.start(held.attempt, held.weight, behind=is_behind)
+            self._slots.start(attempt, taken.weight, behind=taken.is_behind)
         else:
             self._sessions.expect(2)  # where there was one there may be another: a launcher stands by
-            self._sessions.start(held.attempt)
+            self._sessions.start(attempt)
 
     def _give_back(self, unbegun: Sequence[ClaimedJob]) -> None:
         for held in unbegun:
@@ -384,18 +409,26 @@ class QueueWorker:
         if held is not None:
             self._places.leave(held, outcome.duration_s)
             self._idle_since_s = time.monotonic()
+            self._has_more_room()
             self._fill()
+
+    def _has_more_room(self) -> None:
+        self._heard.try_left()
+        if not self._plan.takes_any and not self._has_broker:
+            self._may_be_more = True  # that fits now
 
     def withdrawn(self, uuid: str) -> None:
         held = self._running.pop(uuid, None)
         if held is None:
             return
         self._places.leave(held, None)
+        self._has_more_room()
         if uuid in self._unwanted:
             self._has_dropped(held, has_begun=False)
         else:
             self._claimed.pop(uuid, None)
-            self._write_end(held.claim, _cancelled(self._kit.clock.now_us(), self._plan.info.name))
+            now_us = self._kit.clock.now_us()
+            self._write_end(held.claim, cancelled_before_start(now_us, self._plan.info.name))
         self._fill()
 
     def recorded(self, record: Record) -> None:
@@ -413,7 +446,7 @@ class QueueWorker:
         where it still was this worker's."""
         self._unwanted.discard(held.uuid)
         self._claimed.pop(held.uuid, None)
-        spent = [held.uuid] if has_begun and _must_not_run_twice(held) else []
+        spent = [held.uuid] if has_begun and must_not_run_twice(held) else []
         self._keeping.give_back({held.uuid: held.claim.fence}, spent)
 
     # ---- what the store tells --------------------------------------------------------------------------
@@ -454,6 +487,7 @@ class QueueWorker:
     def was_given_back(self, uuid: str) -> None:
         self._fences.drop(uuid)
         self._kit.recorder.muted.discard(uuid)
+        self._view.let_go([uuid])
 
     def has_renewed(self) -> None:
         if self._waiting:
@@ -464,22 +498,3 @@ class QueueWorker:
 
     def note(self, text: str) -> None:
         self._view.note(text)
-
-
-def _jobs(count: int) -> str:
-    return f"{count} job{'' if count == 1 else 's'}"
-
-
-def _must_not_run_twice(held: ClaimedJob) -> bool:
-    return held.claim.ticket.retry_lost is RetryLost.NEVER
-
-
-def _cancelled(now_us: int, worker: str) -> Outcome:
-    return Outcome(
-        status=Status.CANCELLED,
-        ended_at_us=now_us,
-        duration_s=0.0,
-        reason="cancelled",
-        error="someone asked for its end before it was started",
-        worker=worker,
-    )

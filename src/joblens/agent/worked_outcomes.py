@@ -1,6 +1,7 @@
 """What the record of a job that ran on a worker tells beside that of any other."""
 
 import os
+from collections.abc import Callable
 
 from msgspec.structs import replace
 
@@ -8,7 +9,7 @@ from joblens.agent.artifacts import collect_artifacts
 from joblens.agent.claimed_jobs import ClaimedJob
 from joblens.agent.output import STDERR, STDOUT, tail_of
 from joblens.analysis.finding_deliveries import taken_up_again
-from joblens.model.job import Outcome, Record
+from joblens.model.job import Outcome, Placement, Record
 from joblens.model.secrets import redact_text
 
 TAIL_BYTES = 4000
@@ -18,9 +19,15 @@ class WorkedOutcomes:
     """`claimed` is shared with the worker: jobs that it holds, by uuid. Asked on the threads of slots and
     sessions."""
 
-    def __init__(self, worker: str, claimed: dict[str, ClaimedJob]) -> None:
+    def __init__(
+        self,
+        worker: str,
+        claimed: dict[str, ClaimedJob],
+        placement_of: Callable[[str], Placement | None] = lambda _: None,
+    ) -> None:
         self._worker = worker
         self._claimed = claimed
+        self._placement_of = placement_of
 
     def complete(self, record: Record) -> Record:
         held = self._claimed.get(record.job.uuid)
@@ -28,7 +35,7 @@ class WorkedOutcomes:
             return record
         attempt, claim = record.attempt, held.claim
         if attempt is not None:
-            attempt = replace(attempt, number=claim.fence)
+            attempt = replace(attempt, number=claim.fence, placement=self._placement_of(record.job.uuid))
         outcome = replace(
             record.outcome,
             worker=self._worker,

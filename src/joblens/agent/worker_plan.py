@@ -1,13 +1,13 @@
 """What a worker is told when it is started, and whom it tells what it does."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from joblens.agent.claimed_jobs import ClaimedJob
 from joblens.model.delivery import Claim, WorkerInfo
-from joblens.model.job import Accounting, Record
+from joblens.model.job import Accounting, Placement, Record
 
 
 class WorkerPlan(Struct, frozen=True, kw_only=True):
@@ -20,7 +20,14 @@ class WorkerPlan(Struct, frozen=True, kw_only=True):
     environ: Mapping[str, str]
     end_signal: int
     idle_s: float | None = None  # None: it stays
-    every_queue: bool = False  # whatever there is
+    every_queue: bool = False  # whatever there is, but what was placed by a cluster
+    tickets: tuple[str, ...] = ()  # it was started for
+    is_hired: bool = False  # by a run's driver, which looks after tickets of workers that are gone
+    takes_any: bool = False  # also what wants more memory or GPUs than there are: nobody else would
+    memory_bytes: int | None = None  # to share out; None: not counted
+    gpus: tuple[str, ...] | None = None  # to give by name; None: not counted
+    ends_at_s: float | None = None  # by the monotonic clock: nothing is begun that would not be done by then
+    elsewhere: Mapping[str, str] = field(default_factory=dict)  # folders that are not here -> what is instead
 
 
 class WorkerView:
@@ -38,6 +45,9 @@ class WorkerView:
     def ended(self, record: Record, claim: Claim) -> None:
         """Its outcome is in the store."""
 
+    def let_go(self, uuids: Sequence[str]) -> None:
+        """It was told of them and does not have them (any more), though they have not ended here."""
+
 
 class Fences(Protocol):
     """Who stamps what is written about jobs (stores.fenced)."""
@@ -45,3 +55,7 @@ class Fences(Protocol):
     def hold(self, uuid: str, fence: int) -> None: ...
 
     def drop(self, uuid: str) -> None: ...
+
+    def place(self, uuid: str, placement: Placement) -> None:
+        """Where the attempt that begins next is by a cluster's word."""
+        ...

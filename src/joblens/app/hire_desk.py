@@ -19,6 +19,10 @@ from joblens.stores.private_files import make_private_folder
 
 _WORDS = ".words"  # behind the name of a hire's file: what its worker had to complain of
 _LONGEST_WORDS = 4000
+_WHERE_PROGRAMS_ARE = (
+    *("PATH", "LD_LIBRARY_PATH", "PYTHONPATH", "VIRTUAL_ENV", "CONDA_PREFIX", "CONDA_DEFAULT_ENV"),
+    *("LANG", "LC_ALL", "TZ", "MODULEPATH", "LOADEDMODULES"),
+)
 
 
 def hires_folder(settings: Settings, run_uuid: str) -> str:
@@ -38,6 +42,8 @@ class FileHireDesk:
             run_uuid=run_uuid,
             user=current_user(),
             boot_id=read_host().boot_id if is_file_store(settings) else "",
+            # Jobs find the programs there that whoever starts the run finds here.
+            env={name: os.environ[name] for name in _WHERE_PROGRAMS_ARE if name in os.environ},
         )
 
     def write(self, hire: Hire) -> str:

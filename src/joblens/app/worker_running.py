@@ -5,11 +5,12 @@ import secrets
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from types import FrameType
+from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 import joblens
@@ -17,8 +18,10 @@ from joblens.agent.claimed_jobs import ClaimedJob
 from joblens.agent.kit import Kit
 from joblens.agent.locks import SupervisorLock, remove_idle_folders
 from joblens.agent.lost_claims import PID_NAMESPACE
+from joblens.agent.node_worker import NodeWorker
 from joblens.agent.payload import Payload
 from joblens.agent.queue_worker import QueueWorker
+from joblens.agent.run_lost_tickets import PLACE
 from joblens.agent.sweeping import sweep
 from joblens.agent.worked_outcomes import WorkedOutcomes
 from joblens.agent.worker_plan import WorkerPlan, WorkerView
@@ -26,15 +29,17 @@ from joblens.app.after_jobs import AfterJobs
 from joblens.app.child_store import keep_passwords_from_jobs
 from joblens.app.drivers import logs_root, open_deliveries
 from joblens.app.kit_journals import KitJournals
+from joblens.app.machine_offer import less_reserve
 from joblens.app.owning import OwnLog, close_kit, current_user, open_kit
 from joblens.app.supervising import allow_many_files
 from joblens.model.delivery import Claim, WorkerInfo
 from joblens.model.errors import JoblensError
-from joblens.model.job import Granularity, Record, Status
+from joblens.model.job import Granularity, Placement, Record, Status
 from joblens.model.settings import Settings
 from joblens.ports.bell import Bell, Hearing
+from joblens.ports.hiring import Ear
 from joblens.ports.store import Store
-from joblens.probes.cgroup_layout import read_layout
+from joblens.probes.cgroup_layout import CgroupLayout, read_layout
 from joblens.probes.machine import usable_cpus, usable_gpus, usable_memory_bytes
 from joblens.stores.fenced import FencedStore
 from joblens.stores.journal import JournaledStore
@@ -45,6 +50,20 @@ _HEARING_PATIENCE_S = 5.0
 _ANSWER_LEAST_S, _ANSWER_MOST_S = 3.0, 15.0
 
 
+class HiredFor(Struct, frozen=True, kw_only=True):
+    """What one is told that a run's driver had a cluster start."""
+
+    tickets: tuple[str, ...] = ()
+    memory_bytes: int | None = None  # None: what it finds it was given
+    gpus: tuple[str, ...] | None = None
+    ends_at_s: float | None = None  # by the monotonic clock
+    placement: Placement | None = None
+    place: str = ""  # the cluster's own id of it
+    user: str = ""
+    ear: Ear | None = None  # by which it is told of tickets
+    elsewhere: Mapping[str, str] = field(default_factory=dict)
+
+
 class WorkerOptions(Struct, frozen=True, kw_only=True):
     """What is said when it is started."""
 
@@ -52,14 +71,21 @@ class WorkerOptions(Struct, frozen=True, kw_only=True):
     queues: tuple[str, ...] = ()  # (): the one the settings name
     name: str = ""  # how it begins; '': with host and process
     any_user: bool = False
+    hired: HiredFor | None = None
 
 
 class Watching(WorkerView):
     """Tells people, and does what follows the end of a job."""
 
     def __init__(
-        self, settings: Settings, log: OwnLog, tell: Tell, has_ended: Callable[[Record, Claim], None] | None
+        self,
+        settings: Settings,
+        log: OwnLog,
+        tell: Tell,
+        has_ended: Callable[[Record, Claim], None] | None,
+        ear: Ear | None = None,
     ) -> None:
+        self._ear = ear
         self._tell = tell
         self._has_ended = has_ended
         self._after_jobs = AfterJobs(settings, log)
@@ -77,11 +103,22 @@ class Watching(WorkerView):
         self.counts[record.status] = self.counts.get(record.status, 0) + 1
         if self._has_ended is not None:
             self._has_ended(record, claim)
+        if self._ear is not None:
+            self._ear.has_ended([record.job.uuid])
         order = claim.ticket.order
         is_due = time.monotonic() > self._next_upkeep_s
         if is_due or order.notify or record.job.granularity is Granularity.TIME_SERIES:
             self._next_upkeep_s = time.monotonic() + _UPKEEP_S
             self._after_jobs.put(record, _payload(record, claim) if order.notify else None)
+
+    def let_go(self, uuids: Sequence[str]) -> None:
+        if self._ear is not None and uuids:
+            self._ear.has_let_go(uuids)
+
+    def began(self, held: ClaimedJob) -> None:
+        meant = held.claim.ticket.order.folder
+        if self._ear is not None and meant and held.attempt.folder != meant:
+            self._ear.prints_to(held.uuid, held.attempt.folder, meant)
 
     def close(self) -> None:
         self._after_jobs.close()
@@ -108,20 +145,35 @@ def make_info(settings: Settings, kit: Kit, options: WorkerOptions, broker: str)
         name=f"{options.name or f'{owner.host}-{owner.pid}'}-{secrets.token_hex(4)}",
         host=owner.host,
         pid=owner.pid,
-        user=current_user(),
-        queues=options.queues or (settings.queue.name,),
+        user=(options.hired.user if options.hired is not None else "") or current_user(),
+        queues=options.queues or (() if options.hired is not None else (settings.queue.name,)),
         concurrency=options.concurrency or max(1, int(cpus)),
         broker=broker,
         cpus=cpus,
-        memory_bytes=usable_memory_bytes(layout),
-        gpus=len(usable_gpus()),
+        memory_bytes=_memory_of(options, layout),
+        gpus=len(_gpus_of(options)),
         version=joblens.__version__,
         start_ticks=owner.start_ticks,
         boot_id=owner.boot_id,
         started_at_us=kit.clock.now_us(),
         any_user=options.any_user or settings.queue.any_user,
-        facts={PID_NAMESPACE: owner.pid_namespace},
+        facts=_facts(kit, options),
     )
+
+
+def _facts(kit: Kit, options: WorkerOptions) -> dict[str, Any]:
+    place = options.hired.place if options.hired is not None else ""
+    return {PID_NAMESPACE: kit.owner.pid_namespace, **({PLACE: place} if place else {})}
+
+
+def _memory_of(options: WorkerOptions, layout: CgroupLayout) -> int | None:
+    told = options.hired.memory_bytes if options.hired is not None else None
+    return told if told is not None else usable_memory_bytes(layout)
+
+
+def _gpus_of(options: WorkerOptions) -> tuple[str, ...]:
+    told = options.hired.gpus if options.hired is not None else None
+    return told if told is not None else usable_gpus()
 
 
 class RunningWorker:
@@ -142,6 +194,7 @@ class RunningWorker:
     ) -> None:
         keep_passwords_from_jobs()
         self._worker: QueueWorker | None = None
+        self._hired = options.hired
         fences: list[FencedStore] = []
         journaled: list[JournaledStore] = []
 
@@ -154,12 +207,15 @@ class RunningWorker:
         kit = open_kit(settings, self._take_sample, allow_many_files(), log.warn, around)
         self.info = make_info(settings, kit, options, broker)
         claimed: dict[str, ClaimedJob] = {}
-        complete = WorkedOutcomes(self.info.name, claimed).complete
+        hired = options.hired
+        fences[0].placement = hired.placement if hired is not None else None
+        complete = WorkedOutcomes(self.info.name, claimed, fences[0].placement_of).complete
         self.kit = replace(kit, is_leashed=True, complete=complete)
-        self.watching = Watching(settings, log, tell, has_ended)
+        self.watching = Watching(settings, log, tell, has_ended, hired.ear if hired is not None else None)
         self._deliveries = open_deliveries(settings, log.warn, _answer_s(settings.queue.lease))
-        self._worker = QueueWorker(
-            self._plan(settings, idle_s, is_embedded=not broker),
+        make = QueueWorker if hired is None or hired.ear is None else NodeWorker
+        self._worker = make(
+            self._plan(settings, options, idle_s, is_embedded=not broker and hired is None),
             self.kit,
             self._deliveries,
             claimed,
@@ -174,7 +230,12 @@ class RunningWorker:
         if self._worker is not None:
             self._worker.take_sample(name)
 
-    def _plan(self, settings: Settings, idle_s: float | None, *, is_embedded: bool) -> WorkerPlan:
+    def _plan(
+        self, settings: Settings, options: WorkerOptions, idle_s: float | None, *, is_embedded: bool
+    ) -> WorkerPlan:
+        hired, memory_bytes = options.hired or HiredFor(), self.info.memory_bytes
+        if options.hired is None and memory_bytes is not None:
+            memory_bytes = less_reserve(memory_bytes)
         return WorkerPlan(
             info=self.info,
             lease_s=settings.queue.lease,
@@ -186,6 +247,14 @@ class RunningWorker:
             end_signal=signal.SIGTERM,
             idle_s=idle_s,
             every_queue=is_embedded,
+            tickets=hired.tickets,
+            is_hired=options.hired is not None,
+            # Who was started for just these, or is the only one there is, cannot leave them to others.
+            takes_any=is_embedded or bool(hired.tickets) or hired.ear is not None,
+            memory_bytes=memory_bytes if hired.ear is None else None,
+            gpus=_gpus_of(options),
+            ends_at_s=hired.ends_at_s,
+            elsewhere=hired.elsewhere,
         )
 
     @property
@@ -212,10 +281,12 @@ class RunningWorker:
     def _take_signals(self, hearing: Hearing | None) -> None:
         worker, loop = self.worker, self.kit.loop
 
-        def end(_number: int, _frame: FrameType | None) -> None:
-            if hearing is not None:
+        def end(number: int, _frame: FrameType | None) -> None:
+            if hearing is not None and self._hired is None:
                 hearing.stop()
             loop.call(worker.end)
+            if number == signal.SIGTERM and self._hired is not None:
+                loop.call(worker.end)  # its time is up: others go on with what it has
 
         signal.signal(signal.SIGUSR1, lambda *_: worker.look_now())
         for number in (signal.SIGTERM, signal.SIGINT):

@@ -5,6 +5,7 @@ from typing import Protocol
 
 from joblens.model.delivery import Backlog, Claim, Holding, Renewal, WorkerInfo
 from joblens.model.job import Status
+from joblens.model.placing import Room
 
 
 class Deliveries(Protocol):
@@ -15,15 +16,26 @@ class Deliveries(Protocol):
     succeeded. Claiming adds one to the job's fence. Ending a job (JobEnded with the right fence) removes its
     ticket; the fence stays."""
 
-    def claim(self, worker: WorkerInfo, uuids: Sequence[str], lease_s: float) -> list[Claim]:
-        """Of these, those that are waiting and that the worker may take (its user's, unless `any_user`)."""
+    def claim(
+        self, worker: WorkerInfo, uuids: Sequence[str], lease_s: float, *, room: Room | None = None
+    ) -> list[Claim]:
+        """Of these, those that are waiting and that the worker may take (its user's, unless `any_user`).
+        `room`: together they take no more than that; what does not fit is left to others. A job takes what
+        was written that it needs, of places and of time only where that is counted."""
         ...
 
     def claim_waiting(
-        self, worker: WorkerInfo, most: int, lease_s: float, *, older_than_s: float = 0.0
+        self,
+        worker: WorkerInfo,
+        most: int,
+        lease_s: float,
+        *,
+        older_than_s: float = 0.0,
+        room: Room | None = None,
     ) -> list[Claim]:
         """The oldest waiting ones of the worker's queues, whose message may have been lost. Claims by several
-        workers at once never wait for each other and never get the same ticket."""
+        workers at once never wait for each other and never get the same ticket. `room` as above; behind those
+        that do not fit so many are looked at as is cheap."""
         ...
 
     def renew(self, worker: WorkerInfo, held: Mapping[str, int], lease_s: float) -> Renewal:

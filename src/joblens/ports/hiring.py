@@ -48,3 +48,8 @@ class Ear(Hearing, Protocol):
     def has_let_go(self, uuids: Sequence[str]) -> None:
         """It does not have them (any more): others had them first, or it gave them back."""
         ...
+
+    def prints_to(self, uuid: str, here: str, meant: str) -> None:
+        """What the job prints goes to the folder `here`, since that which it was `meant` to go to is not on
+        this machine."""
+        ...

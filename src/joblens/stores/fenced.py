@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
+from joblens.model.job import Placement
 from joblens.model.writes import DetailsTaken, JobEnded, JobStarted, SamplesTaken, Write
 from joblens.ports.store import Store
 from joblens.stores.passing import PassingStore
@@ -18,6 +19,8 @@ class FencedStore(PassingStore):
 
     def __init__(self, store: Store) -> None:
         self.url = store.url
+        self.placement: Placement | None = None  # of all jobs that no other is known of
+        self._placements: dict[str, Placement] = {}
         self._store = store
         self._fences: dict[str, int] = {}
 
@@ -26,6 +29,13 @@ class FencedStore(PassingStore):
 
     def drop(self, uuid: str) -> None:
         self._fences.pop(uuid, None)
+        self._placements.pop(uuid, None)
+
+    def place(self, uuid: str, placement: Placement) -> None:
+        self._placements[uuid] = placement
+
+    def placement_of(self, uuid: str) -> Placement | None:
+        return self._placements.get(uuid, self.placement)
 
     def apply(self, writes: Sequence[Write]) -> None:
         self._store.apply([self._fenced(write) for write in writes])
@@ -43,5 +53,6 @@ class FencedStore(PassingStore):
         if fence is None:
             return write
         if isinstance(write, JobStarted):
-            return JobStarted(write.uuid, replace(write.attempt, number=fence), fence)
+            placement = self.placement_of(write.uuid)
+            return JobStarted(write.uuid, replace(write.attempt, number=fence, placement=placement), fence)
         return replace(write, fence=fence)

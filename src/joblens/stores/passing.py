@@ -7,6 +7,7 @@ from joblens.model.delivery import Backlog, Claim, Holding, Renewal, WorkerInfo
 from joblens.model.details import Details
 from joblens.model.history import HistoryQuery, PruneReport, Statistics, StoreCheck, TaggedJobs
 from joblens.model.job import Record, Status
+from joblens.model.placing import Room
 from joblens.model.provenance import Provenance
 from joblens.model.run import JobResult, Run, RunEvent, Workflow
 from joblens.model.sample import Sample
@@ -92,13 +93,21 @@ class PassingStore:
 
     # -- tickets
 
-    def claim(self, worker: WorkerInfo, uuids: Sequence[str], lease_s: float) -> list[Claim]:
-        return self._deliveries().claim(worker, uuids, lease_s)
+    def claim(
+        self, worker: WorkerInfo, uuids: Sequence[str], lease_s: float, *, room: Room | None = None
+    ) -> list[Claim]:
+        return self._deliveries().claim(worker, uuids, lease_s, room=room)
 
     def claim_waiting(
-        self, worker: WorkerInfo, most: int, lease_s: float, *, older_than_s: float = 0.0
+        self,
+        worker: WorkerInfo,
+        most: int,
+        lease_s: float,
+        *,
+        older_than_s: float = 0.0,
+        room: Room | None = None,
     ) -> list[Claim]:
-        return self._deliveries().claim_waiting(worker, most, lease_s, older_than_s=older_than_s)
+        return self._deliveries().claim_waiting(worker, most, lease_s, older_than_s=older_than_s, room=room)
 
     def renew(self, worker: WorkerInfo, held: Mapping[str, int], lease_s: float) -> Renewal:
         return self._deliveries().renew(worker, held, lease_s)

@@ -8,12 +8,15 @@ import msgspec
 
 from joblens.model.delivery import Claim, Holding, Renewal, Ticket, WorkerInfo
 from joblens.model.job import Attempt, Job
+from joblens.model.placing import Room
+from joblens.stores.room_left import RoomLeft
 from joblens.stores.ticket_book import TicketBook
 from joblens.stores.ticket_endings import unreadable, withdrawn
 from joblens.stores.ticket_rows import Ending, end_jobs
 from joblens.stores.ticket_tables import read_or_none
 
 _SECOND = 1_000_000
+_MORE_ROWS, _LEAST_LOOK = 8, 64  # looked at behind those for which there was no room
 _FORGOTTEN_AFTER_S = 24 * 3600.0
 _THERE_S = 60.0  # who was not heard of for this long is not counted
 _LOOKS_OVER = 1 / 16  # of renewals
@@ -23,24 +26,42 @@ _ticket = msgspec.json.Decoder(Ticket)
 _attempt = msgspec.json.Decoder(Attempt)
 
 
-def claim_those(book: TicketBook, worker: WorkerInfo, uuids: Sequence[str], lease_s: float) -> list[Claim]:
+def claim_those(
+    book: TicketBook, worker: WorkerInfo, uuids: Sequence[str], lease_s: float, room: Room | None = None
+) -> list[Claim]:
     rows = book.ask("waiting_of", uuids=list(uuids), user=_only_user(worker))
-    claims = _claim(book, rows, worker, lease_s)
     place = {uuid: number for number, uuid in enumerate(uuids)}
-    return sorted(claims, key=lambda claim: place[claim.job.uuid])
+    rows = sorted(rows, key=lambda row: place[row[1]])
+    return _claim(book, rows, worker, lease_s, RoomLeft(room), len(rows))
 
 
 def claim_oldest(
-    book: TicketBook, worker: WorkerInfo, most: int, lease_s: float, older_than_s: float
+    book: TicketBook,
+    worker: WorkerInfo,
+    most: int,
+    lease_s: float,
+    older_than_s: float,
+    room: Room | None = None,
 ) -> list[Claim]:
-    rows = book.ask(
-        "oldest_waiting",
-        queues=list(dict.fromkeys(worker.queues)),
-        until_us=book.now_us() - round(older_than_s * _SECOND),
-        user=_only_user(worker),
-        most=most,
-    )
-    return _claim(book, rows, worker, lease_s)
+    until_us = book.now_us() - round(older_than_s * _SECOND)
+
+    def oldest(count: int) -> Sequence[tuple[Any, ...]]:
+        return book.ask(
+            "oldest_waiting",
+            queues=list(dict.fromkeys(worker.queues)),
+            until_us=until_us,
+            user=_only_user(worker),
+            most=count,
+        )
+
+    left = RoomLeft(room)
+    rows = oldest(most)
+    claims = _claim(book, rows, worker, lease_s, left, most)
+    if left.has_refused and len(rows) == most:
+        seen = {row[1] for row in rows}
+        behind = [row for row in oldest(max(_LEAST_LOOK, most * _MORE_ROWS)) if row[1] not in seen]
+        claims += _claim(book, behind, worker, lease_s, left, most - len(claims))
+    return claims
 
 
 def any_waiting(book: TicketBook, worker: WorkerInfo, older_than_s: float) -> bool:
@@ -51,13 +72,20 @@ def any_waiting(book: TicketBook, worker: WorkerInfo, older_than_s: float) -> bo
 
 
 def _claim(
-    book: TicketBook, rows: Sequence[tuple[Any, ...]], worker: WorkerInfo, lease_s: float
+    book: TicketBook,
+    rows: Sequence[tuple[Any, ...]],
+    worker: WorkerInfo,
+    lease_s: float,
+    left: RoomLeft,
+    most: int,
 ) -> list[Claim]:
     at_us = book.now_us() if rows else 0
     claims: list[Claim] = []
     numbers: list[int] = []
     unwanted: list[Ending] = []
     for number, uuid, fence, job, ticket, lost_worker, lost_attempt, is_cancelled in rows:
+        if len(claims) >= most:
+            break
         if is_cancelled:
             unwanted.append((uuid, fence, withdrawn(at_us)))
             continue
@@ -72,8 +100,9 @@ def _claim(
         except ValueError as error:  # left alone it would be found again and again, by every worker
             unwanted.append((uuid, fence, unreadable(at_us, str(error))))
             continue
-        numbers.append(number)
-        claims.append(claim)
+        if left.take(claim.job.requirements):
+            numbers.append(number)
+            claims.append(claim)
     if numbers:
         until_us = at_us + round(lease_s * _SECOND)
         book.ask("take_tickets", numbers=numbers, worker=worker.name, until_us=until_us)

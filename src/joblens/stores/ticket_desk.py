@@ -5,6 +5,7 @@ from typing import TypeVar
 
 from joblens.model.delivery import Backlog, Claim, Holding, Renewal, WorkerInfo
 from joblens.model.job import Status
+from joblens.model.placing import Room
 from joblens.stores.ticket_book import TicketBook
 
 T = TypeVar("T")
@@ -22,15 +23,23 @@ class TicketDesk:
         """All or nothing; `for_good`: on disk when it returns. `work` may be called again from its start."""
         raise NotImplementedError
 
-    def claim(self, worker: WorkerInfo, uuids: Sequence[str], lease_s: float) -> list[Claim]:
+    def claim(
+        self, worker: WorkerInfo, uuids: Sequence[str], lease_s: float, *, room: Room | None = None
+    ) -> list[Claim]:
         from joblens.stores.ticket_claims import claim_those
 
         if not uuids:
             return []
-        return self._change(lambda book: claim_those(book, worker, uuids, lease_s), for_good=False)
+        return self._change(lambda book: claim_those(book, worker, uuids, lease_s, room), for_good=False)
 
     def claim_waiting(
-        self, worker: WorkerInfo, most: int, lease_s: float, *, older_than_s: float = 0.0
+        self,
+        worker: WorkerInfo,
+        most: int,
+        lease_s: float,
+        *,
+        older_than_s: float = 0.0,
+        room: Room | None = None,
     ) -> list[Claim]:
         from joblens.stores.ticket_claims import any_waiting, claim_oldest
 
@@ -38,7 +47,7 @@ class TicketDesk:
         if most <= 0 or not self._look(lambda book: any_waiting(book, worker, older_than_s)):
             return []
         return self._change(
-            lambda book: claim_oldest(book, worker, most, lease_s, older_than_s), for_good=False
+            lambda book: claim_oldest(book, worker, most, lease_s, older_than_s, room), for_good=False
         )
 
     def renew(self, worker: WorkerInfo, held: Mapping[str, int], lease_s: float) -> Renewal:

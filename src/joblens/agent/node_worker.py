@@ -1,0 +1,46 @@
+"""A worker that stays on a node of a cluster: those whom the cluster lets begin there bring it jobs, and the
+room that the cluster gave for them (`runners.node_ear`)."""
+
+from collections.abc import Callable
+from functools import partial
+
+from joblens.agent.queue_worker import QueueWorker
+from joblens.model.job import Placement
+
+
+class NodeWorker(QueueWorker):
+    """What is here is called on the thread that hears."""
+
+    def lend(self, uuid: str, gpus: tuple[str, ...] | None, placement: Placement | None) -> None:
+        """Before `take` of the same job: the devices that whoever brings it has for it, and where it is by
+        the cluster's word."""
+        if placement is not None:
+            self._fences.place(uuid, placement)
+        if gpus is not None:
+            self._places.lend(uuid, gpus)
+
+    def set_places(self, places: int) -> None:
+        """That it has from now on. What runs in places that are gone goes on."""
+        self._kit.loop.call(partial(self._set_places, places))
+
+    def let_go(self, uuid: str) -> None:
+        """Whoever brought it is gone: it ends, and others may have it. Nothing, when it is not held."""
+        self._kit.loop.call(partial(self._let_go, uuid))
+
+    def _set_places(self, places: int) -> None:
+        self._places.set_places(places)
+        self._fill()
+
+    def _let_go(self, uuid: str) -> None:
+        self._places.lend_no_more(uuid)
+        if self._heard.forget(uuid):
+            return
+        if not self.is_running(uuid):
+            if self._is_asking:
+                self._forgone.add(uuid)  # for it, perhaps
+        elif uuid not in self._unwanted:
+            self.drop(uuid)
+
+    def take(self, uuid: str, settled: Callable[[], None]) -> None:
+        self._kit.loop.call(partial(self._forgone.discard, uuid))  # it has been brought once more
+        super().take(uuid, settled)

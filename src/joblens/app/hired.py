@@ -1,0 +1,194 @@
+"""The worker that a cluster starts for a run: `python -m joblens.app.hired FILE`, FILE a private JSON text
+(`model.placing.Hire`), `-` for one on standard input. It is a worker like any other, but that it takes only
+tickets of its run, and leaves when they have ended, when there were none for a while, or before its time is
+up. Its place is not its own: asked to end (SIGTERM) it gives back what it has, for others to go on with."""
+
+import contextlib
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Mapping
+
+import msgspec
+
+from joblens.app.background_process import log_line
+from joblens.app.hire_desk import leave_words
+from joblens.app.hired_place import place_of
+from joblens.app.owning import OwnLog
+from joblens.app.settings import load_settings
+from joblens.app.worker_running import HiredFor, RunningWorker, WorkerOptions
+from joblens.model.errors import ConfigError, InputError, JoblensError
+from joblens.model.job import Placement
+from joblens.model.placing import Hire
+from joblens.model.settings import Settings
+from joblens.ports.hiring import Ear
+from joblens.probes.host import read_host
+
+_STDIN = "-"
+_LARGEST_BYTES = 64 << 20
+
+
+def read_hire(path: str) -> Hire | None:
+    """None: the file is gone, and with it the work. Raises InputError."""
+    try:
+        if path == _STDIN:
+            data = sys.stdin.buffer.read(_LARGEST_BYTES)
+        else:
+            with open(path, "rb") as file:
+                data = file.read(_LARGEST_BYTES)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise InputError(f"what this worker is to do cannot be read: {error}") from error
+    try:
+        return msgspec.json.decode(data, type=Hire)
+    except msgspec.MsgspecError as error:
+        raise InputError(f"what this worker is to do cannot be understood: {error}") from error
+
+
+def own_tickets(hire: Hire, environ: Mapping[str, str]) -> tuple[str, ...]:
+    """Of an array: the one at its own index. Raises InputError."""
+    if not hire.is_array:
+        return hire.tickets
+    index = environ.get("SLURM_ARRAY_TASK_ID", "")
+    if not index.isdecimal() or int(index) >= len(hire.tickets):
+        raise InputError(f"there is no job for task {index or '(none)'} of this array")
+    return (hire.tickets[int(index)],)
+
+
+def serve(hire: Hire, environ: Mapping[str, str], tell: Callable[[str], None]) -> None:
+    """Until its work is done. Raises JoblensError."""
+    _check_store(hire)
+    settings = _settings(hire)
+    placement = place_of(hire, environ)
+    options = _options(hire, placement, environ)
+    ear = options.hired.ear if options.hired is not None else None
+    is_for_tickets = bool(hire.tickets) and not hire.queues and ear is None
+    running = RunningWorker(
+        settings,
+        options,
+        OwnLog(settings.logs, lambda text, level: tell(f"{level}: {text}")),
+        tell,
+        idle_s=0.0 if is_for_tickets else hire.idle_s,
+    )
+    if options.hired is not None and options.hired.ends_at_s is not None:
+        leaves_s = options.hired.ends_at_s
+        running.kit.loop.add_timed(_LeavesInTime(leaves_s, leaves_s + hire.reserve_s / 2, running))
+    running.run(ear)
+
+
+class _LeavesInTime:
+    """Takes nothing more from the first time on; from the second on others go on with what is left."""
+
+    def __init__(self, first_s: float, second_s: float, running: RunningWorker) -> None:
+        self._due_s = [first_s, second_s]
+        self._running = running
+
+    def next_wake_s(self) -> float | None:
+        return self._due_s[0] if self._due_s else None
+
+    def wake(self) -> None:
+        while self._due_s and time.monotonic() >= self._due_s[0]:
+            self._due_s.pop(0)
+            self._running.worker.end()
+
+
+def _check_store(hire: Hire) -> None:
+    """A file that several machines write at once does not stay whole, whatever file system it is on."""
+    host = read_host()
+    if hire.boot_id and hire.boot_id != host.boot_id:
+        raise ConfigError(
+            f"the store {hire.store} is a file of another machine, and {host.hostname} must not write it",
+            hint="runs on several machines need a server: --store postgresql://USER@HOST/DATABASE",
+        )
+
+
+def _settings(hire: Hire) -> Settings:
+    return load_settings(config=hire.config or None, overrides={"store.url": hire.store}).settings
+
+
+def _options(hire: Hire, placement: Placement | None, environ: Mapping[str, str]) -> WorkerOptions:
+    return WorkerOptions(
+        concurrency=hire.most_jobs or hire.concurrency or _cpus_given(environ),
+        queues=hire.queues,
+        name=f"{placement.engine}-{placement.job_id or placement.node_id}"[:60] if placement else "",
+        hired=HiredFor(
+            tickets=own_tickets(hire, environ),
+            memory_bytes=hire.memory_bytes if hire.memory_bytes is not None else _memory_given(environ),
+            gpus=hire.gpus,
+            ends_at_s=_leaves_at_s(hire, environ),
+            placement=placement,
+            place=placement.job_id if placement is not None and not hire.listen else "",
+            user=hire.user,
+            ear=_ear(hire),
+            elsewhere=hire.elsewhere,
+        ),
+    )
+
+
+def _ear(hire: Hire) -> Ear | None:
+    if not hire.listen:
+        return None
+    from joblens.runners.node_ear import NodeEar
+
+    return NodeEar(hire.listen)
+
+
+def _cpus_given(environ: Mapping[str, str]) -> int | None:
+    """By Slurm, which need not bind anybody to them."""
+    for name in ("SLURM_CPUS_ON_NODE", "SLURM_CPUS_PER_TASK"):
+        if environ.get(name, "").isdecimal():
+            return int(environ[name])
+    return None
+
+
+def _memory_given(environ: Mapping[str, str]) -> int | None:
+    """By Slurm, which need not hold anybody to it. In MiB; 0: the node's whole memory."""
+    whole = environ.get("SLURM_MEM_PER_NODE", "")
+    if whole.isdecimal() and int(whole):
+        return int(whole) << 20
+    each, cpus = environ.get("SLURM_MEM_PER_CPU", ""), _cpus_given(environ)
+    return (int(each) << 20) * cpus if each.isdecimal() and int(each) and cpus else None
+
+
+def _leaves_at_s(hire: Hire, environ: Mapping[str, str]) -> float | None:
+    """By the monotonic clock: so long before its time is up as was set aside for that, but no more than a
+    fifth of what there is."""
+    end = environ.get("SLURM_JOB_END_TIME", "")
+    if not end.isdecimal() or not int(end):
+        return None
+    left_s = int(end) - time.time()
+    return time.monotonic() + left_s - min(hire.reserve_s, left_s / 5)
+
+
+def main() -> None:
+    # Before anything else: a signal that comes early is not to end a process that has nothing yet.
+    signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    path = sys.argv[1] if len(sys.argv) > 1 else _STDIN
+
+    def tell(text: str) -> None:
+        log_line("hired", text)
+
+    try:
+        hire = read_hire(path)
+        if hire is None:
+            tell("there is nothing to do: the run has ended")
+            return
+        os.environ.update(hire.env)
+        serve(hire, os.environ, tell)
+    except (JoblensError, OSError) as error:
+        hint = getattr(error, "hint", "")
+        text = f"{error}{f' ({hint})' if hint else ''}"
+        tell(f"ended: {text}")
+        if path != _STDIN:
+            leave_words(path, text)
+        sys.exit(2)
+    if path != _STDIN and hire.tickets and not hire.is_array and not hire.queues:
+        with contextlib.suppress(OSError):
+            os.unlink(path)  # nobody else is hired by it
+
+
+if __name__ == "__main__":
+    main()

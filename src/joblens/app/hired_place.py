@@ -1,0 +1,34 @@
+"""Where a hired worker is, by what the cluster says in its environment."""
+
+from collections.abc import Mapping
+
+from msgspec.structs import replace
+
+from joblens.model.job import Placement
+from joblens.model.placing import Hire
+
+SLURM = "slurm"
+
+
+def place_of(hire: Hire, environ: Mapping[str, str]) -> Placement | None:
+    """What whoever hired it knew, and what only shows here. None: no cluster has a part in it."""
+    told = hire.placement
+    if "SLURM_JOB_ID" not in environ or (told is not None and told.engine != SLURM):
+        return told
+    placement = told or Placement(engine=SLURM)
+    found = {
+        "job_id": slurm_job_id(environ),
+        "cluster": environ.get("SLURM_CLUSTER_NAME", ""),
+        "partition": environ.get("SLURM_JOB_PARTITION", ""),
+        "account": environ.get("SLURM_JOB_ACCOUNT", ""),
+        "qos": environ.get("SLURM_JOB_QOS", ""),
+    }
+    here = environ.get("SLURMD_NODENAME", "")
+    nodes = (here,) if here else placement.nodes
+    return replace(placement, nodes=nodes, **{name: value for name, value in found.items() if value})
+
+
+def slurm_job_id(environ: Mapping[str, str]) -> str:
+    """As people and sacct write it: 123, or 123_4 of an array."""
+    array, task = environ.get("SLURM_ARRAY_JOB_ID", ""), environ.get("SLURM_ARRAY_TASK_ID", "")
+    return f"{array}_{task}" if array and task else environ.get("SLURM_JOB_ID", "")
