@@ -3,6 +3,7 @@
 It names one private file and has nothing else in it: scripts can be read with `scontrol`. Paths are whole and
 nothing comes from the environment of whoever submitted it, so that --export=NONE changes nothing."""
 
+import re
 import shlex
 from collections.abc import Mapping, Sequence
 
@@ -41,3 +42,19 @@ def safe_job_name(name: str) -> str:
     """Slurm takes any name; squeue and scripts that read it do not."""
     kept = "".join(letter if letter.isprintable() and not letter.isspace() else "_" for letter in name)
     return kept[:100] or "joblens"
+
+
+def array_name(names: Sequence[str]) -> str:
+    """What the names of a sweep's jobs begin with; of one job, its name."""
+    first, last = min(names), max(names)
+    same = next(
+        (place for place, letter in enumerate(first) if last[place : place + 1] != letter), len(first)
+    )
+    return safe_job_name(
+        first[:same].rstrip("0123456789").rstrip("_-. ") or first if len(names) > 1 else first
+    )
+
+
+def natural(name: str) -> tuple[tuple[int, str], ...]:
+    """To sort job_2 before job_10."""
+    return tuple((int(part), "") if part.isdecimal() else (0, part) for part in re.split(r"(\d+)", name))

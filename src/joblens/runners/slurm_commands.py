@@ -15,6 +15,7 @@ _IDS_A_CALL = 500
 _TOLD = 600  # letters of what a command complains of
 # Set by users to see what they like, or to have defaults for their own sbatch: here they would mix in.
 _PREFIXES = ("SBATCH_", "SQUEUE_", "SACCT_", "SINFO_", "SCANCEL_", "SALLOC_")
+_OF_THE_SITE = ("SLURM_CONF", "SLURM_CLUSTERS")
 _UNKNOWN_ID = "Invalid job id"
 
 
@@ -33,7 +34,9 @@ class SlurmCommands:
 
     def sbatch(self, options: Sequence[str], script: str, env: Mapping[str, str] | None = None) -> str:
         """-> the job's id. The script goes through a pipe: no file of it is left."""
-        said = self._ask("sbatch", "--parsable", *options, stdin=script, env=env)
+        said = self._ask(
+            "sbatch", "--parsable", *options, stdin=script, base=_submitters_environment(), env=env
+        )
         # 'N', or 'N;cluster'; a plug-in may have talked before.
         return said.strip().rsplit("\n", 1)[-1].partition(";")[0].strip()
 
@@ -48,9 +51,14 @@ class SlurmCommands:
             found += read_squeue(self._ask_of_ids("squeue", *options, f"--jobs={','.join(part)}"))
         return found
 
-    def scancel(self, ids: Iterable[str], *, signal: str = "", only_waiting: bool = False) -> None:
-        """Those that are over already are none of its business, and ours neither."""
-        options = ["--quiet", *([f"--signal={signal}", "--full"] if signal else [])]
+    def scancel(
+        self, ids: Iterable[str], *, signal: str = "", only_waiting: bool = False, only_steps: bool = False
+    ) -> None:
+        """Those that are over already are none of its business, and ours neither. A signal goes to the script
+        and to all steps, or to the steps alone: srun kills its tasks when it is asked to end itself."""
+        options = ["--quiet", *([f"--signal={signal}"] if signal else [])]
+        if signal and not only_steps:
+            options.append("--full")
         if only_waiting:
             options.append("--state=PENDING")
         for part in _parts(ids):
@@ -123,6 +131,7 @@ class SlurmCommands:
         program: str,
         *words: str,
         stdin: str | None = None,
+        base: Mapping[str, str] | None = None,
         env: Mapping[str, str] | None = None,
         is_fine: Callable[[str], bool] | None = None,
         wait_s: float | None = None,
@@ -134,7 +143,7 @@ class SlurmCommands:
                 capture_output=True,
                 text=True,
                 errors="replace",
-                env={**_plain_environment(), **(env or {})},
+                env={**(base or _plain_environment()), **(env or {})},
                 timeout=wait_s or self._wait_s,
                 check=False,
             )
@@ -151,6 +160,16 @@ class SlurmCommands:
             told = (done.stderr.strip() or done.stdout.strip() or f"exit code {done.returncode}")[-_TOLD:]
             raise PlacingError(told if told.startswith(program) else f"{program}: {told}")
         return done.stdout
+
+
+def _submitters_environment() -> dict[str, str]:
+    """Jobs get it, as far as --export lets them: nothing is added, and what an allocation around this
+    process says of itself is not true of them."""
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(_PREFIXES) and (name in _OF_THE_SITE or not name.startswith("SLURM"))
+    }
 
 
 def _plain_environment() -> dict[str, str]:

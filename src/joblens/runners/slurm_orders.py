@@ -24,7 +24,7 @@ from joblens.plan.slurm_packing import (
     size_allocation,
     usual_time_s,
 )
-from joblens.plan.slurm_script import safe_job_name
+from joblens.plan.slurm_script import array_name, natural, safe_job_name
 from joblens.plan.slurm_terms import Terms, all_terms, allocation_options, job_options
 from joblens.plan.slurm_width import demand_of_plan
 from joblens.runners.slurm_site import SlurmSite, terms_for
@@ -117,7 +117,7 @@ class SlurmOrders:
         """`serving`: what was asked for an allocation that serves this queue already."""
         alone: list[Parcel] = []
         shared: dict[str, list[Parcel]] = {}
-        for parcel in sorted(parcels, key=lambda one: -one.priority):
+        for parcel in sorted(parcels, key=lambda one: (-one.priority, one.spec_job, natural(one.name))):
             if parcel.queue.endswith(_OWN):
                 alone.append(parcel)
             else:
@@ -138,7 +138,7 @@ class SlurmOrders:
             most = max(1, self._site.most_in_array()) if len(some) > 1 else 1
             for start in range(0, len(some), most):
                 part = some[start : start + most]
-                name = safe_job_name(part[0].name)
+                name = array_name([parcel.name for parcel in part])
                 uuids = tuple(parcel.uuid for parcel in part)
                 orders.append(self._timed(SlurmOrder(options, name, uuids), scheduler))
         return orders

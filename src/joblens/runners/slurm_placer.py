@@ -18,6 +18,7 @@ from joblens.plan.slurm_answers import is_for_good
 from joblens.plan.slurm_keys import worker_env
 from joblens.plan.slurm_packing import JOBS
 from joblens.plan.slurm_script import batch_script
+from joblens.plan.slurm_terms import memory_asked
 from joblens.ports.hiring import HireDesk
 from joblens.runners.slurm_commands import SlurmCommands
 from joblens.runners.slurm_here import WorkersHere
@@ -118,12 +119,15 @@ class SlurmPlacer:
 
     def _hire(self, order: SlurmOrder, placement: Placement) -> str:
         buffer_s = self._plan.other.get("compute_node_expiration_buffer_seconds")
+        memory = memory_asked(order.options) if order.queues else None
         return self._desk.write(
             replace(
                 self._desk.hire,
                 queues=order.queues,
                 tickets=order.uuids,
                 is_array=order.is_array,
+                # Its own part of an allocation is not for jobs.
+                memory_bytes=max(0, memory - self._settings.agent_memory) if memory is not None else None,
                 most_jobs=order.most_jobs,
                 idle_s=self._idle_s() if order.queues else 0.0,
                 reserve_s=float(buffer_s) if buffer_s is not None else order.lead_s or _LEAST_RESERVE_S,
@@ -241,16 +245,19 @@ class SlurmPlacer:
         if not is_over:
             return
         self._here.end()
-        waiting, serving = [], []
-        for job_id, place in self._places.live.items():
-            if place.state is PlaceState.WAITING:
-                waiting.append(job_id)
-            if place.is_allocation:
-                serving.append(job_id)
+        live = self._places.live
+        waiting = [job_id for job_id, place in live.items() if place.state is PlaceState.WAITING]
         if waiting:
             self._commands.scancel(waiting, only_waiting=True)
-        if serving:
-            self._commands.scancel(serving, signal="TERM")  # to its own end, not that of a cancelled job
+        # To their own end, not that of a cancelled job.
+        for is_spread in (False, True):
+            serving = [
+                job_id
+                for job_id, place in live.items()
+                if place.is_allocation and (place.asked.get("nodes", "1") != "1") is is_spread
+            ]
+            if serving:
+                self._commands.scancel(serving, signal="TERM", only_steps=is_spread)
 
 
 def _last_line(path: str) -> str:

@@ -7,7 +7,7 @@ import pytest
 
 from joblens.model.placing import PlaceState
 from joblens.plan.slurm_answers import is_for_good, place_state
-from joblens.plan.slurm_script import batch_script, safe_job_name
+from joblens.plan.slurm_script import array_name, batch_script, natural, safe_job_name
 
 
 def test_the_script_becomes_the_worker_after_the_sites_own_lines() -> None:
@@ -41,6 +41,13 @@ def test_the_worker_knows_when_its_time_is_up() -> None:
 def test_names_have_nothing_in_them_that_would_break_a_line() -> None:
     assert safe_job_name("train\n {1}") == "train__{1}"
     assert safe_job_name("") == "joblens"
+
+
+def test_an_array_is_called_what_its_jobs_have_in_common() -> None:
+    assert array_name(["train_1", "train_12", "train_10"]) == "train"
+    assert array_name(["train_1"]) == "train_1"
+    assert array_name(["a", "b"]) == "a"
+    assert sorted(["job_10", "job_2"], key=natural) == ["job_2", "job_10"]
 
 
 @pytest.mark.parametrize(
