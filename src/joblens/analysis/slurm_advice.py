@@ -5,12 +5,15 @@ from joblens.model.slurm_text import slurm_clock
 from joblens.model.units import MIB
 
 
-def sbatch_options(found: GroupAdvice) -> str:
-    """Of what should change; '' when all fits as it is. CPUs of a job of several nodes are those of its
-    tasks: how it is cut into tasks is not for us to say."""
+def changes_for_sbatch(found: GroupAdvice) -> list[Advice]:
+    """CPUs of a job of several nodes are those of its tasks: how it is cut into tasks is not ours to say."""
     is_wide = (found.group.current.nodes or 1) > 1
-    wanted = [part for part in found.advice if part.is_change and not (is_wide and part.resource == "cpus")]
-    return " ".join(map(sbatch_option, wanted))
+    return [part for part in found.advice if part.is_change and not (is_wide and part.resource == "cpus")]
+
+
+def sbatch_options(found: GroupAdvice) -> str:
+    """Of what should change; '' when all fits as it is."""
+    return " ".join(map(sbatch_option, changes_for_sbatch(found)))
 
 
 def sbatch_option(part: Advice) -> str:

@@ -1,5 +1,6 @@
 """What follows the end of a run: its time-series file, plots, retention. None of it changes how it ended."""
 
+import contextlib
 import os
 from collections.abc import Callable
 
@@ -13,6 +14,8 @@ from joblens.model.run import Run
 from joblens.model.settings import Settings
 from joblens.ports.store import Store
 
+_ACCOUNTS_S = 30.0  # sacct knows a job some seconds after its end
+
 
 def after_run(
     store: Store, run: Run, plan: Plan, setup: RunSetup, settings: Settings, own_log: OwnLog
@@ -22,6 +25,8 @@ def after_run(
         _warned(lambda: _write_time_series(store, run, plan, setup.output_dir), own_log)
     if setup.monitor and monitor.enabled and monitor.generate_plots:
         _warned(lambda: _plot(store, run, plan, setup.output_dir), own_log)
+    if run.options.engine == "slurm":
+        _keep_accounts(store, run)
     _warned(lambda: apply_retention(store, settings, run.created_at_us), own_log)
 
 
@@ -35,6 +40,15 @@ def _plot(store: Store, run: Run, plan: Plan, output_dir: str) -> None:
     from joblens.app.plotting import plot_run
 
     plot_run(store, run, os.path.join(output_dir, "plots"), plan=plan)
+
+
+def _keep_accounts(store: Store, run: Run) -> None:
+    """Where Slurm keeps no books, or does not answer, `show` asks again and tells."""
+    from joblens.app.cluster_accounts import keep_accounts
+    from joblens.app.runs import records_of_run
+
+    with contextlib.suppress(JoblensError):
+        keep_accounts(store, list(records_of_run(store, run.uuid)), wait_s=_ACCOUNTS_S)
 
 
 def _warned(action: Callable[[], object], own_log: OwnLog) -> None:

@@ -58,6 +58,7 @@ SECTIONS: dict[str, dict[str, CommandEntry]] = {
         "results": _entry("results", "The jobs of a run and what each used."),
         "check": _entry("check", "Did the jobs of a run keep to what they asked for?"),
         "rightsize": _entry("rightsize", "What jobs should ask for, from all runs; write it into the file."),
+        "seff": _entry("seff", "How well a job of Slurm used what it had, and what to ask for."),
         "diff": _entry("diff", "What differs between two runs or two jobs."),
         "metrics": _entry("metrics", "Every sample of a job, then live."),
         "snapshot": _entry("snapshot", "Where a recipe's job stands, from its folder."),

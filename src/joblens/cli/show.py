@@ -35,6 +35,10 @@ def command(session: Session, /, ident: str, **asked: bool) -> None:
         from joblens.app.recipe_details import operators_from_folder
 
         details = details.updated(operators_from_folder(record))
+    if record.attempt is not None and record.attempt.placement is not None:
+        from joblens.app.cluster_accounts import look_account
+
+        details = look_account(store, record, details)
     if session.json:
         from msgspec import to_builtins
 

@@ -12,6 +12,7 @@ from joblens.model.job import Attempt, Job, Outcome, Record
 from joblens.model.sample import Sample
 from joblens.model.units import KIB, format_bytes, format_duration, format_instant
 from joblens.views.charts import braille_chart, nice_top, nice_top_binary
+from joblens.views.cluster_account import account_pairs
 from joblens.views.curves import Point, points
 from joblens.views.detail_look import Look
 from joblens.views.gpu_details import container_pairs
@@ -66,6 +67,8 @@ def render_show(
     lines += _environment(record.job, width, paint)
     if record.attempt is not None:
         lines += [*_section("Ran on", paint), *_pairs(_attempt_pairs(record.attempt), paint)]
+    if details.cluster is not None:
+        lines += [*_section("Slurm says", paint), *_pairs(account_pairs(details.cluster, record), paint)]
     if details.container is not None:
         lines += [*_section("Container", paint), *_pairs(container_pairs(details.container), paint)]
     if outcome is not None:
