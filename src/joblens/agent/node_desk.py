@@ -221,7 +221,8 @@ class NodeDesk:
         killed = [part.node for part in table.nodes[1:] if part.usage.oom_kills]
         if killed and outcome.status is Status.FAILED and outcome.reason in ("exited", "signal"):
             why = f"the kernel killed it for lack of memory on {', '.join(killed)}"
-            outcome = replace(outcome, reason="out-of-memory", error=why)
+            # The command only tells what became of those that ended because of it.
+            outcome = replace(outcome, reason="out-of-memory", error=why, exit_code=self._job.oom_exit_code)
         return outcome
 
     def close(self) -> None:
