@@ -7,20 +7,21 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from joblens.model.job import Job
 from joblens.model.run_link import FileStamp
-from joblens.probes.program_files import sha256_of
+from joblens.probes.program_files import sha256_of, starting_words
 
 MOST_FILES = 200
 _MOST_NAMED = 50
 _LONGEST_WORD = 1024
 _CLOCK_SLACK_NS = 20_000_000  # a file system's clock lags behind by a tick of the kernel
-_MOST_READ = 4  # times the largest file that is read at all: whoever waits for the outcome waits for this
+_MOST_READ = 4  # times the largest file that is read at all: whoever waits for the outcome waits for that
 
 
 def named_inputs(argv: Sequence[str], cwd: str, *, is_shell: bool) -> list[str]:
     """Words of a command that are plain files now, or `--option=FILE`. What is started is not among them."""
     found: dict[str, None] = {}
+    started = starting_words(argv, is_shell=is_shell)
     for word in _path_words(argv, is_shell=is_shell):
-        if _plain(os.path.join(cwd, word)) is not None:
+        if word not in started and _plain(os.path.join(cwd, word)) is not None:
             found.setdefault(word)
             if len(found) == _MOST_NAMED:
                 break
@@ -58,18 +59,22 @@ def with_digest(before: FileStamp, cwd: str, largest: int) -> FileStamp:
 
 
 def outputs_of(job: Job, cwd: str, started_at_us: int, largest: int) -> tuple[FileStamp, ...]:
-    """As they are now: those it was said to make, there or not, and of those that a command outside of
-    workflows names the ones that are newer than its start."""
+    """As they are now: those it was said to make, there or not; of those that match a pattern, or that a
+    command outside of workflows names, the ones that are newer than its start."""
     newest_before_ns = started_at_us * 1000 - _CLOCK_SLACK_NS
-    said = expanded(job.outputs, cwd)
-    paths = dict.fromkeys(said)
+    paths: dict[str, None] = {}
+    for asked in job.outputs:
+        for path in expanded((asked,), cwd):
+            found = _plain(os.path.join(cwd, path))
+            if path == asked or (found is not None and found.st_mtime_ns >= newest_before_ns):
+                paths.setdefault(path)
     if job.run is None and not job.attached and job.container is None:
         for word in _path_words(job.argv, is_shell=job.is_shell):
             found = _plain(os.path.join(cwd, word)) if word not in paths else None
             if found is not None and found.st_mtime_ns >= newest_before_ns and len(paths) < MOST_FILES:
                 paths.setdefault(word)
     stamps = []
-    left = largest * _MOST_READ
+    left = largest * _MOST_READ if job.run is None else largest // _MOST_READ  # others wait behind it
     for path in paths:
         one = stamp(path, cwd)
         if one.size is not None and one.size <= min(left, largest):

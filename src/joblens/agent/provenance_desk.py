@@ -16,8 +16,8 @@ from joblens.model.writes import JobStarted, ProvenanceSeen, Write
 from joblens.probes.host import HostFacts
 
 if TYPE_CHECKING:
+    from joblens.agent.provenance_parts import CommandKind, ProvenanceParts
     from joblens.agent.recorder import Recorder
-    from joblens.agent.surroundings import CommandKind, Surroundings
 
 _FRESH_S = 2.0  # so long what was found for one kind of command is taken for the next
 _PATIENCE_S = 0.1  # that ends of jobs may wait in all, in the life of a process
@@ -25,7 +25,7 @@ _MOST_KINDS = 500  # of commands, in one process: more are not told apart by the
 
 
 class _Look:
-    """At the surroundings of one kind of command."""
+    """At the parts of one kind of command."""
 
     def __init__(self) -> None:
         self.begun_s = time.monotonic()
@@ -136,7 +136,7 @@ class ProvenanceDesk:
             self._wanted.put((None, None, None, None))
 
     def _kind(self, job: Job) -> "CommandKind":
-        from joblens.agent.surroundings import CommandKind, as_texts
+        from joblens.agent.provenance_parts import CommandKind, as_texts
         from joblens.model.lasting_env import is_lasting_env
         from joblens.probes.program_files import starting_words
 
@@ -191,16 +191,16 @@ class ProvenanceDesk:
 
     def _run(self) -> None:
         from joblens.agent.job_files import with_digest
-        from joblens.agent.surroundings import Surroundings
+        from joblens.agent.provenance_parts import ProvenanceParts
 
-        surroundings = Surroundings(*self._about)
+        parts = ProvenanceParts(*self._about)
         while True:
             kind, look, asked, job = self._wanted.get()
             if kind is None or asked is None or job is None:
                 return
             if look is not None:
                 try:
-                    self._look(surroundings, kind, look)
+                    self._look(parts, kind, look)
                 finally:
                     look.is_done.set()
                 self._tell_followers(look)
@@ -209,11 +209,11 @@ class ProvenanceDesk:
                 asked.inputs = tuple(with_digest(each, job.cwd, self._largest) for each in unread)
                 asked.has_inputs.set()
 
-    def _look(self, surroundings: "Surroundings", kind: "CommandKind", look: _Look) -> None:
-        found, question, root = surroundings.look(kind)
+    def _look(self, parts: "ProvenanceParts", kind: "CommandKind", look: _Look) -> None:
+        found, question, root = parts.look(kind)
         if question is not None:
             look.partial = found
-            found = surroundings.with_changes(found, question, root)
+            found = parts.with_changes(found, question, root)
         look.digest = self._tell(found)
 
     def _tell_followers(self, look: _Look) -> None:

@@ -20,6 +20,7 @@ from joblens.model.plan import Plan, PlannedJob
 from joblens.model.run import Run
 from joblens.model.run_link import FileStamp, RunLink
 from joblens.model.secrets import REDACTED, redact_argv, redact_env, redact_params
+from joblens.model.seeds import seeds_of
 from joblens.model.workflow_spec import Stdio, StdioMode
 from joblens.plan.changes import command_digest
 
@@ -106,6 +107,7 @@ class AttemptMaker:
         self._signal = signal_number(self._plan.execution.termination_signal)
         self._all_folders: frozenset[str] | None = None
         self._random = b""
+        self._env_seeds = seeds_of((), {}, setup.recorded_env)
 
     def _common_env(self) -> dict[str, str]:
         run, output_dir = self._setup.run, self._setup.output_dir
@@ -205,6 +207,8 @@ class AttemptMaker:
             created_by=self._kit.owner,
             run=link,
             inputs=inputs,
+            outputs=self._output_paths(planned),
+            seeds=self._seeds(argv, planned, env),
             gpu_devices=start.gpus if start is not None else (),
             command_digest=command_digest(self._plan, planned) if planned is not None else "",
             limits_resources=execution.limit_resources,
@@ -212,6 +216,17 @@ class AttemptMaker:
             oom_exit_code=execution.oom_exit_code,
             grid_co2_g_per_kwh=setup.grid_co2_g_per_kwh,
         )
+
+    def _output_paths(self, planned: PlannedJob | None) -> tuple[str, ...]:
+        if planned is None or not planned.output_files:
+            return ()
+        return tuple(self._plan.files[place].path for place in planned.output_files)
+
+    def _seeds(
+        self, argv: tuple[str, ...], planned: PlannedJob | None, env: dict[str, str]
+    ) -> dict[str, str]:
+        words = self._redact_argv(argv)
+        return seeds_of(words, planned.parameters if planned is not None else {}, {**self._env_seeds, **env})
 
     def _without_hidden(self, argv: tuple[str, ...]) -> tuple[str, ...]:
         for value in self._setup.hidden:

@@ -22,6 +22,7 @@ from joblens.app.requests import (
     mapping_of,
     seconds_of,
     tags_of,
+    texts_of,
 )
 from joblens.app.results import JobFailed, Result
 from joblens.app.retention import apply_retention
@@ -57,6 +58,8 @@ def run(  # noqa: PLR0913 - the keywords are the interface
     cpu_list: str | None = None,
     accounting: str | None = None,
     container: "str | Mapping[str, Any] | ContainerJob | None" = None,
+    inputs: Sequence[str] = (),
+    outputs: Sequence[str] = (),
     check: bool = False,
     store: str | None = None,
 ) -> Result:
@@ -64,7 +67,8 @@ def run(  # noqa: PLR0913 - the keywords are the interface
     command with its arguments. With `check`, anything but success raises JobFailed; without it a job that
     fails or cannot be started is a Result like any other. Bad input raises InputError. What is not said here
     is as the settings say. `container` is an image to run it in, or a dict with `image`, `engine`,
-    `volumes` and whatever else `--container-…` can say.
+    `volumes` and whatever else `--container-…` can say. `inputs` and `outputs` are files it reads and
+    makes, or patterns of some: the record has their sizes and digests.
 
     What it prints goes to files (`Result.stdout`), its input is empty. Works in any thread, and changes no
     signal handler of the program. An exception while it runs (KeyboardInterrupt) ends the job first."""
@@ -87,6 +91,8 @@ def run(  # noqa: PLR0913 - the keywords are the interface
         container=_container(container),
         accounting=_accounting(accounting),
         interval_s=seconds_of("interval", interval),
+        inputs=texts_of("inputs", inputs),
+        outputs=texts_of("outputs", outputs),
     )
     settings = _settings(store)
     (result,) = _run_sessions([prepare(request, settings)], settings, 1)

@@ -10,12 +10,14 @@ from msgspec import Struct
 
 from joblens.agent.marked import JOB_ID_VARIABLE
 from joblens.agent.owners import this_process
+from joblens.app.job_files import inputs_of, outputs_asked
 from joblens.app.owning import current_user
 from joblens.app.requests import LEAST_INTERVAL_S, Request, check_request
 from joblens.model.errors import InputError, LaunchError
 from joblens.model.ids import new_uuid
 from joblens.model.job import ContainerJob, EarlySignal, Job, Owner
 from joblens.model.secrets import is_allowed_env, redact_argv, redact_env, redact_params, redact_text
+from joblens.model.seeds import seeds_of
 from joblens.model.settings import Settings
 from joblens.probes.host import read_host
 
@@ -41,6 +43,7 @@ class Surroundings(Struct, frozen=True):
     user: str
     cwd: str
     owner: Owner
+    seeds: dict[str, str] = {}  # that it sets
 
     @classmethod
     def here(cls, environ: Mapping[str, str] = os.environ) -> "Surroundings":
@@ -48,7 +51,7 @@ class Surroundings(Struct, frozen=True):
         allowed = {name: value for name, value in everything.items() if is_allowed_env(name)}
         owner = this_process(read_host())
         recorded = _as_texts(redact_env(allowed))
-        return cls(everything, recorded, current_user(), _current_dir(), owner)
+        return cls(everything, recorded, current_user(), _current_dir(), owner, seeds_of((), {}, recorded))
 
 
 def prepare(request: Request, settings: Settings, here: Surroundings | None = None) -> PreparedJob:
@@ -93,6 +96,10 @@ def prepare(request: Request, settings: Settings, here: Surroundings | None = No
         created_by=here.owner,
         grid_co2_g_per_kwh=settings.energy.grid_co2_g_per_kwh,
         container=_recorded(container),
+        inputs=inputs_of(request, redacted, cwd or here.cwd, settings),
+        outputs=tuple(map(as_text, outputs_asked(request, here.cwd))) if request.outputs else (),
+        seeds=seeds_of(redacted, request.params, {**here.seeds, **request.env}),
+        rerun_of=request.rerun_of,
     )
     if container is not None:
         from joblens.app.container_requests import client_env

@@ -43,6 +43,9 @@ class Request(Struct, frozen=True, kw_only=True):
     output_dir: str = ""
     notify: tuple[str, ...] = ()
     background: bool = False
+    inputs: tuple[str, ...] = ()  # paths and patterns, from where the job runs
+    outputs: tuple[str, ...] = ()
+    rerun_of: str = ""
     container: ContainerJob | None = None
 
 
@@ -128,9 +131,13 @@ def mapping_of(name: str, value: Mapping[str, Any] | None) -> dict[str, Any]:
 
 
 def tags_of(tags: Any) -> tuple[str, ...]:
-    if isinstance(tags, str):
-        raise InputError(f"tags {tags!r}: expected a list of texts")
-    return tuple(tags)
+    return texts_of("tags", tags)
+
+
+def texts_of(name: str, value: Any) -> tuple[str, ...]:
+    if isinstance(value, str):
+        raise InputError(f"{name} {value!r}: expected a list of texts")
+    return tuple(os.fspath(each) if isinstance(each, os.PathLike) else each for each in value)
 
 
 def _check_command(request: Request) -> None:
@@ -166,6 +173,11 @@ def _check_texts(request: Request) -> None:
         check_word("cwd", request.cwd)
     for word in request.notify:
         check_word("notify", word)
+    for name in ("inputs", "outputs"):
+        for path in getattr(request, name):
+            check_word(name, path)
+            if not path:
+                raise InputError(f"--{name[:-1]}: the path is empty")
 
 
 def _check_env(env: Mapping[Any, Any]) -> None:

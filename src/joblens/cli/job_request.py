@@ -59,6 +59,9 @@ def _request(given: dict[str, Any], *, background: bool) -> Request:
         output_dir=given["output_dir"] or "",
         notify=parse_notify(given["notify"]),
         background=background,
+        inputs=given["inputs"],
+        outputs=given["outputs"],
+        rerun_of=given.get("rerun_of", ""),
         container=container_from(given),
     )
 

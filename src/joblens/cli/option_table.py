@@ -82,6 +82,20 @@ JOB_OPTIONS = (
     ),
     _row("--cwd", metavar="DIR", help="Directory to run it in."),
     _row("--env", kind="many", metavar="K=V", help="Environment variable for it (again for more)."),
+    _row(
+        "--input",
+        name="inputs",
+        kind="many",
+        metavar="PATH",
+        help="File it reads, or a pattern of some: kept with size and digest (again for more).",
+    ),
+    _row(
+        "--output",
+        name="outputs",
+        kind="many",
+        metavar="PATH",
+        help="File it makes, or a pattern of some: kept with size and digest at its end (again for more).",
+    ),
     _row("--container", metavar="IMAGE", help="Run it in a container made from this image."),
     _choice(
         "--container-engine",

@@ -44,7 +44,7 @@ class CommandKind(Struct, frozen=True):
     is_one_of_many: bool = False  # nobody looks at what it starts
 
 
-class Surroundings:
+class ProvenanceParts:
     """Used on one thread."""
 
     def __init__(self, host: HostFacts, version: str, job_rlimits: tuple[tuple[int, int, int], ...]) -> None:
