@@ -5,11 +5,11 @@ from collections.abc import Callable
 from functools import partial
 
 from joblens.agent.queue_worker import QueueWorker
-from joblens.model.job import Placement
+from joblens.model.job import Outcome, Placement
 
 
 class NodeWorker(QueueWorker):
-    """What is here is called on the thread that hears."""
+    """What is here is called on the thread that hears, but `ended`."""
 
     def lend(self, uuid: str, gpus: tuple[str, ...] | None, placement: Placement | None) -> None:
         """Before `take` of the same job: the devices that whoever brings it has for it, and where it is by
@@ -40,6 +40,12 @@ class NodeWorker(QueueWorker):
                 self._forgone.add(uuid)  # for it, perhaps
         elif uuid not in self._unwanted:
             self.drop(uuid)
+
+    def ended(self, uuid: str, outcome: Outcome) -> None:
+        is_own = uuid in self._running
+        super().ended(uuid, outcome)
+        if is_own:
+            self._view.has_run(uuid, outcome.duration_s)
 
     def take(self, uuid: str, settled: Callable[[], None]) -> None:
         self._kit.loop.call(partial(self._forgone.discard, uuid))  # it has been brought once more

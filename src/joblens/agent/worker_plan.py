@@ -42,6 +42,9 @@ class WorkerView:
     def began(self, held: ClaimedJob) -> None:
         pass
 
+    def has_run(self, uuid: str, seconds: float | None) -> None:
+        """Its place is free; its outcome is not in the store yet."""
+
     def ended(self, record: Record, claim: Claim) -> None:
         """Its outcome is in the store."""
 

@@ -111,6 +111,10 @@ class Watching(WorkerView):
             self._next_upkeep_s = time.monotonic() + _UPKEEP_S
             self._after_jobs.put(record, _payload(record, claim) if order.notify else None)
 
+    def has_run(self, uuid: str, seconds: float | None) -> None:
+        if self._ear is not None:
+            self._ear.has_run(uuid, seconds)
+
     def let_go(self, uuids: Sequence[str]) -> None:
         if self._ear is not None and uuids:
             self._ear.has_let_go(uuids)

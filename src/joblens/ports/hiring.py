@@ -41,6 +41,11 @@ class Ear(Hearing, Protocol):
     whom the cluster lets begin there. `take` of the worker is called with each; the job's GPUs, where the
     cluster gave some by name, with `lend` before that."""
 
+    def has_run(self, uuid: str, seconds: float | None) -> None:
+        """It has come to its end, and its room is free; what is to be written of it is under way. None: it
+        was not begun."""
+        ...
+
     def has_ended(self, uuids: Sequence[str]) -> None:
         """Their outcomes are in the store. On the worker's loop; returns at once."""
         ...

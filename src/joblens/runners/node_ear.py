@@ -4,6 +4,7 @@ there bring jobs and room for them (ports.hiring.Ear)."""
 import contextlib
 import os
 import selectors
+import signal
 import socket
 import threading
 from collections import deque
@@ -23,12 +24,14 @@ from joblens.runners.node_words import (
     LetGo,
     Lines,
     PrintsTo,
+    Ran,
     line_of,
     read_to_node,
 )
 from joblens.runners.socket_place import bind_at
 
 _READ_BYTES = 1 << 16
+_LEFT_S = 2.0  # after the last of those who bring jobs has gone
 _MOST_WAITING = 64  # connections that were not accepted yet
 
 
@@ -51,6 +54,7 @@ class NodeTaker(Taker, Protocol):
 class _Group(Struct):
     places: int
     left: set[str]
+    prints: set[str] = field(default_factory=set)  # jobs whose files are sent elsewhere
 
 
 class _Guest(Struct, eq=False):
@@ -75,8 +79,12 @@ class NodeEar:
         self._guests: dict[int, _Guest] = {}
         self._holder: dict[str, tuple[_Guest, int]] = {}  # uuid -> who waits for it, and in which group
         self._places = 0
+        self._had_guests = False
 
     # ---- from the worker -----------------------------------------------------------------------------
+
+    def has_run(self, uuid: str, seconds: float | None) -> None:
+        self._tell(Ran(uuid, seconds))
 
     def has_ended(self, uuids: Sequence[str]) -> None:
         self._tell(Ended(tuple(uuids)))
@@ -119,9 +127,14 @@ class NodeEar:
         selector.register(self._own_end, selectors.EVENT_READ)
         try:
             while not self._is_stopping:
-                for key, _ in selector.select():
+                has_been_left = self._had_guests and not self._guests
+                ready = selector.select(_LEFT_S if has_been_left else None)
+                for key, _ in ready:
                     self._attend(cast(socket.socket, key.fileobj), listener, selector, node)
                 self._pass_on(selector, node)
+                if has_been_left and not ready:
+                    os.kill(os.getpid(), signal.SIGTERM)  # its worker leaves as it would for anybody
+                    break
         finally:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(self._path)
@@ -142,6 +155,7 @@ class NodeEar:
                 connection, _ = listener.accept()
                 connection.setblocking(False)
                 self._guests[connection.fileno()] = _Guest(connection)
+                self._had_guests = True
                 selector.register(connection, selectors.EVENT_READ)
         elif ready is self._own_end:
             with contextlib.suppress(BlockingIOError):
@@ -205,20 +219,25 @@ class NodeEar:
             self._news.clear()
             self._is_woken = False
         for word in news:
-            uuids = (word.uuid,) if isinstance(word, PrintsTo) else word.uuids
-            for uuid in uuids:
-                if uuid not in self._holder:
-                    continue
-                guest, number = self._holder[uuid]
-                if isinstance(word, PrintsTo):
-                    guest.unsent += line_of(word)
-                    continue
-                del self._holder[uuid]
-                guest.unsent += line_of(type(word)((uuid,)))
-                self._has_less(guest, number, uuid, node)
+            for uuid in (word.uuid,) if isinstance(word, PrintsTo | Ran) else word.uuids:
+                self._pass(word, uuid, node)
         for guest in list(self._guests.values()):
             if guest.unsent:
                 self._send(guest, selector, node)
+
+    def _pass(self, word: FromNode, uuid: str, node: NodeTaker) -> None:
+        if uuid not in self._holder:
+            return  # nobody waits for it (any more)
+        guest, number = self._holder[uuid]
+        if isinstance(word, PrintsTo):
+            guest.groups[number].prints.add(uuid)
+            guest.unsent += line_of(word)
+            return
+        if isinstance(word, Ran) and uuid in guest.groups[number].prints:
+            return  # its files are whole only when all of it has been written
+        del self._holder[uuid]
+        guest.unsent += line_of(word if isinstance(word, Ran) else type(word)((uuid,)))
+        self._has_less(guest, number, uuid, node)
 
     def _has_less(self, guest: _Guest, number: int, uuid: str, node: NodeTaker) -> None:
         group = guest.groups[number]

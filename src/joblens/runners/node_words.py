@@ -29,6 +29,13 @@ class Leave(Struct, frozen=True, tag="leave"):
     group: int
 
 
+class Ran(Struct, frozen=True, tag="ran", omit_defaults=True):
+    """It has come to its end, and needs its room no more; what is to be written of it is under way."""
+
+    uuid: str
+    seconds: float | None = None
+
+
 class Ended(Struct, frozen=True, tag="ended"):
     """Their outcomes are in the store."""
 
@@ -50,10 +57,10 @@ class PrintsTo(Struct, frozen=True, tag="prints"):
 
 
 ToNode = Bring | Leave
-FromNode = Ended | LetGo | PrintsTo
+FromNode = Ran | Ended | LetGo | PrintsTo
 
-_to_node = msgspec.json.Decoder(ToNode)
-_from_node = msgspec.json.Decoder(FromNode)
+_to_node: msgspec.json.Decoder[ToNode] = msgspec.json.Decoder(ToNode)
+_from_node: msgspec.json.Decoder[FromNode] = msgspec.json.Decoder(FromNode)
 
 
 def line_of(word: ToNode | FromNode) -> bytes:

@@ -116,6 +116,8 @@ class RayDesk:
         try:
             while line := await reader.readline():
                 await self._obey(to_desk.decode(line))
+        except asyncio.CancelledError:
+            pass  # the desk closes
         except (OSError, ValueError, msgspec.MsgspecError) as error:
             self._warn(f"the desk at Ray cannot understand the run: {error}")
         finally:

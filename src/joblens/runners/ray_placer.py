@@ -11,6 +11,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
@@ -54,6 +55,7 @@ _END_S = 20.0
 _PAUSE_S = 0.02
 _READ_BYTES = 1 << 16
 _LONGEST_WORDS = 2000
+_TOLD_AFTER_S = 2.0  # that a task has ended: by then the store knows what became of its jobs
 _IDLE_S = 10.0  # a worker stays on its node without work
 
 
@@ -74,6 +76,7 @@ class RayPlacer:
         self._nodes: tuple[NodeOffer, ...] = ()
         self._under_way: dict[str, Wanted] = {}  # jobs that are at Ray
         self._news: list[PlaceNews] = []
+        self._ended: deque[tuple[float, PlaceNews]] = deque()  # and when it is to be told
         self._mark = ""
 
     # ---- before ----------------------------------------------------------------------------------------
@@ -148,6 +151,9 @@ class RayPlacer:
         if self._desk is not None:
             self._hear(self._desk.heard())
         news, self._news = self._news, []
+        now_s = time.monotonic()
+        while self._ended and self._ended[0][0] <= now_s:
+            news.append(self._ended.popleft()[1])
         return news
 
     def room(self) -> Room | None:
@@ -183,17 +189,18 @@ class RayPlacer:
         for uuid in told.uuids:
             if told.state in (PlaceState.ENDED, PlaceState.GONE):
                 self._under_way.pop(uuid, None)
-            nodes = (told.node,) if told.node else ()
-            self._news.append(
-                PlaceNews(
-                    job_id=_id_of(uuid),
-                    state=told.state,
-                    word=told.word,
-                    reason=told.reason,
-                    nodes=nodes,
-                    uuids=(uuid,),
-                )
+            news = PlaceNews(
+                job_id=_id_of(uuid),
+                state=told.state,
+                word=told.word,
+                reason=told.reason,
+                nodes=(told.node,) if told.node else (),
+                uuids=(uuid,),
             )
+            if told.state is PlaceState.ENDED:
+                self._ended.append((time.monotonic() + _TOLD_AFTER_S, news))
+            else:
+                self._news.append(news)
 
     def _connected(self) -> "_Desk":
         """The desk of the run. One that is gone has left its cluster, and Ray ends what it had placed."""

@@ -11,11 +11,23 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from joblens.model.job import Placement
 from joblens.model.placing import Hire
 from joblens.runners.node_hiring import HiringError, NodeHome, home_of, reach_worker
-from joblens.runners.node_words import Bring, Ended, Leave, LetGo, Lines, PrintsTo, line_of, read_from_node
+from joblens.runners.node_words import (
+    Bring,
+    Ended,
+    FromNode,
+    Leave,
+    LetGo,
+    Lines,
+    PrintsTo,
+    Ran,
+    line_of,
+    read_from_node,
+)
 from joblens.runners.printed_files import PrintedFiles
 from joblens.runners.ray_words import Begun, CannotHire, Errand, Finished, FromTask, errands, packed
 
@@ -52,6 +64,7 @@ class _Carrier:
         group = link.bring(errand, self._gpus, self._placement(host))
         ended: list[str] = []
         let_go: list[str] = []
+        ran_s = 0.0
         files = PrintedFiles()
         try:
             left = set(errand.uuids)
@@ -59,6 +72,10 @@ class _Carrier:
                 word = link.next(_SHIP_EVERY_S if files.is_any else None)
                 if isinstance(word, PrintsTo):
                     files.add(word.uuid, word.here, word.meant)
+                elif isinstance(word, Ran):
+                    ended.append(word.uuid)
+                    left.discard(word.uuid)
+                    ran_s += word.seconds or 0.0
                 elif isinstance(word, Ended | LetGo):
                     (ended if isinstance(word, Ended) else let_go).extend(word.uuids)
                     left.difference_update(word.uuids)
@@ -69,8 +86,8 @@ class _Carrier:
         finally:
             if left:
                 link.leave(group)
-        seconds = time.monotonic() - start_s
-        yield Finished(ended=tuple(ended), let_go=tuple(let_go), seconds=seconds)
+        wall_s = time.monotonic() - start_s
+        yield Finished(ended=tuple(ended), let_go=tuple(let_go), seconds=min(ran_s, wall_s) or wall_s)
 
     def _placement(self, host: str) -> Placement:
         need = self._errand.need
@@ -107,7 +124,7 @@ class _Link:
         self._connection.sendall(line_of(word))
         return self._group
 
-    def next(self, most_s: float | None) -> Ended | LetGo | PrintsTo | None:
+    def next(self, most_s: float | None) -> FromNode | None:
         """None: nothing was said for so long. Raises ConnectionError when the worker is gone."""
         while not self._heard:
             self._connection.settimeout(most_s)
@@ -136,18 +153,18 @@ def _reach(errand: Errand, node_id: str) -> _Link:
     link = _links.get(errand.run_uuid)
     if link is None:
         home = home_of(errand.run_uuid, node_id)
-        hire = msgspec.json.decode(errand.hire, type=Hire)
-        hire = _for_node(hire, errand, home)
+        hire = _for_node(msgspec.json.decode(errand.hire, type=Hire), errand, node_id, home)
         _links.clear()
         link = _links[errand.run_uuid] = _Link(reach_worker(home, hire, errand.argv, _node_env()))
     return link
 
 
-def _for_node(hire: Hire, errand: Errand, home: NodeHome) -> Hire:
+def _for_node(hire: Hire, errand: Errand, node_id: str, home: NodeHome) -> Hire:
     """Where the run's folder is not to be seen its jobs print into one of the node."""
-    if not errand.folder or os.path.exists(os.path.join(errand.folder, errand.mark)):
-        return hire
-    return msgspec.structs.replace(hire, elsewhere={errand.folder: home.files})
+    is_shared = not errand.mark or os.path.exists(os.path.join(errand.folder, errand.mark))
+    placement = Placement(engine="ray", node_id=node_id, nodes=(socket.gethostname(),))
+    elsewhere = {} if is_shared else {errand.folder: home.files}
+    return replace(hire, elsewhere=elsewhere, placement=placement)
 
 
 def _node_env() -> Mapping[str, str]:
