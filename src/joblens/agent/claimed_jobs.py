@@ -14,6 +14,7 @@ from joblens.agent.device_env import device_env
 from joblens.agent.marked import JOB_ID_VARIABLE
 from joblens.agent.programs import Programs
 from joblens.agent.run_attempts import RUN_ATTEMPT_VARIABLES, PreparedAttempt
+from joblens.model.allocation import may_start_tasks
 from joblens.model.delivery import Claim, Order
 from joblens.model.errors import LaunchError
 from joblens.model.job import Accounting, Job, Requirements
@@ -61,9 +62,17 @@ class ClaimedJobs:
     """`logs_dir`: below it each job has a folder, for what it prints and for its work."""
 
     def __init__(
-        self, logs_dir: str, accounting: Accounting, elsewhere: Mapping[str, str] = _NOWHERE
+        self,
+        logs_dir: str,
+        accounting: Accounting,
+        elsewhere: Mapping[str, str] = _NOWHERE,
+        *,
+        has_few: bool = False,
     ) -> None:
-        """`elsewhere`: folders that cannot be seen from this machine, and what is used here instead."""
+        """`elsewhere`: folders that cannot be seen from this machine, and what is used here instead.
+        `has_few`: jobs, so that starting one may take a little longer."""
+        self._has_few = has_few
+        self._is_in_slurm = "SLURM_JOB_ID" in os.environ
         self._logs_dir = logs_dir
         self._elsewhere = elsewhere
         self._accounting = accounting
@@ -114,6 +123,7 @@ class ClaimedJobs:
             and job.container is None
             and not job.cpu_list
             and job.monitor
+            and not (self._is_in_slurm and (self._has_few or may_start_tasks(job)))
             and _COMMON_INTERVAL_S <= job.interval_s <= _SELDOM_S
             and job.accounting is self._accounting
         )

@@ -66,7 +66,7 @@ class QueueWorker:
         self._fences = fences
         self._may_leave = may_leave
         self._claimed = claimed
-        self._maker = ClaimedJobs(plan.logs_dir, plan.accounting, plan.elsewhere)
+        self._maker = ClaimedJobs(plan.logs_dir, plan.accounting, plan.elsewhere, has_few=bool(plan.tickets))
         self._places = HeldPlaces(
             plan.info.concurrency, memory_bytes=plan.memory_bytes, gpus=plan.gpus, ends_at_s=plan.ends_at_s
         )

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
+from joblens.model.allocation import slurm_allocation
 from joblens.model.job import Placement
 from joblens.model.placing import Hire
 
@@ -23,9 +24,19 @@ def place_of(hire: Hire, environ: Mapping[str, str]) -> Placement | None:
         "account": environ.get("SLURM_JOB_ACCOUNT", ""),
         "qos": environ.get("SLURM_JOB_QOS", ""),
     }
-    here = environ.get("SLURMD_NODENAME", "")
-    nodes = (here,) if here else placement.nodes
-    return replace(placement, nodes=nodes, **{name: value for name, value in found.items() if value})
+    return replace(
+        placement, nodes=_nodes(placement, environ), **{name: value for name, value in found.items() if value}
+    )
+
+
+def _nodes(placement: Placement, environ: Mapping[str, str]) -> tuple[str, ...]:
+    """All that its job has, this one first; of an allocation for many jobs only this one."""
+    allocation = slurm_allocation(environ)
+    if allocation is None:
+        return placement.nodes
+    if placement.is_allocation:
+        return (allocation.here,)
+    return (allocation.here, *allocation.others(len(allocation.nodes)))
 
 
 def slurm_job_id(environ: Mapping[str, str]) -> str:

@@ -1,11 +1,15 @@
 """What a cluster has given to the process that runs here: which nodes, and which of them this is."""
 
+import re
 from collections.abc import Mapping
 
 from msgspec import Struct
 
 from joblens.model.errors import InputError
+from joblens.model.job import Job
 from joblens.model.node_lists import expand_node_list
+
+_STARTERS = re.compile(r"(?<![\w.-])(srun|mpirun|mpiexec|orterun|prterun|prun)(?![\w.-])")
 
 
 class Allocation(Struct, frozen=True, kw_only=True):
@@ -29,3 +33,8 @@ def slurm_allocation(environ: Mapping[str, str]) -> Allocation | None:
     except InputError:
         nodes = (here,)
     return Allocation(engine="slurm", job_id=job_id, nodes=nodes, here=here)
+
+
+def may_start_tasks(job: Job) -> bool:
+    """Whether it looks as if the cluster would start processes for it, which are then not its children."""
+    return (job.requirements.nodes or 1) > 1 or any(_STARTERS.search(word) for word in job.argv)

@@ -1,7 +1,8 @@
 import pytest
 
-from joblens.model.allocation import Allocation, slurm_allocation
+from joblens.model.allocation import Allocation, may_start_tasks, slurm_allocation
 from joblens.model.errors import InputError
+from joblens.model.job import Job, Requirements
 from joblens.model.node_lists import expand_node_list
 
 
@@ -37,3 +38,21 @@ def test_a_slurm_job_knows_its_nodes_and_which_of_them_this_is() -> None:
 def test_outside_of_a_slurm_job_there_is_no_allocation() -> None:
     assert slurm_allocation({}) is None
     assert slurm_allocation({"SLURM_JOB_ID": "7"}) is None  # salloc, on a login node
+
+
+@pytest.mark.parametrize(
+    ("words", "nodes", "may"),
+    [
+        (("srun", "app"), None, True),
+        (("sh", "-c", "cd x && /usr/bin/mpirun -n 4 app"), None, True),
+        (("app", "--mpirun-like"), None, False),
+        (("app",), 2, True),
+        (("app",), 1, False),
+        (("./srun.py",), None, False),
+    ],
+)
+def test_what_looks_as_if_a_cluster_would_start_processes_for_it(
+    words: tuple[str, ...], nodes: int | None, may: bool
+) -> None:
+    job = Job(uuid="u", argv=words, created_at_us=0, requirements=Requirements(nodes=nodes))
+    assert may_start_tasks(job) is may
