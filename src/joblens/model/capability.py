@@ -8,7 +8,7 @@ class Capability(Struct, frozen=True, kw_only=True, omit_defaults=True):
     help when it is not, or is available in a lesser way. One that does not apply is an alternative this
     machine has no use for: neither there nor missing."""
 
-    area: str  # accounting, numbers, limits, ending, output, containers, storage, extras
+    area: str  # accounting, numbers, limits, ending, output, containers, storage, clusters, extras
     name: str
     available: bool
     mechanism: str = ""

@@ -8,6 +8,8 @@ import datetime as dt
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from joblens.model.errors import InputError
+from joblens.model.node_lists import expand_node_list
 from joblens.model.slurm import Partition, QueuedJob
 
 SEPARATOR = "\x1f"
@@ -21,8 +23,6 @@ SINFO_FORMAT = SEPARATOR.join(SINFO_FIELDS)
 _CLOCK = re.compile(r"^(?:(\d+)-)?((?:\d+:){0,2}\d+(?:\.\d+)?)$")
 _SIZE = re.compile(r"^(\d+(?:\.\d+)?)([KMGTPE]?)i?B?$", re.IGNORECASE)
 _POWERS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4, "P": 5, "E": 6}
-_BRACKETS = re.compile(r"([^\[\],]*)\[([^\]]+)\]")
-_MOST_NODES = 100_000
 
 
 def slurm_seconds(text: str) -> float | None:
@@ -72,42 +72,13 @@ def slurm_instant_us(text: str) -> int | None:
 
 
 def node_names(text: str) -> tuple[str, ...]:
-    """n[1-3,7],gpu01 -> n1 n2 n3 n7 gpu01."""
+    """n[1-3,7],gpu01 -> n1 n2 n3 n7 gpu01; what cannot be read stays as it is."""
     if text.strip() in NOTHING:
         return ()
-    names: list[str] = []
-    for part in _split_outside_brackets(text.strip()):
-        names.extend(_expanded(part))
-        if len(names) > _MOST_NODES:
-            return tuple(names[:_MOST_NODES])
-    return tuple(names)
-
-
-def _split_outside_brackets(text: str) -> Iterator[str]:
-    depth = start = 0
-    for place, letter in enumerate(text):
-        depth += (letter == "[") - (letter == "]")
-        if letter == "," and depth == 0:
-            yield text[start:place]
-            start = place + 1
-    yield text[start:]
-
-
-def _expanded(part: str) -> Iterator[str]:
-    match = _BRACKETS.match(part)
-    if match is None:
-        if part:
-            yield part
-        return
-    rest = part[match.end() :]
-    for piece in match[2].split(","):
-        first, _, last = piece.partition("-")
-        if not (first.isdigit() and (last or first).isdigit()):
-            yield part
-            return
-        for number in range(int(first), int(last or first) + 1):
-            for tail in _expanded(rest) if rest else ("",):
-                yield f"{match[1]}{number:0{len(first)}d}{tail}"
+    try:
+        return expand_node_list(text)
+    except InputError:
+        return (text.strip(),)
 
 
 def tres(text: str) -> dict[str, str]:
@@ -185,7 +156,7 @@ def read_sinfo(text: str) -> list[Partition]:
 def _gres_gpus(text: str) -> int:
     """gpu:a100:4(S:0-1),nvme:1 -> 4; gpu:2 -> 2."""
     total = 0
-    for part in _split_outside_brackets(re.sub(r"\([^)]*\)", "", text)):
+    for part in re.sub(r"\([^)]*\)", "", text).split(","):
         words = part.split(":")
         if words[0] == "gpu":
             total += (slurm_count(words[-1]) or 0) if len(words) > 1 else 1
