@@ -53,6 +53,21 @@ def refuse_driven(run: Run, settings: Settings) -> None:
         raise driven_by_another(run, lock)
 
 
+def refuse_other_engine(run: Run, options: RunOptions, store: Store) -> None:
+    """Tickets of one engine are not taken by another."""
+    if run.options.engine in (options.engine, "local"):
+        return
+    left = [
+        one for one in store.running() if one.job.queue and one.job.run and one.job.run.run_uuid == run.uuid
+    ]
+    if left:
+        was = run.options.engine
+        raise InputError(
+            f"{len(left)} jobs of run {run_label(run)} are still with {was}, the first is {left[0].job.name}",
+            hint=f"go on with --engine {was}, or end them first: joblens cancel {run_label(run)}",
+        )
+
+
 def refuse_unfinished_base(run: Run, store: Store, settings: Settings) -> None:
     """What is still going on in a run would be started a second time, beside itself."""
     refuse_driven(run, settings)

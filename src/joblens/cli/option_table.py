@@ -140,6 +140,33 @@ RUN_OPTIONS = (
     ),
     _row("--broker", metavar="URL", help="FILE: tell workers by this broker, with --engine celery."),
 )
+ENGINE_OPTIONS = (
+    _choice(
+        "--engine",
+        ("local", "celery", "ray", "slurm"),
+        help="FILE: who runs its jobs: joblens here, workers of a queue, or a cluster. Default: local.",
+    ),
+    _row("--address", metavar="ADDRESS", help="FILE: Ray cluster to use: HOST:PORT, or auto."),
+)
+SLURM_OPTIONS = (
+    _choice(
+        "--packing",
+        ("jobs", "allocations"),
+        help="FILE: of Slurm: one sbatch for each job, or allocations that jobs share. Default: what suits.",
+    ),
+    _row("--partition", metavar="NAME", help="FILE: partition of Slurm."),
+    _row("--account", metavar="NAME", help="FILE: account that Slurm charges."),
+    _row("--qos", metavar="NAME", help="FILE: quality of service, of Slurm."),
+    _row("--nodes", kind="count", least=1, metavar="N", help="FILE: nodes of each allocation."),
+    _row("--allocations", kind="count", least=1, metavar="N", help="FILE: how many allocations to ask for."),
+    _row("--walltime", metavar="TIME", help="FILE: of each allocation: 90m, 2h, 02:00:00."),
+    _row(
+        "--sbatch",
+        kind="many",
+        metavar="OPTION",
+        help="FILE: another option for sbatch, as it takes it: --sbatch=--constraint=ib (again for more).",
+    ),
+)
 # For `run FILE` and `submit FILE`; what JOB_OPTIONS has as well is said there for one command.
 SPEC_OPTIONS = (
     _row("-j", "--jobs", kind="count", least=1, metavar="N", help="FILE: at most so many jobs at once."),
@@ -168,11 +195,8 @@ SPEC_OPTIONS = (
         default="drain",
         help="FILE: what the first Ctrl-C does: let running jobs end, or end them. Default: drain.",
     ),
-    _choice(
-        "--engine",
-        ("local", "celery"),
-        help="FILE: who runs its jobs: joblens itself, or workers of a queue. Default: local.",
-    ),
+    *ENGINE_OPTIONS,
+    *SLURM_OPTIONS,
 )
 # For `submit`; a job with any of the first three goes to workers of a queue.
 QUEUE_OPTIONS = (

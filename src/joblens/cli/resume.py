@@ -22,10 +22,10 @@ def command(session: Session, /, ident: str, **given: Any) -> None:
     The exit code is that of run FILE: 0 when all jobs have succeeded, 1 when some have not."""
     from joblens.analysis.workflow_rows import run_label
     from joblens.app.kept_specs import whole_run
-    from joblens.app.run_checks import prepare_place, refuse_driven
+    from joblens.app.run_checks import prepare_place, refuse_driven, refuse_other_engine
     from joblens.app.specs import plan_of_run
     from joblens.app.workflow_runs import check_plan
-    from joblens.cli.run_spec import detach, drive_in_front
+    from joblens.cli.run_spec import check_engine, detach, drive_in_front
     from joblens.model.run import RunStatus
 
     run = session.store.find_run(ident)
@@ -34,7 +34,9 @@ def command(session: Session, /, ident: str, **given: Any) -> None:
         return
     refuse_driven(run, session.settings)
     run = whole_run(run, session.store, session.settings)
-    run = replace(run, options=with_offer(run.options, given))
+    options = with_offer(run.options, given)
+    refuse_other_engine(run, options, session.store)
+    run = replace(run, options=options)
     plan = plan_of_run(run)
     left, can_go_on = _left(session, run)
     if run.status is RunStatus.FAILED and not can_go_on and not session.json:
@@ -44,6 +46,7 @@ def command(session: Session, /, ident: str, **given: Any) -> None:
         )
         raise SystemExit(1)
     check_plan(plan, run.options, left)
+    check_engine(session, plan, run.options, left)
     prepare_place(run.options, detach=given["detach"])
     if given["detach"]:
         detach(session, run)

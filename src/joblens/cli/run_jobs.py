@@ -23,7 +23,7 @@ def command(session: Session, /, ident: str, **given: Any) -> None:
     from joblens.app.run_checks import prepare_place, refuse_driven
     from joblens.app.specs import loaded_run
     from joblens.app.workflow_runs import check_plan, create_run
-    from joblens.cli.run_spec import detach, drive_in_front
+    from joblens.cli.run_spec import check_engine, detach, drive_in_front
     from joblens.model.errors import UnknownRun
     from joblens.model.run import RunStatus
 
@@ -37,6 +37,7 @@ def command(session: Session, /, ident: str, **given: Any) -> None:
     options = replace(with_offer(newest.options, given), cwd=os.getcwd())
     loaded = loaded_run(newest)
     check_plan(loaded.plan, options)
+    check_engine(session, loaded.plan, options)
     prepare_place(options, detach=given["detach"])
     run = replace(newest, options=options)
     is_other_place = (newest.options.cwd, newest.options.output_dir) != (options.cwd, options.output_dir)

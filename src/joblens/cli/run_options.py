@@ -46,7 +46,9 @@ DRIVE_OPTIONS = (
 
 
 def offer_options(function: F) -> F:
-    return click_options((*OFFER_OPTIONS, *DRIVE_OPTIONS))(function)
+    from joblens.cli.cluster_options import ENGINE_OPTIONS_OF_RUNS
+
+    return click_options((*OFFER_OPTIONS, *ENGINE_OPTIONS_OF_RUNS, *DRIVE_OPTIONS))(function)
 
 
 def check_offer(given: dict[str, Any]) -> None:
@@ -80,6 +82,7 @@ def with_offer(options: Any, given: dict[str, Any]) -> Any:
 
     from joblens.app.machine_offer import parse_gpus
     from joblens.app.requests import bytes_of, seconds_of
+    from joblens.cli.cluster_options import changed_engine
 
     check_offer(given)
     changes = {
@@ -92,4 +95,5 @@ def with_offer(options: Any, given: dict[str, Any]) -> Any:
         # From here, wherever the run is at home.
         "output_dir": os.path.abspath(given["output_dir"]) if given["output_dir"] is not None else None,
     }
-    return replace(options, **{name: value for name, value in changes.items() if value is not None})
+    known = {name: value for name, value in changes.items() if value is not None}
+    return replace(options, **known, **changed_engine(options, given))

@@ -88,6 +88,7 @@ def options_from(given: dict[str, Any]) -> "RunOptions":
     from joblens.app.jobs import parse_params
     from joblens.app.machine_offer import parse_gpus
     from joblens.app.requests import bytes_of, seconds_of
+    from joblens.cli.cluster_options import engine_options
     from joblens.cli.run_options import check_offer, checked_probes
     from joblens.model.run import RunOptions
 
@@ -108,7 +109,7 @@ def options_from(given: dict[str, Any]) -> "RunOptions":
         monitor=not (given["no_resource_monitoring"] or given["no_monitor"]),
         probes=checked_probes(given["probes"]),
         interrupt=given["on_interrupt"],
-        engine=given["engine"] or "local",
+        **engine_options(given),
         queue=given.get("queue") or "",
     )
 
@@ -165,10 +166,7 @@ def _create(
 
     before, again = (base.base, base.places) if base is not None else (None, None)
     check_plan(loaded.plan, options, again)
-    if options.engine != "local":
-        from joblens.app.run_engine import check_for_workers
-
-        check_for_workers(loaded.plan, options, session.settings, session.options.config, again)
+    check_engine(session, loaded.plan, options, again)
     store = open_store_directly(session.settings, session.warn)
     try:
         workflow = create_workflow(store, loaded, os.path.abspath(loaded.path))
@@ -184,6 +182,16 @@ def _create(
         )
     finally:
         store.close()
+
+
+def check_engine(
+    session: Session, plan: "Plan", options: "RunOptions", again: tuple[int, ...] | None = None
+) -> None:
+    """Raises PlanError for jobs that nobody there could ever run."""
+    if options.engine != "local":
+        from joblens.app.run_engine import check_for_workers
+
+        check_for_workers(plan, options, session.settings, session.options.config, again)
 
 
 def detach(session: Session, run: "Run", notify: str | None = None) -> None:

@@ -1,0 +1,101 @@
+"""Options that say who runs the jobs of a workflow, and how a cluster is asked for places."""
+
+from typing import TYPE_CHECKING, Any
+
+from joblens.cli.option_table import ENGINE_OPTIONS, SLURM_OPTIONS, OptionRow
+from joblens.model.errors import InputError
+
+if TYPE_CHECKING:
+    from joblens.model.run import RunOptions, SlurmChoice
+
+LOCAL, RAY, SLURM = "local", "ray", "slurm"
+_SLURM_FIELDS = tuple(row.name for row in SLURM_OPTIONS)
+
+
+def check_engine_options(engine: str, given: dict[str, Any]) -> None:
+    """Raises InputError for what means nothing to that engine."""
+    if given.get("address") and engine != RAY:
+        raise InputError("--address is for --engine ray", hint="joblens run FILE --engine ray --address …")
+    for row in SLURM_OPTIONS:
+        if given.get(row.name) not in (None, (), "") and engine != SLURM:
+            raise InputError(
+                f"{row.flags[-1]} is for --engine slurm",
+                hint=f"joblens run FILE --engine slurm {row.flags[-1]} …",
+            )
+
+
+def slurm_choice(given: dict[str, Any]) -> "SlurmChoice":
+    """Raises InputError for what Slurm could not read."""
+    from joblens.model.run import SlurmChoice
+
+    return SlurmChoice(
+        packing=given["packing"] or "",
+        partition=given["partition"] or "",
+        account=given["account"] or "",
+        qos=given["qos"] or "",
+        nodes=given["nodes"],
+        allocations=given["allocations"],
+        time_s=_walltime_s(given["walltime"]),
+        options=_sbatch_options(given["sbatch"]),
+    )
+
+
+def _walltime_s(text: str | None) -> float | None:
+    """As sbatch takes it (30, 2:00:00, 1-12:00:00) or as joblens does (90m, 2h)."""
+    if text is None:
+        return None
+    from joblens.app.requests import seconds_of
+    from joblens.plan.slurm_amounts import parse_walltime
+
+    try:
+        seconds = seconds_of("--walltime", text) if text[-1:].isalpha() else parse_walltime(text)
+    except ValueError as error:
+        raise InputError(f"--walltime {text}: {error}", hint="90m, 2h, 02:00:00 or 1-12:00:00") from error
+    if seconds is not None and not seconds > 0:
+        raise InputError(f"--walltime {text}: must be more than 0")
+    return seconds
+
+
+def _sbatch_options(words: tuple[str, ...]) -> tuple[str, ...]:
+    for word in words:
+        if not word.startswith("-") or "\n" in word or "\0" in word:
+            raise InputError(
+                f"--sbatch {word}: that is no option of sbatch",
+                hint="as sbatch takes it: --sbatch=--constraint=ib",
+            )
+    return words
+
+
+def engine_options(given: dict[str, Any]) -> dict[str, Any]:
+    """What of RunOptions they say. Raises InputError."""
+    engine = given.get("engine") or LOCAL
+    check_engine_options(engine, given)
+    return {
+        "engine": engine,
+        "address": given.get("address") or "",
+        "slurm": slurm_choice({name: given.get(name) or _nothing(name) for name in _SLURM_FIELDS}),
+    }
+
+
+def _nothing(name: str) -> Any:
+    return () if name == "sbatch" else None
+
+
+def changed_engine(options: "RunOptions", given: dict[str, Any]) -> dict[str, Any]:
+    """What of them is different from how the run was made; said once, everything about the engine is as said
+    now. Raises InputError."""
+    engine = given.get("engine")
+    names = ("address", *_SLURM_FIELDS)
+    if engine is None and not any(given.get(name) for name in names):
+        return {}
+    return engine_options({**given, "engine": engine or options.engine})
+
+
+def rows_without_file(rows: tuple[OptionRow, ...]) -> tuple[OptionRow, ...]:
+    """For commands that name a run that is known already."""
+    from msgspec.structs import replace
+
+    return tuple(replace(row, help=row.help.removeprefix("FILE: ").capitalize()) for row in rows)
+
+
+ENGINE_OPTIONS_OF_RUNS = rows_without_file((*ENGINE_OPTIONS, *SLURM_OPTIONS))
