@@ -16,6 +16,9 @@ from joblens.cli.options import shared_options
 @click.option(
     "--operators", is_flag=True, help="Only its operators, of a recipe: rows, time, CPU, memory, I/O."
 )
+@click.option(
+    "--provenance", is_flag=True, help="Only what it ran in: code, programs, versions, machine, files."
+)
 @shared_options
 def command(session: Session, /, ident: str, **asked: bool) -> None:
     """Everything about one job: findings, usage with its sources, curves, how it was run.
@@ -39,12 +42,15 @@ def command(session: Session, /, ident: str, **asked: bool) -> None:
         from joblens.app.cluster_accounts import look_account
 
         details = look_account(store, record, details)
+    digest = "" if record.attempt is None else record.attempt.provenance
+    provenance = store.provenance(digest) if digest else None
     if session.json:
         from msgspec import to_builtins
 
         from joblens.app.queries import whole_record
 
-        session.write_json({**whole_record(record), "details": to_builtins(details)})
+        more = {"details": to_builtins(details), "provenance": to_builtins(provenance)}
+        session.write_json({**whole_record(record), **more})
         return
     from joblens.app.drivers import SystemClock
     from joblens.views.show import render_parts, render_show
@@ -55,9 +61,13 @@ def command(session: Session, /, ident: str, **asked: bool) -> None:
     if parts == ["operators"]:
         width = session.table_width
     session.write_lines(
-        render_parts(record, taken, details, parts, now_us=now_us, width=width, paint=paint)
+        render_parts(
+            record, taken, details, parts, now_us=now_us, width=width, paint=paint, provenance=provenance
+        )
         if parts
-        else render_show(record, taken, now_us=now_us, width=width, paint=paint, details=details)
+        else render_show(
+            record, taken, now_us=now_us, width=width, paint=paint, details=details, provenance=provenance
+        )
     )
 
 

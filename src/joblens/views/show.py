@@ -9,6 +9,7 @@ from joblens.analysis.usage import total_usage
 from joblens.model.details import Details
 from joblens.model.ids import short
 from joblens.model.job import Attempt, Job, Outcome, Record
+from joblens.model.provenance import Provenance
 from joblens.model.sample import Sample
 from joblens.model.units import KIB, format_bytes, format_duration, format_instant
 from joblens.views.charts import braille_chart, nice_top, nice_top_binary
@@ -20,6 +21,7 @@ from joblens.views.job_details import parts_known, render_part
 from joblens.views.jobs import command_line, display_name, duration_s, started_at_us
 from joblens.views.node_parts import node_lines
 from joblens.views.numbers import UNKNOWN, compact_bytes, counted, percent
+from joblens.views.provenance import provenance_lines
 from joblens.views.style import Palette, clean, clean_lines, fit, fold, pad, wrap
 from joblens.views.summary import ending, finding_lines
 from joblens.views.usage import render_usage
@@ -43,6 +45,7 @@ def render_show(
     width: int,
     paint: Palette,
     details: Details = NO_DETAILS,
+    provenance: Provenance | None = None,
 ) -> list[str]:
     outcome = record.outcome
     lines = _head(record, now_us, paint)
@@ -67,6 +70,7 @@ def render_show(
     lines += _environment(record.job, width, paint)
     if record.attempt is not None:
         lines += [*_section("Ran on", paint), *_pairs(_attempt_pairs(record.attempt), paint)]
+    lines += provenance_lines(record, provenance, width, paint)
     if details.cluster is not None:
         lines += [*_section("Slurm says", paint), *_pairs(account_pairs(details.cluster, record), paint)]
     if details.container is not None:
@@ -86,12 +90,16 @@ def render_parts(
     now_us: int,
     width: int,
     paint: Palette,
+    provenance: Provenance | None = None,
 ) -> list[str]:
-    """Only what was asked for, of threads, network, memory, gpu, operators."""
+    """Only what was asked for, of threads, network, memory, gpu, operators, provenance."""
     look = Look(record=record, samples=samples, details=details, width=width, paint=paint)
     lines = _head(record, now_us, paint)
     for part in parts:
-        lines += render_part(part, look)
+        if part == "provenance":
+            lines += provenance_lines(record, provenance, width, paint, is_whole=True)
+        else:
+            lines += render_part(part, look)
     return lines
 
 
