@@ -91,10 +91,9 @@ def _lacks(parcel: Parcel, room: NodeRoom | None, headroom: Headroom) -> list[La
     if room is None:
         return []
     needs = parcel.requirements
-    memory = (needs.memory_bytes + headroom.memory_bytes) if needs.memory_bytes is not None else 0
     wanted = (
         ("cpus", needs.cpus or 0, room.cpus),
-        ("memory", memory, room.memory_bytes),
+        ("memory", needs.memory_bytes or 0, room.memory_bytes - headroom.memory_bytes),
         ("gpus", needs.gpus or 0, room.gpus),
         ("nodes", needs.nodes or 0, room.nodes),
         ("time", needs.timeout_s or 0, room.time_limit_s),
