@@ -10,6 +10,7 @@ from joblens.agent.capability_energy import energy_capabilities
 from joblens.agent.capability_gpu import gpu_capabilities
 from joblens.agent.capability_looks import look_capabilities
 from joblens.agent.capability_network import network_capabilities
+from joblens.agent.capability_slurm import slurm_group_capability
 from joblens.agent.gap_fixes import GROUP_FIX, fix_for_number
 from joblens.agent.groups import GroupFactory, JobGroups
 from joblens.agent.systemd_scope import user_systemd_available
@@ -115,7 +116,8 @@ def _start_inside(groups: JobGroups) -> int:
 
 def _accounting(trial: _Trial) -> list[Capability]:
     kinds = ("cgroup-v2", "cgroup-hybrid", "cgroup-v1")
-    return [*(_control_groups(kind, trial) for kind in kinds), _process_tree(), _systemd_scope(trial)]
+    ways = [*(_control_groups(kind, trial) for kind in kinds), _process_tree(), _systemd_scope(trial)]
+    return [*ways, *slurm_group_capability(str(trial.refusal or ""))]
 
 
 def _control_groups(kind: str, trial: _Trial) -> Capability:
