@@ -118,6 +118,8 @@ def _attempt(row: SlurmRow, placement: Placement) -> Attempt | None:
 def _outcome(job: SlurmJob, use: SlurmUse, status: Status, reason: str) -> Outcome:
     row = job.row
     code, signal = exit_numbers(row.exit_code)
+    if row.state == "OUT_OF_MEMORY":
+        signal = 0  # Slurm writes 0:125, which is no signal
     if status is Status.FAILED and signal and reason == "exited":
         reason = "signal"
     error = _WORDS.get(row.state, "")
