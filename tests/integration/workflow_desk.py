@@ -54,6 +54,11 @@ class WorkflowDesk:
         self._started.append(process)
         return process
 
+    def adopt(self, process: "subprocess.Popen[str]") -> "subprocess.Popen[str]":
+        """One that a test has started in its own way."""
+        self._started.append(process)
+        return process
+
     def close(self) -> None:
         """Ends what a test that failed has left running."""
         for process in self._started:

@@ -47,10 +47,8 @@ def _walltime_s(text: str | None) -> float | None:
     from joblens.app.requests import seconds_of
     from joblens.plan.slurm_amounts import parse_walltime
 
-    try:
-        seconds = seconds_of("--walltime", text) if text[-1:].isalpha() else parse_walltime(text)
-    except ValueError as error:
-        raise InputError(f"--walltime {text}: {error}", hint="90m, 2h, 02:00:00 or 1-12:00:00") from error
+    is_written_as_ours = text[-1:].isalpha() and not text.isalpha()
+    seconds = seconds_of("--walltime", text) if is_written_as_ours else parse_walltime(text)
     if seconds is not None and not seconds > 0:
         raise InputError(f"--walltime {text}: must be more than 0")
     return seconds

@@ -1,0 +1,310 @@
+"""Runs whose jobs a cluster gives their places: a cluster of this machine (tests.local_placer)."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from joblens.model.history import HistoryQuery
+from joblens.model.job import Record, Status
+from joblens.model.run import PlaceEnded, WorkPlaced
+from tests.conftest import Finished, wait_until
+from tests.integration.workflow_desk import WorkflowDesk, interrupt, states
+
+ROOT = Path(__file__).parents[2]
+MIXED = """
+name: mixed
+jobs:
+  - {name: made, command: "echo hello > made.txt"}
+  - {name: read, command: "cat made.txt", depends_on: [made]}
+  - {name: limited, command: "sleep 0.05", num_cpus: 1, memory: 200m, runtime: 30s}
+  - {name: broken, command: "echo no room >&2; exit 3"}
+  - {name: never, command: "true", depends_on: [broken], cancel_on_blocking_job_failure: true}
+"""
+SLOW = """
+name: slow
+jobs:
+  - name: part_{i}
+    command: |
+      echo $JOBLENS_ATTEMPT >> tries_{i}; echo begin_{i} >> ran
+      while [ ! -e go ]; do sleep 0.02; done; echo end_{i} >> ran
+    parameters: {i: "1:2"}
+  - {name: last, command: "echo last >> ran", depends_on_regexes: ["part_"]}
+"""
+
+
+@pytest.fixture(autouse=True)
+def quick_leases(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JOBLENS_QUEUE_LEASE", "3s")
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+
+
+def argv(*arguments: str | Path) -> list[str]:
+    return [sys.executable, "-m", "tests.local_placer", *map(str, arguments)]
+
+
+def run(desk: WorkflowDesk, text: str, *arguments: str, code: int = 0) -> Finished:
+    path = desk.write(text)
+    command = argv("run", path, "--engine", "slurm", *arguments)
+    done = subprocess.run(
+        command,
+        cwd=desk.folder,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=90,
+        check=False,
+    )
+    assert done.returncode == code, done.stdout + done.stderr
+    return Finished(done.returncode, done.stdout, done.stderr)
+
+
+def start(desk: WorkflowDesk, *arguments: str | Path) -> "subprocess.Popen[str]":
+    return desk.adopt(
+        subprocess.Popen(
+            argv(*arguments),
+            cwd=desk.folder,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+    )
+
+
+def start_slow(desk: WorkflowDesk) -> "subprocess.Popen[str]":
+    """A driver of SLOW, once two of its jobs run."""
+    driver = start(desk, "run", desk.write(SLOW), "--engine", "slurm")
+    wait_until(lambda: len(desk.lines("ran")) == 2, what="two jobs that run")
+    return driver
+
+
+def records_of(desk: WorkflowDesk) -> dict[str, Record]:
+    store = desk.store()
+    try:
+        return {record.job.name: record for record in store.records(HistoryQuery())}
+    finally:
+        store.close()
+
+
+def places_of(desk: WorkflowDesk) -> tuple[dict[str, tuple[str, ...]], dict[str, bool]]:
+    """-> places with the jobs they were for, and how those ended of which that was noted"""
+    placed: dict[str, tuple[str, ...]] = {}
+    ended: dict[str, bool] = {}
+    store = desk.store()
+    try:
+        for _, event in store.run_events(desk.newest_run().uuid):
+            if isinstance(event.fact, WorkPlaced):
+                placed |= {one.placement.job_id: one.uuids for one in event.fact.placed}
+            elif isinstance(event.fact, PlaceEnded):
+                ended[event.fact.job_id] = event.fact.is_gone
+    finally:
+        store.close()
+    return placed, ended
+
+
+def worker_pid(record: Record) -> int:
+    assert record.attempt is not None
+    return record.attempt.owner.pid
+
+
+def test_a_workflow_on_a_cluster_ends_as_it_does_here(desk: WorkflowDesk) -> None:
+    here = desk.run(MIXED, code=1)
+    there = run(desk, MIXED, "--json", code=1).json
+    assert states(there) == states(here)
+    assert {row["job_name"]: row["return_code"] for row in there["results"]} == {
+        row["job_name"]: row["return_code"] for row in here["results"]
+    }
+    folder = desk.folder / "output" / "job_output" / "1_2"
+    assert (folder / "read" / "stdout.log").read_text() == "hello\n"
+    assert (folder / "broken" / "stderr.log").read_text() == "no room\n"
+
+
+def test_records_tell_where_the_cluster_has_put_the_job(desk: WorkflowDesk) -> None:
+    run(desk, "name: one\njobs:\n  - {name: a, command: sleep 0.1}\n")
+    record = records_of(desk)["a"]
+    assert record.attempt is not None
+    assert record.attempt.placement is not None
+    assert record.outcome is not None
+    assert record.outcome.usage.cpu_total_usec is not None
+    assert record.attempt.placement.engine == "slurm"
+    placed, ended = places_of(desk)
+    assert placed == {record.attempt.placement.job_id: (record.job.uuid,)}
+    assert set(ended) == set(placed), "what was asked of the cluster is over"
+
+
+def test_nothing_of_a_run_that_is_over_stays_on_disk(desk: WorkflowDesk, store_path: Path) -> None:
+    run(desk, "name: one\njobs:\n  - {name: a, command: 'true'}\n")
+    hires = store_path.parent / "hires"
+    assert not hires.exists() or list(hires.iterdir()) == []
+
+
+def test_many_jobs_share_one_place_that_serves_their_queue(
+    desk: WorkflowDesk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JOBLENS_TEST_PACKS", "2")
+    text = 'name: many\njobs:\n  - {name: "a_{i}", command: "echo x >> ran", parameters: {i: "1:30"}}\n'
+    run(desk, text)
+    assert len(desk.lines("ran")) == 30
+    placed, _ = places_of(desk)
+    assert list(placed.values()) == [()]
+
+
+def test_a_worker_that_is_killed_costs_no_job(desk: WorkflowDesk) -> None:
+    driver = start_slow(desk)
+    wait_until(lambda: records_of(desk)["part_1"].attempt is not None, what="its record")
+    os.kill(worker_pid(records_of(desk)["part_1"]), signal.SIGKILL)
+    wait_until(lambda: len(desk.lines("ran")) == 3, what="it to be taken up again")
+    (desk.folder / "go").touch()
+    output, _ = driver.communicate(timeout=60)
+    assert driver.returncode == 0, output
+    assert desk.lines("tries_1") == ["1", "2"]
+    assert desk.lines("tries_2") == ["1"]
+    ends = Counter(line for line in desk.lines("ran") if not line.startswith("begin"))
+    assert ends == Counter(["end_1", "end_2", "last"])
+    placed, ended = places_of(desk)
+    part_1 = records_of(desk)["part_1"].job.uuid
+    tries = [job_id for job_id, uuids in placed.items() if part_1 in uuids]
+    assert len(tries) == 2
+    assert ended[tries[0]], "the cluster said that the first was gone"
+
+
+def test_a_worker_that_is_asked_to_end_gives_back_what_it_has(desk: WorkflowDesk) -> None:
+    driver = start_slow(desk)
+    wait_until(lambda: records_of(desk)["part_1"].attempt is not None, what="its record")
+    os.kill(worker_pid(records_of(desk)["part_1"]), signal.SIGTERM)
+    wait_until(lambda: len(desk.lines("ran")) == 3, what="it to be taken up again")
+    (desk.folder / "go").touch()
+    output, _ = driver.communicate(timeout=60)
+    assert driver.returncode == 0, output
+    assert {one.status for one in desk.results()} == {Status.SUCCESS}
+
+
+def test_a_driver_that_is_killed_leaves_jobs_in_their_places_and_the_next_one_follows_them(
+    desk: WorkflowDesk,
+) -> None:
+    driver = start_slow(desk)
+    driver.kill()
+    driver.communicate()
+    resumed = start(desk, "resume", "slow")
+    (desk.folder / "go").touch()
+    output, _ = resumed.communicate(timeout=60)
+    assert resumed.returncode == 0, output
+    assert Counter(desk.lines("ran")) == Counter(["begin_1", "end_1", "begin_2", "end_2", "last"])
+    placed, _ = places_of(desk)
+    assert len(placed) == 3, "nothing was placed twice"
+
+
+def test_a_worker_that_dies_while_nobody_drives_is_found_to_be_gone_by_the_next_driver(
+    desk: WorkflowDesk,
+) -> None:
+    driver = start_slow(desk)
+    wait_until(lambda: records_of(desk)["part_1"].attempt is not None, what="its record")
+    driver.kill()
+    driver.communicate()
+    os.kill(worker_pid(records_of(desk)["part_1"]), signal.SIGKILL)
+    resumed = start(desk, "resume", "slow")
+    wait_until(lambda: len(desk.lines("ran")) == 3, what="it to be taken up again")
+    (desk.folder / "go").touch()
+    output, _ = resumed.communicate(timeout=60)
+    assert resumed.returncode == 0, output
+    assert desk.lines("tries_1") == ["1", "2"]
+
+
+def test_cancelling_a_run_ends_what_runs_there(desk: WorkflowDesk) -> None:
+    driver = start_slow(desk)
+    desk.call("cancel", "slow", code=0)
+    driver.communicate(timeout=60)
+    assert sorted(desk.lines("ran")) == ["begin_1", "begin_2"]
+    assert [one for one in desk.results() if not one.status.is_final] == []
+
+
+def test_an_interrupt_lets_what_runs_come_to_its_end(desk: WorkflowDesk) -> None:
+    driver = start_slow(desk)
+    interrupt(driver)
+    (desk.folder / "go").touch()
+    driver.communicate(timeout=60)
+    assert driver.returncode == 130
+    assert "last" not in desk.lines("ran")
+    assert {one.status for one in desk.results()} == {Status.SUCCESS}
+
+
+def test_a_job_for_which_there_is_no_gpu_anywhere_is_refused_before_anything_is_written(
+    desk: WorkflowDesk, store_path: Path
+) -> None:
+    done = run(desk, "name: one\njobs:\n  - {name: a, command: 'true', num_gpus: 1}\n", code=2)
+    assert "a: needs 1 GPUs, 0 are offered" in done.stderr
+    assert not store_path.exists()
+
+
+def test_places_in_which_nothing_begins_are_not_asked_for_for_ever(
+    desk: WorkflowDesk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JOBLENS_TEST_BROKEN", "1")
+    run(desk, "name: one\njobs:\n  - {name: a, command: 'true'}\n", code=1)
+    record = records_of(desk)["a"]
+    assert record.status is Status.ERROR
+    assert record.outcome is not None
+    assert "ended before anything began there (exit 3), and so did 2 before it" in (
+        record.outcome.error or ""
+    )
+
+
+def test_what_the_cluster_will_never_take_ends_with_its_words_and_the_others_run(desk: WorkflowDesk) -> None:
+    jobs = ("{name: refused, command: 'true', memory: 50m}", "{name: b, command: 'true'}")
+    text = "name: two\njobs:\n" + "".join(f"  - {job}\n" for job in jobs)
+    run(desk, text, code=1)
+    records = records_of(desk)
+    assert records["b"].status is Status.SUCCESS
+    assert records["refused"].status is Status.ERROR
+    outcome = records["refused"].outcome
+    assert outcome is not None
+    assert "the cluster will never take refused" in (outcome.error or "")
+
+
+def test_jobs_wait_for_a_cluster_that_is_away(desk: WorkflowDesk, monkeypatch: pytest.MonkeyPatch) -> None:
+    away = desk.folder / "away"
+    away.touch()
+    monkeypatch.setenv("JOBLENS_TEST_AWAY", str(away))
+    driver = start(
+        desk, "run", desk.write("name: one\njobs:\n  - {name: a, command: 'true'}\n"), "--engine", "slurm"
+    )
+    assert driver.stdout is not None
+    for line in driver.stdout:
+        if "the cluster is away" in line:
+            break
+    away.unlink()
+    output, _ = driver.communicate(timeout=60)
+    assert driver.returncode == 0, output
+
+
+def test_ordinary_workers_leave_jobs_of_a_cluster_alone(desk: WorkflowDesk) -> None:
+    driver = start_slow(desk)
+    desk.call("submit", "--queue", "default", "--wait", "--", "true", code=0)
+    (desk.folder / "go").touch()
+    driver.communicate(timeout=60)
+    placements = [one.attempt.placement for one in records_of(desk).values() if one.attempt and one.job.run]
+    assert all(placements)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--address", "auto"), "--address is for --engine ray"),
+        (("--partition", "x"), "--partition is for --engine slurm"),
+        (("--engine", "slurm", "--walltime", "soon"), "'soon' is not a length of time"),
+        (("--engine", "slurm", "--sbatch", "constraint"), "no option of sbatch"),
+    ],
+)
+def test_options_that_mean_nothing_are_refused(
+    desk: WorkflowDesk, options: tuple[str, ...], message: str
+) -> None:
+    path = desk.write("name: one\njobs:\n  - {name: a, command: 'true'}\n")
+    done = desk.call("run", path, *options, code=2)
+    assert message in done.stderr
+    assert not desk.store_path.exists()
