@@ -9,12 +9,15 @@ from typing import Any
 import pytest
 
 from joblens.model.details import (
+    ClusterAccount,
     ContainerFacts,
     Details,
     Endpoint,
     EndpointTable,
     GpuFacts,
     MemoryDepth,
+    NodePart,
+    NodeTable,
     OperatorTable,
     OperatorUse,
     ThreadTable,
@@ -491,6 +494,8 @@ def test_every_part_of_details_comes_back(store: Store) -> None:
         gpus=(GpuFacts(id="0000:01:00.0", vendor="amd", index=1),),
         container=ContainerFacts(engine="podman", id="c0ffee", volumes=("/a:/b",)),
         operators=OperatorTable(at_us=4, operators=(OperatorUse(index=0, name="clean_links_mapper"),)),
+        nodes=NodeTable(at_us=5, nodes=(NodePart(node="n1"),)),
+        cluster=ClusterAccount(source="sacct", job_id="7"),
         unknown={"interfaces": "not permitted"},
     )
     assert None not in (getattr(whole, name) for name in Details.__struct_fields__)

@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from joblens.model.details import Details
 from joblens.model.history import HistoryQuery
 from joblens.model.ids import new_uuid
 from joblens.model.job import Status
 from joblens.model.run import RunEnded, RunEvent, RunStatus
-from joblens.model.writes import RunNoted, Write
+from joblens.model.writes import DetailsTaken, RunNoted, Write
 from tests.contract.store_builders import ended, queued, sample, samples, started, threads, whole_job
 
 pytest.importorskip("psycopg")
@@ -239,3 +240,27 @@ def test_numbers_are_learnt_anew_after_the_database_was_replaced(
     store.close()  # as a lost connection does
     store.apply([samples("a", 1, 1)])
     assert [index for index, _ in store.samples("a")] == [1]
+
+
+def test_details_that_come_with_every_sample_are_brought_up_to_date(store: PostgresStore) -> None:
+    store.apply([queued("a"), started("a")])
+    for look in range(4):
+        store.apply([samples("a", look, 1), DetailsTaken("a", Details(unknown={"gpu": f"look {look}"}))])
+        assert store.details("a").unknown == {"gpu": f"look {look}"}
+    store.apply([DetailsTaken("a", Details(unknown={"gpu": "look 3"}))])
+    assert len(store.samples("a")) == 4
+    store.apply([ended("a"), DetailsTaken("a", Details(unknown={"gpu": "at the end"}))])
+    store.apply([DetailsTaken("a", Details(unknown={"gpu": "late"}))])
+    assert store.details("a").unknown == {"gpu": "late"}
+
+
+def test_details_of_one_job_that_two_write_are_put_together(postgres_url: str, store: PostgresStore) -> None:
+    other = PostgresStore(postgres_url)
+    store.apply([queued("a"), started("a"), DetailsTaken("a", Details(unknown={"gpu": "1"}))])
+    store.apply([DetailsTaken("a", Details(unknown={"gpu": "2"}))])
+    other.apply([threads("a")])
+    store.apply([DetailsTaken("a", Details(unknown={"gpu": "3"}))])
+    store.apply([DetailsTaken("a", Details(unknown={"gpu": "4"}))])
+    assert store.details("a").unknown == {"gpu": "4"}
+    assert store.details("a").threads is not None
+    other.close()

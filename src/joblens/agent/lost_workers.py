@@ -18,10 +18,14 @@ from joblens.probes.host import HostFacts
 
 _LOOKS_A_LEASE = 6
 _LEAST_S, _MOST_S = 0.5, 5.0
+_LEAST_LOOKS_A_LEASE = 3  # with fewer, who looks could not tell that the store was there all the time
+_LOOKS_A_SECOND = 100  # of all workers together, as far as their leases allow it
 
 
-def look_every_s(lease_s: float) -> float:
-    return min(_MOST_S, max(_LEAST_S, lease_s / _LOOKS_A_LEASE))
+def look_every_s(lease_s: float, workers: int = 0) -> float:
+    """Where there are many workers each looks less often: together they see soon enough what ran out."""
+    usual_s = min(_MOST_S, max(_LEAST_S, lease_s / _LOOKS_A_LEASE))
+    return max(usual_s, min(lease_s / _LEAST_LOOKS_A_LEASE, workers / _LOOKS_A_SECOND))
 
 
 class Journals:
@@ -59,7 +63,7 @@ class LostWorkers:
         leftovers: Leftovers,
         journals: Journals,
         *,
-        every_s: float,
+        lease_s: float,
     ) -> None:
         self._info = info
         self._me = info.name
@@ -68,7 +72,7 @@ class LostWorkers:
         self._keeping = keeping
         self._keeper = keeper
         self._watch = watch
-        self._every_s = every_s
+        self._lease_s = lease_s
         self._leftovers = leftovers
         self._journals = journals
         self._is_looking = False
@@ -79,7 +83,8 @@ class LostWorkers:
         return self._next_look_s
 
     def wake(self) -> None:
-        self._next_look_s = time.monotonic() + self._every_s
+        pause_s = look_every_s(self._lease_s, self._keeping.workers)
+        self._next_look_s = time.monotonic() + pause_s
         if not self._is_looking:
             self._is_looking = True
             self._desk.ask(self._look, self._has_looked, self._could_not_look)

@@ -86,7 +86,7 @@ class QueueWorker:
             watch,
             self._leftovers,
             journals or Journals(),
-            every_s=every_s,
+            lease_s=plan.lease_s,
         )
         slots = SlotPlan(
             width=1,

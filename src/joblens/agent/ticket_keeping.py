@@ -81,7 +81,7 @@ class TicketKeeping:
         self._cancelled: set[str] = set()
         self._is_renewing = self._is_settling = self._is_known = False
         self._next_renewal_s = self._next_settling_s = 0.0
-        self._workers = 0  # how many there are, as far as it is known
+        self.workers = 0  # how many there are, as far as it is known
 
     def were_granted(self, claims: Iterable[Claim]) -> None:
         """The store has answered. On the desk's thread."""
@@ -190,7 +190,7 @@ class TicketKeeping:
 
     @property
     def _renew_every_s(self) -> float:
-        return renew_every_s(self._lease_s, is_busy=bool(self.held), workers=self._workers)
+        return renew_every_s(self._lease_s, is_busy=bool(self.held), workers=self.workers)
 
     def _renew(self, now_s: float) -> None:
         self._next_renewal_s = now_s + self._renew_every_s
@@ -210,7 +210,7 @@ class TicketKeeping:
     def _renewed(self, asked: Mapping[str, int], answer: tuple[float, Renewal]) -> None:
         asked_at_s, renewal = answer
         self._is_renewing = False
-        self._workers = renewal.workers or self._workers
+        self.workers = renewal.workers or self.workers
         if not self._is_known:
             self._is_known = True
             self._keeper.is_known()

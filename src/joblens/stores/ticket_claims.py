@@ -119,7 +119,7 @@ def renew(book: TicketBook, worker: WorkerInfo, held: Mapping[str, int], lease_s
     at_us = book.now_us()
     data = _encoder.encode(worker)
     book.ask("announce_worker", name=worker.name, at_us=at_us, data=data, host=worker.host)
-    workers = _looked_over(book, at_us) if random.random() < _LOOKS_OVER else 0  # noqa: S311
+    workers = looked_over(book, at_us) if is_time_to_look_over() else 0
     if not held:
         return Renewal(frozenset(), frozenset(), workers)
     mine = {
@@ -137,7 +137,11 @@ def renew(book: TicketBook, worker: WorkerInfo, held: Mapping[str, int], lease_s
     )
 
 
-def _looked_over(book: TicketBook, at_us: int) -> int:
+def is_time_to_look_over() -> bool:
+    return random.random() < _LOOKS_OVER  # noqa: S311
+
+
+def looked_over(book: TicketBook, at_us: int) -> int:
     """-> how many workers there are. Reads them all, so that not everybody does it every time."""
     book.ask("forget_workers_before", before_us=at_us - round(_FORGOTTEN_AFTER_S * _SECOND))
     [(count,)] = book.ask("count_workers", since_us=at_us - round(_THERE_S * _SECOND))

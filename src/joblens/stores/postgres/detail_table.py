@@ -1,8 +1,13 @@
 """What is known of jobs beside their samples: one row a job, brought up to date in place."""
 
-from collections.abc import Mapping
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from psycopg import Cursor
 
 from joblens.model.details import Details
+from joblens.model.writes import DetailsTaken
 from joblens.stores.packed_details import repacked
 from joblens.stores.postgres.connection import Connection
 from joblens.stores.postgres.sql import encoded_queries
@@ -10,9 +15,38 @@ from joblens.stores.postgres.sql import encoded_queries
 _Q = encoded_queries("writing.sql")
 
 
-def write_details(connection: Connection, news: Mapping[int, Details]) -> None:
-    """By number of the job, whose row is locked."""
+def write_details(connection: Connection, news: Mapping[int, Details]) -> dict[int, bytes]:
+    """By number of the job, whose row is locked. -> what is in the store then"""
     rows = connection.execute(_Q["details_of"], (list(news),), binary=True).fetchall()
-    changed = repacked(dict(rows), dict(sorted(news.items())))
+    known: dict[int, bytes] = dict(rows)
+    changed = repacked(known, dict(sorted(news.items())))
     if changed:
         connection.execute(_Q["put_details"], (list(changed), list(changed.values())))
+    return {**known, **changed}
+
+
+class Change(NamedTuple):
+    """Of one job that runs, by one who knows what was written before."""
+
+    number: int
+    fence: int
+    md5_before: bytes
+    data: bytes
+
+
+def changes_of(known: Mapping[int, bytes], news: Mapping[int, DetailsTaken]) -> list[Change]:
+    """`known`: packed as they were written last, of all jobs of the news at least."""
+    changed = repacked(
+        {number: known[number] for number in news}, {number: write.details for number, write in news.items()}
+    )
+    return [
+        Change(number, news[number].fence, hashlib.md5(known[number], usedforsecurity=False).digest(), data)
+        for number, data in sorted(changed.items())
+    ]
+
+
+def rewrite_details(connection: Connection, changes: Sequence[Change]) -> Cursor[tuple[int]]:
+    """Without asking what is there: where it is not what is thought, nothing happens. -> the numbers of those
+    that were written, to be fetched"""
+    columns = [list(column) for column in zip(*changes, strict=True)] if changes else [[], [], [], []]
+    return connection.execute(_Q["put_details_again"], columns)

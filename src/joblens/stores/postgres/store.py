@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TypeVar
 
+from joblens.model.delivery import Renewal, WorkerInfo
 from joblens.model.errors import StoreError
 from joblens.model.history import HistoryQuery, PruneReport, Statistics, StoreCheck
 from joblens.model.run import Workflow
@@ -124,6 +125,12 @@ class PostgresStore(ReadingDesk, TicketDesk):
 
     def close(self) -> None:
         self._database.close()
+
+    def renew(self, worker: WorkerInfo, held: Mapping[str, int], lease_s: float) -> Renewal:
+        from joblens.stores.postgres.renewing import renew
+
+        self._check_writable()
+        return renew(self._database, worker, held, lease_s)
 
     def _look(self, work: Callable[[TicketBook], T]) -> T:
         from joblens.stores.postgres.writer import ticket_book

@@ -70,6 +70,21 @@ WHERE job_id = ANY(%(numbers)s::bigint[]) AND worker = %(worker)s RETURNING job_
 INSERT INTO worker (name, seen_at_us, data, host) VALUES (%(name)s, %(at_us)s, %(data)s, %(host)s)
 ON CONFLICT (name) DO UPDATE SET seen_at_us = excluded.seen_at_us, data = excluded.data, host = excluded.host
 
+-- name: renew_at_once
+-- Announces the worker and renews its leases in one go. -> those that it still holds, and whether they are to end.
+WITH clock AS (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS at_us
+), announced AS (
+    INSERT INTO worker (name, seen_at_us, data, host) SELECT %(name)s, clock.at_us, %(data)s, %(host)s FROM clock
+    ON CONFLICT (name) DO UPDATE SET seen_at_us = excluded.seen_at_us, data = excluded.data, host = excluded.host
+), renewed AS (
+    UPDATE ticket SET lease_until_us = clock.at_us + %(lease_us)s
+    FROM clock, unnest(%(uuids)s::text[], %(fences)s::integer[]) AS held (uuid, fence)
+         JOIN job ON job.uuid = held.uuid AND job.fence = held.fence
+    WHERE ticket.job_id = job.id AND ticket.worker = %(name)s
+    RETURNING job.uuid
+)
+SELECT uuid, EXISTS (SELECT 1 FROM cancel_request WHERE cancel_request.uuid = renewed.uuid) FROM renewed
+
 -- name: count_workers
 SELECT count(*) FROM worker WHERE seen_at_us >= %(since_us)s
 

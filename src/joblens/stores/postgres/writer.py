@@ -8,7 +8,7 @@ import msgspec
 
 from joblens.model.errors import StoreError
 from joblens.model.job import Job, Outcome, Status
-from joblens.model.writes import JobEnded, SamplesTaken, Write
+from joblens.model.writes import DetailsTaken, JobEnded, SamplesTaken, Write
 from joblens.stores.batch import (
     BatchRows,
     JobChange,
@@ -54,18 +54,17 @@ class Writer:
         self._level = compression_level
         self._times_connected = 0
         self._numbers: dict[str, int] = {}
+        self._details: dict[int, bytes] = {}  # of running jobs, packed as they were written last, by number
         self._small: dict[int, int] = {}  # small pieces written since they were last put together, by number
 
     def apply(self, writes: Sequence[Write]) -> None:
         with self._database.use() as connection:
             self._forget_other_servers()
-            pieces = self._only_pieces(writes)
-            if pieces is None:
+            everyday = self._everyday(writes)
+            if everyday is None:
                 self._apply_batch(writes)
             else:
-                ended = append_pieces(connection, pieces)
-                if ended:  # late ones, from a journal
-                    self._database.write(lambda connection: measure(connection, ended))
+                self._apply_everyday(connection, *everyday)
         self._join_small(writes)
 
     def _forget_other_servers(self) -> None:
@@ -74,26 +73,60 @@ class Writer:
             self._times_connected = self._database.times_connected
             self._numbers.clear()
             self._small.clear()
+            self._details.clear()
 
-    def _only_pieces(self, writes: Sequence[Write]) -> list[Piece] | None:
+    def _everyday(self, writes: Sequence[Write]) -> tuple[list[Piece], dict[int, DetailsTaken]] | None:
         """What running jobs do once a second. None: there is more to it."""
         pieces: list[Piece] = []
+        details: dict[int, DetailsTaken] = {}
         for write in writes:
-            number = self._numbers.get(write.uuid) if isinstance(write, SamplesTaken) else None
+            if not isinstance(write, (SamplesTaken, DetailsTaken)):
+                return None
+            number = self._numbers.get(write.uuid)
             if number is None:
                 return None
-            assert isinstance(write, SamplesTaken)
-            if write.samples:
+            if isinstance(write, DetailsTaken):
+                if number in details or number not in self._details:
+                    return None
+                details[number] = write
+            elif write.samples:
                 data = encode_piece(write.samples)
                 pieces.append((number, write.fence, write.first, len(write.samples), data))
-        return pieces
+        return pieces, details
+
+    def _apply_everyday(
+        self, connection: Connection, pieces: list[Piece], details: dict[int, DetailsTaken]
+    ) -> None:
+        ended = self._rewrite(pieces, details) if details else append_pieces(connection, pieces)
+        if ended:  # late ones, from a journal
+            self._database.write(lambda connection: measure(connection, ended))
+
+    def _rewrite(self, pieces: list[Piece], details: dict[int, DetailsTaken]) -> list[int]:
+        """-> which of the jobs with samples have ended"""
+        from joblens.stores.postgres.detail_table import changes_of, rewrite_details
+
+        changes = changes_of(self._details, details)
+
+        def work(connection: Connection) -> tuple[list[int], set[int]]:
+            written = rewrite_details(connection, changes)
+            return append_pieces(connection, pieces), {number for (number,) in written.fetchall()}
+
+        ended, written = self._database.write(work)
+        self._details.update({each.number: each.data for each in changes if each.number in written})
+        others = [details[each.number] for each in changes if each.number not in written]
+        if others:  # somebody else has written there, or the job is over
+            self._apply_batch(others)
+        return ended
 
     def _apply_batch(self, writes: Sequence[Write]) -> None:
         batch = self._database.write(lambda connection: _written(connection, writes, self._level))
         self._numbers.update(batch.numbers)
+        self._details.update(batch.details)
         for write in writes:
             if isinstance(write, JobEnded):
-                self._small.pop(self._numbers.pop(write.uuid, 0), None)
+                number = self._numbers.pop(write.uuid, 0)
+                self._small.pop(number, None)
+                self._details.pop(number, None)
         for number in batch.to_settle:
             try:
                 settle_job(self._database, number, self._level)
@@ -127,6 +160,7 @@ class Batch(BatchRows):
     def __init__(self, writes: Sequence[Write], compression_level: int) -> None:
         super().__init__(writes)
         self.numbers: dict[str, int] = {}
+        self.details: dict[int, bytes] = {}  # that have been written, packed
         self.to_settle: list[int] = []  # jobs whose samples are to become blocks, when this is committed
         self._level = compression_level
         self._runs = RunFacts(run_writes(writes), runs_of(self.changes))
@@ -180,7 +214,7 @@ class Batch(BatchRows):
         if news:
             from joblens.stores.postgres.detail_table import write_details
 
-            write_details(connection, news)
+            self.details = write_details(connection, news)
         if self._touched_when_over:
             self.to_settle = measure(connection, sorted(self._touched_when_over))
 

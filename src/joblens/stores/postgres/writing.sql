@@ -85,6 +85,16 @@ INSERT INTO provenance (digest, data) SELECT * FROM unnest(%b::text[], %b::bytea
 INSERT INTO job_details (job_id, data) SELECT * FROM unnest(%b::bigint[], %b::bytea[])
 ON CONFLICT (job_id) DO UPDATE SET data = excluded.data
 
+-- name: put_details_again
+-- Of jobs that run, where they are still what was written here before; -> which.
+UPDATE job_details SET data = new.data
+FROM unnest(%b::bigint[], %b::integer[], %b::bytea[], %b::bytea[]) AS new (job_id, fence, md5_before, data)
+     JOIN job ON job.id = new.job_id AND job.fence = new.fence AND job.ended_at_us IS NULL
+WHERE job_details.job_id = new.job_id AND decode(md5(job_details.data), 'hex') = new.md5_before
+  AND (new.fence = 0 OR NOT EXISTS (
+      SELECT 1 FROM ticket WHERE ticket.job_id = new.job_id AND ticket.worker IS NULL))
+RETURNING job_details.job_id
+
 -- name: add_to_rollup
 INSERT INTO rollup (tool, status, metric, shard, count, total, largest)
 SELECT * FROM unnest(%s::text[], %s::text[], %s::text[], %s::smallint[], %s::bigint[], %s::numeric[], %s::bigint[])

@@ -1,0 +1,32 @@
+"""A worker says that it is alive: what every worker does all the time, in one statement."""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from joblens.model.delivery import Renewal, WorkerInfo
+from joblens.stores.postgres.connection import Database
+from joblens.stores.postgres.ticket_book import PostgresTicketBook
+from joblens.stores.ticket_claims import is_time_to_look_over, looked_over
+
+_encoder = msgspec.json.Encoder()
+
+
+def renew(database: Database, worker: WorkerInfo, held: Mapping[str, int], lease_s: float) -> Renewal:
+    with database.use() as connection:
+        book = PostgresTicketBook(connection, lambda _: None)
+        rows = book.ask(
+            "renew_at_once",
+            name=worker.name,
+            host=worker.host,
+            data=_encoder.encode(worker),
+            lease_us=round(lease_s * 1_000_000),
+            uuids=list(held),
+            fences=list(held.values()),
+        )
+        workers = looked_over(book, book.now_us()) if is_time_to_look_over() else 0
+    return Renewal(
+        fenced=frozenset(held) - {uuid for uuid, _ in rows},
+        cancelled=frozenset(uuid for uuid, is_cancelled in rows if is_cancelled),
+        workers=workers,
+    )
