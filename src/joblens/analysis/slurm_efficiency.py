@@ -12,12 +12,13 @@ from joblens.analysis.rightsizing import Group, advise
 from joblens.analysis.slurm_accounts import slurm_use
 from joblens.analysis.slurm_advice import changes_for_sbatch, sbatch_options
 from joblens.analysis.slurm_records import exit_numbers, slurm_record
-from joblens.model.finding import Finding
+from joblens.model.finding import Finding, Severity
 from joblens.model.job import Record, Requirements, Status, Usage
 from joblens.model.slurm import SlurmJob
 
 MEASURED = "joblens"
 SACCT = "sacct"
+_KEYS = {"memory": "memory", "cpus": "num_cpus", "runtime": "runtime"}
 
 
 class Efficiency(Struct, frozen=True, kw_only=True):
@@ -51,7 +52,8 @@ class Efficiency(Struct, frozen=True, kw_only=True):
     jobs_inside: int = 0  # jobs of joblens that ran in it, where it was an allocation for several
     job_uuid: str = ""  # of the record that our numbers are from
     seen: Observation | None = None  # what of it counts for what to ask for next time
-    asked: Requirements = Requirements()
+    asked: Requirements = Requirements()  # in the workflow's file, where it is a job of one
+    is_of_workflow: bool = False
     findings: tuple[Finding, ...] = ()
 
     @property
@@ -88,6 +90,7 @@ def efficiency_of_slurm(
     own_cpu = None if ours is None else ours.cpu_total_usec
     own_memory = None if ours is None else ours.memory_peak_bytes
     asked = slurm_record(job)
+    is_of_workflow = record is not None and record.job.run is not None
     return Efficiency(
         job_id=row.job_id,
         raw_id=row.raw_id,
@@ -117,7 +120,8 @@ def efficiency_of_slurm(
         jobs_inside=0 if record is not None else len(records),
         job_uuid="" if record is None else record.job.uuid,
         seen=_seen(record if record is not None and record.outcome else asked),
-        asked=asked.job.requirements,
+        asked=record.job.requirements if is_of_workflow and record else asked.job.requirements,
+        is_of_workflow=is_of_workflow,
         findings=_findings(record),
     )
 
@@ -154,6 +158,7 @@ def efficiency_of_record(record: Record, usage: Usage | None = None) -> Efficien
         job_uuid=record.job.uuid,
         seen=_seen(record),
         asked=needs,
+        is_of_workflow=record.job.run is not None,
         findings=_findings(record),
     )
 
@@ -172,9 +177,10 @@ def _is_least(usage: Usage | None, number: str) -> bool:
 
 
 def _findings(record: Record | None) -> tuple[Finding, ...]:
+    """What should be acted on; how large it should be is told as advice."""
     if record is None or record.outcome is None:
         return ()
-    return record.outcome.findings
+    return tuple(one for one in record.outcome.findings if one.severity is not Severity.INFO)
 
 
 def _seen(record: Record) -> Observation | None:
@@ -184,9 +190,11 @@ def _seen(record: Record) -> Observation | None:
 
 
 class NextTime(Struct, frozen=True):
-    """What to ask for, where that is something else: options of sbatch, and why."""
+    """What to ask for, where that is something else, and why: options of sbatch, or keys of a workflow's file,
+    to which joblens adds what its agent needs."""
 
     sbatch: str = ""
+    keys: str = ""
     reasons: tuple[str, ...] = ()
 
 
@@ -196,8 +204,12 @@ def next_time(jobs: Sequence[Efficiency]) -> NextTime:
     found = advise([Group(name="", current=jobs[0].asked, observations=tuple(seen))]) if jobs else []
     if not found:
         return NextTime()
-    reasons = (f"{part.resource}: {part.reason}" for part in changes_for_sbatch(found[0]))
-    return NextTime(sbatch_options(found[0]), tuple(reasons))
+    changes = changes_for_sbatch(found[0])
+    reasons = tuple(f"{part.resource}: {part.reason}" for part in changes)
+    if jobs[0].is_of_workflow:
+        keys = ", ".join(f"{_KEYS[part.resource]}: {part.recommended_text}" for part in changes)
+        return NextTime("", keys, reasons)
+    return NextTime(sbatch_options(found[0]), "", reasons)
 
 
 def efficiency_form(found: Efficiency) -> dict[str, Any]:
@@ -235,6 +247,7 @@ def efficiency_form(found: Efficiency) -> dict[str, Any]:
         "jobs_inside": found.jobs_inside,
         "job_uuid": found.job_uuid or None,
         "sbatch": advice.sbatch,
+        "workflow_keys": advice.keys,
         "reasons": list(advice.reasons),
         "findings": to_builtins(found.findings),
     }

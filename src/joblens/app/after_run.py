@@ -14,7 +14,7 @@ from joblens.model.run import Run
 from joblens.model.settings import Settings
 from joblens.ports.store import Store
 
-_ACCOUNTS_S = 30.0  # sacct knows a job some seconds after its end
+_ACCOUNTS_S = 5.0  # sacct knows a job some seconds after its end; whoever looks at it asks again
 
 
 def after_run(

@@ -51,7 +51,7 @@ class Seff:
         try:
             jobs = self._sacct(job_id) if self._commands is not None else []
         except PlacingError as error:
-            trouble = str(error)
+            trouble = str(error).strip().rsplit("\n", 1)[-1]
         if jobs:
             return [self._beside(job, self._records_of(job)) for job in jobs]
         records = self._imported(job_id)

@@ -9,13 +9,12 @@ from joblens.views.numbers import UNKNOWN, seconds
 from joblens.views.style import clean
 
 _ALIKE = 0.05  # a difference that needs no words
-_OTHER_THINGS = "the script and the agent beside the job are in it"
 
 
 def account_pairs(account: ClusterAccount, record: Record) -> Sequence[tuple[str, str]]:
     usage = None if record.outcome is None or account.is_shared else record.outcome.usage
     return [
-        ("job", _job(account)),
+        ("job", clean(account.job_id) + (" (an allocation)" if account.is_shared else "")),
         ("state", _state(account)),
         ("nodes", clean(", ".join(account.nodes))),
         ("CPUs given", UNKNOWN if account.allocated_cpus is None else str(account.allocated_cpus)),
@@ -27,11 +26,6 @@ def account_pairs(account: ClusterAccount, record: Record) -> Sequence[tuple[str
         ("written by calls", format_bytes(account.written_bytes)),
         ("more", f"joblens seff {clean(account.job_id)}"),
     ]
-
-
-def _job(account: ClusterAccount) -> str:
-    shared = " (an allocation: what follows is of all jobs that ran in it)" if account.is_shared else ""
-    return f"{clean(account.job_id)}{shared}"
 
 
 def _state(account: ClusterAccount) -> str:
@@ -61,25 +55,47 @@ def _cpu(account: ClusterAccount, usage: Usage | None) -> str:
     if account.cpu_usec is None:
         return UNKNOWN
     ours = None if usage is None else usage.cpu_total_usec
-    why = _OTHER_THINGS if ours is not None and account.cpu_usec > ours else "its looks missed some processes"
-    return seconds(account.cpu_usec) + _difference(account.cpu_usec, ours, seconds(ours), why)
+    beside = f" (ours: {seconds(ours)})" if ours is not None and _differ(account.cpu_usec, ours) else ""
+    return f"{seconds(account.cpu_usec)}{beside}"
 
 
 def _memory(account: ClusterAccount, usage: Usage | None) -> str:
     if account.max_rss_bytes is None:
         return UNKNOWN
-    ours = None if usage is None else usage.memory_peak_bytes
-    if ours is not None and account.max_rss_bytes > ours:
-        why = f"mapped files count there, and {_OTHER_THINGS}"
-    else:
-        why = "it looks now and then, and misses what is between"
     text = f"≥{format_bytes(account.max_rss_bytes)}"
     if account.asked_memory_bytes is not None:
         text += f" of {format_bytes(account.asked_memory_bytes)}"
-    return text + _difference(account.max_rss_bytes, ours, format_bytes(ours), why)
+    ours = None if usage is None else usage.memory_peak_bytes
+    return f"{text} (ours: {format_bytes(ours)})" if _differ(account.max_rss_bytes, ours) else text
 
 
-def _difference(theirs: int, ours: int | None, shown: str, why: str) -> str:
-    if ours is None or abs(theirs - ours) <= _ALIKE * max(theirs, ours):
-        return ""
-    return f" (ours: {shown}; {why})"
+def account_notes(account: ClusterAccount, record: Record) -> list[str]:
+    """Why Slurm's numbers are not ours, where they are not."""
+    if account.is_shared:
+        return [
+            "It is an allocation: these are numbers of all jobs that ran in it, one by one ours are exact."
+        ]
+    usage = None if record.outcome is None else record.outcome.usage
+    if usage is None:
+        return []
+    more: list[str] = []
+    less: list[str] = []
+    for theirs, ours, name in (
+        (account.cpu_usec, usage.cpu_total_usec, "CPU time"),
+        (account.max_rss_bytes, usage.memory_peak_bytes, "memory"),
+    ):
+        if _differ(theirs, ours):
+            (more if (theirs or 0) > (ours or 0) else less).append(name)
+    notes = []
+    if more:
+        files = ", and files that are mapped count as memory" if "memory" in more else ""
+        notes.append(f"More {' and '.join(more)}: the script and the agent beside the job are in it{files}.")
+    if less:
+        notes.append(f"Less {' and '.join(less)}: Slurm looks now and then, and misses what is between.")
+    return notes
+
+
+def _differ(theirs: int | None, ours: int | None) -> bool:
+    if theirs is None or ours is None:
+        return False
+    return abs(theirs - ours) > _ALIKE * max(theirs, ours)

@@ -35,9 +35,12 @@ def render_seff(found: Efficiency, *, width: int, paint: Palette) -> list[str]:
 
 def _next_time(found: Sequence[Efficiency], width: int, paint: Palette) -> list[str]:
     advice = next_time(found)
-    if not advice.sbatch:
+    if advice.sbatch:
+        lines = ["", f"Next time: {paint.paint(f'sbatch {advice.sbatch}', 'bold')}"]
+    elif advice.keys:
+        lines = ["", f"Next time, in the workflow's file: {paint.paint(advice.keys, 'bold')}"]
+    else:
         return []
-    lines = ["", f"Next time: {paint.paint(f'sbatch {advice.sbatch}', 'bold')}"]
     for reason in advice.reasons:
         lines += [paint.paint(line, "dim") for line in wrap(reason, width, "  ")]
     return lines

@@ -13,7 +13,7 @@ from joblens.model.provenance import Provenance
 from joblens.model.sample import Sample
 from joblens.model.units import KIB, format_bytes, format_duration, format_instant
 from joblens.views.charts import braille_chart, nice_top, nice_top_binary
-from joblens.views.cluster_account import account_pairs
+from joblens.views.cluster_account import account_notes, account_pairs
 from joblens.views.curves import Point, points
 from joblens.views.detail_look import Look
 from joblens.views.gpu_details import container_pairs
@@ -73,6 +73,8 @@ def render_show(
     lines += provenance_lines(record, provenance, width, paint)
     if details.cluster is not None:
         lines += [*_section("Slurm says", paint), *_pairs(account_pairs(details.cluster, record), paint)]
+        for note in account_notes(details.cluster, record):
+            lines += [paint.paint(line, "dim") for line in wrap(note, width, "  ")]
     if details.container is not None:
         lines += [*_section("Container", paint), *_pairs(container_pairs(details.container), paint)]
     if outcome is not None:
