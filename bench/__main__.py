@@ -29,12 +29,19 @@ def _queue(bench: Workbench) -> Iterator[Figure]:
     return queue.figures(bench)
 
 
+def _scale(bench: Workbench) -> Iterator[Figure]:
+    from bench import scale  # needs the extra postgres
+
+    return scale.figures(bench)
+
+
 PARTS: dict[str, Callable[[Workbench], Iterator[Figure]]] = {
     "accuracy": accuracy.figures,
     "launching": launching.figures,
     "workflows": workflows.figures,
     "store": remembering.figures,
     "queue": _queue,
+    "scale": _scale,
     "gpu": gpu_figures.figures,
     "network": network.figures,
     "containers": containers.figures,

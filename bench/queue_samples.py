@@ -14,6 +14,7 @@ from bench.commands import JOBLENS, WORKLOADS, Workbench
 from bench.goals import Figure
 from bench.queue_desk import DurablePostgres
 from bench.remembering import started_life
+from joblens.model.details import Details
 from joblens.model.history import HistoryQuery
 from joblens.model.sample import Sample
 from joblens.model.writes import JobQueued, SamplesTaken, Write
@@ -38,7 +39,7 @@ LIVE = Shape(100, 2)  # as a recorder writes those of many running jobs, every s
 
 
 def figure(bench: Workbench) -> Figure:
-    samples = _real_samples(bench)
+    samples = real_job(bench, SAMPLING_S)[0][: LONG.piece]
     with own_server(DurablePostgres) as server:
         url = server.new_database()
         PostgresStore(url).close()
@@ -57,17 +58,18 @@ def figure(bench: Workbench) -> Figure:
         )
 
 
-def _real_samples(bench: Workbench) -> tuple[Sample, ...]:
+def real_job(bench: Workbench, seconds: int) -> tuple[tuple[Sample, ...], Details]:
     """Of a job that computes, reads and writes, with the instruments it has by default."""
     path = bench.path("samples.db")
-    job = [sys.executable, str(WORKLOADS / "mixed.py"), str(SAMPLING_S)]
+    job = [sys.executable, str(WORKLOADS / "mixed.py"), str(seconds)]
     run = [*JOBLENS, "run", "--interval", "50ms", "--", *job]
     subprocess.run(run, env={**bench.env, "JOBLENS_STORE": path}, check=True, stdout=subprocess.DEVNULL)
     store = SqliteStore(path)
     (record,) = store.records(HistoryQuery())
     samples = [sample for _, sample in store.samples(record.job.uuid)]
+    details = store.details(record.job.uuid)
     store.close()
-    return tuple(samples[: LONG.piece])
+    return tuple(samples), details
 
 
 def _measure(

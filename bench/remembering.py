@@ -81,13 +81,23 @@ def _life(record: Record) -> list[Write]:
     return [JobQueued(record.job), JobStarted(uuid, record.attempt), JobEnded(uuid, record.outcome)]
 
 
+def past_lives(jobs: int, began_us: int, apart_us: int) -> Iterator[list[Write]]:
+    """All that is written about jobs that have ended, in batches."""
+    dice = random.Random(11)
+    for start in range(0, jobs, BATCH):
+        writes: list[Write] = []
+        for place in range(start, min(jobs, start + BATCH)):
+            writes += _life(_record(place, dice, began_us + place * apart_us))
+        yield writes
+
+
 def started_life(place: int) -> list[Write]:
     """A job that runs."""
     return _life(_record(place, random.Random(place)))[:2]
 
 
-def _record(place: int, dice: random.Random) -> Record:
-    started = 1_700_000_000_000_000 + place * 30_000_000
+def _record(place: int, dice: random.Random, started_us: int | None = None) -> Record:
+    started = 1_700_000_000_000_000 + place * 30_000_000 if started_us is None else started_us
     duration_s = dice.lognormvariate(3, 1.5)
     cpu = int(duration_s * 1e6 * dice.uniform(0.2, 3.8))
     status = dice.choices((Status.SUCCESS, Status.FAILED, Status.TIMEOUT), (90, 8, 2))[0]

@@ -18,7 +18,13 @@ DIRECT_MARK = (
     "joblens.direct"  # a setting that nobody else makes: who has it has been heard by the server itself
 )
 _ANSWER_S = 60.0
-_OF_SESSIONS = (DIRECT_MARK, "default_transaction_read_only")  # no use inside of a transaction
+# Not brought along with every transaction: of no use there, or not worth its while.
+_OF_SESSIONS = (
+    DIRECT_MARK,
+    "default_transaction_read_only",
+    "idle_in_transaction_session_timeout",
+    "timezone",
+)
 
 
 class PatientConnection(Connection):
