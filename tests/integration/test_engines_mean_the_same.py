@@ -12,12 +12,13 @@ from typing import Any
 
 import pytest
 
+from joblens.analysis.finding_codes import Code
 from joblens.model.history import HistoryQuery
 from joblens.model.job import Record, Status
 from tests.conftest import wait_until
 from tests.integration.workflow_desk import JOBLENS, WorkflowDesk, states
 
-ENGINES = ("celery",)
+ENGINES = ("celery", "ray", "slurm", "slurm-allocation")
 _CLOSE = 0.02
 _COMPARED = ("cpu_total_usec", "memory_peak_bytes")
 _MIB = 1 << 20
@@ -56,7 +57,7 @@ name: same
 jobs:
   - {{name: succeeds, command: "{python} burn.py {cpu} {held} 0"}}
   - {{name: limited, command: "{python} burn.py {cpu} {held} 0", num_cpus: 1, memory: 1g, runtime: 2m}}
-  - {{name: forks, command: "{python} burn.py {cpu} 8 100"}}
+  - {{name: forks, command: "{python} burn.py {forks_cpu} 64 50"}}
   - {{name: fails, command: "echo cannot open mesh >&2; exit 3"}}
   - {{name: is_killed, command: "kill -SEGV $$"}}
   - {{name: not_there, command: "no-such-program-at-all"}}
@@ -74,7 +75,8 @@ name: devices
 jobs:
   - {name: trains, command: "echo ran > ran", num_gpus: 7}
 """
-NUMBERS = ("succeeds", "limited", "forks")
+_WEATHER = {Code.CPU_PRESSURE, Code.MEMORY_PRESSURE, Code.IO_PRESSURE}  # what else the machine had to do
+NUMBERS = {"succeeds": _CPU_S, "limited": _CPU_S, "forks": 2 * _CPU_S}  # CPU time of each
 
 
 class Engine:
@@ -150,7 +152,7 @@ def here(desk: WorkflowDesk) -> Engine:
 def flow(desk: WorkflowDesk) -> str:
     (desk.folder / "burn.py").write_text(_BURN)
     python = f"{Path(sys.executable)} -I -S"
-    return FLOW.format(python=python, cpu=_CPU_S, held=_HELD_MIB)
+    return FLOW.format(python=python, cpu=_CPU_S, forks_cpu=2 * _CPU_S, held=_HELD_MIB)
 
 
 def _told(record: Record) -> dict[str, Any]:
@@ -162,7 +164,7 @@ def _told(record: Record) -> dict[str, Any]:
         "exit_code": outcome.exit_code,
         "signal": outcome.signal,
         "reason": outcome.reason,
-        "findings": sorted(finding.code for finding in outcome.findings),
+        "findings": sorted({finding.code for finding in outcome.findings} - _WEATHER),
         "error": outcome.stderr_tail,
         "lower bounds": sorted(set(outcome.usage.lower_bounds) & set(_COMPARED)),
         "accounting": record.attempt.accounting if record.attempt is not None else None,
@@ -173,20 +175,16 @@ def test_jobs_end_alike_and_use_as_much(flow: str, here: Engine, there: Engine) 
     document, expected = here.run(flow, code=1)
     told, found = there.run(flow, code=1)
     assert states(told) == states(document)
-    assert {name: _told(record) for name, record in found.items()} == {
-        name: _told(record) for name, record in expected.items()
-    }
-    for name in NUMBERS:
+    for name in expected:
+        assert _told(found[name]) == _told(expected[name]), name
+    for name, cpu_s in NUMBERS.items():
         ours, theirs = found[name].outcome, expected[name].outcome
         assert ours is not None
         assert theirs is not None
         for number in _COMPARED:
             value, wanted = getattr(ours.usage, number), getattr(theirs.usage, number)
             assert value == pytest.approx(wanted, rel=_CLOSE), f"{number} of {name}"
-    for name in NUMBERS:
-        outcome = found[name].outcome
-        assert outcome is not None
-        assert outcome.usage.cpu_total_usec == pytest.approx(_CPU_S * 1e6, rel=0.1)
+        assert ours.usage.cpu_total_usec == pytest.approx(cpu_s * 1e6, rel=0.1)
     assert found["too_large"].outcome is not None
     assert found["too_large"].outcome.reason == "out-of-memory"
     assert found["too_long"].status is Status.TIMEOUT
@@ -198,7 +196,7 @@ def test_a_job_that_somebody_cancels_ends_alike(here: Engine, there: Engine) -> 
         desk = engine.desk
         (desk.folder / "begun").unlink(missing_ok=True)
         driver = desk.start("run", desk.write(CANCELLED), "--json", *engine.options)
-        wait_until((desk.folder / "begun").exists, timeout=120.0, what="the job to begin")
+        wait_until(partial(_has_begun, desk, driver), timeout=120.0, what="the job to begin")
         record = wait_until(partial(_running, desk), what="a record that runs")
         assert record is not None
         desk.call("cancel", record.job.uuid, code=0)
@@ -211,6 +209,12 @@ def test_a_job_that_somebody_cancels_ends_alike(here: Engine, there: Engine) -> 
         ends.append((driver.returncode, _told(ended)))
     assert ends[0] == ends[1]
     assert ends[0][1]["status"] is Status.CANCELLED
+
+
+def _has_begun(desk: WorkflowDesk, driver: "subprocess.Popen[str]") -> bool:
+    if driver.poll() is not None:
+        pytest.fail(f"the driver has ended: {driver.communicate()[0]}")
+    return (desk.folder / "begun").exists()
 
 
 def _running(desk: WorkflowDesk) -> Record | None:
