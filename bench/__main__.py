@@ -29,6 +29,12 @@ def _queue(bench: Workbench) -> Iterator[Figure]:
     return queue.figures(bench)
 
 
+def _slurm(bench: Workbench) -> Iterator[Figure]:
+    from bench import slurm  # needs Slurm and what the tests start it with
+
+    return slurm.figures(bench)
+
+
 def _scale(bench: Workbench) -> Iterator[Figure]:
     from bench import scale  # needs the extra postgres
 
@@ -41,6 +47,7 @@ PARTS: dict[str, Callable[[Workbench], Iterator[Figure]]] = {
     "workflows": workflows.figures,
     "store": remembering.figures,
     "queue": _queue,
+    "slurm": _slurm,
     "scale": _scale,
     "gpu": gpu_figures.figures,
     "network": network.figures,
