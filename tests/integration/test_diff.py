@@ -1,9 +1,12 @@
 """Runs and jobs compared by the real command line."""
 
+import subprocess
+
 import pytest
 
 from tests.integration.workflow_desk import WorkflowDesk
 
+GIT = ("-c", "user.name=t", "-c", "user.email=t@example.org", "-c", "commit.gpgsign=false")
 TEXT = """\
 name: w
 jobs:
@@ -45,7 +48,61 @@ def test_the_first_run_has_none_before_it(two_runs: WorkflowDesk) -> None:
 def test_two_jobs_are_compared(two_runs: WorkflowDesk) -> None:
     found = two_runs.call("diff", "job:1", "job:3", "--json", code=0).json
     assert (found["before"], found["after"]) == ("job 1", "job 3")
-    assert found["options"]["command"] == ["sleep 0.1", "sleep 0.6"]
+    assert found["differences"][0] == {"group": "command", "name": "word 2", "before": "0.1", "after": "0.6"}
+    assert found["numbers"]["duration_s"]["verdict"] == "up"
+    assert found["causes"]
+
+
+def test_earlier_runs_of_a_job_say_what_is_usual(desk: WorkflowDesk) -> None:
+    for _ in range(4):
+        desk.call("run", "-q", "--name", "nap", "--", "sleep", "0.1", code=0)
+    for seconds in ("0.1", "3"):
+        desk.call("run", "-q", "--name", "nap", "--", "sleep", seconds, code=0)
+    number = desk.call("diff", "job:5", "job:6", "--json", code=0).json["numbers"]["duration_s"]
+    assert number["earlier_runs"] == 4
+    assert number["usual_percent"] > 0
+    assert number["verdict"] == "up"
+
+
+def test_what_differs_is_told_in_words(desk: WorkflowDesk) -> None:
+    desk.call("run", "-q", "--name", "a", "--", "sh", "-c", "exit 3", code=3)
+    desk.call(
+        "run",
+        "-q",
+        "--name",
+        "a",
+        "--env",
+        "OMP_NUM_THREADS=7",
+        "--memory",
+        "100m",
+        "--",
+        "sh",
+        "-c",
+        "exit 0",
+    )
+    text = desk.call("diff", "job:1", "job:2", code=0).stdout
+    assert "failed → success" in text
+    assert "OMP_NUM_THREADS: - → 7" in text
+    assert "memory: - → 100.0 MiB" in text
+    assert "the first ended as failed" in text
+
+
+def test_code_that_was_committed_in_between_is_told_of_jobs_and_runs(desk: WorkflowDesk) -> None:
+    def commit(word: str) -> None:
+        (desk.folder / "code.py").write_text(word)
+        for arguments in (("add", "code.py"), ("commit", "-q", "-m", word)):
+            subprocess.run(["git", *GIT, *arguments], cwd=desk.folder, check=True)
+
+    subprocess.run(["git", "init", "-q"], cwd=desk.folder, check=True)
+    for word in ("one", "two"):
+        commit(word)
+        desk.call("run", desk.write(TEXT % ("0.1", 0)), "-q", code=0)
+    job = desk.call("diff", "job:1", "job:3", "--json", code=0).json
+    assert ("code", "commit") in [(one["group"], one["name"]) for one in job["differences"]]
+    run = desk.call("diff", "1.1", "1.2", "--json", code=0).json
+    commits = [one for one in run["surroundings"] if one["difference"]["name"] == "commit"]
+    assert [one["jobs"] for one in commits] == [2]
+    assert "code commit (all jobs): " in desk.call("diff", "1.1", "1.2", code=0).stdout
 
 
 def test_a_job_and_a_run_cannot_be_compared(two_runs: WorkflowDesk) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from msgspec import Struct
 
+from joblens.analysis.run_surroundings import SharedDifference
 from joblens.model.job import Requirements
 from joblens.model.units import MIB
 
@@ -86,6 +87,8 @@ class RunDiff(Struct, frozen=True, kw_only=True):
     options: dict[str, tuple[object, object]]
     spec_lines: tuple[str, ...]  # a unified diff; () when it is the same
     totals: dict[str, Change]
+    surroundings: tuple[SharedDifference, ...] = ()  # what jobs of both ran in
+    surroundings_of: int = 0  # jobs that were looked at for that
 
 
 def compare_runs(before: RunSide, after: RunSide) -> RunDiff:

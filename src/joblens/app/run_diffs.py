@@ -1,21 +1,71 @@
 """Two runs or two jobs, read from the store and compared."""
 
-from typing import Any
+from collections.abc import Iterator
 
 from msgspec import to_builtins
+from msgspec.structs import replace
 
+from joblens.analysis.job_differences import JobView
 from joblens.analysis.run_diff import JobSide, RunDiff, RunSide, compare_runs
+from joblens.analysis.run_surroundings import shared_differences
 from joblens.analysis.run_time import driven_s
 from joblens.analysis.workflow_rows import run_label
 from joblens.app.run_state import state_of_run
 from joblens.model.errors import InputError
+from joblens.model.history import HistoryQuery, SortKey
 from joblens.model.job import Record
+from joblens.model.provenance import Provenance
 from joblens.model.run import Run, RunStatus
 from joblens.ports.store import Store
 
+_MOST_LOOKED_AT = 2_000  # jobs whose surroundings are compared: those of a sweep are alike
+
 
 def diff_runs(store: Store, before: Run, after: Run) -> RunDiff:
-    return compare_runs(side_of_run(store, before), side_of_run(store, after))
+    found = compare_runs(side_of_run(store, before), side_of_run(store, after))
+    one, other = _last_attempts(store, before), _last_attempts(store, after)
+    both = [(one[name], other[name]) for name in one if name in other]
+    return replace(
+        found, surroundings=shared_differences(_unlike_pairs(store, both)), surroundings_of=len(both)
+    )
+
+
+def _last_attempts(store: Store, run: Run) -> dict[str, Record]:
+    query = HistoryQuery(run_uuid=run.uuid, sort=SortKey.STARTED, ascending=True, limit=_MOST_LOOKED_AT)
+    return {
+        record.job.name: record
+        for record in store.records(query)
+        if record.job.run is not None and record.job.run.index >= 0 and record.attempt is not None
+    }
+
+
+def _unlike_pairs(store: Store, both: list[tuple[Record, Record]]) -> Iterator[tuple[JobView, JobView, int]]:
+    """One pair for all that ran in the same before, and in the same after."""
+    alike: dict[tuple[object, ...], list[tuple[Record, Record]]] = {}
+    for one, other in both:
+        alike.setdefault((*_surroundings(one), *_surroundings(other)), []).append((one, other))
+    provenances: dict[str, Provenance | None] = {}
+    for pairs in alike.values():
+        views = [_view(store, record, provenances) for record in pairs[0]]
+        yield views[0], views[1], len(pairs)
+
+
+def _surroundings(record: Record) -> tuple[object, ...]:
+    job, attempt = record.job, record.attempt
+    assert attempt is not None
+    placement = attempt.placement
+    placed = None if placement is None else (placement.engine, placement.partition, placement.nodes)
+    host = (attempt.owner.host, attempt.kernel, attempt.cpu_count, attempt.memory_total_bytes)
+    worker = "" if record.outcome is None else record.outcome.worker
+    env = tuple(sorted(job.env.items()))
+    return attempt.provenance, attempt.accounting, placed, host, worker, job.queue, env, job.container
+
+
+def _view(store: Store, record: Record, provenances: dict[str, Provenance | None]) -> JobView:
+    digest = "" if record.attempt is None else record.attempt.provenance
+    if digest and digest not in provenances:
+        provenances[digest] = store.provenance(digest)
+    return JobView(record=record, provenance=provenances.get(digest))
 
 
 def run_before(store: Store, run: Run) -> Run:
@@ -57,45 +107,3 @@ def _wall_s(store: Store, run: Run) -> float | None:
     if run.status is RunStatus.RUNNING:
         return None
     return driven_s([event for _, event in store.run_events(run.uuid)], store.run_results(run.uuid))
-
-
-def side_of_job(record: Record) -> RunSide:
-    """A job as a run with this one job, so that both are told in the same way."""
-    outcome = record.outcome
-    cpu_usec = None if outcome is None else outcome.usage.cpu_total_usec
-    side = JobSide(
-        state="completed" if record.status.value == "success" else record.status.value,
-        command=" ".join(record.job.argv),
-        requirements=record.job.requirements,
-        attempts=1,
-        exit_code=None if outcome is None else outcome.exit_code,
-        duration_s=None if outcome is None else outcome.duration_s,
-        cpu_s=None if cpu_usec is None else cpu_usec / 1e6,
-        memory_bytes=None if outcome is None else outcome.usage.memory_peak_bytes,
-    )
-    options: dict[str, Any] = {
-        **{f"param {name}": value for name, value in record.job.params.items()},
-        **{f"env {name}": value for name, value in record.job.env.items()},
-        "command": side.command,
-        "cwd": record.job.cwd,
-        **to_builtins(record.job.requirements),
-    }
-    if record.attempt is not None:
-        options |= {"host": record.attempt.owner.host, "cpu_count": record.attempt.cpu_count}
-    label = str(record.number) if record.number is not None else record.job.uuid[:8]
-    return RunSide(
-        label=f"job {label}",
-        jobs={record.job.name: side},
-        wall_s=side.duration_s,
-        options={name: value for name, value in options.items() if value not in (None, "")},
-    )
-
-
-def diff_jobs(before: Record, after: Record) -> RunDiff:
-    """Jobs of different names are compared all the same."""
-    sides = side_of_job(before), side_of_job(after)
-    [[name, side]] = sides[1].jobs.items()
-    one = next(iter(sides[0].jobs.values()))
-    from msgspec.structs import replace
-
-    return compare_runs(replace(sides[0], jobs={name: one}), replace(sides[1], jobs={name: side}))

@@ -7,12 +7,13 @@ from msgspec import to_builtins
 
 from joblens.analysis.run_diff import LEAST_BYTES, LEAST_SECONDS, Change, JobChange, RunDiff
 from joblens.model.units import format_bytes, format_duration
-from joblens.views.numbers import UNKNOWN
+from joblens.views.numbers import UNKNOWN, counted
 from joblens.views.style import Palette, clean, fit, visible_width
 from joblens.views.table import Column, render_table
 
 _SPEC_LINES_SHOWN = 20
 _NAMES_SHOWN = 10
+_SURROUNDINGS_SHOWN = 15
 _ENDLESS = 1_000_000
 _TOTALS = (
     ("wall_s", "wall time", format_duration),
@@ -49,6 +50,7 @@ def render_run_diff(found: RunDiff, *, width: int | None, paint: Palette, shows_
         lines += ["", paint.paint("Options", "bold")]
         for name, (before, after) in found.options.items():
             lines += _option(name, _plain(before), _plain(after), width)
+    lines += _surroundings(found, width, paint)
     if found.spec_lines:
         lines += ["", paint.paint("Spec", "bold"), *_spec(found.spec_lines, width, paint)]
     return lines
@@ -79,6 +81,21 @@ def _option(name: str, before: str, after: str, width: int) -> list[str]:
     if visible_width(line) <= width:
         return [line]
     return [f"  {name}:", fit(f"    {before}", width), fit(f"  → {after}", width)]
+
+
+def _surroundings(found: RunDiff, width: int, paint: Palette) -> list[str]:
+    if not found.surroundings:
+        return []
+    lines = ["", paint.paint("Ran in", "bold")]
+    for shared in found.surroundings[:_SURROUNDINGS_SHOWN]:
+        one = shared.difference
+        jobs = "all jobs" if shared.jobs == found.surroundings_of else counted(shared.jobs, "job")
+        name = f"{one.group} {clean(one.name)} ({jobs})"
+        lines += _option(name, _plain(one.before), _plain(one.after), width)
+    more = len(found.surroundings) - _SURROUNDINGS_SHOWN
+    if more > 0:
+        lines.append(paint.paint(f"  … {more:,} more; --json has them", "dim"))
+    return lines
 
 
 def _totals(found: RunDiff, width: int, paint: Palette) -> list[str]:

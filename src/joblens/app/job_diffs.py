@@ -1,0 +1,60 @@
+"""Two jobs, read from the store and compared, with what earlier runs of the same job say about chance."""
+
+from collections.abc import Iterator, Mapping
+
+from joblens.analysis.job_diff import compare_jobs
+from joblens.analysis.job_diff_values import JobDiff
+from joblens.analysis.job_differences import JobView
+from joblens.analysis.job_noise import Noise, noises
+from joblens.analysis.job_numbers import numbers_of
+from joblens.model.history import HistoryQuery
+from joblens.model.job import Record, Status
+from joblens.ports.store import Store
+
+_MOST_EARLIER = 200
+
+
+def diff_jobs(store: Store, before: Record, after: Record) -> JobDiff:
+    """Jobs of different names are compared all the same."""
+    return compare_jobs(view_of(store, before), view_of(store, after), noise_of_jobs(store, before, after))
+
+
+def view_of(store: Store, record: Record) -> JobView:
+    digest = "" if record.attempt is None else record.attempt.provenance
+    return JobView(
+        record=record,
+        provenance=store.provenance(digest) if digest else None,
+        details=store.details(record.job.uuid),
+        samples=tuple(sample for _, sample in store.samples(record.job.uuid)),
+    )
+
+
+def noise_of_jobs(store: Store, *compared: Record) -> Mapping[str, Noise]:
+    """Of successful runs of the same name without those that are compared, each among those alike."""
+    left_out = {record.job.uuid for record in compared}
+    groups: dict[tuple[object, ...], list[dict[str, float | None]]] = {}
+    for record in _earlier(store, {record.job.name for record in compared if record.job.name}):
+        if record.job.uuid not in left_out:
+            groups.setdefault(_likeness(record), []).append(numbers_of(record))
+    return noises(groups.values())
+
+
+def _earlier(store: Store, names: set[str]) -> Iterator[Record]:
+    for name in sorted(names):
+        query = HistoryQuery(names=(name,), statuses=(Status.SUCCESS,), limit=_MOST_EARLIER)
+        for record in store.records(query):
+            if record.job.name == name:  # it may read as a pattern
+                yield record
+
+
+def _likeness(record: Record) -> tuple[object, ...]:
+    """What two runs must have in common for their difference to be chance."""
+    job, attempt = record.job, record.attempt
+    return (
+        job.argv,
+        job.cwd,
+        repr(sorted(job.params.items())),
+        repr(job.requirements),
+        "" if attempt is None else attempt.owner.host,
+        tuple(stamp.digest for stamp in job.inputs),
+    )
