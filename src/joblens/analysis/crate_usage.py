@@ -1,6 +1,7 @@
 """Numbers of a job as a crate tells them: one property each, with its unit and where it was read."""
 
 from joblens.analysis.crate_graph import CrateGraph, Ref
+from joblens.analysis.usage import source_of
 from joblens.model.job import USAGE_NUMBERS, Outcome, Usage
 
 _UNITS = "https://qudt.org/vocab/unit/"
@@ -38,8 +39,7 @@ def _unit(name: str) -> str:
 
 
 def _source(usage: Usage, name: str) -> str:
-    """Sources are told for a number or for its group: cpu, memory."""
-    source = usage.sources.get(name) or usage.sources.get(name.split("_", 1)[0], "")
+    source = source_of(usage, name) or usage.sources.get(name, "")
     if name in usage.lower_bounds:
         return f"at least; {source}" if source else "at least"
     return source

@@ -3,17 +3,18 @@
 import hashlib
 import os
 from stat import S_ISREG
+from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from joblens.agent.file_stamps import digest_of
 from joblens.analysis.crate_graph import percent_encoded
 from joblens.model.crate import CrateFile
 from joblens.model.run_link import FileStamp
 
 _PIECE = 1 << 20
 _MOST_HASHED = 4 << 30  # beyond, size and time have to do
+_SHA256 = 64  # characters; older records have shorter digests
 
 
 class Copy(Struct, frozen=True):
@@ -41,6 +42,7 @@ class CrateFiles:
     def add(self, stamp: FileStamp, cwd: str, host: str, sha256: str = "") -> CrateFile | None:
         """None: it was not there. `host`: where the job ran, whose files these are."""
         path = os.path.normpath(os.path.join(cwd, stamp.path))
+        sha256 = sha256 or (stamp.digest if stamp.digest and len(stamp.digest) == _SHA256 else "")
         if stamp.size is None and stamp.mtime_ns is None:
             return None
         key = path, stamp.digest or sha256 or f"{stamp.size} {stamp.mtime_ns}"
@@ -57,8 +59,7 @@ class CrateFiles:
             return None
         if found.st_mtime_ns // 1000 > not_after_us:
             return None
-        stamp = FileStamp(name, found.st_size, found.st_mtime_ns, digest_of(path, found.st_size))
-        return self.add(stamp, cwd, self._host)
+        return self.add(FileStamp(name, found.st_size, found.st_mtime_ns), cwd, self._host)
 
     def _looked_at(self, stamp: FileStamp, path: str, cwd: str, host: str, sha256: str) -> CrateFile:
         file = CrateFile(
@@ -66,7 +67,7 @@ class CrateFiles:
             name=stamp.path,
             bytes=stamp.size,
             sha256=sha256,
-            digest=stamp.digest or "",
+            digest="" if sha256 else stamp.digest or "",
             modified_at_us=None if stamp.mtime_ns is None else stamp.mtime_ns // 1000,
             kind=_kind(path),
         )
@@ -110,12 +111,19 @@ class CrateFiles:
             return True
         if sha256:
             return sha256_of(path) == sha256
-        return stamp.digest is not None and digest_of(path, found.st_size) == stamp.digest
+        return stamp.digest is not None and _older_digest(path) == stamp.digest
 
 
 def sha256_of(path: str) -> str | None:
     """None: not readable, or too large."""
-    digest = hashlib.sha256()
+    return _digest(path, hashlib.sha256())
+
+
+def _older_digest(path: str) -> str | None:
+    return _digest(path, hashlib.blake2b(digest_size=16))
+
+
+def _digest(path: str, digest: Any) -> str | None:
     try:
         with open(path, "rb", buffering=0) as file:
             if os.fstat(file.fileno()).st_size > _MOST_HASHED:
@@ -124,7 +132,7 @@ def sha256_of(path: str) -> str | None:
                 digest.update(piece)
     except OSError:
         return None
-    return digest.hexdigest()
+    return str(digest.hexdigest())
 
 
 def bytes_file(place: str, content: bytes, description: str, kind: str) -> CrateFile:
