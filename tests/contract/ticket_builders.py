@@ -5,7 +5,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from joblens.model.delivery import Order, RetryLost, Ticket, WorkerInfo
-from joblens.model.job import Job
+from joblens.model.job import Job, Requirements
 from joblens.model.writes import (
     DetailsTaken,
     JobEnded,
@@ -34,8 +34,9 @@ def ticketed(
     after: str = "",
     retry_lost: RetryLost = RetryLost.SAFE,
     most_deliveries: int = 3,
+    needs: Requirements = Requirements(),  # noqa: B008 - frozen
 ) -> list[Write]:
-    job = Job(uuid=uuid, argv=("true",), created_at_us=NOON_US, queue=queue, user=user)
+    job = Job(uuid=uuid, argv=("true",), created_at_us=NOON_US, queue=queue, user=user, requirements=needs)
     ticket = Ticket(
         uuid=uuid,
         queue=queue,

@@ -16,10 +16,11 @@ from joblens.agent.run_lost_tickets import RunLostTickets
 from joblens.agent.run_places import RunPlaces
 from joblens.agent.store_watch import StoreWatch
 from joblens.agent.ticket_desk import TicketDesk
+from joblens.engine.cluster_places import TellsWhy
 from joblens.model.errors import JoblensError, PlanError
 from joblens.model.job import Status
 from joblens.model.placing import Parcel, Placed, PlaceNews, PlaceState, Room
-from joblens.model.run import PlaceEnded, RunFact, WorkPlaced
+from joblens.model.run import PlaceEnded, PlacesWait, RunFact, WorkPlaced
 from joblens.ports.placer import Placer
 
 _LOOK_SOON_S, _LOOK_LATE_S = 0.5, 2.0
@@ -43,6 +44,7 @@ class Telling(Struct, frozen=True, kw_only=True):
     """Whom it tells, on the loop."""
 
     warn: Callable[[str], None]
+    say: Callable[[str], None]
     note: Callable[[RunFact], None]
     room: Callable[[Room], None]  # what the run may fill at once
     waits: Callable[[str, str], None]  # (uuid, why): a job waits at the cluster
@@ -67,6 +69,7 @@ class RunPlacing:
         self._placed_at_s: dict[str, float] = {}  # when the cluster last took it
         self._in_vain: Counter[str] = Counter()
         self._whys: dict[str, str] = {}  # by place
+        self._tells_why = TellsWhy()
         self._told: set[str] = set()
         self._is_looking = self._is_placing = self._is_seeking = False
         self._next_look_s = self._next_placing_s = self._next_seeking_s = 0.0
@@ -254,22 +257,29 @@ class RunPlacing:
         news, room = answer
         if room is not None:
             self._telling.room(room)
+        whys: dict[str, str] = {}
         for one in news:
             if one.state in (PlaceState.ENDED, PlaceState.GONE):
                 self._has_ended(one)
             elif one.state is PlaceState.WAITING:
-                self._tell_why(one)
+                whys.update(self._tell_why(one))
+        if whys:
+            self._telling.note(PlacesWait(whys))
+            for line in self._tells_why.lines(whys):
+                self._telling.say(line)
         self._next_look_s = time.monotonic() + (_LOOK_SOON_S if news else _LOOK_LATE_S)
 
-    def _tell_why(self, news: PlaceNews) -> None:
-        why = news.reason or news.word
+    def _tell_why(self, news: PlaceNews) -> dict[str, str]:
+        """-> what is new of it"""
+        why = news.reason
         placed = self._places.live.get(news.job_id)
         if placed is None or not why or self._whys.get(news.job_id) == why:
-            return
+            return {}
         self._whys[news.job_id] = why
-        text = f"{self._side.placer.engine} job {news.job_id} waits: {why}"
+        text = f"waits at {self._side.placer.engine} job {news.job_id}: {why}"
         for uuid in self._places.waiting_for(placed, self._queued()):
             self._telling.waits(uuid, text)
+        return {news.job_id: why}
 
     def _queued(self) -> list[tuple[str, str]]:
         return [(uuid, self._parcels[uuid].queue) for uuid in self._waiting]

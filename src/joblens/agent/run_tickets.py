@@ -81,6 +81,7 @@ class RunTickets:
             any_user=True,
         )
         self._desk = TicketDesk(side.store, kit.loop, note)
+        self._say = note
         self._calling = self._make_calling(note_fact)
         self._bundle: list[tuple[Job, Ticket, Parcel]] = []
         self._held: dict[str, Status] = {}  # jobs that have not ended, as they were last seen
@@ -99,6 +100,7 @@ class RunTickets:
             return Ringing(side.call, lambda text: loop.call(lambda: side.warn(text)))
         telling = Telling(
             warn=side.warn,
+            say=self._say,
             note=note_fact,
             room=self._take_room,
             waits=self._reports.waits,

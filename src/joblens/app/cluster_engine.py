@@ -12,11 +12,12 @@ from joblens.app.drivers import Warn
 from joblens.app.hire_desk import FileHireDesk
 from joblens.app.queueing import open_queue_store
 from joblens.app.workflow_runs import enabled_places
+from joblens.engine.cluster_places import ClusterPlaces
 from joblens.engine.offer import Offer
 from joblens.model.errors import MissingExtra, how_to_install
 from joblens.model.placing import Parcel, Placed, Room, queue_of_run
 from joblens.model.plan import Plan, PlannedJob
-from joblens.model.run import PlaceEnded, Run, RunOptions, WorkPlaced
+from joblens.model.run import Run, RunOptions
 from joblens.model.settings import Settings
 from joblens.ports.hiring import HireDesk
 from joblens.ports.placer import Placer, QueueChoice
@@ -135,10 +136,4 @@ def cluster_offer(options: RunOptions, room: Room | None) -> Offer:
 
 def placed_before(store: Store, run_uuid: str) -> tuple[Placed, ...]:
     """What earlier drivers of the run had placed and of whose end nobody has told."""
-    live: dict[str, Placed] = {}
-    for _, event in store.run_events(run_uuid):
-        if isinstance(event.fact, WorkPlaced):
-            live.update((one.placement.job_id, one) for one in event.fact.placed)
-        elif isinstance(event.fact, PlaceEnded):
-            live.pop(event.fact.job_id, None)
-    return tuple(live.values())
+    return ClusterPlaces(event for _, event in store.run_events(run_uuid)).live

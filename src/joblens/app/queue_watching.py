@@ -14,6 +14,7 @@ from joblens.app.queries import Note
 from joblens.app.queueing import QueueRequest, QueueStore, enqueue
 from joblens.app.runs import find_job_or_run
 from joblens.app.task_results import Expected, expected_of, status_form, workflow_form
+from joblens.app.waiting_places import place_of_waiting
 from joblens.model.errors import StoreError, UnknownJob, UnknownRun, UnknownWorkflow
 from joblens.model.history import HistoryQuery
 from joblens.model.ids import new_uuid
@@ -214,7 +215,8 @@ def task_status(
     now_us = time.time_ns() // 1000
     if record.status is Status.QUEUED and record.job.queue:
         lost_worker = store.lost_workers([record.job.uuid]).get(record.job.uuid, "")
-        return status_form(record, now_us=now_us, lost_worker=lost_worker)
+        waits_at = place_of_waiting(store, record)
+        return status_form(record, now_us=now_us, lost_worker=lost_worker, waits_at=waits_at)
     if record.status is not Status.RUNNING:
         return status_form(record, now_us=now_us)
     return status_form(

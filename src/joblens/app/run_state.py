@@ -4,11 +4,13 @@ from msgspec import Struct
 
 from joblens.agent.owners import is_gone
 from joblens.app.runs import KeptResults, kept_events, kept_results
+from joblens.engine.cluster_places import ClusterPlaces
 from joblens.engine.offer import Choices, Offer
 from joblens.engine.replay import restore
 from joblens.engine.run_events import StopMode
 from joblens.engine.run_standing import last_stop, standing
 from joblens.engine.schedule import Schedule
+from joblens.model.job import Status
 from joblens.model.plan import Plan
 from joblens.model.run import JobResult, JobState, Run, RunStatus
 from joblens.ports.store import Store
@@ -55,11 +57,15 @@ def state_of_run(store: Store, run: Run) -> RunState:
     for result in [*(kept.results if kept else ()), *results]:
         attempts.setdefault(result.index, []).append(result)
     own = {result.index for result in results}
-    status, stop = _status_now(run), last_stop(event for _, event in store.run_events(run.uuid))
+    events = [event for _, event in store.run_events(run.uuid)]
+    status, stop, places = _status_now(run), last_stop(events), ClusterPlaces(events)
     jobs = []
     for index, job in enumerate(plan.jobs):
         tried = tuple(attempts.get(index, ()))
         state, why = standing(schedule, index, status, stop, tried[-1] if tried else None)
+        if tried and tried[-1].status is Status.QUEUED and not state.is_final:
+            place = places.of(tried[-1].job_uuid)
+            why = place.in_words() if place is not None else why
         jobs.append(
             JobStanding(
                 index=index,

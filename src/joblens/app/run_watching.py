@@ -8,6 +8,7 @@ from joblens.analysis.run_time import driven_s
 from joblens.app.run_state import schedule_of
 from joblens.app.run_views import LineView, LiveView
 from joblens.app.runs import kept_results
+from joblens.engine.cluster_places import TellsWhy
 from joblens.engine.offer import Offer
 from joblens.engine.run_standing import TIME, last_stop, standing
 from joblens.engine.schedule import Schedule
@@ -17,6 +18,7 @@ from joblens.model.plan import Plan
 from joblens.model.run import (
     JobResult,
     JobState,
+    PlacesWait,
     Run,
     RunEnded,
     RunEvent,
@@ -61,6 +63,7 @@ class RunWatcher:
         self._owner: Owner | None = run.owner
         self._status = run.status
         self._turns: list[RunEvent] = []  # its starts and ends
+        self._tells_why = TellsWhy()
         self._stops: list[RunEvent] = []  # ends that were asked for since it was last started
         self._told_status: RunStatus | None = None  # with which the states of its jobs were told
         self._is_first = True
@@ -132,6 +135,9 @@ class RunWatcher:
                 self._turns.append(event)
             elif isinstance(event.fact, StopAskedFor):
                 self._take_stop(event)
+            elif isinstance(event.fact, PlacesWait) and self._status is RunStatus.RUNNING:
+                for line in self._tells_why.lines(event.fact.whys):
+                    self._view.note(line)
 
     def _stop_clock(self) -> None:
         """Of one whose driver was killed: at the last thing that is known of its jobs."""

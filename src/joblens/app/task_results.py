@@ -5,11 +5,12 @@ from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, to_builtins
 
 from joblens.analysis.history_form import finding_form, returncode_of, usage_form
 from joblens.analysis.profile import detailed_profile
 from joblens.analysis.rates import unreclaimable_bytes
+from joblens.engine.cluster_places import PlaceOfJob
 from joblens.model.job import Job, Outcome, Record, Status
 from joblens.model.sample import Sample
 from joblens.model.units import MIB, format_instant
@@ -91,8 +92,9 @@ def status_form(
     newest: Sample | None = None,
     lost_worker: str = "",
     worker: str = "",
+    waits_at: PlaceOfJob | None = None,
 ) -> dict[str, Any]:
-    """`worker`: who has it now, of a job that runs."""
+    """`worker`: who has it now, of a job that runs; `waits_at`: at a cluster."""
     state = state_of(record, lost_worker)
     form: dict[str, Any] = {
         "task_id": record.job.uuid,
@@ -108,6 +110,7 @@ def status_form(
         "queue": record.job.queue,
         "worker": worker or (record.outcome and record.outcome.worker) or None,
         "host": None if record.attempt is None else record.attempt.owner.host,
+        **_at_cluster(record, waits_at),
         "number": record.number,
         "elapsed_seconds": elapsed_s(record, now_us),
         "expected_seconds": None if expected is None else expected.seconds,
@@ -116,6 +119,14 @@ def status_form(
     if newest is not None and not record.status.is_final:
         form["usage_so_far"] = _usage_so_far(newest)
     return form
+
+
+def _at_cluster(record: Record, waits_at: PlaceOfJob | None) -> dict[str, Any]:
+    """Only of jobs that a cluster has given a place, or was asked to."""
+    if waits_at is not None:
+        return {"placement": {"engine": waits_at.engine, "job_id": waits_at.job_id, "waits": waits_at.why}}
+    placement = record.attempt.placement if record.attempt is not None else None
+    return {} if placement is None else {"placement": to_builtins(placement)}
 
 
 def elapsed_s(record: Record, now_us: int) -> float | None:

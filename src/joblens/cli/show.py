@@ -26,6 +26,7 @@ def command(session: Session, /, ident: str, **asked: bool) -> None:
     ID is the UUID or the start of it, the job's number, or the id you gave it; a job's
     name stands for its newest."""
     from joblens.app.queries import find, samples
+    from joblens.app.waiting_places import place_of_waiting
 
     store = session.current_store
     record = find(store, ident, session.note)
@@ -44,12 +45,15 @@ def command(session: Session, /, ident: str, **asked: bool) -> None:
         details = look_account(store, record, details)
     digest = "" if record.attempt is None else record.attempt.provenance
     provenance = store.provenance(digest) if digest else None
+    waits_at = place_of_waiting(store, record)
     if session.json:
         from msgspec import to_builtins
 
         from joblens.app.queries import whole_record
 
         more = {"details": to_builtins(details), "provenance": to_builtins(provenance)}
+        if waits_at is not None:
+            more["waits_at"] = to_builtins(waits_at)
         session.write_json({**whole_record(record), **more})
         return
     from joblens.app.drivers import SystemClock
@@ -66,7 +70,14 @@ def command(session: Session, /, ident: str, **asked: bool) -> None:
         )
         if parts
         else render_show(
-            record, taken, now_us=now_us, width=width, paint=paint, details=details, provenance=provenance
+            record,
+            taken,
+            now_us=now_us,
+            width=width,
+            paint=paint,
+            details=details,
+            provenance=provenance,
+            waits=waits_at.in_words() if waits_at is not None else "",
         )
     )
 

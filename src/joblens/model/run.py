@@ -182,6 +182,12 @@ class WorkPlaced(Struct, frozen=True, tag="placed", omit_defaults=True):
     placed: tuple[Placed, ...]
 
 
+class PlacesWait(Struct, frozen=True, tag="places-wait"):
+    """Why the cluster lets these wait, by its own id of each; told when it is another reason than before."""
+
+    whys: dict[str, str]
+
+
 class PlaceEnded(Struct, frozen=True, tag="place-ended", omit_defaults=True):
     """One of them is over, by the cluster's own word."""
 
@@ -203,6 +209,7 @@ RunFact = (
     | ActionRan
     | RecoveryRan
     | WorkPlaced
+    | PlacesWait
     | PlaceEnded
     | RunEnded
 )

@@ -21,6 +21,7 @@ from joblens.views.job_details import parts_known, render_part
 from joblens.views.jobs import command_line, display_name, duration_s, started_at_us
 from joblens.views.node_parts import node_lines
 from joblens.views.numbers import UNKNOWN, compact_bytes, counted, percent
+from joblens.views.placement import placement_pairs
 from joblens.views.provenance import provenance_lines
 from joblens.views.style import Palette, clean, clean_lines, fit, fold, pad, wrap
 from joblens.views.summary import ending, finding_lines
@@ -46,9 +47,11 @@ def render_show(
     paint: Palette,
     details: Details = NO_DETAILS,
     provenance: Provenance | None = None,
+    waits: str = "",
 ) -> list[str]:
+    """`waits`: where a job that has not begun does, in words."""
     outcome = record.outcome
-    lines = _head(record, now_us, paint)
+    lines = [*_head(record, now_us, paint), *(wrap(clean(waits), width, "  ") if waits else ())]
     if outcome is not None:
         if outcome.findings:
             lines += _section("Findings", paint)
@@ -219,6 +222,7 @@ def _attempt_pairs(attempt: Attempt) -> Pairs:
     enforced = ", ".join(f"{limit} by {how}" for limit, how in attempt.enforced_by.items())
     return [
         ("host", clean(attempt.owner.host)),
+        *placement_pairs(attempt.placement),
         ("kernel", attempt.kernel),
         ("CPUs", UNKNOWN if attempt.cpu_count is None else str(attempt.cpu_count)),
         ("memory", format_bytes(attempt.memory_total_bytes)),

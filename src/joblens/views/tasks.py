@@ -77,12 +77,24 @@ def _state(status: Form, paint: Palette) -> str:
 
 
 def _under_way(status: Form) -> list[str]:
-    lines = [f"   Queue: {status['queue']}"] if status["queue"] else []
+    placement = status.get("placement")
+    if placement:
+        lines = [f"   Cluster: {clean(_placed(placement))}"]
+    else:
+        lines = [f"   Queue: {status['queue']}"] if status["queue"] else []
     if status["worker"]:
         lines.append(f"   Worker: {clean(status['worker'])} on {clean(status['host'] or UNKNOWN)}")
     if status["elapsed_seconds"] is None:
         return lines
     return [*lines, f"   Progress: {progress_words(status)}", *_so_far(status)]
+
+
+def _placed(placement: Form) -> str:
+    what = f"{placement['engine']} {placement.get('job_id', '')}".rstrip()
+    if "waits" in placement:
+        return f"waits at {what}" + (f": {placement['waits']}" if placement["waits"] else "")
+    nodes = ", ".join(placement.get("nodes", ()))
+    return f"{what} on {nodes}" if nodes else what
 
 
 def progress_words(status: Form) -> str:
