@@ -58,8 +58,8 @@ def run(  # noqa: PLR0913 - the keywords are the interface
     cpu_list: str | None = None,
     accounting: str | None = None,
     container: "str | Mapping[str, Any] | ContainerJob | None" = None,
-    inputs: Sequence[str] = (),
-    outputs: Sequence[str] = (),
+    inputs: "Sequence[str | os.PathLike[str]]" = (),
+    outputs: "Sequence[str | os.PathLike[str]]" = (),
     check: bool = False,
     store: str | None = None,
 ) -> Result:

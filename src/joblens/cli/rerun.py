@@ -1,6 +1,5 @@
 """`joblens rerun`: a new run that repeats part of an earlier one."""
 
-import os
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -23,6 +22,10 @@ if TYPE_CHECKING:
 @click.option("--changed", is_flag=True, help="What has changed since: the file, commands, input files.")
 @click.option("--all", "everything", is_flag=True, help="Everything.")
 @click.option("--dry-run", is_flag=True, help="Only tell which jobs would start, in which order, and why.")
+@click.option(
+    "--env", multiple=True, metavar="K=V", help="JOB: variable for it, such as a secret (again for more)."
+)
+@click.option("--cwd", metavar="DIR", help="JOB: directory to run it in. Default: as then.")
 @offer_options
 @shared_options
 def command(
@@ -31,16 +34,21 @@ def command(
     """Make a new run of the same workflow that runs part of RUN again; the other jobs keep the outcome they
     have there. --failed and --all use the file as it was then, --changed as it is now.
 
-    With a JOB, its command is run again in front, as joblens run would."""
+    With a JOB, its command is run again in front: in its directory, with its limits, parameters and
+    variables. What is not as it was then is told."""
     from joblens.app.runs import find_job_or_run
     from joblens.model.job import Record
 
     found = find_job_or_run(session.current_store, ident, session.note)
     if isinstance(found, Record):
-        if failed or changed or everything or given["dry_run"]:
-            raise InputError("--failed, --changed, --all and --dry-run go with a run, not with a job")
-        _run_job_again(session, found, quiet=given["quiet"])
+        from joblens.cli.rerun_job import rerun_job
+
+        if failed or changed or everything:
+            raise InputError("--failed, --changed and --all go with a run, not with a job")
+        rerun_job(session, found, given)
         return
+    if given["env"] or given["cwd"] is not None:
+        raise InputError("--env and --cwd go with a job, not with a run")
     if failed + changed + everything != 1:
         raise InputError("say what is to run again: one of --failed, --changed and --all")
     _run_again(session, found, "failed" if failed else "changed" if changed else "all", given)
@@ -128,62 +136,3 @@ def _tell_of_changed_file(session: Session, base: "Run") -> None:
             f"{source} has changed since run {run_label(base)}, which is repeated with the file as it was; "
             f"joblens run {shlex.quote(source)} --rerun-changed takes it as it is now"
         )
-
-
-def _run_job_again(session: Session, record: Any, *, quiet: bool) -> None:
-    """As far as its record tells all of it: what was taken out of it as a secret cannot be put back."""
-    from joblens.cli.job_request import options_of_container
-    from joblens.cli.option_table import GLOBAL_OPTIONS, JOB_OPTIONS, RUN_OPTIONS, SPEC_OPTIONS
-    from joblens.cli.run import run
-    from joblens.model.secrets import REDACTED
-
-    job = record.job
-    if job.run is not None:
-        raise InputError(
-            f"job {record.number} belongs to a run of a workflow",
-            hint=f"joblens rerun {job.run.run_uuid[:8]} --failed runs what has failed there again",
-        )
-    if any(REDACTED in text for text in job.argv):
-        raise InputError(
-            f"job {record.number}: a secret was taken out of its recorded command",
-            hint="type the command again",
-        )
-    if job.attached:
-        raise InputError(f"job {record.number} was not run by joblens, only looked at: {job.attached}")
-    if not job.argv and job.container is None:
-        raise InputError(f"job {record.number} has no command: a program measured itself")
-    lost = sorted(name for name, value in job.env.items() if REDACTED in value)
-    if lost and job.container is not None:
-        raise InputError(
-            f"job {record.number}: the values of {', '.join(lost)} were not kept, they may be secrets",
-            hint="type the command again, with --env",
-        )
-    if missing := [name for name in lost if name not in os.environ]:
-        session.warn(f"{', '.join(missing)}: set by --env then, not kept in the record, and not set now")
-    rows = (*JOB_OPTIONS, *RUN_OPTIONS, *SPEC_OPTIONS, *GLOBAL_OPTIONS)
-    given: dict[str, Any] = {
-        row.name: False if row.kind == "flag" else () if row.kind == "many" else row.default for row in rows
-    }
-    asked = job.requirements
-    given |= {
-        "spec": None,
-        "command_line": () if job.is_shell else job.argv,
-        "shell": job.argv[0] if job.is_shell else None,
-        "name": job.name,
-        "tool": job.tool,
-        "tags": job.tags,
-        "cwd": job.cwd or None,
-        "cpus": asked.cpus,
-        "memory": None if asked.memory_bytes is None else str(asked.memory_bytes),
-        "gpus": None if asked.gpus is None else str(asked.gpus),
-        "pids": asked.pids,
-        "timeout": None if asked.timeout_s is None else str(asked.timeout_s),
-        "no_enforce": not job.enforce,
-        "cpu_list": job.cpu_list or None,
-        "probes": None if job.probes is None else ",".join(job.probes) or "none",
-        "quiet": quiet,
-    }
-    if job.container is not None:
-        given["env"] = tuple(f"{name}={value}" for name, value in job.env.items())
-    given |= options_of_container(job.container)
-    run(session, given)

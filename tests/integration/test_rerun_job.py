@@ -1,0 +1,142 @@
+"""One job again, as it was then: and what is not as it was is told."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from joblens.model.history import HistoryQuery
+from joblens.model.job import Record
+from joblens.stores.sqlite import SqliteStore
+from tests.conftest import RunJoblens
+from tests.integration.workflow_desk import WorkflowDesk
+
+
+def records(store_path: Path) -> list[Record]:
+    store = SqliteStore(str(store_path))
+    try:
+        return list(store.records(HistoryQuery(ascending=True)))
+    finally:
+        store.close()
+
+
+def test_everything_of_it_comes_again(joblens: RunJoblens, store_path: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "there"
+    folder.mkdir()
+    (folder / "in.txt").write_text("abc")
+    joblens(
+        *("run", "--name", "n", "--tool", "t", "--tag", "x", "-p", "a=[1,2]", "--cpus", "0.5"),
+        *("--memory", "64m", "--pids", "50", "--timeout", "90", "--signal", "USR1@5", "--grace", "3s"),
+        *("--interval", "70ms", "--input", "in.txt", "--output", "out.txt"),
+        *("--", "sh", "-c", "echo $OMP_NUM_THREADS > out.txt"),
+        cwd=folder,
+        env={"OMP_NUM_THREADS": "3"},
+        code=0,
+    )
+    (folder / "out.txt").unlink()
+    again = joblens("rerun", "n", cwd=tmp_path, code=0)
+    assert "not as then" not in again.stderr
+    assert (folder / "out.txt").read_text() == "3\n"  # not what it is now: nothing
+    first, second = records(store_path)
+    assert second.job.rerun_of == first.job.uuid
+    for name in ("argv", "cwd", "name", "tool", "tags", "params", "requirements", "grace_s", "interval_s"):
+        assert getattr(second.job, name) == getattr(first.job, name), name
+    assert second.job.early_signal == first.job.early_signal
+    assert (second.job.outputs, second.inputs) == (first.job.outputs, first.inputs)
+    assert "repeats" in joblens("show", second.job.uuid, code=0).stdout
+
+
+def test_it_ends_with_the_exit_code_of_the_job(joblens: RunJoblens) -> None:
+    joblens("run", "--name", "n", "--shell", "exit $((3 + 4))", code=7)
+    joblens("rerun", "n", code=7)
+
+
+def test_what_is_different_now_is_told(joblens: RunJoblens, store_path: Path, tmp_path: Path) -> None:
+    script, data = tmp_path / "fit.py", tmp_path / "data.csv"
+    script.write_text("print(1)\n")
+    data.write_text("1\n")
+    joblens("run", "--name", "fit", "--", sys.executable, "fit.py", "data.csv", code=0)
+    quiet = joblens("rerun", "fit", "--dry-run", code=0).stdout
+    assert "nothing else is known to be different" in quiet
+    script.write_text("print(2)\n")
+    data.write_text("2\n")
+    told = joblens("rerun", "fit", "--dry-run", code=0).stdout
+    assert "would run:" in told
+    assert "inputs not as then: data.csv" in told
+    assert f"programs not as then: {script}" in told
+    document = joblens("rerun", "fit", "--dry-run", "--json", code=0).json
+    assert {each["group"] for each in document["differences"]} == {"inputs", "programs"}
+    assert document["cwd"] == str(tmp_path)
+    assert len(records(store_path)) == 1  # nothing ran
+    assert "data.csv" in joblens("rerun", "fit", code=0).stderr
+
+
+def test_an_input_that_is_gone_is_told_and_not_in_the_way(joblens: RunJoblens, tmp_path: Path) -> None:
+    data = tmp_path / "data.csv"
+    data.write_text("1\n")
+    joblens("run", "--name", "n", "--", "cat", "data.csv", code=0)
+    data.unlink()
+    again = joblens("rerun", "n", code=1)
+    assert "data.csv is not there" in again.stderr
+
+
+def test_secrets_have_to_be_given_again(joblens: RunJoblens, store_path: Path) -> None:
+    joblens("run", "--name", "n", "--env", "MY_TOKEN=hush", "--", "sh", "-c", "echo $MY_TOKEN", code=0)
+    refused = joblens("rerun", "n", code=2)
+    assert "MY_TOKEN" in refused.stderr
+    assert "--env MY_TOKEN=VALUE" in refused.stderr
+    assert len(records(store_path)) == 1
+    assert joblens("rerun", "n", "--env", "MY_TOKEN=again", code=0).stdout == "again\n"
+    from_here = joblens("rerun", "n", "--env", "MY_TOKEN", env={"MY_TOKEN": "here"}, code=0)
+    assert from_here.stdout == "here\n"
+    told = joblens("rerun", "n", "--env", "MY_TOKEN=hush", "--dry-run", code=0).stdout
+    assert "hush" not in told
+
+
+def test_a_secret_in_the_command_cannot_be_put_back(joblens: RunJoblens) -> None:
+    joblens("run", "--name", "n", "--", "echo", "--password", "hush", code=0)
+    refused = joblens("rerun", "n", code=2)
+    assert "secret was taken out" in refused.stderr
+
+
+def test_a_directory_that_is_gone_can_be_replaced(joblens: RunJoblens, tmp_path: Path) -> None:
+    folder = tmp_path / "there"
+    folder.mkdir()
+    joblens("run", "--name", "n", "--", "pwd", cwd=folder, code=0)
+    folder.rmdir()
+    assert "is not there" in joblens("rerun", "n", code=2).stderr
+    assert joblens("rerun", "n", "--cwd", tmp_path, code=0).stdout == f"{tmp_path}\n"
+
+
+FLOW = """
+name: flow
+jobs:
+  - name: first
+    command: echo $((40 + 2)) $WHAT $JOBLENS_JOB_NAME
+    env: {WHAT: plain, API_TOKEN: hush-hush-1}
+  - {name: second, command: "echo --password hush-hush-2", depends_on: [first]}
+"""
+
+
+def test_a_job_of_a_workflow_runs_alone(desk: WorkflowDesk) -> None:
+    desk.run(FLOW)
+    first, second = records(desk.store_path)
+    assert desk.call("rerun", first.job.uuid, code=0).stdout == "42 plain first\n"
+    assert desk.call("rerun", second.job.uuid, code=0).stdout == "--password hush-hush-2\n"
+    *_, alone, last = records(desk.store_path)
+    assert (alone.job.run, alone.job.rerun_of) == (None, first.job.uuid)
+    assert "hush" not in repr((alone, last))
+    assert len(desk.results()) == 2  # its run is as it was
+
+
+@pytest.mark.parametrize("option", ["--env=A=1", "--cwd=."])
+def test_options_of_a_job_are_refused_with_a_run(desk: WorkflowDesk, option: str) -> None:
+    desk.run(FLOW)
+    assert "go with a job" in desk.call("rerun", "flow", "--all", option, code=2).stderr
+
+
+def test_options_of_a_run_are_refused_with_a_job(joblens: RunJoblens) -> None:
+    joblens("run", "--name", "n", "--", "true", code=0)
+    assert "go with a run" in joblens("rerun", "n", "--failed", code=2).stderr
+    assert "--jobs goes with a run" in joblens("rerun", "n", "-j", "4", code=2).stderr
+    assert "--engine goes with a run" in joblens("rerun", "n", "--engine", "celery", code=2).stderr

@@ -1,0 +1,106 @@
+"""Which files a command starts, and what Python has installed, told from files alone."""
+
+import hashlib
+import os
+import platform
+import sys
+from pathlib import Path
+
+import pytest
+
+from joblens.probes.program_files import find_program, program_paths, sha256_of, starting_words
+from joblens.probes.python_packages import is_python, packages_of, python_version
+
+
+@pytest.mark.parametrize(
+    ("argv", "is_shell", "words"),
+    [
+        (("./tool", "a", "b"), False, ("./tool",)),
+        (("python3", "fit.py", "7"), False, ("python3", "fit.py")),
+        (
+            ("python3.11", "-u", "-X", "dev", "fit.py", "7"),
+            False,
+            ("python3.11", "-u", "-X", "dev", "fit.py"),
+        ),
+        (("python", "-c", "print(1)"), False, ("python",)),
+        (("python", "-m", "pytest", "x"), False, ("python",)),
+        (("bash", "-e", "do.sh", "x"), False, ("bash",)),
+        (("bash", "do.sh", "x"), False, ("bash", "do.sh")),
+        (("python fit.py 7",), True, ("python", "fit.py")),
+        (("a | b",), True, ("/bin/sh",)),
+        ((), False, ()),
+    ],
+)
+def test_words_that_decide_what_is_started(
+    argv: tuple[str, ...], is_shell: bool, words: tuple[str, ...]
+) -> None:
+    assert starting_words(argv, is_shell=is_shell) == words
+
+
+def _program(path: Path, text: str) -> Path:
+    path.write_text(text)
+    path.chmod(0o755)
+    return path
+
+
+def test_a_script_comes_with_what_interprets_it(tmp_path: Path) -> None:
+    script = _program(tmp_path / "own", "#!/bin/sh -e\ntrue\n")
+    by_name = _program(tmp_path / "other", "#!/usr/bin/env own\n")
+    search = str(tmp_path)
+    assert program_paths(("own",), "/", search) == (str(script), "/bin/sh")
+    assert program_paths(("./other",), str(tmp_path), search) == (str(by_name), str(script))
+    assert program_paths(("nobody",), str(tmp_path), search) == ()
+
+
+def test_an_interpreter_comes_with_its_script(tmp_path: Path) -> None:
+    (tmp_path / "fit.py").write_text("1\n")
+    words = starting_words(("python3", "fit.py", "7"), is_shell=False)
+    _program(tmp_path / "python3", "")
+    assert program_paths(words, str(tmp_path), str(tmp_path)) == (
+        str(tmp_path / "python3"),
+        str(tmp_path / "fit.py"),
+    )
+
+
+def test_what_may_not_be_executed_is_passed_over(tmp_path: Path) -> None:
+    (tmp_path / "one").mkdir()
+    (tmp_path / "one" / "tool").write_text("")
+    good = _program(tmp_path / "tool", "")
+    assert find_program("tool", "/", f"{tmp_path}/one:{tmp_path}") == str(good)
+
+
+def test_digests_of_plain_files_up_to_a_size(tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    path.write_bytes(b"abc" * 1000)
+    assert sha256_of(str(path), 3000) == (hashlib.sha256(b"abc" * 1000).hexdigest(), 3000)
+    assert sha256_of(str(path), 2999) == ("", 3000)
+    os.mkfifo(tmp_path / "pipe")
+    assert sha256_of(str(tmp_path / "pipe"), 3000) == ("", None)
+    assert sha256_of(str(tmp_path / "gone"), 3000) == ("", None)
+
+
+def test_packages_of_a_virtual_environment(tmp_path: Path) -> None:
+    packages = tmp_path / "lib" / "python3.12" / "site-packages"
+    for name in (
+        "numpy-2.3.1.dist-info",
+        "Typing_Extensions-4.1.dist-info",
+        "old-1.0-py3.12.egg-info",
+        "numpy",
+    ):
+        (packages / name).mkdir(parents=True)
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "python").symlink_to("/usr/bin/env")
+    (tmp_path / "pyvenv.cfg").write_text("home = /usr/bin\nversion_info = 3.12.4.final.0\n")
+    python = str(tmp_path / "bin" / "python")
+    assert packages_of(python) == {"numpy": "2.3.1", "typing-extensions": "4.1", "old": "1.0"}
+    assert python_version(python) == "3.12.4"
+
+
+def test_this_python_is_known_exactly() -> None:
+    assert is_python(sys.executable)
+    assert python_version(sys.executable) == platform.python_version()
+    assert "msgspec" in packages_of(sys.executable)
+
+
+def test_other_programs_are_no_python() -> None:
+    assert not any(map(is_python, ("/usr/bin/pythonic", "python-config", "ipython", "sh")))
