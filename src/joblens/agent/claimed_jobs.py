@@ -123,6 +123,7 @@ class ClaimedJobs:
             and job.container is None
             and not job.cpu_list
             and job.monitor
+            and (job.requirements.nodes or 1) == 1
             and not (self._is_in_slurm and (self._has_few or may_start_tasks(job)))
             and _COMMON_INTERVAL_S <= job.interval_s <= _SELDOM_S
             and job.accounting is self._accounting

@@ -19,6 +19,7 @@ from joblens.probes.host import HostFacts
 
 if TYPE_CHECKING:  # most jobs run nowhere near a cluster
     from joblens.agent.node_desk import NodeDesk
+    from joblens.agent.node_desks import NodeDesks
 
 
 class Kit(Struct, frozen=True):
@@ -35,7 +36,7 @@ class Kit(Struct, frozen=True):
     job_rlimits: tuple[tuple[int, int, int], ...] = ()  # what jobs get where the owner changed its own
     instruments: Instruments = field(default_factory=Instruments)
     is_leashed: bool = False  # jobs end with their owner, whatever becomes of it
-    nodes: "Callable[[Kit, Job], NodeDesk | None] | None" = None  # that a cluster has given to it
+    nodes: "NodeDesks | None" = None  # None: no cluster has given any to this process
     complete: Callable[[Record], Record] | None = None  # adds to a record before it is written
     provenance: ProvenanceDesk | None = None  # None: nobody asks what jobs ran in
 

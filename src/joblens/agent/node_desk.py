@@ -31,6 +31,7 @@ _READY_S = 20.0  # for agents to come, before the job is started without them
 _LAST_WORDS_S = 10.0
 _TABLE_EVERY_S = 5.0
 _PROLOG = "SLURM_TASK_PROLOG"
+_FILES = ("prolog", "nodes", "doors")
 
 
 class NodeDesk:
@@ -48,7 +49,7 @@ class NodeDesk:
         self._here = agents.allocation.here
         self._others = agents.allocation.others(_nodes_of(job, agents))
         self._parent = cgroup_parent or ""
-        self._files = {name: os.path.join(spool_dir, f"{job.uuid}.{name}") for name in ("prolog", "nodes")}
+        self._files = {name: os.path.join(spool_dir, f"{job.uuid}.{name}") for name in _FILES}
         self._reports: dict[str, NodeReport] = {}
         self._process: NodeProcesses | None = None
         self._reader = ReportReader()
@@ -67,20 +68,18 @@ class NodeDesk:
         """-> what the command is told of its nodes. Waits for agents on the others, not for ever."""
         env: dict[str, str] = {}
         prolog = self._files["prolog"]
-        try:
-            write_prolog(prolog, self._job.uuid, plan.env.get(_PROLOG, ""))
-        except OSError as error:
-            self._why_no_prolog = str(error)
+        is_slurm = self._agents.allocation.engine == "slurm"
+        if is_slurm:
+            try:
+                write_prolog(prolog, self._job.uuid, plan.env.get(_PROLOG, ""))
+            except OSError as error:
+                self._why_no_prolog = str(error)
         if self._others:
             self._start_agents()
             self._wait_until_ready()
             env |= self._node_variables()
         # Slurm fails tasks that do not find their prolog: it has to be seen on every node they may run on.
-        if (
-            not self._why_no_prolog
-            and self._agents.allocation.engine == "slurm"
-            and self._is_seen_everywhere()
-        ):
+        if is_slurm and not self._why_no_prolog and self._is_seen_everywhere():
             env[_PROLOG] = prolog
         return replace(plan, env={**plan.env, **env})
 
@@ -169,6 +168,7 @@ class NodeDesk:
             with open(self._files["nodes"], "w", encoding="utf-8") as file:
                 file.write("".join(f"{node}\n" for node in nodes))
             variables["JOBLENS_NODE_FILE"] = self._files["nodes"]
+            variables |= self._agents.variables(self._job.uuid, self._files["doors"])
         return variables
 
     # ---- while it runs ---------------------------------------------------------------------------------
@@ -286,3 +286,7 @@ def _let_go(process: NodeProcesses) -> None:
     except (subprocess.TimeoutExpired, TimeoutError):
         process.terminate()
         threading.Thread(target=process.wait, daemon=True).start()
+        return
+    if process.stdout is not None:
+        with contextlib.suppress(OSError):
+            process.stdout.close()

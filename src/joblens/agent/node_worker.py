@@ -5,15 +5,24 @@ from collections.abc import Callable
 from functools import partial
 
 from joblens.agent.queue_worker import QueueWorker
+from joblens.model.allocation import NodeDoors
 from joblens.model.job import Outcome, Placement
 
 
 class NodeWorker(QueueWorker):
     """What is here is called on the thread that hears, but `ended`."""
 
-    def lend(self, uuid: str, gpus: tuple[str, ...] | None, placement: Placement | None) -> None:
-        """Before `take` of the same job: the devices that whoever brings it has for it, and where it is by
-        the cluster's word."""
+    def lend(
+        self,
+        uuid: str,
+        gpus: tuple[str, ...] | None,
+        placement: Placement | None,
+        doors: NodeDoors | None = None,
+    ) -> None:
+        """Before `take` of the same job: the devices that whoever brings it has for it, where it is by the
+        cluster's word, and a way to its other nodes."""
+        if doors is not None and self._kit.nodes is not None:
+            self._kit.nodes.lend(uuid, doors)
         if placement is not None:
             self._fences.place(uuid, placement)
         if gpus is not None:

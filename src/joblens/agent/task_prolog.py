@@ -20,7 +20,7 @@ def door_name(uid: int, uuid: str, node: str) -> bytes:
 
 def tell(uuid: str, wait_s: float, environ: "os._Environ[str] | dict[str, str]") -> str:
     """-> the answer; '' when nobody was there."""
-    node = environ.get("SLURMD_NODENAME", "")
+    node = environ.get("JOBLENS_NODE") or environ.get("SLURMD_NODENAME", "")
     task = environ.get("SLURM_TASK_PID") or str(os.getppid())
     step = f"{environ.get('SLURM_JOB_ID', '')}.{environ.get('SLURM_STEP_ID', '')}"
     deadline_s = time.monotonic() + wait_s
@@ -43,4 +43,8 @@ def tell(uuid: str, wait_s: float, environ: "os._Environ[str] | dict[str, str]")
 
 
 if __name__ == "__main__":
-    tell(sys.argv[1], float(sys.argv[2]), os.environ)
+    if len(sys.argv) == 3:
+        tell(sys.argv[1], float(sys.argv[2]), os.environ)
+    else:  # where nobody runs prologs: it announces itself, and becomes the task
+        tell(sys.argv[1], float(sys.argv[2]), {**os.environ, "SLURM_TASK_PID": str(os.getpid())})
+        os.execvp(sys.argv[3], sys.argv[3:])

@@ -2,13 +2,10 @@
 
 import os
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
 
-from joblens.agent.kit import Kit
-from joblens.agent.node_desk import NodeDesk
-from joblens.model.allocation import Allocation, slurm_allocation
-from joblens.model.job import Job
+from joblens.agent.node_desks import NodeDesks
+from joblens.model.allocation import Allocation, NodeDoors, slurm_allocation
 from joblens.ports.node_agents import NodeAgents
 
 _STEP_NAME = "joblens-agent"
@@ -22,6 +19,9 @@ class SlurmAgents:
     def __init__(self, allocation: Allocation, environ: Mapping[str, str]) -> None:
         self.allocation = allocation
         self._environ = environ
+
+    def variables(self, uuid: str, path: str) -> dict[str, str]:
+        return {}  # srun is all that anybody needs
 
     def start(self, nodes: Sequence[str], argv: Sequence[str]) -> "subprocess.Popen[bytes]":
         env = {name: value for name, value in self._environ.items() if name not in _NOT_FOR_US}
@@ -49,13 +49,11 @@ def agents_here(environ: Mapping[str, str] = os.environ) -> NodeAgents | None:
     return SlurmAgents(allocation, environ) if allocation is not None else None
 
 
-def desks_here(cgroup_parent: str | None) -> Callable[[Kit, Job], NodeDesk | None] | None:
-    """-> what makes the desk of a job, of one that may have tasks which a cluster starts."""
-    agents = agents_here()
-    return None if agents is None else partial(_desk, agents, cgroup_parent)
+def desks_here(cgroup_parent: str | None) -> NodeDesks:
+    return NodeDesks(agents_here(), _by_doors, cgroup_parent)
 
 
-def _desk(agents: NodeAgents, cgroup_parent: str | None, kit: Kit, job: Job) -> NodeDesk | None:
-    if job.container is not None or job.attached:
-        return None
-    return NodeDesk(job, agents, kit.clock, kit.spool_dir, cgroup_parent)
+def _by_doors(doors: NodeDoors) -> NodeAgents:
+    from joblens.runners.door_calls import DoorAgents
+
+    return DoorAgents("ray", "", doors)

@@ -23,7 +23,7 @@ from joblens.stores.private_files import make_private_folder
 if TYPE_CHECKING:
     import logging
 
-    from joblens.agent.node_desk import NodeDesk
+    from joblens.agent.node_desks import NodeDesks
     from joblens.agent.recovery import Recovery
     from joblens.ports.store import Store
 
@@ -123,7 +123,7 @@ def open_kit(
     )
 
 
-def _nodes_here(settings: Settings) -> "Callable[[Kit, Job], NodeDesk | None] | None":
+def _nodes_here(settings: Settings) -> "NodeDesks | None":
     if "SLURM_JOB_ID" not in os.environ:
         return None
     from joblens.app.node_agents import desks_here

@@ -18,6 +18,7 @@ from joblens.agent.claimed_jobs import ClaimedJob
 from joblens.agent.kit import Kit
 from joblens.agent.locks import SupervisorLock, remove_idle_folders
 from joblens.agent.lost_claims import PID_NAMESPACE
+from joblens.agent.node_desks import NodeDesks
 from joblens.agent.node_worker import NodeWorker
 from joblens.agent.payload import Payload
 from joblens.agent.queue_worker import QueueWorker
@@ -141,6 +142,15 @@ def _payload(record: Record, claim: Claim) -> Payload:
     )
 
 
+def _node_desks(settings: Settings, hired: HiredFor | None) -> NodeDesks | None:
+    """Of a worker whose jobs may bring along a way to their other nodes."""
+    if hired is None or hired.ear is None:
+        return None
+    from joblens.app.node_agents import desks_here
+
+    return desks_here(settings.limits.cgroup_parent)
+
+
 def make_info(settings: Settings, kit: Kit, options: WorkerOptions, broker: str) -> WorkerInfo:
     layout, owner = read_layout(), kit.owner
     cpus = usable_cpus(layout)
@@ -214,7 +224,8 @@ class RunningWorker:
         hired = options.hired
         fences[0].placement = hired.placement if hired is not None else None
         complete = WorkedOutcomes(self.info.name, claimed, fences[0].placement_of).complete
-        self.kit = replace(kit, is_leashed=True, complete=complete)
+        nodes = kit.nodes or _node_desks(settings, hired)
+        self.kit = replace(kit, is_leashed=True, complete=complete, nodes=nodes)
         self.watching = Watching(settings, log, tell, has_ended, hired.ear if hired is not None else None)
         self._deliveries = open_deliveries(settings, log.warn, _answer_s(settings.queue.lease))
         make = QueueWorker if hired is None or hired.ear is None else NodeWorker

@@ -12,6 +12,22 @@ from joblens.model.node_lists import expand_node_list
 _STARTERS = re.compile(r"(?<![\w.-])(srun|mpirun|mpiexec|orterun|prterun|prun)(?![\w.-])")
 
 
+class NodeDoorAddress(Struct, frozen=True):
+    """Where processes can be started on a node (`runners.node_door`), by whoever knows the token."""
+
+    node: str  # its name among the nodes of the job
+    host: str
+    port: int
+
+
+class NodeDoors(Struct, frozen=True, kw_only=True):
+    """To the other nodes of one job. The token is a secret."""
+
+    here: str
+    token: str
+    doors: tuple[NodeDoorAddress, ...] = ()
+
+
 class Allocation(Struct, frozen=True, kw_only=True):
     engine: str  # slurm, ray
     job_id: str = ""

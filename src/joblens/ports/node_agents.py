@@ -23,6 +23,11 @@ class NodeProcesses(Protocol):
 class NodeAgents(Protocol):
     allocation: Allocation  # of this process
 
+    def variables(self, uuid: str, path: str) -> dict[str, str]:
+        """What else the job's command is told. Whatever is secret goes into a private file at `path`. Raises
+        OSError."""
+        ...
+
     def start(self, nodes: Sequence[str], argv: Sequence[str]) -> NodeProcesses:
         """That command line on each of `nodes`, which finds the name of its own in SLURMD_NODENAME or
         JOBLENS_NODE. Raises OSError."""

@@ -14,6 +14,7 @@ from typing import Protocol, cast
 import msgspec
 from msgspec import Struct, field
 
+from joblens.model.allocation import NodeDoors
 from joblens.model.job import Placement
 from joblens.ports.bell import Taker
 from joblens.runners.node_words import (
@@ -38,7 +39,13 @@ _MOST_WAITING = 64  # connections that were not accepted yet
 class NodeTaker(Taker, Protocol):
     """A worker that is told what room it has. All from the ear's thread."""
 
-    def lend(self, uuid: str, gpus: tuple[str, ...] | None, placement: Placement | None) -> None:
+    def lend(
+        self,
+        uuid: str,
+        gpus: tuple[str, ...] | None,
+        placement: Placement | None,
+        doors: NodeDoors | None = None,
+    ) -> None:
         """Before `take` of the same job."""
         ...
 
@@ -198,7 +205,7 @@ class NodeEar:
         node.set_places(self._places)
         for uuid in brought.uuids:
             self._holder[uuid] = (guest, brought.group)
-            node.lend(uuid, brought.gpus, brought.placement)
+            node.lend(uuid, brought.gpus, brought.placement, brought.doors)
             node.take(uuid, _nothing)
 
     def _remove(self, guest: _Guest, leave: Leave, node: NodeTaker) -> None:

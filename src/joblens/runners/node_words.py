@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import msgspec
 from msgspec import Struct
 
+from joblens.model.allocation import NodeDoors
 from joblens.model.job import Placement
 
 _NEWLINE = b"\n"
@@ -21,6 +22,7 @@ class Bring(Struct, frozen=True, tag="bring", omit_defaults=True):
     places: int = 1
     gpus: tuple[str, ...] | None = None  # devices by name; None: the cluster gives none
     placement: Placement | None = None
+    doors: NodeDoors | None = None  # to the other nodes of a job that has several
 
 
 class Leave(Struct, frozen=True, tag="leave"):

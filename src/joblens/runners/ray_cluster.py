@@ -10,9 +10,12 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
 
 from joblens.model.placing import Hire
 from joblens.runners import ray_task
+from joblens.runners.ray_nodes import WideTask
 from joblens.runners.ray_words import (
     NODE_PREFIX,
     Errand,
@@ -53,7 +56,6 @@ class RayCluster:
             raise ClusterError(f"{where}: {first_line(error)}", type(error).__name__) from error
         self.address = str(self._ray.get_runtime_context().gcs_address)
         self._carry = self._ray.remote(num_returns="streaming", max_retries=0)(ray_task.carry)
-        self._groups: dict[int, Any] = {}  # of nodes, for tasks that have several
 
     def _join(self, address: str) -> None:
         if address.startswith("ray://"):
@@ -88,12 +90,16 @@ class RayCluster:
 
     def start(self, errand: Errand, priority: int) -> Any:
         """-> a handle"""
+        if errand.need.nodes > 1:
+            return _Wide(WideTask(self._ray, errand.need), errand)
         return self._carry.options(**_options(errand.need)).remote(packed(errand))
 
     async def words_of(self, handle: Any) -> AsyncIterator[FromTask]:
         """Raises ClusterError when it did not come to its own end."""
         exceptions = self._ray.exceptions
         try:
+            if isinstance(handle, _Wide):
+                handle = await self._start_wide(handle)
             async for reference in handle:
                 yield from_task.decode(await reference)
         except exceptions.TaskCancelledError as error:
@@ -105,12 +111,25 @@ class RayCluster:
         except exceptions.RayError as error:
             raise ClusterError(first_line(error), type(error).__name__) from error
 
+    async def _start_wide(self, wide: "_Wide") -> Any:
+        """When it has all its nodes."""
+        doors = await wide.task.doors()
+        if doors is None:
+            raise ClusterError("its task was cancelled", "CANCELLED")
+        errand = replace(wide.errand, doors=doors, token=wide.task.token)
+        return wide.task.start(self._carry, _options(errand.need), packed(errand))
+
     def cancel(self, handle: Any) -> None:
+        if isinstance(handle, _Wide):
+            handle.task.cancel()
+            return
         with contextlib.suppress(Exception):  # it has ended meanwhile
             self._ray.cancel(handle)
 
     def forget(self, handle: Any) -> None:
         """It has ended."""
+        if isinstance(handle, _Wide):
+            handle.task.close()
 
     def close(self) -> None:
         self._ray.shutdown()
@@ -119,6 +138,13 @@ class RayCluster:
     def _remove_temporary(self) -> None:
         if self._temporary:
             shutil.rmtree(self._temporary, ignore_errors=True)
+
+
+class _Wide(Struct, frozen=True, eq=False):
+    """The handle of a job that has several nodes."""
+
+    task: WideTask
+    errand: Errand
 
 
 def _options(need: Need) -> dict[str, Any]:

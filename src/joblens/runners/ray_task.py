@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from joblens.model.allocation import NodeDoors
 from joblens.model.job import Placement
 from joblens.model.placing import Hire
 from joblens.runners.node_hiring import HiringError, NodeHome, home_of, reach_worker
@@ -29,6 +30,7 @@ from joblens.runners.node_words import (
     read_from_node,
 )
 from joblens.runners.printed_files import PrintedFiles
+from joblens.runners.ray_nodes import named_apart
 from joblens.runners.ray_words import Begun, CannotHire, Errand, Finished, FromTask, errands, packed
 
 _READ_BYTES = 1 << 16
@@ -61,7 +63,8 @@ class _Carrier:
             yield CannotHire(f"no worker can be started on {host}: {error}")
             return
         start_s = time.monotonic()
-        group = link.bring(errand, self._gpus, self._placement(host))
+        doors = self._doors(host)
+        group = link.bring(errand, self._gpus, self._placement(host, doors), doors)
         ended: list[str] = []
         let_go: list[str] = []
         ran_s = 0.0
@@ -89,7 +92,13 @@ class _Carrier:
         wall_s = time.monotonic() - start_s
         yield Finished(ended=tuple(ended), let_go=tuple(let_go), seconds=min(ran_s, wall_s) or wall_s)
 
-    def _placement(self, host: str) -> Placement:
+    def _doors(self, host: str) -> NodeDoors | None:
+        errand = self._errand
+        if not errand.doors:
+            return None
+        return NodeDoors(here=host, token=errand.token, doors=named_apart(host, errand.doors))
+
+    def _placement(self, host: str, doors: NodeDoors | None) -> Placement:
         need = self._errand.need
         asked = {"CPU": f"{need.cpus:g}"}
         if need.memory_bytes:
@@ -100,7 +109,7 @@ class _Carrier:
         return Placement(
             engine="ray",
             job_id=self._task_id,
-            nodes=(host,),
+            nodes=(host, *(door.node for door in doors.doors)) if doors is not None else (host,),
             node_id=self._node_id,
             is_allocation=len(self._errand.uuids) > 1,
             asked=asked,
@@ -116,10 +125,16 @@ class _Link:
         self._heard: list[bytes] = []
         self._group = 0
 
-    def bring(self, errand: Errand, gpus: tuple[str, ...] | None, placement: Placement) -> int:
+    def bring(
+        self,
+        errand: Errand,
+        gpus: tuple[str, ...] | None,
+        placement: Placement,
+        doors: NodeDoors | None = None,
+    ) -> int:
         self._group += 1
         places = max(1, -int(-errand.need.cpus // 1))
-        word = Bring(self._group, errand.uuids, places=places, gpus=gpus, placement=placement)
+        word = Bring(self._group, errand.uuids, places=places, gpus=gpus, placement=placement, doors=doors)
         self._connection.settimeout(None)
         self._connection.sendall(line_of(word))
         return self._group

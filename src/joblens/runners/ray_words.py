@@ -5,6 +5,7 @@ The desk is a process of its own: a program that uses Ray ends when its cluster 
 import msgspec
 from msgspec import Struct, field
 
+from joblens.model.allocation import NodeDoorAddress
 from joblens.model.placing import PlaceState
 
 NODE_PREFIX = "node:"  # of a resource that every node of Ray has of its own
@@ -117,6 +118,8 @@ class Errand(Struct, frozen=True, kw_only=True, omit_defaults=True):
     argv: tuple[str, ...]
     folder: str = ""
     mark: str = ""
+    doors: tuple[NodeDoorAddress, ...] = ()  # to its other nodes, where it has several
+    token: str = ""  # that opens them
 
 
 class Begun(Struct, frozen=True, kw_only=True, tag="begun", omit_defaults=True):
