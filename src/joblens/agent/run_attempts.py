@@ -10,6 +10,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from joblens.agent.device_env import device_env
 from joblens.agent.kit import Kit
 from joblens.agent.marked import JOB_ID_VARIABLE
 from joblens.agent.run_commands import command_line
@@ -146,7 +147,7 @@ class AttemptMaker:
             "TORC_ATTEMPT_ID": str(start.attempt),
         }
         if start.gpus:
-            env |= _device_env(start.gpus)
+            env |= device_env(start.gpus)
         command, is_shell, argv = command_line(planned, data, self._shell)
         job = self._job(
             command,
@@ -305,13 +306,3 @@ def signal_number(name: str) -> int:
 
     bare = name.upper().removeprefix("SIG")
     return int(getattr(signal, f"SIG{bare}", signal.SIGTERM))
-
-
-def _device_env(devices: tuple[str, ...]) -> dict[str, str]:
-    listed = ",".join(devices)
-    return {
-        "CUDA_VISIBLE_DEVICES": listed,
-        "HIP_VISIBLE_DEVICES": listed,
-        "NVIDIA_VISIBLE_DEVICES": listed,
-        "JOBLENS_GPUS": listed,
-    }

@@ -5,6 +5,8 @@ import importlib
 from collections.abc import Callable, Iterable
 from typing import cast
 
+from msgspec import structs
+
 from joblens.agent.lost_workers import Journals
 from joblens.agent.run_placing import ClusterSide
 from joblens.agent.run_tickets import QueueSide
@@ -90,6 +92,15 @@ class ClusterEngine:
     def offer(self) -> Offer:
         """What may be under way at once; Raises PlacingError."""
         return cluster_offer(self._run.options, self._placer.room())
+
+    def shown_offer(self, offer: Offer) -> Offer:
+        """What people are told of it: nothing where the cluster takes as much as it is given."""
+        return structs.replace(
+            offer,
+            cpus=0.0 if offer.cpus >= _PLENTY_OF_CPUS else offer.cpus,
+            memory_bytes=0 if offer.memory_bytes >= _PLENTY_OF_MEMORY else offer.memory_bytes,
+            nameless_gpus=0 if offer.nameless_gpus >= _PLENTY_OF_GPUS else offer.nameless_gpus,
+        )
 
     def side(self, store: Store, journals: Journals) -> QueueSide:
         """`store`: to learn what an earlier driver had placed."""

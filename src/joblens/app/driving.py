@@ -129,7 +129,8 @@ class _Driving:
         )
         side: QueueSide | None = None
         try:
-            view = make_view(self._run, self._plan, self._offer) if make_view else NoView()
+            shown = self._offer if self._cluster is None else self._cluster.shown_offer(self._offer)
+            view = make_view(self._run, self._plan, shown) if make_view else NoView()
             facts = RunFacts(kit, self._run.uuid, self._plan)
             schedule = self._schedule(kit)
             setup = self._setup()
@@ -141,8 +142,7 @@ class _Driving:
             self._restore(kit, schedule, facts, running)
             before_s = kit.recorder.read(lambda store: driven_before_s(store, self._run))
             began_s = time.monotonic()
-            gpus = self._offer.gpus
-            facts.note_now(RunStarted(kit.owner, self._offer.cpus, self._offer.memory_bytes, gpus))
+            facts.note_now(RunStarted(kit.owner, shown.cpus, shown.memory_bytes, shown.gpus))
             status = RunStatus.FAILED
             try:
                 status = driver.run(running)

@@ -3,6 +3,8 @@
 from collections.abc import Collection
 from contextlib import closing
 
+from msgspec.structs import replace
+
 from joblens.agent.run_calling import Tickets
 from joblens.agent.run_tickets import QueueSide
 from joblens.app.bells import StartedWorker, living_workers, open_bell, remind_workers
@@ -132,7 +134,24 @@ def check_for_workers(
         check_cluster(plan, options, settings, config, again)
         return
     offer = run_offer(plan, options, settings, lambda _text: None)  # warnings come when it is driven
-    check_fit(plan, offer, enabled_places(plan, options))
+    places = enabled_places(plan, options)
+    check_fit(plan, offer, places)
+    check_fit(plan, _most_of_one(plan, options, settings, offer), places)
+
+
+def _most_of_one(plan: Plan, options: RunOptions, settings: Settings, together: Offer) -> Offer:
+    """What the best of the workers has: a job cannot be spread over several."""
+    queues = check_queues(plan, options, settings)
+    with closing(open_deliveries(settings, lambda _text: None)) as deliveries:  # type: ignore[type-var]
+        workers = [one for one in _workers_of(queues, settings, deliveries) if one.broker]
+    if not workers:
+        return together  # one is started here, and takes what there is
+    memory = [less_reserve(one.memory_bytes) for one in workers if one.memory_bytes is not None]
+    return replace(
+        together,
+        memory_bytes=max(memory) if options.memory_bytes is None and memory else together.memory_bytes,
+        nameless_gpus=max(one.gpus for one in workers) if options.gpus is None else together.nameless_gpus,
+    )
 
 
 def check_queues(plan: Plan, options: RunOptions, settings: Settings) -> set[str]:

@@ -58,7 +58,7 @@ def _run_again(session: Session, base: "Run", what: str, given: dict[str, Any]) 
     from joblens.app.drivers import open_store_directly
     from joblens.app.run_checks import prepare_place, refuse_unfinished_base
     from joblens.app.workflow_runs import check_plan, create_run
-    from joblens.cli.run_spec import detach, drive_in_front, show_dry_run
+    from joblens.cli.run_spec import check_engine, detach, drive_in_front, show_dry_run
 
     store = session.store
     if not given["dry_run"]:
@@ -77,6 +77,7 @@ def _run_again(session: Session, base: "Run", what: str, given: dict[str, Any]) 
         show_dry_run(session, loaded, store.find_workflow(base.workflow_uuid), options, again)
         return
     check_plan(loaded.plan, options, places)
+    check_engine(session, loaded.plan, options, places)
     prepare_place(options, detach=given["detach"])
     direct = open_store_directly(session.settings, session.warn)
     try:
