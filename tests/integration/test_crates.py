@@ -13,8 +13,10 @@ from typing import Any
 
 import pytest
 
+from joblens.analysis.crate_job import job_crate
 from tests.conftest import RunJoblens
 from tests.integration.workflow_desk import WorkflowDesk
+from tests.unit.analysis.test_crate_graph import ABOUT, rich_job
 
 VALIDATOR = Path(sys.prefix, "crate-validator")
 SECRET = "s3cretsauce-of-ours"
@@ -160,6 +162,14 @@ def test_a_crate_of_a_job_is_valid_and_a_spoilt_one_is_not(joblens: RunJoblens, 
     metadata = crate / "ro-crate-metadata.json"
     metadata.write_text(metadata.read_text().replace('"instrument"', '"isBasedOn"'))
     assert any("MUST have an instrument" in problem for problem in problems(validated(crate, tmp_path)))
+
+
+def test_a_crate_with_container_code_and_placement_is_valid(tmp_path: Path) -> None:
+    crate = tmp_path / "crate"
+    crate.mkdir()
+    (crate / "ro-crate-metadata.json").write_text(json.dumps(job_crate(rich_job(), ABOUT)))
+    said = validated(crate, tmp_path)
+    assert said["passed"], problems(said)
 
 
 def test_a_run_on_workers_makes_a_valid_crate(
