@@ -1,0 +1,269 @@
+"""Runs whose jobs a real Slurm of two nodes gives their places."""
+
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from joblens.model.history import HistoryQuery
+from joblens.model.job import Placement
+from joblens.model.run import PlaceEnded, WorkPlaced
+from tests.conftest import RunJoblens, wait_until
+from tests.integration.workflow_desk import WorkflowDesk, states
+from tests.slurm_server import SlurmServer
+
+SLURM = ("--engine", "slurm")
+MIXED = """
+name: mixed
+slurm_defaults: {account: physics, wrap: nothing}
+slurm_schedulers:
+  - {name: quick, account: biology, partition: short, walltime: "00:02:00", extra: "--nice=5"}
+jobs:
+  - {name: "sweep_{i}", command: "true", parameters: {i: "1:3"}, num_cpus: 1, memory: 100m}
+  - {name: quick, command: "true", scheduler: quick, runtime: 30s}
+  - {name: two, command: "echo $SLURM_JOB_NUM_NODES", num_nodes: 2, depends_on: [quick]}
+  - {name: broken, command: "exit 3"}
+"""
+GATED = """
+name: gated
+jobs:
+  - name: part_{i}
+    command: |
+      echo part_{i} >> ran; while [ ! -e go ]; do sleep 0.05; done; echo end_{i} >> ran
+    parameters: {i: "1:%d"}
+    memory: 100m
+"""
+ACTIONS = """
+name: actions
+slurm_schedulers:
+  - {name: big, account: physics, partition: short, walltime: "00:02:00"}
+compute_node_wait_for_new_jobs_seconds: 30
+actions:
+  - trigger_type: on_workflow_start
+    action_type: schedule_nodes
+    scheduler: big
+    scheduler_type: slurm
+    num_allocations: 2
+    max_parallel_jobs: 1
+  - trigger_type: on_jobs_complete
+    jobs: [a_1, a_2]
+    action_type: schedule_nodes
+    scheduler_type: local
+jobs:
+  - {name: "a_{i}", command: "true", parameters: {i: "1:2"}, scheduler: big}
+  - {name: b, command: "true", depends_on: [a_1, a_2]}
+"""
+
+
+@pytest.fixture
+def desk(tmp_path: Path, joblens: RunJoblens, store_path: Path) -> Iterator[WorkflowDesk]:
+    tmp_path.chmod(0o755)
+    (tmp_path / "joblens.yml").write_text("slurm:\n  poll: 1s\nqueue:\n  lease: 5s\n")
+    desk = WorkflowDesk(tmp_path, joblens, store_path)
+    yield desk
+    (tmp_path / "go").touch()
+    desk.close()
+
+
+def placements(desk: WorkflowDesk) -> dict[str, Placement]:
+    store = desk.store()
+    try:
+        found = {}
+        for record in store.records(HistoryQuery(limit=1000)):
+            if record.attempt is not None and record.attempt.placement is not None:
+                found[record.job.name] = record.attempt.placement
+        return found
+    finally:
+        store.close()
+
+
+def places(desk: WorkflowDesk) -> tuple[list[Placement], list[PlaceEnded]]:
+    """What the newest run asked of Slurm, and what it knows to be over."""
+    store = desk.store()
+    try:
+        facts = [event.fact for _, event in store.run_events(desk.newest_run().uuid)]
+    finally:
+        store.close()
+    asked = [one.placement for fact in facts if isinstance(fact, WorkPlaced) for one in fact.placed]
+    return asked, [fact for fact in facts if isinstance(fact, PlaceEnded)]
+
+
+def ended(process: "subprocess.Popen[str]") -> int:
+    """-> its exit code"""
+    process.communicate(timeout=60)
+    return process.returncode
+
+
+def state_in_slurm(slurm: SlurmServer, job_id: str) -> str:
+    return slurm.ask("sacct", "-n", "-P", "-X", "-j", job_id, "--format=State").strip()
+
+
+def has_left(slurm: SlurmServer, *ids: str) -> bool:
+    """None of these waits or runs any more."""
+    left = slurm.ask("squeue", "--noheader", "--array", "--me", "--format=%i").split()
+    return not set(ids) & {word for job_id in left for word in (job_id, job_id.partition("_")[0])}
+
+
+def test_sweeps_become_arrays_and_other_jobs_an_sbatch_each(slurm: SlurmServer, desk: WorkflowDesk) -> None:
+    done = desk.call("run", desk.write(MIXED), "--json", *SLURM, code=1)
+    assert states(done.json) == {
+        **{f"sweep_{number}": "completed" for number in (1, 2, 3)},
+        "quick": "completed",
+        "two": "completed",
+        "broken": "failed",
+    }
+    assert "slurm_defaults: wrap is not used" in done.stderr
+    found = placements(desk)
+    sweep = [found[f"sweep_{number}"] for number in (1, 2, 3)]
+    assert [one.job_id.partition("_")[2] for one in sweep] == ["0", "1", "2"]
+    assert len({one.job_id.partition("_")[0] for one in sweep}) == 1
+    assert sweep[0].asked["mem"] == "228M"
+    quick = found["quick"]
+    assert (quick.partition, quick.asked["account"], quick.asked["nice"]) == ("short", "biology", "5")
+    assert quick.asked["time"] == "00:02:00"  # the limit of its partition, and more than it needs
+    assert found["broken"].asked["account"] == "biology"  # the only scheduler is meant by everybody
+    folder = desk.folder / "output"
+    (two,) = folder.rglob("two/stdout*")
+    assert two.read_text().strip() == "2"
+    wait_until(lambda: state_in_slurm(slurm, found["broken"].job_id) == "COMPLETED")
+
+
+def test_many_small_jobs_share_one_allocation_which_ends_with_the_run(
+    slurm: SlurmServer, desk: WorkflowDesk
+) -> None:
+    text = 'name: many\njobs:\n  - {name: "j{i}", command: "true", parameters: {i: "1:40"}}\n'
+    document = desk.run(text, *SLURM, "--allocations", "1")
+    assert set(states(document).values()) == {"completed"}
+    found = placements(desk)
+    assert len({one.job_id for one in found.values()}) == 1
+    (allocation,) = places(desk)[0]
+    assert allocation.is_allocation
+    wait_until(lambda: has_left(slurm, allocation.job_id))
+    wait_until(lambda: state_in_slurm(slurm, allocation.job_id) == "COMPLETED")
+
+
+def test_an_allocation_of_two_nodes_has_a_worker_on_each(slurm: SlurmServer, desk: WorkflowDesk) -> None:
+    process = desk.start("run", desk.write(GATED % 4), *SLURM, "--nodes", "2")
+    wait_until(lambda: len(desk.lines("ran")) == 4, what="four jobs on two nodes of two CPUs")
+    (desk.folder / "go").touch()
+    assert ended(process) == 0
+    assert {one.nodes for one in placements(desk).values()} == {("n1",), ("n2",)}
+
+
+def test_actions_ask_for_their_allocations_and_workers_here(slurm: SlurmServer, desk: WorkflowDesk) -> None:
+    document = desk.run(ACTIONS, *SLURM)
+    assert set(states(document).values()) == {"completed"}
+    asked, _ = places(desk)
+    assert [one.partition for one in asked] == ["short", "short", ""]
+    assert asked[2].job_id.startswith("here-")
+    assert {placements(desk)[name].partition for name in ("a_1", "a_2")} == {"short"}
+    wait_until(lambda: has_left(slurm, *(one.job_id for one in asked)))
+
+
+def test_what_no_node_has_is_refused_before_anything_is_written(
+    slurm: SlurmServer, desk: WorkflowDesk
+) -> None:
+    path = desk.write('name: x\njobs: [{name: g, command: "true", num_gpus: 1}]\n')
+    done = desk.call("run", path, *SLURM, code=2)
+    assert "g: needs 1 GPUs, 0 are offered" in done.stderr
+    done = desk.call("run", path, *SLURM, "--partition", "nowhere", code=2)
+    assert "Slurm has no partition 'nowhere'" in done.stderr
+    assert "main" in done.stderr
+    assert not desk.store_path.exists()
+
+
+def test_what_sbatch_refuses_ends_the_job_in_its_own_words(slurm: SlurmServer, desk: WorkflowDesk) -> None:
+    path = desk.write('name: x\njobs: [{name: a, command: "true"}]\n')
+    done = desk.call("run", path, *SLURM, "--sbatch=--reservation=none", code=1)
+    assert "Requested reservation is invalid" in done.stderr + done.stdout
+    done = desk.call("run", path, *SLURM, "--sbatch=--array=1-9", code=2)
+    assert "--array cannot be chosen" in done.stderr
+
+
+def test_without_slurms_commands_it_is_said(desk: WorkflowDesk, joblens: RunJoblens) -> None:
+    path = desk.write('name: x\njobs: [{name: a, command: "true"}]\n')
+    done = joblens("run", path, *SLURM, env={"PATH": "/nowhere"}, code=2)
+    assert "there is no sinfo here" in done.stderr
+
+
+def test_cancelling_takes_waiting_jobs_out_of_slurm_and_ends_those_that_run(
+    slurm: SlurmServer, desk: WorkflowDesk
+) -> None:
+    process = desk.start("run", desk.write(GATED % 6), *SLURM, "--sbatch=--exclusive")
+    wait_until(lambda: len(desk.lines("ran")) >= 1, what="a first job that runs")
+    desk.call("cancel", "part_6", code=0)
+    desk.call("cancel", desk.newest_run().uuid, code=0)
+    assert ended(process) != 0
+    asked, _ = places(desk)
+    wait_until(lambda: has_left(slurm, *(one.job_id for one in asked)))
+    assert not any(line.startswith("end") for line in desk.lines("ran"))
+
+
+def test_a_driver_that_is_killed_leaves_its_jobs_and_the_next_one_follows_them(
+    slurm: SlurmServer, desk: WorkflowDesk
+) -> None:
+    process = desk.start("run", desk.write(GATED % 2), *SLURM)
+    wait_until(lambda: len(desk.lines("ran")) == 2)
+    process.send_signal(signal.SIGKILL)
+    process.communicate(timeout=10)
+    run = desk.newest_run()
+    again = desk.start("resume", run.uuid)
+    (desk.folder / "go").touch()
+    assert ended(again) == 0
+    assert sorted(desk.lines("ran")) == ["end_1", "end_2", "part_1", "part_2"]
+    assert len(places(desk)[0]) == 2
+
+
+def test_a_job_whose_place_slurm_ends_runs_again_in_another(slurm: SlurmServer, desk: WorkflowDesk) -> None:
+    process = desk.start("run", desk.write(GATED % 1), *SLURM)
+    wait_until(lambda: len(desk.lines("ran")) == 1)
+    (first,) = places(desk)[0]
+    slurm.ask("scancel", "--signal=KILL", "--full", first.job_id)
+    wait_until(lambda: len(desk.lines("ran")) == 2, what="another worker", timeout=40)
+    (desk.folder / "go").touch()
+    assert ended(process) == 0
+    asked, over = places(desk)
+    assert len(asked) == 2
+    assert [one.job_id for one in over if one.is_gone] == [first.job_id]
+
+
+def test_an_allocation_that_is_told_to_end_gives_its_jobs_back(
+    slurm: SlurmServer, desk: WorkflowDesk
+) -> None:
+    process = desk.start("run", desk.write(GATED % 1), *SLURM, "--packing", "allocations")
+    wait_until(lambda: len(desk.lines("ran")) == 1)
+    (first,) = places(desk)[0]
+    slurm.ask("scancel", "--signal=TERM", "--full", first.job_id)
+    wait_until(lambda: len(desk.lines("ran")) == 2, what="another allocation", timeout=40)
+    (desk.folder / "go").touch()
+    assert ended(process) == 0
+    wait_until(lambda: state_in_slurm(slurm, first.job_id) == "COMPLETED")
+
+
+def test_a_lost_node_costs_its_jobs_one_attempt(own_slurm: SlurmServer, desk: WorkflowDesk) -> None:
+    process = desk.start("run", desk.write(GATED % 1), *SLURM)
+    wait_until(lambda: len(desk.lines("ran")) == 1)
+    (node,) = own_slurm.ask("squeue", "--noheader", "--format=%N").split()
+    own_slurm.ask("scontrol", "update", f"nodename={node}", "state=down", "reason=test")
+    wait_until(lambda: len(desk.lines("ran")) == 2, what="another place", timeout=40)
+    (desk.folder / "go").touch()
+    assert ended(process) == 0
+    _, over = places(desk)
+    assert [one.word for one in over if one.is_gone] == ["NODE_FAIL"]
+
+
+def test_nothing_secret_is_in_what_slurm_shows(slurm: SlurmServer, desk: WorkflowDesk) -> None:
+    process = desk.start("run", desk.write(GATED % 1), *SLURM)
+    wait_until(lambda: len(desk.lines("ran")) == 1)
+    (one,) = places(desk)[0]
+    shown = slurm.ask("scontrol", "show", "job", one.job_id)
+    script = slurm.ask("scontrol", "write", "batch_script", one.job_id, "-")
+    assert f"joblens run={desk.newest_run().uuid}" in shown
+    assert str(desk.store_path) not in shown + script
+    (hire,) = (desk.store_path.parent / "hires").rglob("*.json")
+    assert hire.stat().st_mode & 0o077 == 0
+    (desk.folder / "go").touch()
+    assert ended(process) == 0
+    assert not list(hire.parent.parent.rglob("*.json"))
