@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from joblens.model.details import ClusterAccount
-from joblens.model.slurm import SlurmJob, SlurmRow
+from joblens.model.slurm import QueuedJob, SlurmJob, SlurmRow
 from joblens.model.slurm_text import gpus_of, slurm_bytes, slurm_seconds
 
 SOURCE = "sacct"
@@ -167,6 +167,33 @@ def with_seen(job: SlurmJob, seen: Sequence[SlurmRow]) -> SlurmJob:
             used_out_total=row.used_out_total,
         )
     return SlurmJob(row=job.row, steps=tuple(steps.values()))
+
+
+def queued_job(job: QueuedJob) -> SlurmJob:
+    """Of one that Slurm's books do not have yet: what its queue knows."""
+    elapsed = None
+    if job.time_limit_s is not None and job.time_left_s is not None:
+        elapsed = max(0.0, job.time_limit_s - job.time_left_s)
+    row = SlurmRow(
+        job_id=job.job_id,
+        raw_id=job.raw_id,
+        name=job.name,
+        comment=job.comment,
+        user=job.user,
+        account=job.account,
+        partition=job.partition,
+        qos=job.qos,
+        state=job.state,
+        reason=job.reason,
+        submitted_at_us=job.submitted_at_us,
+        started_at_us=job.starts_at_us if job.nodes else None,
+        elapsed_s=elapsed,
+        time_limit_s=job.time_limit_s,
+        allocated_cpus=job.cpus,
+        node_count=job.node_count,
+        nodes=job.nodes,
+    )
+    return SlurmJob(row=row)
 
 
 def _disk(total: dict[str, str], largest: int | None, step: SlurmRow) -> int | None:

@@ -190,8 +190,8 @@ def _seen(record: Record) -> Observation | None:
 
 
 class NextTime(Struct, frozen=True):
-    """What to ask for, where that is something else, and why: options of sbatch, or keys of a workflow's file,
-    to which joblens adds what its agent needs."""
+    """What to ask for, where that is something else, and why: options of sbatch, or keys of a workflow's
+    file, to which joblens adds what its agent needs."""
 
     sbatch: str = ""
     keys: str = ""

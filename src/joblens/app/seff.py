@@ -4,7 +4,7 @@ job of joblens by one of its own."""
 import re
 from collections.abc import Sequence
 
-from joblens.analysis.slurm_accounts import with_seen
+from joblens.analysis.slurm_accounts import queued_job, with_seen
 from joblens.analysis.slurm_efficiency import SACCT, Efficiency, efficiency_of_record, efficiency_of_slurm
 from joblens.analysis.slurm_records import external_id_of
 from joblens.analysis.usage import total_usage
@@ -71,7 +71,8 @@ class Seff:
         """Those of that very id: 123 is all of an array, and all parts of a heterogeneous job."""
         if self._commands is None:
             return []
-        found = self._commands.sacct([job_id])
+        # For a moment after its submission a job is in the queue and in no book.
+        found = self._commands.sacct([job_id]) or list(map(queued_job, self._commands.squeue([job_id])))
         return [
             with_seen(job, self._commands.sstat(job.row.raw_id or job.row.job_id))
             if job.row.state == "RUNNING"

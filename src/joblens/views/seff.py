@@ -26,7 +26,9 @@ _COLUMNS = (
 
 def render_seff(found: Efficiency, *, width: int, paint: Palette) -> list[str]:
     lines = [f"{name}: {value}" for name, value in _pairs(found, paint) if value]
-    if found.is_running:
+    if found.state == "PENDING":
+        lines.append(paint.paint("It waits: nothing was used yet.", "dim"))
+    elif found.is_running:
         lines.append(paint.paint("It runs: these are numbers so far.", "dim"))
     for finding in found.findings:
         lines += finding_lines(finding, paint, width)
