@@ -68,10 +68,13 @@ class ClaimedJobs:
         elsewhere: Mapping[str, str] = _NOWHERE,
         *,
         has_few: bool = False,
+        ends_at_s: float | None = None,
     ) -> None:
         """`elsewhere`: folders that cannot be seen from this machine, and what is used here instead.
-        `has_few`: jobs, so that starting one may take a little longer."""
+        `has_few`: jobs, so that starting one may take a little longer. `ends_at_s`: by the monotonic clock,
+        when the worker's own time is up."""
         self._has_few = has_few
+        self._ends_at_s = ends_at_s
         self._is_in_slurm = "SLURM_JOB_ID" in os.environ
         self._logs_dir = logs_dir
         self._elsewhere = elsewhere
@@ -108,8 +111,20 @@ class ClaimedJobs:
             job = replace(job, container=container_in_folder(job.container, cwd), cwd="")
         else:
             job = replace(job, cwd=cwd)
+        job = self._within_time(job)
         attempt = PreparedAttempt(job, argv, _env(claim), folder, order.streams)
         return ClaimedJob(claim, attempt, work_dir, places_of(job.requirements), self._is_plain(job))
+
+    def _within_time(self, job: Job) -> Job:
+        """One that asked for all the time there is here, or more, has had it when that is up: nowhere else
+        would it get further."""
+        asked = job.requirements
+        if self._ends_at_s is None or asked.timeout_s is None or not job.enforce:
+            return job
+        left_s = max(1.0, self._ends_at_s - time.monotonic())
+        if asked.timeout_s <= left_s:
+            return job
+        return replace(job, requirements=replace(asked, timeout_s=left_s))
 
     def _here(self, path: str) -> str:
         for there, here in self._elsewhere.items():

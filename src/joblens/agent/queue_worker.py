@@ -11,7 +11,7 @@ from functools import partial
 
 from msgspec.structs import replace
 
-from joblens.agent.claimed_jobs import ClaimedJob, ClaimedJobs
+from joblens.agent.claimed_jobs import ClaimedJob
 from joblens.agent.claiming import Claimed, Claiming
 from joblens.agent.heard_tickets import HeardTickets
 from joblens.agent.held_places import HeldPlaces
@@ -66,7 +66,7 @@ class QueueWorker:
         self._fences = fences
         self._may_leave = may_leave
         self._claimed = claimed
-        self._maker = ClaimedJobs(plan.logs_dir, plan.accounting, plan.elsewhere, has_few=bool(plan.tickets))
+        self._maker = plan.maker()
         self._places = HeldPlaces(
             plan.info.concurrency, memory_bytes=plan.memory_bytes, gpus=plan.gpus, ends_at_s=plan.ends_at_s
         )

@@ -24,6 +24,7 @@ from joblens.model.secrets import REDACTED, redact_argv, redact_env, redact_para
 from joblens.model.seeds import seeds_of
 from joblens.model.workflow_spec import Stdio, StdioMode
 from joblens.plan.changes import command_digest
+from joblens.plan.srun_signal import srun_signal
 
 BESIDE = -1  # the index of commands that are no job of the plan
 _UNSAFE = re.compile(r"[^\w.,+@=~-]")
@@ -106,6 +107,7 @@ class AttemptMaker:
         self._redact_argv = lru_cache(_COMMANDS_KNOWN)(redact_argv)  # many jobs run the same one
         self.common_env = self._common_env()  # the owner gives it to all slots, and to each session
         self._signal = signal_number(self._plan.execution.termination_signal)
+        self._srun_signal = srun_signal(self._plan.execution)
         self._all_folders: frozenset[str] | None = None
         self._random = b""
         self._env_seeds = seeds_of((), {}, setup.recorded_env)
@@ -243,7 +245,12 @@ class AttemptMaker:
     def _early_signal(self, planned: PlannedJob | None, asked: Requirements) -> EarlySignal | None:
         """A job that can be told to come to its end is told some time before it has to. It takes no longer
         than what was set aside for it: what it holds is meant for others then."""
-        if planned is None or not planned.supports_termination or asked.timeout_s is None:
+        if planned is None or asked.timeout_s is None:
+            return None
+        if self._srun_signal is not None:  # written for all jobs alike
+            number, lead_s = self._srun_signal
+            return EarlySignal(number, min(lead_s, asked.timeout_s / 2))
+        if not planned.supports_termination:
             return None
         lead_s = min(self._plan.execution.sigterm_lead_s, asked.timeout_s / 2)
         return EarlySignal(self._signal, lead_s, is_grace=lead_s > 0)

@@ -5,7 +5,7 @@ from typing import Protocol
 
 from msgspec import Struct, field
 
-from joblens.agent.claimed_jobs import ClaimedJob
+from joblens.agent.claimed_jobs import ClaimedJob, ClaimedJobs
 from joblens.model.delivery import Claim, WorkerInfo
 from joblens.model.job import Accounting, Placement, Record
 
@@ -28,6 +28,15 @@ class WorkerPlan(Struct, frozen=True, kw_only=True):
     gpus: tuple[str, ...] | None = None  # to give by name; None: not counted
     ends_at_s: float | None = None  # by the monotonic clock: nothing is begun that would not be done by then
     elsewhere: Mapping[str, str] = field(default_factory=dict)  # folders that are not here -> what is instead
+
+    def maker(self) -> ClaimedJobs:
+        return ClaimedJobs(
+            self.logs_dir,
+            self.accounting,
+            self.elsewhere,
+            has_few=bool(self.tickets),
+            ends_at_s=self.ends_at_s,
+        )
 
 
 class WorkerView:

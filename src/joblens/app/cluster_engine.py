@@ -91,7 +91,11 @@ class ClusterEngine:
 
     def offer(self) -> Offer:
         """What may be under way at once; Raises PlacingError."""
-        return cluster_offer(self._run.options, self._placer.room())
+        offer = cluster_offer(self._run.options, self._placer.room())
+        if self._run.options.engine != "slurm":
+            return offer
+        most = self._settings.slurm.most_queued
+        return structs.replace(offer, most_jobs=min(offer.most_jobs or most, most))
 
     def shown_offer(self, offer: Offer) -> Offer:
         """What people are told of it: nothing where the cluster takes as much as it is given."""

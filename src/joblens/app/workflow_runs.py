@@ -16,6 +16,7 @@ from joblens.model.run import Run, RunOptions, Workflow
 from joblens.model.secrets import redact_text
 from joblens.model.settings import Settings
 from joblens.model.writes import RunCreated, WorkflowCreated
+from joblens.plan.srun_signal import srun_signal
 from joblens.ports.store import Store
 
 _SHOWN = 20
@@ -99,6 +100,7 @@ def enabled_places(plan: Plan, options: RunOptions) -> frozenset[int] | None:
 
 def check_plan(plan: Plan, options: RunOptions, again: tuple[int, ...] | None = None) -> None:
     """Raises PlanError for what cannot work, before anything runs."""
+    srun_signal(plan.execution)
     enabled = enabled_places(plan, options)
     places = set(range(len(plan.jobs))) if enabled is None else set(enabled)
     if again is not None:
