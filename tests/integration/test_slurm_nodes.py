@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
+from joblens.model.history import HistoryQuery
 from tests.integration.run_jobs import PYTHON
+from tests.integration.workflow_desk import WorkflowDesk
 from tests.slurm_server import SlurmServer
 
 MIB = 1 << 20
@@ -149,3 +151,44 @@ def test_a_node_whose_agent_was_killed_says_so(inside: Inside) -> None:
     part = record["details"]["nodes"]["nodes"][1]
     assert "the agent of joblens there ended before the job did" in part["error"]
     assert "cpu_total_usec" in record["accounting"]["lower_bounds"]
+
+
+WIDE_AND_PACKED = """
+name: nodes
+resource_requirements:
+  - {{name: wide, num_cpus: 1, num_nodes: 2, memory: 300m, runtime: PT5M}}
+  - {{name: slim, num_cpus: 1, memory: 200m, runtime: PT5M}}
+jobs:
+  - name: {name}
+    command: srun --overlap --mem=0 {options} {python} work.py
+    resource_requirements: {needs}
+"""
+
+
+@pytest.mark.parametrize(
+    ("needs", "options", "engine"),
+    [
+        ("wide", "", ("--packing", "jobs")),
+        ("slim", "-N1 -n1 -w $SLURMD_NODENAME", ("--packing", "allocations", "--nodes", "2")),
+    ],
+)
+def test_jobs_of_a_workflow_are_counted_with_what_srun_starts(
+    slurm: SlurmServer, desk: WorkflowDesk, needs: str, options: str, engine: tuple[str, ...]
+) -> None:
+    work = "import resource\nwhile sum(resource.getrusage(0)[:2]) < 0.6: sum(range(5000))\n"
+    (desk.folder / "work.py").write_text(work)
+    text = WIDE_AND_PACKED.format(name=needs, needs=needs, options=options, python=sys.executable)
+    desk.run(text, "--engine", "slurm", *engine)
+    store = desk.store()
+    try:
+        (record,) = store.records(HistoryQuery())
+        nodes = store.details(record.job.uuid).nodes
+    finally:
+        store.close()
+    assert record.attempt is not None
+    assert record.attempt.placement is not None
+    assert record.outcome is not None
+    count = 2 if needs == "wide" else 1
+    assert len(record.attempt.placement.nodes) == count
+    assert 590_000 * count < (record.outcome.usage.cpu_total_usec or 0) < 900_000 * count
+    assert (nodes is not None) == (count == 2)

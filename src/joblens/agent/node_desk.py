@@ -41,15 +41,24 @@ class NodeDesk:
     interval_s = _TABLE_EVERY_S
 
     def __init__(
-        self, job: Job, agents: NodeAgents, clock: Clock, spool_dir: str, cgroup_parent: str | None = None
+        self,
+        job: Job,
+        agents: NodeAgents,
+        clock: Clock,
+        folder: str,
+        *,
+        cgroup_parent: str | None = None,
+        is_seen_by_all: bool = False,
     ) -> None:
+        """`folder`: for a few small files; `is_seen_by_all`: it is known that every node sees it."""
+        self._is_seen_by_all = is_seen_by_all
         self._job = job
         self._agents = agents
         self._clock = clock
         self._here = agents.allocation.here
         self._others = agents.allocation.others(_nodes_of(job, agents))
         self._parent = cgroup_parent or ""
-        self._files = {name: os.path.join(spool_dir, f"{job.uuid}.{name}") for name in _FILES}
+        self._files = {name: os.path.join(folder, f"{job.uuid}.{name}") for name in _FILES}
         self._reports: dict[str, NodeReport] = {}
         self._process: NodeProcesses | None = None
         self._reader = ReportReader()
@@ -158,6 +167,8 @@ class NodeDesk:
 
     def _is_seen_everywhere(self) -> bool:
         """By everyone in the allocation, whether the job is meant for that node or not."""
+        if self._is_seen_by_all:
+            return True
         seen = {node for node, report in self._reports.items() if report.has_prolog}
         return seen >= set(self._agents.allocation.nodes) - {self._here}
 

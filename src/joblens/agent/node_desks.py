@@ -26,6 +26,11 @@ class NodeDesks:
         self._by_doors = by_doors
         self._parent = cgroup_parent
         self._doors: dict[str, NodeDoors] = {}
+        self._shared_dir = ""
+
+    def share(self, folder: str) -> None:
+        """A private folder that every node of the allocation sees."""
+        self._shared_dir = folder
 
     def lend(self, uuid: str, doors: NodeDoors) -> None:
         """Before the job is started; on any thread."""
@@ -38,4 +43,12 @@ class NodeDesks:
             return None
         from joblens.agent.node_desk import NodeDesk
 
-        return NodeDesk(job, agents, kit.clock, kit.spool_dir, self._parent)
+        folder = self._shared_dir if doors is None else ""
+        return NodeDesk(
+            job,
+            agents,
+            kit.clock,
+            folder or kit.spool_dir,
+            cgroup_parent=self._parent,
+            is_seen_by_all=bool(folder),
+        )

@@ -14,7 +14,7 @@ import msgspec
 
 from joblens.app.background_process import log_line
 from joblens.app.hire_desk import leave_words
-from joblens.app.hired_place import place_of
+from joblens.app.hired_place import is_on_every_node, place_of
 from joblens.app.owning import OwnLog
 from joblens.app.settings import load_settings
 from joblens.app.worker_running import HiredFor, RunningWorker, WorkerOptions
@@ -57,8 +57,8 @@ def own_tickets(hire: Hire, environ: Mapping[str, str]) -> tuple[str, ...]:
     return (hire.tickets[int(index)],)
 
 
-def serve(hire: Hire, environ: Mapping[str, str], tell: Callable[[str], None]) -> None:
-    """Until its work is done. Raises JoblensError."""
+def serve(hire: Hire, environ: Mapping[str, str], tell: Callable[[str], None], folder: str = "") -> None:
+    """Until its work is done. `folder`: where its file was found. Raises JoblensError."""
     _check_store(hire)
     settings = _settings(hire)
     placement = place_of(hire, environ)
@@ -72,6 +72,8 @@ def serve(hire: Hire, environ: Mapping[str, str], tell: Callable[[str], None]) -
         tell,
         idle_s=0.0 if is_for_tickets else hire.idle_s,
     )
+    if folder and running.kit.nodes is not None and is_on_every_node(environ):
+        running.kit.nodes.share(folder)
     if options.hired is not None and options.hired.ends_at_s is not None:
         leaves_s = options.hired.ends_at_s
         running.kit.loop.add_timed(_LeavesInTime(leaves_s, leaves_s + hire.reserve_s / 2, running))
@@ -177,7 +179,7 @@ def main() -> None:
             tell("there is nothing to do: the run has ended")
             return
         os.environ.update(hire.env)
-        serve(hire, os.environ, tell)
+        serve(hire, os.environ, tell, "" if path == _STDIN else os.path.dirname(os.path.abspath(path)))
     except (JoblensError, OSError) as error:
         hint = getattr(error, "hint", "")
         text = f"{error}{f' ({hint})' if hint else ''}"

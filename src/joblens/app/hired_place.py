@@ -39,6 +39,12 @@ def _nodes(placement: Placement, environ: Mapping[str, str]) -> tuple[str, ...]:
     return (allocation.here, *allocation.others(len(allocation.nodes)))
 
 
+def is_on_every_node(environ: Mapping[str, str]) -> bool:
+    """Whether Slurm has started such a worker on each node of the allocation: what one finds all do."""
+    nodes = environ.get("SLURM_JOB_NUM_NODES", "")
+    return bool(nodes) and environ.get("SLURM_STEP_NUM_NODES", "") == nodes
+
+
 def slurm_job_id(environ: Mapping[str, str]) -> str:
     """As people and sacct write it: 123, or 123_4 of an array."""
     array, task = environ.get("SLURM_ARRAY_JOB_ID", ""), environ.get("SLURM_ARRAY_TASK_ID", "")
