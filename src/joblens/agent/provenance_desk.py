@@ -9,14 +9,17 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from joblens.agent.command_kind import CommandKind
 from joblens.model.job import Attempt, Job, Record
+from joblens.model.lasting_env import is_lasting_env
 from joblens.model.provenance import Provenance, digest_of
 from joblens.model.run_link import FileStamp
 from joblens.model.writes import JobStarted, ProvenanceSeen, Write
 from joblens.probes.host import HostFacts
+from joblens.probes.program_files import starting_words
 
 if TYPE_CHECKING:
-    from joblens.agent.provenance_parts import CommandKind, ProvenanceParts
+    from joblens.agent.provenance_parts import ProvenanceParts
     from joblens.agent.recorder import Recorder
 
 _FRESH_S = 2.0  # so long what was found for one kind of command is taken for the next
@@ -37,12 +40,12 @@ class _Look:
 class _Asked:
     """For one job."""
 
-    def __init__(self, look: _Look, job: Job) -> None:
+    def __init__(self, look: _Look, *, wants_digests: bool) -> None:
         self.look = look
         self.attempt: Attempt | None = None  # written already, to be written again with the digest
         self.inputs: tuple[FileStamp, ...] = ()
         self.has_inputs = threading.Event()
-        self.wants_digests = any(each.digest is None and each.size is not None for each in job.inputs)
+        self.wants_digests = wants_digests
 
 
 class ProvenanceDesk:
@@ -86,11 +89,11 @@ class ProvenanceDesk:
             if is_new:
                 look = self._looks[kind] = _Look()
             assert look is not None
-            asked = _Asked(look, job)
-            if look.digest and not asked.wants_digests:
+            wants_digests = any(each.digest is None and each.size is not None for each in job.inputs)
+            if look.digest and not wants_digests:
                 return look.digest
-            self._asked[job.uuid] = asked
-            if is_new or asked.wants_digests:
+            asked = self._asked[job.uuid] = _Asked(look, wants_digests=wants_digests)
+            if is_new or wants_digests:
                 self._wanted.put((kind, look if is_new else None, asked, job))
                 self._start_thread()
         return look.digest
@@ -135,20 +138,15 @@ class ProvenanceDesk:
         if self._thread is not None:
             self._wanted.put((None, None, None, None))
 
-    def _kind(self, job: Job) -> "CommandKind":
-        from joblens.agent.provenance_parts import CommandKind, as_texts
-        from joblens.model.lasting_env import is_lasting_env
-        from joblens.probes.program_files import starting_words
-
+    def _kind(self, job: Job) -> CommandKind:
         search = os.environ.get("PATH", "") if job.queue else job.env.get("PATH", "")
         environment = None
         if job.background and not job.queue:  # it brings its own
-            lasting = {name: value for name, value in job.env.items() if is_lasting_env(name)}
-            environment = tuple(sorted(as_texts(lasting).items()))
+            environment = tuple(sorted((name, job.env[name]) for name in job.env if is_lasting_env(name)))
         words = () if job.container is not None else starting_words(job.argv, is_shell=job.is_shell)
         kind = CommandKind(job.cwd, words, search, environment)
         if kind not in self._looks and len(self._looks) >= _MOST_KINDS:
-            return CommandKind(job.cwd, (), "", None, is_one_of_many=True)
+            return CommandKind(job.cwd, (), "", is_one_of_many=True)
         return kind
 
     def _awaited(self, asked: _Asked) -> str:
@@ -201,6 +199,8 @@ class ProvenanceDesk:
             if look is not None:
                 try:
                     self._look(parts, kind, look)
+                except Exception as error:  # noqa: BLE001 - whatever a machine may hold, the next jobs are looked at
+                    look.digest = self._tell(Provenance(unknown={"all of it": f"{error!r}"}))
                 finally:
                     look.is_done.set()
                 self._tell_followers(look)
@@ -209,7 +209,7 @@ class ProvenanceDesk:
                 asked.inputs = tuple(with_digest(each, job.cwd, self._largest) for each in unread)
                 asked.has_inputs.set()
 
-    def _look(self, parts: "ProvenanceParts", kind: "CommandKind", look: _Look) -> None:
+    def _look(self, parts: "ProvenanceParts", kind: CommandKind, look: _Look) -> None:
         found, question, root = parts.look(kind)
         if question is not None:
             look.partial = found

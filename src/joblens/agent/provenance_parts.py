@@ -5,8 +5,7 @@ import os
 import time
 from collections.abc import Mapping
 
-from msgspec import Struct
-
+from joblens.agent.command_kind import CommandKind
 from joblens.model.lasting_env import is_lasting_env
 from joblens.model.provenance import CodeVersion, Program, Provenance
 from joblens.model.secrets import redact_env, redact_text
@@ -32,16 +31,6 @@ _LIMITS = {
     "core files": "RLIMIT_CORE",
 }
 _FileKey = tuple[str, int, int, int]
-
-
-class CommandKind(Struct, frozen=True):
-    """Commands that start the same files in the same folder."""
-
-    cwd: str
-    words: tuple[str, ...]  # as probes.program_files.starting_words has them
-    search: str  # PATH
-    environment: tuple[tuple[str, str], ...] | None = None  # None: that of this process
-    is_one_of_many: bool = False  # nobody looks at what it starts
 
 
 class ProvenanceParts:

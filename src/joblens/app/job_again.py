@@ -173,7 +173,8 @@ def _differences(again: JobAgain, store: Store, settings: Settings) -> tuple[Dif
 
 def _ran_in_now(again: JobAgain) -> Any:
     from joblens import __version__
-    from joblens.agent.provenance_parts import CommandKind, ProvenanceParts
+    from joblens.agent.command_kind import CommandKind
+    from joblens.agent.provenance_parts import ProvenanceParts
     from joblens.probes.host import read_host
     from joblens.probes.program_files import starting_words
 

@@ -3,6 +3,7 @@
 import os
 import stat
 from collections.abc import Sequence
+from functools import lru_cache
 
 from joblens.probes.python_packages import is_python
 
@@ -18,8 +19,7 @@ def starting_words(argv: Sequence[str], *, is_shell: bool) -> tuple[str, ...]:
     words = _words_of(argv, is_shell=is_shell)
     if not words:
         return ()
-    name = os.path.basename(words[0])
-    if name not in _INTERPRETERS and not is_python(name):
+    if not _is_interpreter(words[0]):
         return (words[0],)
     for place, word in enumerate(words[1:], 1):
         if word in _CODE_FOLLOWS or not word.startswith("-"):
@@ -27,6 +27,11 @@ def starting_words(argv: Sequence[str], *, is_shell: bool) -> tuple[str, ...]:
             if not is_value:
                 return tuple(words[: place + (word not in _CODE_FOLLOWS)])
     return tuple(words)
+
+
+@lru_cache(256)
+def _is_interpreter(word: str) -> bool:
+    return os.path.basename(word) in _INTERPRETERS or is_python(word)
 
 
 def program_paths(words: Sequence[str], cwd: str, search: str) -> tuple[str, ...]:
