@@ -64,6 +64,20 @@ def test_earlier_runs_of_a_job_say_what_is_usual(desk: WorkflowDesk) -> None:
     assert number["verdict"] == "up"
 
 
+def test_one_job_is_compared_with_the_one_of_its_name_before(desk: WorkflowDesk) -> None:
+    for name, word in (("a", "0.1"), ("b", "0.1"), ("a", "0.2")):
+        desk.call("run", "-q", "--name", name, "--", "sleep", word, code=0)
+    assert desk.call("diff", "job:3", code=0).stdout.startswith("job 1 → job 3  a\n")
+    assert "no job of the name 'b' before it" in desk.call("diff", "job:2", code=2).stderr
+
+
+def test_a_job_that_repeats_another_is_compared_with_that(desk: WorkflowDesk) -> None:
+    for word in ("0.1", "0.2"):
+        desk.call("run", "-q", "--name", "a", "--", "sleep", word, code=0)
+    desk.call("rerun", "job:1", "-q", code=0)
+    assert desk.call("diff", "job:3", code=0).stdout.startswith("job 1 → job 3  a\n")
+
+
 def test_what_differs_is_told_in_words(desk: WorkflowDesk) -> None:
     desk.call("run", "-q", "--name", "a", "--", "sh", "-c", "exit 3", code=3)
     desk.call(

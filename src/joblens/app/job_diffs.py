@@ -7,6 +7,7 @@ from joblens.analysis.job_diff_values import JobDiff
 from joblens.analysis.job_differences import JobView
 from joblens.analysis.job_noise import Noise, noises
 from joblens.analysis.job_numbers import numbers_of
+from joblens.model.errors import InputError
 from joblens.model.history import HistoryQuery
 from joblens.model.job import Record, Status
 from joblens.ports.store import Store
@@ -17,6 +18,23 @@ _MOST_EARLIER = 200
 def diff_jobs(store: Store, before: Record, after: Record) -> JobDiff:
     """Jobs of different names are compared all the same."""
     return compare_jobs(view_of(store, before), view_of(store, after), noise_of_jobs(store, before, after))
+
+
+def job_before(store: Store, record: Record) -> Record:
+    """The one that it repeats, else the newest earlier one of its name."""
+    job = record.job
+    if job.rerun_of:
+        return store.find(job.rerun_of)
+    query = HistoryQuery(names=(job.name,), until_us=_began_at_us(record))
+    for earlier in store.records(query) if job.name else ():
+        if earlier.job.name == job.name and earlier.job.uuid != job.uuid:
+            return earlier
+    name = f" of the name '{job.name}'" if job.name else ""
+    raise InputError(f"there is no job{name} before it to compare with", hint="name two: joblens diff 12 15")
+
+
+def _began_at_us(record: Record) -> int:
+    return record.job.created_at_us if record.attempt is None else record.attempt.started_at_us
 
 
 def view_of(store: Store, record: Record) -> JobView:

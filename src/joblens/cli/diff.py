@@ -17,8 +17,9 @@ from joblens.model.job import Record
 def command(session: Session, before: str, after: str | None, shows_all: bool) -> None:
     """What differs between two runs of workflows, or between two jobs, and what it did to the numbers.
 
-    With one run: that run and the one before it. Jobs of runs are matched by name; the largest changes come
-    first. Of two jobs everything that is recorded is compared, and numbers by what earlier runs differ by."""
+    With one run: that run and the one before it; with one job: the job that it repeats, or the one of its
+    name before it. Jobs of runs are matched by name; the largest changes come first. Of two jobs everything
+    that is recorded is compared, and numbers by what earlier runs differ by."""
     from joblens.app.run_diffs import diff_runs, run_before
     from joblens.app.runs import find_job_or_run
 
@@ -26,7 +27,10 @@ def command(session: Session, before: str, after: str | None, shows_all: bool) -
     one = find_job_or_run(store, before)
     if after is None:
         if isinstance(one, Record):
-            raise InputError("a job is compared with another job: name two", hint="joblens diff 12 15")
+            from joblens.app.job_diffs import job_before
+
+            _show_jobs(session, job_before(store, one), one, shows_all=shows_all)
+            return
         found = diff_runs(store, run_before(store, one), one)
     else:
         other = find_job_or_run(store, after)

@@ -155,6 +155,8 @@ def _bar(found: CrateRun, record: Record) -> Cell:
     begin, end = found.run.started_at_us, found.run.ended_at_us
     if begin is None or end is None or end <= begin or record.attempt is None or record.outcome is None:
         return ""
+    if record.attempt.started_at_us < begin:  # its outcome was kept from an earlier run
+        return '<span class="note">earlier run</span>'
     whole = end - begin
     left = 100 * min(1.0, max(0.0, (record.attempt.started_at_us - begin) / whole))
     width = max(
@@ -259,7 +261,9 @@ def _run_badge(status: str) -> Cell:
 
 
 def _when(record: Record) -> Cell:
-    return "" if record.attempt is None else _moment(record.attempt.started_at_us)
+    if record.attempt is None:
+        return ""
+    return f'<span class="when">{_moment(record.attempt.started_at_us)}</span>'
 
 
 def _moment(at_us: int) -> Cell:

@@ -43,6 +43,7 @@ tbody tr:last-child td { border-bottom: 0; }
 .track i { position: absolute; top: 0; bottom: 0; border-radius: 3px; }
 .track .good { background: var(--good); }
 .track .bad { background: var(--bad); }
+td .when { white-space: nowrap; }
 .note { color: var(--soft); font-size: .85rem; }
 code, pre { font-family: ui-monospace, "DejaVu Sans Mono", Menlo, monospace; font-size: .86em; }
 code { overflow-wrap: anywhere; }
