@@ -96,7 +96,7 @@ class TriggerType(enum.StrEnum):
 
 class ActionType(enum.StrEnum):
     RUN_COMMANDS = "run_commands"
-    SCHEDULE_NODES = "schedule_nodes"  # kept for the Slurm engine
+    SCHEDULE_NODES = "schedule_nodes"  # of Slurm
 
 
 class ActionSpec(Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -71,6 +71,8 @@ class SlurmPlacer:
         spec = self._plan.actions[action].spec
         queues = self._orders.queues_of(spec.scheduler or "")
         self._orders.has_asked(queues)
+        if not spec.persistent and self._has_followed(queues[0]):
+            return []  # an earlier driver of the run asked for it, and it is there
         if spec.scheduler_type == "local":
             hire = replace(
                 self._desk.hire, queues=queues, idle_s=self._idle_s(), most_jobs=spec.max_parallel_jobs
@@ -78,6 +80,9 @@ class SlurmPlacer:
             return [self._here.start(hire) for _ in range(spec.num_allocations or 1)]
         count = self._options.slurm.allocations or spec.num_allocations or 1
         return self._submit_all(self._orders.allocations(spec.scheduler or "", count, spec.max_parallel_jobs))
+
+    def _has_followed(self, queue: str) -> bool:
+        return any(not place.hire for place in self._places.serving(queue))
 
     def _submit_all(self, orders: Sequence[SlurmOrder]) -> list[Placed]:
         """What could not be asked for after something else was is left to the next call."""
