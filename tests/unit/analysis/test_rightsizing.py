@@ -8,7 +8,7 @@ from msgspec import structs
 from joblens.analysis.allocation import Strategy
 from joblens.analysis.observations import Observation, observation_of
 from joblens.analysis.rightsizing import Advice, Group, GroupAdvice, advise
-from joblens.model.job import Requirements, Status, Usage
+from joblens.model.job import Placement, Requirements, Status, Usage
 from joblens.model.run_link import RunLink
 from joblens.model.units import GIB, MIB
 from tests.unit.analysis.records import a_record
@@ -277,3 +277,38 @@ def test_an_amount_that_is_kept_is_what_the_other_strategies_are_compared_with()
     found = advice_for(*mixed(), current=asked(memory=300 * MIB))
     assert part(found, "memory").recommended == 300 * MIB
     assert (found.strategies[0].first_bytes, found.strategies[0].throughput) == (300 * MIB, 1.0)
+
+
+def test_a_peak_that_slurm_sampled_gets_more_on_top() -> None:
+    measured = advice_for(seen(memory_bytes=10 * GIB), current=asked(8, 64 * GIB))
+    sampled = advice_for(seen(memory_bytes=10 * GIB, is_sampled=True), current=asked(8, 64 * GIB))
+    assert part(measured, "memory").recommended_text == "12g"
+    assert 13 * GIB <= part(sampled, "memory").recommended <= 14.5 * GIB
+    assert "Slurm's samples" in part(sampled, "memory").reason
+    assert part(sampled, "cpus").reason.startswith("average 720 % CPU")
+
+
+def _imported(duration_s: float) -> Observation:
+    usage = Usage(memory_peak_bytes=GIB, lower_bounds=("memory_peak_bytes",))
+    record = a_record(attempt={"accounting": "sacct"}, usage=usage, duration_s=duration_s)
+    found = observation_of(record, 1)
+    assert found is not None
+    return found
+
+
+def test_only_jobs_that_slurm_looked_at_often_enough_are_a_reason_to_ask_for_less() -> None:
+    short, long = _imported(20.0), _imported(600.0)
+    assert part(advice_for(short, current=asked(1, 8 * GIB)), "memory").recommended == 8 * GIB
+    assert part(advice_for(long, current=asked(1, 8 * GIB)), "memory").recommended < 2 * GIB
+
+
+def test_cpus_of_a_job_of_several_nodes_are_those_of_one() -> None:
+    record = a_record(
+        job={"requirements": Requirements(cpus=8, nodes=2)},
+        attempt={"placement": Placement(engine="slurm", job_id="7", nodes=("n1", "n2"))},
+        usage=Usage(cpu_total_usec=120_000_000),
+        duration_s=10.0,
+    )
+    found = observation_of(record, 1)
+    assert found is not None
+    assert found.peak_cores == 6.0
