@@ -41,12 +41,19 @@ def _scale(bench: Workbench) -> Iterator[Figure]:
     return scale.figures(bench)
 
 
+def _ray(bench: Workbench) -> Iterator[Figure]:
+    from bench import ray  # needs the extra ray
+
+    return ray.figures(bench)
+
+
 PARTS: dict[str, Callable[[Workbench], Iterator[Figure]]] = {
     "accuracy": accuracy.figures,
     "launching": launching.figures,
     "workflows": workflows.figures,
     "store": remembering.figures,
     "queue": _queue,
+    "ray": _ray,
     "slurm": _slurm,
     "scale": _scale,
     "gpu": gpu_figures.figures,

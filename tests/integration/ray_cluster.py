@@ -22,6 +22,12 @@ def cluster() -> Iterator[Any]:
             "num_cpus": 2,
             "object_store_memory": _OBJECT_STORE_BYTES,
             "include_dashboard": False,
+            # That a node is lost shows within seconds.
+            "_system_config": {
+                "health_check_initial_delay_ms": 0,
+                "health_check_period_ms": 500,
+                "health_check_failure_threshold": 3,
+            },
         },
     )
     yield made

@@ -149,6 +149,8 @@ class NodeEar:
             for guest in list(self._guests.values()):
                 guest.connection.close()
             selector.close()
+            self._own_end.close()
+            self._other_end.close()
 
     def _attend(
         self,

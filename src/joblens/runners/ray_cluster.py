@@ -4,12 +4,14 @@ the tasks' own that imports ray."""
 import contextlib
 import os
 import shutil
+import socket
 import tempfile
 import warnings
 from collections.abc import AsyncIterator
 from typing import Any
 
 import msgspec
+import psutil
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -27,7 +29,8 @@ from joblens.runners.ray_words import (
 )
 
 _OBJECT_STORE_BYTES = 100 * 2**20  # what passes through Ray are names of jobs and what they print
-_SPREAD = "STRICT_SPREAD"
+_SERVERS = ("raylet", "gcs_server")
+_ANSWER_S = 5.0
 _PLAIN = ("CPU", "GPU", "memory", "object_store_memory")
 
 
@@ -45,6 +48,7 @@ class RayCluster:
         """Raises ClusterError."""
         self._ray = _imported()
         self._temporary = ""
+        self._own: list[psutil.Process] = []
         try:
             if own is None or address:
                 self._join(address)
@@ -62,6 +66,7 @@ class RayCluster:
             raise ValueError(
                 "give the address of the cluster itself (HOST:6379) on one of its nodes, or 'auto'"
             )
+        _check_answers(address)
         self._ray.init(address=address, log_to_driver=False, configure_logging=False)
 
     def _start(self, own: NodeOffer) -> None:
@@ -79,6 +84,15 @@ class RayCluster:
             _temp_dir=self._temporary,
             _memory=own.memory_bytes,
         )
+        self._own = [one for one in psutil.Process().children(recursive=True) if one.name() in _SERVERS]
+
+    @property
+    def is_alive(self) -> bool:
+        """Of one of its own: Ray does not tell the program that uses it. Others tell of lost nodes."""
+        try:
+            return all(one.is_running() and one.status() != psutil.STATUS_ZOMBIE for one in self._own)
+        except psutil.NoSuchProcess:
+            return False
 
     def nodes(self) -> tuple[NodeOffer, ...]:
         return tuple(_offer(node) for node in self._ray.nodes() if node["Alive"])
@@ -138,6 +152,13 @@ class RayCluster:
     def _remove_temporary(self) -> None:
         if self._temporary:
             shutil.rmtree(self._temporary, ignore_errors=True)
+
+
+def _check_answers(address: str) -> None:
+    """Ray itself would try for minutes. Raises OSError."""
+    host, _, port = address.rpartition(":")
+    if host and port.isdecimal():
+        socket.create_connection((host.strip("[]"), int(port)), _ANSWER_S).close()
 
 
 class _Wide(Struct, frozen=True, eq=False):

@@ -43,8 +43,9 @@ from joblens.runners.ray_words import (
 )
 from joblens.runners.socket_place import bind_at
 
-_NODES_EVERY_S = 2.0
+_NODES_EVERY_S = 1.0
 _ALONE_S = 30.0  # without a driver and without work, before it leaves
+_LOST = 3
 _LONGEST_LINE = 1 << 26
 
 
@@ -194,6 +195,9 @@ class RayDesk:
                 self._over.set()
             if self._cluster is None:
                 continue
+            if not self._cluster.is_alive:
+                print("the Ray of this run has died", file=sys.stderr)  # noqa: T201 - its log
+                os._exit(_LOST)  # what is left of it hangs; the run starts another
             nodes = await asyncio.to_thread(self._cluster.nodes)
             if nodes != self._nodes:
                 self._nodes = nodes

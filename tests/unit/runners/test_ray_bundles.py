@@ -1,0 +1,77 @@
+"""Which jobs go to Ray in one task."""
+
+from joblens.runners.ray_bundles import Bundling
+from joblens.runners.ray_words import Need, Wanted
+
+ONE = Need()
+TWO_AT_ONCE = {ONE: 2}
+
+
+def jobs(count: int, need: Need = ONE, kind: int = 0) -> list[Wanted]:
+    return [Wanted(uuid=f"{kind}-{number}", need=need, kind=kind) for number in range(count)]
+
+
+def sizes(bundling: Bundling, now_s: float = 0.0) -> list[int]:
+    return [len(bundle) for bundle in bundling.take(TWO_AT_ONCE, now_s)]
+
+
+def after_first(seconds: float, count: int = 100) -> Bundling:
+    """The first four went alone and took so long each."""
+    bundling = Bundling()
+    bundling.add(jobs(count))
+    assert sizes(bundling) == [1, 1, 1, 1]
+    bundling.began(ONE, 0, 0.0)
+    for _ in range(4):
+        bundling.ended(ONE, 0, 1, seconds)
+    return bundling
+
+
+def test_the_first_of_a_kind_go_alone_and_only_as_many_as_can_run_soon() -> None:
+    bundling = Bundling()
+    bundling.add(jobs(100))
+    assert sizes(bundling) == [1, 1, 1, 1]
+    assert sizes(bundling) == []
+
+
+def test_short_jobs_go_together_for_a_fifth_of_a_second_of_work() -> None:
+    assert sizes(after_first(0.02)) == [10, 10, 10, 10]
+
+
+def test_long_jobs_go_alone_and_all_at_once() -> None:
+    assert sizes(after_first(3.0)) == [1] * 96
+
+
+def test_jobs_of_which_none_has_ended_after_a_while_are_long() -> None:
+    bundling = Bundling()
+    bundling.add(jobs(20))
+    list(bundling.take(TWO_AT_ONCE, 0.0))
+    bundling.began(ONE, 0, 10.0)
+    assert bundling.next_look_s() == 10.5
+    assert sizes(bundling, 10.4) == []
+    assert sizes(bundling, 10.5) == [1] * 16
+
+
+def test_the_last_ones_are_shared_out_evenly() -> None:
+    assert sizes(after_first(0.001, 24)) == [5, 4, 3, 2]
+
+
+def test_jobs_with_gpus_and_those_of_several_nodes_are_never_bundled() -> None:
+    gpu, wide = Need(gpus=1), Need(nodes=2)
+    bundling = Bundling()
+    bundling.add([*jobs(3, gpu, 1), *jobs(3, wide, 2)])
+    assert [len(one) for one in bundling.take({}, 0.0)] == [1] * 6
+
+
+def test_kinds_do_not_mix() -> None:
+    bundling = after_first(0.001, 8)
+    bundling.add(jobs(2, kind=7))
+    taken = [{job.kind for job in bundle} for bundle in bundling.take(TWO_AT_ONCE, 0.0)]
+    assert all(len(kinds) == 1 for kinds in taken)
+
+
+def test_what_is_withdrawn_before_it_went_is_gone() -> None:
+    bundling = Bundling()
+    bundling.add(jobs(10))
+    list(bundling.take(TWO_AT_ONCE, 0.0))
+    assert bundling.remove({"0-0", "0-9"}) == {"0-9"}
+    assert bundling.uuids == {f"0-{number}" for number in range(4, 9)}
