@@ -13,14 +13,16 @@ from joblens.model.history import HistoryQuery, SortKey
 from joblens.model.job import Record
 from joblens.ports.store import Store
 
+MOST_LOOKED_AT = 100_000  # all are held in memory at once
+
 
 class JobsSizing(Struct, frozen=True, kw_only=True):
     groups: tuple[GroupAdvice, ...]
     jobs: int  # that were looked at
 
 
-def records_named(store: Store, names: Sequence[str], *, most: int | None = None) -> Iterator[Record]:
-    """Oldest first; '*' and '?' stand for letters. Raises InputError when there is none."""
+def records_named(store: Store, names: Sequence[str], *, most: int = MOST_LOOKED_AT) -> Iterator[Record]:
+    """The newest of them, oldest first; '*' and '?' stand for letters. Raises InputError when there is none."""
     query = HistoryQuery(names=tuple(names), sort=SortKey.STARTED, include_unfinished=False, limit=most)
     records = [record for record in store.records(query) if record.job.name]
     if not records:
@@ -36,7 +38,7 @@ def size_jobs(
     names: Sequence[str],
     *,
     strategy: Strategy = Strategy.MAX_SEEN,
-    most: int | None = None,
+    most: int = MOST_LOOKED_AT,
 ) -> JobsSizing:
     """What the newest of a name asked for is what it asks for now; each job counts as a run of its own."""
     seen: dict[str, list[Observation]] = {}
