@@ -22,7 +22,7 @@ class JobsSizing(Struct, frozen=True, kw_only=True):
 
 
 def records_named(store: Store, names: Sequence[str], *, most: int = MOST_LOOKED_AT) -> Iterator[Record]:
-    """The newest of them, oldest first; '*' and '?' stand for letters. Raises InputError when there is none."""
+    """The newest, oldest first; '*' and '?' stand for letters. Raises InputError when there is none."""
     query = HistoryQuery(names=tuple(names), sort=SortKey.STARTED, include_unfinished=False, limit=most)
     records = [record for record in store.records(query) if record.job.name]
     if not records:
