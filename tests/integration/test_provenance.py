@@ -213,3 +213,18 @@ def test_a_job_on_a_worker(worker: WorkerDesk, code: Path) -> None:
     found = ran_in(worker.store, record)
     assert found.environment["OMP_NUM_THREADS"] == "7"
     assert found.programs[1].sha256 == sha256(SCRIPT)
+
+
+def test_a_program_that_measures_itself(store_path: Path, code: Path) -> None:
+    program = code / "self.py"
+    program.write_text("import joblens\n@joblens.measured\ndef f(): pass\nf()\nf()\n")
+    subprocess.run([sys.executable, "self.py"], cwd=code, check=True)
+    first, second = records(store_path)
+    found = ran_in(store_path, first)
+    assert second.attempt is not None
+    assert first.attempt is not None
+    assert second.attempt.provenance == first.attempt.provenance
+    assert [each.path for each in found.programs] == [sys.executable, str(program)]
+    assert found.code is not None
+    assert (len(found.code.commit), found.code.is_dirty) == (40, None)
+    assert "changes" in found.unknown

@@ -21,6 +21,7 @@ _GIT_PATIENCE_S = 5.0
 _CHANGES_HOLD_S = 10.0  # so long nobody asks git again, unless the commit is another
 LARGEST_HASHED = 64 << 20
 TOO_MANY = "more kinds of commands were started by one process than are told apart"
+NOT_ASKED = "git is not started within other programs"
 NOT_ANSWERED = "git had not answered yet when the job ended"
 _LIMITS = {
     "stack": "RLIMIT_STACK",
@@ -46,14 +47,16 @@ class ProvenanceParts:
         self._programs: dict[_FileKey, Program] = {}
         self._packages: dict[tuple[tuple[str, int], ...], dict[str, str]] = {}
 
-    def look(self, kind: CommandKind) -> tuple[Provenance, AskedChanges | None, str]:
+    def look(
+        self, kind: CommandKind, *, asks_git: bool = True
+    ) -> tuple[Provenance, AskedChanges | None, str]:
         """-> all but what git has to be asked for, the question, and the root it is about"""
         base = self._base = self._base or self._of_this_process()
         unknown = dict(base.unknown)
         repository = find_repository(kind.cwd) if kind.cwd else None
         changes, question = None, None
         if repository is not None:
-            changes = self._known_changes(repository)
+            changes = self._known_changes(repository) if asks_git else Changes(why=NOT_ASKED)
             if changes is None:
                 question = AskedChanges(repository.root)
                 changes = Changes(why=NOT_ANSWERED)

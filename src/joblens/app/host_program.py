@@ -3,6 +3,7 @@ starts again with nothing of its parent's."""
 
 import contextlib
 import os
+import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
@@ -18,7 +19,15 @@ from joblens.model.errors import ConfigError, InputError, JoblensError, StoreErr
 from joblens.model.job import Owner, Record
 from joblens.model.sample import Sample
 from joblens.model.settings import LogSettings, Settings
-from joblens.model.writes import DetailsTaken, JobEnded, JobQueued, JobStarted, SamplesTaken
+from joblens.model.writes import (
+    DetailsTaken,
+    JobEnded,
+    JobQueued,
+    JobStarted,
+    ProvenanceSeen,
+    SamplesTaken,
+    Write,
+)
 from joblens.ports.sink import Sink
 from joblens.ports.store import Store
 from joblens.probes.host import HostFacts, process_start_ticks, read_host
@@ -91,6 +100,8 @@ class HostConnection:
         self._facts: HostFacts | None = None
         self._has_warned = False
         self._why_unusable = ""
+        self._ran_in: ProvenanceSeen | None = None
+        self._has_told_surroundings = False
 
     def settings(self) -> Settings:
         with self._lock:
@@ -137,15 +148,26 @@ class HostConnection:
             return self._user
 
     def open(self) -> None:
-        """So that the first job's time does not begin with opening the store."""
-        self._try(lambda _: None)
+        """So that the first job's time does not begin with opening the store, and with looking around."""
+        self._try(lambda _: self.ran_in())
+
+    def ran_in(self) -> str:
+        """The digest of what jobs of this program run in; '': nobody looks, or nothing could be read."""
+        with self._lock:
+            if self._ran_in is None:
+                self._ran_in = _surroundings_of_program(self.host(), self.settings())
+            return "" if self._ran_in is None else self._ran_in.digest
 
     def started(self, record: Record) -> None:
         attempt = record.attempt
         assert attempt is not None
 
         def write(store: Store) -> None:
-            store.apply([JobQueued(record.job), JobStarted(record.job.uuid, attempt)])
+            told: list[Write] = [JobQueued(record.job), JobStarted(record.job.uuid, attempt)]
+            if self._ran_in is not None and not self._has_told_surroundings:
+                told.insert(0, self._ran_in)
+            store.apply(told)
+            self._has_told_surroundings = True
             for sink in self._sinks:
                 sink.job_started(record)
 
@@ -303,3 +325,22 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(
         before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child
     )
+
+
+def _surroundings_of_program(host: HostFacts, settings: Settings) -> ProvenanceSeen | None:
+    """Read once. Nothing is started for it: a program may wait for whatever child it has."""
+    if not settings.provenance.enabled or not has_linux():
+        return None
+    from joblens import __version__
+    from joblens.agent.command_kind import CommandKind
+    from joblens.agent.provenance_parts import ProvenanceParts
+    from joblens.model.provenance import digest_of
+    from joblens.probes.program_files import starting_words
+
+    words = (sys.executable, *starting_words(sys.orig_argv, is_shell=False)[1:])
+    try:
+        kind = CommandKind(os.getcwd(), words, os.environ.get("PATH", ""))
+        found, _, _ = ProvenanceParts(host, __version__, ()).look(kind, asks_git=False)
+    except OSError:
+        return None
+    return ProvenanceSeen(digest_of(found), found)

@@ -247,6 +247,7 @@ class JobMonitor:
             cpu_count=host.cpu_count,
             memory_total_bytes=host.memory_total_bytes,
             placement=ray_placement(),
+            provenance=self._connection.ran_in(),
         )
 
     def _probes(self) -> tuple[str, ...]:
