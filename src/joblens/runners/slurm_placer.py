@@ -196,9 +196,9 @@ class SlurmPlacer:
 
     def follow(self, placed: Sequence[Placed]) -> None:
         for one in placed:
-            if self._here.follow(one):
-                continue
             queues = (one.queue, self._orders.queues_of("")[0]) if one.placement.is_allocation else ()
+            if self._here.follow(one, queues):
+                continue
             output = self._output_of(one.placement.job_id)
             self._places.add(LivePlace(one, "", output, queues, dict(one.placement.asked)))
 

@@ -1,0 +1,205 @@
+"""What is asked of Slurm for the jobs of a run, and what its answers say of it."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+from joblens.model.job import Placement, Requirements
+from joblens.model.placing import Parcel, Placed, PlaceState
+from joblens.model.plan import Plan, PlannedAction, PlannedJob
+from joblens.model.run import RunOptions, SlurmChoice
+from joblens.model.settings import SlurmSettings
+from joblens.model.slurm import Partition, QueuedJob, SlurmJob, SlurmRow
+from joblens.model.units import GIB, MIB
+from joblens.model.workflow_spec import ActionSpec, ActionType, TriggerType
+from joblens.runners import slurm_places
+from joblens.runners.slurm_commands import SlurmCommands
+from joblens.runners.slurm_orders import SlurmOrder, SlurmOrders
+from joblens.runners.slurm_places import LivePlace, SlurmPlaces
+from joblens.runners.slurm_site import SlurmSite
+
+MAIN = Partition(
+    name="main",
+    is_default=True,
+    nodes=4,
+    cpus_per_node=8,
+    memory_per_node_bytes=32 * GIB,
+    max_time_s=86400,
+    default_time_s=3600,
+)
+
+
+class Answers(SlurmCommands):
+    """A Slurm that says what it was told to."""
+
+    def __init__(self, most_in_array: int = 1001) -> None:
+        super().__init__()
+        self.most_in_array = most_in_array
+        self.queued: list[QueuedJob] = []
+        self.accounts: list[SlurmJob] = []
+
+    def sinfo(self, partition: str = "") -> list[Partition]:
+        return [MAIN]
+
+    def config(self) -> dict[str, str]:
+        return {"MaxArraySize": str(self.most_in_array), "ClusterName": "test"}
+
+    def squeue(self, ids: Iterable[str] | None = None) -> list[QueuedJob]:
+        return self.queued
+
+    def sacct(
+        self, ids: Iterable[str] | None = None, *options: str, wait_s: float | None = None
+    ) -> list[SlurmJob]:
+        return self.accounts
+
+
+def job(name: str, entry: int = 0, scheduler: str = "", **needs: Any) -> PlannedJob:
+    return PlannedJob(
+        name=name, command="true", spec_job=entry, scheduler=scheduler, requirements=Requirements(**needs)
+    )
+
+
+def orders_of(
+    plan: Plan, slurm: Answers | None = None, choice: SlurmChoice | None = None
+) -> tuple[SlurmOrders, list[Parcel]]:
+    """Of a run, with parcels of all its jobs."""
+    options = RunOptions(slurm=choice or SlurmChoice())
+    site = SlurmSite(slurm or Answers())
+    orders = SlurmOrders(plan, options, SlurmSettings(), site, "run", warn=pytest.fail)
+    parcels = [
+        Parcel(
+            uuid=f"uuid-{one.name}",
+            queue=orders.queue_of(one),
+            name=one.name,
+            requirements=one.requirements,
+            spec_job=one.spec_job,
+            scheduler=one.scheduler,
+        )
+        for one in plan.jobs
+    ]
+    return orders, parcels
+
+
+def placed_all(orders: SlurmOrders, parcels: list[Parcel]) -> list[SlurmOrder]:
+    return orders.orders(parcels, lambda _queue: None)
+
+
+def sweep(count: int, **needs: Any) -> Plan:
+    return Plan(name="test", jobs=tuple(job(f"j_{number}", **needs) for number in range(count)))
+
+
+def test_a_sweep_is_cut_into_arrays_that_slurm_takes() -> None:
+    orders, parcels = orders_of(sweep(23), Answers(most_in_array=10))
+    made = placed_all(orders, parcels[::-1])
+    assert [len(order.uuids) for order in made] == [10, 10, 3]
+    assert made[0].uuids[:3] == ("uuid-j_0", "uuid-j_1", "uuid-j_2")
+    assert made[0].name == "j"
+
+
+def test_jobs_that_need_different_things_are_no_array() -> None:
+    plan = Plan(name="test", jobs=(job("a"), job("b", cpus=2), job("c", 1)))
+    orders, parcels = orders_of(plan)
+    assert [order.uuids for order in placed_all(orders, parcels)] == [("uuid-a",), ("uuid-b",), ("uuid-c",)]
+
+
+def test_many_small_jobs_get_one_allocation_and_large_ones_their_own_place() -> None:
+    plan = Plan(name="test", jobs=(*sweep(30).jobs, job("large", 1, cpus=8)))
+    orders, parcels = orders_of(plan)
+    shared, alone = placed_all(orders, parcels)
+    assert shared.queues == ("@slurm.run",)
+    assert shared.options["cpus-per-task"] == "8"
+    assert alone.uuids == ("uuid-large",)
+    assert parcels[-1].queue not in shared.queues
+
+
+def test_what_is_served_already_asks_for_nothing_more() -> None:
+    orders, parcels = orders_of(sweep(30))
+    (order,) = placed_all(orders, parcels)
+    assert orders.orders(parcels, lambda _queue: order.options) == []
+
+
+def test_an_attempt_too_large_for_its_allocation_gets_a_place_of_its_own() -> None:
+    orders, parcels = orders_of(sweep(30, memory_bytes=100 * MIB))
+    (order,) = placed_all(orders, parcels)
+    grown = Parcel(
+        uuid="grown", queue=parcels[0].queue, name="j", requirements=Requirements(memory_bytes=20 * GIB)
+    )
+    (alone,) = orders.orders([grown], lambda _queue: order.options)
+    assert alone.uuids == ("grown",)
+
+
+def test_the_command_line_says_how_many_allocations_there_are() -> None:
+    orders, parcels = orders_of(sweep(2), choice=SlurmChoice(allocations=3))
+    assert len(placed_all(orders, parcels)) == 3
+
+
+def test_jobs_wait_once_for_the_action_that_brings_nodes_and_then_no_longer() -> None:
+    spec = ActionSpec(trigger_type=TriggerType.ON_JOBS_READY, action_type=ActionType.SCHEDULE_NODES)
+    plan = Plan(name="test", jobs=(job("a"),), actions=(PlannedAction(spec),))
+    orders, parcels = orders_of(plan)
+    assert placed_all(orders, parcels) == []
+    assert len(placed_all(orders, parcels)) == 1
+
+
+def test_allocations_of_a_scheduler_also_serve_jobs_that_name_none() -> None:
+    scheduler = {"name": "big", "account": "a", "serialize_allocations": True}
+    plan = Plan(name="test", jobs=(job("a", scheduler="big"),), slurm_schedulers=(scheduler,))
+    orders, parcels = orders_of(plan, choice=SlurmChoice(packing="allocations"))
+    (order,) = placed_all(orders, parcels)
+    assert order.queues == ("@slurm.run.big", "@slurm.run")
+    assert order.options["dependency"] == "singleton"
+
+
+# ---- what Slurm says ---------------------------------------------------------------------------------------
+
+
+def live(job_id: str, *uuids: str) -> LivePlace:
+    return LivePlace(Placed(placement=Placement(engine="slurm", job_id=job_id), uuids=uuids))
+
+
+def test_only_what_has_changed_is_news() -> None:
+    slurm = Answers()
+    slurm.queued = [QueuedJob(job_id="1", state="PENDING", reason="Priority")]
+    places = SlurmPlaces(slurm, poll_s=0.0)
+    places.add(live("1", "a"))
+    ((news, _),) = _look(places)
+    assert (news.state, news.reason, news.uuids) == (PlaceState.WAITING, "Priority", ("a",))
+    assert _look(places) == []
+    slurm.queued = [QueuedJob(job_id="1", state="RUNNING", nodes=("n1",))]
+    ((news, _),) = _look(places)
+    assert (news.state, news.nodes) == (PlaceState.RUNNING, ("n1",))
+
+
+def test_what_squeue_has_forgotten_is_looked_up_in_the_accounts() -> None:
+    slurm = Answers()
+    slurm.accounts = [SlurmJob(row=SlurmRow(job_id="7_1", state="NODE_FAIL"))]
+    places = SlurmPlaces(slurm, poll_s=0.0)
+    places.add(live("7_1"))
+    ((news, _),) = _look(places)
+    assert (news.state, news.word) == (PlaceState.GONE, "NODE_FAIL")
+
+
+def test_what_nobody_knows_is_given_up_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    places = SlurmPlaces(Answers(), poll_s=0.0)
+    places.add(live("7"))
+    assert _look(places) == []
+    monkeypatch.setattr(slurm_places, "_FORGOTTEN_S", 0.0)
+    ((news, _),) = _look(places)
+    assert (news.state, news.word) == (PlaceState.GONE, slurm_places.GONE_WORD)
+
+
+def test_a_place_that_is_for_others_too_is_not_only_for_one() -> None:
+    places = SlurmPlaces(Answers(), poll_s=0.0)
+    places.add(live("1", "a"))
+    places.add(live("2", "a", "b"))
+    assert places.only_for(["a"]) == ["1"]
+    assert places.only_for(["a", "b"]) == ["1", "2"]
+    places.remove("1")
+    assert places.only_for(["a"]) == []
+
+
+def _look(places: SlurmPlaces) -> list[tuple[Any, LivePlace]]:
+    """Without waiting until it may ask again."""
+    places._next_ask_s = 0.0
+    return places.look()
