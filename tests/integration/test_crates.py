@@ -247,6 +247,18 @@ def test_the_page_has_the_jobs_the_failure_and_the_files(crate: Path) -> None:
     assert 'src="' not in page
 
 
+def test_a_script_beside_the_data_is_taken_along(joblens: RunJoblens, tmp_path: Path) -> None:
+    (tmp_path / "sim.sh").write_text("cp data out\n")
+    (tmp_path / "data").write_text("x")
+    files = ("--input", "data", "--output", "out")
+    joblens("run", "-q", *files, "--", "sh", "sim.sh", code=0)
+    joblens("export", "ro-crate", "job:1", "-o", tmp_path / "crate", "--with-files", code=0)
+    found = of_kind(entities(tmp_path / "crate"), "File")
+    assert found["sim.sh"]["sha256"] == hashlib.sha256(b"cp data out\n").hexdigest()
+    copied = {path.name for path in (tmp_path / "crate" / "files").iterdir()}
+    assert copied == {"sim.sh", "data", "out"}
+
+
 def test_a_licence_is_told_as_given(joblens: RunJoblens, tmp_path: Path) -> None:
     joblens("run", "-q", "--", "true", code=0)
     url = "https://spdx.org/licenses/CC-BY-4.0"

@@ -2,6 +2,7 @@
 then written to a folder or a zip file at once."""
 
 import io
+import os
 import time
 from collections.abc import Iterable, Iterator
 
@@ -117,11 +118,13 @@ class _Crate:
         job, outcome, attempt = record.job, record.outcome, record.attempt
         host = attempt.owner.host if attempt is not None else ""
         cwd = job.cwd or cwd
-        inputs = (self._files.add(stamp, cwd, host) for stamp in job.inputs)
         provenance = self._provenance("" if attempt is None else attempt.provenance)
+        inputs = [self._files.add(stamp, cwd, host) for stamp in job.inputs]
+        if provenance is not None:
+            inputs += self._scripts(provenance[0], cwd, host)
         found = CrateJob(
             record=record,
-            inputs=tuple(file for file in inputs if file is not None),
+            inputs=tuple(dict.fromkeys(file for file in inputs if file is not None)),
             outputs=() if outcome is None else tuple(self._outputs(record, made, cwd, host)),
             provenance=None if provenance is None else provenance[0],
             provenance_file=None if provenance is None else provenance[1],
@@ -129,6 +132,13 @@ class _Crate:
         )
         self._advance(1)
         return found
+
+    def _scripts(self, provenance: Provenance, cwd: str, host: str) -> Iterator[CrateFile | None]:
+        """Programs that lie with the job's own files: without them nobody could run it again."""
+        for program in provenance.programs:
+            below = os.path.relpath(program.path, cwd) if cwd else ".."
+            if program.sha256 and program.bytes is not None and not below.startswith(".."):
+                yield self._files.add(FileStamp(below, program.bytes), cwd, host, program.sha256)
 
     def _outputs(self, record: Record, made: Iterable[str], cwd: str, host: str) -> Iterator[CrateFile]:
         outcome = record.outcome
