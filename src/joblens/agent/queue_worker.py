@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from joblens.agent.claimed_jobs import ClaimedJob
 from joblens.agent.claiming import Claimed, Claiming
+from joblens.agent.clearing import ClearedClaims
 from joblens.agent.heard_tickets import HeardTickets
 from joblens.agent.held_places import HeldPlaces
 from joblens.agent.kit import Kit
@@ -25,11 +26,16 @@ from joblens.agent.slot_loop import SlotPlan
 from joblens.agent.store_watch import StoreWatch
 from joblens.agent.ticket_desk import TicketDesk
 from joblens.agent.ticket_keeping import TicketKeeping
-from joblens.agent.worker_endings import cancelled_before_start, count_of_jobs, must_not_run_twice
+from joblens.agent.worker_endings import (
+    cancelled_before_start,
+    count_of_jobs,
+    has_filled,
+    must_not_run_twice,
+)
 from joblens.agent.worker_plan import Fences, WorkerPlan, WorkerView
 from joblens.model.delivery import Claim
 from joblens.model.errors import JoblensError, LaunchError
-from joblens.model.job import Outcome, Record
+from joblens.model.job import Attempt, Outcome, Record
 from joblens.model.placing import Room
 from joblens.model.writes import JobEnded
 from joblens.ports.bell import Bell
@@ -76,7 +82,7 @@ class QueueWorker:
         self._keeping = TicketKeeping(plan.info, plan.lease_s, self._desk, kit, self, bell)
         self._leftovers = Leftovers(kit.spool_dir, kit.host, kit.loop)
         self._claiming = Claiming(plan, self._keeping, self._maker, self._leftovers)
-        self._clearing: dict[str, Claim] = {}  # claimed, and an earlier attempt has left a container
+        self._clearing = ClearedClaims(self._leftovers, self._keeping, self._has_cleared)
         self._others = LostWorkers(
             plan.info,
             kit.host,
@@ -142,7 +148,7 @@ class QueueWorker:
         for uuid in list(self._running):
             self._kit.recorder.muted.add(uuid)
             self._unwanted.add(uuid)
-        self._give_back_uncleared()
+        self._clearing.give_back_all()
         unbegun = {held.uuid for held in self._waiting}
         left = dict(self._keeping.held) if self._running or self._waiting else {}
         self._slots.close(at_once=True)
@@ -200,7 +206,7 @@ class QueueWorker:
         if not self._is_ending:
             self._is_ending = True
             self._view.let_go(self._heard.clear())
-            self._give_back_uncleared()
+            self._clearing.give_back_all()
             self._give_back([self._waiting.popleft() for _ in range(len(self._waiting))])
             if self._running:
                 self._view.note(f"takes nothing more, finishes {count_of_jobs(len(self._running))}")
@@ -318,23 +324,14 @@ class QueueWorker:
         for claim in claimed.claims:
             uuid = claim.job.uuid
             if uuid in claimed.uncleared and uuid not in self._claimed:
-                self._clearing[uuid] = claim
-                self._keeping.hold(claim, asked_at_s)
-                then = partial(self._has_cleared, claim, asked_at_s)
-                self._leftovers.take_away(uuid, claim.lost_attempt, then)
+                self._clearing.clear(claim, asked_at_s)
             else:
                 self._take_claim(claim, asked_at_s)
         self._fill()
 
     def _has_cleared(self, claim: Claim, asked_at_s: float) -> None:
-        if self._clearing.get(claim.job.uuid) is claim:  # else it was let go of meanwhile
-            del self._clearing[claim.job.uuid]
-            self._take_claim(claim, asked_at_s)
-            self._fill()
-
-    def _give_back_uncleared(self) -> None:
-        self._keeping.give_back({uuid: claim.fence for uuid, claim in self._clearing.items()})
-        self._clearing.clear()
+        self._take_claim(claim, asked_at_s)
+        self._fill()
 
     def _take_claim(self, claim: Claim, asked_at_s: float) -> None:
         uuid = claim.job.uuid
@@ -372,7 +369,7 @@ class QueueWorker:
     def _fill(self) -> None:
         """In the order they were claimed: a large job is not passed by small ones for ever."""
         if self._is_ending:
-            self._give_back_uncleared()
+            self._clearing.give_back_all()
             self._give_back([self._waiting.popleft() for _ in range(len(self._waiting))])
             return
         while self._waiting and self._places.fits(self._waiting[0]):
@@ -424,7 +421,7 @@ class QueueWorker:
         self._places.leave(held, None)
         self._has_more_room()
         if uuid in self._unwanted:
-            self._has_dropped(held, has_begun=False)
+            self._has_dropped(held, None)
         else:
             self._claimed.pop(uuid, None)
             now_us = self._kit.clock.now_us()
@@ -436,18 +433,20 @@ class QueueWorker:
         if held is None:
             return
         if held.uuid in self._unwanted:
-            self._has_dropped(held, has_begun=record.attempt is not None)
+            self._has_dropped(held, record.attempt)
         else:
             del self._claimed[held.uuid]
             self._keeping.has_ended(record, held.claim)
 
-    def _has_dropped(self, held: ClaimedJob, *, has_begun: bool) -> None:
+    def _has_dropped(self, held: ClaimedJob, attempt: Attempt | None) -> None:
         """It was another's; nothing more of it was written, perhaps not even that it began. It goes back
         where it still was this worker's."""
         self._unwanted.discard(held.uuid)
         self._claimed.pop(held.uuid, None)
-        spent = [held.uuid] if has_begun and must_not_run_twice(held) else []
-        self._keeping.give_back({held.uuid: held.claim.fence}, spent)
+        is_spent = attempt is not None and (
+            must_not_run_twice(held) or has_filled(self._plan, attempt, self._kit.clock.now_us())
+        )
+        self._keeping.give_back({held.uuid: held.claim.fence}, [held.uuid] if is_spent else ())
 
     # ---- what the store tells --------------------------------------------------------------------------
 
@@ -463,7 +462,7 @@ class QueueWorker:
     def _end_job(self, uuid: str, *, at_once: bool) -> None:
         if uuid in self._clearing:
             self._unwanted.discard(uuid)
-            self._keeping.give_back({uuid: self._clearing.pop(uuid).fence})
+            self._clearing.give_back(uuid)
             return
         for held in self._waiting:
             if held.uuid == uuid:

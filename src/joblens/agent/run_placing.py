@@ -101,6 +101,8 @@ class RunPlacing:
         if status is Status.QUEUED:
             self._waiting.add(uuid)  # once more: its worker was lost, or gave it back
             return
+        if status.is_final and uuid in self._waiting:
+            self.withdraw(uuid)  # perhaps by somebody who does not know of its place
         self._waiting.discard(uuid)
         self._in_vain.pop(uuid, None)
         self._places.has_begun(uuid, parcel.queue)

@@ -1,8 +1,9 @@
 """How a worker ends jobs that never began, and what it says of those that do not end here."""
 
 from joblens.agent.claimed_jobs import ClaimedJob
+from joblens.agent.worker_plan import WorkerPlan
 from joblens.model.delivery import RetryLost
-from joblens.model.job import Outcome, Status
+from joblens.model.job import Attempt, Outcome, Status
 
 
 def count_of_jobs(count: int) -> str:
@@ -11,6 +12,12 @@ def count_of_jobs(count: int) -> str:
 
 def must_not_run_twice(held: ClaimedJob) -> bool:
     return held.claim.ticket.retry_lost is RetryLost.NEVER
+
+
+def has_filled(plan: WorkerPlan, attempt: Attempt, now_us: int) -> bool:
+    """Whether a job has had most of the time of a worker that a cluster ends: with another one like it the
+    same would happen again, and again. It counts as a delivery, of which a job has only so many."""
+    return plan.is_hired and 2 * (now_us - attempt.started_at_us) > now_us - plan.info.started_at_us
 
 
 def cancelled_before_start(now_us: int, worker: str) -> Outcome:

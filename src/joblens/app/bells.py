@@ -12,6 +12,7 @@ from joblens.app.places import spool_dir
 from joblens.model.delivery import WorkerInfo
 from joblens.model.errors import BrokerError, MissingExtra, SupervisorError, how_to_install
 from joblens.model.job import Owner
+from joblens.model.placing import is_of_cluster
 from joblens.model.settings import Settings
 from joblens.ports.bell import Bell
 from joblens.ports.deliveries import Deliveries
@@ -155,7 +156,10 @@ def remind_workers(settings: Settings, deliveries: Deliveries, config: str | Non
     Others look by themselves. Raises SupervisorError when it cannot be started."""
     if settings.queue.broker:
         return
-    waiting = {each.queue for each in deliveries.backlog() if each.waiting}
+    backlog = deliveries.backlog()
+    if backlog and all(is_of_cluster(each.queue) for each in backlog):
+        return  # none of it is for workers that are started here
+    waiting = {each.queue for each in backlog if each.waiting and not is_of_cluster(each.queue)}
     bell = open_bell(settings, deliveries, config, waiting)
     try:
         if isinstance(bell, StartedWorker):

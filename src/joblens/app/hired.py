@@ -75,8 +75,8 @@ def serve(hire: Hire, environ: Mapping[str, str], tell: Callable[[str], None], f
     if folder and running.kit.nodes is not None and is_on_every_node(environ):
         running.kit.nodes.share(folder)
     if options.hired is not None and options.hired.ends_at_s is not None:
-        leaves_s = options.hired.ends_at_s
-        running.kit.loop.add_timed(_LeavesInTime(leaves_s, leaves_s + hire.reserve_s / 2, running))
+        leaves_s, ends_s = options.hired.ends_at_s, _ends_at_s(environ)
+        running.kit.loop.add_timed(_LeavesInTime(leaves_s, (leaves_s + (ends_s or leaves_s)) / 2, running))
     running.run(ear)
 
 
@@ -157,11 +157,15 @@ def _memory_given(environ: Mapping[str, str]) -> int | None:
 def _leaves_at_s(hire: Hire, environ: Mapping[str, str]) -> float | None:
     """By the monotonic clock: so long before its time is up as was set aside for that, but no more than a
     fifth of what there is."""
-    end = environ.get("SLURM_JOB_END_TIME", "")
-    if not end.isdecimal() or not int(end):
+    ends_s = _ends_at_s(environ)
+    if ends_s is None:
         return None
-    left_s = int(end) - time.time()
-    return time.monotonic() + left_s - min(hire.reserve_s, left_s / 5)
+    return ends_s - min(hire.reserve_s, (ends_s - time.monotonic()) / 5)
+
+
+def _ends_at_s(environ: Mapping[str, str]) -> float | None:
+    end = environ.get("SLURM_JOB_END_TIME", "")
+    return time.monotonic() + int(end) - time.time() if end.isdecimal() and int(end) else None
 
 
 def main() -> None:

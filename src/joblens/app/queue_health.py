@@ -10,6 +10,7 @@ from joblens.app.drivers import store_is_there, store_name
 from joblens.app.queueing import open_queue_store
 from joblens.model.delivery import Backlog, WorkerInfo
 from joblens.model.errors import InputError, JoblensError
+from joblens.model.placing import is_of_cluster
 from joblens.model.settings import Settings
 from joblens.ports.bell import Bell
 from joblens.ports.deliveries import Deliveries
@@ -94,6 +95,7 @@ def _unserved(settings: Settings, workers: list[WorkerInfo], backlog: list[Backl
         if (
             each.waiting
             and each.queue not in served
+            and not is_of_cluster(each.queue)  # the cluster starts workers for it
             and (settings.queue.broker or waits_s > settings.queue.lease)
         ):
             jobs = "job waits" if each.waiting == 1 else "jobs wait"

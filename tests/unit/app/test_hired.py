@@ -1,0 +1,108 @@
+"""What a hired worker makes of what it was told and of what the cluster says in its environment."""
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from joblens.app.hire_desk import FileHireDesk, leave_words
+from joblens.app.hired import _leaves_at_s, _memory_given, _options, own_tickets, read_hire, serve
+from joblens.app.hired_place import place_of, slurm_job_id
+from joblens.model.errors import ConfigError, InputError
+from joblens.model.job import Placement
+from joblens.model.placing import Hire
+from joblens.model.settings import Settings, StoreSettings
+
+HIRE = Hire(store="jobs.db", tickets=("a", "b", "c"))
+
+
+def settings_at(folder: Path) -> Settings:
+    return Settings(store=StoreSettings(url=str(folder / "jobs.db")))
+
+
+def test_a_hire_comes_back_as_it_was_written_and_is_nobody_elses_to_read(tmp_path: Path) -> None:
+    desk = FileHireDesk(settings_at(tmp_path), None, "run")
+    path = desk.write(replace(desk.hire, tickets=("a",), concurrency=3))
+    hire = read_hire(path)
+    assert hire is not None
+    assert (hire.tickets, hire.concurrency, hire.run_uuid) == (("a",), 3, "run")
+    assert os.stat(path).st_mode & 0o777 == 0o600
+    assert os.stat(desk.folder).st_mode & 0o777 == 0o700
+    assert path in desk.argv(path)
+    desk.close()
+    assert read_hire(path) is None
+
+
+def test_the_last_words_of_a_worker_are_found_beside_its_file(tmp_path: Path) -> None:
+    desk = FileHireDesk(settings_at(tmp_path), None, "run")
+    path = desk.write(desk.hire)
+    assert desk.last_words(path) == ""
+    leave_words(path, "no store")
+    assert desk.last_words(path) == "no store"
+    desk.drop(path)
+    desk.drop(path)
+    assert os.listdir(desk.folder) == []
+
+
+def test_a_file_that_is_no_hire_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "x.json"
+    path.write_text("{}")
+    with pytest.raises(InputError, match="cannot be understood"):
+        read_hire(str(path))
+
+
+def test_a_task_of_an_array_has_the_ticket_at_its_index() -> None:
+    array = replace(HIRE, is_array=True)
+    assert own_tickets(HIRE, {}) == ("a", "b", "c")
+    assert own_tickets(array, {"SLURM_ARRAY_TASK_ID": "2"}) == ("c",)
+    for index in ("", "3", "x"):
+        with pytest.raises(InputError, match="no job for task"):
+            own_tickets(array, {"SLURM_ARRAY_TASK_ID": index})
+
+
+def test_the_file_of_another_machine_is_refused(tmp_path: Path) -> None:
+    hire = replace(HIRE, store=str(tmp_path / "jobs.db"), boot_id="another")
+    with pytest.raises(ConfigError, match="is a file of another machine") as caught:
+        serve(hire, {}, print)
+    assert "postgresql://" in (caught.value.hint or "")
+    assert not (tmp_path / "jobs.db").exists()
+
+
+def test_ids_of_slurm_are_those_that_people_write() -> None:
+    assert slurm_job_id({"SLURM_JOB_ID": "12"}) == "12"
+    task = {"SLURM_JOB_ID": "15", "SLURM_ARRAY_JOB_ID": "12", "SLURM_ARRAY_TASK_ID": "3"}
+    assert slurm_job_id(task) == "12_3"
+
+
+def test_what_the_placer_knew_and_what_shows_on_the_node_make_one_placement() -> None:
+    hire = replace(HIRE, placement=Placement(engine="slurm", asked={"--mem": "2G"}))
+    environ = {"SLURM_JOB_ID": "12", "SLURM_JOB_PARTITION": "main", "SLURM_CLUSTER_NAME": "hpc"}
+    placement = place_of(hire, environ)
+    assert placement is not None
+    assert (placement.job_id, placement.partition, placement.cluster) == ("12", "main", "hpc")
+    assert placement.asked == {"--mem": "2G"}
+
+
+def test_a_worker_of_another_cluster_inside_a_slurm_job_is_not_slurms() -> None:
+    hire = replace(HIRE, placement=Placement(engine="ray", node_id="n"))
+    assert place_of(hire, {"SLURM_JOB_ID": "12"}) == hire.placement
+
+
+def test_what_slurm_gave_is_what_is_shared_out() -> None:
+    environ = {"SLURM_CPUS_ON_NODE": "6", "SLURM_MEM_PER_NODE": "2048"}
+    options = _options(replace(HIRE, queues=("q",), tickets=()), None, environ)
+    assert options.concurrency == 6
+    assert options.hired is not None
+    assert options.hired.memory_bytes == 2 << 30
+    assert _memory_given({"SLURM_MEM_PER_CPU": "100", "SLURM_CPUS_ON_NODE": "3"}) == 300 << 20
+    assert _memory_given({"SLURM_MEM_PER_NODE": "0"}) is None
+
+
+@pytest.mark.parametrize(("left_s", "reserve_s"), [(1000, 60), (100, 20)])
+def test_it_leaves_before_its_time_is_up(left_s: int, reserve_s: int) -> None:
+    leaves_s = _leaves_at_s(HIRE, {"SLURM_JOB_END_TIME": str(int(time.time()) + left_s)})
+    assert leaves_s is not None
+    assert leaves_s - time.monotonic() == pytest.approx(left_s - reserve_s, abs=2)
+    assert _leaves_at_s(HIRE, {}) is None
