@@ -3,7 +3,8 @@ driver and are known by their pids. `python -m tests.local_placer ARGUMENTS` is 
 as this cluster.
 
 JOBLENS_TEST_PACKS: one worker for all jobs of a queue, with so many places. JOBLENS_TEST_BROKEN: what is
-started ends at once. JOBLENS_TEST_AWAY: while that file is there, the cluster does not answer."""
+started ends at once. JOBLENS_TEST_AWAY: while that file is there, the cluster does not answer.
+JOBLENS_TEST_MEMORY, JOBLENS_TEST_GPUS: what each worker is given, in bytes and by name."""
 
 import os
 import signal
@@ -39,13 +40,20 @@ class LocalPlacer:
     ) -> None:
         self._desk = desk
         self._packs = int(os.environ.get("JOBLENS_TEST_PACKS", "0"))
+        self._memory = os.environ.get("JOBLENS_TEST_MEMORY")
+        self._gpus = tuple(filter(None, os.environ.get("JOBLENS_TEST_GPUS", "").split(",")))
         self._away = os.environ.get("JOBLENS_TEST_AWAY", "")
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._live: dict[str, Placed] = {}
         self._ran: set[str] = set()
 
     def check(self, parcels: Sequence[Parcel]) -> None:
-        lacks = [Lack(one.name, "gpus", one.requirements.gpus, 0) for one in parcels if one.requirements.gpus]
+        have = len(self._gpus)
+        lacks = [
+            Lack(one.name, "gpus", one.requirements.gpus, have)
+            for one in parcels
+            if one.requirements.gpus is not None and one.requirements.gpus > have
+        ]
         if lacks:
             raise more_than_there_is(lacks)
 
@@ -70,6 +78,8 @@ class LocalPlacer:
             queues=() if uuids else (queue,),
             concurrency=self._packs or 1,
             idle_s=0.0 if uuids else 0.5,
+            memory_bytes=int(self._memory) if self._memory else None,
+            gpus=self._gpus,
             placement=Placement(engine=self.engine, is_allocation=not uuids),
         )
         path = self._desk.write(hire)

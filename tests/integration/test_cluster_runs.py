@@ -155,6 +155,36 @@ def test_many_jobs_share_one_place_that_serves_their_queue(
     assert list(placed.values()) == [()]
 
 
+def test_jobs_of_one_place_share_its_memory(desk: WorkflowDesk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JOBLENS_TEST_PACKS", "4")
+    monkeypatch.setenv("JOBLENS_TEST_MEMORY", str(1 << 30))
+    text = """
+name: large
+jobs:
+  - name: "large_{i}"
+    command: "echo begin >> ran; sleep 0.1; echo end >> ran"
+    memory: 600m
+    parameters: {i: "1:3"}
+"""
+    run(desk, text)
+    assert desk.lines("ran") == ["begin", "end"] * 3, "two at a time would not have fitted"
+
+
+def test_jobs_of_one_place_get_its_gpus_by_name(desk: WorkflowDesk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JOBLENS_TEST_PACKS", "2")
+    monkeypatch.setenv("JOBLENS_TEST_GPUS", "3,GPU-5")
+    text = """
+name: devices
+jobs:
+  - name: "device_{i}"
+    command: "echo $CUDA_VISIBLE_DEVICES >> ran; while [ $(wc -l < ran) -lt 2 ]; do sleep 0.02; done"
+    num_gpus: 1
+    parameters: {i: "1:2"}
+"""
+    run(desk, text)
+    assert sorted(desk.lines("ran")) == ["3", "GPU-5"]
+
+
 def test_a_worker_that_is_killed_costs_no_job(desk: WorkflowDesk) -> None:
     driver = start_slow(desk)
     wait_until(lambda: records_of(desk)["part_1"].attempt is not None, what="its record")
