@@ -14,7 +14,8 @@ from joblens.runners.ray_words import Need, Wanted
 BUNDLE_S = 0.2  # of work in one task
 _MOST = 128  # jobs in one
 _ALONE_S = BUNDLE_S / 2
-_PATIENCE_S = 0.5  # with the first ones of a kind: when none has ended by then they are long
+# With the first ones of a kind: when none has ended by then they are long. Ray has enough of them until then.
+_PATIENCE_S = 2.0
 _NEWS = 0.3  # what the last task counts for in the mean
 _AHEAD = 2  # tasks of short jobs at Ray, for each that can run
 

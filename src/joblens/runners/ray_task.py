@@ -56,12 +56,12 @@ class _Carrier:
 
     def words(self) -> Iterator[FromTask]:
         errand, host = self._errand, socket.gethostname()
-        yield Begun(node_id=self._node_id, host=host, task_id=self._task_id)
         try:
             link = _reach(errand, self._node_id)
         except HiringError as error:
             yield CannotHire(f"no worker can be started on {host}: {error}")
             return
+        yield Begun(node_id=self._node_id, host=host, task_id=self._task_id)
         start_s = time.monotonic()
         doors = self._doors(host)
         group = link.bring(errand, self._gpus, self._placement(host, doors), doors)

@@ -1,0 +1,185 @@
+"""Runs of workflows whose jobs Ray gives their places, on a real cluster of this machine."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from joblens.model.history import HistoryQuery
+from joblens.model.job import Record, Status
+from tests.conftest import wait_until
+from tests.integration.ray_cluster import add_node, cluster
+from tests.integration.test_run_engine import CHAIN, SLOW
+from tests.integration.workflow_desk import WorkflowDesk, states
+
+__all__ = ["cluster"]
+
+MANY = """
+name: many
+jobs:
+  - {name: "a_{i}", command: "echo {i} >> ran", parameters: {i: "1:150"}}
+"""
+FAR = """
+name: far
+jobs:
+  - name: far_{i}
+    command: |
+      echo begin_{i} >> ran
+      while [ ! -e go ]; do sleep 0.02; done; echo end_{i} >> ran
+    parameters: {i: "1:2"}
+"""
+
+
+@pytest.fixture(autouse=True)
+def quick_leases(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """What nobody tells of is noticed soon. Nothing of a test stays behind it."""
+    monkeypatch.setenv("JOBLENS_QUEUE_LEASE", "4s")
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    yield
+    state = os.environ.get("XDG_STATE_HOME", "")
+    wait_until(lambda: not _of_this_test(state), what="desks and workers to leave", timeout=30)
+
+
+def _of_this_test(state: str) -> list[int]:
+    found = []
+    for process in psutil.process_iter(["pid", "cmdline", "environ"]):
+        words, environ = process.info["cmdline"] or (), process.info["environ"] or {}
+        is_ours = "joblens.app.hired" in words or "joblens.runners.ray_desk" in words
+        if is_ours and environ.get("XDG_STATE_HOME") == state:
+            found.append(process.info["pid"])
+    return found
+
+
+def on(cluster: Any) -> tuple[str, ...]:
+    return ("--engine", "ray", "--address", cluster.address)
+
+
+def records_of(desk: WorkflowDesk) -> dict[str, Record]:
+    store = desk.store()
+    try:
+        return {record.job.name: record for record in store.records(HistoryQuery(limit=1000))}
+    finally:
+        store.close()
+
+
+def start_slow(desk: WorkflowDesk, cluster: Any) -> "subprocess.Popen[str]":
+    driver = desk.start("run", desk.write(SLOW), *on(cluster))
+    wait_until(lambda: len(desk.lines("ran")) == 2, what="two jobs that run", timeout=60)
+    return driver
+
+
+def test_a_workflow_on_ray_ends_as_it_does_here(desk: WorkflowDesk, cluster: Any) -> None:
+    text = CHAIN % sys.executable
+    here = desk.run(text, code=1)
+    (desk.folder / "made.txt").unlink()
+    there = desk.run(text, *on(cluster), code=1)
+    assert states(there) == states(here)
+    assert {row["job_name"]: row["return_code"] for row in there["results"]} == {
+        row["job_name"]: row["return_code"] for row in here["results"]
+    }
+    folder = desk.folder / "output" / "job_output" / "1_2"
+    assert (folder / "read" / "stdout.log").read_text() == "hello\n"
+    assert (folder / "broken" / "stderr.log").read_text() == "no room\n"
+    assert not list((desk.folder / "output").glob(".joblens-*")), "the mark is taken away"
+
+
+def test_short_jobs_share_tasks_and_each_runs_once_with_a_record_of_its_own(
+    desk: WorkflowDesk, cluster: Any
+) -> None:
+    desk.run(MANY, *on(cluster))
+    assert Counter(desk.lines("ran")) == Counter(map(str, range(1, 151)))
+    records = records_of(desk)
+    assert {record.status for record in records.values()} == {Status.SUCCESS}
+    placements = [record.attempt.placement for record in records.values() if record.attempt is not None]
+    assert all(one is not None and one.engine == "ray" and one.node_id for one in placements)
+    tasks = {one.job_id for one in placements if one is not None}
+    assert len(tasks) < 100, "several have the same task"
+    assert all(record.outcome and record.outcome.usage.cpu_total_usec for record in records.values())
+
+
+def test_what_no_node_has_is_refused_before_anything_runs(desk: WorkflowDesk, cluster: Any) -> None:
+    text = "name: big\njobs:\n  - {name: a, command: 'touch a', num_cpus: 500}\n"
+    refused = desk.call("run", desk.write(text), *on(cluster), code=2)
+    assert "a: needs 500 CPUs, 2 are offered" in refused.stderr
+    assert not (desk.folder / "a").exists()
+    assert not desk.store_path.exists(), "nothing was written"
+
+
+def test_a_cluster_that_is_not_there_is_told(desk: WorkflowDesk) -> None:
+    refused = desk.call("run", desk.write(MANY), "--engine", "ray", "--address", "127.0.0.1:1", timeout=120)
+    assert refused.code != 0
+    assert "127.0.0.1:1" in refused.stderr
+    assert "Traceback" not in refused.stderr
+
+
+def test_a_driver_that_is_killed_leaves_jobs_to_ray_and_the_next_one_follows_them(
+    desk: WorkflowDesk, cluster: Any
+) -> None:
+    driver = start_slow(desk, cluster)
+    driver.kill()
+    driver.communicate()
+    (desk.folder / "go").touch()
+    document = desk.call("resume", "slow", "--json", code=0).json
+    assert set(states(document).values()) == {"completed"}
+    assert Counter(desk.lines("ran")) == Counter(
+        [f"{word}_{i}" for i in range(1, 5) for word in ("begin", "end")] + ["last"]
+    ), "nothing ran twice"
+
+
+def test_cancelling_ends_what_runs_and_takes_the_rest_from_ray(desk: WorkflowDesk, cluster: Any) -> None:
+    driver = start_slow(desk, cluster)
+    desk.call("cancel", "slow", code=0)
+    driver.communicate(timeout=60)
+    assert len(desk.lines("ran")) == 2
+    assert all(one.status.is_final for one in desk.results())
+    store = desk.store()
+    try:
+        assert store.backlog() == []
+    finally:
+        store.close()
+
+
+def test_jobs_of_a_node_that_is_lost_run_again_elsewhere(
+    desk: WorkflowDesk, cluster: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JOBLENS_RAY_RESOURCES", "far=1")
+    lost = add_node(cluster, far=1)
+    driver = desk.start("run", desk.write(FAR), *on(cluster))
+    wait_until(lambda: len(desk.lines("ran")) == 1, what="a job that runs there", timeout=60)
+    cluster.remove_node(lost, allow_graceful=False)
+    other = add_node(cluster, far=2)
+    wait_until(lambda: len(desk.lines("ran")) >= 2, what="it to run again", timeout=60)
+    (desk.folder / "go").touch()
+    output, _ = driver.communicate(timeout=60)
+    cluster.remove_node(other)
+    assert driver.returncode == 0, output
+    ends = Counter(line for line in desk.lines("ran") if line.startswith("end"))
+    assert ends == {"end_1": 1, "end_2": 1}
+    assert {record.status for record in records_of(desk).values()} == {Status.SUCCESS}
+
+
+def test_a_cluster_of_its_own_that_dies_costs_no_job(desk: WorkflowDesk, store_path: Path) -> None:
+    driver = desk.start("run", desk.write(FAR), "--engine", "ray", "--cpus", "2")
+    wait_until(lambda: len(desk.lines("ran")) == 2, what="two jobs that run", timeout=60)
+    _kill_raylet(driver.pid)
+    wait_until(lambda: len(desk.lines("ran")) == 4, what="both to run again", timeout=90)
+    (desk.folder / "go").touch()
+    output, _ = driver.communicate(timeout=60)
+    assert driver.returncode == 0, output
+    assert Counter(line for line in desk.lines("ran") if line.startswith("end")) == {"end_1": 1, "end_2": 1}
+
+
+def _kill_raylet(driver: int) -> None:
+    """Of the desk that this driver has started."""
+    for process in psutil.Process(driver).children(recursive=True):
+        if process.name() == "raylet":
+            os.kill(process.pid, signal.SIGKILL)
+            return
+    raise AssertionError("there is no raylet")
