@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from joblens.model.history import HistoryQuery
+from tests.conftest import wait_until
 from tests.integration.run_jobs import PYTHON
 from tests.integration.workflow_desk import WorkflowDesk
 from tests.slurm_server import SlurmServer
@@ -64,9 +65,9 @@ class Inside:
         script.write_text(f'#!/bin/sh\nexec {sys.executable} -c "{read}"\n')
         output = self._folder / "out"
         options = (f"--nodes={nodes}", f"--ntasks={nodes}", "--cpus-per-task=1", "--mem=600", "--overcommit")
-        self._slurm.ask(
-            "sh", "-c", 'sbatch --wait "$@" || true', "sh", *options, f"--output={output}", str(script)
-        )
+        job_id = self._slurm.ask("sbatch", "--parsable", *options, f"--output={output}", str(script)).strip()
+        # `sbatch --wait` would look only every few seconds.
+        wait_until(lambda: self._state(job_id) in ("", "COMPLETED", "FAILED"), what="the end", timeout=60)
         lines = output.read_text().splitlines()
         self.printed = [line for line in lines if not line.startswith("{")]
         found = [line for line in lines if line.startswith('{"task_id"')]
@@ -83,6 +84,11 @@ class Inside:
         record = json.loads(self._slurm.ask(*show, json.loads(found[0])["job_uuid"]))
         assert isinstance(record, dict)
         return record
+
+    def _state(self, job_id: str) -> str:
+        return self._slurm.ask(
+            "squeue", "--noheader", "--states=all", f"--jobs={job_id}", "--format=%T"
+        ).strip()
 
 
 @pytest.fixture
