@@ -15,6 +15,7 @@ from joblens.model.settings import SlurmSettings
 from joblens.plan.sbatch_words import Options
 from joblens.plan.slurm_keys import slurm_headroom, unused_keys
 from joblens.plan.slurm_packing import (
+    Demand,
     Packing,
     choose_packing,
     fits_allocation,
@@ -75,6 +76,7 @@ class SlurmOrders:
         self.headroom = slurm_headroom(plan, settings)
         self._known_terms: dict[str, Terms] | None = None
         self._known_packing: Packing | None = None
+        self._demands: dict[str, Demand] = {}
         self._waited_for_actions: set[str] = set()  # queues
 
     def terms(self) -> dict[str, Terms]:
@@ -161,9 +163,9 @@ class SlurmOrders:
         """Those that do not fit into what is there, or would be asked for, go to `alone`."""
         scheduler = parcels[0].scheduler
         options = there if there is not None else self.allocation_options(scheduler)
-        fitting = [one for one in parcels if fits_allocation(one.requirements, options, self.headroom)]
-        alone += [one for one in parcels if one not in fitting]
-        if not fitting or there is not None or self._is_up_to_actions(queue):
+        too_large = [one for one in parcels if not fits_allocation(one.requirements, options, self.headroom)]
+        alone += too_large
+        if len(too_large) == len(parcels) or there is not None or self._is_up_to_actions(queue):
             return []
         return self.allocations(scheduler, self._how_many(scheduler, options))
 
@@ -181,7 +183,7 @@ class SlurmOrders:
 
     def allocation_options(self, scheduler: str) -> Options:
         terms = terms_for(scheduler, self.terms())
-        demand = demand_of_plan(self._plan, self.packing(), scheduler)
+        demand = self._demand(scheduler)
         room = room_of(terms.partition, self._site.rooms())
         most_cpus = None if self._options.cpus is None else int(self._options.cpus)
         return allocation_options(terms, size_allocation(terms, demand, room, self.headroom, most_cpus))
@@ -193,7 +195,13 @@ class SlurmOrders:
             return 1
         cpus = options.get("cpus-per-task", "1")
         each = int(cpus) * int(options.get("nodes", "1")) if cpus.isdecimal() else 1
-        return how_many(demand_of_plan(self._plan, self.packing(), scheduler), each)
+        return how_many(self._demand(scheduler), each)
+
+    def _demand(self, scheduler: str) -> Demand:
+        """The plan does not change, and may be large."""
+        if scheduler not in self._demands:
+            self._demands[scheduler] = demand_of_plan(self._plan, self.packing(), scheduler)
+        return self._demands[scheduler]
 
     def allocations(self, scheduler: str, count: int, most_jobs: int | None = None) -> list[SlurmOrder]:
         name = f"joblens-{self._run_uuid[:_RUN_LETTERS]}" + (f"-{scheduler}" if scheduler else "")
