@@ -180,7 +180,7 @@ class Database:
 
 def _in_one_go(connection: PatientConnection, work: Callable[[Connection], T]) -> T:
     try:
-        with connection.pipeline():
+        with connection.together():
             connection.begin()
             result = work(connection)
             connection.execute("COMMIT")

@@ -54,5 +54,5 @@ def _version(connection: Connection) -> int | None:
     """None: there is no store."""
     if connection.execute("SELECT to_regclass(%s)", (f"{SCHEMA}.schema_version",)).fetchone() == (None,):
         return None
-    row = connection.execute("SELECT version FROM schema_version").fetchone()
+    row = connection.execute("SELECT version FROM joblens.schema_version").fetchone()
     return None if row is None else int(row[0])

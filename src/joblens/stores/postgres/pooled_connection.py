@@ -2,13 +2,14 @@
 
 A pooler in transaction mode (PgBouncer) hands each transaction to whichever connection to the server is free.
 So nothing may be left in a session: no settings, no prepared statements, no locks that outlive a transaction.
-Each transaction brings its settings along, sent together with its first statement."""
+Each transaction brings its settings along, sent together with its beginning."""
 
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, TypeVar
 
 import psycopg
 from psycopg import errors, pq, sql, waiting
-from psycopg.abc import Params, PQGen
+from psycopg.abc import PQGen
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 RV = TypeVar("RV")
@@ -46,7 +47,11 @@ class PatientConnection(Connection):
             raise
 
     def begin(self, how: str = "BEGIN") -> None:
-        super().execute(how.encode())
+        self.execute(how.encode())
+
+    def together(self) -> AbstractContextManager[object]:
+        """Statements are sent without waiting for the answers to those before."""
+        return self.pipeline()
 
     def allow(self, seconds: float | None) -> None:
         """How long a statement may take from now on; None: as usual."""
@@ -57,48 +62,36 @@ class PatientConnection(Connection):
 
     def execute_alone(self, statement: str) -> None:
         """What the server does in no transaction of ours. Names of tables need their schema."""
-        super().execute(statement.encode())
+        self.execute(statement.encode())
 
 
 class PooledConnection(PatientConnection):
-    """Outside of a transaction every statement is one, with its settings."""
+    """A statement by itself goes as it is: its tables are named with their schema. Nothing is sent ahead of
+    answers: what the driver sends behind the last of them would hold a connection to the server for ever."""
 
     _usual: dict[str, str]
-    _sent_first: bytes
+    _settings: bytes
 
     def bring_along(self, settings: dict[str, str]) -> None:
         self._usual = {name: value for name, value in settings.items() if name not in _OF_SESSIONS}
         self._bring(self._usual)
 
     def _bring(self, settings: dict[str, str]) -> None:
-        parts = (
-            sql.SQL("set_config({}, {}, true)").format(sql.Literal(name), sql.Literal(value))
+        lines = (
+            sql.SQL("SET LOCAL {} = {}").format(sql.Identifier(name), sql.Literal(value))
             for name, value in settings.items()
         )
-        self._sent_first = (sql.SQL("SELECT ") + sql.SQL(", ").join(parts)).as_bytes()
+        self._settings = sql.SQL("; ").join(lines).as_bytes()
 
     def begin(self, how: str = "BEGIN") -> None:
-        super().begin(how)
-        super().execute(self._sent_first)
+        super().execute(how.encode() + b"; " + self._settings)
+
+    def together(self) -> AbstractContextManager[object]:
+        return nullcontext()
 
     def allow(self, seconds: float | None) -> None:
         other = {} if seconds is None else {"statement_timeout": f"{seconds * 1000:.0f}"}
         self._bring({**self._usual, **other})
-
-    def execute(
-        self,
-        query: Any,
-        params: Params | None = None,
-        *,
-        prepare: bool | None = None,
-        binary: bool = False,
-    ) -> psycopg.Cursor[tuple[Any, ...]]:
-        is_idle = self.pgconn.transaction_status == pq.TransactionStatus.IDLE
-        if not is_idle or self.pgconn.pipeline_status != pq.PipelineStatus.OFF:
-            return super().execute(query, params, prepare=prepare, binary=binary)
-        with self.pipeline():
-            super().execute(self._sent_first)
-            return super().execute(query, params, prepare=prepare, binary=binary)
 
 
 def has_mark(connection: Connection) -> bool:

@@ -2,9 +2,15 @@
 
 import functools
 import os
+import re
 
 from joblens.stores.named_queries import Queries
 
+_TABLES = (
+    "cancel_request|detail|job|job_details|provenance|rollup|run|run_event|sample_piece|schema_version|sketch|tag"
+    "|ticket|worker|workflow"
+)
+_TABLE_USED = re.compile(rf"\b((?:FROM|JOIN|INTO|UPDATE|USING)\s+)({_TABLES})\b(?!\.)")
 _HERE = os.path.dirname(__file__)
 
 
@@ -15,7 +21,13 @@ def read_text(name: str) -> str:
 
 @functools.cache
 def queries_of(name: str) -> Queries:
-    return Queries.parse(read_text(name))
+    return Queries.parse(qualified(read_text(name)))
+
+
+def qualified(text: str) -> str:
+    """Tables with their schema wherever rows are read from them or written to: behind a pooler no session
+    remembers where to look for them."""
+    return _TABLE_USED.sub(r"\1joblens.\2", text)
 
 
 @functools.cache
