@@ -23,7 +23,8 @@ def _overwrite(store: DeliveringStore, table: str, column: str, data: bytes, whi
     if is_postgres(store.url):
         import psycopg
 
-        with psycopg.connect(store.url, options="-c search_path=joblens") as server:
+        with psycopg.connect(store.url, prepare_threshold=None) as server:
+            server.execute("SET LOCAL search_path TO joblens")
             assert server.execute(
                 f"UPDATE {table} SET {column} = %s WHERE {which}".encode(), (data,)
             ).rowcount
