@@ -4,13 +4,14 @@ room that the cluster gave for them (`runners.node_ear`)."""
 from collections.abc import Callable
 from functools import partial
 
+from joblens.agent.claimed_jobs import ClaimedJob
 from joblens.agent.queue_worker import QueueWorker
 from joblens.model.allocation import NodeDoors
 from joblens.model.job import Outcome, Placement
 
 
 class NodeWorker(QueueWorker):
-    """What is here is called on the thread that hears, but `ended`."""
+    """What is here is called on the thread that hears, but `_begin` and `ended`."""
 
     def lend(
         self,
@@ -49,6 +50,10 @@ class NodeWorker(QueueWorker):
                 self._forgone.add(uuid)  # for it, perhaps
         elif uuid not in self._unwanted:
             self.drop(uuid)
+
+    def _begin(self, held: ClaimedJob) -> None:
+        self._view.began(held)  # slots tell of it with its first sample: what it prints is wanted sooner
+        super()._begin(held)
 
     def ended(self, uuid: str, outcome: Outcome) -> None:
         is_own = uuid in self._running

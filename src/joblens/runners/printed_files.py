@@ -32,7 +32,7 @@ class PrintedFiles:
         return bool(self._folders)
 
     def add(self, uuid: str, here: str, meant: str) -> None:
-        self._folders[uuid] = _Folder(here, meant)
+        self._folders.setdefault(uuid, _Folder(here, meant))
 
     def news(self) -> Iterator[Printed]:
         for folder in self._folders.values():
