@@ -25,10 +25,12 @@ from bench.remembering import past_lives
 from bench.scale_agents import SAMPLE_EVERY_S, Crew, Script, Told
 from bench.scale_report import Cost, Outcome, Setting, judged, report
 from joblens.model.delivery import Order, Ticket
+from joblens.model.details import Details
 from joblens.model.history import HistoryQuery
 from joblens.model.ids import new_uuid
 from joblens.model.job import Job
-from joblens.model.writes import JobQueued, TicketMade, Write
+from joblens.model.sample import Sample
+from joblens.model.writes import DetailsTaken, JobEnded, JobQueued, SamplesTaken, TicketMade, Write
 from joblens.stores.postgres import PostgresStore
 from tests.servers import PgBouncer, own_server
 
@@ -43,6 +45,7 @@ _SERVER_CONNECTIONS = 12
 _SUBMIT_EVERY_S = 0.5
 _PATIENCE_S = 600.0
 _SAMPLING_S = 8
+_JOBS_AT_REST = 4000
 _TABLES = ("job", "detail", "sample_piece", "job_details", "ticket", "worker", "rollup", "sketch", "tag")
 
 
@@ -74,6 +77,7 @@ def figures(bench: Workbench) -> Iterator[Figure]:
                 "max_client_conn": str(AGENTS * 2 + 200),
             }
             pooler = stack.enter_context(own_server(lambda folder: PgBouncer(folder, server, settings)))
+        rest = _at_rest(server.new_database(), samples, details)
         _fill(direct)
         script = Script(pooler.url_of(direct) if pooler else direct, samples, details, MEAN_JOB_S)
         found = _play(script, direct, server, pooler)
@@ -83,7 +87,7 @@ def figures(bench: Workbench) -> Iterator[Figure]:
         sample_every_s=SAMPLE_EVERY_S,
         way="through PgBouncer" if pooler else "without a pooler",
     )
-    print(report(setting, found), flush=True)
+    print(report(setting, found, rest), flush=True)
     yield from judged(setting, found)
 
 
@@ -97,6 +101,23 @@ def _fill(url: str) -> None:
         store.apply(writes)
     store.vacuum()
     store.close()
+
+
+def _at_rest(url: str, samples: tuple[Sample, ...], details: Details) -> dict[str, float]:
+    """Bytes that a job takes in each table once it has ended and everything is tidy."""
+    store = PostgresStore(url)
+    before = _sizes(url)
+    for writes in past_lives(_JOBS_AT_REST, time.time_ns() // 1000, 500_000):
+        ended = [write for write in writes if isinstance(write, JobEnded)]
+        store.apply([write for write in writes if not isinstance(write, JobEnded)])
+        for index in range(round(MEAN_JOB_S / SAMPLE_EVERY_S)):
+            store.apply([SamplesTaken(write.uuid, index, (samples[index],)) for write in ended])
+        store.apply([DetailsTaken(write.uuid, details) for write in ended])
+        store.apply(ended)
+    store.vacuum()
+    store.close()
+    grown = _grown(before, _sizes(url))
+    return {name: size / _JOBS_AT_REST for name, (size, _) in grown.items() if size}
 
 
 # ---- meanwhile ---------------------------------------------------------------------------------------------

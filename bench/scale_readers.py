@@ -14,15 +14,15 @@ from joblens.views.running import top_form
 
 _SAMPLES_KEPT = 30  # as `top` does
 
-# Which command, how many people, and how often each of them sees it anew.
+# Which command, how many people (in each of two processes), and how often each of them sees it anew.
 PEOPLE: dict[str, tuple[int, float]] = {
-    "top": (3, 1.0),
-    "metrics --follow": (6, 0.4),
-    "show": (3, 1.0),
-    "history": (3, 2.0),
+    "top": (1, 1.0),
+    "metrics --follow": (4, 0.4),
+    "show": (2, 1.0),
+    "history": (2, 2.0),
     "history --status failed": (1, 2.0),
-    "stats": (2, 2.0),
-    "health": (3, 2.0),
+    "stats": (1, 2.0),
+    "health": (2, 2.0),
 }
 
 Reads = dict[str, list[float]]  # seconds, by command

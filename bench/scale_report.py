@@ -71,8 +71,11 @@ def _ms(values: list[float]) -> str:
     return f"{median(values) * 1000:.1f} ms median, p99 {percentile(values, 0.99) * 1000:.0f} ms"
 
 
-def report(setting: Setting, found: Outcome) -> str:
-    return "\n".join(["", *_flow(setting, found), *_costs(found), *_reading(found), *_tables(found), ""])
+def report(setting: Setting, found: Outcome, rest: dict[str, float]) -> str:
+    """`rest`: bytes a job in each table, once it has ended."""
+    lines = [*_flow(setting, found), *_costs(found), *_reading(found), *_tables(found)]
+    at_rest = ", ".join(f"{table} {size:.0f}" for table, size in rest.items())
+    return "\n".join(["", *lines, f"  at rest       {sum(rest.values()):.0f} bytes a job: {at_rest}", ""])
 
 
 def _flow(setting: Setting, found: Outcome) -> Iterator[str]:
