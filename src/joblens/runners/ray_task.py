@@ -36,6 +36,7 @@ from joblens.runners.ray_words import Begun, CannotHire, Errand, Finished, FromT
 _READ_BYTES = 1 << 16
 _SHIP_EVERY_S = 0.5
 _GPU_VARIABLES = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
+_PRELOAD_MARK = "RAY_LD_PRELOAD_ON_WORKERS"  # set with LD_PRELOAD, where whoever started the node had none
 
 
 def carry(errand: bytes) -> Iterator[bytes]:
@@ -184,14 +185,25 @@ def _for_node(hire: Hire, errand: Errand, node_id: str, home: NodeHome) -> Hire:
 
 def _node_env() -> Mapping[str, str]:
     """Of the node, as whoever started it had it: Ray adds to that of the processes that run tasks (how many
-    threads a library may use, which GPUs are to be seen)."""
+    threads a library may use, which GPUs are to be seen), and to its own (another malloc)."""
     try:
         with open(f"/proc/{os.getppid()}/environ", "rb") as file:
             pairs = (os.fsdecode(item).partition("=") for item in file.read().split(b"\0") if b"=" in item)
-            env = {name: value for name, _, value in pairs}
+            env = without_rays_malloc({name: value for name, _, value in pairs})
     except OSError:
         env = {}
     if "PATH" not in env:
         env = {name: value for name, value in os.environ.items() if name not in _GPU_VARIABLES}
         env.pop("OMP_NUM_THREADS", None)
     return env
+
+
+def without_rays_malloc(env: Mapping[str, str]) -> dict[str, str]:
+    """Ray's own servers run with a malloc that it brings along. It says whether the processes that it starts are
+    to have it as well; jobs would start later for it, and take other memory than elsewhere."""
+    if env.get(_PRELOAD_MARK) != "0":
+        return dict(env)
+    left = {name: value for name, value in env.items() if name not in ("LD_PRELOAD", _PRELOAD_MARK)}
+    if left.get("MALLOC_CONF") == left.get("RAY_JEMALLOC_CONF"):
+        left.pop("MALLOC_CONF", None)
+    return left
