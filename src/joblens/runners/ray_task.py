@@ -199,8 +199,8 @@ def _node_env() -> Mapping[str, str]:
 
 
 def without_rays_malloc(env: Mapping[str, str]) -> dict[str, str]:
-    """Ray's own servers run with a malloc that it brings along. It says whether the processes that it starts are
-    to have it as well; jobs would start later for it, and take other memory than elsewhere."""
+    """Ray's own servers run with a malloc that it brings along. It says whether the processes that it starts
+    are to have it as well; jobs would start later for it, and take other memory than elsewhere."""
     if env.get(_PRELOAD_MARK) != "0":
         return dict(env)
     left = {name: value for name, value in env.items() if name not in ("LD_PRELOAD", _PRELOAD_MARK)}
