@@ -89,6 +89,26 @@ def test_a_command_in_front(joblens: RunJoblens, store_path: Path, code: Path) -
     ]
 
 
+def test_no_secret_is_remembered_as_a_seed_or_of_a_remote(
+    joblens: RunJoblens, store_path: Path, code: Path, desk: WorkflowDesk
+) -> None:
+    remote = ("remote", "add", "origin", "https://bob:hush@5@example.org/x.git")
+    subprocess.run(["git", "-C", str(code), *remote], check=True)
+    given = ("--env", "SECRET_SEED=hush1", "--env", "WALLET_SEED=hush2", "-p", "password_seed=hush3")
+    joblens("run", "--name", "s", *given, "--env", "SEED=7", "--", "true", cwd=code, code=0)
+    desk.run("""
+name: flow
+jobs:
+  - {name: a, command: "true", env: {SECRET_SEED: hush4, WALLET_SEED: hush5, SEED: "8"}}
+""")
+    single, of_flow = records(store_path)
+    assert (single.job.seeds, of_flow.job.seeds) == ({"SEED": "7"}, {"SEED": "8"})
+    found = ran_in(store_path, single)
+    assert found.code is not None
+    assert found.code.remote == "https://example.org/x.git"
+    assert "hush" not in repr((single, of_flow, found))
+
+
 def test_changes_in_the_repository_are_noted(joblens: RunJoblens, store_path: Path, code: Path) -> None:
     (code / "double.py").write_text(SCRIPT + "\n")
     joblens("run", "--", "true", cwd=code, code=0)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from joblens.agent.command_kind import CommandKind
 from joblens.model.lasting_env import is_lasting_env
 from joblens.model.provenance import CodeVersion, Program, Provenance
-from joblens.model.secrets import redact_env, redact_text
+from joblens.model.secrets import redact_address, redact_env
 from joblens.probes.hardware import read_hardware, system_name
 from joblens.probes.host import HostFacts
 from joblens.probes.kernel_files import read_text
@@ -151,7 +151,7 @@ def _code(repository: Repository, changes: Changes) -> CodeVersion:
         commit=repository.commit,
         is_dirty=changes.is_dirty,
         branch=_clean(repository.branch),
-        remote=redact_text(_clean(repository.remote)),
+        remote=redact_address(_clean(repository.remote)),
         root=_clean(repository.root),
         changes_digest=changes.digest,
     )

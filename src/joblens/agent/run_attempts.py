@@ -182,7 +182,8 @@ class AttemptMaker:
     ) -> Job:
         setup, execution = self._setup, self._plan.execution
         asked = start.requirements if start is not None else _NO_REQUIREMENTS
-        recorded = setup.recorded_env
+        recorded, added = setup.recorded_env, redact_env(env) if env else {}
+        params = redact_params(planned.parameters) if planned is not None and planned.parameters else {}
         return Job(
             uuid=self._new_uuid(),
             argv=self._without_hidden(self._redact_argv((command,) if is_shell else argv)),
@@ -190,12 +191,12 @@ class AttemptMaker:
             created_at_us=self._kit.clock.now_us(),
             name=name,
             tool=os.path.basename(argv[0]) if not is_shell else "sh",
-            params=redact_params(planned.parameters) if planned is not None and planned.parameters else {},
+            params=params,
             tags=self._tags
             if planned is None or not planned.label
             else (*self._tags, f"label={planned.label}"),
             cwd=setup.cwd,
-            env={**recorded, **redact_env(env)} if env else recorded,
+            env={**recorded, **added} if added else recorded,
             requirements=asked,
             enforce=setup.enforce,
             accounting=setup.accounting,
@@ -211,7 +212,7 @@ class AttemptMaker:
             run=link,
             inputs=inputs,
             outputs=self._output_paths(planned),
-            seeds=self._seeds(argv, planned, env),
+            seeds=self._seeds(argv, params, added),
             gpu_devices=start.gpus if start is not None else (),
             command_digest=command_digest(self._plan, planned) if planned is not None else "",
             limits_resources=execution.limit_resources,
@@ -225,11 +226,10 @@ class AttemptMaker:
             return ()
         return tuple(self._plan.files[place].path for place in planned.output_files)
 
-    def _seeds(
-        self, argv: tuple[str, ...], planned: PlannedJob | None, env: dict[str, str]
-    ) -> dict[str, str]:
-        words = self._redact_argv(argv)
-        return seeds_of(words, planned.parameters if planned is not None else {}, {**self._env_seeds, **env})
+    def _seeds(self, argv: tuple[str, ...], params: dict[str, Any], env: dict[str, str]) -> dict[str, str]:
+        """Of what may be remembered."""
+        words = self._without_hidden(self._redact_argv(argv))
+        return seeds_of(words, params, {**self._env_seeds, **env} if env else self._env_seeds)
 
     def _without_hidden(self, argv: tuple[str, ...]) -> tuple[str, ...]:
         for value in self._setup.hidden:

@@ -64,6 +64,7 @@ def prepare(request: Request, settings: Settings, here: Surroundings | None = No
     cwd = _job_dir(request.cwd, here.cwd) if container is None else ""
     shown = (request.shell,) if request.shell is not None else argv
     redacted = redact_argv(tuple(map(as_text, shown)))
+    params, added = _params(request.params), _recorded_additions(request)
     interval_s = request.interval_s or settings.job_metrics.default_sample_rate or DEFAULT_INTERVAL_S
     job = Job(
         uuid=uuid,
@@ -75,10 +76,14 @@ def prepare(request: Request, settings: Settings, here: Surroundings | None = No
         tool=_shown(request.tool) or as_text(_default_tool(argv, request.shell, container)),
         script=_shown(request.script)
         or as_text(_default_script(argv, request.shell, is_in_container=container is not None)),
-        params=_params(request.params),
+        params=params,
         tags=tuple(map(_shown, request.tags)),
         cwd=as_text(cwd),
-        env=_recorded_env(request, here),
+        env=added
+        if container is not None
+        else {**here.recorded_env, **added}
+        if added
+        else here.recorded_env,
         requirements=request.requirements,
         enforce=_chosen(request.enforce, settings.limits.enforce),
         accounting=_chosen(request.accounting, settings.limits.accounting),
@@ -98,7 +103,7 @@ def prepare(request: Request, settings: Settings, here: Surroundings | None = No
         container=_recorded(container),
         inputs=inputs_of(request, redacted, cwd or here.cwd, settings),
         outputs=tuple(map(as_text, outputs_asked(request, here.cwd))) if request.outputs else (),
-        seeds=seeds_of(redacted, request.params, {**here.seeds, **request.env}),
+        seeds=seeds_of(redacted, params, added if container is not None else {**here.seeds, **added}),
         rerun_of=request.rerun_of,
     )
     if container is not None:
@@ -109,13 +114,13 @@ def prepare(request: Request, settings: Settings, here: Surroundings | None = No
     return PreparedJob(job, argv, env, cwd, request.notify)
 
 
-def _recorded_env(request: Request, here: Surroundings) -> dict[str, str]:
+def _recorded_additions(request: Request) -> dict[str, str]:
     """Into a container goes what was asked for and nothing else. That was named one by one, so it is not
     held to the list of what may be remembered of surroundings: secrets are taken out as they are of
     parameters."""
-    if request.container is not None:
-        return _as_texts(redact_params(request.env))
-    return {**here.recorded_env, **_as_texts(redact_env(request.env))} if request.env else here.recorded_env
+    if not request.env:
+        return {}
+    return _as_texts(redact_env(request.env) if request.container is None else redact_params(request.env))
 
 
 def _cpu_list(text: str | None) -> str:

@@ -19,6 +19,7 @@ __all__ = [
     "is_allowed_env",
     "is_secret_name",
     "may_hold_secret",
+    "redact_address",
     "redact_argv",
     "redact_env",
     "redact_job",
@@ -83,6 +84,7 @@ def redact_job(job: Job) -> Job:
         argv=redact_argv(job.argv),
         params=redact_params(job.params),
         env=redact_env(job.env),
+        seeds={name: value for name, value in redact_params(job.seeds).items() if REDACTED not in value},
         notify=redact_argv(job.notify),
     )
 
@@ -144,6 +146,19 @@ def redact_text(text: str) -> str:
     for pattern, replacement in _patterns():
         text = pattern.sub(replacement, text)
     return _hide_assignments(text)
+
+
+def redact_address(address: str) -> str:
+    """Of a repository or server: without who logs in, and with what. A name without a password before a
+    path (git@host:path) is part of the address."""
+    scheme, is_url, rest = address.partition("://")
+    if not is_url:
+        return redact_text(address)
+    server = re.split(r"[/?#]", rest, maxsplit=1)[0]
+    _, colon, port = server.partition(":")
+    if colon and "@" not in server and not port.isdigit():
+        server = rest  # what looks like its path belongs to a password
+    return redact_text(f"{scheme}://{rest[server.rfind('@') + 1 :]}")
 
 
 def _redact_shell_line(line: str) -> str:
@@ -233,8 +248,9 @@ def _patterns() -> tuple[tuple[re.Pattern[str], str], ...]:
             rf"\1{REDACTED}\2",
         ),
         # https://user:password@host and https://token@host
-        (re.compile(r"(\b[\w+.-]+://[^/\s:@'\"]*):[^/\s@'\"]+@"), rf"\1:{REDACTED}@"),
-        (re.compile(r"(\b[\w+.-]+://)[^/\s:@'\"]{16,}@"), rf"\1{REDACTED}@"),
+        # (as git and curl read them: up to the last @ before the path)
+        (re.compile(r"(\b[\w+.-]+://[^/\s:'\"]*):[^/\s'\"]+@"), rf"\1:{REDACTED}@"),
+        (re.compile(r"(\b[\w+.-]+://)[^/\s:'\"]{16,}@"), rf"\1{REDACTED}@"),
         # Authorization: Bearer …
         (
             re.compile(

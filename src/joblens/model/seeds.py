@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any
 
+from joblens.model.secrets import REDACTED
+
 _SIGNS = ("seed", "random_state", "random-state", "randomstate", "rng")
 _NAMES = frozenset(
     {"seed", "seeds", "rng", "rngseed", "randomseed", "randomstate", "randstate", "seedvalue", "rngstate"}
@@ -17,7 +19,8 @@ _LONGEST = 64
 def seeds_of(
     argv: Sequence[str], params: Mapping[str, Any] = {}, env: Mapping[str, str] = {}
 ) -> dict[str, str]:
-    """By the name each was given under, without dashes. Quick where nothing speaks of one."""
+    """By the name each was given under, without dashes; what was taken out of them as a secret is none. All
+    three as they may be remembered. Quick where nothing speaks of one."""
     found: dict[str, str] = {}
     told = " ".join(argv).lower()
     if any(sign in told for sign in _SIGNS):
@@ -26,7 +29,8 @@ def seeds_of(
         if is_seed_name(name) and isinstance(value, (int, float, str)) and not isinstance(value, bool):
             found[name] = str(value)
     found |= {name: value for name, value in env.items() if is_seed_name(name)}
-    return {name: value for name, value in list(found.items())[:_MOST] if 0 < len(value) <= _LONGEST}
+    kept = {name: value for name, value in found.items() if REDACTED not in value}
+    return {name: value for name, value in list(kept.items())[:_MOST] if 0 < len(value) <= _LONGEST}
 
 
 def is_seed_name(name: str) -> bool:

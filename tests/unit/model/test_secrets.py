@@ -4,7 +4,15 @@ from hypothesis import strategies as st
 
 from joblens.model.job import Job
 from joblens.model.secret_names import is_allowed_env, is_secret_name
-from joblens.model.secrets import REDACTED, redact_argv, redact_env, redact_job, redact_params, redact_text
+from joblens.model.secrets import (
+    REDACTED,
+    redact_address,
+    redact_argv,
+    redact_env,
+    redact_job,
+    redact_params,
+    redact_text,
+)
 
 # Long enough not to turn up by chance in the rest of the text.
 secrets = st.text(alphabet="abcdefghjkmnpqrstuvwxyzABCDEFGH23456789_.~", min_size=10, max_size=30)
@@ -53,6 +61,9 @@ def test_names_that_only_look_like_secrets_are_left(name: str) -> None:
         (["run", "--password", "hunter2!", "file"], ["run", "--password", "***", "file"]),
         (["env", "DB_TOKEN=hunter2!", "cmd"], ["env", "DB_TOKEN=***", "cmd"]),
         (["git", "clone", "https://me:hunter2!@host/x"], ["git", "clone", "https://me:***@host/x"]),
+        (["git", "clone", "https://me:hunt@er2!@host/x"], ["git", "clone", "https://me:***@host/x"]),
+        (["git", "clone", "https://a@b:hunter2!@host/x"], ["git", "clone", "https://a@b:***@host/x"]),
+        (["git", "clone", "https://hunter2!@hunter2!@host/x"], ["git", "clone", "https://***@host/x"]),
         (["curl", "-H", "Authorization: Bearer abc.def"], ["curl", "-H", "Authorization: Bearer ***"]),
         (["curl", "-u", "me:hunter2!", "http://x"], ["curl", "-u", "me:***", "http://x"]),
         (["curl", "-ume:hunter2!", "http://x"], ["curl", "-ume:***", "http://x"]),
@@ -274,3 +285,28 @@ def test_names_tags_and_ids_of_a_job_are_searched_for_secrets() -> None:
     assert "hunter2!" not in str(kept)
     assert kept.tags == ("nightly", "db=postgres://me:***@db/x")
     assert kept.uuid == "a1"
+
+
+@pytest.mark.parametrize(
+    ("address", "kept"),
+    [
+        ("https://bob:p@ss@example.org/x/y.git", "https://example.org/x/y.git"),
+        ("https://tok3n@example.org/y.git", "https://example.org/y.git"),
+        ("https://bob:p/ss@example.org:8443/y.git", "https://example.org:8443/y.git"),
+        ('"https://bob:hush@example.org/y.git"', '"https://example.org/y.git"'),
+        ("ssh://git@example.org:22/y.git", "ssh://example.org:22/y.git"),
+        ("https://example.org/y.git?private_token=hush", "https://example.org/y.git?private_token=***"),
+        ("https://example.org:8443/@scope/y.git", "https://example.org:8443/@scope/y.git"),
+        ("git@example.org:x/y.git", "git@example.org:x/y.git"),
+        ("/srv/y.git", "/srv/y.git"),
+        ("file:///srv/a@b.git", "file:///srv/a@b.git"),
+        ("", ""),
+    ],
+)
+def test_an_address_is_kept_without_who_logs_in_there(address: str, kept: str) -> None:
+    assert redact_address(address) == kept
+
+
+def test_seeds_of_a_job_are_searched_for_secrets() -> None:
+    job = Job(uuid="a1", argv=("x",), created_at_us=0, seeds={"seed": "7", "password_seed": "hunter2!"})
+    assert redact_job(job).seeds == {"seed": "7"}

@@ -30,6 +30,12 @@ def test_parameters_and_environment() -> None:
     assert seeds_of((), params, env) == {"seed": "5", "rng_seed": "11", "PYTHONHASHSEED": "0", "SEED": "42"}
 
 
+def test_what_was_taken_out_is_no_seed() -> None:
+    assert seeds_of(("fit", "--seed=***"), {"rng_seed": "***"}, {"SECRET_SEED": "***", "SEED": "1"}) == {
+        "SEED": "1"
+    }
+
+
 @pytest.mark.parametrize("name", ["seed", "--seed", "RandomState", "random-state", "np_seed", "RNG"])
 def test_names_of_seeds(name: str) -> None:
     assert is_seed_name(name)
