@@ -144,6 +144,23 @@ def test_many_small_jobs_share_one_allocation_which_ends_with_the_run(
     wait_until(lambda: state_in_slurm(slurm, allocation.job_id) == "COMPLETED")
 
 
+def test_an_allocation_without_work_leaves_for_a_job_that_needs_its_node(
+    slurm: SlurmServer, desk: WorkflowDesk
+) -> None:
+    """Long before it would have been idle for long enough."""
+    text = """
+name: both
+compute_node_wait_for_new_jobs_seconds: 600
+jobs:
+  - {name: small, command: "true"}
+  - {name: wide, command: "true", num_nodes: 2, num_cpus: 2, depends_on: [small]}
+"""
+    document = desk.run(text, *SLURM, "--allocations", "1")
+    assert set(states(document).values()) == {"completed"}
+    allocation, _ = places(desk)[0]
+    wait_until(lambda: state_in_slurm(slurm, allocation.job_id) == "COMPLETED")
+
+
 def test_an_allocation_of_two_nodes_has_a_worker_on_each(slurm: SlurmServer, desk: WorkflowDesk) -> None:
     process = desk.start("run", desk.write(GATED % 4), *SLURM, "--nodes", "2")
     wait_until(lambda: len(desk.lines("ran")) == 4, what="four jobs on two nodes of two CPUs")

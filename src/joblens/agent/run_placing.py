@@ -4,7 +4,7 @@ decides who comes: a job that was placed twice runs once, and one whose place is
 
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 
 from msgspec import Struct
@@ -21,7 +21,7 @@ from joblens.model.errors import JoblensError, PlanError
 from joblens.model.job import Status
 from joblens.model.placing import Parcel, Placed, PlaceNews, PlaceState, Room
 from joblens.model.run import PlaceEnded, PlacesWait, RunFact, WorkPlaced
-from joblens.ports.placer import Placer
+from joblens.ports.placer import Placer, SparesPlaces
 
 _LOOK_SOON_S, _LOOK_LATE_S = 0.5, 2.0
 _PAUSE_FIRST_S, _PAUSE_LONGEST_S = 1.0, 30.0  # after the cluster could not be asked
@@ -162,7 +162,8 @@ class RunPlacing:
             self._place(self._uncovered(now_s))
         if self._parcels and not self._is_looking and now_s >= self._next_look_s:
             self._is_looking = True
-            self._desk.ask(_look, self._take_news, self._could_not_look)
+            busy = frozenset(parcel.queue for parcel in self._parcels.values())
+            self._desk.ask(partial(_look, busy), self._take_news, self._could_not_look)
         if self._parcels and not self._is_seeking and now_s >= self._next_seeking_s:
             self._seek(now_s)
 
@@ -328,5 +329,7 @@ class RunPlacing:
             self._telling.warn(f"{what}: {', '.join(names)}{more} placed again")
 
 
-def _look(placer: Placer) -> tuple[Sequence[PlaceNews], Room | None]:
+def _look(busy: Collection[str], placer: Placer) -> tuple[Sequence[PlaceNews], Room | None]:
+    if isinstance(placer, SparesPlaces):
+        placer.are_busy(busy)
     return placer.look(), placer.room()

@@ -1,6 +1,6 @@
 """A cluster that gives jobs their places. It knows the agent only as a command line."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Protocol, runtime_checkable
 
 from joblens.model.placing import Parcel, Placed, PlaceNews, Room
@@ -58,4 +58,14 @@ class QueueChoice(Protocol):
 
     def queue_of(self, job: PlannedJob) -> str:
         """Of its ticket. On any thread."""
+        ...
+
+
+@runtime_checkable
+class SparesPlaces(Protocol):
+    """A placer whose places for many jobs may leave before they have been idle for long."""
+
+    def are_busy(self, queues: Collection[str]) -> None:
+        """Those with jobs of the run that have not ended, as they are before the next look: others may have
+        what serves only the rest."""
         ...

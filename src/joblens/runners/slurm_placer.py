@@ -3,7 +3,8 @@ many small ones run one after the other."""
 
 import contextlib
 import os
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Collection, Sequence
 
 from msgspec.structs import replace
 
@@ -22,6 +23,7 @@ from joblens.plan.slurm_terms import memory_asked
 from joblens.ports.hiring import HireDesk
 from joblens.runners.slurm_commands import SlurmCommands
 from joblens.runners.slurm_here import WorkersHere
+from joblens.runners.slurm_idle import IdleAllocations
 from joblens.runners.slurm_orders import ENGINE, SlurmOrder, SlurmOrders
 from joblens.runners.slurm_places import LivePlace, SlurmPlaces
 from joblens.runners.slurm_site import SlurmSite
@@ -47,6 +49,8 @@ class SlurmPlacer:
         self._here = WorkersHere(desk)
         self._orders = SlurmOrders(plan, options, settings.slurm, self._site, desk.hire.run_uuid, warn)
         self._to_withdraw: set[str] = set()
+        self._idle = IdleAllocations()
+        self._busy: Collection[str] = ()  # queues
 
     def check(self, parcels: Sequence[Parcel]) -> None:
         self._site.check(parcels, self._orders.terms(), self._orders.headroom)
@@ -216,7 +220,11 @@ class SlurmPlacer:
                 self._clear(place)
             else:
                 news.append(one)
+        self._end_to_their_own(self._idle.to_end(self._places.live, self._busy, time.monotonic()))
         return news
+
+    def are_busy(self, queues: Collection[str]) -> None:
+        self._busy = queues
 
     def _cancel_withdrawn(self) -> None:
         if not self._to_withdraw:
@@ -254,15 +262,18 @@ class SlurmPlacer:
         waiting = [job_id for job_id, place in live.items() if place.state is PlaceState.WAITING]
         if waiting:
             self._commands.scancel(waiting, only_waiting=True)
-        # To their own end, not that of a cancelled job.
+        self._end_to_their_own([job_id for job_id, place in live.items() if place.is_allocation])
+
+    def _end_to_their_own(self, allocations: Sequence[str]) -> None:
+        """Their workers leave: it is not the end of a cancelled job."""
         for is_spread in (False, True):
-            serving = [
+            some = [
                 job_id
-                for job_id, place in live.items()
-                if place.is_allocation and (place.asked.get("nodes", "1") != "1") is is_spread
+                for job_id in allocations
+                if (self._places.live[job_id].asked.get("nodes", "1") != "1") is is_spread
             ]
-            if serving:
-                self._commands.scancel(serving, signal="TERM", only_steps=is_spread)
+            if some:
+                self._commands.scancel(some, signal="TERM", only_steps=is_spread)
 
 
 def _last_line(path: str) -> str:
