@@ -1,11 +1,13 @@
 """Whoever runs a job notes what it ran in: in front, in the background, in a workflow, on a worker."""
 
 import hashlib
+import json
 import os
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -154,6 +156,24 @@ def test_an_input_that_is_not_there_is_refused(joblens: RunJoblens, store_path: 
     refused = joblens("run", *words, "--", "true", code=2)
     assert "there is no such file" in refused.stderr
     assert not store_path.exists() or records(store_path) == []
+
+
+def test_a_folder_is_noted_as_one(joblens: RunJoblens, store_path: Path, code: Path) -> None:
+    (code / "meshes").mkdir()
+    joblens("run", "--name", "x", "--input", "meshes", "--output", "meshes", "--", "true", cwd=code, code=0)
+    told = joblens("show", "x", "--provenance", code=0).stdout
+    assert told.count("meshes  a folder") == 2
+    crate = code / "crate"
+    joblens("export", "ro-crate", "x", "-o", crate, code=0)
+    graph = json.loads((crate / "ro-crate-metadata.json").read_text())["@graph"]
+    (folder,) = [entity for entity in graph if entity.get("name") == "meshes"]
+    assert folder["@type"] == "Dataset"
+    action = next(entity for entity in graph if entity["@type"] == "CreateAction")
+    assert {"@id": folder["@id"]} in (action["result"], *_listed(action["object"]))
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
 
 
 def test_a_job_in_the_background(joblens: RunJoblens, store_path: Path, code: Path) -> None:

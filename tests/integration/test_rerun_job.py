@@ -1,5 +1,6 @@
 """One job again, as it was then: and what is not as it was is told."""
 
+import os
 import sys
 from pathlib import Path
 
@@ -140,3 +141,17 @@ def test_options_of_a_run_are_refused_with_a_job(joblens: RunJoblens) -> None:
     assert "go with a run" in joblens("rerun", "n", "--failed", code=2).stderr
     assert "--jobs goes with a run" in joblens("rerun", "n", "-j", "4", code=2).stderr
     assert "--engine goes with a run" in joblens("rerun", "n", "--engine", "celery", code=2).stderr
+
+
+@pytest.mark.parametrize("name", [b"data[1].csv", b"*.csv", b"data\xff.csv"])
+def test_a_file_with_an_odd_name_is_read_again(
+    joblens: RunJoblens, store_path: Path, tmp_path: Path, name: bytes
+) -> None:
+    file = os.fsdecode(name)
+    (tmp_path / file).write_text("7\n")
+    joblens("run", "--name", "n", "--input", file, "--", "cat", file, code=0)
+    assert joblens("rerun", "n", code=0).stdout == "7\n"
+    first, second = records(store_path)
+    assert [each.size for each in first.inputs] == [2]
+    assert all(each.digest for each in first.inputs)
+    assert second.inputs == first.inputs

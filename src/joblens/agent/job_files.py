@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from joblens.model.job import Job
 from joblens.model.run_link import FileStamp
+from joblens.probes.file_names import as_text, remembered_path
 from joblens.probes.program_files import sha256_of, starting_words
 
 MOST_FILES = 200
@@ -21,7 +22,7 @@ def named_inputs(argv: Sequence[str], cwd: str, *, is_shell: bool) -> list[str]:
     found: dict[str, None] = {}
     started = starting_words(argv, is_shell=is_shell)
     for word in _path_words(argv, is_shell=is_shell):
-        if word not in started and _plain(os.path.join(cwd, word)) is not None:
+        if word not in started and _plain(remembered_path(word, cwd)) is not None:
             found.setdefault(word)
             if len(found) == _MOST_NAMED:
                 break
@@ -30,10 +31,10 @@ def named_inputs(argv: Sequence[str], cwd: str, *, is_shell: bool) -> list[str]:
 
 def expanded(patterns: Iterable[str], cwd: str) -> list[str]:
     """Files that the patterns stand for, relative to `cwd` where they are; a name without a sign of a
-    pattern stands for itself, there or not."""
+    pattern stands for itself, there or not, and so does one of a file that has such signs in its name."""
     found: dict[str, None] = {}
     for pattern in patterns:
-        if not glob.has_magic(pattern):
+        if not glob.has_magic(pattern) or os.path.lexists(remembered_path(pattern, cwd)):
             found.setdefault(pattern)
             continue
         for path in sorted(glob.iglob(pattern, root_dir=cwd or None, recursive=True)):
@@ -43,18 +44,24 @@ def expanded(patterns: Iterable[str], cwd: str) -> list[str]:
 
 
 def stamp(path: str, cwd: str) -> FileStamp:
-    """Without its content."""
-    found = _plain(os.path.join(cwd, path))
-    name = _clean(path)
-    return FileStamp(name) if found is None else FileStamp(name, found.st_size, found.st_mtime_ns)
+    """Without its content. Of a folder it is known that it was there."""
+    name = as_text(path)
+    try:
+        found = os.stat(remembered_path(path, cwd))
+    except (OSError, ValueError):
+        return FileStamp(name)
+    if stat.S_ISREG(found.st_mode):
+        return FileStamp(name, found.st_size, found.st_mtime_ns)
+    return FileStamp(name, None, found.st_mtime_ns if stat.S_ISDIR(found.st_mode) else None)
 
 
 def with_digest(before: FileStamp, cwd: str, largest: int) -> FileStamp:
     """With a digest of the content, as long as it is still the file that was stamped."""
-    found = _plain(os.path.join(cwd, before.path))
+    path = remembered_path(before.path, cwd)
+    found = _plain(path)
     if found is None or (found.st_size, found.st_mtime_ns) != (before.size, before.mtime_ns):
         return before
-    digest, _ = sha256_of(os.path.join(cwd, before.path), largest)
+    digest, _ = sha256_of(path, largest)
     return FileStamp(before.path, before.size, before.mtime_ns, digest or None)
 
 
@@ -65,12 +72,12 @@ def outputs_of(job: Job, cwd: str, started_at_us: int, largest: int) -> tuple[Fi
     paths: dict[str, None] = {}
     for asked in job.outputs:
         for path in expanded((asked,), cwd):
-            found = _plain(os.path.join(cwd, path))
+            found = _plain(remembered_path(path, cwd))
             if path == asked or (found is not None and found.st_mtime_ns >= newest_before_ns):
                 paths.setdefault(path)
     if job.run is None and not job.attached and job.container is None:
         for word in _path_words(job.argv, is_shell=job.is_shell):
-            found = _plain(os.path.join(cwd, word)) if word not in paths else None
+            found = _plain(remembered_path(word, cwd)) if word not in paths else None
             if found is not None and found.st_mtime_ns >= newest_before_ns and len(paths) < MOST_FILES:
                 paths.setdefault(word)
     stamps = []
@@ -104,7 +111,3 @@ def _plain(path: str) -> os.stat_result | None:
     except (OSError, ValueError):
         return None
     return found if stat.S_ISREG(found.st_mode) else None
-
-
-def _clean(path: str) -> str:
-    return path if path.isascii() else os.fsencode(path).decode("utf-8", "backslashreplace")

@@ -130,7 +130,7 @@ def _files(stamps: Iterable[FileStamp]) -> dict[str, str]:
 
 def _file(stamp: FileStamp) -> str:
     if stamp.size is None:
-        return "not there"
+        return "not there" if stamp.mtime_ns is None else "a folder"
     mark = stamp.digest[:_SHORT] if stamp.digest else ""
     return f"{format_bytes(stamp.size)} {mark}".rstrip()
 

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from joblens.analysis.crate_graph import percent_encoded
 from joblens.model.crate import CrateFile
 from joblens.model.run_link import FileStamp
+from joblens.probes.file_names import as_text, remembered_path
 
 _PIECE = 1 << 20
 _MOST_HASHED = 4 << 30  # beyond, size and time have to do
@@ -41,11 +42,11 @@ class CrateFiles:
 
     def add(self, stamp: FileStamp, cwd: str, host: str, sha256: str = "") -> CrateFile | None:
         """None: it was not there. `host`: where the job ran, whose files these are."""
-        path = os.path.normpath(os.path.join(cwd, stamp.path))
+        path = os.path.normpath(remembered_path(stamp.path, cwd))
         sha256 = sha256 or (stamp.digest if stamp.digest and len(stamp.digest) == _SHA256 else "")
         if stamp.size is None and stamp.mtime_ns is None:
             return None
-        key = path, stamp.digest or sha256 or f"{stamp.size} {stamp.mtime_ns}"
+        key = path, stamp.digest or sha256 or _looks(stamp)
         if key not in self._found:
             self._found[key] = self._looked_at(stamp, path, cwd, host, sha256)
         return self._found[key]
@@ -71,12 +72,13 @@ class CrateFiles:
             modified_at_us=None if stamp.mtime_ns is None else stamp.mtime_ns // 1000,
             kind=_kind(path),
         )
-        if host != self._host:
-            return file
-        if os.path.isdir(path):
+        is_here = host == self._host
+        if stamp.size is None or (is_here and os.path.isdir(path)):
             return replace(file, id=f"{file.id}/", is_folder=True, bytes=None, digest="")
+        if not is_here:
+            return file
         if not self._is_unchanged(path, stamp, sha256):
-            self.changed.append(path)
+            self.changed.append(as_text(path))
             return file
         file = replace(file, sha256=sha256 or sha256_of(path) or "")
         return self._taken_along(file, path, cwd)
@@ -85,18 +87,19 @@ class CrateFiles:
         if self._most_bytes is None or not file.sha256 or file.bytes is None:
             return file
         if file.bytes > self._most_bytes:
-            self.large.append(path)
+            self.large.append(as_text(path))
             return file
-        inside = os.path.relpath(path, cwd) if cwd else ""
-        place = f"files/{inside}" if inside and not inside.startswith("..") else f"elsewhere{path}"
+        inside = as_text(os.path.relpath(path, cwd)) if cwd else ""
+        elsewhere = f"elsewhere{as_text(path)}"
+        place = f"files/{inside}" if inside and not inside.startswith("..") else elsewhere
         if self._places.setdefault(place, path) != path:  # of two jobs with a working directory each
-            place = f"elsewhere{path}"
+            place = elsewhere
         self.copies.append(Copy(path, place, file.sha256))
         return replace(file, id=percent_encoded(place), is_inside=True)
 
     def _free_id(self, ident: str, path: str, stamp: FileStamp) -> str:
         """A second content of the same path has a mark at its end."""
-        content = stamp.digest or f"{stamp.size}-{stamp.mtime_ns}"
+        content = stamp.digest or _looks(stamp)
         taken_by = self._taken.setdefault(ident, content)
         return ident if taken_by == content else f"{ident}#{content[:16]}"
 
@@ -112,6 +115,11 @@ class CrateFiles:
         if sha256:
             return sha256_of(path) == sha256
         return stamp.digest is not None and _older_digest(path) == stamp.digest
+
+
+def _looks(stamp: FileStamp) -> str:
+    """What stands for its content where nobody read it; a folder is one, whatever was put into it."""
+    return "folder" if stamp.size is None else f"{stamp.size}-{stamp.mtime_ns}"
 
 
 def sha256_of(path: str) -> str | None:

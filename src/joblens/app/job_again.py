@@ -16,6 +16,7 @@ from joblens.model.plan import PlannedJob
 from joblens.model.secrets import REDACTED
 from joblens.model.settings import Settings
 from joblens.ports.store import Store
+from joblens.probes.file_names import remembered_name
 
 # Of a person or a session: what they are now is what is wanted.
 _OF_NOW = frozenset({"HOME", "USER", "TMPDIR", "TMP", "TEMP"})
@@ -43,6 +44,7 @@ def job_again(
     argv, shell = _command(record, planned)
     env = _environment(record, planned, given_env)
     folder = _folder(record, cwd)
+    argv = tuple(remembered_name(word, folder) for word in argv)
     made = JobAgain(record=record, argv=argv, shell=shell, cwd=folder, env=env, notes=_notes(record))
     return replace(made, differences=_differences(made, store, settings))
 

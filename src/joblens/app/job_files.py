@@ -7,6 +7,7 @@ from joblens.app.requests import Request
 from joblens.model.errors import InputError
 from joblens.model.run_link import FileStamp
 from joblens.model.settings import Settings
+from joblens.probes.file_names import as_text, remembered_path
 
 
 def inputs_of(request: Request, shown: Sequence[str], cwd: str, settings: Settings) -> tuple[FileStamp, ...]:
@@ -20,9 +21,9 @@ def inputs_of(request: Request, shown: Sequence[str], cwd: str, settings: Settin
     paths: dict[str, None] = {}
     for asked in request.inputs:
         found = expanded((asked,), cwd)
-        if not found or not all(os.path.exists(os.path.join(cwd, path)) for path in found):
+        if not found or not all(os.path.exists(remembered_path(path, cwd)) for path in found):
             raise InputError(f"--input {asked}: there is no such file", hint=_hint(request, cwd))
-        paths |= dict.fromkeys(found)
+        paths |= dict.fromkeys(map(as_text, found))
     if is_named:
         paths |= dict.fromkeys(named_inputs(shown, cwd, is_shell=request.shell is not None))
     return tuple(stamp(path, cwd) for path in paths)

@@ -58,6 +58,7 @@ def options_of(again: "JobAgain") -> dict[str, Any]:
     """As `joblens run` takes them, by their names."""
     from joblens.cli.job_request import options_of_container
     from joblens.cli.option_table import GLOBAL_OPTIONS, JOB_OPTIONS, RUN_OPTIONS, SPEC_OPTIONS
+    from joblens.probes.file_names import remembered_path
 
     rows = (*JOB_OPTIONS, *RUN_OPTIONS, *SPEC_OPTIONS, *GLOBAL_OPTIONS)
     given: dict[str, Any] = {
@@ -73,7 +74,7 @@ def options_of(again: "JobAgain") -> dict[str, Any]:
         "cwd": again.cwd or None,
         "env": tuple(f"{name}={value}" for name, value in again.env.items()),
         "rerun_of": job.uuid,
-        "inputs": tuple(path for path in paths if os.path.exists(os.path.join(again.cwd, path))),
+        "inputs": tuple(path for path in paths if os.path.exists(remembered_path(path, again.cwd))),
         **_description(job),
         **_limits(job),
         **options_of_container(job.container),
@@ -115,9 +116,10 @@ def _limits(job: "Job") -> dict[str, Any]:
 
 
 def _tell(session: Session, again: "JobAgain") -> None:
+    from joblens.app.jobs import as_text
     from joblens.model.secrets import redact_argv, redact_env
 
-    command = redact_argv(again.argv or (again.shell or "",))
+    command = redact_argv(tuple(map(as_text, again.argv or (again.shell or "",))))
     env = redact_env(again.env)
     if session.json:
         from msgspec import to_builtins

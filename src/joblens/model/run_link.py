@@ -12,9 +12,9 @@ class RunLink(Struct, frozen=True, omit_defaults=True):
 
 
 class FileStamp(Struct, frozen=True, omit_defaults=True):
-    """A file as a job found or left it. None: it was not there."""
+    """A file as a job found or left it."""
 
     path: str
-    size: int | None = None
-    mtime_ns: int | None = None
+    size: int | None = None  # None: it was not there, or is a folder
+    mtime_ns: int | None = None  # None: it was not there
     digest: str | None = None  # sha256 of the content, where it was read (before: 32 digits of blake2b)

@@ -98,7 +98,7 @@ def _files(name: str, stamps: Sequence[FileStamp], *, is_whole: bool) -> Iterato
     shown = stamps if is_whole else stamps[:_FILES_SHOWN]
     for each in shown:
         if each.size is None:
-            yield name, f"{each.path}  was not there"
+            yield name, f"{each.path}  {'was not there' if each.mtime_ns is None else 'a folder'}"
         else:
             yield (
                 name,
