@@ -37,9 +37,12 @@ class PlacingDesk:
         self._asked.put((question, then, otherwise))
 
     def close(self, *, is_over: bool) -> None:
-        """Returns when the cluster has been told, unless it does not answer."""
+        """The last that is asked, and at once: `wait` for it."""
         self._asked.put((lambda placer: placer.close(is_over=is_over), lambda _: None, lambda _: None))
         self._asked.put(None)
+
+    def wait(self) -> None:
+        """Returns when the cluster has been told, unless it does not answer."""
         if self._thread.is_alive():
             self._thread.join(_PATIENCE_S)
 

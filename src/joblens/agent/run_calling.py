@@ -41,6 +41,10 @@ class RunCalling(Protocol):
 
     def close(self, *, is_over: bool) -> None: ...
 
+    def wait(self) -> None:
+        """Until it has closed, which may take a cluster its time. Nothing of the run depends on it."""
+        ...
+
 
 class WorkerCall(Protocol):
     """Who tells workers. Both may raise BrokerError or SupervisorError: workers find jobs by themselves."""
@@ -96,6 +100,9 @@ class Ringing:
         with self._changed:
             self._is_closed = True
             self._changed.notify()
+
+    def wait(self) -> None:
+        pass  # a broker that does not answer is not waited for
 
     def _run(self) -> None:
         while True:

@@ -170,6 +170,10 @@ class RunDriver:
         self._stamps.close()
         self._hosts.close(is_over=self._is_over)
 
+    def wait(self) -> None:
+        """Until a cluster has been told that the run is over."""
+        self._hosts.wait()
+
     def _status(self) -> RunStatus:
         counts = self._schedule.counts()
         done = counts.get(JobState.COMPLETED, 0) + counts.get(JobState.DISABLED, 0)

@@ -120,6 +120,10 @@ class RunHosts:
         if self._tickets is not None:
             self._tickets.close(is_over=is_over)
 
+    def wait(self) -> None:
+        if self._tickets is not None:
+            self._tickets.wait()
+
     # ---- on the sampler's thread -----------------------------------------------------------------------
 
     def take_samples(self) -> None:

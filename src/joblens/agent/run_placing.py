@@ -143,6 +143,9 @@ class RunPlacing:
             for job_id in list(self._places.live):
                 self._telling.note(PlaceEnded(job_id, "closed"))
 
+    def wait(self) -> None:
+        self._desk.wait()
+
     # ---- timed -----------------------------------------------------------------------------------------
 
     def next_wake_s(self) -> float | None:

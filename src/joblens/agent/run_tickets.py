@@ -306,6 +306,9 @@ class RunTickets:
             self._desk.close()
             self._has_begun = False
 
+    def wait(self) -> None:
+        self._calling.wait()
+
 
 def _changed(store: QueueStore, before: dict[str, Status]) -> tuple[list[Record], dict[str, str]]:
     """Records of those that stand differently, and who was lost with those that wait again. Unknown ones are

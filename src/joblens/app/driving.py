@@ -165,6 +165,8 @@ class _Driving:
             self._after(kit, setup)
             return driven
         finally:
+            if self._driver is not None:
+                self._driver.wait()
             if side is not None:
                 side.store.close()
             if self._cluster is not None:
