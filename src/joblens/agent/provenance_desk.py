@@ -15,8 +15,9 @@ from joblens.model.lasting_env import is_lasting_env
 from joblens.model.provenance import Provenance, digest_of
 from joblens.model.run_link import FileStamp
 from joblens.model.writes import JobStarted, ProvenanceSeen, Write
+from joblens.probes.file_marks import Mark, are_unchanged
 from joblens.probes.host import HostFacts
-from joblens.probes.program_files import starting_words
+from joblens.probes.program_files import shell_of_workflows, starting_words
 
 if TYPE_CHECKING:
     from joblens.agent.provenance_parts import ProvenanceParts
@@ -30,11 +31,19 @@ _MOST_KINDS = 500  # of commands, in one process: more are not told apart by the
 class _Look:
     """At the parts of one kind of command."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_after_change: bool = False) -> None:
+        self.is_after_change = is_after_change
         self.begun_s = time.monotonic()
+        self.begun_at_ns = time.time_ns()
+        self.marks: dict[str, Mark] = {}  # of the files that it depends on, when these were read
         self.digest = ""
         self.partial: Provenance | None = None  # without what git has yet to say
         self.is_done = threading.Event()
+
+    def holds(self) -> bool:
+        """For a job that starts now."""
+        is_old = self.is_done.is_set() and time.monotonic() - self.begun_s > _FRESH_S
+        return not is_old and are_unchanged(self.marks)
 
 
 class _Asked:
@@ -85,9 +94,10 @@ class ProvenanceDesk:
         kind = self._kind(job)
         with self._lock:
             look = self._looks.get(kind)
-            is_new = look is None or (look.is_done.is_set() and time.monotonic() - look.begun_s > _FRESH_S)
+            is_new = look is None or not look.holds()
             if is_new:
-                look = self._looks[kind] = _Look()
+                has_changed = look is not None and not are_unchanged(look.marks)
+                look = self._looks[kind] = _Look(is_after_change=has_changed)
             assert look is not None
             wants_digests = any(each.digest is None and each.size is not None for each in job.inputs)
             if look.digest and not wants_digests:
@@ -143,7 +153,10 @@ class ProvenanceDesk:
         environment = None
         if job.background and not job.queue:  # it brings its own
             environment = tuple(sorted((name, job.env[name]) for name in job.env if is_lasting_env(name)))
-        words = () if job.container is not None else starting_words(job.argv, is_shell=job.is_shell)
+        words: tuple[str, ...] = ()
+        if job.container is None:
+            shell = shell_of_workflows() if job.is_shell and job.run is not None else "/bin/sh"
+            words = starting_words(job.argv, is_shell=job.is_shell, shell=shell)
         kind = CommandKind(job.cwd, words, search, environment)
         if kind not in self._looks and len(self._looks) >= _MOST_KINDS:
             return CommandKind(job.cwd, (), "", is_one_of_many=True)
@@ -210,7 +223,11 @@ class ProvenanceDesk:
                 asked.has_inputs.set()
 
     def _look(self, parts: "ProvenanceParts", kind: CommandKind, look: _Look) -> None:
-        found, question, root = parts.look(kind)
+        marks: dict[str, Mark] = {}
+        if look.is_after_change:
+            parts.forget_changes()
+        found, question, root = parts.look(kind, started_at_ns=look.begun_at_ns, marks=marks)
+        look.marks = marks
         if question is not None:
             look.partial = found
             found = parts.with_changes(found, question, root)

@@ -3,7 +3,6 @@
 import hashlib
 import os
 import re
-import shutil
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
@@ -25,6 +24,7 @@ from joblens.model.seeds import seeds_of
 from joblens.model.workflow_spec import Stdio, StdioMode
 from joblens.plan.changes import command_digest
 from joblens.plan.srun_signal import srun_signal
+from joblens.probes.program_files import shell_of_workflows
 
 BESIDE = -1  # the index of commands that are no job of the plan
 _UNSAFE = re.compile(r"[^\w.,+@=~-]")
@@ -97,7 +97,7 @@ class AttemptMaker:
         self._setup = setup
         self._kit = kit
         self._plan = setup.plan
-        self._shell = shutil.which("bash") or "/bin/sh"
+        self._shell = shell_of_workflows()
         monitor = self._plan.monitor
         self._interval_s = monitor.sample_interval_s
         self._granularity = monitor.granularity if monitor.enabled else Granularity.SUMMARY

@@ -50,7 +50,7 @@ def add_code(graph: CrateGraph, code: CodeVersion) -> Ref:
         version=code.commit,
         codeRepository=redact_text(code.remote),
         description=", ".join(
-            part for part in (code.describe, f"branch {code.branch}" if code.branch else "", state) if part
+            part for part in (f"branch {code.branch}" if code.branch else "", state) if part
         ),
     )
 

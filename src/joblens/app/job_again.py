@@ -1,7 +1,6 @@
 """One job that is to run again: what it was, what of that is missing, and what is different now."""
 
 import os
-import shutil
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,6 +16,7 @@ from joblens.model.secrets import REDACTED
 from joblens.model.settings import Settings
 from joblens.ports.store import Store
 from joblens.probes.file_names import remembered_name
+from joblens.probes.program_files import shell_of_workflows
 
 # Of a person or a session: what they are now is what is wanted.
 _OF_NOW = frozenset({"HOME", "USER", "TMPDIR", "TMP", "TEMP"})
@@ -82,8 +82,7 @@ def _command(record: Record, planned: PlannedJob | None) -> tuple[tuple[str, ...
         argv = _command_of_plan(record, planned)
     if not job.is_shell:
         return argv, None
-    # Lines of a workflow are read by bash where there is one, those of `run --shell` by sh.
-    return ((shutil.which("bash") or "/bin/sh", "-c", argv[0]), None) if job.run else ((), argv[0])
+    return ((shell_of_workflows(), "-c", argv[0]), None) if job.run else ((), argv[0])
 
 
 def _command_of_plan(record: Record, planned: PlannedJob | None) -> tuple[str, ...]:
@@ -181,7 +180,8 @@ def _ran_in_now(again: JobAgain) -> Any:
     from joblens.probes.program_files import starting_words
 
     job = again.record.job
-    words = () if job.container is not None else starting_words(job.argv, is_shell=job.is_shell)
+    shell = shell_of_workflows() if job.run is not None else "/bin/sh"
+    words = () if job.container is not None else starting_words(job.argv, is_shell=job.is_shell, shell=shell)
     search = again.env.get("PATH", os.environ.get("PATH", ""))
     parts = ProvenanceParts(read_host(), __version__, ())
     found, question, root = parts.look(CommandKind(again.cwd or os.getcwd(), words, search))

@@ -12,7 +12,6 @@ class CodeVersion(Struct, frozen=True, kw_only=True, omit_defaults=True):
     branch: str = ""
     remote: str = ""  # without user and password
     root: str = ""
-    describe: str = ""
     changes_digest: str = ""  # of what was changed, where something was
 
 
@@ -22,7 +21,7 @@ class Program(Struct, frozen=True, kw_only=True, omit_defaults=True):
     path: str
     sha256: str = ""
     bytes: int | None = None
-    version: str = ""
+    version: str = ""  # of an interpreter, where names of files tell it
 
 
 class Hardware(Struct, frozen=True, kw_only=True, omit_defaults=True):

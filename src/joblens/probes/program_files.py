@@ -1,22 +1,26 @@
 """The files that a command starts, and what is in them."""
 
 import os
+import re
+import shutil
 import stat
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 
-from joblens.probes.python_packages import is_python
+from joblens.probes.python_packages import is_python, python_version
 
 _SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh"})
 _INTERPRETERS = frozenset({*_SHELLS, "perl", "ruby", "Rscript", "julia", "node", "lua", "octave", "php"})
 _WITH_VALUE = frozenset({"-W", "-X", "--check-hash-based-pycs"})  # options of Python with another word behind
 _CODE_FOLLOWS = frozenset({"-c", "-m", "-e", "-"})
 _HEAD = 256
+_NUMBERED = re.compile(r"(?P<name>[A-Za-z]+)-?(?P<version>\d+(?:\.\d+)*)")  # perl5.36.0, php8.2, node20
 
 
-def starting_words(argv: Sequence[str], *, is_shell: bool) -> tuple[str, ...]:
-    """The words that decide which files are started: what comes behind them is for the program."""
-    words = _words_of(argv, is_shell=is_shell)
+def starting_words(argv: Sequence[str], *, is_shell: bool, shell: str = "/bin/sh") -> tuple[str, ...]:
+    """The words that decide which files are started: what comes behind them is for the program. `shell`: that
+    reads the line, where it is one."""
+    words = _words_of(argv, shell, is_shell=is_shell)
     if not words:
         return ()
     if not _is_interpreter(words[0]):
@@ -52,19 +56,25 @@ def program_paths(words: Sequence[str], cwd: str, search: str) -> tuple[str, ...
     return tuple(paths)
 
 
-def _words_of(argv: Sequence[str], *, is_shell: bool) -> Sequence[str]:
+@cache
+def shell_of_workflows() -> str:
+    """Lines of a workflow are read by bash where there is one, those of `run --shell` by sh."""
+    return shutil.which("bash") or "/bin/sh"
+
+
+def _words_of(argv: Sequence[str], shell: str, *, is_shell: bool) -> Sequence[str]:
     """Of a shell line that is more than one command, the shell alone."""
     if not is_shell:
         return argv
     line = argv[0] if argv else ""
     if any(sign in line for sign in "|&;<>()$`\n*?[#~={}!"):
-        return ["/bin/sh"]
+        return [shell]
     import shlex
 
     try:
         return shlex.split(line)
     except ValueError:
-        return ["/bin/sh"]
+        return [shell]
 
 
 def find_program(word: str, cwd: str, search: str) -> str | None:
@@ -112,6 +122,23 @@ def _interpreter_of(program: str, search: str) -> str:
         names = [word for word in words[1:] if not word.startswith("-") and "=" not in word]
         return (find_program(names[0], "/", search) if names else None) or ""
     return words[0] if os.path.isfile(words[0]) else ""
+
+
+def is_script(path: str) -> bool:
+    """By its first two bytes: whatever its name is, another program reads it."""
+    try:
+        with open(path, "rb", buffering=0) as file:
+            return file.read(2) == b"#!"
+    except OSError:
+        return False
+
+
+def version_of(path: str) -> str:
+    """Of an interpreter, as far as names of files tell it; nothing is started to ask. '': they do not"""
+    if is_python(path):
+        return python_version(path)
+    found = _NUMBERED.fullmatch(os.path.basename(os.path.realpath(path)))
+    return found["version"] if found is not None and found["name"] in _INTERPRETERS else ""
 
 
 def sha256_of(path: str, largest: int) -> tuple[str, int | None]:

@@ -8,6 +8,8 @@ from msgspec import Struct
 
 _MOST_BYTES = 1 << 22  # of a list of packed references
 _COMMIT = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
+# Filters are programs that git runs on files; what is included may name some, too.
+_RUNS_PROGRAMS = re.compile(r"^\s*\[\s*(?:filter|include|includeif)\b", re.IGNORECASE | re.MULTILINE)
 _MOST_STEPS = 8  # from one symbolic reference to the next
 
 
@@ -18,6 +20,14 @@ class Repository(Struct, frozen=True, kw_only=True):
     commit: str = ""  # '': none yet, or it cannot be read
     branch: str = ""
     remote: str = ""  # as configured; may hold a password
+    runs_programs: bool = False  # by its configuration, when git looks at its files
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """That change with its commit, and with what is about to be committed."""
+        reference = os.path.join(self.common_dir, "refs", "heads", self.branch) if self.branch else ""
+        packed, index = os.path.join(self.common_dir, "packed-refs"), os.path.join(self.git_dir, "index")
+        return (os.path.join(self.git_dir, "HEAD"), *filter(None, (reference,)), packed, index)
 
 
 def find_repository(folder: str) -> Repository | None:
@@ -56,6 +66,7 @@ def _read(root: str, git_dir: str) -> Repository:
     common_dir = os.path.normpath(os.path.join(git_dir, shared)) if shared else git_dir
     commit, branch = _head(git_dir, common_dir)
     config = _text(os.path.join(common_dir, "config")) or ""
+    own_config = _text(os.path.join(git_dir, "config.worktree")) or ""
     return Repository(
         root=root,
         git_dir=git_dir,
@@ -63,6 +74,7 @@ def _read(root: str, git_dir: str) -> Repository:
         commit=commit,
         branch=branch,
         remote=parse_remote(config, branch),
+        runs_programs=_RUNS_PROGRAMS.search(f"{config}\n{own_config}") is not None,
     )
 
 

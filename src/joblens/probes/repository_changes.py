@@ -9,8 +9,10 @@ import time
 
 from msgspec import Struct
 
+from joblens.probes.file_marks import Mark
+
 # It is asked about a repository that joblens was only started in: nothing that this one configures to be run
-# at every look is, and nothing is written there.
+# at every look is, and nothing is written there. Of one with filters (Repository.runs_programs) nobody asks.
 _QUESTION = (
     *("git", "--no-optional-locks", "-c", "core.fsmonitor=", "-c", "core.hooksPath=/dev/null"),
     *("status", "--porcelain=v1", "-z", "--untracked-files=no", "--ignore-submodules=dirty", "--no-renames"),
@@ -33,7 +35,10 @@ class Changes(Struct, frozen=True):
 class AskedChanges:
     """git was asked; `answer` waits for what it says."""
 
-    def __init__(self, root: str) -> None:
+    def __init__(self, root: str, index: Mark = None) -> None:
+        """`index`: of the repository, before git was asked."""
+        self.index = index
+        self.asked_s = time.monotonic()
         self._root = root
         self._pid = 0
         self._why = ""
@@ -49,7 +54,12 @@ class AskedChanges:
 
     def _ask(self, git: str) -> None:
         env = {name: value for name, value in os.environ.items() if name not in _NOT_PASSED_ON}
-        env |= {"GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
+        env |= {
+            "GIT_OPTIONAL_LOCKS": "0",
+            "GIT_TERMINAL_PROMPT": "0",
+            "GIT_NO_LAZY_FETCH": "1",
+            "LC_ALL": "C",
+        }
         out_read, out_write = os.pipe2(os.O_CLOEXEC)
         err_read, err_write = os.pipe2(os.O_CLOEXEC)
         null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)

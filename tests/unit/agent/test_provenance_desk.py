@@ -1,6 +1,8 @@
 """What jobs run in is looked up once for each kind of command, and nobody waits for it for long."""
 
+import hashlib
 import os
+import subprocess
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,8 +12,9 @@ import pytest
 from msgspec.structs import replace
 
 from joblens.agent import provenance_desk
+from joblens.agent.command_kind import CommandKind
 from joblens.agent.provenance_desk import ProvenanceDesk
-from joblens.agent.provenance_parts import NOT_ANSWERED, TOO_MANY, ProvenanceParts
+from joblens.agent.provenance_parts import FILTERS, NOT_ANSWERED, TOO_MANY, ProvenanceParts
 from joblens.model.ids import new_uuid
 from joblens.model.job import Attempt, Job, Outcome, Owner, Record, Status
 from joblens.model.provenance import Provenance
@@ -88,8 +91,8 @@ def test_ends_wait_for_a_slow_look_once_and_go_on_with_what_is_known(
     slow = threading.Event()
     whole = ProvenanceParts.look
 
-    def look(self: ProvenanceParts, kind: Any) -> Any:
-        found, _, _ = whole(self, kind)
+    def look(self: ProvenanceParts, kind: Any, **more: Any) -> Any:
+        found, _, _ = whole(self, kind, **more)
         return replace(found, unknown={"changes": NOT_ANSWERED}), object(), "root"
 
     def with_changes(_self: ProvenanceParts, found: Provenance, _question: Any, _root: str) -> Provenance:
@@ -107,6 +110,130 @@ def test_ends_wait_for_a_slow_look_once_and_go_on_with_what_is_known(
     assert desk._patience_s <= 0
     assert [kept.seen[digest].unknown for digest in digests] == [{"changes": NOT_ANSWERED}]
     slow.set()
+
+
+def programs_of(kept: Kept, record: Record) -> dict[str, str]:
+    assert record.attempt is not None
+    return {
+        os.path.basename(each.path): each.sha256 for each in kept.seen[record.attempt.provenance].programs
+    }
+
+
+def test_a_program_that_was_changed_in_between_is_looked_at_again(
+    desk: ProvenanceDesk, kept: Kept, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(desk, "_patience_s", 30.0)
+    script = tmp_path / "s.sh"
+    found = []
+    for text in ("one", "another"):
+        script.write_text(f"echo {text}\n")
+        os.utime(script, ns=(1, len(text)))
+        one = job("sh", "s.sh", cwd=str(tmp_path))
+        digest = desk.begin(one)
+        record = desk.complete(ended(one))
+        assert record.attempt is not None
+        found.append(programs_of(kept, record)["s.sh"])
+        assert not digest
+    assert found == [hashlib.sha256(text).hexdigest() for text in (b"echo one\n", b"echo another\n")]
+
+
+def test_a_program_that_was_changed_after_the_start_is_not_taken_for_what_ran(tmp_path: Path) -> None:
+    script = tmp_path / "s.sh"
+    script.write_text("true\n")
+    kind = CommandKind(str(tmp_path), ("sh", "s.sh"), os.environ["PATH"])
+    parts = ProvenanceParts(read_host(), "9.9", ())
+    mtime_ns = script.stat().st_mtime_ns
+    later, _, _ = parts.look(kind, started_at_ns=mtime_ns - 1)
+    assert later.programs[1].sha256 == ""
+    assert "was changed after the job had started" in later.unknown["programs"]
+    before, _, _ = parts.look(kind, started_at_ns=mtime_ns)
+    assert before.programs[1].sha256
+    assert "programs" not in before.unknown
+
+
+def test_a_commit_in_between_is_seen(
+    desk: ProvenanceDesk, kept: Kept, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(desk, "_patience_s", 30.0)
+    git = ("git", "-C", str(tmp_path), "-c", "user.name=ada", "-c", "user.email=ada@example.org")
+    subprocess.run([*git, "init", "-q"], check=True)
+    commits = []
+    for number in range(3):
+        subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", str(number)], check=True)
+        one = job("true", cwd=str(tmp_path))
+        desk.begin(one)
+        attempt = desk.complete(ended(one)).attempt
+        assert attempt is not None
+        code = kept.seen[attempt.provenance].code
+        assert code is not None
+        commits.append(code.commit)
+    words = [*git, "rev-list", "--reverse", "HEAD"]
+    assert commits == subprocess.run(words, capture_output=True, text=True, check=True).stdout.split()
+
+
+def test_changes_of_a_program_that_git_knows_are_seen_at_once(
+    desk: ProvenanceDesk, kept: Kept, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(desk, "_patience_s", 30.0)
+    git = ("git", "-C", str(tmp_path), "-c", "user.name=ada", "-c", "user.email=ada@example.org")
+    script = tmp_path / "s.sh"
+    script.write_text("true\n")
+    for words in (["init", "-q"], ["add", "s.sh"], ["commit", "-qm", "one"]):
+        subprocess.run([*git, *words], check=True)
+    dirty = []
+    for text in ("true\n", "true again\n"):
+        script.write_text(text)
+        one = job("sh", "s.sh", cwd=str(tmp_path))
+        desk.begin(one)
+        attempt = desk.complete(ended(one)).attempt
+        assert attempt is not None
+        code = kept.seen[attempt.provenance].code
+        assert code is not None
+        dirty.append(code.is_dirty)
+    assert dirty == [False, True]
+
+
+def test_a_repository_is_not_asked_where_it_would_run_programs(tmp_path: Path) -> None:
+    git, ran = ("git", "-C", str(tmp_path)), tmp_path / "ran"
+    file = tmp_path / "a.txt"
+    file.write_text("1\n")
+    (tmp_path / ".gitattributes").write_text("*.txt filter=mine\n")
+    person = ("-c", "user.name=ada", "-c", "user.email=ada@example.org")
+    for words in (["init", "-q"], ["add", "."], [*person, "commit", "-qm", "one"]):
+        subprocess.run([*git, *words], check=True)
+    subprocess.run([*git, "config", "filter.mine.clean", f"sh -c 'touch {ran}; cat'"], check=True)
+    file.write_text("2\n")
+    kind = CommandKind(str(tmp_path), ("true",), os.environ["PATH"])
+    parts = ProvenanceParts(read_host(), "9.9", ())
+    found, question, root = parts.look(kind)
+    if question is not None:
+        found = parts.with_changes(found, question, root)
+    assert not ran.exists()
+    assert found.code is not None
+    assert (found.code.is_dirty, found.unknown["changes"]) == (None, FILTERS)
+
+
+def test_a_script_in_the_name_of_python_is_none(tmp_path: Path) -> None:
+    shim = tmp_path / "python3"
+    shim.write_text("#!/bin/sh\nexec true\n")
+    shim.chmod(0o755)
+    kind = CommandKind(str(tmp_path), ("python3",), str(tmp_path))
+    found, _, _ = ProvenanceParts(read_host(), "9.9", ()).look(kind)
+    assert found.versions == {"joblens": "9.9"}
+    assert "is a script" in found.unknown["versions"]
+    assert found.programs[0].version == ""
+
+
+def test_lines_of_a_workflow_are_read_by_bash(
+    desk: ProvenanceDesk, kept: Kept, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(desk, "_patience_s", 30.0)
+    found = []
+    for link in (RunLink("r", 0), None):
+        one = job("true; true", is_shell=True, run=link)
+        desk.begin(one)
+        found += programs_of(kept, desk.complete(ended(one)))
+    assert found == ["bash", "sh"]
 
 
 def test_too_many_kinds_are_not_told_apart(

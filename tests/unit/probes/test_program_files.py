@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from joblens.probes.program_files import find_program, program_paths, sha256_of, starting_words
+from joblens.probes.program_files import find_program, program_paths, sha256_of, starting_words, version_of
 from joblens.probes.python_packages import is_python, packages_of, python_version
 
 
@@ -35,6 +35,14 @@ def test_words_that_decide_what_is_started(
     argv: tuple[str, ...], is_shell: bool, words: tuple[str, ...]
 ) -> None:
     assert starting_words(argv, is_shell=is_shell) == words
+
+
+def test_the_version_of_an_interpreter_is_told_by_its_name(tmp_path: Path) -> None:
+    for real, name in (("perl5.36.0", "perl"), ("node20", "node"), ("tool-3", "tool"), ("lua5.4", "lua")):
+        (tmp_path / real).write_text("")
+        (tmp_path / name).symlink_to(real)
+    found = {name: version_of(str(tmp_path / name)) for name in ("perl", "node", "tool", "lua")}
+    assert found == {"perl": "5.36.0", "node": "20", "tool": "", "lua": "5.4"}
 
 
 def _program(path: Path, text: str) -> Path:
