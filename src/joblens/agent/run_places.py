@@ -39,6 +39,9 @@ class RunPlaces:
         """Whether any is left that could take it."""
         return bool(self._of.get(uuid) or self._serving.get(queue))
 
+    def has_several(self, uuid: str) -> bool:
+        return len(self._of.get(uuid, ())) > 1
+
     def of(self, uuid: str, queue: str) -> list[Placed]:
         ids = self._of.get(uuid, set()) | self._serving.get(queue, set())
         return [self.live[job_id] for job_id in sorted(ids)]

@@ -29,6 +29,7 @@ _UNCOVERED_S = 3.0  # before what the cluster took but gave no place is handed i
 _LOST_EVERY_S = 2.0
 _MOST_IN_VAIN = 3  # places of a job that ended before anything began in them
 _MOST_NAMES = 5
+_WITHOUT_A_PLACE = (Status.CANCELLED, Status.ERROR, Status.LOST)  # how a job may end that nobody began
 
 
 class ClusterSide(Struct, frozen=True, kw_only=True):
@@ -101,13 +102,17 @@ class RunPlacing:
         if status is Status.QUEUED:
             self._waiting.add(uuid)  # once more: its worker was lost, or gave it back
             return
-        if status.is_final and uuid in self._waiting:
-            self.withdraw(uuid)  # perhaps by somebody who does not know of its place
+        if status.is_final and uuid in self._waiting and self._may_be_expected(uuid, status):
+            self.withdraw(uuid)
         self._waiting.discard(uuid)
         self._in_vain.pop(uuid, None)
         self._places.has_begun(uuid, parcel.queue)
         if status.is_final:
             self._forget(uuid)
+
+    def _may_be_expected(self, uuid: str, status: Status) -> bool:
+        """At a place, still: it ended by somebody who does not know of that, or it has another one."""
+        return status in _WITHOUT_A_PLACE or self._places.has_several(uuid)
 
     def _forget(self, uuid: str) -> None:
         self._parcels.pop(uuid, None)
@@ -140,8 +145,7 @@ class RunPlacing:
         self._kit.loop.remove_timed(self)
         self._desk.close(is_over=is_over)
         if is_over:
-            for job_id in list(self._places.live):
-                self._telling.note(PlaceEnded(job_id, "closed"))
+            self._note_ended(self._places.live, "closed")
 
     def wait(self) -> None:
         self._desk.wait()
@@ -264,11 +268,16 @@ class RunPlacing:
         if room is not None:
             self._telling.room(room)
         whys: dict[str, str] = {}
+        ended: dict[tuple[str, bool], list[str]] = {}
         for one in news:
             if one.state in (PlaceState.ENDED, PlaceState.GONE):
+                if one.job_id in self._places.live:
+                    ended.setdefault((one.word, one.state is PlaceState.GONE), []).append(one.job_id)
                 self._has_ended(one)
             elif one.state is PlaceState.WAITING:
                 whys.update(self._tell_why(one))
+        for (word, is_gone), job_ids in ended.items():
+            self._note_ended(job_ids, word, is_gone=is_gone)
         if whys:
             self._telling.note(PlacesWait(whys))
             for line in self._tells_why.lines(whys):
@@ -294,11 +303,8 @@ class RunPlacing:
         was_used = self._places.was_used(news.job_id)
         placed = self._places.remove(news.job_id)
         self._whys.pop(news.job_id, None)
-        is_gone = news.state is PlaceState.GONE
-        if placed is not None:
-            self._telling.note(PlaceEnded(news.job_id, news.word, is_gone))
         named = frozenset(news.uuids or (placed.uuids if placed is not None else ()))
-        if is_gone:
+        if news.state is PlaceState.GONE:
             own = frozenset(self._parcels)
             self._store.ask(
                 partial(self._lost.take_back_of_place, news.job_id, named, own),
@@ -310,6 +316,12 @@ class RunPlacing:
         for uuid in named & self._waiting:
             self._placed_at_s.pop(uuid, None)
         self._next_placing_s = min(self._next_placing_s, time.monotonic() + self._pause_s)
+
+    def _note_ended(self, job_ids: Collection[str], word: str, *, is_gone: bool = False) -> None:
+        """In one event: at Ray every job has a place of its own."""
+        if job_ids:
+            first, *others = job_ids
+            self._telling.note(PlaceEnded(first, word, is_gone, tuple(others)))
 
     def _has_sought_place(self, count: int) -> None:
         if count:

@@ -60,8 +60,9 @@ class ClusterPlaces:
         elif isinstance(fact, PlacesWait):
             self._whys.update(fact.whys)
         elif isinstance(fact, PlaceEnded):
-            self._live.pop(fact.job_id, None)
-            self._whys.pop(fact.job_id, None)
+            for job_id in fact.job_ids:
+                self._live.pop(job_id, None)
+                self._whys.pop(job_id, None)
 
     def _add(self, placed: Placed) -> None:
         job_id = placed.placement.job_id

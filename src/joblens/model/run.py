@@ -194,6 +194,11 @@ class PlaceEnded(Struct, frozen=True, tag="place-ended", omit_defaults=True):
     job_id: str
     word: str = ""
     is_gone: bool = False  # it did not come to its own end
+    others: tuple[str, ...] = ()  # that are over as well, in the same way
+
+    @property
+    def job_ids(self) -> tuple[str, ...]:
+        return (self.job_id, *self.others)
 
 
 class RunEnded(Struct, frozen=True, tag="ended"):

@@ -39,7 +39,7 @@ def test_a_job_without_a_place_of_its_own_waits_for_the_one_that_serves_its_queu
 
 
 def test_where_everything_has_ended_nothing_waits() -> None:
-    places = ClusterPlaces(events(WorkPlaced((placed("1", "a"),)), PlaceEnded("1", "closed")))
+    places = ClusterPlaces(events(WorkPlaced((placed("1", "a"),)), PlaceEnded("2", "closed", others=("1",))))
     assert places.of("a") is None
     assert places.live == ()
 
