@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from joblens.agent.provenance_parts import ProvenanceParts
     from joblens.agent.recorder import Recorder
 
+_NO_CHANGE_S = 0.002  # nothing runs and changes a file in less: many starts at once look but once
 _FRESH_S = 2.0  # so long what was found for one kind of command is taken for the next
 _PATIENCE_S = 0.1  # that ends of jobs may wait in all, in the life of a process
 _MOST_KINDS = 500  # of commands, in one process: more are not told apart by the files that they start
@@ -39,11 +40,17 @@ class _Look:
         self.digest = ""
         self.partial: Provenance | None = None  # without what git has yet to say
         self.is_done = threading.Event()
+        self._checked_s = 0.0
 
     def holds(self) -> bool:
         """For a job that starts now."""
-        is_old = self.is_done.is_set() and time.monotonic() - self.begun_s > _FRESH_S
-        return not is_old and are_unchanged(self.marks)
+        now_s = time.monotonic()
+        if self.is_done.is_set() and now_s - self.begun_s > _FRESH_S:
+            return False
+        if now_s - self._checked_s < _NO_CHANGE_S:
+            return True
+        self._checked_s = now_s
+        return are_unchanged(self.marks)
 
 
 class _Asked:

@@ -4,7 +4,7 @@ from joblens.analysis.crate_graph import CrateGraph, Ref, percent_encoded
 from joblens.model.crate import CrateJob
 from joblens.model.job import ContainerJob
 from joblens.model.provenance import CodeVersion, Hardware, Program, Provenance
-from joblens.model.secrets import redact_env, redact_text
+from joblens.model.secrets import redact_address, redact_env, redact_text
 from joblens.model.units import format_bytes
 
 _DOCKER_IMAGE = "https://w3id.org/ro/terms/workflow-run#DockerImage"
@@ -48,7 +48,7 @@ def add_code(graph: CrateGraph, code: CodeVersion) -> Ref:
         "SoftwareSourceCode",
         name=code.root.rsplit("/", 1)[-1] or "code",
         version=code.commit,
-        codeRepository=redact_text(code.remote),
+        codeRepository=redact_address(code.remote),
         description=", ".join(
             part for part in (f"branch {code.branch}" if code.branch else "", state) if part
         ),

@@ -156,7 +156,9 @@ def redact_address(address: str) -> str:
         return redact_text(address)
     server = re.split(r"[/?#]", rest, maxsplit=1)[0]
     _, colon, port = server.partition(":")
-    if colon and "@" not in server and not port.isdigit():
+    if "@" in rest[len(server) :] and colon and not port.isdigit():
+        if "@" in server:
+            return f"{scheme}://{REDACTED}"  # where its password ends cannot be told
         server = rest  # what looks like its path belongs to a password
     return redact_text(f"{scheme}://{rest[server.rfind('@') + 1 :]}")
 

@@ -10,7 +10,7 @@ from joblens.analysis.crate_run import title_of as run_title
 from joblens.model.crate import CrateAbout, CrateFile, CrateJob, CrateRun, CrateStep
 from joblens.model.job import Record, Status
 from joblens.model.provenance import CodeVersion, Provenance
-from joblens.model.secrets import redact_text
+from joblens.model.secrets import redact_address
 from joblens.model.units import format_bytes, format_duration
 from joblens.views.crate_style import STYLE
 from joblens.views.numbers import UNKNOWN, counted
@@ -247,7 +247,7 @@ def _program(path: str, sha256: str) -> Cell:
 
 def _code(code: CodeVersion) -> Cell:
     state = " with uncommitted changes" if code.is_dirty else ""
-    return f"<code>{_text(code.commit[:12])}</code>{state} {_text(redact_text(code.remote))}"
+    return f"<code>{_text(code.commit[:12])}</code>{state} {_text(redact_address(code.remote))}"
 
 
 def _badge(status: Status) -> Cell:

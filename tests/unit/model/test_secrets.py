@@ -293,6 +293,8 @@ def test_names_tags_and_ids_of_a_job_are_searched_for_secrets() -> None:
         ("https://bob:p@ss@example.org/x/y.git", "https://example.org/x/y.git"),
         ("https://tok3n@example.org/y.git", "https://example.org/y.git"),
         ("https://bob:p/ss@example.org:8443/y.git", "https://example.org:8443/y.git"),
+        ("https://bob:p@ss/word@example.org/y.git", "https://***"),
+        ("https://example.org:8443/a@b/y.git", "https://example.org:8443/a@b/y.git"),
         ('"https://bob:hush@example.org/y.git"', '"https://example.org/y.git"'),
         ("ssh://git@example.org:22/y.git", "ssh://example.org:22/y.git"),
         ("https://example.org/y.git?private_token=hush", "https://example.org/y.git?private_token=***"),
