@@ -155,3 +155,38 @@ def test_a_file_with_an_odd_name_is_read_again(
     assert [each.size for each in first.inputs] == [2]
     assert all(each.digest for each in first.inputs)
     assert second.inputs == first.inputs
+
+
+def test_variables_that_were_given_come_again_whatever_they_are(joblens: RunJoblens) -> None:
+    given = {"HOME": "/scratch", "TMPDIR": "/tmp/x", "SLURM_X": "5", "TERM": "plain", "USER": "ada"}
+    words = [word for name, value in given.items() for word in ("--env", f"{name}={value}")]
+    line = " ".join(f"${name}" for name in given)
+    joblens("run", "--name", "n", *words, "--", "sh", "-c", f"echo {line}", code=0)
+    assert joblens("rerun", "n", code=0).stdout == "/scratch /tmp/x 5 plain ada\n"
+
+
+def test_variables_of_a_session_are_those_of_now(joblens: RunJoblens) -> None:
+    joblens("run", "--name", "n", "--", "sh", "-c", "echo $SLURM_X", env={"SLURM_X": "5"}, code=0)
+    assert joblens("rerun", "n", code=0).stdout == "\n"
+
+
+def test_nothing_is_said_to_differ_where_nobody_looked(joblens: RunJoblens) -> None:
+    joblens("run", "--name", "n", "--", "true", env={"JOBLENS_PROVENANCE_ENABLED": "false"}, code=0)
+    told = joblens("rerun", "n", "--dry-run", code=0).stdout
+    assert "nobody looked" in told
+    assert "not as then" not in told
+
+
+def test_what_a_command_made_last_time_is_not_what_it_reads(
+    joblens: RunJoblens, store_path: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "gen.sh").write_text("cat $1 > $2; date +%N >> $2\n")
+    (tmp_path / "a.txt").write_text("1\n")
+    for declared in ((), ("--output", "r.txt"), ("--output", "*.txt", "--input", "a.txt")):
+        for _ in range(2):
+            joblens("run", "--name", "gen", *declared, "--", "sh", "gen.sh", "a.txt", "r.txt", code=0)
+    assert [[each.path for each in record.inputs] for record in records(store_path)] == [["a.txt"]] * 6
+    assert "inputs" not in joblens("rerun", "gen", "--dry-run", code=0).stdout
+    both = ("--input", "r.txt", "--output", "r.txt")
+    joblens("run", "--name", "gen", *both, "--", "sh", "gen.sh", "a.txt", "r.txt", code=0)
+    assert [each.path for each in records(store_path)[-1].inputs] == ["r.txt", "a.txt"]

@@ -5,6 +5,8 @@ import os
 import stat
 from collections.abc import Iterable, Iterator, Sequence
 
+from msgspec.structs import replace
+
 from joblens.model.job import Job
 from joblens.model.run_link import FileStamp
 from joblens.probes.file_names import as_text, remembered_path
@@ -62,7 +64,7 @@ def with_digest(before: FileStamp, cwd: str, largest: int) -> FileStamp:
     if found is None or (found.st_size, found.st_mtime_ns) != (before.size, before.mtime_ns):
         return before
     digest, _ = sha256_of(path, largest)
-    return FileStamp(before.path, before.size, before.mtime_ns, digest or None)
+    return replace(before, digest=digest or None)
 
 
 def outputs_of(job: Job, cwd: str, started_at_us: int, largest: int) -> tuple[FileStamp, ...]:

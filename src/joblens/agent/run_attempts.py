@@ -197,6 +197,7 @@ class AttemptMaker:
             else (*self._tags, f"label={planned.label}"),
             cwd=setup.cwd,
             env={**recorded, **added} if added else recorded,
+            env_given=tuple(added),
             requirements=asked,
             enforce=setup.enforce,
             accounting=setup.accounting,

@@ -238,7 +238,7 @@ def _is_close(number: NumberChange, ratio: float, power: int) -> bool:
 
 
 def _input_bytes(record: Record) -> int | None:
-    sizes = [stamp.size for stamp in record.job.inputs if stamp.size is not None]
+    sizes = [stamp.size for stamp in record.inputs if stamp.size is not None]
     return sum(sizes) if sizes else None
 
 

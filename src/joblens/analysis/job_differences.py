@@ -5,15 +5,19 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from msgspec import Struct, to_builtins
+from msgspec.structs import replace
 
 from joblens.analysis.job_diff_values import Difference
 from joblens.model.details import Details
 from joblens.model.job import Record
+from joblens.model.lasting_env import is_lasting_env
 from joblens.model.provenance import Provenance
 from joblens.model.run_link import FileStamp
 from joblens.model.sample import Sample
+from joblens.model.secret_names import is_allowed_env
 from joblens.model.units import format_bytes, format_duration
 
+_ONLY_LOOKED_UP = ("limits", "processor")  # parts of groups that are known otherwise, too
 _SHORT = 12  # of a hash, as people read them
 _REQUIREMENTS = {"memory_bytes": "memory", "timeout_s": "timeout", "pids": "processes"}
 
@@ -40,8 +44,12 @@ def differences(before: JobView, after: JobView) -> Found:
     found: list[Difference] = []
     same: list[str] = []
     unknown: list[str] = []
+    both = before, after
+    if before.provenance is None or after.provenance is None:  # nothing to compare what the other has with
+        both = replace(before, provenance=None), replace(after, provenance=None)
+        unknown += _ONLY_LOOKED_UP
     for group, facts in _FACTS.items():
-        one, other = facts(before), facts(after)
+        one, other = map(facts, both)
         if one is None or other is None:
             unknown.append(group)
             continue
@@ -167,7 +175,12 @@ def _versions(view: JobView) -> Facts:
 def _environment(view: JobView) -> Facts:
     there = {} if view.provenance is None else view.provenance.environment
     limits = {} if view.provenance is None else view.provenance.limits
-    added = view.record.job.env
+    job = view.record.job
+    added = {
+        name: value
+        for name, value in job.env.items()
+        if name in job.env_given or is_lasting_env(name) or not is_allowed_env(name)
+    }
     if view.provenance is None and not added:
         return None
     return {**there, **added, **{f"limit of {name}": value for name, value in limits.items()}}

@@ -119,7 +119,7 @@ class _Crate:
         host = attempt.owner.host if attempt is not None else ""
         cwd = job.cwd or cwd
         provenance = self._provenance("" if attempt is None else attempt.provenance)
-        inputs = [self._files.add(stamp, cwd, host) for stamp in job.inputs]
+        inputs = [self._files.add(stamp, cwd, host) for stamp in record.inputs]
         if provenance is not None:
             inputs += self._scripts(provenance[0], cwd, host)
         found = CrateJob(

@@ -112,7 +112,8 @@ def _environment(record: Record, planned: PlannedJob | None, given: Mapping[str,
     lasting = {
         name: value
         for name, value in then.items()
-        if is_lasting_env(name) and name not in _OF_NOW and os.environ.get(name) != value
+        if os.environ.get(name) != value
+        and (name in job.env_given or (is_lasting_env(name) and name not in _OF_NOW))
     }
     return {**lasting, **planned_env, **_of_run(job), **given}
 

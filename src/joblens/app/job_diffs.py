@@ -74,5 +74,5 @@ def _likeness(record: Record) -> tuple[object, ...]:
         repr(sorted(job.params.items())),
         repr(job.requirements),
         "" if attempt is None else attempt.owner.host,
-        tuple(stamp.digest for stamp in job.inputs),
+        tuple((stamp.path, stamp.digest or stamp.size) for stamp in record.inputs),
     )

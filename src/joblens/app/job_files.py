@@ -3,6 +3,8 @@
 import os
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
 from joblens.app.requests import Request
 from joblens.model.errors import InputError
 from joblens.model.run_link import FileStamp
@@ -24,9 +26,15 @@ def inputs_of(request: Request, shown: Sequence[str], cwd: str, settings: Settin
         if not found or not all(os.path.exists(remembered_path(path, cwd)) for path in found):
             raise InputError(f"--input {asked}: there is no such file", hint=_hint(request, cwd))
         paths |= dict.fromkeys(map(as_text, found))
+    stamps = [stamp(path, cwd) for path in paths]
     if is_named:
-        paths |= dict.fromkeys(named_inputs(shown, cwd, is_shell=request.shell is not None))
-    return tuple(stamp(path, cwd) for path in paths)
+        made = {os.path.join(cwd, path) for path in expanded(request.outputs, cwd)}
+        stamps += [
+            replace(stamp(path, cwd), is_guess=True)
+            for path in named_inputs(shown, cwd, is_shell=request.shell is not None)
+            if path not in paths and os.path.join(cwd, path) not in made
+        ]
+    return tuple(stamps)
 
 
 def outputs_asked(request: Request, current: str) -> tuple[str, ...]:

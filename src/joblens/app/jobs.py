@@ -84,6 +84,7 @@ def prepare(request: Request, settings: Settings, here: Surroundings | None = No
         else {**here.recorded_env, **added}
         if added
         else here.recorded_env,
+        env_given=tuple(added),
         requirements=request.requirements,
         enforce=_chosen(request.enforce, settings.limits.enforce),
         accounting=_chosen(request.accounting, settings.limits.accounting),

@@ -24,7 +24,7 @@ def command(session: Session, before: str, after: str | None, shows_all: bool) -
     from joblens.app.runs import find_job_or_run
 
     store = session.current_store
-    one = find_job_or_run(store, before)
+    one = find_job_or_run(store, before, session.note)
     if after is None:
         if isinstance(one, Record):
             from joblens.app.job_diffs import job_before
@@ -33,7 +33,7 @@ def command(session: Session, before: str, after: str | None, shows_all: bool) -
             return
         found = diff_runs(store, run_before(store, one), one)
     else:
-        other = find_job_or_run(store, after)
+        other = find_job_or_run(store, after, session.note)
         if isinstance(one, Record) and isinstance(other, Record):
             _show_jobs(session, one, other, shows_all=shows_all)
             return

@@ -65,7 +65,7 @@ def options_of(again: "JobAgain") -> dict[str, Any]:
         row.name: False if row.kind == "flag" else () if row.kind == "many" else row.default for row in rows
     }
     job = again.record.job
-    paths = [each.path for each in job.inputs]
+    paths = [each.path for each in job.inputs if not each.is_guess]  # those are found again
     return {
         **given,
         "spec": None,

@@ -106,7 +106,8 @@ class Job(Struct, frozen=True, kw_only=True, omit_defaults=True):
     tags: tuple[str, ...] = ()
     is_shell: bool = False  # argv[0] is a shell line
     cwd: str = ""
-    env: dict[str, str] = field(default_factory=dict)  # what the user added or changed
+    env: dict[str, str] = field(default_factory=dict)  # what was there and may be kept, and what was added
+    env_given: tuple[str, ...] = ()  # names in `env` that were asked for
     requirements: Requirements = Requirements()
     enforce: bool = True
     accounting: Accounting = Accounting.AUTO
@@ -283,6 +284,12 @@ class Record(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def inputs(self) -> tuple[FileStamp, ...]:
-        """Files it was started with, with digests where their content was read."""
-        read = {each.path: each for each in (self.outcome.inputs if self.outcome else ())}
-        return tuple(read.get(each.path, each) for each in self.job.inputs)
+        """Files it was started with, with digests where their content was read. One that is only named by
+        its command and that it wrote is what it makes, not what it reads."""
+        outcome = self.outcome
+        if outcome is None:
+            return self.job.inputs
+        read = {each.path: each for each in outcome.inputs}
+        made = {each.path for each in outcome.outputs}
+        kept = (each for each in self.job.inputs if not (each.is_guess and each.path in made))
+        return tuple(read.get(each.path, each) for each in kept)

@@ -18,3 +18,4 @@ class FileStamp(Struct, frozen=True, omit_defaults=True):
     size: int | None = None  # None: it was not there, or is a folder
     mtime_ns: int | None = None  # None: it was not there
     digest: str | None = None  # sha256 of the content, where it was read (before: 32 digits of blake2b)
+    is_guess: bool = False  # the command names it, and nobody said that it is read

@@ -215,3 +215,19 @@ def test_a_job_that_has_not_begun_can_be_compared() -> None:
     found = compare_jobs(view(), JobView(record=record), {})
     assert "machine" in found.unknown
     assert all(one.verdict == "unknown" for one in found.numbers)
+
+
+def test_what_only_one_side_was_looked_at_for_is_not_known() -> None:
+    looked = replace(PROVENANCE, limits={"stack": "8388608"}, system="Debian 12")
+    found = compare_jobs(view(provenance=None), view(provenance=looked), {})
+    assert told(found) == []
+    assert {"code", "programs", "versions", "limits", "processor"} <= set(found.unknown)
+
+
+def test_variables_of_a_session_differ_only_where_they_were_given() -> None:
+    before, after = {"PWD": "/", "SLURM_X": "1"}, {"PWD": "/tmp", "SLURM_X": "2"}
+    given = ("SLURM_X",)
+    found = compare_jobs(
+        view(job={"env": before, "env_given": given}), view(job={"env": after, "env_given": given}), {}
+    )
+    assert told(found) == [("environment SLURM_X", "1", "2")]
