@@ -3,7 +3,6 @@ it; what it starts for them are workers (`app.hired`), which are like any others
 decides who comes: a job that was placed twice runs once, and one whose place is gone is placed again."""
 
 import time
-from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
 
@@ -12,6 +11,7 @@ from msgspec import Struct
 from joblens.agent.kit import Kit
 from joblens.agent.lost_workers import Journals
 from joblens.agent.placing_desk import PlacingDesk
+from joblens.agent.run_in_vain import PlacesInVain
 from joblens.agent.run_lost_tickets import RunLostTickets
 from joblens.agent.run_places import RunPlaces
 from joblens.agent.store_watch import StoreWatch
@@ -27,8 +27,6 @@ _LOOK_SOON_S, _LOOK_LATE_S = 0.5, 2.0
 _PAUSE_FIRST_S, _PAUSE_LONGEST_S = 1.0, 30.0  # after the cluster could not be asked
 _UNCOVERED_S = 3.0  # before what the cluster took but gave no place is handed in again
 _LOST_EVERY_S = 2.0
-_MOST_IN_VAIN = 3  # places of a job that ended before anything began in them
-_MOST_NAMES = 5
 _WITHOUT_A_PLACE = (Status.CANCELLED, Status.ERROR, Status.LOST)  # how a job may end that nobody began
 
 
@@ -68,7 +66,7 @@ class RunPlacing:
         self._waiting: set[str] = set()  # of them, those that nobody has begun
         self._in_hand: set[str] = set()  # of those, the ones that are being placed
         self._placed_at_s: dict[str, float] = {}  # when the cluster last took it
-        self._in_vain: Counter[str] = Counter()
+        self._in_vain = PlacesInVain(side.placer.engine, lambda uuid: self._parcels[uuid].name)
         self._whys: dict[str, str] = {}  # by place
         self._tells_why = TellsWhy()
         self._told: set[str] = set()
@@ -105,7 +103,7 @@ class RunPlacing:
         if status.is_final and uuid in self._waiting and self._may_be_expected(uuid, status):
             self.withdraw(uuid)
         self._waiting.discard(uuid)
-        self._in_vain.pop(uuid, None)
+        self._in_vain.forget(uuid)
         self._places.has_begun(uuid, parcel.queue)
         if status.is_final:
             self._forget(uuid)
@@ -118,7 +116,7 @@ class RunPlacing:
         self._parcels.pop(uuid, None)
         self._waiting.discard(uuid)
         self._placed_at_s.pop(uuid, None)
-        self._in_vain.pop(uuid, None)
+        self._in_vain.forget(uuid)
 
     def remind(self) -> None:
         pass  # it looks by itself
@@ -268,16 +266,18 @@ class RunPlacing:
         if room is not None:
             self._telling.room(room)
         whys: dict[str, str] = {}
+        in_vain: list[tuple[PlaceNews, list[str]]] = []
         ended: dict[tuple[str, bool], list[str]] = {}
         for one in news:
             if one.state in (PlaceState.ENDED, PlaceState.GONE):
                 if one.job_id in self._places.live:
                     ended.setdefault((one.word, one.state is PlaceState.GONE), []).append(one.job_id)
-                self._has_ended(one)
+                in_vain.append((one, self._has_ended(one)))
             elif one.state is PlaceState.WAITING:
                 whys.update(self._tell_why(one))
         for (word, is_gone), job_ids in ended.items():
             self._note_ended(job_ids, word, is_gone=is_gone)
+        self._tell_of(in_vain)
         if whys:
             self._telling.note(PlacesWait(whys))
             for line in self._tells_why.lines(whys):
@@ -299,7 +299,8 @@ class RunPlacing:
     def _queued(self) -> list[tuple[str, str]]:
         return [(uuid, self._parcels[uuid].queue) for uuid in self._waiting]
 
-    def _has_ended(self, news: PlaceNews) -> None:
+    def _has_ended(self, news: PlaceNews) -> list[str]:
+        """-> the jobs that waited for it in vain"""
         was_used = self._places.was_used(news.job_id)
         placed = self._places.remove(news.job_id)
         self._whys.pop(news.job_id, None)
@@ -311,11 +312,12 @@ class RunPlacing:
                 self._has_sought_place,
                 lambda: None,  # by their leases, then
             )
-        if placed is not None and not was_used:
-            self._count_in_vain(news, self._places.waiting_for(placed, self._queued()))
         for uuid in named & self._waiting:
             self._placed_at_s.pop(uuid, None)
         self._next_placing_s = min(self._next_placing_s, time.monotonic() + self._pause_s)
+        if placed is None or was_used:
+            return []
+        return self._places.waiting_for(placed, self._queued())
 
     def _note_ended(self, job_ids: Collection[str], word: str, *, is_gone: bool = False) -> None:
         """In one event: at Ray every job has a place of its own."""
@@ -327,21 +329,14 @@ class RunPlacing:
         if count:
             self._telling.has_taken_back()
 
-    def _count_in_vain(self, news: PlaceNews, uuids: Sequence[str]) -> None:
-        if not uuids:
-            return
-        words = ": ".join(word for word in (news.word, news.reason) if word) or news.state.value
-        what = f"{self._side.placer.engine} job {news.job_id} ended before anything began there ({words})"
-        self._in_vain.update(uuids)
-        hopeless = [uuid for uuid in uuids if self._in_vain[uuid] >= _MOST_IN_VAIN]
-        if hopeless:
-            self._telling.cannot_be(hopeless, f"{what}, and so did {_MOST_IN_VAIN - 1} before it")
-            now_s = time.monotonic()
-            self._placed_at_s.update((uuid, now_s) for uuid in hopeless)
-        if len(hopeless) < len(uuids):
-            names = [self._parcels[uuid].name for uuid in uuids[:_MOST_NAMES]]
-            more = ", …" if len(uuids) > _MOST_NAMES else ""
-            self._telling.warn(f"{what}: {', '.join(names)}{more} placed again")
+    def _tell_of(self, in_vain: Sequence[tuple[PlaceNews, Sequence[str]]]) -> None:
+        for one in self._in_vain.count(in_vain):
+            if one.warning:
+                self._telling.warn(one.warning)
+            if one.hopeless:
+                self._telling.cannot_be(one.hopeless, one.why)
+                now_s = time.monotonic()
+                self._placed_at_s.update((uuid, now_s) for uuid in one.hopeless)
 
 
 def _look(busy: Collection[str], placer: Placer) -> tuple[Sequence[PlaceNews], Room | None]:

@@ -51,6 +51,7 @@ class PlaceNews(Struct, frozen=True, kw_only=True):
     starts_at_us: int | None = None  # as the cluster expects
     nodes: tuple[str, ...] = ()
     uuids: tuple[str, ...] = ()
+    is_by_others: bool = False  # it ended, and neither its jobs nor how they were asked for are at fault
 
 
 class Room(Struct, frozen=True, kw_only=True):

@@ -31,16 +31,28 @@ from joblens.runners.ray_words import (
 _OBJECT_STORE_BYTES = 100 * 2**20  # what passes through Ray are names of jobs and what they print
 _SERVERS = ("raylet", "gcs_server")
 _ANSWER_S = 5.0
+_BY_OTHERS = (
+    "LocalRayletDiedError",
+    "NodeDiedError",
+    "ObjectLostError",
+    "OutOfMemoryError",
+    "OwnerDiedError",
+    "RaySystemError",
+    "RpcError",
+)
 _PLAIN = ("CPU", "GPU", "memory", "object_store_memory")
 
 
 class ClusterError(Exception):
-    """Its text is for people. `word`: Ray's own."""
+    """Its text is for people. `word`: Ray's own. `is_by_others`: the task is not at fault."""
 
-    def __init__(self, text: str, word: str = "", *, is_missing: bool = False) -> None:
+    def __init__(
+        self, text: str, word: str = "", *, is_missing: bool = False, is_by_others: bool = False
+    ) -> None:
         super().__init__(text)
         self.word = word
         self.is_missing = is_missing
+        self.is_by_others = is_by_others
 
 
 class RayCluster:
@@ -117,13 +129,15 @@ class RayCluster:
             async for reference in handle:
                 yield from_task.decode(await reference)
         except exceptions.TaskCancelledError as error:
-            raise ClusterError("its task was cancelled", "CANCELLED") from error
+            raise ClusterError("its task was cancelled", "CANCELLED", is_by_others=True) from error
         except exceptions.WorkerCrashedError as error:
-            raise ClusterError("the process of its task was ended, or its node is lost", "CRASHED") from error
+            why = "the process of its task was ended, or its node is lost"
+            raise ClusterError(why, "CRASHED", is_by_others=True) from error
         except exceptions.RayTaskError as error:
             raise _of_task(error) from error
         except exceptions.RayError as error:
-            raise ClusterError(first_line(error), type(error).__name__) from error
+            name = type(error).__name__
+            raise ClusterError(first_line(error), name, is_by_others=name in _BY_OTHERS) from error
 
     async def _start_wide(self, wide: "_Wide") -> Any:
         """When it has all its nodes."""

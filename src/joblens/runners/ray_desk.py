@@ -157,7 +157,15 @@ class RayDesk:
                 lost = tuple(uuid for uuid in word.uuids if uuid not in known)
                 if lost:
                     reason = "the process that had placed it at Ray is gone"
-                    self._tell(Told(state=PlaceState.GONE, uuids=lost, word="OWNER_DIED", reason=reason))
+                    self._tell(
+                        Told(
+                            state=PlaceState.ENDED,  # its worker has given it back
+                            uuids=lost,
+                            word="OWNER_DIED",
+                            reason=reason,
+                            is_by_others=True,
+                        )
+                    )
             case Close():
                 if word.is_over:
                     self._cancel_all()
@@ -237,19 +245,24 @@ class RayDesk:
     async def _follow(self, task: _Task) -> None:
         """Until it has ended, in whatever way."""
         assert self._cluster is not None
-        word, reason = "", ""
+        word, reason, is_by_others = "", "", False
         try:
             async for said in self._cluster.words_of(task.handle):
                 reason = self._take(task, said) or reason
         except ClusterError as error:
-            word, reason = error.word, str(error)
+            word, reason, is_by_others = error.word, str(error), error.is_by_others
         for uuid in [job.uuid for job in task.jobs if self._tasks.get(job.uuid) is task]:
             del self._tasks[uuid]
         self._bundling.ended(task.need, task.kind, task.ended, task.seconds)
         if task.left:
             state = PlaceState.ENDED if task.is_withdrawn else PlaceState.GONE
             told = Told(
-                state=state, uuids=tuple(task.left), word=word or "LOST", reason=reason, node=task.began_on
+                state=state,
+                uuids=tuple(task.left),
+                word=word or "LOST",
+                reason=reason,
+                node=task.began_on,
+                is_by_others=is_by_others,
             )
             self._tell(told)
         self._cluster.forget(task.handle)

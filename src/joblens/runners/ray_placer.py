@@ -196,6 +196,7 @@ class RayPlacer:
                 reason=told.reason,
                 nodes=(told.node,) if told.node else (),
                 uuids=(uuid,),
+                is_by_others=told.is_by_others,
             )
             if told.state is PlaceState.ENDED:
                 self._ended.append((time.monotonic() + _TOLD_AFTER_S, news))
@@ -221,9 +222,16 @@ class RayPlacer:
         return self._desk
 
     def _has_lost_all(self) -> None:
-        reason = "the cluster is away"
-        gone = Told(state=PlaceState.GONE, uuids=tuple(self._under_way), word="AWAY", reason=reason)
-        self._take(gone)
+        """Workers give back what they have when Ray ends its tasks; those whose machine is gone, too, are
+        known by their leases. So nothing is taken from them, which would count as a worker that was lost."""
+        told = Told(
+            state=PlaceState.ENDED,
+            uuids=tuple(self._under_way),
+            word="AWAY",
+            reason="the cluster is away",
+            is_by_others=True,
+        )
+        self._take(told)
 
     def _own_env(self) -> Mapping[str, str]:
         """Without the address: that is told, and not meant for jobs."""

@@ -94,6 +94,7 @@ class Told(Struct, frozen=True, kw_only=True, tag="told", omit_defaults=True):
     word: str = ""
     reason: str = ""
     node: str = ""
+    is_by_others: bool = False  # as in model.placing.PlaceNews
 
 
 class Warned(Struct, frozen=True, tag="warned"):

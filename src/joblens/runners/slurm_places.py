@@ -15,6 +15,7 @@ _FORGOTTEN_S = 60.0  # after which something that neither squeue nor sacct know 
 _SOON_S = 1.0  # between looks, while something has just changed
 _MANY_IDS = 200  # beyond which all of the user's jobs are asked for: the line would be too long
 GONE_WORD = "FORGOTTEN"
+_BY_OTHERS = ("NODE_FAIL", "PREEMPTED")  # ended neither by what ran there nor for how it was asked for
 
 
 class LivePlace(Struct):
@@ -119,6 +120,7 @@ class SlurmPlaces:
             starts_at_us=job.starts_at_us if state is PlaceState.WAITING else None,
             nodes=job.nodes,
             uuids=place.placed.uuids,
+            is_by_others=job.state in _BY_OTHERS,
         )
 
     def _forgotten(self, place: LivePlace, now_s: float) -> PlaceNews | None:
@@ -130,4 +132,5 @@ class SlurmPlaces:
             word=GONE_WORD,
             reason="neither squeue nor sacct know it",
             uuids=place.placed.uuids,
+            is_by_others=True,
         )
