@@ -68,6 +68,7 @@ def test_one_job_is_compared_with_the_one_of_its_name_before(desk: WorkflowDesk)
     for name, word in (("a", "0.1"), ("b", "0.1"), ("a", "0.2")):
         desk.call("run", "-q", "--name", name, "--", "sleep", word, code=0)
     assert desk.call("diff", "job:3", code=0).stdout.startswith("job 1 → job 3  a\n")
+    assert desk.call("diff", "a", code=0).stdout.startswith("job 1 → job 3  a\n")
     assert "no job of the name 'b' before it" in desk.call("diff", "job:2", code=2).stderr
 
 
@@ -117,6 +118,26 @@ def test_code_that_was_committed_in_between_is_told_of_jobs_and_runs(desk: Workf
     commits = [one for one in run["surroundings"] if one["difference"]["name"] == "commit"]
     assert [one["jobs"] for one in commits] == [2]
     assert "code commit (all jobs): " in desk.call("diff", "1.1", "1.2", code=0).stdout
+
+
+def test_input_files_that_changed_are_told_of_runs(desk: WorkflowDesk) -> None:
+    text = """
+name: reads
+files: [{name: data, path: data.csv}]
+jobs:
+  - {name: "use{n}", command: "cat data.csv", input_files: [data], parameters: {n: "1:3"}}
+  - {name: other, command: "true"}
+"""
+    for content in ("1\n", "22\n"):
+        (desk.folder / "data.csv").write_text(content)
+        desk.call("run", desk.write(text), "-q", code=0)
+    told = desk.call("diff", "1.1", "1.2", code=0).stdout
+    assert "inputs data.csv (3 jobs): 2 B 4355a46b19d3 → 3 B " in told
+    document = desk.call("diff", "1.1", "1.2", "--json", code=0).json
+    assert {job["name"]: job["changed"] for job in document["jobs"]} == {
+        **{name: ["inputs"] for name in ("use1", "use2", "use3")},
+        "other": [],
+    }
 
 
 def test_a_job_and_a_run_cannot_be_compared(two_runs: WorkflowDesk) -> None:

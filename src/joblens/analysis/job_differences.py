@@ -117,7 +117,7 @@ def _amount(name: str, value: Any) -> str:
 
 
 def _inputs(view: JobView) -> Facts:
-    return _files(view.record.inputs)
+    return file_facts(view.record.inputs)
 
 
 def _outputs(view: JobView) -> Facts:
@@ -128,10 +128,10 @@ def _outputs(view: JobView) -> Facts:
         artifact.path: f"{format_bytes(artifact.bytes)} {artifact.sha256[:_SHORT]}".rstrip()
         for artifact in outcome.artifacts
     }
-    return {**made, **_files(outcome.outputs)}
+    return {**made, **file_facts(outcome.outputs)}
 
 
-def _files(stamps: Iterable[FileStamp]) -> dict[str, str]:
+def file_facts(stamps: Iterable[FileStamp]) -> dict[str, str]:
     """By content where it is known: the time of a file alone makes no difference."""
     return {stamp.path: _file(stamp) for stamp in stamps}
 

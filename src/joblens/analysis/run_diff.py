@@ -21,6 +21,7 @@ class JobSide(Struct, frozen=True, kw_only=True):
     command: str = ""
     requirements: Requirements = Requirements()
     attempts: int = 0
+    inputs: Mapping[str, str] | None = None  # files with size and hash; None: not known
     exit_code: int | None = None
     duration_s: float | None = None
     cpu_s: float | None = None
@@ -62,7 +63,7 @@ class JobChange(Struct, frozen=True, kw_only=True):
     duration_s: Change
     cpu_s: Change
     memory_bytes: Change
-    changed: tuple[str, ...] = ()  # command, cpus, memory, runtime, gpus
+    changed: tuple[str, ...] = ()  # command, cpus, memory, runtime, gpus, inputs
     weight: float = 0.0  # share of the runs that its change makes up
 
     @property
@@ -158,6 +159,8 @@ def _changed(before: JobSide, after: JobSide) -> Iterator[str]:
     ):
         if getattr(asked[0], field) != getattr(asked[1], field):
             yield word
+    if before.inputs is not None and after.inputs is not None and before.inputs != after.inputs:
+        yield "inputs"
 
 
 def _total(jobs: Iterable[JobSide], field: str) -> float:

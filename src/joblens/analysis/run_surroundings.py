@@ -1,4 +1,4 @@
-"""What the jobs of two runs ran in, where that differs: told once for all of which it is true."""
+"""What the jobs of two runs read and ran in, where that differs: told once for all of which it is true."""
 
 from collections.abc import Iterable
 
@@ -7,7 +7,9 @@ from msgspec import Struct
 from joblens.analysis.job_diff_values import Difference
 from joblens.analysis.job_differences import JobView, differences
 
-_GROUPS = frozenset({"code", "programs", "versions", "environment", "container", "machine", "placement"})
+_GROUPS = frozenset(
+    {"inputs", "code", "programs", "versions", "environment", "container", "machine", "placement"}
+)
 
 
 class SharedDifference(Struct, frozen=True):

@@ -1,11 +1,11 @@
 """Two runs or two jobs, read from the store and compared."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from msgspec import to_builtins
 from msgspec.structs import replace
 
-from joblens.analysis.job_differences import JobView
+from joblens.analysis.job_differences import JobView, file_facts
 from joblens.analysis.run_diff import JobSide, RunDiff, RunSide, compare_runs
 from joblens.analysis.run_surroundings import shared_differences
 from joblens.analysis.run_time import driven_s
@@ -22,8 +22,8 @@ _MOST_LOOKED_AT = 2_000  # jobs whose surroundings are compared: those of a swee
 
 
 def diff_runs(store: Store, before: Run, after: Run) -> RunDiff:
-    found = compare_runs(side_of_run(store, before), side_of_run(store, after))
     one, other = _last_attempts(store, before), _last_attempts(store, after)
+    found = compare_runs(_side_of_run(store, before, one), _side_of_run(store, after, other))
     both = [(one[name], other[name]) for name in one if name in other]
     return replace(
         found, surroundings=shared_differences(_unlike_pairs(store, both)), surroundings_of=len(both)
@@ -40,10 +40,12 @@ def _last_attempts(store: Store, run: Run) -> dict[str, Record]:
 
 
 def _unlike_pairs(store: Store, both: list[tuple[Record, Record]]) -> Iterator[tuple[JobView, JobView, int]]:
-    """One pair for all that ran in the same before, and in the same after."""
+    """One pair for all that ran in the same before, and in the same after, with the same change of files."""
     alike: dict[tuple[object, ...], list[tuple[Record, Record]]] = {}
     for one, other in both:
-        alike.setdefault((*_surroundings(one), *_surroundings(other)), []).append((one, other))
+        inputs = _inputs(one), _inputs(other)
+        read = () if inputs[0] == inputs[1] else inputs
+        alike.setdefault((*_surroundings(one), *_surroundings(other), repr(read)), []).append((one, other))
     provenances: dict[str, Provenance | None] = {}
     for pairs in alike.values():
         views = [_view(store, record, provenances) for record in pairs[0]]
@@ -61,6 +63,10 @@ def _surroundings(record: Record) -> tuple[object, ...]:
     return attempt.provenance, attempt.accounting, placed, host, worker, job.queue, env, job.container
 
 
+def _inputs(record: Record | None) -> dict[str, str] | None:
+    return None if record is None else file_facts(record.inputs)
+
+
 def _view(store: Store, record: Record, provenances: dict[str, Provenance | None]) -> JobView:
     digest = "" if record.attempt is None else record.attempt.provenance
     if digest and digest not in provenances:
@@ -76,7 +82,7 @@ def run_before(store: Store, run: Run) -> Run:
     return store.find_run(earlier[-1].uuid)
 
 
-def side_of_run(store: Store, run: Run) -> RunSide:
+def _side_of_run(store: Store, run: Run, attempts: Mapping[str, Record]) -> RunSide:
     state = state_of_run(store, run)
     jobs = {}
     for standing in state.jobs:
@@ -87,6 +93,7 @@ def side_of_run(store: Store, run: Run) -> RunSide:
             command=planned.command,
             requirements=planned.requirements,
             attempts=len(standing.results),
+            inputs=_inputs(attempts.get(standing.name)),
             exit_code=None if last is None else last.exit_code,
             duration_s=None if last is None else last.duration_s,
             cpu_s=None if last is None or last.cpu_usec is None else last.cpu_usec / 1e6,

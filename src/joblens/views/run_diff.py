@@ -86,7 +86,7 @@ def _option(name: str, before: str, after: str, width: int) -> list[str]:
 def _surroundings(found: RunDiff, width: int, paint: Palette) -> list[str]:
     if not found.surroundings:
         return []
-    lines = ["", paint.paint("Ran in", "bold")]
+    lines = ["", paint.paint("Read and ran in", "bold")]
     for shared in found.surroundings[:_SURROUNDINGS_SHOWN]:
         one = shared.difference
         jobs = "all jobs" if shared.jobs == found.surroundings_of else counted(shared.jobs, "job")
