@@ -133,6 +133,28 @@ def test_a_driver_that_is_killed_leaves_jobs_to_ray_and_the_next_one_follows_the
     ), "nothing ran twice"
 
 
+def test_however_often_the_process_that_uses_ray_dies_no_job_is_given_up(
+    desk: WorkflowDesk, cluster: Any
+) -> None:
+    driver = start_slow(desk, cluster)
+    for begun in (4, 6, 8):
+        os.kill(_desk_of(driver.pid), signal.SIGKILL)
+        wait_until(lambda begun=begun: len(desk.lines("ran")) >= begun, what="two to run again", timeout=60)
+    (desk.folder / "go").touch()
+    output, _ = driver.communicate(timeout=60)
+    assert driver.returncode == 0, output
+    assert {record.status for record in records_of(desk).values()} == {Status.SUCCESS}
+    ends = Counter(line for line in desk.lines("ran") if line.startswith("end"))
+    assert ends == {f"end_{i}": 1 for i in range(1, 5)}
+
+
+def _desk_of(driver: int) -> int:
+    for process in psutil.Process(driver).children():
+        if "joblens.runners.ray_desk" in process.cmdline() and process.status() != psutil.STATUS_ZOMBIE:
+            return process.pid
+    raise AssertionError("there is no desk")
+
+
 def test_cancelling_ends_what_runs_and_takes_the_rest_from_ray(desk: WorkflowDesk, cluster: Any) -> None:
     driver = start_slow(desk, cluster)
     desk.call("cancel", "slow", code=0)

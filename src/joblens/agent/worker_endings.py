@@ -17,7 +17,7 @@ def must_not_run_twice(held: ClaimedJob) -> bool:
 def has_filled(plan: WorkerPlan, attempt: Attempt, now_us: int) -> bool:
     """Whether a job has had most of the time of a worker that a cluster ends: with another one like it the
     same would happen again, and again. It counts as a delivery, of which a job has only so many."""
-    return plan.is_hired and 2 * (now_us - attempt.started_at_us) > now_us - plan.info.started_at_us
+    return plan.is_timed and 2 * (now_us - attempt.started_at_us) > now_us - plan.info.started_at_us
 
 
 def cancelled_before_start(now_us: int, worker: str) -> Outcome:

@@ -23,6 +23,7 @@ class WorkerPlan(Struct, frozen=True, kw_only=True):
     every_queue: bool = False  # whatever there is, but what was placed by a cluster
     tickets: tuple[str, ...] = ()  # it was started for
     is_hired: bool = False  # by a run's driver, which looks after tickets of workers that are gone
+    is_timed: bool = False  # a cluster ends it when its time is up, whatever it does then
     takes_any: bool = False  # also what wants more memory or GPUs than there are: nobody else would
     memory_bytes: int | None = None  # to share out; None: not counted
     gpus: tuple[str, ...] | None = None  # to give by name; None: not counted

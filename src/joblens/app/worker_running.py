@@ -264,6 +264,7 @@ class RunningWorker:
             every_queue=is_embedded,
             tickets=hired.tickets,
             is_hired=options.hired is not None,
+            is_timed=options.hired is not None and hired.ear is None,
             # Who was started for just these, or is the only one there is, cannot leave them to others.
             takes_any=is_embedded or bool(hired.tickets) or hired.ear is not None,
             memory_bytes=memory_bytes if hired.ear is None else None,
