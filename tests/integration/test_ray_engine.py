@@ -198,6 +198,16 @@ def test_a_cluster_of_its_own_that_dies_costs_no_job(desk: WorkflowDesk, store_p
     assert Counter(line for line in desk.lines("ran") if line.startswith("end")) == {"end_1": 1, "end_2": 1}
 
 
+def test_files_of_jobs_are_for_whom_the_umask_says_on_a_cluster_of_its_own(desk: WorkflowDesk) -> None:
+    before = os.umask(0o027)
+    try:
+        path = desk.write('{"name": "makes", "jobs": [{"name": "a", "command": "echo 1 > made"}]}')
+        desk.call("run", path, "-q", "--engine", "ray", "--cpus", "1", code=0)
+    finally:
+        os.umask(before)
+    assert (desk.folder / "made").stat().st_mode & 0o777 == 0o640
+
+
 def _kill_raylet(driver: int) -> None:
     """Of the desk that this driver has started."""
     for process in psutil.Process(driver).children(recursive=True):

@@ -323,7 +323,8 @@ def _write(printed: Printed) -> None:
 
 
 def main() -> None:
-    os.umask(0o077)
+    """The umask is left as it is: a Ray that is started here hands it on to the jobs, and what of its files is
+    private lies in a folder that is."""
     asyncio.run(RayDesk().serve(sys.argv[1]))
 
 
