@@ -323,8 +323,8 @@ def _write(printed: Printed) -> None:
 
 
 def main() -> None:
-    """The umask is left as it is: a Ray that is started here hands it on to the jobs, and what of its files is
-    private lies in a folder that is."""
+    """The umask is left as it is: a Ray that is started here hands it on to the jobs. Its own files lie in a
+    private folder."""
     asyncio.run(RayDesk().serve(sys.argv[1]))
 
 
