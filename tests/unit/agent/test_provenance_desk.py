@@ -228,7 +228,7 @@ def test_lines_of_a_workflow_are_read_by_bash(
     desk: ProvenanceDesk, kept: Kept, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(desk, "_patience_s", 30.0)
-    found = []
+    found: list[str] = []
     for link in (RunLink("r", 0), None):
         one = job("true; true", is_shell=True, run=link)
         desk.begin(one)
