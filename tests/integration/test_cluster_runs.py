@@ -102,7 +102,7 @@ def places_of(desk: WorkflowDesk) -> tuple[dict[str, tuple[str, ...]], dict[str,
             if isinstance(event.fact, WorkPlaced):
                 placed |= {one.placement.job_id: one.uuids for one in event.fact.placed}
             elif isinstance(event.fact, PlaceEnded):
-                ended[event.fact.job_id] = event.fact.is_gone
+                ended |= dict.fromkeys(event.fact.job_ids, event.fact.is_gone)
     finally:
         store.close()
     return placed, ended
@@ -183,6 +183,37 @@ jobs:
 """
     run(desk, text)
     assert sorted(desk.lines("ran")) == ["3", "GPU-5"]
+
+
+def test_a_job_that_ends_cleanly_because_its_place_ends_is_not_done(
+    desk: WorkflowDesk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A cluster tells everything in a place to end, and the worker may hear of its jobs' ends first: here it
+    sleeps until they have ended."""
+    monkeypatch.setenv("JOBLENS_TEST_PACKS", "4")
+    text = """
+name: obedient
+jobs:
+  - name: "part_{i}"
+    command: |
+      trap 'echo {i} >> saved; exit 0' TERM; echo $$ >> pids
+      while [ ! -e go ]; do sleep 0.02; done; echo {i} >> ran
+    parameters: {i: "1:4"}
+"""
+    driver = start(desk, "run", desk.write(text), "--engine", "slurm")
+    wait_until(lambda: len(desk.lines("pids")) == 4, what="four jobs that run")
+    wait_until(lambda: all(one.attempt is not None for one in records_of(desk).values()))
+    worker = worker_pid(records_of(desk)["part_1"])
+    os.kill(worker, signal.SIGSTOP)
+    for pid in desk.lines("pids"):
+        os.kill(int(pid), signal.SIGTERM)
+    wait_until(lambda: len(desk.lines("saved")) == 4, what="jobs that end as they are told")
+    os.kill(worker, signal.SIGTERM)
+    os.kill(worker, signal.SIGCONT)
+    (desk.folder / "go").touch()
+    output, _ = driver.communicate(timeout=60)
+    assert driver.returncode == 0, output
+    assert sorted(desk.lines("ran")) == ["1", "2", "3", "4"], output
 
 
 def test_a_worker_that_is_killed_costs_no_job(desk: WorkflowDesk) -> None:

@@ -11,27 +11,28 @@ from functools import partial
 
 from msgspec.structs import replace
 
+from joblens.agent.broker_presence import BrokerPresence
 from joblens.agent.claimed_jobs import ClaimedJob
 from joblens.agent.claiming import Claimed, Claiming
 from joblens.agent.clearing import ClearedClaims
 from joblens.agent.heard_tickets import HeardTickets
+from joblens.agent.held_ends import HeldEnds
 from joblens.agent.held_places import HeldPlaces
 from joblens.agent.kit import Kit
 from joblens.agent.leftovers import Leftovers
+from joblens.agent.loop import Timed
 from joblens.agent.lost_workers import Journals, LostWorkers, look_every_s
 from joblens.agent.outcome import not_started
-from joblens.agent.run_sessions import RunSessions
-from joblens.agent.run_slots import RunSlots
-from joblens.agent.slot_loop import SlotPlan
 from joblens.agent.store_watch import StoreWatch
 from joblens.agent.ticket_desk import TicketDesk
 from joblens.agent.ticket_keeping import TicketKeeping
 from joblens.agent.worker_endings import (
     cancelled_before_start,
     count_of_jobs,
-    has_filled,
+    is_spent,
     must_not_run_twice,
 )
+from joblens.agent.worker_hosts import WorkerHosts
 from joblens.agent.worker_plan import Fences, WorkerPlan, WorkerView
 from joblens.model.delivery import Claim
 from joblens.model.errors import JoblensError, LaunchError
@@ -41,8 +42,6 @@ from joblens.model.writes import JobEnded
 from joblens.ports.bell import Bell
 from joblens.ports.deliveries import Deliveries
 
-_SLOTS = "worker:slots"
-_SLOTS_EVERY_S = 1.0
 _MOST_AT_ONCE = 64  # tickets a claim asks for
 _STORE_PATIENCE_S = 60.0
 _LOOK_ALONE_S = 1.0  # between looks into the store where nobody rings
@@ -79,7 +78,8 @@ class QueueWorker:
         every_s = look_every_s(plan.lease_s)
         watch = StoreWatch(plan.lease_s, every_s)
         self._desk = TicketDesk(deliveries, kit.loop, self._view.note, watch)
-        self._keeping = TicketKeeping(plan.info, plan.lease_s, self._desk, kit, self, bell)
+        self._keeping = TicketKeeping(plan.info, plan.lease_s, self._desk, kit, self, bell, plan.ends_wait_s)
+        self._ends = HeldEnds(plan.ends_wait_s, kit.recorder, kit.loop) if plan.ends_wait_s else None
         self._leftovers = Leftovers(kit.spool_dir, kit.host, kit.loop)
         self._claiming = Claiming(plan, self._keeping, self._maker, self._leftovers)
         self._clearing = ClearedClaims(self._leftovers, self._keeping, self._has_cleared)
@@ -94,21 +94,7 @@ class QueueWorker:
             journals or Journals(),
             lease_s=plan.lease_s,
         )
-        slots = SlotPlan(
-            width=1,
-            logs_dir=plan.logs_dir,
-            output_max_bytes=plan.output_max_bytes,
-            accounting=plan.accounting,
-        )
-        self._slots = RunSlots(kit, slots, self, plan.end_signal)
-        self._sessions = RunSessions(
-            kit,
-            plan.environ,
-            self,
-            accounting=plan.accounting,
-            output_max_bytes=plan.output_max_bytes,
-            end_signal=plan.end_signal,
-        )
+        self._hosts = WorkerHosts(plan, kit, self)
         self._heard = HeardTickets()
         for uuid in plan.tickets:
             self._heard.put(uuid, lambda: None)
@@ -121,7 +107,7 @@ class QueueWorker:
         self._next_look_s = 0.0
         self._may_be_more = False  # in the store than was heard of
         self._was_heard_last = False  # what was claimed last
-        self._has_broker = self._has_lost_broker = False
+        self._broker = BrokerPresence(self._view.note)
         self._is_ending = self._is_giving_back = False
         self._idle_since_s = self._answered_at_s = time.monotonic()
 
@@ -131,16 +117,21 @@ class QueueWorker:
         """Until it has been idle for long enough, or was asked to end and its jobs have ended."""
         kit = self._kit
         self._desk.start()
-        for timed in (self, self._keeping, self._others):
+        everyone: list[Timed] = [self, self._keeping, self._others]
+        if self._ends is not None:
+            everyone.append(self._ends)
+        for timed in everyone:
             kit.loop.add_timed(timed)
-        kit.sampler.add(_SLOTS, _SLOTS_EVERY_S)
+        self._hosts.begin_samples()
         self._idle_since_s = self._answered_at_s = time.monotonic()
         try:
             kit.loop.run_until(self._is_done)
         finally:
-            for timed in (self, self._keeping, self._others):
+            for timed in everyone:
                 kit.loop.remove_timed(timed)
-            kit.sampler.remove(_SLOTS)
+            self._hosts.end_samples()
+            if self._ends is not None:
+                self._ends.open()
             self._leave()
 
     def _leave(self) -> None:
@@ -151,12 +142,11 @@ class QueueWorker:
         self._clearing.give_back_all()
         unbegun = {held.uuid for held in self._waiting}
         left = dict(self._keeping.held) if self._running or self._waiting else {}
-        self._slots.close(at_once=True)
-        self._sessions.close()
+        self._hosts.close()
         still = [held for uuid, held in self._claimed.items() if uuid in left]
         self._keeping.give_back(
             {held.uuid: left[held.uuid] for held in still},
-            [held.uuid for held in still if held.uuid not in unbegun and must_not_run_twice(held)],
+            [held.uuid for held in still if held.uuid not in unbegun and must_not_run_twice(held.claim)],
         )
         self._keeping.say_goodbye()
         self._desk.close()
@@ -182,17 +172,14 @@ class QueueWorker:
 
     def take_sample(self, name: str) -> None:
         """On the sampler's thread."""
-        if name == _SLOTS:
-            self._slots.take_samples()
-        else:
-            self._sessions.take_sample(name)
+        self._hosts.take_sample(name)
 
     def next_wake_s(self) -> float | None:
         return None if self._is_ending else self._next_look_s
 
     def wake(self) -> None:
         now_s = time.monotonic()
-        self._next_look_s = now_s + (self._plan.poll_s if self._has_broker else _LOOK_ALONE_S)
+        self._next_look_s = now_s + (self._plan.poll_s if self._broker.is_there else _LOOK_ALONE_S)
         self._may_be_more = True
         self._claim_next()
 
@@ -216,6 +203,21 @@ class QueueWorker:
             for uuid in list(self._running):
                 self.drop(uuid)
 
+    def give_up_place(self) -> None:
+        """Somebody ends its place, and may have told its jobs before this worker: how those ended of which
+        nothing is written yet is not their own doing."""
+        while not self._is_giving_back:
+            self.end()
+        over = self._claimed.keys() - self._running.keys() if self._ends is not None else ()
+        for uuid in over:
+            self._kit.recorder.muted.add(uuid)
+            self._unwanted.add(uuid)
+        for uuid in self._ends.catch() if self._ends is not None else ():
+            ended = self._keeping.forget_end(uuid)
+            if ended is not None:
+                self._kit.recorder.muted.add(uuid)
+                self._return(ended[1], ended[0].attempt)
+
     # ---- messages ------------------------------------------------------------------------------------
 
     def take(self, uuid: str, settled: Callable[[], None]) -> None:
@@ -227,16 +229,11 @@ class QueueWorker:
 
     def broker_is_there(self) -> None:
         """On the thread that hears."""
-        self._has_broker = True
-        if self._has_lost_broker:
-            self._has_lost_broker = False
-            self._view.note("the broker is back")
+        self._broker.comes()
 
     def broker_is_away(self, why: str) -> None:
         """On the thread that hears. The store alone has to do for now."""
-        self._has_broker = False
-        self._has_lost_broker = True
-        self._view.note(f"the broker is away: {why.rstrip('.')}; looks into the store every second")
+        self._broker.goes(why)
         self._kit.loop.call(self.look_now)
 
     @property
@@ -293,7 +290,7 @@ class QueueWorker:
         """For tickets whose message was lost, or for which there is none."""
         self._is_asking = True
         self._may_be_more = self._was_heard_last = False
-        older_than_s = min(self._plan.poll_s, self._plan.lease_s) if self._has_broker else 0.0
+        older_than_s = min(self._plan.poll_s, self._plan.lease_s) if self._broker.is_there else 0.0
         rooms = None if self._plan.takes_any else (self._places.room(), self._places.whole())
         self._desk.ask(
             partial(self._claiming.oldest, most, older_than_s, rooms),
@@ -376,18 +373,12 @@ class QueueWorker:
             if not self._keeping.may_begin(self._waiting[0].uuid):
                 break  # this process or the store has slept: first it asks whether it still has them
             self._begin(self._waiting.popleft())
-        self._slots.flush()
+        self._hosts.flush()
         self._claim_next()
 
     def _begin(self, held: ClaimedJob) -> None:
         self._running[held.uuid] = held
-        taken = self._places.take(held)
-        attempt = held.with_devices(taken.devices)
-        if held.is_plain:
-            self._slots.start(attempt, taken.weight, behind=taken.is_behind)
-        else:
-            self._sessions.expect(2)  # where there was one there may be another: a launcher stands by
-            self._sessions.start(attempt)
+        self._hosts.start(held, self._places.take(held))
 
     def _give_back(self, unbegun: Sequence[ClaimedJob]) -> None:
         for held in unbegun:
@@ -411,7 +402,7 @@ class QueueWorker:
 
     def _has_more_room(self) -> None:
         self._heard.try_left()
-        if not self._plan.takes_any and not self._has_broker:
+        if not self._plan.takes_any and not self._broker.is_there:
             self._may_be_more = True  # that fits now
 
     def withdrawn(self, uuid: str) -> None:
@@ -443,10 +434,12 @@ class QueueWorker:
         where it still was this worker's."""
         self._unwanted.discard(held.uuid)
         self._claimed.pop(held.uuid, None)
-        is_spent = attempt is not None and (
-            must_not_run_twice(held) or has_filled(self._plan, attempt, self._kit.clock.now_us())
-        )
-        self._keeping.give_back({held.uuid: held.claim.fence}, [held.uuid] if is_spent else ())
+        self._return(held.claim, attempt)
+
+    def _return(self, claim: Claim, attempt: Attempt | None) -> None:
+        uuid = claim.job.uuid
+        has_counted = is_spent(self._plan, claim, attempt, self._kit.clock.now_us())
+        self._keeping.give_back({uuid: claim.fence}, [uuid] if has_counted else ())
 
     # ---- what the store tells --------------------------------------------------------------------------
 
@@ -471,9 +464,7 @@ class QueueWorker:
                 self._places.take(held)
                 self.withdrawn(uuid)
                 return
-        for host in (self._slots, self._sessions):
-            if host.holds(uuid):
-                host.end(uuid, at_once=at_once)
+        self._hosts.end(uuid, at_once=at_once)
 
     def is_running(self, uuid: str) -> bool:
         return uuid in self._running or uuid in self._claimed

@@ -46,6 +46,7 @@ class Recorder:
         self._applied_at_s = 0.0
         self._is_due = False  # something waits that the thread is to write now
         self.muted: set[str] = set()  # jobs of which nothing is written any more: they are another's
+        self.sieve: Callable[[Sequence[Write]], list[Write]] | None = None  # what is written now, of these
         self._is_far = is_postgres(store.url)
         self._questions: dict[str, Callable[[Store], Any]] = {}  # to a store on another machine
         self._answers: dict[str, Any] = {}  # the latest
@@ -135,16 +136,21 @@ class Recorder:
         with self._applying:
             with self._changed:
                 batch, self._waiting = self._waiting, []
-            if not batch:
+            if not batch and self.sieve is None:
                 return
             self._applied_at_s = time.monotonic()
             taken = len(batch)
-            if self.muted:
-                batch = [write for write in batch if _uuid_of(write) not in self.muted]
-            self.store.apply(batch)
+            batch = self._not_muted(batch)
+            if self.sieve is not None:
+                batch = self._not_muted(self.sieve(batch))
+            if batch:
+                self.store.apply(batch)
             self.applied += taken
             if self._sinks:
                 self._mirror(batch)
+
+    def _not_muted(self, batch: list[Write]) -> list[Write]:
+        return [one for one in batch if uuid_of(one) not in self.muted] if self.muted else batch
 
     def _mirror(self, batch: Sequence[Write]) -> None:
         ended: list[Record] = []
@@ -186,7 +192,7 @@ class Recorder:
             sink.job_started(record)
 
 
-def _uuid_of(write: Write) -> str:
+def uuid_of(write: Write) -> str:
     return write.job.uuid if isinstance(write, JobQueued) else getattr(write, "uuid", "")
 
 

@@ -63,7 +63,9 @@ class TicketKeeping:
         kit: Kit,
         keeper: Keeper,
         bell: Bell | None,
+        ends_wait_s: float = 0.0,
     ) -> None:
+        """`ends_wait_s`: for so long it is not written how a job has ended."""
         self._info = info
         self._lease_s = lease_s
         self._desk = desk
@@ -77,6 +79,8 @@ class TicketKeeping:
         self._granted: dict[str, int] = {}
         self._spent: set[tuple[str, int]] = set()
         self._settling: dict[str, tuple[Record, Claim]] = {}  # ended, perhaps not in the store yet
+        self._ends_wait_s = ends_wait_s
+        self._written_at_s: dict[str, float] = {}  # of those, where that takes a while
         self._suspects: frozenset[str] = frozenset()  # held no more, by the last renewal
         self._cancelled: set[str] = set()
         self._is_renewing = self._is_settling = self._is_known = False
@@ -112,8 +116,16 @@ class TicketKeeping:
 
     def has_ended(self, record: Record, claim: Claim) -> None:
         """It has been written; the store may be away, and the journal have it."""
-        self._settling[claim.job.uuid] = (record, claim)
+        uuid = claim.job.uuid
+        if self._ends_wait_s:
+            self._written_at_s[uuid] = time.monotonic() + self._ends_wait_s
+        self._settling[uuid] = (record, claim)
         self._settle()
+
+    def forget_end(self, uuid: str) -> tuple[Record, Claim] | None:
+        """It was not written, and will not be. -> what it was"""
+        self._written_at_s.pop(uuid, None)
+        return self._settling.pop(uuid, None)
 
     def give_back(self, held: Mapping[str, int], spent: Collection[str] = ()) -> None:
         """What has not begun, or was ended without a word. What is another's by now stays so. `spent`: those
@@ -243,9 +255,17 @@ class TicketKeeping:
     def _settle(self) -> None:
         if self._is_settling or not self._settling:
             return
+        now_s, written_at_s = time.monotonic(), self._written_at_s
+        asked = {
+            uuid: claim.fence
+            for uuid, (_, claim) in self._settling.items()
+            if written_at_s.get(uuid, 0.0) <= now_s
+        }
+        if not asked:
+            self._next_settling_s = min(written_at_s[uuid] for uuid in self._settling)
+            return
         self._is_settling = True
-        self._next_settling_s = time.monotonic() + _SETTLE_AGAIN_S
-        asked = {uuid: claim.fence for uuid, (_, claim) in self._settling.items()}
+        self._next_settling_s = now_s + _SETTLE_AGAIN_S
         self._desk.ask(partial(self._look_at_ended, asked), partial(self._settled, asked), self._not_settled)
 
     def _look_at_ended(
@@ -284,8 +304,9 @@ class TicketKeeping:
     def _settled(self, asked: Mapping[str, int], found: tuple[set[str], set[str], bool]) -> None:
         ended, anothers, has_released = found
         self._is_settling = False
-        for uuid in ended | anothers:
+        for uuid in (ended | anothers) & self._settling.keys():
             record, claim = self._settling.pop(uuid)
+            self._written_at_s.pop(uuid, None)
             self._cancelled.discard(uuid)
             if self.held.get(uuid) == asked[uuid]:
                 self._let_go(uuid)

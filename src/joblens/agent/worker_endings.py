@@ -1,8 +1,7 @@
 """How a worker ends jobs that never began, and what it says of those that do not end here."""
 
-from joblens.agent.claimed_jobs import ClaimedJob
 from joblens.agent.worker_plan import WorkerPlan
-from joblens.model.delivery import RetryLost
+from joblens.model.delivery import Claim, RetryLost
 from joblens.model.job import Attempt, Outcome, Status
 
 
@@ -10,8 +9,13 @@ def count_of_jobs(count: int) -> str:
     return f"{count} job{'' if count == 1 else 's'}"
 
 
-def must_not_run_twice(held: ClaimedJob) -> bool:
-    return held.claim.ticket.retry_lost is RetryLost.NEVER
+def must_not_run_twice(claim: Claim) -> bool:
+    return claim.ticket.retry_lost is RetryLost.NEVER
+
+
+def is_spent(plan: WorkerPlan, claim: Claim, attempt: Attempt | None, now_us: int) -> bool:
+    """Whether a job that goes back has had one of its deliveries."""
+    return attempt is not None and (must_not_run_twice(claim) or has_filled(plan, attempt, now_us))
 
 
 def has_filled(plan: WorkerPlan, attempt: Attempt, now_us: int) -> bool:

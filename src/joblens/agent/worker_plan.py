@@ -28,6 +28,7 @@ class WorkerPlan(Struct, frozen=True, kw_only=True):
     memory_bytes: int | None = None  # to share out; None: not counted
     gpus: tuple[str, ...] | None = None  # to give by name; None: not counted
     ends_at_s: float | None = None  # by the monotonic clock: nothing is begun that would not be done by then
+    ends_wait_s: float = 0.0  # before it is written how a job has ended: somebody may be ending this place
     elsewhere: Mapping[str, str] = field(default_factory=dict)  # folders that are not here -> what is instead
 
     def maker(self) -> ClaimedJobs:

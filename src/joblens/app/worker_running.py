@@ -49,6 +49,7 @@ Tell = Callable[[str], None]
 _UPKEEP_S = 60.0  # between looks at what is to be kept
 _HEARING_PATIENCE_S = 5.0
 _ANSWER_LEAST_S, _ANSWER_MOST_S = 3.0, 15.0
+_ENDS_WAIT_S = 0.25  # between a signal to the first process of a place and that to the last
 
 
 class HiredFor(Struct, frozen=True, kw_only=True):
@@ -270,6 +271,7 @@ class RunningWorker:
             memory_bytes=memory_bytes if hired.ear is None else None,
             gpus=_gpus_of(options),
             ends_at_s=hired.ends_at_s,
+            ends_wait_s=_ENDS_WAIT_S if _is_in_place_with_jobs(hired) else 0.0,
             elsewhere=hired.elsewhere,
         )
 
@@ -300,9 +302,9 @@ class RunningWorker:
         def end(number: int, _frame: FrameType | None) -> None:
             if hearing is not None and self._hired is None:
                 hearing.stop()
-            loop.call(worker.end)
-            if number == signal.SIGTERM and self._hired is not None:
-                loop.call(worker.end)  # its time is up: others go on with what it has
+            # Of a cluster: its time is up, others go on with what it has.
+            is_put_out = number == signal.SIGTERM and self._hired is not None
+            loop.call(worker.give_up_place if is_put_out else worker.end)
 
         signal.signal(signal.SIGUSR1, lambda *_: worker.look_now())
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -316,6 +318,11 @@ class RunningWorker:
         if close is not None:
             close()
         remove_idle_folders(self.kit.spool_dir)
+
+
+def _is_in_place_with_jobs(hired: HiredFor) -> bool:
+    """Slurm ends a place with everything in it; nodes of Ray know nothing of this process."""
+    return hired.placement is not None and hired.ear is None
 
 
 def _answer_s(lease_s: float) -> float:
