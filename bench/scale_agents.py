@@ -127,8 +127,9 @@ class Agent:
     def _watch(self, _: float) -> None:
         """Whether others are gone, and what the store believes to be held here."""
         self._desk.now_us()
-        self._desk.holdings(near=self.info)
-        self._desk.now_us()
+        holdings = self._desk.holdings(near=self.info)
+        if any(one.worker != self.info.name for one in holdings):
+            self._desk.now_us()
         self._due["watch"] = time.monotonic() + look_every_s(LEASE_S, self._workers)
 
     def _claim(self, _: float) -> None:

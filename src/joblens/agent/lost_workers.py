@@ -109,7 +109,8 @@ class LostWorkers:
     def _holdings(self, deliveries: Deliveries) -> list[Holding]:
         self._watch.answered(deliveries.now_us())
         holdings = deliveries.holdings(near=self._info)
-        self._watch.answered(deliveries.now_us())
+        if any(one.worker != self._me for one in holdings):  # it may have hung in between
+            self._watch.answered(deliveries.now_us())
         return holdings
 
     def _take_back(

@@ -29,7 +29,7 @@ _attempt = msgspec.json.Decoder(Attempt)
 def claim_those(
     book: TicketBook, worker: WorkerInfo, uuids: Sequence[str], lease_s: float, room: Room | None = None
 ) -> list[Claim]:
-    rows = book.ask("waiting_of", uuids=list(uuids), user=_only_user(worker))
+    rows = book.ask("waiting_of", uuids=list(uuids), user=only_user(worker))
     place = {uuid: number for number, uuid in enumerate(uuids)}
     rows = sorted(rows, key=lambda row: place[row[1]])
     return _claim(book, rows, worker, lease_s, RoomLeft(room), len(rows))
@@ -50,7 +50,7 @@ def claim_oldest(
             "oldest_waiting",
             queues=list(dict.fromkeys(worker.queues)),
             until_us=until_us,
-            user=_only_user(worker),
+            user=only_user(worker),
             most=count,
         )
 
@@ -66,7 +66,7 @@ def claim_oldest(
 
 def any_waiting(book: TicketBook, worker: WorkerInfo, older_than_s: float) -> bool:
     until_us = book.now_us() - round(older_than_s * _SECOND)
-    user = _only_user(worker)
+    user = only_user(worker)
     queues = dict.fromkeys(worker.queues)
     return any(book.ask("first_waiting", queue=queue, until_us=until_us, user=user) for queue in queues)
 
@@ -111,7 +111,7 @@ def _claim(
     return claims
 
 
-def _only_user(worker: WorkerInfo) -> str | None:
+def only_user(worker: WorkerInfo) -> str | None:
     return None if worker.any_user else worker.user
 
 
@@ -155,13 +155,10 @@ def holdings(book: TicketBook, near: WorkerInfo | None = None) -> list[Holding]:
         if near is None
         else book.ask("holdings_near", worker=near.name, host=near.host, at_us=at_us)
     )
-    return [
-        Holding(
-            uuid=uuid,
-            fence=fence,
-            worker=worker,
-            expired_us=max(0, at_us - until_us),
-            attempt=read_or_none(_attempt, attempt),
-        )
-        for uuid, fence, worker, until_us, attempt in rows
-    ]
+    return [holding_of((*row, at_us)) for row in rows]
+
+
+def holding_of(row: tuple[Any, ...]) -> Holding:
+    uuid, fence, worker, until_us, attempt, at_us = row
+    expired_us, known = max(0, at_us - until_us), read_or_none(_attempt, attempt)
+    return Holding(uuid=uuid, fence=fence, worker=worker, expired_us=expired_us, attempt=known)

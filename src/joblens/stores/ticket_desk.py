@@ -41,14 +41,19 @@ class TicketDesk:
         older_than_s: float = 0.0,
         room: Room | None = None,
     ) -> list[Claim]:
-        from joblens.stores.ticket_claims import any_waiting, claim_oldest
+        from joblens.stores.ticket_claims import claim_oldest
 
         # First without a lock: mostly there is nothing.
-        if most <= 0 or not self._look(lambda book: any_waiting(book, worker, older_than_s)):
+        if most <= 0 or not self._is_any_waiting(worker, older_than_s):
             return []
         return self._change(
             lambda book: claim_oldest(book, worker, most, lease_s, older_than_s, room), for_good=False
         )
+
+    def _is_any_waiting(self, worker: WorkerInfo, older_than_s: float) -> bool:
+        from joblens.stores.ticket_claims import any_waiting
+
+        return self._look(lambda book: any_waiting(book, worker, older_than_s))
 
     def renew(self, worker: WorkerInfo, held: Mapping[str, int], lease_s: float) -> Renewal:
         from joblens.stores.ticket_claims import renew

@@ -103,10 +103,17 @@ class Database:
         """All or nothing. Tried again from the start when it and others were in each other's way, so `work`
         must not keep anything of a try that failed. Statements are sent without waiting for those before,
         until `work` fetches what one of them found."""
+        return self._tried_again(lambda connection: _in_one_go(connection, work))
+
+    def at_once(self, work: Callable[[Connection], T]) -> T:
+        """The same for a single statement, which needs no more than itself."""
+        return self._tried_again(work)
+
+    def _tried_again(self, work: Callable[[PatientConnection], T]) -> T:
         with self.use() as connection:
             for left in reversed(range(_MOST_TRIES)):
                 try:
-                    return _in_one_go(connection, work)
+                    return work(connection)
                 except _AGAIN:
                     if not left:
                         raise

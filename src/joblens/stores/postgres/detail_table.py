@@ -1,10 +1,8 @@
 """What is known of jobs beside their samples: one row a job, brought up to date in place."""
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import NamedTuple
-
-from psycopg import Cursor
 
 from joblens.model.details import Details
 from joblens.model.writes import DetailsTaken
@@ -43,10 +41,3 @@ def changes_of(known: Mapping[int, bytes], news: Mapping[int, DetailsTaken]) -> 
         Change(number, news[number].fence, hashlib.md5(known[number], usedforsecurity=False).digest(), data)
         for number, data in sorted(changed.items())
     ]
-
-
-def rewrite_details(connection: Connection, changes: Sequence[Change]) -> Cursor[tuple[int]]:
-    """Without asking what is there: where it is not what is thought, nothing happens. -> the numbers of those
-    that were written, to be fetched"""
-    columns = [list(column) for column in zip(*changes, strict=True)] if changes else [[], [], [], []]
-    return connection.execute(_Q["put_details_again"], columns)

@@ -40,13 +40,17 @@ def known_jobs(connection: Connection, uuids: list[str]) -> dict[str, KnownJob]:
         return found
     for row in connection.execute(_Q["known_jobs"], (uuids,)).fetchall():
         uuid, number, status, tool, began, *rest = row
-        ending, (is_described, attempt_number, fence) = tuple(rest[:6]), rest[6:]
+        ending, (is_described, attempt_number, fence, is_free) = tuple(rest[:6]), rest[6:]
         found[uuid] = KnownJob(
-            uuid, number, Status(status), tool, began, ending, bool(is_described), attempt_number, fence
+            uuid,
+            number,
+            Status(status),
+            tool,
+            began,
+            ending,
+            bool(is_described),
+            attempt_number,
+            fence,
+            is_free,
         )
-    taken = [job.number for job in found.values() if job.fence > 0]
-    if taken:
-        free = {number for (number,) in connection.execute(_Q["free_tickets"], (taken,)).fetchall()}
-        for job in found.values():
-            job.has_free_ticket = job.number in free
     return found

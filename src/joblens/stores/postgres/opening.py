@@ -4,7 +4,7 @@ from joblens.model.errors import StoreError, StoreTooNew
 from joblens.stores.postgres.connection import SCHEMA, Connection
 from joblens.stores.postgres.sql import migration_files, read_text, schema_files
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 _LOCK = 0x6A6C6E73  # 'jlns': whoever makes or changes tables holds it, so that many may start at once
 
 

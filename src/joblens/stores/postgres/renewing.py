@@ -1,13 +1,14 @@
-"""A worker says that it is alive: what every worker does all the time, in one statement."""
+"""A worker says that it is alive, and looks around itself: what every worker does all the time, each in one
+statement."""
 
 from collections.abc import Mapping
 
 import msgspec
 
-from joblens.model.delivery import Renewal, WorkerInfo
+from joblens.model.delivery import Holding, Renewal, WorkerInfo
 from joblens.stores.postgres.connection import Database
 from joblens.stores.postgres.ticket_book import PostgresTicketBook
-from joblens.stores.ticket_claims import is_time_to_look_over, looked_over
+from joblens.stores.ticket_claims import holding_of, is_time_to_look_over, looked_over, only_user
 
 _encoder = msgspec.json.Encoder()
 
@@ -30,3 +31,22 @@ def renew(database: Database, worker: WorkerInfo, held: Mapping[str, int], lease
         cancelled=frozenset(uuid for uuid, is_cancelled in rows if is_cancelled),
         workers=workers,
     )
+
+
+def holdings_near(database: Database, near: WorkerInfo) -> list[Holding]:
+    with database.use() as connection:
+        book = PostgresTicketBook(connection, lambda _: None)
+        rows = book.ask("holdings_near", worker=near.name, host=near.host)
+    return [holding_of(row) for row in rows]
+
+
+def is_any_waiting(database: Database, worker: WorkerInfo, older_than_s: float) -> bool:
+    with database.use() as connection:
+        book = PostgresTicketBook(connection, lambda _: None)
+        [(is_waiting,)] = book.ask(
+            "is_any_waiting",
+            queues=list(dict.fromkeys(worker.queues)),
+            user=only_user(worker),
+            older_than_us=round(older_than_s * 1_000_000),
+        )
+    return bool(is_waiting)

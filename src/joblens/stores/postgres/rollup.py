@@ -30,13 +30,13 @@ def record_changes(connection: Connection, added: Iterable[EndedJob], removed: I
         for bucket, count in entry.buckets.items()
         if count
     ]
-    _execute(connection, "add_to_rollup", rollup)
-    _execute(connection, "add_to_sketch", sketch)
+    if rollup:  # in order, so that two who add to the same wait for each other only in one direction
+        columns = _columns(sorted(rollup), 7) + _columns(sorted(sketch), 6)
+        connection.execute(_Q["add_sums"], columns)
     for group in sorted({(tool, status) for tool, status, *_ in removed}):
         connection.execute(_Q["lock_rollup"], group)
         connection.execute(_Q["refresh_largest"], group)
 
 
-def _execute(connection: Connection, query: str, rows: Sequence[tuple[Any, ...]]) -> None:
-    if rows:
-        connection.execute(_Q[query], list(map(list, zip(*rows, strict=True))))
+def _columns(rows: Sequence[tuple[Any, ...]], width: int) -> list[list[Any]]:
+    return list(map(list, zip(*rows, strict=True))) if rows else [[] for _ in range(width)]

@@ -11,7 +11,6 @@ from joblens.stores.postgres.sql import encoded_queries
 from joblens.stores.sample_pieces import decode_samples, encode_piece, is_piece, joined_pieces
 
 _Q = encoded_queries("writing.sql")
-_APPEND = _Q["ended_among"].replace(b"{insert_pieces}", _Q["insert_pieces"])
 
 # Pieces below this size are put together when so many of them have gathered.
 SMALL_PIECE = 16
@@ -32,23 +31,19 @@ def pieces_of(number: int, fence: int, samples: dict[int, Sample]) -> Iterator[P
 
 def insert_pieces(connection: Connection, pieces: Iterable[Piece]) -> None:
     """Those of jobs whose fence is another are left out."""
-    columns = _columns(pieces)
-    if columns:
-        connection.execute(_Q["insert_pieces"], columns)
+    columns = columns_of(pieces)
+    if columns["job_ids"]:
+        connection.execute(
+            _Q["take_news"], {**columns, "detail_ids": [], "detail_fences": [], "md5s": [], "details": []}
+        )
 
 
-def append_pieces(connection: Connection, pieces: Iterable[Piece]) -> list[int]:
-    """The same. -> which of the jobs have ended."""
-    columns = _columns(pieces)
-    rows = connection.execute(_APPEND, columns).fetchall() if columns else []
-    return [number for (number,) in rows]
-
-
-def _columns(pieces: Iterable[Piece]) -> dict[str, list[int] | list[bytes]]:
+def columns_of(pieces: Iterable[Piece]) -> dict[str, list[int] | list[bytes]]:
     # Sorted, so that two who write the same wait for each other only in one direction.
     rows = sorted(pieces, key=lambda piece: piece[:4])
     names = ("job_ids", "fences", "firsts", "counts", "data")
-    return dict(zip(names, map(list, zip(*rows, strict=True)), strict=True)) if rows else {}
+    columns = map(list, zip(*rows, strict=True)) if rows else ([] for _ in names)
+    return dict(zip(names, columns, strict=True))
 
 
 def measure(connection: Connection, numbers: Sequence[int]) -> list[int]:
@@ -186,5 +181,5 @@ def _replace(
     connection: Connection, number: int, fence: int, old: Sequence[_Row], new: Sequence[_Row]
 ) -> None:
     places = [row[0] for row in old], [row[1] for row in old]
-    connection.execute(_Q["delete_pieces"], (*places, number, fence))
-    insert_pieces(connection, [(number, fence, *row) for row in new])
+    others = [list(column) for column in zip(*new, strict=True)] if new else [[], [], []]
+    connection.execute(_Q["replace_pieces"], (number, fence, *places, *others))

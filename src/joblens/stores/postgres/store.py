@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TypeVar
 
-from joblens.model.delivery import Renewal, WorkerInfo
+from joblens.model.delivery import Holding, Renewal, WorkerInfo
 from joblens.model.errors import StoreError
 from joblens.model.history import HistoryQuery, PruneReport, Statistics, StoreCheck
 from joblens.model.run import Workflow
@@ -131,6 +131,16 @@ class PostgresStore(ReadingDesk, TicketDesk):
 
         self._check_writable()
         return renew(self._database, worker, held, lease_s)
+
+    def holdings(self, *, near: WorkerInfo | None = None) -> list[Holding]:
+        from joblens.stores.postgres.renewing import holdings_near
+
+        return super().holdings() if near is None else holdings_near(self._database, near)
+
+    def _is_any_waiting(self, worker: WorkerInfo, older_than_s: float) -> bool:
+        from joblens.stores.postgres.renewing import is_any_waiting
+
+        return is_any_waiting(self._database, worker, older_than_s)
 
     def _look(self, work: Callable[[TicketBook], T]) -> T:
         from joblens.stores.postgres.writer import ticket_book

@@ -43,11 +43,8 @@ JOIN detail ON detail.job_id = oldest.job_id
 WHERE detail.job IS NOT NULL
 ORDER BY oldest.waiting_since_us, oldest.job_id
 
--- name: first_waiting
-SELECT 1 FROM ticket
-WHERE queue = %(queue)s AND worker IS NULL AND is_ready AND waiting_since_us <= %(until_us)s
-  AND (%(user)s::text IS NULL OR user_name = %(user)s::text)
-LIMIT 1
+-- name: is_any_waiting
+SELECT joblens.is_any_waiting(%(queues)s::text[], %(user)s::text, %(older_than_us)s::bigint)
 
 -- name: take_tickets
 UPDATE ticket SET worker = %(worker)s, lease_until_us = %(until_us)s, deliveries = deliveries + 1
@@ -72,18 +69,8 @@ ON CONFLICT (name) DO UPDATE SET seen_at_us = excluded.seen_at_us, data = exclud
 
 -- name: renew_at_once
 -- Announces the worker and renews its leases in one go. -> those that it still holds, and whether they are to end.
-WITH clock AS (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS at_us
-), announced AS (
-    INSERT INTO worker (name, seen_at_us, data, host) SELECT %(name)s, clock.at_us, %(data)s, %(host)s FROM clock
-    ON CONFLICT (name) DO UPDATE SET seen_at_us = excluded.seen_at_us, data = excluded.data, host = excluded.host
-), renewed AS (
-    UPDATE ticket SET lease_until_us = clock.at_us + %(lease_us)s
-    FROM clock, unnest(%(uuids)s::text[], %(fences)s::integer[]) AS held (uuid, fence)
-         JOIN job ON job.uuid = held.uuid AND job.fence = held.fence
-    WHERE ticket.job_id = job.id AND ticket.worker = %(name)s
-    RETURNING job.uuid
-)
-SELECT uuid, EXISTS (SELECT 1 FROM cancel_request WHERE cancel_request.uuid = renewed.uuid) FROM renewed
+SELECT held, is_cancelled FROM joblens.renew_leases(
+    %(name)s::text, %(host)s::text, %(data)s::bytea, %(lease_us)s::bigint, %(uuids)s::text[], %(fences)s::integer[])
 
 -- name: count_workers
 SELECT count(*) FROM worker WHERE seen_at_us >= %(since_us)s
@@ -110,17 +97,8 @@ ORDER BY held.lease_until_us, held.job_id
 
 -- name: holdings_near
 -- Its own, those of workers of the same host, and those whose lease has run out.
-SELECT one.uuid, one.fence, near.worker, near.lease_until_us, one.attempt
-FROM (
-    SELECT job_id, worker, lease_until_us FROM ticket
-    WHERE worker = ANY(ARRAY(SELECT name FROM worker WHERE host = %(host)s) || %(worker)s::text)
-    UNION
-    SELECT job_id, worker, lease_until_us FROM ticket WHERE worker IS NOT NULL AND lease_until_us < %(at_us)s
-) AS near
-CROSS JOIN LATERAL (
-    SELECT job.uuid, job.fence, detail.attempt FROM job JOIN detail ON detail.job_id = job.id
-    WHERE job.id = near.job_id OFFSET 0) AS one
-ORDER BY near.lease_until_us, near.job_id
+SELECT held, its_fence, its_worker, until_us, its_attempt, at_us
+FROM joblens.holdings_near(%(worker)s::text, %(host)s::text)
 
 -- name: hold_job
 SELECT id FROM job WHERE uuid = %(uuid)s FOR NO KEY UPDATE
@@ -152,34 +130,21 @@ DELETE FROM job_details WHERE job_id = %(number)s
 DELETE FROM sample_piece WHERE job_id = %(number)s
 
 -- name: delete_tickets
-DELETE FROM ticket USING job WHERE job.id = ticket.job_id AND job.uuid = ANY(%(uuids)s::text[])
+SELECT joblens.drop_tickets(%(uuids)s::text[])
 
 -- name: release_followers
 UPDATE ticket SET is_ready = true, waiting_since_us = %(at_us)s
 WHERE NOT is_ready AND after_uuid = ANY(%(uuids)s::text[])
 
 -- name: blocked_followers
--- Those after jobs that did not succeed, and those after them. Each comes after one, so none is found twice.
-WITH RECURSIVE blocked (uuid, fence, after_uuid) AS (
-    SELECT one.uuid, one.fence, one.after_uuid
-    FROM unnest(%(uuids)s::text[]) AS ended (uuid) CROSS JOIN LATERAL (
-        SELECT job.uuid, job.fence, ticket.after_uuid FROM ticket JOIN job ON job.id = ticket.job_id
-        WHERE ticket.after_uuid = ended.uuid AND NOT ticket.is_ready OFFSET 0) AS one
-    UNION ALL
-    SELECT one.uuid, one.fence, one.after_uuid
-    FROM blocked CROSS JOIN LATERAL (
-        SELECT job.uuid, job.fence, ticket.after_uuid FROM ticket JOIN job ON job.id = ticket.job_id
-        WHERE ticket.after_uuid = blocked.uuid AND NOT ticket.is_ready OFFSET 0) AS one
-)
-SELECT uuid, fence, after_uuid FROM blocked
+SELECT its_uuid, its_fence, its_after FROM joblens.blocked_followers(%(uuids)s::text[])
 
 -- name: released_followers
 SELECT job.uuid, ticket.queue FROM ticket JOIN job ON job.id = ticket.job_id
 WHERE ticket.after_uuid = %(uuid)s AND ticket.is_ready AND ticket.worker IS NULL ORDER BY job.id
 
 -- name: released_by
-SELECT job.uuid, ticket.queue FROM ticket JOIN job ON job.id = ticket.job_id
-WHERE ticket.after_uuid = ANY(%(uuids)s::text[]) AND ticket.is_ready AND ticket.worker IS NULL ORDER BY job.id
+SELECT its_uuid, its_queue FROM joblens.released_by(%(uuids)s::text[])
 
 -- name: backlog
 SELECT queue, count(*) FILTER (WHERE worker IS NULL AND is_ready), count(*) FILTER (WHERE worker IS NOT NULL),

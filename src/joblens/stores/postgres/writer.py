@@ -27,7 +27,6 @@ from joblens.stores.postgres.sample_tables import (
     MANY_PIECES,
     SMALL_PIECE,
     Piece,
-    append_pieces,
     insert_pieces,
     join_small,
     measure,
@@ -58,13 +57,13 @@ class Writer:
         self._small: dict[int, int] = {}  # small pieces written since they were last put together, by number
 
     def apply(self, writes: Sequence[Write]) -> None:
-        with self._database.use() as connection:
+        with self._database.use():
             self._forget_other_servers()
             everyday = self._everyday(writes)
             if everyday is None:
                 self._apply_batch(writes)
             else:
-                self._apply_everyday(connection, *everyday)
+                self._apply_everyday(*everyday)
         self._join_small(writes)
 
     def _forget_other_servers(self) -> None:
@@ -94,24 +93,18 @@ class Writer:
                 pieces.append((number, write.fence, write.first, len(write.samples), data))
         return pieces, details
 
-    def _apply_everyday(
-        self, connection: Connection, pieces: list[Piece], details: dict[int, DetailsTaken]
-    ) -> None:
-        ended = self._rewrite(pieces, details) if details else append_pieces(connection, pieces)
+    def _apply_everyday(self, pieces: list[Piece], details: dict[int, DetailsTaken]) -> None:
+        ended = self._take_news(pieces, details)
         if ended:  # late ones, from a journal
             self._database.write(lambda connection: measure(connection, ended))
 
-    def _rewrite(self, pieces: list[Piece], details: dict[int, DetailsTaken]) -> list[int]:
+    def _take_news(self, pieces: list[Piece], details: dict[int, DetailsTaken]) -> list[int]:
         """-> which of the jobs with samples have ended"""
-        from joblens.stores.postgres.detail_table import changes_of, rewrite_details
+        from joblens.stores.postgres.detail_table import changes_of
+        from joblens.stores.postgres.everyday import take_news
 
-        changes = changes_of(self._details, details)
-
-        def work(connection: Connection) -> tuple[list[int], set[int]]:
-            written = rewrite_details(connection, changes)
-            return append_pieces(connection, pieces), {number for (number,) in written.fetchall()}
-
-        ended, written = self._database.write(work)
+        changes = changes_of(self._details, details) if details else []
+        ended, written = take_news(self._database, pieces, changes)
         self._details.update({each.number: each.data for each in changes if each.number in written})
         others = [details[each.number] for each in changes if each.number not in written]
         if others:  # somebody else has written there, or the job is over

@@ -3,14 +3,7 @@
 
 -- name: known_jobs
 -- What is already known of the jobs that a batch of writes is about, and nobody else changes them meanwhile.
-SELECT job.uuid, job.id, job.status, job.tool, job.began_at_us, job.ended_at_us, job.duration_us, job.cpu_usec,
-       job.memory_bytes, job.exit_code, job.reason,
-       (SELECT detail.job IS NOT NULL FROM detail WHERE detail.job_id = job.id), job.attempt_number, job.fence
-FROM job WHERE job.uuid = ANY(%s::text[]) ORDER BY job.id FOR NO KEY UPDATE OF job
-
--- name: free_tickets
--- Of jobs that workers take: those that nobody holds now. Asked when their rows are locked.
-SELECT ticket.job_id FROM ticket WHERE ticket.job_id = ANY(%s::bigint[]) AND ticket.worker IS NULL
+SELECT * FROM joblens.hold_jobs(%s::text[])
 
 -- name: insert_jobs
 -- Whoever comes second with the same job gets no row back.
@@ -85,28 +78,9 @@ INSERT INTO provenance (digest, data) SELECT * FROM unnest(%b::text[], %b::bytea
 INSERT INTO job_details (job_id, data) SELECT * FROM unnest(%b::bigint[], %b::bytea[])
 ON CONFLICT (job_id) DO UPDATE SET data = excluded.data
 
--- name: put_details_again
--- Of jobs that run, where they are still what was written here before; -> which.
-UPDATE job_details SET data = new.data
-FROM unnest(%b::bigint[], %b::integer[], %b::bytea[], %b::bytea[]) AS new (job_id, fence, md5_before, data)
-     JOIN job ON job.id = new.job_id AND job.fence = new.fence AND job.ended_at_us IS NULL
-WHERE job_details.job_id = new.job_id AND decode(md5(job_details.data), 'hex') = new.md5_before
-  AND (new.fence = 0 OR NOT EXISTS (
-      SELECT 1 FROM ticket WHERE ticket.job_id = new.job_id AND ticket.worker IS NULL))
-RETURNING job_details.job_id
-
--- name: add_to_rollup
-INSERT INTO rollup (tool, status, metric, shard, count, total, largest)
-SELECT * FROM unnest(%s::text[], %s::text[], %s::text[], %s::smallint[], %s::bigint[], %s::numeric[], %s::bigint[])
-ORDER BY 1, 2, 3
-ON CONFLICT (tool, status, metric, shard) DO UPDATE SET count = rollup.count + excluded.count,
-    total = rollup.total + excluded.total, largest = greatest(rollup.largest, excluded.largest)
-
--- name: add_to_sketch
-INSERT INTO sketch (tool, status, metric, bucket, shard, count)
-SELECT * FROM unnest(%s::text[], %s::text[], %s::text[], %s::integer[], %s::smallint[], %s::bigint[])
-ORDER BY 1, 2, 3, 4
-ON CONFLICT (tool, status, metric, bucket, shard) DO UPDATE SET count = sketch.count + excluded.count
+-- name: add_sums
+SELECT joblens.add_sums(%s::text[], %s::text[], %s::text[], %s::smallint[], %s::bigint[], %s::numeric[], %s::bigint[],
+                        %s::text[], %s::text[], %s::text[], %s::integer[], %s::smallint[], %s::bigint[])
 
 -- name: lock_rollup
 -- Those who add to these have committed then, or will add after this.
@@ -163,32 +137,16 @@ FROM unnest(%s::text[], %s::bigint[], %s::bigint[], %s::text[], %b::bytea[])
 ORDER BY place
 ON CONFLICT (uuid) DO NOTHING
 
--- name: insert_pieces
-INSERT INTO sample_piece (job_id, fence, first_index, count, data)
-SELECT new.job_id, new.fence, new.first_index, new.count, new.data
-FROM unnest(%(job_ids)b::bigint[], %(fences)b::integer[], %(firsts)b::bigint[], %(counts)b::integer[], %(data)b::bytea[])
-     AS new (job_id, fence, first_index, count, data)
-JOIN job ON job.id = new.job_id AND job.fence = new.fence
-WHERE new.fence = 0 OR NOT EXISTS (
-    SELECT 1 FROM ticket WHERE ticket.job_id = new.job_id AND ticket.worker IS NULL)
-ON CONFLICT DO NOTHING
-
--- name: ended_among
--- The everyday write is `insert_pieces` and this in one statement: which of the jobs have ended.
-WITH added AS ({insert_pieces})
-SELECT id FROM job WHERE id = ANY(%(job_ids)b::bigint[]) AND ended_at_us IS NOT NULL
+-- name: take_news
+-- The everyday write: samples, and details in the place of others. -> (number, true) for details that were written,
+-- (number, false) for samples of jobs that have ended
+SELECT number, is_detail FROM joblens.take_news(
+    %(job_ids)b::bigint[], %(fences)b::integer[], %(firsts)b::bigint[], %(counts)b::integer[], %(data)b::bytea[],
+    %(detail_ids)b::bigint[], %(detail_fences)b::integer[], %(md5s)b::bytea[], %(details)b::bytea[])
 
 -- name: measure_samples
 -- Of ended jobs; -> how many pieces and samples each has.
-WITH held AS (
-    SELECT job.id AS id, count(piece.job_id) AS pieces, coalesce(sum(piece.count), 0) AS samples,
-           coalesce(sum(octet_length(piece.data)), 0)
-           + coalesce((SELECT octet_length(data) FROM job_details WHERE job_id = job.id), 0) AS bytes
-    FROM job LEFT JOIN sample_piece AS piece ON piece.job_id = job.id AND piece.fence = job.fence
-    WHERE job.id = ANY(%s::bigint[]) GROUP BY job.id
-)
-UPDATE job SET sample_bytes = held.bytes FROM held WHERE job.id = held.id
-RETURNING job.id, held.pieces, held.samples
+SELECT number, pieces, samples FROM joblens.measure_samples(%s::bigint[])
 
 -- name: lock_job
 SELECT fence, ended_at_us IS NOT NULL FROM job WHERE id = %s FOR NO KEY UPDATE
@@ -197,10 +155,9 @@ SELECT fence, ended_at_us IS NOT NULL FROM job WHERE id = %s FOR NO KEY UPDATE
 SELECT first_index, count, data FROM sample_piece
 WHERE job_id = %s AND fence = %s AND count < %s ORDER BY first_index, count
 
--- name: delete_pieces
-DELETE FROM sample_piece USING unnest(%s::bigint[], %s::integer[]) AS old (first_index, count)
-WHERE sample_piece.job_id = %s AND sample_piece.fence = %s
-  AND sample_piece.first_index = old.first_index AND sample_piece.count = old.count
+-- name: replace_pieces
+SELECT joblens.replace_pieces(%b::bigint, %b::integer, %b::bigint[], %b::integer[], %b::bigint[], %b::integer[],
+                              %b::bytea[])
 
 -- name: unsettled_jobs
 -- Ended, and their samples still lie as they were written.
