@@ -5,8 +5,7 @@ import signal
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 import psutil
@@ -16,45 +15,17 @@ from joblens.model.history import HistoryQuery
 from joblens.model.job import Record, Status
 from tests.conftest import wait_until
 from tests.integration.ray_cluster import add_node, cluster
+from tests.integration.ray_runs import FAR, quick_leases
 from tests.integration.test_run_engine import CHAIN, SLOW
 from tests.integration.workflow_desk import WorkflowDesk, states
 
-__all__ = ["cluster"]
+__all__ = ["cluster", "quick_leases"]
 
 MANY = """
 name: many
 jobs:
   - {name: "a_{i}", command: "echo {i} >> ran", parameters: {i: "1:150"}}
 """
-FAR = """
-name: far
-jobs:
-  - name: far_{i}
-    command: |
-      echo begin_{i} >> ran
-      while [ ! -e go ]; do sleep 0.02; done; echo end_{i} >> ran
-    parameters: {i: "1:2"}
-"""
-
-
-@pytest.fixture(autouse=True)
-def quick_leases(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """What nobody tells of is noticed soon. Nothing of a test stays behind it."""
-    monkeypatch.setenv("JOBLENS_QUEUE_LEASE", "4s")
-    monkeypatch.delenv("RAY_ADDRESS", raising=False)
-    yield
-    state = os.environ.get("XDG_STATE_HOME", "")
-    wait_until(lambda: not _of_this_test(state), what="desks and workers to leave", timeout=30)
-
-
-def _of_this_test(state: str) -> list[int]:
-    found = []
-    for process in psutil.process_iter(["pid", "cmdline", "environ"]):
-        words, environ = process.info["cmdline"] or (), process.info["environ"] or {}
-        is_ours = "joblens.app.hired" in words or "joblens.runners.ray_desk" in words
-        if is_ours and environ.get("XDG_STATE_HOME") == state:
-            found.append(process.info["pid"])
-    return found
 
 
 def on(cluster: Any) -> tuple[str, ...]:
@@ -139,7 +110,7 @@ def test_however_often_the_process_that_uses_ray_dies_no_job_is_given_up(
     driver = start_slow(desk, cluster)
     for begun in (4, 6, 8):
         os.kill(_desk_of(driver.pid), signal.SIGKILL)
-        wait_until(lambda begun=begun: len(desk.lines("ran")) >= begun, what="two to run again", timeout=60)
+        wait_until(partial(_have_begun, desk, begun), what="two to run again", timeout=60)
     (desk.folder / "go").touch()
     output, _ = driver.communicate(timeout=60)
     assert driver.returncode == 0, output
@@ -148,10 +119,14 @@ def test_however_often_the_process_that_uses_ray_dies_no_job_is_given_up(
     assert ends == {f"end_{i}": 1 for i in range(1, 5)}
 
 
+def _have_begun(desk: WorkflowDesk, count: int) -> bool:
+    return len(desk.lines("ran")) >= count
+
+
 def _desk_of(driver: int) -> int:
     for process in psutil.Process(driver).children():
         if "joblens.runners.ray_desk" in process.cmdline() and process.status() != psutil.STATUS_ZOMBIE:
-            return process.pid
+            return int(process.pid)
     raise AssertionError("there is no desk")
 
 
@@ -185,33 +160,3 @@ def test_jobs_of_a_node_that_is_lost_run_again_elsewhere(
     ends = Counter(line for line in desk.lines("ran") if line.startswith("end"))
     assert ends == {"end_1": 1, "end_2": 1}
     assert {record.status for record in records_of(desk).values()} == {Status.SUCCESS}
-
-
-def test_a_cluster_of_its_own_that_dies_costs_no_job(desk: WorkflowDesk, store_path: Path) -> None:
-    driver = desk.start("run", desk.write(FAR), "--engine", "ray", "--cpus", "2")
-    wait_until(lambda: len(desk.lines("ran")) == 2, what="two jobs that run", timeout=60)
-    _kill_raylet(driver.pid)
-    wait_until(lambda: len(desk.lines("ran")) == 4, what="both to run again", timeout=90)
-    (desk.folder / "go").touch()
-    output, _ = driver.communicate(timeout=60)
-    assert driver.returncode == 0, output
-    assert Counter(line for line in desk.lines("ran") if line.startswith("end")) == {"end_1": 1, "end_2": 1}
-
-
-def test_files_of_jobs_are_for_whom_the_umask_says_on_a_cluster_of_its_own(desk: WorkflowDesk) -> None:
-    before = os.umask(0o027)
-    try:
-        path = desk.write('{"name": "makes", "jobs": [{"name": "a", "command": "echo 1 > made"}]}')
-        desk.call("run", path, "-q", "--engine", "ray", "--cpus", "1", code=0)
-    finally:
-        os.umask(before)
-    assert (desk.folder / "made").stat().st_mode & 0o777 == 0o640
-
-
-def _kill_raylet(driver: int) -> None:
-    """Of the desk that this driver has started."""
-    for process in psutil.Process(driver).children(recursive=True):
-        if process.name() == "raylet":
-            os.kill(process.pid, signal.SIGKILL)
-            return
-    raise AssertionError("there is no raylet")

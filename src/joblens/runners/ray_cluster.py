@@ -3,9 +3,7 @@ the tasks' own that imports ray."""
 
 import contextlib
 import os
-import shutil
 import socket
-import tempfile
 import warnings
 from collections.abc import AsyncIterator
 from typing import Any
@@ -18,6 +16,7 @@ from msgspec.structs import replace
 from joblens.model.placing import Hire
 from joblens.runners import ray_task
 from joblens.runners.ray_nodes import WideTask
+from joblens.runners.ray_own import OwnFolder
 from joblens.runners.ray_words import (
     NODE_PREFIX,
     Errand,
@@ -31,6 +30,7 @@ from joblens.runners.ray_words import (
 _OBJECT_STORE_BYTES = 100 * 2**20  # what passes through Ray are names of jobs and what they print
 _SERVERS = ("raylet", "gcs_server")
 _ANSWER_S = 5.0
+_END_S = 5.0
 _BY_OTHERS = (
     "LocalRayletDiedError",
     "NodeDiedError",
@@ -56,18 +56,21 @@ class ClusterError(Exception):
 
 
 class RayCluster:
-    def __init__(self, address: str, own: NodeOffer | None) -> None:
-        """Raises ClusterError."""
-        self._ray = _imported()
-        self._temporary = ""
+    def __init__(self, address: str, own: NodeOffer | None, noted_at: str) -> None:
+        """`noted_at`: a file for the folder of one that is started here. Raises ClusterError."""
+        self._folder: OwnFolder | None = None
         self._own: list[psutil.Process] = []
         try:
             if own is None or address:
+                self._ray = _imported()
                 self._join(address)
             else:
-                self._start(own)
+                self._folder = OwnFolder(noted_at)
+                self._folder.set_up(os.environ)
+                self._ray = _imported()
+                self._start(own, self._folder)
         except (ConnectionError, OSError, RuntimeError, ValueError, TimeoutError) as error:
-            self._remove_temporary()
+            self._remove_folder()
             where = f"no Ray answers at {address}" if address else "a Ray of its own cannot be started"
             raise ClusterError(f"{where}: {first_line(error)}", type(error).__name__) from error
         self.address = str(self._ray.get_runtime_context().gcs_address)
@@ -81,9 +84,8 @@ class RayCluster:
         _check_answers(address)
         self._ray.init(address=address, log_to_driver=False, configure_logging=False)
 
-    def _start(self, own: NodeOffer) -> None:
-        """Reached from this machine only. Paths of its sockets have to be short."""
-        self._temporary = tempfile.mkdtemp(prefix="jlray-", dir="/tmp")  # private to its owner
+    def _start(self, own: NodeOffer, folder: OwnFolder) -> None:
+        """Reached from this machine only."""
         self._ray.init(
             num_cpus=max(1, int(own.cpus)),
             num_gpus=int(own.gpus),
@@ -93,7 +95,7 @@ class RayCluster:
             log_to_driver=False,
             configure_logging=False,
             _node_ip_address="127.0.0.1",
-            _temp_dir=self._temporary,
+            _temp_dir=folder.for_ray,
             _memory=own.memory_bytes,
         )
         self._own = [one for one in psutil.Process().children(recursive=True) if one.name() in _SERVERS]
@@ -160,12 +162,14 @@ class RayCluster:
             handle.task.close()
 
     def close(self) -> None:
+        own = psutil.Process().children(recursive=True) if self._folder is not None else []
         self._ray.shutdown()
-        self._remove_temporary()
+        psutil.wait_procs(own, _END_S)
+        self._remove_folder()
 
-    def _remove_temporary(self) -> None:
-        if self._temporary:
-            shutil.rmtree(self._temporary, ignore_errors=True)
+    def _remove_folder(self) -> None:
+        if self._folder is not None:
+            self._folder.remove()
 
 
 def _check_answers(address: str) -> None:

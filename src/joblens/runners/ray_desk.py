@@ -19,6 +19,7 @@ from joblens.model.placing import PlaceState
 from joblens.runners.ray_bundles import Bundling
 from joblens.runners.ray_cluster import ClusterError, RayCluster
 from joblens.runners.ray_needs import width_of
+from joblens.runners.ray_own import folder_note
 from joblens.runners.ray_words import (
     Begun,
     CannotHire,
@@ -74,7 +75,8 @@ class _Task:
 class RayDesk:
     """All on one asyncio loop; Ray is asked on threads where it may take its time."""
 
-    def __init__(self) -> None:
+    def __init__(self, path: str) -> None:
+        self._path = path
         self._cluster: RayCluster | None = None
         self._open: Open | None = None
         self._bundling = Bundling()
@@ -88,7 +90,8 @@ class RayDesk:
         self._alone_since_s = time.monotonic()
         self._warned: set[str] = set()
 
-    async def serve(self, path: str) -> None:
+    async def serve(self) -> None:
+        path = self._path
         server = await asyncio.start_unix_server(self._attend, sock=bind_at(path, 4), limit=_LONGEST_LINE)
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, self._over.set)
@@ -179,7 +182,9 @@ class RayDesk:
         self._open = word
         if self._cluster is None:
             try:
-                self._cluster = await asyncio.to_thread(RayCluster, word.address, word.own)
+                self._cluster = await asyncio.to_thread(
+                    RayCluster, word.address, word.own, folder_note(self._path)
+                )
                 self._nodes = await asyncio.to_thread(self._cluster.nodes)
             except ClusterError as error:
                 self._tell(Refused(why=str(error), is_missing=error.is_missing))
@@ -325,7 +330,7 @@ def _write(printed: Printed) -> None:
 def main() -> None:
     """The umask is left as it is: a Ray that is started here hands it on to the jobs. Its own files lie in a
     private folder."""
-    asyncio.run(RayDesk().serve(sys.argv[1]))
+    asyncio.run(RayDesk(sys.argv[1]).serve())
 
 
 if __name__ == "__main__":

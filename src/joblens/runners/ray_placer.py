@@ -28,6 +28,7 @@ from joblens.model.settings import Settings
 from joblens.ports.hiring import HireDesk
 from joblens.runners.node_words import Lines
 from joblens.runners.ray_needs import lack_of, need_of, read_resources
+from joblens.runners.ray_own import folder_note, remove_noted
 from joblens.runners.ray_words import (
     Close,
     Follow,
@@ -165,6 +166,8 @@ class RayPlacer:
             with contextlib.suppress(PlacingError):
                 desk.say(Close(is_over))
             desk.close(_END_S if is_over else 0.0)
+        if is_over and not self._address:
+            remove_noted(folder_note(os.path.join(self._hires.folder, _SOCKET)))
         if is_over and self._mark:
             with contextlib.suppress(OSError):
                 os.unlink(os.path.join(self._folder, self._mark))

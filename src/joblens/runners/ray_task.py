@@ -31,6 +31,7 @@ from joblens.runners.node_words import (
 )
 from joblens.runners.printed_files import PrintedFiles
 from joblens.runners.ray_nodes import named_apart
+from joblens.runners.ray_own import as_it_was
 from joblens.runners.ray_words import Begun, CannotHire, Errand, Finished, FromTask, errands, packed
 
 _READ_BYTES = 1 << 16
@@ -189,12 +190,13 @@ def _node_env() -> Mapping[str, str]:
     try:
         with open(f"/proc/{os.getppid()}/environ", "rb") as file:
             pairs = (os.fsdecode(item).partition("=") for item in file.read().split(b"\0") if b"=" in item)
-            env = without_rays_malloc({name: value for name, _, value in pairs})
+            env = as_it_was(without_rays_malloc({name: value for name, _, value in pairs}))
     except OSError:
         env = {}
     if "PATH" not in env:
         env = {name: value for name, value in os.environ.items() if name not in _GPU_VARIABLES}
         env.pop("OMP_NUM_THREADS", None)
+        env = as_it_was(env)
     return env
 
 
