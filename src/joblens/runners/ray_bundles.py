@@ -13,6 +13,7 @@ from joblens.runners.ray_words import Need, Wanted
 
 BUNDLE_S = 0.2  # of work in one task
 _MOST = 128  # jobs in one
+_LEAST_S = 0.02
 _ALONE_S = BUNDLE_S / 2
 # With the first ones of a kind: when none has ended by then they are long. Ray has enough of them until then.
 _PATIENCE_S = 2.0
@@ -103,8 +104,11 @@ class Bundling:
             return 1
         if is_full:
             return 0
-        fair = -(-len(waiting.jobs) // (_AHEAD * at_once))  # the last ones are shared out evenly
-        return max(1, min(_MOST, fair, int(BUNDLE_S / max(waiting.mean_s, 1e-4))))
+        mean_s = max(waiting.mean_s, 1e-4)
+        # The last ones are shared out evenly, but not in tasks that take Ray longer than their work.
+        each, left = -(-len(waiting.jobs) // at_once), -(-len(waiting.jobs) // (_AHEAD * at_once))
+        fair = max(left, min(each, int(_LEAST_S / mean_s)))
+        return max(1, min(_MOST, fair, int(BUNDLE_S / mean_s)))
 
 
 def _kind(job: Wanted) -> Kind:

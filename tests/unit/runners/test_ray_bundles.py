@@ -52,7 +52,11 @@ def test_jobs_of_which_none_has_ended_after_a_while_are_long() -> None:
 
 
 def test_the_last_ones_are_shared_out_evenly() -> None:
-    assert sizes(after_first(0.001, 24)) == [5, 4, 3, 2]
+    assert sizes(after_first(0.01, 24)) == [5, 4, 3, 2]
+
+
+def test_the_last_ones_that_are_very_short_are_not_more_tasks_than_can_run() -> None:
+    assert sizes(after_first(0.001, 24)) == [10, 5, 3, 1]
 
 
 def test_jobs_with_gpus_and_those_of_several_nodes_are_never_bundled() -> None:
