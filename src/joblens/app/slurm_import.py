@@ -8,10 +8,10 @@ from msgspec import Struct
 
 from joblens.analysis.slurm_records import slurm_record
 from joblens.app.imports import Advance, Imported, is_settled, lines_of, writes_of
+from joblens.app.slurm_times import slurm_instant
 from joblens.model.errors import FormatError, InputError
 from joblens.model.sacct_text import jobs_of, read_sacct, sacct_header
 from joblens.model.slurm import SlurmJob, SlurmRow
-from joblens.model.units import parse_instant
 from joblens.model.writes import Write
 from joblens.ports.store import Store
 from joblens.runners.slurm_commands import SlurmCommands
@@ -71,8 +71,8 @@ def _take(store: Store, jobs: Iterable[SlurmJob], cluster: str, result: Imported
 
 def _jobs_of_sacct(past: SlurmPast, advance: Advance) -> Iterator[SlurmJob]:
     now_us = time.time_ns() // 1000
-    begin = parse_instant(past.since, now_us) // 1_000_000
-    end = (parse_instant(past.until, now_us) if past.until else now_us) // 1_000_000
+    begin = slurm_instant(past.since, now_us) // 1_000_000
+    end = (slurm_instant(past.until, now_us) if past.until else now_us) // 1_000_000
     if begin >= end:
         raise InputError(f"--since {past.since} is not before {past.until or 'now'}")
     options = ["--duplicates"]

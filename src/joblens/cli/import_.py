@@ -23,7 +23,7 @@ _OF_SLURM = ("since", "until", "users", "all_users", "cluster")
 @click.argument("files", metavar="FILE...", nargs=-1)
 @click.option("--strict", is_flag=True, help="End at the first line that cannot be used.")
 @click.option(
-    "--since", metavar="WHEN", help="slurm: jobs from then on: a date, a time, an age (default: 30d)."
+    "--since", metavar="WHEN", help="slurm: jobs from then on: a date, a time, an age, today (default: 30d)."
 )
 @click.option("--until", metavar="WHEN", help="slurm: jobs until then.")
 @click.option(
