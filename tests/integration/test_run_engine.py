@@ -339,6 +339,19 @@ def test_a_queue_that_cannot_be_leaves_no_run(desk: WorkflowDesk, queue: str) ->
     assert "there is no store" in desk.call("results", code=2).stderr, "nothing was written"
 
 
+def test_a_broker_without_celery_leaves_no_run(
+    desk: WorkflowDesk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "hidden").mkdir()
+    (tmp_path / "hidden" / "celery.py").write_text("raise ImportError('celery is hidden')\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "hidden"))
+    broker = ("--engine", "celery", "--broker", "redis://127.0.0.1:1/0")
+    done = desk.call("run", desk.write(MANY), *broker, code=2)
+    assert "a broker needs Celery, which is not installed" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert "there is no store" in desk.call("results", code=2).stderr, "nothing was written"
+
+
 def test_a_broker_that_is_away_is_warned_of_as_everywhere(desk: WorkflowDesk) -> None:
     text = "name: x\njobs:\n  - {name: a, command: 'true'}\n"
     away = ("--engine", "celery", "--broker", "redis://127.0.0.1:1/0", "--time", "3s")

@@ -5,7 +5,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from joblens.model.errors import BrokerError, SupervisorError
+from joblens.model.errors import JoblensError
 from joblens.model.job import Status
 from joblens.model.placing import Parcel
 
@@ -119,7 +119,7 @@ class Ringing:
                 else:
                     self._call.remind()
                 self._has_told = False
-            except (BrokerError, SupervisorError) as error:
+            except JoblensError as error:
                 if not self._has_told:
                     self._has_told = True
                     self._warn(f"{error}; jobs are queued all the same, and workers find them in the store")

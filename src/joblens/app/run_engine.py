@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from joblens.agent.run_calling import Tickets
 from joblens.agent.run_tickets import QueueSide
-from joblens.app.bells import StartedWorker, living_workers, open_bell, remind_workers
+from joblens.app.bells import StartedWorker, check_broker, living_workers, open_bell, remind_workers
 from joblens.app.cluster_engine import check_cluster, is_cluster
 from joblens.app.drivers import Warn, open_deliveries
 from joblens.app.machine_offer import check_fit, less_reserve, machine_offer, without_names
@@ -133,6 +133,7 @@ def check_for_workers(
     if is_cluster(options.engine):
         check_cluster(plan, options, settings, config, again)
         return
+    check_broker(settings)
     offer = run_offer(plan, options, settings, lambda _text: None)  # warnings come when it is driven
     places = enabled_places(plan, options)
     check_fit(plan, offer, places)

@@ -77,10 +77,6 @@ class RayCluster:
         self._carry = self._ray.remote(num_returns="streaming", max_retries=0)(ray_task.carry)
 
     def _join(self, address: str) -> None:
-        if address.startswith("ray://"):
-            raise ValueError(
-                "give the address of the cluster itself (HOST:6379) on one of its nodes, or 'auto'"
-            )
         _check_answers(address)
         self._ray.init(address=address, log_to_driver=False, configure_logging=False)
 

@@ -2,6 +2,7 @@
 (`ray_desk`); here is who speaks with it."""
 
 import contextlib
+import importlib.util
 import os
 import re
 import secrets
@@ -15,7 +16,6 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
-import psutil
 from msgspec.structs import replace
 
 from joblens.model.errors import MissingExtra, PlacingError, how_to_install
@@ -27,6 +27,7 @@ from joblens.model.run import RunOptions
 from joblens.model.settings import Settings
 from joblens.ports.hiring import HireDesk
 from joblens.runners.node_words import Lines
+from joblens.runners.ray_address import VARIABLE, meant_address
 from joblens.runners.ray_needs import lack_of, need_of, read_resources
 from joblens.runners.ray_own import folder_note, remove_noted
 from joblens.runners.ray_words import (
@@ -47,8 +48,6 @@ from joblens.runners.ray_words import (
 )
 from joblens.runners.socket_place import connect_to
 
-ADDRESS_VARIABLE = "RAY_ADDRESS"
-_OWN = "local"  # as Ray has it: one of its own, whatever else is set
 _SOCKET, _LOG = "ray-desk", "ray-desk.log"
 _START_S = 30.0  # for the desk to listen
 _OPEN_S = 120.0  # for a cluster to answer, or to be started
@@ -71,8 +70,7 @@ class RayPlacer:
         self._hires = desk
         self._warn = warn
         self._more = read_resources(settings.ray.resources or "")
-        address = options.address or settings.ray.address or os.environ.get(ADDRESS_VARIABLE, "")
-        self._address = "" if address == _OWN else address
+        self._address = meant_address(options.address, settings.ray.address, os.environ)
         self._desk: _Desk | None = None
         self._nodes: tuple[NodeOffer, ...] = ()
         self._under_way: dict[str, Wanted] = {}  # jobs that are at Ray
@@ -83,6 +81,8 @@ class RayPlacer:
     # ---- before ----------------------------------------------------------------------------------------
 
     def check(self, parcels: Sequence[Parcel]) -> None:
+        if importlib.util.find_spec("ray") is None:
+            raise _missing()
         nodes = self._look_at_nodes() if self._address else (self._own_node(),)
         lacks = [
             lack
@@ -111,7 +111,7 @@ class RayPlacer:
         return NodeOffer(
             node_id="",
             cpus=options.cpus if options.cpus is not None else float(len(os.sched_getaffinity(0))),
-            memory_bytes=options.memory_bytes or psutil.virtual_memory().total,
+            memory_bytes=options.memory_bytes or _memory_here(),
             gpus=float(len(options.gpus) if options.gpus is not None else _gpus_here(os.environ)),
             more=dict(self._more),
         )
@@ -238,7 +238,7 @@ class RayPlacer:
 
     def _own_env(self) -> Mapping[str, str]:
         """Without the address: that is told, and not meant for jobs."""
-        return {name: value for name, value in os.environ.items() if name != ADDRESS_VARIABLE}
+        return {name: value for name, value in os.environ.items() if name != VARIABLE}
 
     def _opening(self) -> Open:
         hire = replace(self._hires.hire, idle_s=_IDLE_S)
@@ -368,6 +368,10 @@ def _last_words(folder: str) -> str:
     return "it says nothing"
 
 
+def _memory_here() -> int:
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
 def _gpus_here(environ: Mapping[str, str]) -> int:
     devices = [name for name in os.listdir("/dev") if re.fullmatch(r"nvidia\d+", name)]
     visible = environ.get("CUDA_VISIBLE_DEVICES")
@@ -378,8 +382,12 @@ def _gpus_here(environ: Mapping[str, str]) -> int:
 
 def _refusal(word: Refused) -> Exception:
     if word.is_missing:
-        return MissingExtra("--engine ray needs Ray, which is not installed", hint=how_to_install("ray"))
+        return _missing()
     return PlacingError(word.why)
+
+
+def _missing() -> MissingExtra:
+    return MissingExtra("--engine ray needs Ray, which is not installed", hint=how_to_install("ray"))
 
 
 def _placement(uuid: str) -> Placement:
