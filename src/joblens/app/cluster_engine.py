@@ -2,7 +2,7 @@
 for before anything of it is written."""
 
 import importlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import cast
 
 from msgspec import structs
@@ -22,7 +22,7 @@ from joblens.model.plan import Plan, PlannedJob
 from joblens.model.run import Run, RunOptions
 from joblens.model.settings import Settings
 from joblens.ports.hiring import HireDesk
-from joblens.ports.placer import Placer, QueueChoice
+from joblens.ports.placer import LooksAhead, Placer, QueueChoice
 from joblens.ports.store import Store
 
 # Where each is: its class is made with (plan, options, settings, desk, warn), which touches nothing yet.
@@ -96,6 +96,13 @@ class ClusterEngine:
             return offer
         most = self._settings.slurm.most_queued
         return structs.replace(offer, most_jobs=min(offer.most_jobs or most, most))
+
+    def expect(self, enabled: Collection[int] | None, expected_s: Mapping[int, float]) -> None:
+        if isinstance(self._placer, LooksAhead):
+            again = self._run.again
+            if again is not None:
+                enabled = set(again) if enabled is None else set(again) & set(enabled)
+            self._placer.expect(enabled, expected_s)
 
     def shown_offer(self, offer: Offer) -> Offer:
         """What people are told of it: nothing where the cluster takes as much as it is given."""

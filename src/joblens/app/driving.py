@@ -191,6 +191,8 @@ class _Driving:
             expected_s=kit.recorder.read(self._expected),
             may_go_ahead=self._plan.execution.staggered_start_s <= 0,
         )
+        if self._cluster is not None:
+            self._cluster.expect(choices.enabled, choices.expected_s)
         return Schedule(self._plan, self._offer, structs.replace(choices, **self._choices_of_queue()))
 
     def _choices_of_queue(self) -> dict[str, Any]:

@@ -26,7 +26,7 @@ JOBS, ALLOCATIONS = "jobs", "allocations"
 
 MANY = 24  # small jobs: as many are worth an allocation
 SMALL_SHARE = 0.5  # of a node, at most
-SHORT_S = 3600.0  # and not longer, where that was written
+SHORT_S = 3600.0  # and not longer, where that is known or was written
 
 _GUESSED_S = 60.0  # of a job that says nothing about its time
 _WORK_S = 3600.0  # of work an allocation is to have
@@ -100,10 +100,14 @@ def choose_packing(
     choice: SlurmChoice,
     rooms: Mapping[str, NodeRoom | None],
     places: Collection[int] | None = None,
+    expected_s: Mapping[int, float] | None = None,
 ) -> Packing:
-    """`rooms`: by scheduler. `places`: of the jobs that are to run; None: all."""
-    jobs = [job for index, job in enumerate(plan.jobs) if places is None or index in places]
-    single = [job for job in jobs if (job.requirements.nodes or 1) == 1]
+    """`rooms`: by scheduler. `places`: of the jobs that are to run; None: all. `expected_s`: how long
+    they took before."""
+    known_s = expected_s or {}
+    jobs = [(index, job) for index, job in enumerate(plan.jobs) if places is None or index in places]
+    some = [(index, job) for index, job in jobs if (job.requirements.nodes or 1) == 1]
+    single = [job for _, job in some]
     named = frozenset(
         action.spec.scheduler or ""
         for action in plan.actions
@@ -117,15 +121,21 @@ def choose_packing(
     elif named:
         shared = [job for job in single if not job.scheduler or job.scheduler in named]
     else:
-        small = [job for job in single if is_small(job.requirements, rooms.get(job.scheduler))]
+        small = [
+            job
+            for index, job in some
+            if is_small(job.requirements, rooms.get(job.scheduler), known_s.get(index))
+        ]
         shared = small if len(small) >= MANY else []
     return Packing(
         entries=frozenset(job.spec_job for job in shared), by_actions=named, has_actions=bool(named)
     )
 
 
-def is_small(needs: Requirements, room: NodeRoom | None) -> bool:
-    if needs.timeout_s is not None and needs.timeout_s > SHORT_S:
+def is_small(needs: Requirements, room: NodeRoom | None, took_s: float | None = None) -> bool:
+    """What it took before says more than what was written."""
+    time_s = took_s if took_s is not None else needs.timeout_s
+    if time_s is not None and time_s > SHORT_S:
         return False
     if room is None:
         return (needs.cpus or 1) <= 1 and not needs.gpus

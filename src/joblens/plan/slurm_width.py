@@ -1,24 +1,37 @@
 """How many of a workflow's jobs could run at once."""
 
+from collections.abc import Collection, Mapping
+
 from msgspec.structs import replace
 
 from joblens.model.plan import Plan
 from joblens.plan.slurm_packing import Demand, Packing, demand_of
 
 
-def demand_of_plan(plan: Plan, packing: Packing, scheduler: str) -> Demand:
-    """Of jobs that share allocations of this scheduler; CPUs of those that may run at once."""
+def demand_of_plan(
+    plan: Plan,
+    packing: Packing,
+    scheduler: str,
+    places: Collection[int] | None = None,
+    expected_s: Mapping[int, float] | None = None,
+) -> Demand:
+    """Of jobs that share allocations of this scheduler; CPUs of those that may run at once. `places`: of
+    the jobs that are to run; None: all. `expected_s`: how long they took before."""
+    known_s = expected_s or {}
     depths = _depths(plan)
     shared = [
         index
         for index, job in enumerate(plan.jobs)
-        if (job.scheduler == scheduler or not job.scheduler)
+        if (places is None or index in places)
+        and (job.scheduler == scheduler or not job.scheduler)
         and packing.shares(job.spec_job, job.requirements)
     ]
     levels: dict[int, list[int]] = {}
     for index in shared:
         levels.setdefault(depths[index], []).append(index)
-    whole = demand_of([plan.jobs[index].requirements for index in shared])
+    whole = demand_of(
+        [plan.jobs[index].requirements for index in shared], [known_s.get(index) for index in shared]
+    )
     widest = [demand_of([plan.jobs[index].requirements for index in level]) for level in levels.values()]
     return replace(
         whole,

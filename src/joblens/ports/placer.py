@@ -1,6 +1,6 @@
 """A cluster that gives jobs their places. It knows the agent only as a command line."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol, runtime_checkable
 
 from joblens.model.placing import Parcel, Placed, PlaceNews, Room
@@ -68,4 +68,14 @@ class SparesPlaces(Protocol):
     def are_busy(self, queues: Collection[str]) -> None:
         """Those with jobs of the run that have not ended, as they are before the next look: others may have
         what serves only the rest."""
+        ...
+
+
+@runtime_checkable
+class LooksAhead(Protocol):
+    """A placer that asks for room for jobs to come."""
+
+    def expect(self, places: Collection[int] | None, expected_s: Mapping[int, float]) -> None:
+        """Before anything else but `check`: places in the plan of the jobs that are to run (None: all), and
+        how long those took before of which that is known."""
         ...

@@ -1,7 +1,7 @@
 """What is asked of Slurm for the jobs of a run: an sbatch for each, arrays for sweeps, allocations for those
 that share them."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -78,6 +78,12 @@ class SlurmOrders:
         self._known_packing: Packing | None = None
         self._demands: dict[str, Demand] = {}
         self._waited_for_actions: set[str] = set()  # queues
+        self._places: Collection[int] | None = None
+        self._expected_s: Mapping[int, float] = {}
+
+    def expect(self, places: Collection[int] | None, expected_s: Mapping[int, float]) -> None:
+        """Before anything is asked: which jobs of the plan are to run, and how long they took before."""
+        self._places, self._expected_s = places, expected_s
 
     def terms(self) -> dict[str, Terms]:
         if self._known_terms is None:
@@ -97,6 +103,8 @@ class SlurmOrders:
                 self._plan,
                 self._options.slurm,
                 {name: room_of(one.partition, rooms) for name, one in terms.items()},
+                self._places,
+                self._expected_s,
             )
         return self._known_packing
 
@@ -200,7 +208,9 @@ class SlurmOrders:
     def _demand(self, scheduler: str) -> Demand:
         """The plan does not change, and may be large."""
         if scheduler not in self._demands:
-            self._demands[scheduler] = demand_of_plan(self._plan, self.packing(), scheduler)
+            self._demands[scheduler] = demand_of_plan(
+                self._plan, self.packing(), scheduler, self._places, self._expected_s
+            )
         return self._demands[scheduler]
 
     def allocations(self, scheduler: str, count: int, most_jobs: int | None = None) -> list[SlurmOrder]:

@@ -4,7 +4,7 @@ many small ones run one after the other."""
 import contextlib
 import os
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from msgspec.structs import replace
 
@@ -54,6 +54,9 @@ class SlurmPlacer:
 
     def check(self, parcels: Sequence[Parcel]) -> None:
         self._site.check(parcels, self._orders.terms(), self._orders.headroom)
+
+    def expect(self, places: Collection[int] | None, expected_s: Mapping[int, float]) -> None:
+        self._orders.expect(places, expected_s)
 
     def queue_of(self, job: PlannedJob) -> str:
         return self._orders.queue_of(job)

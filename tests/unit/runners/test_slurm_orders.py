@@ -1,6 +1,6 @@
 """What is asked of Slurm for the jobs of a run, and what its answers say of it."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 import pytest
@@ -61,12 +61,17 @@ def job(name: str, entry: int = 0, scheduler: str = "", **needs: Any) -> Planned
 
 
 def orders_of(
-    plan: Plan, slurm: Answers | None = None, choice: SlurmChoice | None = None
+    plan: Plan,
+    slurm: Answers | None = None,
+    choice: SlurmChoice | None = None,
+    places: Collection[int] | None = None,
+    expected_s: Mapping[int, float] | None = None,
 ) -> tuple[SlurmOrders, list[Parcel]]:
     """Of a run, with parcels of all its jobs."""
     options = RunOptions(slurm=choice or SlurmChoice())
     site = SlurmSite(slurm or Answers())
     orders = SlurmOrders(plan, options, SlurmSettings(), site, "run", warn=pytest.fail)
+    orders.expect(places, expected_s or {})
     parcels = [
         Parcel(
             uuid=f"uuid-{one.name}",
@@ -203,3 +208,26 @@ def _look(places: SlurmPlaces) -> list[tuple[Any, LivePlace]]:
     """Without waiting until it may ask again."""
     places._next_ask_s = 0.0
     return places.look()
+
+
+def test_only_jobs_that_are_to_run_count_for_what_is_asked() -> None:
+    plan = sweep(40, cpus=1)
+    orders, _ = orders_of(plan)
+    assert orders.packing().entries
+    orders, _ = orders_of(plan, places=range(3))
+    assert not orders.packing().entries
+    orders, parcels = orders_of(plan, choice=SlurmChoice(packing="allocations"), places=range(3))
+    (order,) = placed_all(orders, parcels[:3])
+    assert order.options["cpus-per-task"] == "3"
+
+
+def test_what_jobs_took_before_says_how_long_allocations_are_and_how_many() -> None:
+    plan = sweep(64, cpus=1, timeout_s=3600)
+    short = dict.fromkeys(range(64), 10.0)
+    packed = SlurmChoice(packing="allocations")
+    orders, parcels = orders_of(plan, choice=packed)
+    assert len(placed_all(orders, parcels)) == 8
+    orders, parcels = orders_of(plan, choice=packed, expected_s=short)
+    assert len(placed_all(orders, parcels)) == 1
+    orders, _ = orders_of(sweep(64, cpus=1), expected_s=dict.fromkeys(range(64), 7200.0))
+    assert not orders.packing().entries  # they are not short
