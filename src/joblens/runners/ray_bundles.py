@@ -2,7 +2,9 @@
 
 A task of Ray takes a millisecond or two to place. Jobs shorter than a tenth of a second go several in
 one task, one behind the other; what is longer, or not known yet, goes alone. How long jobs of a kind take is
-learned from those that have ended."""
+learned from those that have ended.
+
+Ray keeps no order. Where some jobs go before others, it is given only what can run at once."""
 
 from collections import deque
 from collections.abc import Collection, Iterator
@@ -35,6 +37,7 @@ class Bundling:
 
     def __init__(self) -> None:
         self._kinds: dict[Kind, _Waiting] = {}
+        self.is_ranked = False  # jobs of the run have priorities that differ
 
     def add(self, jobs: Collection[Wanted]) -> None:
         for job in jobs:
@@ -75,14 +78,25 @@ class Bundling:
     def take(self, width: dict[Need, int], now_s: float) -> Iterator[list[Wanted]]:
         """What is to go to Ray now, each list as one task. `width`: how many tasks with such a need the
         cluster can run at a time; those that are not named: one."""
-        for (need, _), waiting in self._kinds.items():
+        in_order = self._in_order()
+        tasks = sum(waiting.tasks for waiting in self._kinds.values())
+        for need, waiting in in_order:
             at_once = max(1, width.get(need, 1))
+            is_next = waiting is in_order[0][1]
             while waiting.jobs:
+                # What goes first is given to Ray even where others run: small ones may come and go for ever.
+                if self.is_ranked and tasks >= at_once and not (is_next and not waiting.tasks):
+                    break
                 size = 1 if need.nodes > 1 or need.gpus else self._size(waiting, at_once, now_s)
                 if not size:
                     break
                 waiting.tasks += 1
+                tasks += 1
                 yield [waiting.jobs.popleft() for _ in range(min(size, len(waiting.jobs)))]
+
+    def _in_order(self) -> list[tuple[Need, _Waiting]]:
+        kinds = [(need, waiting) for (need, _), waiting in self._kinds.items() if waiting.jobs]
+        return sorted(kinds, key=lambda one: -one[1].jobs[0].priority) if self.is_ranked else kinds
 
     def next_look_s(self) -> float | None:
         """When those that wait for the first of their kind have waited long enough."""

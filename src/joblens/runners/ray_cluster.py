@@ -112,7 +112,7 @@ class RayCluster:
 
     # ---- tasks -----------------------------------------------------------------------------------------
 
-    def start(self, errand: Errand, priority: int) -> Any:
+    def start(self, errand: Errand) -> Any:
         """-> a handle"""
         if errand.need.nodes > 1:
             return _Wide(WideTask(self._ray, errand.need), errand)

@@ -180,6 +180,7 @@ class RayDesk:
 
     async def _connect(self, word: Open) -> None:
         self._open = word
+        self._bundling.is_ranked = word.is_ranked
         if self._cluster is None:
             try:
                 self._cluster = await asyncio.to_thread(
@@ -234,7 +235,7 @@ class RayDesk:
                 folder=self._open.folder,
                 mark=self._open.mark,
             )
-            task = _Task(jobs, self._cluster.start(errand, jobs[0].priority))
+            task = _Task(jobs, self._cluster.start(errand))
             for job in jobs:
                 self._tasks[job.uuid] = task
             self._go(self._follow(task))

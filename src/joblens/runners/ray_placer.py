@@ -66,6 +66,7 @@ class RayPlacer:
         self, plan: Plan, options: RunOptions, settings: Settings, desk: HireDesk, warn: Callable[[str], None]
     ) -> None:
         self._options = options
+        self._is_ranked = len({job.priority for job in plan.jobs}) > 1
         self._settings = settings.ray
         self._hires = desk
         self._warn = warn
@@ -249,6 +250,7 @@ class RayPlacer:
             argv=tuple(self._hires.argv("-")),
             folder=self._folder,
             mark=self._leave_mark(),
+            is_ranked=self._is_ranked,
         )
 
     @property

@@ -51,6 +51,7 @@ class Open(Struct, frozen=True, kw_only=True, tag="open", omit_defaults=True):
     argv: tuple[str, ...] = ()  # that starts one
     folder: str = ""  # of the run: where its jobs print
     mark: str = ""  # name of a file in it: a node that sees the file shares the folder
+    is_ranked: bool = False  # some of its jobs go before others
 
 
 class Place(Struct, frozen=True, tag="place"):

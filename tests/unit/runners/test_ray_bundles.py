@@ -79,3 +79,39 @@ def test_what_is_withdrawn_before_it_went_is_gone() -> None:
     list(bundling.take(TWO_AT_ONCE, 0.0))
     assert bundling.remove({"0-0", "0-9"}) == {"0-9"}
     assert bundling.uuids == {f"0-{number}" for number in range(4, 9)}
+
+
+def ranked(*priorities: int) -> Bundling:
+    """Ten jobs of each."""
+    bundling = Bundling()
+    bundling.is_ranked = True
+    for kind, priority in enumerate(priorities):
+        bundling.add([Wanted(uuid=f"{kind}-{n}", kind=kind, priority=priority) for n in range(10)])
+    return bundling
+
+
+def kinds(bundling: Bundling) -> list[int]:
+    return [bundle[0].kind for bundle in bundling.take(TWO_AT_ONCE, 0.0)]
+
+
+def test_where_some_go_before_others_ray_has_only_what_can_run_and_the_first_of_them() -> None:
+    bundling = ranked(0, 5, 0)
+    assert kinds(bundling) == [1, 1]
+    assert kinds(bundling) == []
+    bundling.ended(ONE, 1, 1, 3.0)
+    assert kinds(bundling) == [1]
+
+
+def test_one_that_goes_before_others_is_given_to_ray_while_those_still_run() -> None:
+    bundling = ranked(0)
+    assert kinds(bundling) == [0, 0]
+    wide = Need(cpus=2.0)
+    bundling.add([Wanted(uuid=name, need=wide, kind=7, priority=9) for name in "ab"])
+    assert kinds(bundling) == [7], "it would never be its turn else, while small ones come and go"
+    bundling.ended(ONE, 0, 1, 3.0)
+    assert kinds(bundling) == [], "and they wait for it"
+
+
+def test_those_of_one_priority_take_turns_as_they_came() -> None:
+    bundling = ranked(3, 3)
+    assert kinds(bundling) == [0, 0]
