@@ -194,12 +194,13 @@ def size_allocation(
     wanted = demand.cpus if most_cpus is None else min(demand.cpus, max(1, most_cpus))
     cpus = min(node_cpus, max(demand.most_cpus, math.ceil(wanted / terms.nodes)))
     gpus = min(demand.gpus, room.gpus) if room is not None else demand.gpus
+    walltime_s = terms.walltime_within(room.time_limit_s if room is not None else None)
     return AllocationSize(
         nodes=terms.nodes,
         cpus=cpus,
         memory_bytes=_memory(demand, room, cpus, headroom),
         gpus=0 if gpus_in(terms.gres) else gpus,
-        time_s=terms.walltime_s if terms.walltime_s is not None else _time(demand, room, cpus, headroom),
+        time_s=_time(demand, room, cpus, headroom) if walltime_s is None else walltime_s,
     )
 
 

@@ -35,7 +35,13 @@ class Terms(Struct, frozen=True, kw_only=True):
     above: Options = field(default_factory=dict)  # by the command line
     nodes: int = 1  # of an allocation
     walltime_s: float | None = None  # of an allocation, as written; None: what suits
+    is_walltime_usual: bool = False  # nobody has written it: less will do, too
     is_serial: bool = False  # one allocation at a time
+
+    def walltime_within(self, limit_s: float | None) -> float | None:
+        if self.walltime_s is None or limit_s is None or not self.is_walltime_usual:
+            return self.walltime_s
+        return min(self.walltime_s, limit_s)
 
     @property
     def partition(self) -> str:
@@ -124,6 +130,7 @@ def _of_scheduler(
         written = merged(written, _usable(extra, where, warnings))
     walltime = scheduler.get("walltime")
     walltime_s = _USUAL_WALLTIME_S if walltime is None else parse_walltime(str(walltime))
+    is_usual = walltime is None and choice.time_s is None
     return Terms(
         scheduler=str(scheduler.get("name") or ""),
         below=below,
@@ -131,6 +138,7 @@ def _of_scheduler(
         above=above,
         nodes=choice.nodes or int(scheduler.get("nodes") or 1),
         walltime_s=choice.time_s if choice.time_s is not None else walltime_s,
+        is_walltime_usual=is_usual,
         is_serial=bool(scheduler.get("serialize_allocations")),
     )
 
@@ -161,7 +169,7 @@ def _job_time(
     terms: Terms, needs: Requirements, headroom: Headroom, time_limit_s: float | None
 ) -> float | None:
     if needs.timeout_s is None:
-        return terms.walltime_s
+        return terms.walltime_within(time_limit_s)
     wanted_s = needs.timeout_s + headroom.lead_s + AGENT_TIME_S
     # A job that just fits into its partition is not refused for what joblens would like beside it.
     return wanted_s if time_limit_s is None else max(min(wanted_s, time_limit_s), needs.timeout_s)

@@ -6,6 +6,7 @@ from joblens.model.errors import PlanError
 from joblens.model.fitting import Lack, more_than_there_is
 from joblens.model.placing import Parcel
 from joblens.model.slurm import Partition
+from joblens.model.units import format_duration
 from joblens.plan.slurm_packing import NodeRoom, room_of
 from joblens.plan.slurm_terms import Headroom, Terms
 from joblens.runners.slurm_commands import SlurmCommands
@@ -37,7 +38,9 @@ class SlurmSite:
     def check(self, parcels: Sequence[Parcel], terms: Mapping[str, Terms], headroom: Headroom) -> None:
         """Raises PlanError for partitions that are not there, and for what no node has."""
         rooms = self.rooms()
-        _check_partitions({parcel.scheduler for parcel in parcels}, terms, rooms)
+        schedulers = {parcel.scheduler for parcel in parcels}
+        _check_partitions(schedulers, terms, rooms)
+        _check_walltimes(schedulers, terms, rooms)
         lacks = [
             lack
             for parcel in parcels
@@ -84,6 +87,26 @@ def _check_partitions(
                 raise PlanError(
                     f"{where}Slurm has no partition '{name}'", hint=f"there are {', '.join(sorted(known))}"
                 )
+
+
+def _check_walltimes(
+    schedulers: Iterable[str], terms: Mapping[str, Terms], rooms: Sequence[NodeRoom]
+) -> None:
+    """Slurm would take it, and let it wait for ever."""
+    for scheduler in sorted(schedulers):
+        asked = terms_for(scheduler, terms)
+        room = room_of(asked.partition, rooms)
+        limit_s = room.time_limit_s if room is not None else None
+        walltime_s = asked.walltime_within(limit_s)
+        if limit_s is None or walltime_s is None or walltime_s <= limit_s:
+            continue
+        where = f"scheduler '{scheduler}': " if scheduler else ""
+        raise PlanError(
+            f"{where}a walltime of {format_duration(walltime_s)} is more than"
+            f" {f'partition {asked.partition}' if asked.partition else 'the default partition'} allows,"
+            f" {format_duration(limit_s)}",
+            hint="choose another with --walltime, or another --partition",
+        )
 
 
 def _lacks(parcel: Parcel, room: NodeRoom | None, headroom: Headroom) -> list[Lack]:

@@ -4,7 +4,9 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 import pytest
+from msgspec import structs
 
+from joblens.model.errors import PlanError
 from joblens.model.job import Placement, Requirements
 from joblens.model.placing import Parcel, Placed, PlaceState
 from joblens.model.plan import Plan, PlannedAction, PlannedJob
@@ -231,3 +233,22 @@ def test_what_jobs_took_before_says_how_long_allocations_are_and_how_many() -> N
     assert len(placed_all(orders, parcels)) == 1
     orders, _ = orders_of(sweep(64, cpus=1), expected_s=dict.fromkeys(range(64), 7200.0))
     assert not orders.packing().entries  # they are not short
+
+
+def test_a_walltime_beyond_the_limit_of_the_partition_is_refused() -> None:
+    plan = sweep(2)
+    for_days = SlurmChoice(packing="allocations", time_s=3 * 86400.0)
+    orders, parcels = orders_of(plan, choice=for_days)
+    with pytest.raises(PlanError, match=r"a walltime of .* is more than the default partition allows"):
+        SlurmSite(Answers()).check(parcels, orders.terms(), orders.headroom)
+
+
+def test_the_usual_walltime_of_a_scheduler_is_no_longer_than_its_partition_allows() -> None:
+    limited = structs.replace(MAIN, max_time_s=120)
+    answers = Answers()
+    answers.sinfo = lambda partition="": [limited]  # type: ignore[method-assign]
+    plan = Plan(name="test", jobs=(job("a", scheduler="quick"),), slurm_schedulers=({"name": "quick"},))
+    orders, parcels = orders_of(plan, answers, SlurmChoice(packing="allocations"))
+    SlurmSite(answers).check(parcels, orders.terms(), orders.headroom)
+    (order,) = placed_all(orders, parcels)
+    assert order.options["time"] == "00:02:00"
