@@ -275,6 +275,8 @@ class RunPlacing:
                 in_vain.append((one, self._has_ended(one)))
             elif one.state is PlaceState.WAITING:
                 whys.update(self._tell_why(one))
+            else:
+                self._whys.pop(one.job_id, None)
         for (word, is_gone), job_ids in ended.items():
             self._note_ended(job_ids, word, is_gone=is_gone)
         self._tell_of(in_vain)
@@ -282,6 +284,8 @@ class RunPlacing:
             self._telling.note(PlacesWait(whys))
             for line in self._tells_why.lines(whys):
                 self._telling.say(line)
+        for line in self._tells_why.nothing_waits() if not self._whys else ():
+            self._telling.say(line)
         self._next_look_s = time.monotonic() + (_LOOK_SOON_S if news else _LOOK_LATE_S)
 
     def _tell_why(self, news: PlaceNews) -> dict[str, str]:

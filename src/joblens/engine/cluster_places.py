@@ -26,6 +26,7 @@ class TellsWhy:
 
     def __init__(self) -> None:
         self._told: set[str] = set()
+        self._is_last = False  # what was told last: that something waits
 
     def lines(self, whys: Mapping[str, str]) -> list[str]:
         places: dict[str, list[str]] = {}
@@ -33,7 +34,13 @@ class TellsWhy:
             if why not in self._told:
                 places.setdefault(why, []).append(job_id)
         self._told |= places.keys()
+        self._is_last |= bool(places)
         return [f"waits at the cluster: {why} ({_listed(ids)})" for why, ids in places.items()]
+
+    def nothing_waits(self) -> list[str]:
+        """Once after such lines, so that the last of them is not taken for what is so now."""
+        was_last, self._is_last = self._is_last, False
+        return ["nothing waits at the cluster any more"] if was_last else []
 
 
 def _listed(ids: Sequence[str]) -> str:

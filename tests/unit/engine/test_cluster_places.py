@@ -51,3 +51,13 @@ def test_each_reason_is_told_once() -> None:
         "waits at the cluster: Resources (job 3)",
     ]
     assert tells.lines({"4": "Priority"}) == []
+
+
+def test_that_nothing_waits_any_more_is_told_after_something_did() -> None:
+    tells = TellsWhy()
+    assert tells.nothing_waits() == []
+    tells.lines({"1": "Resources"})
+    assert tells.nothing_waits() == ["nothing waits at the cluster any more"]
+    assert tells.nothing_waits() == []
+    tells.lines({"2": "Resources"})  # which was told before
+    assert tells.nothing_waits() == []
