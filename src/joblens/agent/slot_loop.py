@@ -21,7 +21,7 @@ from joblens.model.writes import JobEnded, JobQueued, JobStarted, SamplesTaken, 
 from joblens.probes.host import HostProbe
 
 _BATCH = 48
-_FLUSH_EVERY_S = 0.05
+_FLUSH_EVERY_S, _FLUSH_QUIET_S = 0.05, 0.005  # while jobs run, and when none has come for so long
 _IDLE_S = 1.0
 _LONG_S = 0.1  # no job waits behind one that has run for this long
 _STOP_AGAIN_S = 0.1
@@ -196,7 +196,8 @@ class SlotLoop:
     def _wait_s(self) -> float:
         """A job that has begun has to be written, one that was written told, one that waits freed."""
         has_more = self._batch or self._ended_jobs or self._on_their_way or self._asked_to_end or self._to_end
-        return _FLUSH_EVERY_S if has_more or self._has_waiting() else _IDLE_S
+        often_s = _FLUSH_EVERY_S if self._busy() else _FLUSH_QUIET_S
+        return often_s if has_more or self._has_waiting() else _IDLE_S
 
     def _take_answers(self, wait_s: float) -> None:
         if self._listener is not None:
@@ -204,6 +205,7 @@ class SlotLoop:
         if self._slots and all(slot.jobs_ahead >= _ENOUGH_AHEAD for slot in self._slots.values()):
             time.sleep(_GATHER_S)
         ready = self._poll.poll(wait_s * 1000)
+        self._is_quiet = not ready and not self._busy()
         for _ in range(_MOST_ROUNDS):
             for descriptor, _ in ready:
                 if descriptor == self._wakeup:
@@ -475,17 +477,15 @@ class SlotLoop:
     # ---- to the store ----------------------------------------------------------------------------
 
     def _flush_if_due(self) -> None:
-        if len(self._ended_jobs) >= _BATCH or (
-            (self._batch or self._ended_jobs) and time.monotonic() - self._flushed_at_s > _FLUSH_EVERY_S
-        ):
+        is_due = self._is_quiet or time.monotonic() - self._flushed_at_s > _FLUSH_EVERY_S
+        if len(self._ended_jobs) >= _BATCH or ((self._batch or self._ended_jobs) and is_due):
             self._flush()
 
     def _flush(self) -> None:
         self._put_records_together()
         if not self._batch:
             return
-        ticket = self._kit.recorder.put(self._batch)
-        self._on_their_way.append((ticket, self._batch_records))
+        self._on_their_way.append((self._kit.recorder.put(self._batch), self._batch_records))
         self._batch, self._batch_records = [], []
         self._flushed_at_s = time.monotonic()
 
