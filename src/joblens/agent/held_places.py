@@ -11,7 +11,7 @@ from joblens.agent.claimed_jobs import ClaimedJob
 from joblens.model.placing import Room
 
 _AHEAD_S = 0.1  # of work that may lie behind what runs, for each place
-_MOST_AHEAD = 24
+_MOST_AHEAD = 48
 _NEWS = 0.1  # what the last duration counts for in the mean
 
 
