@@ -1,5 +1,6 @@
 """Runs whose jobs a real Slurm of two nodes gives their places."""
 
+import datetime as dt
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -34,6 +35,15 @@ jobs:
       echo part_{i} >> ran; while [ ! -e go ]; do sleep 0.05; done; echo end_{i} >> ran
     parameters: {i: "1:%d"}
     memory: 100m
+"""
+WALLTIMES = """
+name: walltimes
+slurm_schedulers:
+  - {name: short, account: physics, walltime: "00:02:00"}
+  - {name: long, account: physics, walltime: "00:30:00"}
+jobs:
+  - {name: short, command: "echo short >> ran; while [ ! -e go ]; do sleep 0.05; done", scheduler: short}
+  - {name: long, command: "echo long >> ran; while [ ! -e go ]; do sleep 0.05; done", scheduler: long}
 """
 ACTIONS = """
 name: actions
@@ -257,6 +267,24 @@ def test_an_allocation_that_is_told_to_end_gives_its_jobs_back(
     (desk.folder / "go").touch()
     assert ended(process) == 0
     wait_until(lambda: state_in_slurm(slurm, first.job_id) == "COMPLETED")
+
+
+def test_a_walltime_costs_a_job_one_attempt(slurm: SlurmServer, desk: WorkflowDesk) -> None:
+    """Slurm tells a place of its end where that is far enough away; else its time is simply up. It looks
+    every half minute."""
+    process = desk.start("run", desk.write(WALLTIMES), *SLURM, "--packing", "allocations")
+    wait_until(lambda: sorted(desk.lines("ran")) == ["long", "short"])
+    first = {one.asked["time"]: one.job_id for one in places(desk)[0]}
+    reached, told = first["00:02:00"], first["00:30:00"]
+    for job_id, left_s in ((reached, 1), (told, 40)):
+        end = dt.datetime.now().astimezone() + dt.timedelta(seconds=left_s)
+        slurm.ask("scontrol", "update", f"jobid={job_id}", f"endtime={end:%Y-%m-%dT%H:%M:%S}")
+    again = ["long", "long", "short", "short"]
+    wait_until(lambda: sorted(desk.lines("ran")) == again, what="other allocations", timeout=70)
+    (desk.folder / "go").touch()
+    assert ended(process) == 0
+    wait_until(lambda: state_in_slurm(slurm, reached) == "TIMEOUT")
+    wait_until(lambda: state_in_slurm(slurm, told) == "COMPLETED")
 
 
 def test_a_lost_node_costs_its_jobs_one_attempt(own_slurm: SlurmServer, desk: WorkflowDesk) -> None:
