@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections import Counter
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import psutil
@@ -141,6 +142,42 @@ def test_cancelling_ends_what_runs_and_takes_the_rest_from_ray(desk: WorkflowDes
         assert store.backlog() == []
     finally:
         store.close()
+
+
+def test_what_jobs_print_where_the_runs_folder_is_not_seen_comes_home_as_it_is_printed(
+    desk: WorkflowDesk, cluster: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JOBLENS_RAY_RESOURCES", "apart=1")
+    monkeypatch.setenv("JOBLENS_RAY_WAIT_FOR_NODES", "true")
+    text = """
+name: apart
+jobs:
+  - {name: a, command: 'echo first; while [ ! -e go ]; do sleep 0.02; done; echo last; echo made > ran'}
+"""
+    driver = desk.start("run", desk.write(text), *on(cluster))
+    output = desk.folder / "output"
+    wait_until(lambda: any(output.glob(".joblens-*")), what="the mark", timeout=60)
+    for mark in output.glob(".joblens-*"):
+        mark.unlink()  # as for a node that has another file system
+    node = add_node(cluster, apart=1)
+    printed = output / "job_output" / "1_1" / "a" / "stdout.log"
+    wait_until(printed.exists, what="what it prints while it runs", timeout=60)
+    wait_until(lambda: printed.read_text() == "first\n")
+    assert desk.call("logs", "1", code=0).stdout == "first\n"
+    assert list(nodes_folder().rglob("stdout.log")), "it is written there"
+    (desk.folder / "go").touch()
+    said, _ = driver.communicate(timeout=60)
+    cluster.remove_node(node)
+    assert driver.returncode == 0, said
+    assert printed.read_text() == "first\nlast\n"
+    attempt = records_of(desk)["a"].attempt
+    assert attempt is not None
+    assert attempt.logs_dir == str(printed.parent)
+    wait_until(lambda: not list(nodes_folder().iterdir()), what="the node to be left as it was", timeout=30)
+
+
+def nodes_folder() -> Path:
+    return Path(os.environ["XDG_STATE_HOME"]) / "joblens" / "nodes"
 
 
 def test_jobs_of_a_node_that_is_lost_run_again_elsewhere(

@@ -41,6 +41,12 @@ class ClaimedJob(Struct, frozen=True):
     def uuid(self) -> str:
         return self.claim.job.uuid
 
+    @property
+    def prints_elsewhere(self) -> bool:
+        """The folder that was meant cannot be reached from here."""
+        meant = self.claim.ticket.order.folder
+        return bool(meant) and self.attempt.folder != meant
+
     def with_devices(self, devices: tuple[str, ...]) -> PreparedAttempt:
         """What is started, with these GPUs and no others."""
         if not devices:

@@ -4,6 +4,8 @@ room that the cluster gave for them (`runners.node_ear`)."""
 from collections.abc import Callable
 from functools import partial
 
+from msgspec.structs import replace
+
 from joblens.agent.claimed_jobs import ClaimedJob
 from joblens.agent.queue_worker import QueueWorker
 from joblens.model.allocation import NodeDoors
@@ -52,6 +54,12 @@ class NodeWorker(QueueWorker):
             self.drop(uuid)
 
     def _begin(self, held: ClaimedJob) -> None:
+        """What it prints is sent away as it comes, where it is not written to where it was meant to be. Jobs
+        that share a launcher have files of their own only at their end, which is soon where several were
+        brought together."""
+        placement = self._fences.placement_of(held.uuid)
+        if held.prints_elsewhere and not (placement is not None and placement.is_allocation):
+            held = self._claimed[held.uuid] = replace(held, is_plain=False)
         self._view.began(held)  # slots tell of it with its first sample: what it prints is wanted sooner
         super()._begin(held)
 

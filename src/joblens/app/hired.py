@@ -78,6 +78,10 @@ def serve(hire: Hire, environ: Mapping[str, str], tell: Callable[[str], None], f
         leaves_s, ends_s = options.hired.ends_at_s, _ends_at_s(environ)
         running.kit.loop.add_timed(_LeavesInTime(leaves_s, (leaves_s + (ends_s or leaves_s)) / 2, running))
     running.run(ear)
+    if hire.listen:
+        from joblens.runners.node_hiring import leave_home
+
+        leave_home(hire.listen)
 
 
 class _LeavesInTime:

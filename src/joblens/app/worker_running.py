@@ -122,9 +122,8 @@ class Watching(WorkerView):
             self._ear.has_let_go(uuids)
 
     def began(self, held: ClaimedJob) -> None:
-        meant = held.claim.ticket.order.folder
-        if self._ear is not None and meant and held.attempt.folder != meant:
-            self._ear.prints_to(held.uuid, held.attempt.folder, meant)
+        if self._ear is not None and held.prints_elsewhere:
+            self._ear.prints_to(held.uuid, held.attempt.folder, held.claim.ticket.order.folder)
 
     def close(self) -> None:
         self._after_jobs.close()
@@ -223,7 +222,8 @@ class RunningWorker:
         self.info = make_info(settings, kit, options, broker)
         claimed: dict[str, ClaimedJob] = {}
         hired = options.hired
-        fences[0].placement = hired.placement if hired is not None else None
+        if hired is not None:
+            fences[0].placement, fences[0].folders = hired.placement, hired.elsewhere
         complete = WorkedOutcomes(self.info.name, claimed, fences[0].placement_of).complete
         nodes = kit.nodes or _node_desks(settings, hired)
         self.kit = replace(kit, is_leashed=True, complete=complete, nodes=nodes)

@@ -61,11 +61,29 @@ def home_of(run_uuid: str, node_id: str, env: Mapping[str, str] = os.environ) ->
     state = env.get("XDG_STATE_HOME", "")
     if not state.startswith("/"):
         state = os.path.join(env.get("HOME") or os.path.expanduser("~"), ".local", "state")
-    folder = os.path.join(state, "joblens", "nodes", f"{run_uuid[-12:]}-{node_id[:12]}")
-    os.makedirs(os.path.dirname(folder), 0o700, exist_ok=True)
-    with contextlib.suppress(FileExistsError):
-        os.mkdir(folder, 0o700)
-    return NodeHome(folder)
+    return NodeHome(os.path.join(state, "joblens", "nodes", f"{run_uuid[-12:]}-{node_id[:12]}"))
+
+
+def leave_home(socket: str) -> None:
+    """The worker at this socket has come to its end. What jobs have made stays; what they printed was sent
+    home, and nothing else is kept."""
+    folder = os.path.dirname(socket)
+    with contextlib.suppress(OSError):
+        lock = os.open(os.path.join(folder, _LOCK), os.O_RDWR | os.O_CLOEXEC)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # else another is started here
+            _remove_empty(NodeHome(folder).files)
+            for name in (_LOG, _LOCK):
+                os.unlink(os.path.join(folder, name))
+            os.rmdir(folder)
+        finally:
+            os.close(lock)
+
+
+def _remove_empty(folder: str) -> None:
+    for path, _, _ in os.walk(folder, topdown=False):
+        with contextlib.suppress(OSError):
+            os.rmdir(path)
 
 
 def reach_worker(home: NodeHome, hire: Hire, argv: Sequence[str], env: Mapping[str, str]) -> socket.socket:
@@ -88,11 +106,28 @@ def reach_worker(home: NodeHome, hire: Hire, argv: Sequence[str], env: Mapping[s
 
 @contextlib.contextmanager
 def _alone(home: NodeHome) -> Iterator[None]:
-    lock = os.open(os.path.join(home.folder, _LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    lock = _locked(home)
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX)
         yield
     finally:
+        os.close(lock)
+
+
+def _locked(home: NodeHome) -> int:
+    """A worker that leaves takes its folder with it, and the lock that others wait for."""
+    path = os.path.join(home.folder, _LOCK)
+    while True:
+        try:
+            os.makedirs(os.path.dirname(home.folder), 0o700, exist_ok=True)
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(home.folder, 0o700)
+            lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except FileNotFoundError:
+            continue
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with contextlib.suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(lock), os.stat(path)):
+                return lock
         os.close(lock)
 
 

@@ -1,5 +1,6 @@
 """What jobs print on a node that does not share their folder, in the pieces in which it is sent home."""
 
+import contextlib
 import os
 from collections.abc import Iterator
 
@@ -39,10 +40,15 @@ class PrintedFiles:
             yield from _news(folder)
 
     def rest_of(self, uuid: str) -> Iterator[Printed]:
-        """It has ended: nothing more is added to its files."""
+        """It has ended: nothing more is added to its files, and they are not needed here any more."""
         folder = self._folders.pop(uuid, None)
         if folder is not None:
             yield from _news(folder)
+            for name in folder.files:
+                with contextlib.suppress(OSError):
+                    os.unlink(os.path.join(folder.here, name))
+            with contextlib.suppress(OSError):
+                os.rmdir(folder.here)  # where the job has left nothing of its own
 
 
 def _news(folder: _Folder) -> Iterator[Printed]:

@@ -5,7 +5,6 @@ import contextlib
 import importlib.util
 import os
 import re
-import secrets
 import socket
 import subprocess
 import sys
@@ -261,10 +260,10 @@ class RayPlacer:
         """A file by which a node sees whether the run's folder is there as well. Where it cannot be written
         nothing can be printed there either, which is told when jobs start."""
         if not self._mark:
-            name = f".joblens-{secrets.token_hex(8)}"
+            name = f".joblens-{self._hires.hire.run_uuid}"  # the next driver of the run finds the same
             with contextlib.suppress(OSError):
                 os.makedirs(self._folder, exist_ok=True)
-                flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+                flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
                 os.close(os.open(os.path.join(self._folder, name), flags, 0o600))
                 self._mark = name
         return self._mark

@@ -1,7 +1,7 @@
 """Writes of jobs that this process holds go under their fence, so that those who run a job know nothing of
 tickets."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
 
@@ -20,6 +20,7 @@ class FencedStore(PassingStore):
     def __init__(self, store: Store) -> None:
         self.url = store.url
         self.placement: Placement | None = None  # of all jobs that no other is known of
+        self.folders: Mapping[str, str] = {}  # where people find what is printed -> where it is written
         self._placements: dict[str, Placement] = {}
         self._store = store
         self._fences: dict[str, int] = {}
@@ -53,6 +54,17 @@ class FencedStore(PassingStore):
         if fence is None:
             return write
         if isinstance(write, JobStarted):
-            placement = self.placement_of(write.uuid)
-            return JobStarted(write.uuid, replace(write.attempt, number=fence, placement=placement), fence)
+            attempt = replace(
+                write.attempt,
+                number=fence,
+                placement=self.placement_of(write.uuid),
+                logs_dir=self._found_at(write.attempt.logs_dir),
+            )
+            return JobStarted(write.uuid, attempt, fence)
         return replace(write, fence=fence)
+
+    def _found_at(self, path: str) -> str:
+        for there, here in self.folders.items():
+            if path == here or path.startswith(f"{here}/"):
+                return there.rstrip("/") + path[len(here) :]
+        return path
