@@ -29,6 +29,7 @@ from joblens.ports.deliveries import Deliveries
 from joblens.ports.store import Store
 
 _SOONEST_S, _LATEST_S = 0.02, 0.2  # between looks: soon after something has ended, else seldom
+_LOOK_SHARE = 0.05  # of the time, at most, while it has to look often
 _REMIND_EVERY_S = 2.0
 _MOST_NAMES = 5  # of jobs in a line
 _END_LEASE_S = 60.0  # while a job that can have no place is ended
@@ -195,16 +196,17 @@ class RunTickets:
     def _take_room(self, room: Room) -> None:
         self._reports.offered(float(room.places or 0), room.memory_bytes or 0)
 
-    def _take_news(self, news: tuple[list[Record], dict[str, str]]) -> None:
+    def _take_news(self, news: tuple[list[Record], dict[str, str], float]) -> None:
         self._is_asking = False
-        records, lost_workers = news
+        records, lost_workers, asked_s = news
         self._tell_of_lost(records, lost_workers)
         for record in records:
             self._take(record)
+        soonest_s = min(_LATEST_S, max(_SOONEST_S, asked_s / _LOOK_SHARE))
         if records:
-            self._pause_s = _SOONEST_S
+            self._pause_s = soonest_s
         else:
-            self._pause_s = min(_LATEST_S, self._pause_s * 1.5)
+            self._pause_s = min(_LATEST_S, max(soonest_s, self._pause_s * 1.5))
         self._next_look_s = time.monotonic() + self._pause_s
 
     def _tell_of_lost(self, records: Sequence[Record], lost_workers: Mapping[str, str]) -> None:
@@ -310,13 +312,15 @@ class RunTickets:
         self._calling.wait()
 
 
-def _changed(store: QueueStore, before: dict[str, Status]) -> tuple[list[Record], dict[str, str]]:
-    """Records of those that stand differently, and who was lost with those that wait again. Unknown ones are
-    not in the store yet."""
+def _changed(store: QueueStore, before: dict[str, Status]) -> tuple[list[Record], dict[str, str], float]:
+    """Records of those that stand differently, who was lost with those that wait again, and how long it took
+    to learn which these are. Unknown ones are not in the store yet."""
+    began_s = time.monotonic()
     states = store.states(list(before))
+    asked_s = time.monotonic() - began_s
     changed = [uuid for uuid, status in states.items() if status is not before[uuid]]
     again = [uuid for uuid in changed if states[uuid] is Status.QUEUED]
-    return [store.find(uuid) for uuid in changed], store.lost_workers(again) if again else {}
+    return [store.find(uuid) for uuid in changed], store.lost_workers(again) if again else {}, asked_s
 
 
 def _parcel(job: Job, planned: PlannedJob) -> Parcel:
