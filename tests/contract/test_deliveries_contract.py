@@ -566,6 +566,18 @@ def test_a_ticket_goes_with_the_end_of_its_job(store: DeliveringStore) -> None:
     assert (store.backlog(), store.holdings()) == ([], [])
 
 
+def test_of_all_that_is_held_only_what_is_asked_for_is_told(store: DeliveringStore) -> None:
+    for name in ("one", "two", "three"):
+        store.apply(ticketed(name))
+        store.claim(_on("here", "me"), [name], LEASE_S)
+    store.apply(ticketed("waits"))
+    assert sorted(each.uuid for each in store.holdings(of=["one", "three", "waits", "unknown"])) == [
+        "one",
+        "three",
+    ]
+    assert store.holdings(of=[]) == []
+
+
 def test_a_worker_is_shown_its_own_its_hosts_and_what_ran_out_of_all_that_is_held(
     store: DeliveringStore,
 ) -> None:

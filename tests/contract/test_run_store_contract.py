@@ -260,6 +260,15 @@ def test_results_are_every_attempt_by_place_and_attempt(store: Store) -> None:
     assert store.run_results("nothing") == []
 
 
+def test_what_is_unfinished_of_one_run_is_told_without_the_rest(store: Store) -> None:
+    store.apply([workflow(A), run(R1, A), run(R2, A), *attempt(R1, 0, uuid="over")])
+    store.apply([queued("q1", run=RunLink(R1, 5)), queued("s1", run=RunLink(R1, 4)), started("s1")])
+    store.apply([queued("q2", run=RunLink(R2, 0)), queued("alone")])
+    assert sorted(one.job.uuid for one in store.running(run=R1)) == ["q1", "s1"]
+    assert [one.job.uuid for one in store.running(run=R2)] == ["q2"]
+    assert store.running(run="nothing") == []
+
+
 def test_a_result_has_the_numbers_of_its_record(store: Store) -> None:
     link = RunLink(R1, 3, 2)
     end = ended(

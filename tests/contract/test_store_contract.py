@@ -390,6 +390,13 @@ def test_running_lists_the_unfinished_oldest_first(store: Store) -> None:
     ]
 
 
+def test_what_is_unfinished_of_one_user_comes_with_what_nobody_has_described_yet(store: Store) -> None:
+    store.apply([queued("a1", user="ann"), queued("b1", user="bob"), started("heard-of", at_us=NOON_US + 1)])
+    store.apply([queued("a2", user="ann", at_us=NOON_US + 2), ended("a2")])
+    assert [record.job.uuid for record in store.running(user="ann")] == ["a1", "heard-of"]
+    assert [record.job.uuid for record in store.running(user="eve")] == ["heard-of"]
+
+
 def test_a_cancel_request_stands_until_the_job_ends(store: Store) -> None:
     store.apply([queued("a1"), *whole_job("b1")])
     request = CancelAsked("a1", NOON_US, "ann")

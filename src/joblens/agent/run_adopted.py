@@ -68,8 +68,7 @@ class RunAdopted:
         self._recovery.forget(uuid)
 
     def _unfinished(self, run_uuid: str) -> list[Record]:
-        records = self._kit.recorder.read(lambda store: store.running())
-        return [one for one in records if one.job.run is not None and one.job.run.run_uuid == run_uuid]
+        return self._kit.recorder.read(lambda store: store.running(run=run_uuid))
 
     def let_go(self, uuids: Iterable[str]) -> None:
         """Somebody else follows them."""

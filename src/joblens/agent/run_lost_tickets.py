@@ -35,7 +35,7 @@ class RunLostTickets:
 
     def _held(self, own: Collection[str], deliveries: Deliveries) -> list[Holding]:
         self._watch.answered(deliveries.now_us())
-        held = [one for one in deliveries.holdings() if one.uuid in own]
+        held = deliveries.holdings(of=own)
         self._watch.answered(deliveries.now_us())
         return held
 
@@ -43,7 +43,7 @@ class RunLostTickets:
         self, job_id: str, named: Collection[str], own: Collection[str], deliveries: Deliveries
     ) -> int:
         """The cluster says that the place is no more. `named`: jobs that it says were there."""
-        held = [one for one in deliveries.holdings() if one.uuid in own]
+        held = deliveries.holdings(of=own)
         if not held:
             return 0
         places = {worker.name: _place_of(worker) for worker in deliveries.workers()}

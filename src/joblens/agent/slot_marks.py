@@ -42,6 +42,10 @@ def remove_mark(spool_dir: str, name: str) -> None:
         os.unlink(os.path.join(spool_dir, name + _SUFFIX))
 
 
+def has_slots(spool_dir: str) -> bool:
+    return bool(_marks(spool_dir))
+
+
 def sweep_slots(spool_dir: str, host: HostFacts, unfinished: Iterable[Record]) -> None:
     """Takes away the groups of slots whose owner is gone, once nothing runs in them any more. Those of
     `unfinished` jobs stay: whoever brings such a job to its end reads there what it used. Jobs of a queue are

@@ -9,7 +9,7 @@ from joblens.agent.forgotten_groups import remove_forgotten, shared_parents
 from joblens.agent.left_outcome import left_outcomes, outcome_path
 from joblens.agent.payload import payload_path, payloads
 from joblens.agent.settling import standing_groups
-from joblens.agent.slot_marks import sweep_slots
+from joblens.agent.slot_marks import has_slots, sweep_slots
 from joblens.model.errors import UnknownJob
 from joblens.model.job import Record, Status
 from joblens.ports.store import Store
@@ -21,7 +21,8 @@ _FORGOTTEN_US = 86_400_000_000  # nobody asks any more for what belongs to a job
 
 def sweep(spool_dir: str, store: Store, now_us: int, host: HostFacts) -> None:
     """Cheap when there is nothing: a few listings of a directory."""
-    sweep_slots(spool_dir, host, store.running())
+    if has_slots(spool_dir):
+        sweep_slots(spool_dir, host, store.running())
     for path in glob.glob(os.path.join(glob.escape(spool_dir), "run-*.log")):
         _remove_when_old(path, now_us)
     for uuid in left_outcomes(spool_dir):

@@ -22,7 +22,9 @@ def recover_dead_owners(
     """Settles what nobody waits for any more, and wakes the supervisor where a job still runs under a living
     launcher or waits to be started. Cheap when nothing is under way: one indexed read, one listing.
     A store that belongs to somebody else is only looked at: what it says about processes may be made up."""
-    unfinished = store.running()
+    from joblens.app.owning import current_user
+
+    unfinished = store.running(user=current_user())
     spool = spool_dir(store_name(settings))
     if not unfinished and not _holds_anything(spool):
         return
@@ -67,9 +69,10 @@ def _settle_alone(store: Store, recovery: "Recovery", settings: Settings, warn: 
     """Looked at anew under the lock: somebody else may have done it all in the meantime."""
     from joblens.agent.locks import alone
     from joblens.agent.settling import Circumstances, Seen
+    from joblens.app.owning import current_user
 
     with alone(recovery.spool_dir, "recovery", _PATIENCE_S) as is_alone:
-        found = recovery.orphans(store.running())
+        found = recovery.orphans(store.running(user=current_user()))
         if not is_alone:
             return found
         asked = store.cancel_requests()

@@ -57,9 +57,7 @@ def refuse_other_engine(run: Run, options: RunOptions, store: Store) -> None:
     """Tickets of one engine are not taken by another."""
     if run.options.engine in (options.engine, "local"):
         return
-    left = [
-        one for one in store.running() if one.job.queue and one.job.run and one.job.run.run_uuid == run.uuid
-    ]
+    left = [one for one in store.running(run=run.uuid) if one.job.queue]
     if left:
         was = run.options.engine
         raise InputError(
@@ -71,9 +69,8 @@ def refuse_other_engine(run: Run, options: RunOptions, store: Store) -> None:
 def refuse_unfinished_base(run: Run, store: Store, settings: Settings) -> None:
     """What is still going on in a run would be started a second time, beside itself."""
     refuse_driven(run, settings)
-    for record in store.running():
-        link = record.job.run
-        if link is not None and link.run_uuid == run.uuid and record.status is Status.RUNNING:
+    for record in store.running(run=run.uuid):
+        if record.status is Status.RUNNING:
             label = run_label(run)
             raise RunIsDriven(
                 f"job {record.job.name} of run {label} is still running",

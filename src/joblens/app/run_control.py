@@ -65,7 +65,7 @@ def ask_job_to_end(run: Run, index: int, store: Store, settings: Settings, by: s
 
 
 def _running(store: Store, run: Run) -> list[Record]:
-    return [one for one in store.running() if one.job.run is not None and one.job.run.run_uuid == run.uuid]
+    return store.running(run=run.uuid)
 
 
 def _wake_driver(run: Run, settings: Settings) -> bool:

@@ -1,6 +1,6 @@
 """The part of a store that hands queued jobs to workers, each to one at a time."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
 from joblens.model.delivery import Backlog, Claim, Holding, Renewal, WorkerInfo
@@ -46,9 +46,10 @@ class Deliveries(Protocol):
         """What was claimed and has not begun: others may take it at once, and it counts for nothing."""
         ...
 
-    def holdings(self, *, near: WorkerInfo | None = None) -> list[Holding]:
+    def holdings(self, *, near: WorkerInfo | None = None, of: Collection[str] | None = None) -> list[Holding]:
         """Every ticket that somebody holds. `near`: of these its own, those of workers of its host, and those
-        whose lease has run out: all that it has to look after, whatever the number of workers."""
+        whose lease has run out: all that it has to look after, whatever the number of workers. `of`: those of
+        these jobs."""
         ...
 
     def take_back(self, uuid: str, fence: int) -> Status | None:

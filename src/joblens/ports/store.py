@@ -35,8 +35,9 @@ class Store(Protocol):
         """How the jobs of every tag stand that begins so, newest first."""
         ...
 
-    def running(self) -> list[Record]:
-        """Queued and running jobs, oldest first."""
+    def running(self, *, user: str | None = None, run: str | None = None) -> list[Record]:
+        """Queued and running jobs, oldest first: of everybody, or of one user (with those of whom it is not
+        known yet), or of one run (its uuid)."""
         ...
 
     def cancel_requests(self) -> dict[str, CancelAsked]:

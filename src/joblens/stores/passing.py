@@ -1,6 +1,6 @@
 """A store around another, for all that it does not do differently."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import cast
 
 from joblens.model.delivery import Backlog, Claim, Holding, Renewal, WorkerInfo
@@ -37,8 +37,8 @@ class PassingStore:
     def tagged(self, prefix: str) -> list[TaggedJobs]:
         return self._reading().tagged(prefix)
 
-    def running(self) -> list[Record]:
-        return self._reading().running()
+    def running(self, *, user: str | None = None, run: str | None = None) -> list[Record]:
+        return self._reading().running(user=user, run=run)
 
     def cancel_requests(self) -> dict[str, CancelAsked]:
         return self._reading().cancel_requests()
@@ -115,8 +115,8 @@ class PassingStore:
     def give_back(self, worker: str, held: Mapping[str, int]) -> None:
         self._deliveries().give_back(worker, held)
 
-    def holdings(self, *, near: WorkerInfo | None = None) -> list[Holding]:
-        return self._deliveries().holdings(near=near)
+    def holdings(self, *, near: WorkerInfo | None = None, of: Collection[str] | None = None) -> list[Holding]:
+        return self._deliveries().holdings(near=near, of=of)
 
     def take_back(self, uuid: str, fence: int) -> Status | None:
         return self._deliveries().take_back(uuid, fence)

@@ -56,11 +56,11 @@ class ReadingDesk:
         with self._asking() as ask:
             return read_tagged(ask, prefix)
 
-    def running(self) -> list[Record]:
+    def running(self, *, user: str | None = None, run: str | None = None) -> list[Record]:
         from joblens.stores.record_rows import read_unfinished
 
         with self._reading() as ask:
-            return read_unfinished(ask)
+            return read_unfinished(ask, user, run)
 
     def cancel_requests(self) -> dict[str, CancelAsked]:
         with self._asking() as ask:

@@ -21,8 +21,12 @@ def read_records(ask: Ask, numbers: Sequence[int]) -> Iterator[Record]:
             yield _record(*found[number])
 
 
-def read_unfinished(ask: Ask) -> list[Record]:
-    return list(read_records(ask, [number for (number,) in ask("unfinished")]))
+def read_unfinished(ask: Ask, user: str | None = None, run: str | None = None) -> list[Record]:
+    if run is not None:
+        rows = ask("unfinished_of_run", run)
+    else:
+        rows = ask("unfinished") if user is None else ask("unfinished_of_user", user)
+    return list(read_records(ask, [number for (number,) in rows]))
 
 
 def _record(

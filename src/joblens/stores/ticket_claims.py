@@ -1,7 +1,7 @@
 """Who holds which ticket."""
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -148,13 +148,14 @@ def looked_over(book: TicketBook, at_us: int) -> int:
     return int(count)
 
 
-def holdings(book: TicketBook, near: WorkerInfo | None = None) -> list[Holding]:
+def holdings(
+    book: TicketBook, near: WorkerInfo | None = None, of: Collection[str] | None = None
+) -> list[Holding]:
     at_us = book.now_us()
-    rows = (
-        book.ask("holdings")
-        if near is None
-        else book.ask("holdings_near", worker=near.name, host=near.host, at_us=at_us)
-    )
+    if near is not None:
+        rows = book.ask("holdings_near", worker=near.name, host=near.host, at_us=at_us)
+    else:
+        rows = book.ask("holdings") if of is None else book.ask("holdings_of", uuids=list(of))
     return [holding_of((*row, at_us)) for row in rows]
 
 

@@ -1,6 +1,6 @@
 """ports.deliveries.Deliveries of a store in a database."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TypeVar
 
 from joblens.model.delivery import Backlog, Claim, Holding, Renewal, WorkerInfo
@@ -66,10 +66,12 @@ class TicketDesk:
         if held:
             self._change(lambda book: give_back(book, worker, held), for_good=True)
 
-    def holdings(self, *, near: WorkerInfo | None = None) -> list[Holding]:
+    def holdings(self, *, near: WorkerInfo | None = None, of: Collection[str] | None = None) -> list[Holding]:
         from joblens.stores.ticket_claims import holdings
 
-        return self._look(lambda book: holdings(book, near))
+        if of is not None and not of:
+            return []
+        return self._look(lambda book: holdings(book, near, of))
 
     def take_back(self, uuid: str, fence: int) -> Status | None:
         from joblens.stores.ticket_returns import take_back

@@ -1,5 +1,7 @@
 """Tickets that a run's driver takes back: those of places that are gone, not those of others."""
 
+from collections.abc import Collection
+
 from joblens.agent.lost_workers import Journals
 from joblens.agent.run_lost_tickets import PLACE, RunLostTickets
 from joblens.agent.store_watch import StoreWatch
@@ -30,8 +32,8 @@ class Deliveries:
         self.at_us = 1
         self.taken: list[str] = []
 
-    def holdings(self) -> list[Holding]:
-        return self._holdings
+    def holdings(self, *, of: Collection[str]) -> list[Holding]:
+        return [one for one in self._holdings if one.uuid in of]
 
     def workers(self) -> list[WorkerInfo]:
         return self._workers

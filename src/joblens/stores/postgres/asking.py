@@ -11,6 +11,6 @@ def asker(connection: Connection, file: str = "reading.sql") -> Ask:
     queries = queries_of(file)
 
     def ask(query: str, *parameters: Any) -> list[tuple[Any, ...]]:
-        return connection.execute(queries[query].encode(), parameters or None).fetchall()
+        return connection.execute(queries[query].encode(), parameters or None, binary=True).fetchall()
 
     return ask

@@ -23,6 +23,13 @@ WHERE job.id = ANY(%s::bigint[])
 -- name: unfinished
 SELECT id FROM job WHERE status IN ('queued', 'running') ORDER BY began_at_us, id
 
+-- name: unfinished_of_user
+SELECT id FROM job WHERE status IN ('queued', 'running') AND user_name IN (%s, '') ORDER BY began_at_us, id
+
+-- name: unfinished_of_run
+SELECT id FROM job WHERE status IN ('queued', 'running') AND run_id = (SELECT run.id FROM run WHERE run.uuid = %s)
+ORDER BY began_at_us, id
+
 -- name: cancel_requests
 SELECT uuid, asked_at_us, asked_by FROM cancel_request
 

@@ -1,7 +1,7 @@
 """The store in a PostgreSQL database, for any number of hosts."""
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TypeVar
 
@@ -132,10 +132,10 @@ class PostgresStore(ReadingDesk, TicketDesk):
         self._check_writable()
         return renew(self._database, worker, held, lease_s)
 
-    def holdings(self, *, near: WorkerInfo | None = None) -> list[Holding]:
+    def holdings(self, *, near: WorkerInfo | None = None, of: Collection[str] | None = None) -> list[Holding]:
         from joblens.stores.postgres.renewing import holdings_near
 
-        return super().holdings() if near is None else holdings_near(self._database, near)
+        return super().holdings(of=of) if near is None else holdings_near(self._database, near)
 
     def _is_any_waiting(self, worker: WorkerInfo, older_than_s: float) -> bool:
         from joblens.stores.postgres.renewing import is_any_waiting

@@ -95,6 +95,14 @@ CROSS JOIN LATERAL (
     WHERE job.id = held.job_id OFFSET 0) AS one
 ORDER BY held.lease_until_us, held.job_id
 
+-- name: holdings_of
+SELECT one.uuid, one.fence, one.worker, one.lease_until_us, one.attempt
+FROM unnest(%(uuids)s::text[]) AS wanted (uuid) CROSS JOIN LATERAL (
+    SELECT job.id, job.uuid, job.fence, ticket.worker, ticket.lease_until_us, detail.attempt
+    FROM job JOIN ticket ON ticket.job_id = job.id JOIN detail ON detail.job_id = job.id
+    WHERE job.uuid = wanted.uuid AND ticket.worker IS NOT NULL OFFSET 0) AS one
+ORDER BY one.lease_until_us, one.id
+
 -- name: holdings_near
 -- Its own, those of workers of the same host, and those whose lease has run out.
 SELECT held, its_fence, its_worker, until_us, its_attempt, at_us

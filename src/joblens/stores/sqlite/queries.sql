@@ -169,6 +169,13 @@ WHERE job.id IN (SELECT value FROM json_each(?))
 -- name: unfinished
 SELECT id FROM job WHERE status IN ('queued', 'running') ORDER BY began_at_us, id
 
+-- name: unfinished_of_user
+SELECT id FROM job WHERE status IN ('queued', 'running') AND +user IN (?, '') ORDER BY began_at_us, id
+
+-- name: unfinished_of_run
+SELECT id FROM job WHERE status IN ('queued', 'running') AND run_id = (SELECT run.id FROM run WHERE run.uuid = ?)
+ORDER BY began_at_us, id
+
 -- name: history
 SELECT job.id FROM job INDEXED BY {index} WHERE {conditions} ORDER BY {key} {direction}, job.id {direction} LIMIT ?
 

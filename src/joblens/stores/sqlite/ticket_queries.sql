@@ -86,6 +86,12 @@ SELECT job.uuid, job.fence, ticket.worker, ticket.lease_until_us, detail.attempt
 FROM ticket INDEXED BY ticket_held JOIN job ON job.id = ticket.job_id JOIN detail ON detail.job_id = job.id
 WHERE ticket.worker IS NOT NULL ORDER BY ticket.lease_until_us, job.id
 
+-- name: holdings_of
+SELECT job.uuid, job.fence, ticket.worker, ticket.lease_until_us, detail.attempt
+FROM job JOIN ticket ON ticket.job_id = job.id JOIN detail ON detail.job_id = job.id
+WHERE job.uuid IN (SELECT value FROM json_each(:uuids)) AND ticket.worker IS NOT NULL
+ORDER BY ticket.lease_until_us, job.id
+
 -- name: holdings_near
 -- Its own, those of workers of the same host, and those whose lease has run out.
 SELECT job.uuid, job.fence, ticket.worker, ticket.lease_until_us, detail.attempt
