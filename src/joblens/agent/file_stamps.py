@@ -3,7 +3,6 @@
 Content is read once as long as size and time stay the same; small files are read at once, because asking the
 thread would take longer."""
 
-import hashlib
 import os
 import threading
 from collections.abc import Callable, Sequence
@@ -11,6 +10,7 @@ from functools import partial
 from queue import SimpleQueue
 
 from joblens.agent.loop import Loop
+from joblens.model.digests import sha256
 from joblens.model.run_link import FileStamp
 
 _READ_AT_ONCE = 1 << 16
@@ -77,7 +77,7 @@ def digest_of(path: str, size: int) -> str | None:
     """None: no plain file, too large to be read, or not readable."""
     if size > LARGEST_READ or not os.path.isfile(path):
         return None
-    digest = hashlib.sha256()
+    digest = sha256(size)
     try:
         with open(path, "rb", buffering=0) as file:
             while piece := file.read(_PIECE):

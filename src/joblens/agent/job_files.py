@@ -1,6 +1,5 @@
 """Files that a single command reads and leaves: those it was said to, and those it names."""
 
-import glob
 import os
 import stat
 from collections.abc import Iterable, Iterator, Sequence
@@ -15,6 +14,7 @@ from joblens.probes.program_files import sha256_of, starting_words
 MOST_FILES = 200
 _MOST_NAMED = 50
 _LONGEST_WORD = 1024
+_MAGIC = "*?["  # signs of a pattern
 _CLOCK_SLACK_NS = 20_000_000  # a file system's clock lags behind by a tick of the kernel
 _MOST_READ = 4  # times the largest file that is read at all: whoever waits for the outcome waits for that
 
@@ -36,9 +36,11 @@ def expanded(patterns: Iterable[str], cwd: str) -> list[str]:
     pattern stands for itself, there or not, and so does one of a file that has such signs in its name."""
     found: dict[str, None] = {}
     for pattern in patterns:
-        if not glob.has_magic(pattern) or os.path.lexists(remembered_path(pattern, cwd)):
+        if not any(sign in pattern for sign in _MAGIC) or os.path.lexists(remembered_path(pattern, cwd)):
             found.setdefault(pattern)
             continue
+        import glob  # seldom needed, and it brings others along
+
         for path in sorted(glob.iglob(pattern, root_dir=cwd or None, recursive=True)):
             if os.path.isfile(os.path.join(cwd, path)):
                 found.setdefault(path)

@@ -3,6 +3,8 @@ once, under a digest of itself."""
 
 from msgspec import Struct, field, json
 
+from joblens.model.digests import blake2b
+
 
 class CodeVersion(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The repository that a job was started in."""
@@ -47,7 +49,5 @@ class Provenance(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 def digest_of(provenance: Provenance) -> str:
     """Its name in a store: the same for all that is equal."""
-    from hashlib import blake2b  # dear to load, and not for those who only read
-
     told = json.encode(provenance, order="deterministic")
-    return blake2b(told, digest_size=16).hexdigest()
+    return blake2b(told, 16).hexdigest()

@@ -2,11 +2,11 @@
 
 import os
 import re
-import shutil
 import stat
 from collections.abc import Sequence
 from functools import cache, lru_cache
 
+from joblens.model.digests import sha256
 from joblens.probes.python_packages import is_python, python_version
 
 _SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh"})
@@ -14,6 +14,7 @@ _INTERPRETERS = frozenset({*_SHELLS, "perl", "ruby", "Rscript", "julia", "node",
 _WITH_VALUE = frozenset({"-W", "-X", "--check-hash-based-pycs"})  # options of Python with another word behind
 _CODE_FOLLOWS = frozenset({"-c", "-m", "-e", "-"})
 _HEAD = 256
+_PIECE = 1 << 18
 _NUMBERED = re.compile(r"(?P<name>[A-Za-z]+)-?(?P<version>\d+(?:\.\d+)*)")  # perl5.36.0, php8.2, node20
 
 
@@ -59,7 +60,7 @@ def program_paths(words: Sequence[str], cwd: str, search: str) -> tuple[str, ...
 @cache
 def shell_of_workflows() -> str:
     """Lines of a workflow are read by bash where there is one, those of `run --shell` by sh."""
-    return shutil.which("bash") or "/bin/sh"
+    return find_program("bash", "", os.environ.get("PATH", os.defpath)) or "/bin/sh"
 
 
 def _words_of(argv: Sequence[str], shell: str, *, is_shell: bool) -> Sequence[str]:
@@ -153,12 +154,12 @@ def sha256_of(path: str, largest: int) -> tuple[str, int | None]:
             return "", None
         if before.st_size > largest:
             return "", before.st_size
-        import hashlib
-
+        digest = sha256(before.st_size)
         try:
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
+            while piece := file.read(_PIECE):
+                digest.update(piece)
         except OSError:
             return "", before.st_size
         after = os.fstat(descriptor)
     is_same = (before.st_size, before.st_mtime_ns) == (after.st_size, after.st_mtime_ns)
-    return digest if is_same else "", before.st_size
+    return digest.hexdigest() if is_same else "", before.st_size

@@ -3,13 +3,14 @@
 import contextlib
 import os
 import select
-import shutil
 import signal
 import time
 
 from msgspec import Struct
 
+from joblens.model.digests import blake2b
 from joblens.probes.file_marks import Mark
+from joblens.probes.program_files import find_program
 
 # It is asked about a repository that joblens was only started in: nothing that this one configures to be run
 # at every look is, and nothing is written there. Of one with filters (Repository.runs_programs) nobody asks.
@@ -43,7 +44,7 @@ class AskedChanges:
         self._pid = 0
         self._why = ""
         self._streams: tuple[int, int] = (-1, -1)
-        git = shutil.which("git")
+        git = find_program("git", "", os.environ.get("PATH", os.defpath))
         if git is None:
             self._why = "git is not installed here, so changed files were not looked for"
             return
@@ -130,15 +131,13 @@ def _read_all(descriptors: tuple[int, int], patience_s: float) -> tuple[tuple[by
 
 def _digest(root: str, told: bytes) -> str:
     """Of what was changed and how: the same changes have the same one."""
-    from hashlib import blake2b
-
-    digest = blake2b(told, digest_size=16)
+    digest = blake2b(told, 16)
     for entry in told.split(b"\0")[:_MOST_FILES]:
         path = os.path.join(os.fsencode(root), entry[3:])
         try:
             if entry[3:] and os.path.isfile(path) and os.path.getsize(path) <= _LARGEST_FILE:
                 with open(path, "rb") as file:
-                    digest.update(blake2b(file.read(), digest_size=16).digest())
+                    digest.update(blake2b(file.read(), 16).digest())
         except OSError:
             continue
     return digest.hexdigest()
