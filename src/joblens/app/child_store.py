@@ -5,13 +5,10 @@ import os
 from collections.abc import MutableMapping
 
 from joblens.app.drivers import store_name
-from joblens.model.errors import InputError
 from joblens.model.settings import Settings
 from joblens.model.store_url import has_password, without_password
 
 _FROM_PARENT = "JOBLENS_STORE_FROM_PARENT"
-_STORES = ("JOBLENS_STORE", "JOBLENS_STORE_URL")
-_BROKER = "JOBLENS_QUEUE_BROKER"
 
 
 def store_arguments(settings: Settings) -> list[str]:
@@ -32,15 +29,6 @@ def store_of_arguments(name: str, env: MutableMapping[str, str] = os.environ) ->
 
 def keep_passwords_from_jobs(env: MutableMapping[str, str] = os.environ) -> None:
     """Jobs of a worker have its environment, and may be those of other people."""
-    from joblens.runners.broker_url import parse_broker
+    from joblens.runners.own_variables import leave_out_passwords
 
-    for name in _STORES:
-        if has_password(env.get(name, "")):
-            env[name] = without_password(env[name])
-    try:
-        broker = parse_broker(env.get(_BROKER, ""), "/")
-    except InputError:
-        del env[_BROKER]  # nobody can tell what of it is a password
-        return
-    if broker.secrets:
-        env[_BROKER] = broker.shown
+    leave_out_passwords(env)

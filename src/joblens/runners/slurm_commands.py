@@ -9,6 +9,7 @@ from joblens.model.errors import InputError, PlacingError
 from joblens.model.sacct_text import SACCT_FIELDS, jobs_of, read_sacct
 from joblens.model.slurm import Partition, QueuedJob, SlurmJob, SlurmRow
 from joblens.model.slurm_text import SEPARATOR, SINFO_FORMAT, SQUEUE_FORMAT, read_sinfo, read_squeue
+from joblens.runners.own_variables import leave_out_passwords
 
 _WAIT_S = 60.0
 _IDS_A_CALL = 500
@@ -164,12 +165,15 @@ class SlurmCommands:
 
 def _submitters_environment() -> dict[str, str]:
     """Jobs get it, as far as --export lets them: nothing is added, and what an allocation around this
-    process says of itself is not true of them."""
-    return {
+    process says of itself is not true of them. Slurm keeps it, at some sites for good and for others to read
+    (`sacct --env-vars`): what opens the store is told to workers in their own file."""
+    env = {
         name: value
         for name, value in os.environ.items()
         if not name.startswith(_PREFIXES) and (name in _OF_THE_SITE or not name.startswith("SLURM"))
     }
+    leave_out_passwords(env)
+    return env
 
 
 def _plain_environment() -> dict[str, str]:
