@@ -26,6 +26,19 @@ def worker_env(execution: ExecutionSpec) -> dict[str, str]:
     return env
 
 
+def asked_by_actions(plan: Plan, choice: SlurmChoice) -> frozenset[str]:
+    """The schedulers of which actions ask nodes from Slurm."""
+    if choice.packing == JOBS:
+        return frozenset()
+    return frozenset(
+        action.spec.scheduler or ""
+        for action in plan.actions
+        if action.spec.action_type is ActionType.SCHEDULE_NODES
+        and action.spec.scheduler_type != "local"
+        and not _is_too_late(action.spec)
+    )
+
+
 def unused_keys(plan: Plan, choice: SlurmChoice) -> list[str]:
     """One line for each."""
     lines = []

@@ -16,7 +16,7 @@ from joblens.model.run import RunOptions
 from joblens.model.settings import Settings
 from joblens.plan.sbatch_words import Options, as_arguments
 from joblens.plan.slurm_answers import is_for_good
-from joblens.plan.slurm_keys import worker_env
+from joblens.plan.slurm_keys import asked_by_actions, worker_env
 from joblens.plan.slurm_packing import JOBS
 from joblens.plan.slurm_script import batch_script
 from joblens.plan.slurm_terms import memory_asked
@@ -53,7 +53,12 @@ class SlurmPlacer:
         self._busy: Collection[str] = ()  # queues
 
     def check(self, parcels: Sequence[Parcel]) -> None:
-        self._site.check(parcels, self._orders.terms(), self._orders.headroom)
+        self._site.check(
+            parcels,
+            self._orders.terms(),
+            self._orders.headroom,
+            asked_by_actions(self._plan, self._options.slurm),
+        )
 
     def expect(self, places: Collection[int] | None, expected_s: Mapping[int, float]) -> None:
         self._orders.expect(places, expected_s)

@@ -35,12 +35,20 @@ class SlurmSite:
     def cluster(self) -> str:
         return self._commands.config().get("ClusterName", "")
 
-    def check(self, parcels: Sequence[Parcel], terms: Mapping[str, Terms], headroom: Headroom) -> None:
-        """Raises PlanError for partitions that are not there, and for what no node has."""
+    def check(
+        self,
+        parcels: Sequence[Parcel],
+        terms: Mapping[str, Terms],
+        headroom: Headroom,
+        by_actions: Iterable[str] = (),
+    ) -> None:
+        """Raises PlanError for partitions that are not there, and for what no node has. `by_actions`: the
+        schedulers that actions of the workflow ask for nodes."""
         rooms = self.rooms()
-        schedulers = {parcel.scheduler for parcel in parcels}
+        schedulers = {*(parcel.scheduler for parcel in parcels), *by_actions}
         _check_partitions(schedulers, terms, rooms)
         _check_walltimes(schedulers, terms, rooms)
+        _check_nodes(schedulers, terms, rooms)
         lacks = [
             lack
             for parcel in parcels
@@ -106,6 +114,22 @@ def _check_walltimes(
             f" {f'partition {asked.partition}' if asked.partition else 'the default partition'} allows,"
             f" {format_duration(limit_s)}",
             hint="choose another with --walltime, or another --partition",
+        )
+
+
+def _check_nodes(schedulers: Iterable[str], terms: Mapping[str, Terms], rooms: Sequence[NodeRoom]) -> None:
+    """The same: it waits until somebody brings more nodes."""
+    for scheduler in sorted(schedulers):
+        asked = terms_for(scheduler, terms)
+        room = room_of(asked.partition, rooms)
+        if room is None or asked.nodes <= room.nodes:
+            continue
+        where = f"scheduler '{scheduler}': " if scheduler else ""
+        raise PlanError(
+            f"{where}{asked.nodes} nodes are more than"
+            f" {f'partition {asked.partition}' if asked.partition else 'the default partition'} has,"
+            f" {room.nodes}",
+            hint="choose fewer with --nodes, or another --partition",
         )
 
 

@@ -252,3 +252,21 @@ def test_the_usual_walltime_of_a_scheduler_is_no_longer_than_its_partition_allow
     SlurmSite(answers).check(parcels, orders.terms(), orders.headroom)
     (order,) = placed_all(orders, parcels)
     assert order.options["time"] == "00:02:00"
+
+
+def test_allocations_of_more_nodes_than_the_partition_has_are_refused() -> None:
+    orders, parcels = orders_of(sweep(2), choice=SlurmChoice(packing="allocations", nodes=5))
+    with pytest.raises(PlanError, match="5 nodes are more than the default partition has, 4"):
+        SlurmSite(Answers()).check(parcels, orders.terms(), orders.headroom)
+
+
+def test_schedulers_that_only_actions_name_are_looked_at_too() -> None:
+    plan = Plan(
+        name="test",
+        jobs=(job("a"),),
+        slurm_schedulers=({"name": "one"}, {"name": "other", "partition": "nowhere"}),
+    )
+    orders, parcels = orders_of(plan)
+    SlurmSite(Answers()).check(parcels, orders.terms(), orders.headroom)
+    with pytest.raises(PlanError, match="scheduler 'other': Slurm has no partition 'nowhere'"):
+        SlurmSite(Answers()).check(parcels, orders.terms(), orders.headroom, by_actions={"other"})
