@@ -25,6 +25,7 @@ from joblens.model.run import JobState, Run
 from joblens.model.run_link import FileStamp
 from joblens.ports.store import Store
 from joblens.probes.host import read_host
+from joblens.spec.redaction import Depth, redact_spec
 from joblens.views.crate_page import job_page, run_page
 from joblens.views.numbers import counted
 
@@ -230,10 +231,11 @@ class _Crate:
             tables = json.format(json.encode(run.tables), indent=2) + b"\n"
             about = "The tables of parameters that the workflow names, as they were"
             self._add("joblens/tables.json", tables, about, "application/json")
-        kind = {"yaml": "application/yaml", "json": "application/json"}.get(run.spec_format, "text/plain")
-        redacted = ", without what is secret in it" if run.is_redacted else ""
-        text = run.spec_text.encode()
-        place = f"workflow.{run.spec_format}"
+        told, form = redact_spec(run.spec_text, run.spec_format, Depth.FOR_OTHERS)
+        kind = {"yaml": "application/yaml", "json": "application/json"}.get(form, "text/plain")
+        redacted = ", without what is secret in it" if run.is_redacted or told != run.spec_text else ""
+        text = told.encode()
+        place = f"workflow.{form}"
         self._contents[place] = text
         return bytes_file(place, text, f"The workflow as it was run{redacted}", kind)
 

@@ -10,6 +10,7 @@ from typing import Any
 from msgspec import json
 
 from joblens.model.errors import InputError
+from joblens.model.secret_names import is_allowed_env
 from joblens.model.secrets import REDACTED, redact_params, redact_text
 from joblens.spec.documents import Path, read_document
 from joblens.spec.edit import edit_values, same_value
@@ -21,12 +22,14 @@ class Depth(enum.IntEnum):
     """How much is looked at. Names of jobs may be made from parameters: taking those out could make two jobs
     one, and then less has to do."""
 
+    FOR_OTHERS = 0  # of the environment only what records keep as well: it is to be given away
     EVERYTHING = 1  # what parameters, variables and data are called says whether they are secret
     NAMES_KEPT = 2  # parameters and variables are known by the form of their values alone
     COMMANDS = 3  # only what programs are given
 
 
 _CHOSEN_NAMES = {
+    Depth.FOR_OTHERS: ("env", "parameters", "variables"),
     Depth.EVERYTHING: ("env", "parameters", "variables"),
     Depth.NAMES_KEPT: ("env",),
     Depth.COMMANDS: ("env",),
@@ -102,7 +105,10 @@ def _redacted(value: Any, depth: Depth, key: str = "") -> Any:
 
 def _entry(entry: Mapping[str, Any], key: str, value: Any, depth: Depth) -> Any:
     if key in _CHOSEN_NAMES[depth] and isinstance(value, dict):
-        return redact_params(value)
+        known = redact_params(value)
+        if key == "env" and depth is Depth.FOR_OTHERS:
+            return {name: inner if is_allowed_env(name) else REDACTED for name, inner in known.items()}
+        return known
     if key == "data" and isinstance(entry.get("name"), str) and depth is not Depth.COMMANDS:
         return redact_params({entry["name"]: value})[entry["name"]]
     return _redacted(value, depth, key)
