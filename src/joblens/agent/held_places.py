@@ -44,6 +44,7 @@ class HeldPlaces:
         self._in_slots: Counter[int] = Counter()  # by weight: jobs that have a place
         self._behind = 0  # jobs of weight 1 that wait behind others in slots
         self._mean_s: float | None = None  # of jobs in slots
+        self._usual_s: float | None = None  # of jobs that do not say how long they take
 
     def set_places(self, concurrency: int) -> None:
         """What runs in places that are gone goes on."""
@@ -73,12 +74,13 @@ class HeldPlaces:
             memory_bytes=None if self._memory_bytes is None else self._free_bytes,
             gpus=None if self._gpus is None else len(self._free_gpus),
             time_s=self._time_s(),
+            usual_s=self._usual_s,
         )
 
     def whole(self) -> Room:
         """What a job could have at most, once the others have ended."""
         gpus = None if self._gpus is None else len(self._gpus)
-        return Room(memory_bytes=self._memory_bytes, gpus=gpus, time_s=self._time_s())
+        return Room(memory_bytes=self._memory_bytes, gpus=gpus, time_s=self._time_s(), usual_s=self._usual_s)
 
     def _time_s(self) -> float | None:
         return None if self._ends_at_s is None else max(0.0, self._ends_at_s - time.monotonic())
@@ -136,6 +138,8 @@ class HeldPlaces:
     def leave(self, held: ClaimedJob, duration_s: float | None) -> None:
         """`duration_s`: of a job that ran."""
         taken = self._taken.pop(held.uuid)
+        if duration_s is not None and held.claim.job.requirements.timeout_s is None:
+            self._usual_s = _with_news(self._usual_s, duration_s)
         self._free_bytes += taken.memory_bytes
         own = set(self._gpus or ())
         self._free_gpus.extend(device for device in taken.devices if device in own)
@@ -147,5 +151,8 @@ class HeldPlaces:
         else:
             self._in_slots[taken.weight] -= 1
         if duration_s is not None:
-            mean_s = self._mean_s
-            self._mean_s = duration_s if mean_s is None else mean_s + _NEWS * (duration_s - mean_s)
+            self._mean_s = _with_news(self._mean_s, duration_s)
+
+
+def _with_news(mean_s: float | None, duration_s: float) -> float:
+    return duration_s if mean_s is None else mean_s + _NEWS * (duration_s - mean_s)

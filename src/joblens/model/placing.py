@@ -61,6 +61,7 @@ class Room(Struct, frozen=True, kw_only=True):
     memory_bytes: int | None = None
     gpus: int | None = None
     time_s: float | None = None  # until it has to end
+    usual_s: float | None = None  # how long jobs that do not say it themselves took so far
 
 
 class Hire(Struct, frozen=True, kw_only=True, omit_defaults=True):

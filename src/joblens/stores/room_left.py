@@ -19,7 +19,8 @@ class RoomLeft:
             return True
         places = max(1, -int(-(asked.cpus or 1) // 1))
         memory_bytes, gpus = asked.memory_bytes or 0, asked.gpus or 0
-        is_late = room.time_s is not None and (asked.timeout_s or 0.0) > room.time_s
+        lasts_s = asked.timeout_s if asked.timeout_s is not None else room.usual_s or 0.0
+        is_late = room.time_s is not None and lasts_s > room.time_s
         lacks = (
             (self._places is not None and places > self._places)
             or (self._memory_bytes is not None and memory_bytes > self._memory_bytes)

@@ -1,6 +1,7 @@
 """How many jobs a worker takes at once."""
 
 import itertools
+import time
 
 import pytest
 from msgspec.structs import replace
@@ -10,6 +11,7 @@ from joblens.agent.held_places import HeldPlaces
 from joblens.agent.run_attempts import PreparedAttempt
 from joblens.model.delivery import Claim, Order, Ticket
 from joblens.model.job import Job, Requirements
+from joblens.stores.room_left import RoomLeft
 
 JOB = Job(uuid="j", argv=("true",), created_at_us=1)
 NUMBERS = itertools.count()
@@ -154,3 +156,16 @@ def test_limits_are_what_has_to_be_held() -> None:
     assert not is_limited(replace(asked, limits_resources=False))
     assert is_limited(replace(asked, limits_resources=False, requirements=Requirements(timeout_s=1.0)))
     assert not is_limited(JOB)
+
+
+def test_jobs_that_do_not_say_how_long_they_take_are_taken_for_as_long_as_those_before() -> None:
+    places = HeldPlaces(2, ends_at_s=time.monotonic() + 30)
+    assert RoomLeft(places.room()).take(Requirements())  # nothing is known yet
+    with_mean(places, 40.0)
+    for room in (places.room(), places.whole()):
+        assert not RoomLeft(room).take(Requirements())
+        assert RoomLeft(room).take(Requirements(timeout_s=10.0))  # what is written holds
+    timed = held(asked=Requirements(timeout_s=3600.0))
+    places.take(timed)
+    places.leave(timed, 3000.0)
+    assert places.room().usual_s == 40.0
