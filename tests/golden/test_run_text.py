@@ -111,6 +111,13 @@ def test_what_is_left_says_how_sure_it_is(unknown: int, told: str) -> None:
     assert told in head
 
 
+def test_while_nothing_runs_nobody_is_told_how_long_it_takes() -> None:
+    waiting = replace(PROGRESS, running=(), stages=(StageProgress("train", 4),))
+    assert "left" not in summary_line(waiting)
+    soon = replace(PROGRESS, estimate=Estimate(0.4, ("earlier runs",)))
+    assert "left" not in summary_line(soon)
+
+
 def test_a_bar_is_full_only_when_nothing_is_left() -> None:
     stages = (StageProgress("almost", 10_000, done=9_999), StageProgress("all", 10_000, done=10_000))
     lines = render_run_live(replace(PROGRESS, stages=stages), width=80, height=24, paint=PLAIN)

@@ -73,6 +73,8 @@ def _left(progress: RunProgress) -> str:
     estimate = progress.estimate
     if progress.status is not RunStatus.RUNNING or estimate.left_s is None or not estimate.sources:
         return ""
+    if estimate.left_s < 1 or not progress.count("running"):
+        return ""  # nobody knows how long a cluster lets jobs wait
     return f"{'at least' if estimate.unknown else 'about'} {clock(estimate.left_s)} left"
 
 
