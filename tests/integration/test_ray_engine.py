@@ -109,7 +109,7 @@ def test_however_often_the_process_that_uses_ray_dies_no_job_is_given_up(
     desk: WorkflowDesk, cluster: Any
 ) -> None:
     driver = start_slow(desk, cluster)
-    for begun in (4, 6, 8):
+    for begun in (4, 6, 8):  # a job is given up at the third place in vain
         os.kill(_desk_of(driver.pid), signal.SIGKILL)
         wait_until(partial(_have_begun, desk, begun), what="two to run again", timeout=60)
     (desk.folder / "go").touch()
@@ -159,6 +159,8 @@ jobs:
     wait_until(lambda: any(output.glob(".joblens-*")), what="the mark", timeout=60)
     for mark in output.glob(".joblens-*"):
         mark.unlink()  # as for a node that has another file system
+    why = "waits at ray: wants 1 CPU, apart=1; no node has as much"
+    wait_until(lambda: why in desk.call("show", "1", code=0).stdout, what="why it waits", timeout=30)
     node = add_node(cluster, apart=1)
     printed = output / "job_output" / "1_1" / "a" / "stdout.log"
     wait_until(printed.exists, what="what it prints while it runs", timeout=60)
@@ -169,6 +171,7 @@ jobs:
     said, _ = driver.communicate(timeout=60)
     cluster.remove_node(node)
     assert driver.returncode == 0, said
+    assert "waits at the cluster: wants 1 CPU, apart=1; no node has as much (job a)" in said
     assert printed.read_text() == "first\nlast\n"
     attempt = records_of(desk)["a"].attempt
     assert attempt is not None

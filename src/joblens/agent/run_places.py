@@ -1,7 +1,7 @@
 """The places that a run has at a cluster, and which of its jobs they are for. Knows nothing but what it is
 told."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Collection
 
 from joblens.model.placing import Placed
 
@@ -53,7 +53,10 @@ class RunPlaces:
     def was_used(self, job_id: str) -> bool:
         return job_id in self._in_use
 
-    def waiting_for(self, placed: Placed, uuids: Iterable[tuple[str, str]]) -> list[str]:
-        """Of these (uuid, queue), those that the place was for."""
-        own = set(placed.uuids)
-        return [uuid for uuid, queue in uuids if uuid in own or (not own and queue == placed.queue)]
+    def waiting_for(
+        self, placed: Placed, waiting: Collection[str], queue_of: Callable[[str], str]
+    ) -> list[str]:
+        """Of those that wait, the ones that the place was for."""
+        if placed.uuids:
+            return [uuid for uuid in placed.uuids if uuid in waiting]
+        return [uuid for uuid in waiting if queue_of(uuid) == placed.queue]

@@ -3,7 +3,7 @@ it; what it starts for them are workers (`app.hired`), which are like any others
 decides who comes: a job that was placed twice runs once, and one whose place is gone is placed again."""
 
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 
 from msgspec import Struct
@@ -103,6 +103,7 @@ class RunPlacing:
         if status.is_final and uuid in self._waiting and self._may_be_expected(uuid, status):
             self.withdraw(uuid)
         self._waiting.discard(uuid)
+        self._whys.pop(uuid, None)
         self._in_vain.forget(uuid)
         self._places.has_begun(uuid, parcel.queue)
         if status.is_final:
@@ -282,7 +283,7 @@ class RunPlacing:
         self._tell_of(in_vain)
         if whys:
             self._telling.note(PlacesWait(whys))
-            for line in self._tells_why.lines(whys):
+            for line in self._tells_why.lines(self._labelled(whys)):
                 self._telling.say(line)
         for line in self._tells_why.nothing_waits() if not self._whys else ():
             self._telling.say(line)
@@ -295,13 +296,19 @@ class RunPlacing:
         if placed is None or not why or self._whys.get(news.job_id) == why:
             return {}
         self._whys[news.job_id] = why
-        text = f"waits at {self._side.placer.engine} job {news.job_id}: {why}"
-        for uuid in self._places.waiting_for(placed, self._queued()):
+        name = "" if news.job_id in self._parcels else f" job {news.job_id}"  # one that the cluster knows
+        text = f"waits at {self._side.placer.engine}{name}: {why}"
+        for uuid in self._waiting_for(placed):
             self._telling.waits(uuid, text)
         return {news.job_id: why}
 
-    def _queued(self) -> list[tuple[str, str]]:
-        return [(uuid, self._parcels[uuid].queue) for uuid in self._waiting]
+    def _waiting_for(self, placed: Placed) -> list[str]:
+        return self._places.waiting_for(placed, self._waiting, lambda uuid: self._parcels[uuid].queue)
+
+    def _labelled(self, whys: Mapping[str, str]) -> dict[str, str]:
+        """Where the cluster has no names for places they have those of their jobs."""
+        parcels = self._parcels
+        return {parcels[one].name if one in parcels else one: why for one, why in whys.items()}
 
     def _has_ended(self, news: PlaceNews) -> list[str]:
         """-> the jobs that waited for it in vain"""
@@ -321,7 +328,7 @@ class RunPlacing:
         self._next_placing_s = min(self._next_placing_s, time.monotonic() + self._pause_s)
         if placed is None or was_used:
             return []
-        return self._places.waiting_for(placed, self._queued())
+        return self._waiting_for(placed)
 
     def _note_ended(self, job_ids: Collection[str], word: str, *, is_gone: bool = False) -> None:
         """In one event: at Ray every job has a place of its own."""

@@ -12,12 +12,13 @@ _SHOWN = 3
 
 class PlaceOfJob(Struct, frozen=True, kw_only=True, omit_defaults=True):
     engine: str
-    job_id: str  # the cluster's own
+    job_id: str  # the cluster's own; '': it has none while the job waits
     why: str = ""  # it waits, by the cluster's word
     is_shared: bool = False  # an allocation that serves other jobs as well
 
     def in_words(self) -> str:
-        what = f"{self.engine} {'allocation' if self.is_shared else 'job'} {self.job_id}"
+        name = f" {'allocation' if self.is_shared else 'job'} {self.job_id}" if self.job_id else ""
+        what = f"{self.engine}{name}"
         return f"waits at {what}: {self.why}" if self.why else f"waits at {what}"
 
 
@@ -94,7 +95,7 @@ class ClusterPlaces:
             return None
         return PlaceOfJob(
             engine=placed.placement.engine,
-            job_id=job_id,
+            job_id=job_id if job_id != uuid else "",
             why=self._whys.get(job_id, ""),
             is_shared=not placed.uuids,
         )

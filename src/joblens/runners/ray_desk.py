@@ -10,7 +10,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import msgspec
@@ -18,7 +18,7 @@ import msgspec
 from joblens.model.placing import PlaceState
 from joblens.runners.ray_bundles import Bundling
 from joblens.runners.ray_cluster import ClusterError, RayCluster
-from joblens.runners.ray_needs import width_of
+from joblens.runners.ray_needs import why_waiting, width_of
 from joblens.runners.ray_own import folder_note
 from joblens.runners.ray_words import (
     Begun,
@@ -45,7 +45,9 @@ from joblens.runners.ray_words import (
 from joblens.runners.socket_place import bind_at
 
 _NODES_EVERY_S = 1.0
+_WHY_AFTER_S = 3.0  # that nothing of the run has begun
 _ALONE_S = 30.0  # without a driver and without work, before it leaves
+_LAST_WORDS_S = 5.0  # of tasks, when the run is over
 _LOST = 3
 _LONGEST_LINE = 1 << 26
 
@@ -57,6 +59,9 @@ class _Task:
         self.jobs = jobs
         self.handle = handle
         self.left = {job.uuid for job in jobs}
+        self.since_s = time.monotonic()
+        self.why = ""  # it waits, as was told
+        self.following: asyncio.Task[None] | None = None
         self.began_on = ""
         self.node_id = ""
         self.is_withdrawn = False
@@ -103,10 +108,11 @@ class RayDesk:
         if self._cluster is not None:
             await asyncio.to_thread(self._cluster.close)
 
-    def _go(self, coroutine: Any) -> None:
+    def _go(self, coroutine: Any) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(coroutine)
         self._background.add(task)
         task.add_done_callback(self._background.discard)
+        return task
 
     # ---- the driver ------------------------------------------------------------------------------------
 
@@ -171,8 +177,7 @@ class RayDesk:
                     )
             case Close():
                 if word.is_over:
-                    self._cancel_all()
-                    self._over.set()
+                    self._go(self._end())
 
     @property
     def _known(self) -> set[str]:
@@ -217,6 +222,21 @@ class RayDesk:
                 self._nodes = nodes
                 self._tell(Opened(nodes=nodes, address=self._cluster.address))
                 self._submit()
+            self._tell_why()
+
+    def _tell_why(self) -> None:
+        """Jobs wait. Where others of the run are under way, it is for those."""
+        tasks = set(self._tasks.values())
+        if any(task.began_on for task in tasks):
+            return
+        whys: dict[str, list[str]] = {}
+        for task in tasks:
+            why = why_waiting(task.need, self._nodes)
+            if task.why != why and time.monotonic() - task.since_s > _WHY_AFTER_S:
+                task.why = why
+                whys.setdefault(why, []).extend(task.left)
+        for why, uuids in whys.items():
+            self._tell(Told(state=PlaceState.WAITING, uuids=tuple(uuids), word="PENDING", reason=why))
 
     # ---- jobs ------------------------------------------------------------------------------------------
 
@@ -238,7 +258,7 @@ class RayDesk:
             task = _Task(jobs, self._cluster.start(errand))
             for job in jobs:
                 self._tasks[job.uuid] = task
-            self._go(self._follow(task))
+            task.following = self._go(self._follow(task))
         due_s = self._bundling.next_look_s()
         if due_s is not None and not self._is_submitting:
             self._is_submitting = True
@@ -310,8 +330,17 @@ class RayDesk:
                 task.is_withdrawn = True
                 self._cluster.cancel(task.handle)
 
-    def _cancel_all(self) -> None:
-        for task in set(self._tasks.values()):
+    async def _end(self) -> None:
+        """Jobs have ended; what they printed last may still be on its way."""
+        self._cancel([task for task in set(self._tasks.values()) if not task.began_on])
+        last = {task.following for task in self._tasks.values() if task.following and task.began_on}
+        if last:
+            await asyncio.wait(last, timeout=_LAST_WORDS_S)
+        self._cancel(set(self._tasks.values()))
+        self._over.set()
+
+    def _cancel(self, tasks: Collection[_Task]) -> None:
+        for task in tasks:
             task.is_withdrawn = True
             if self._cluster is not None:
                 self._cluster.cancel(task.handle)

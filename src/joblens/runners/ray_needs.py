@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from joblens.model.errors import InputError
 from joblens.model.fitting import Lack
 from joblens.model.job import Requirements
+from joblens.model.units import format_bytes
 from joblens.runners.ray_words import Need, NodeOffer
 
 More = tuple[tuple[str, float], ...]
@@ -37,6 +38,23 @@ def lack_of(name: str, need: Need, nodes: Sequence[NodeOffer]) -> Lack | None:
         if amount > max(have, default=0.0):
             return Lack(name, what, amount, max(have, default=0.0))
     return Lack(name, "cpus and memory together on one node", 1, 0)
+
+
+def why_waiting(need: Need, nodes: Sequence[NodeOffer]) -> str:
+    """Of a task that Ray has not begun, though nothing of the run is in its way."""
+    able = sum(_fits(need, node) for node in nodes)
+    what = "no node has as much" if need.nodes == 1 else f"fewer than {need.nodes} nodes have as much"
+    return f"wants {_in_words(need)}; {what}{' free' if able >= need.nodes else ''}"
+
+
+def _in_words(need: Need) -> str:
+    words = [f"{need.cpus:g} CPU{'' if need.cpus == 1 else 's'}"]
+    if need.memory_bytes:
+        words.append(format_bytes(need.memory_bytes))
+    if need.gpus:
+        words.append(f"{need.gpus} GPU{'' if need.gpus == 1 else 's'}")
+    words += [f"{name}={amount:g}" for name, amount in need.more]
+    return ", ".join(words) + (f" on each of {need.nodes} nodes" if need.nodes > 1 else "")
 
 
 def width_of(need: Need, nodes: Sequence[NodeOffer]) -> int:

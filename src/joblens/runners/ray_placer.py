@@ -345,7 +345,8 @@ class _Desk:
 
 def _start(folder: str, path: str, env: Mapping[str, str]) -> subprocess.Popen[bytes]:
     try:
-        os.makedirs(folder, 0o700, exist_ok=True)
+        for place in (os.path.dirname(folder), folder):
+            os.makedirs(place, 0o700, exist_ok=True)
         log = os.open(os.path.join(folder, _LOG), os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         try:
             return subprocess.Popen(

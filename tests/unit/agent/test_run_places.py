@@ -42,6 +42,6 @@ def test_what_is_not_known_is_removed_without_a_word() -> None:
 
 def test_those_that_wait_for_a_place_are_its_own_or_all_of_its_queue() -> None:
     places = RunPlaces()
-    waiting = [("a", "q"), ("b", "q"), ("c", "other")]
-    assert places.waiting_for(placed("1", "a", "x"), waiting) == ["a"]
-    assert places.waiting_for(placed("2"), waiting) == ["a", "b"]
+    waiting = {"a": "q", "b": "q", "c": "other"}
+    assert places.waiting_for(placed("1", "a", "x"), waiting, waiting.__getitem__) == ["a"]
+    assert places.waiting_for(placed("2"), waiting, waiting.__getitem__) == ["a", "b"]

@@ -38,6 +38,12 @@ def test_a_job_without_a_place_of_its_own_waits_for_the_one_that_serves_its_queu
     assert places.of("a", "@slurm.r.other") is None
 
 
+def test_a_place_that_is_only_known_by_its_job_has_no_name_of_the_clusters() -> None:
+    found = ClusterPlaces(events(WorkPlaced((placed("a", "a"),)), PlacesWait({"a": "busy"}))).of("a")
+    assert found is not None
+    assert found.in_words() == "waits at slurm: busy"
+
+
 def test_where_everything_has_ended_nothing_waits() -> None:
     places = ClusterPlaces(events(WorkPlaced((placed("1", "a"),)), PlaceEnded("2", "closed", others=("1",))))
     assert places.of("a") is None

@@ -4,7 +4,7 @@ import pytest
 
 from joblens.model.errors import InputError
 from joblens.model.job import Requirements
-from joblens.runners.ray_needs import lack_of, need_of, read_resources, width_of
+from joblens.runners.ray_needs import lack_of, need_of, read_resources, why_waiting, width_of
 from joblens.runners.ray_words import Need, NodeOffer
 
 GIB = 1 << 30
@@ -57,3 +57,12 @@ def test_resources_of_the_clusters_own_are_read() -> None:
 def test_resources_that_cannot_be_are_refused(text: str) -> None:
     with pytest.raises(InputError, match=r"ray\.resources"):
         read_resources(text)
+
+
+def test_why_a_task_waits_says_what_it_wants_and_whether_there_is_such_a_node() -> None:
+    nodes = [NodeOffer(node_id="a", cpus=4.0, memory_bytes=8 << 30)]
+    assert why_waiting(Need(cpus=4.0), nodes) == "wants 4 CPUs; no node has as much free"
+    asks = Need(memory_bytes=16 << 30, gpus=1, more=(("ssd", 1.0),))
+    assert why_waiting(asks, nodes) == "wants 1 CPU, 16.0 GiB, 1 GPU, ssd=1; no node has as much"
+    wide = Need(cpus=2.0, nodes=2)
+    assert why_waiting(wide, nodes) == "wants 2 CPUs on each of 2 nodes; fewer than 2 nodes have as much"
