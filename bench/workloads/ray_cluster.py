@@ -14,4 +14,4 @@ cluster = Cluster(
 )
 print(cluster.address, flush=True)
 sys.stdin.read()
-cluster.shutdown()
+cluster.shutdown()  # type: ignore[no-untyped-call]
