@@ -121,6 +121,7 @@ def test_what_mpirun_starts_is_counted_on_every_node(inside: Inside) -> None:
     record = inside.run("--", "mpirun", "--allow-run-as-root", "-n", "2", *PYTHON, WORK, "0.6", "10")
     used = record["resource_usage"]["cpu_total_seconds"]
     assert record["status"] == "success"
+    assert record["leftovers"] == 0  # the srun that held mpirun's daemons ends by itself
     assert _cpu_of_tasks(inside) <= used < _cpu_of_tasks(inside) + 1.0
     assert [part["usage"]["cpu_total_usec"] > 500_000 for part in record["details"]["nodes"]["nodes"]] == [
         True

@@ -20,6 +20,7 @@ from joblens.agent.marked import end_marked
 from joblens.agent.measurement import Measurement
 from joblens.agent.outcome import Ending, not_started, outcome_of
 from joblens.agent.output import OutputFiles
+from joblens.agent.step_launchers import STEP_END_S, are_step_launchers
 from joblens.engine.job_life import (
     Command,
     Emptied,
@@ -357,12 +358,16 @@ class JobSession:
             self._feed(Tick())
 
     def _settle(self) -> None:
-        alive = len(self.pids())
-        if alive:
+        alive = self.pids()
+        if alive and not self._is_step_ending(alive):
             self._settle_until_s = None
-            self._feed(Exited(alive))
+            self._feed(Exited(len(alive)))
         else:  # the last ones are just going; the launcher will say so
             self._settle_until_s = time.monotonic() + _SETTLE_S
+
+    def _is_step_ending(self, alive: list[int]) -> bool:
+        since_s = (self._kit.clock.mono_ns() - self._ended_mono_ns) / 1e9
+        return self._nodes is not None and since_s < STEP_END_S and are_step_launchers(alive)
 
     def pids(self) -> list[int]:
         """Every process of the job that is alive now."""
