@@ -1,28 +1,35 @@
 """What to ask for next time, as options to paste."""
 
-import math
-
-from joblens.model.units import GIB, MIB
-
-MEMORY_HEADROOM = 1.2
-TIME_HEADROOM = 1.5
-
-
-def memory_option(needed_bytes: float) -> str:
-    """`--memory 640m`: rounded up, so that small changes of a job do not change the advice."""
-    step = 16 * MIB if needed_bytes <= 256 * MIB else 64 * MIB if needed_bytes <= 4 * GIB else 512 * MIB
-    size = max(1, math.ceil(needed_bytes / step)) * step
-    return f"--memory {size // GIB}g" if size % GIB == 0 else f"--memory {size // MIB}m"
+from joblens.analysis.amounts import (
+    cpus_for,
+    memory_for,
+    memory_text,
+    rounded_memory,
+    rounded_runtime,
+    runtime_for,
+)
+from joblens.analysis.observations import OOM_GROWTH, TIMEOUT_GROWTH
 
 
-def timeout_option(needed_s: float) -> str:
-    """`--timeout 1h30m`."""
-    step = 1 if needed_s <= 60 else 60 if needed_s <= 3600 else 600
-    seconds = max(1, math.ceil(needed_s / step)) * step
+def memory_option(peak_bytes: float) -> str:
+    """`--memory 640m`: the amount that right-sizing finds for a peak, too."""
+    return f"--memory {memory_text(memory_for(peak_bytes))}"
+
+
+def more_memory_option(limit_bytes: float, peak_bytes: float = 0) -> str:
+    """Where it was not enough: how much it would have used is not known."""
+    enough, more = memory_for(peak_bytes), limit_bytes * OOM_GROWTH
+    return f"--memory {memory_text(rounded_memory(more) if more > enough else enough)}"
+
+
+def more_time_option(limit_s: float, took_s: float) -> str:
+    """`--timeout 1h30m`, where a time was up."""
+    enough, more = runtime_for(took_s), limit_s * TIMEOUT_GROWTH
+    seconds = rounded_runtime(more) if more > enough else enough
     hours, minutes, rest = seconds // 3600, seconds // 60 % 60, seconds % 60
     parts = ((hours, "h"), (minutes, "m"), (rest, "s"))
     return "--timeout " + "".join(f"{number}{unit}" for number, unit in parts if number)
 
 
 def cpus_option(needed_cpus: float) -> str:
-    return f"--cpus {max(1, math.ceil(needed_cpus))}"
+    return f"--cpus {cpus_for(needed_cpus)}"

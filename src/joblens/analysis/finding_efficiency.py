@@ -5,7 +5,8 @@ The thresholds are chosen so that a job which is fine has no finding: a finding 
 import math
 from collections.abc import Iterator, Sequence
 
-from joblens.analysis.advice import MEMORY_HEADROOM, cpus_option, memory_option
+from joblens.analysis.advice import cpus_option, memory_option, more_memory_option
+from joblens.analysis.amounts import memory_for
 from joblens.analysis.finding_codes import Code
 from joblens.analysis.outcome_numbers import (
     LEAST_THROTTLED_S,
@@ -163,16 +164,14 @@ def _memory_size(record: Record, outcome: Outcome, samples: Sequence[Sample]) ->
     if share >= 90:
         used = f"{format_bytes(peak)} of memory, {share:.0f} % of the {format_bytes(limit)}"
         text = f"it used up to {used} it {'may use' if asked is None else 'asked for'}"
-        advice = memory_option(peak * MEMORY_HEADROOM)
-        yield Finding(Code.MEMORY_NEAR_LIMIT, Severity.WARNING, text, advice)
+        yield Finding(Code.MEMORY_NEAR_LIMIT, Severity.WARNING, text, memory_option(peak))
         return
     if asked is None:
         return
     is_certain = "memory_peak_bytes" not in outcome.usage.lower_bounds
-    enough = peak * MEMORY_HEADROOM
-    if is_certain and _is_complete(outcome) and share <= 50 and asked - enough >= _MIN_MEMORY_SAVED:
+    if is_certain and _is_complete(outcome) and share <= 50 and asked - memory_for(peak) >= _MIN_MEMORY_SAVED:
         text = f"it asked for {format_bytes(asked)} of memory and never used more than {format_bytes(peak)}"
-        yield Finding(Code.MEMORY_UNUSED, Severity.INFO, text, memory_option(enough))
+        yield Finding(Code.MEMORY_UNUSED, Severity.INFO, text, memory_option(peak))
 
 
 def _limit_in_force(samples: Sequence[Sample]) -> int | None:
@@ -226,7 +225,7 @@ def _more_memory(record: Record) -> str:
     limit = record.job.requirements.memory_bytes if record.job.enforce else None
     if limit is None:
         return "run fewer jobs at once, or on a machine with more memory"
-    return memory_option(limit * 1.5)
+    return more_memory_option(limit)
 
 
 def _share(usec: int | None, outcome: Outcome) -> float | None:

@@ -3,7 +3,7 @@
 import signal
 from collections.abc import Iterator
 
-from joblens.analysis.advice import TIME_HEADROOM, memory_option, timeout_option
+from joblens.analysis.advice import more_memory_option, more_time_option
 from joblens.analysis.finding_codes import Code
 from joblens.model.finding import Finding, Severity
 from joblens.model.ids import short
@@ -90,7 +90,7 @@ def _timed_out(record: Record, outcome: Outcome) -> Finding:
         Code.TIMED_OUT,
         Severity.PROBLEM,
         f"its time{given} was up, and it was ended after {format_duration(outcome.duration_s)}",
-        f"it needs more than {format_duration(had_s)}: try {timeout_option(had_s * TIME_HEADROOM)}",
+        f"it needs more than {format_duration(had_s)}: try {more_time_option(had_s, outcome.duration_s)}",
     )
 
 
@@ -112,8 +112,7 @@ def _more_memory(record: Record, outcome: Outcome) -> str:
     limit = record.job.requirements.memory_bytes if record.job.enforce else None
     if limit is None:
         return "run fewer jobs at once, or on a machine with more memory"
-    # How much it would have used is not known: it was stopped on the way there.
-    return memory_option(max(limit, outcome.usage.memory_peak_bytes or 0) * 1.5)
+    return more_memory_option(limit, outcome.usage.memory_peak_bytes or 0)
 
 
 def _pids_limit(record: Record, outcome: Outcome) -> Finding:

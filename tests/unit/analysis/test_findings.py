@@ -265,7 +265,7 @@ def test_memory_close_to_the_limit_is_a_warning_with_a_larger_one() -> None:
     )
     finding = found(record)[Code.MEMORY_NEAR_LIMIT]
     assert finding.severity is Severity.WARNING
-    assert finding.advice == "--memory 1216m"
+    assert finding.advice == "--memory 1152m"
 
 
 @pytest.mark.parametrize(("peak_mib", "is_told"), [(922, True), (921, False)])
@@ -286,7 +286,7 @@ def test_memory_asked_for_and_not_used_is_told_with_a_line_to_paste() -> None:
     record = a_record(
         usage=Usage(cpu_total_usec=300 * SECOND, memory_peak_bytes=500 * MIB), **asking(memory_bytes=8 * GIB)
     )
-    assert found(record)[Code.MEMORY_UNUSED].advice == "--memory 640m"
+    assert found(record)[Code.MEMORY_UNUSED].advice == "--memory 576m"
 
 
 def test_less_memory_is_never_advised_from_a_lower_bound() -> None:
