@@ -11,6 +11,7 @@ from joblens.analysis.job_diff_values import Difference
 from joblens.model.details import Details
 from joblens.model.job import Record
 from joblens.model.lasting_env import is_lasting_env
+from joblens.model.placing import CLUSTER_MARK
 from joblens.model.provenance import Provenance
 from joblens.model.run_link import FileStamp
 from joblens.model.sample import Sample
@@ -220,7 +221,11 @@ def _machine(view: JobView) -> Facts:
 def _placement(view: JobView) -> Facts:
     attempt, outcome = view.record.attempt, view.record.outcome
     placed = None if attempt is None else attempt.placement
-    facts = {"queue": view.record.job.queue, "worker": outcome.worker if outcome is not None else ""}
+    queue = view.record.job.queue
+    if placed is None and not queue.startswith(CLUSTER_MARK):
+        facts = {"queue": queue, "worker": outcome.worker if outcome is not None else ""}
+    else:
+        facts = {}  # of a cluster's run both are its own, and so different in every one
     if placed is not None:
         facts |= {
             "engine": placed.engine,

@@ -8,6 +8,7 @@ from msgspec import to_builtins
 from joblens.analysis.run_diff import LEAST_BYTES, LEAST_SECONDS, Change, JobChange, RunDiff
 from joblens.model.units import format_bytes, format_duration
 from joblens.views.numbers import UNKNOWN, counted
+from joblens.views.run_options import changed_options
 from joblens.views.style import Palette, clean, fit, visible_width
 from joblens.views.table import Column, render_table
 
@@ -48,8 +49,8 @@ def render_run_diff(found: RunDiff, *, width: int | None, paint: Palette, shows_
     lines += _names("Added", found.added, width) + _names("Removed", found.removed, width)
     if found.options:
         lines += ["", paint.paint("Options", "bold")]
-        for name, (before, after) in found.options.items():
-            lines += _option(name, _plain(before), _plain(after), width)
+        for name, before, after in changed_options(found.options):
+            lines += _option(name, before, after, width)
     lines += _surroundings(found, width, paint)
     if found.spec_lines:
         lines += ["", paint.paint("Spec", "bold"), *_spec(found.spec_lines, width, paint)]

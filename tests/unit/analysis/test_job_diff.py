@@ -9,7 +9,7 @@ from joblens.analysis.job_diff import compare_jobs
 from joblens.analysis.job_diff_values import JobDiff
 from joblens.analysis.job_differences import JobView
 from joblens.analysis.job_noise import Noise
-from joblens.model.job import Artifact, Requirements, Status, Usage
+from joblens.model.job import Artifact, Placement, Requirements, Status, Usage
 from joblens.model.provenance import CodeVersion, Hardware, Program, Provenance
 from joblens.model.run_link import FileStamp
 from joblens.model.units import GIB, MIB
@@ -231,3 +231,19 @@ def test_variables_of_a_session_differ_only_where_they_were_given() -> None:
         view(job={"env": before, "env_given": given}), view(job={"env": after, "env_given": given}), {}
     )
     assert told(found) == [("environment SLURM_X", "1", "2")]
+
+
+def test_names_that_every_run_on_a_cluster_makes_anew_are_no_difference() -> None:
+    def placed(number: str, node: str) -> JobView:
+        return view(
+            job={"queue": f"@slurm.{number * 8}~"},
+            attempt={"placement": Placement(engine="slurm", job_id=number, nodes=(node,))},
+            worker=f"slurm-{number}-ab",
+        )
+
+    assert told(compare_jobs(placed("1", "n1"), placed("2", "n2"), {})) == [("placement nodes", "n1", "n2")]
+
+
+def test_queues_and_workers_that_people_named_are() -> None:
+    found = compare_jobs(view(job={"queue": "a"}, worker="w1"), view(job={"queue": "b"}, worker="w2"), {})
+    assert told(found) == [("placement queue", "a", "b"), ("placement worker", "w1", "w2")]
