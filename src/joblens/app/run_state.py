@@ -92,7 +92,12 @@ def schedule_of(
     store: Store, run: Run, plan: Plan, results: list[JobResult], kept: KeptResults | None
 ) -> Schedule:
     offer = Offer(cpus=float(_EVERYTHING), memory_bytes=_EVERYTHING, gpus=_GPUS)
-    schedule = Schedule(plan, offer, Choices(enabled=_enabled(run, plan), enforce=run.options.enforce))
+    choices = Choices(
+        enabled=_enabled(run, plan),
+        enforce=run.options.enforce,
+        lost_is_final=run.options.engine != "local",  # as its driver has it
+    )
+    schedule = Schedule(plan, offer, choices)
     events = [event for _, event in store.run_events(run.uuid)]
     if kept is None:
         restore(schedule, results, events)

@@ -8,7 +8,7 @@ import pytest
 from joblens.app.run_state import state_of_run
 from joblens.app.runs import find_job_or_run, find_run, kept_results, records_of_run
 from joblens.model.errors import InputError, UnknownRun
-from joblens.model.job import Record
+from joblens.model.job import Record, Status
 from joblens.model.run import JobState, OutputsMissing, Run, RunOptions
 from joblens.stores.sqlite import SqliteStore
 from tests.contract.run_builders import attempt, noted, run, workflow
@@ -99,6 +99,19 @@ def test_jobs_that_were_left_out_are_disabled(store: SqliteStore) -> None:
     store.apply([workflow(FLOW), created])
     states = _states(store, "rr")
     assert states == [JobState.DISABLED] * 3 + [JobState.READY]
+
+
+@pytest.mark.parametrize(
+    ("engine", "state"),
+    [("local", JobState.READY), ("celery", JobState.FAILED), ("slurm", JobState.FAILED)],
+)
+def test_a_job_that_workers_lost_for_good_has_failed(
+    engine: str, state: JobState, store: SqliteStore
+) -> None:
+    """They have taken it up again themselves, as often as they may."""
+    created = run("rr", FLOW, spec_text=SPEC, jobs=4, options=RunOptions(engine=engine))
+    store.apply([workflow(FLOW), created, *attempt("rr", NOTES, 1, Status.LOST, uuid="lost")])
+    assert _states(store, "rr")[NOTES] is state
 
 
 def test_a_job_of_a_run_that_has_not_begun_says_so(store: SqliteStore) -> None:
