@@ -2,7 +2,8 @@
 
 A job's time is, in this order: what a job of that name took in earlier runs, what jobs of the same entry of
 the spec took in this one, the runtime that was written. The rest of the run takes at least as long as its
-longest chain, and as what it needs of CPUs, memory and places over what there is: the largest of these."""
+longest chain, and as what it needs of CPUs, memory and places over what there is: the largest of these. Where
+others decide what there is (a cluster), it is what runs now, as long as more jobs wait."""
 
 from collections.abc import Mapping, Sequence
 
@@ -18,6 +19,7 @@ from joblens.plan.graph import dependents_of
 _CHAIN_AGAIN_S = 10.0
 _JOBS_A_SECOND = 1_000
 _ENTRIES_A_SECOND = 10_000
+_WAITING = (JobState.READY, JobState.PENDING)
 _FAILURES = (JobState.FAILED, JobState.TERMINATED, JobState.CANCELED, JobState.PENDING_FAILED)
 FROM_HISTORY, FROM_THIS_RUN, FROM_SPEC = "earlier runs", "the jobs so far", "written runtimes"
 
@@ -66,6 +68,7 @@ class Estimator:
         self._entries: dict[int, _Entry] = {}
         self._states = [JobState.BLOCKED] * len(plan.jobs)
         self._running: dict[int, float] = {}
+        self._waiting = 0  # jobs that could run
         self._dependents: list[tuple[int, ...]] | None = None  # worked out when something fails
         self._stuck: set[int] = set()  # waits for something that failed: it will not run
         self._known_left = [0.0, 0.0, 0.0, 0]  # seconds, CPU seconds, byte seconds, jobs
@@ -81,6 +84,7 @@ class Estimator:
     def changed(self, index: int, state: JobState, now_s: float) -> None:
         before = self._states[index]
         self._states[index] = state
+        self._waiting += (state in _WAITING) - (before in _WAITING)
         if state is JobState.RUNNING:
             self._running[index] = now_s
         else:
@@ -141,14 +145,21 @@ class Estimator:
             return Estimate(unknown=unknown)
         done = self._done_by_running(now_s)
         there = self._capacity
+        most_jobs = self._most_jobs()
         left = [
-            (seconds - done[0]) / there.most_jobs if there.most_jobs else 0.0,
+            (seconds - done[0]) / most_jobs if most_jobs else 0.0,
             (cpu_s - done[1]) / there.cpus if there.cpus else 0.0,
             (byte_s - done[2]) / there.memory_bytes if there.memory_bytes else 0.0,
             self._longest_chain(now_s),
         ]
         order = (FROM_HISTORY, FROM_THIS_RUN, FROM_SPEC)
         return Estimate(max(0.0, *left), tuple(source for source in order if source in sources), unknown)
+
+    def _most_jobs(self) -> int | None:
+        there = self._capacity
+        if there.cpus is not None or not self._waiting or not self._running:
+            return there.most_jobs
+        return min(len(self._running), there.most_jobs or len(self._running))
 
     def _done_by_running(self, now_s: float) -> tuple[float, float, float]:
         seconds = cpu_s = byte_s = 0.0

@@ -42,6 +42,18 @@ def test_jobs_of_the_same_entry_say_so_where_history_does_not() -> None:
     assert estimator.estimate(8.0) == Estimate(24.0, (FROM_THIS_RUN,))
 
 
+def test_where_a_cluster_decides_what_runs_now_says_how_many_run_at_once() -> None:
+    estimator = Estimator(sweep(10), {f"j{at}": 6.0 for at in range(10)}, Capacity(most_jobs=2000))
+    for index in range(10):
+        estimator.changed(index, JobState.PENDING, 0.0)
+    for index in range(2):
+        estimator.changed(index, JobState.RUNNING, 0.0)
+    assert estimator.estimate(0.0).left_s == 30.0
+    for index in range(2, 10):
+        estimator.changed(index, JobState.RUNNING, 1.0)
+    assert estimator.estimate(1.0).left_s == 6.0  # nothing waits
+
+
 def test_written_runtimes_are_the_last_resort() -> None:
     plan = sweep(2, requirements=Requirements(timeout_s=60.0))
     assert Estimator(plan, {}, Capacity(1)).estimate(0.0) == Estimate(120.0, (FROM_SPEC,))
