@@ -3,8 +3,8 @@
 from msgspec import structs
 
 from joblens.analysis.slurm_accounts import cluster_account
-from joblens.analysis.slurm_efficiency import efficiency_of_slurm
-from joblens.model.job import Outcome, Record, Status, Usage
+from joblens.analysis.slurm_efficiency import efficiency_of_record, efficiency_of_slurm
+from joblens.model.job import Outcome, Placement, Record, Status, Usage
 from joblens.model.slurm import SlurmJob, SlurmRow
 from joblens.views.cluster_account import account_notes, account_pairs
 from joblens.views.seff import render_seff, render_seff_table
@@ -100,6 +100,41 @@ def test_a_job_that_only_slurm_knows() -> None:
 def test_a_job_that_joblens_measured() -> None:
     found = efficiency_of_slurm(_WIDE, [_measured()])
     same_as_golden("seff-measured", render_seff(found, width=100, paint=PLAIN))
+
+
+def test_the_state_is_that_of_the_job_and_not_of_the_worker_that_slurm_ran_for_it() -> None:
+    record = _measured()
+    assert record.outcome is not None
+    outcome = structs.replace(
+        record.outcome, status=Status.FAILED, reason="out-of-memory", exit_code=137, signal=9
+    )
+    failed = structs.replace(record, status=Status.FAILED, outcome=outcome)
+    own = structs.replace(failed, job=structs.replace(record.job, queue="@slurm.run~"))
+    lines = render_seff(efficiency_of_slurm(_WIDE, [own]), width=100, paint=PLAIN)
+    assert "State: OUT_OF_MEMORY (exit code 137; Slurm: COMPLETED)" in lines
+    assert "OUT_OF_MEMORY (exit code 137; Slurm: COMPLETED)" in "\n".join(
+        render_seff_table([efficiency_of_slurm(_WIDE, [own])] * 2, width=200, paint=PLAIN)
+    )
+    # A command within somebody's own script: the script's end is Slurm's to tell.
+    inside = render_seff(efficiency_of_slurm(_WIDE, [failed]), width=100, paint=PLAIN)
+    assert "State: COMPLETED (exit code 0)" in inside
+
+
+def test_a_job_in_an_allocation_says_whose_id_it_shows() -> None:
+    record = _measured()
+    assert record.attempt is not None
+    placement = Placement(engine="slurm", job_id="11", is_allocation=True)
+    placed = structs.replace(record, attempt=structs.replace(record.attempt, placement=placement))
+    lines = render_seff(efficiency_of_record(placed), width=100, paint=PLAIN)
+    assert lines[0] == "Job ID: 11 (Slurm's, an allocation for several jobs)"
+    assert "State: COMPLETED (exit code 0)" in lines
+    assert f"joblens: job poisson, {record.job.uuid[:8]}" in lines
+
+
+def test_a_time_that_is_rounded_to_whole_minutes_says_so() -> None:
+    short = SlurmJob(row=structs.replace(_ROW, elapsed_s=4.0, time_limit_s=3600.0), steps=(_STEP,))
+    lines = render_seff(efficiency_of_slurm(short), width=100, paint=PLAIN)
+    assert "  runtime: longest 4.0s + 10 to 20 s, rounded up to Slurm's whole minutes" in lines
 
 
 def test_an_allocation_with_many_jobs_in_it() -> None:

@@ -20,9 +20,21 @@ def sbatch_option(part: Advice) -> str:
     if part.resource == "memory":
         return f"--mem={memory_amount(part.recommended)}"
     if part.resource == "runtime":
-        # Slurm's limits are whole minutes.
         return f"--time={slurm_clock(-(-part.recommended // 60) * 60)}"
     return f"--cpus-per-task={part.recommended:g}"
+
+
+def sbatch_reason(part: Advice) -> str:
+    more = ", rounded up to Slurm's whole minutes" if _is_rounded(part) else ""
+    return f"{part.resource}: {part.reason}{more}"
+
+
+def is_rounded_for_sbatch(found: GroupAdvice) -> bool:
+    return any(map(_is_rounded, changes_for_sbatch(found)))
+
+
+def _is_rounded(part: Advice) -> bool:
+    return part.resource == "runtime" and part.recommended % 60 != 0
 
 
 def memory_amount(size: float) -> str:

@@ -10,14 +10,17 @@ from msgspec.structs import replace
 from joblens.analysis.observations import Observation, observation_of
 from joblens.analysis.rightsizing import Group, advise
 from joblens.analysis.slurm_accounts import slurm_use
-from joblens.analysis.slurm_advice import changes_for_sbatch, sbatch_options
+from joblens.analysis.slurm_advice import changes_for_sbatch, sbatch_options, sbatch_reason
 from joblens.analysis.slurm_records import exit_numbers, slurm_record
 from joblens.model.finding import Finding, Severity
 from joblens.model.job import Record, Requirements, Status, Usage
+from joblens.model.placing import CLUSTER_MARK
 from joblens.model.slurm import SlurmJob
 
 MEASURED = "joblens"
 SACCT = "sacct"
+# What Slurm calls an end that our records name otherwise.
+_STATES = {Status.SUCCESS: "COMPLETED", Status.ERROR: "FAILED", Status.QUEUED: "PENDING"}
 _KEYS = {"memory": "memory", "cpus": "num_cpus", "runtime": "runtime"}
 
 
@@ -31,6 +34,7 @@ class Efficiency(Struct, frozen=True, kw_only=True):
     user: str = ""
     group: str = ""
     state: str = ""
+    slurm_state: str = ""  # where that is another one: of the worker, which did well even if its job did not
     exit_code: int | None = None
     signal: int = 0
     is_running: bool = False
@@ -50,6 +54,7 @@ class Efficiency(Struct, frozen=True, kw_only=True):
     slurm_memory_bytes: int | None = None
     asked_memory_bytes: int | None = None  # on each node
     jobs_inside: int = 0  # jobs of joblens that ran in it, where it was an allocation for several
+    is_shared: bool = False  # one of those jobs, so that the id is that of all of them
     job_uuid: str = ""  # of the record that our numbers are from
     seen: Observation | None = None  # what of it counts for what to ask for next time
     asked: Requirements = Requirements()  # in the workflow's file, where it is a job of one
@@ -87,6 +92,10 @@ def efficiency_of_slurm(
     record = records[0] if len(records) == 1 and not _is_in_allocation(records[0]) else None
     ours = usage_so_far or _usage_of(record)
     code, signal = exit_numbers(row.exit_code)
+    state, is_over = row.state, job.is_over
+    if record is not None and record.outcome is not None and _is_all_of_it(record):
+        state, is_over = _state_of(record), True
+        code, signal = record.outcome.exit_code, record.outcome.signal or 0
     own_cpu = None if ours is None else ours.cpu_total_usec
     own_memory = None if ours is None else ours.memory_peak_bytes
     asked = slurm_record(job)
@@ -98,10 +107,11 @@ def efficiency_of_slurm(
         name=row.name,
         user=row.user,
         group=row.group,
-        state=row.state,
+        state=state,
+        slurm_state="" if state == row.state else row.state,
         exit_code=code,
         signal=signal,
-        is_running=not job.is_over,
+        is_running=not is_over,
         nodes=use.nodes,
         cpus=use.cpus,
         gpus=use.gpus,
@@ -139,7 +149,7 @@ def efficiency_of_record(record: Record, usage: Usage | None = None) -> Efficien
         cluster="" if placement is None else placement.cluster,
         name=record.job.name,
         user=record.job.user,
-        state=record.status.value.upper(),
+        state=_state_of(record),
         exit_code=None if outcome is None else outcome.exit_code,
         signal=0 if outcome is None else outcome.signal or 0,
         is_running=outcome is None,
@@ -155,6 +165,7 @@ def efficiency_of_record(record: Record, usage: Usage | None = None) -> Efficien
         memory_source=SACCT if is_imported else MEASURED,
         is_memory_least="memory_peak_bytes" in used.lower_bounds,
         asked_memory_bytes=needs.memory_bytes,
+        is_shared=_is_in_allocation(record),
         job_uuid=record.job.uuid,
         seen=_seen(record),
         asked=needs,
@@ -166,6 +177,17 @@ def efficiency_of_record(record: Record, usage: Usage | None = None) -> Efficien
 def _is_in_allocation(record: Record) -> bool:
     placement = None if record.attempt is None else record.attempt.placement
     return placement is not None and placement.is_allocation
+
+
+def _is_all_of_it(record: Record) -> bool:
+    """Slurm started it for this one: it is no command within somebody's own script."""
+    return record.job.queue.startswith(CLUSTER_MARK)
+
+
+def _state_of(record: Record) -> str:
+    if record.outcome is not None and record.outcome.reason == "out-of-memory":
+        return "OUT_OF_MEMORY"
+    return _STATES.get(record.status, record.status.value.upper())
 
 
 def _usage_of(record: Record | None) -> Usage | None:
@@ -205,11 +227,11 @@ def next_time(jobs: Sequence[Efficiency]) -> NextTime:
     if not found:
         return NextTime()
     changes = changes_for_sbatch(found[0])
+    if not jobs[0].is_of_workflow:
+        return NextTime(sbatch_options(found[0]), "", tuple(map(sbatch_reason, changes)))
     reasons = tuple(f"{part.resource}: {part.reason}" for part in changes)
-    if jobs[0].is_of_workflow:
-        keys = ", ".join(f"{_KEYS[part.resource]}: {part.recommended_text}" for part in changes)
-        return NextTime("", keys, reasons)
-    return NextTime(sbatch_options(found[0]), "", reasons)
+    keys = ", ".join(f"{_KEYS[part.resource]}: {part.recommended_text}" for part in changes)
+    return NextTime("", keys, reasons)
 
 
 def efficiency_form(found: Efficiency) -> dict[str, Any]:
@@ -223,6 +245,7 @@ def efficiency_form(found: Efficiency) -> dict[str, Any]:
         "user": found.user,
         "group": found.group or None,
         "state": found.state,
+        "slurm_state": found.slurm_state or None,
         "exit_code": found.exit_code,
         "signal": found.signal or None,
         "running": found.is_running,
@@ -245,6 +268,7 @@ def efficiency_form(found: Efficiency) -> dict[str, Any]:
         "slurm_memory_bytes": found.slurm_memory_bytes,
         "asked_memory_bytes_per_node": found.asked_memory_bytes,
         "jobs_inside": found.jobs_inside,
+        "is_shared_allocation": found.is_shared,
         "job_uuid": found.job_uuid or None,
         "sbatch": advice.sbatch,
         "workflow_keys": advice.keys,

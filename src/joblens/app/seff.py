@@ -64,7 +64,7 @@ class Seff:
             )
         raise UnknownJob(
             f"Slurm knows no job {job_id}",
-            hint=f"sacct shows what it remembers; job {job_id} of joblens itself is job:{job_id}",
+            hint=f"sacct shows what it remembers{_or_ours(job_id)}",
         )
 
     def _sacct(self, job_id: str) -> list[SlurmJob]:
@@ -92,7 +92,10 @@ class Seff:
         names = {job.row.job_id, job.row.raw_id} - {""}
         try:
             if said is not None and said["job"]:
-                return [self._store.find(said["job"])]
+                record = self._store.find(said["job"])
+                placement = slurm_placement(record)
+                # Placed again, it is what its last place did; of the others Slurm alone can tell.
+                return [record] if placement is None or placement.job_id in names else []
         except UnknownJob:
             return []
         row = job.row
@@ -127,6 +130,10 @@ class Seff:
         if not samples:
             return None
         return total_usage(samples, None, accounting=record.attempt.accounting, sources={}, unknown={})
+
+
+def _or_ours(job_id: str) -> str:
+    return f"; job {job_id} of joblens itself is job:{job_id}" if job_id.isdecimal() else ""
 
 
 def _is_imported(record: Record) -> bool:

@@ -114,7 +114,7 @@ def command(
 
 
 def _size_jobs(session: Session, names: tuple[str, ...], strategy: "Strategy") -> None:
-    from joblens.analysis.slurm_advice import sbatch_options
+    from joblens.analysis.slurm_advice import is_rounded_for_sbatch, sbatch_options
     from joblens.app.job_sizing import size_jobs
     from joblens.views.numbers import counted
     from joblens.views.rightsize import group_form, render_group
@@ -129,6 +129,8 @@ def _size_jobs(session: Session, names: tuple[str, ...], strategy: "Strategy") -
         session.write_lines(["", *render_group(group, width=session.width, paint=session.palette)])
         if options := sbatch_options(group):
             session.write(f"  for sbatch: {options}\n")
+            if is_rounded_for_sbatch(group):
+                session.write("    Slurm's times are whole minutes.\n")
     if not sizing.groups:
         session.write("\nNothing was measured of them.\n")
 

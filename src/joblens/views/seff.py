@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from joblens.analysis.slurm_efficiency import MEASURED, Efficiency, next_time
+from joblens.model.ids import short
 from joblens.model.slurm_text import slurm_clock
 from joblens.model.units import GIB, KIB, MIB
 from joblens.views.numbers import UNKNOWN, counted
@@ -52,7 +53,7 @@ def _pairs(found: Efficiency, paint: Palette) -> list[tuple[str, str]]:
     is_task = "_" in found.job_id
     cores = max(1, round(found.cpus / found.nodes)) if found.cpus else None
     return [
-        ("Job ID", clean(found.raw_id if is_task and found.raw_id else found.job_id)),
+        ("Job ID", _job_id(found)),
         ("Array Job ID", clean(found.job_id) if is_task else ""),
         ("Cluster", clean(found.cluster)),
         ("User/Group", clean("/".join(word for word in (found.user, found.group) if word))),
@@ -66,16 +67,34 @@ def _pairs(found: Efficiency, paint: Palette) -> list[tuple[str, str]]:
         ("Job Wall-clock time", _wall(found)),
         ("Memory Utilized", _memory(found)),
         ("Memory Efficiency", _memory_share(found, paint)),
-        ("joblens", f"{counted(found.jobs_inside, 'job')} ran in it" if found.jobs_inside else ""),
+        ("joblens", _ours(found)),
     ]
+
+
+def _job_id(found: Efficiency) -> str:
+    ident = clean(found.raw_id if "_" in found.job_id and found.raw_id else found.job_id)
+    return f"{ident} (Slurm's, an allocation for several jobs)" if found.is_shared else ident
+
+
+def _ours(found: Efficiency) -> str:
+    """Which jobs of joblens it was."""
+    if found.jobs_inside:
+        return f"{counted(found.jobs_inside, 'job')} ran in it"
+    is_known = found.job_uuid and found.job_uuid != found.job_id
+    return f"job {clean(found.name)}, {short(found.job_uuid)}" if is_known else ""
 
 
 def _state(found: Efficiency) -> str:
     if found.is_running:
         return clean(found.state)
-    if found.signal:
-        return f"{clean(found.state)} (signal {found.signal})"
-    return clean(found.state) + (f" (exit code {found.exit_code})" if found.exit_code is not None else "")
+    notes = []
+    if found.exit_code or (found.exit_code is not None and not found.signal):
+        notes.append(f"exit code {found.exit_code}")
+    elif found.signal:
+        notes.append(f"signal {found.signal}")
+    if found.slurm_state:
+        notes.append(f"Slurm: {clean(found.slurm_state)}")
+    return clean(found.state) + (f" ({'; '.join(notes)})" if notes else "")
 
 
 def _cpu(found: Efficiency) -> str:
