@@ -32,4 +32,3 @@ def test_near_its_limit_it_is_looked_at_more_often() -> None:
     assert watch.interval_s == CLOSE_S
     watch.judge(seen(30))
     assert watch.interval_s == CALM_S
-
