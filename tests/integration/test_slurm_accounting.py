@@ -122,6 +122,18 @@ def test_a_job_that_nobody_knows_is_bad_input(slurm: SlurmServer, joblens: RunJo
     assert "Traceback" not in told.stderr
 
 
+@pytest.mark.parametrize(
+    ("option", "name", "words"),
+    [("--cluster", "nope", f"it knows {CLUSTER}"), ("--user", "nobody-of-that-name", "no such user")],
+)
+def test_a_past_of_somebody_that_does_not_exist_is_bad_input(
+    slurm: SlurmServer, joblens: RunJoblens, option: str, name: str, words: str
+) -> None:
+    told = joblens("import", "slurm", option, name, code=2)
+    assert f"{option} {name}" in told.stderr
+    assert words in told.stderr
+
+
 def test_a_job_that_runs_is_told_with_what_it_used_so_far(slurm: SlurmServer, joblens: RunJoblens) -> None:
     held = "import time; held = b'1' * 60_000_000; time.sleep(120)"
     job_id = _submit(slurm, "running", "--mem=200M", line=f'exec python3 -c "{held}"')

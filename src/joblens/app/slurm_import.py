@@ -75,6 +75,8 @@ def _jobs_of_sacct(past: SlurmPast, advance: Advance) -> Iterator[SlurmJob]:
     end = (slurm_instant(past.until, now_us) if past.until else now_us) // 1_000_000
     if begin >= end:
         raise InputError(f"--since {past.since} is not before {past.until or 'now'}")
+    commands = SlurmCommands(wait_s=_ANSWER_S)
+    _check_names(past, commands)
     options = ["--duplicates"]
     if past.all_users:
         options.append("--allusers")
@@ -82,7 +84,6 @@ def _jobs_of_sacct(past: SlurmPast, advance: Advance) -> Iterator[SlurmJob]:
         options.append(f"--user={','.join(past.users)}")
     if past.cluster:
         options.append(f"--clusters={past.cluster}")
-    commands = SlurmCommands(wait_s=_ANSWER_S)
     while begin < end:
         until = min(begin + _WINDOW_S, end)
         window = [f"--starttime={_local(begin)}", f"--endtime={_local(until)}"]
@@ -90,6 +91,26 @@ def _jobs_of_sacct(past: SlurmPast, advance: Advance) -> Iterator[SlurmJob]:
             advance(1 + len(job.steps))
             yield job
         begin = until
+
+
+def _check_names(past: SlurmPast, commands: SlurmCommands) -> None:
+    """Of a cluster that it does not know sacct knows no jobs, and says no more than that."""
+    import pwd
+
+    for name in past.users:
+        try:
+            pwd.getpwnam(name)
+        except KeyError:
+            if not name.isdecimal():
+                hint = "--all-users takes everybody's; of users that are gone their number will do"
+                raise InputError(f"--user {name}: this machine has no such user", hint=hint) from None
+    if not past.cluster:
+        return
+    known = commands.clusters()
+    if known and past.cluster not in known:
+        raise InputError(
+            f"--cluster {past.cluster}: Slurm knows no such cluster", hint=f"it knows {', '.join(known)}"
+        )
 
 
 def _local(seconds: int) -> str:

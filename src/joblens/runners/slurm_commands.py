@@ -120,6 +120,13 @@ class SlurmCommands:
             self._config = {name.strip(): value.strip() for name, _, value in pairs}
         return self._config
 
+    def clusters(self) -> list[str]:
+        """Those that the accounting has books of; [] where it cannot be asked."""
+        try:
+            return self._ask("sacctmgr", "-nP", "list", "cluster", "format=cluster").split()
+        except PlacingError:
+            return []
+
     def version(self) -> str:
         return self._ask("sinfo", "--version").strip().removeprefix("slurm-wlm ").removeprefix("slurm ")
 
