@@ -96,6 +96,24 @@ def test_a_run_in_the_background_is_waited_for_and_cancelled(desk: WorkflowDesk)
     assert desk.call("wait", label).code == 1
 
 
+def test_cancelling_by_a_workflows_name_tells_of_its_other_runs_that_go_on(desk: WorkflowDesk) -> None:
+    desk.write(LONG)
+    first, second = (desk.call("run", "--detach", "flow.yaml", code=0).stdout.strip() for _ in range(2))
+    done = desk.call("cancel", "long", code=0)
+    assert second in done.stdout
+    assert f"'long' is run {second}, the newest; also under way: joblens cancel {first}" in done.stderr
+    assert "under way" not in desk.call("cancel", first, code=0).stderr
+
+
+def test_who_asks_for_a_job_and_names_a_run_is_told_so(desk: WorkflowDesk) -> None:
+    desk.write("name: quick\njobs:\n  - {name: one, command: 'true'}\n")
+    desk.call("run", "flow.yaml", code=0)
+    for command, ident in (("show", "quick"), ("status", "1.1"), ("metrics", "workflow:quick")):
+        done = desk.call(command, ident)
+        assert done.code == 2
+        assert f"joblens results {ident}" in done.stderr
+
+
 def test_a_run_is_driven_by_one_process(desk: WorkflowDesk) -> None:
     desk.write(LONG)
     label = desk.call("run", "--detach", "flow.yaml", code=0).stdout.strip()

@@ -39,9 +39,22 @@ def find(store: Store, ident: str, note: Note | None = None) -> Record:
         return store.find(bare)
     except UnknownJob:
         named = None if note is None else newest_named(store, bare, note)
-        if named is None:
+        if named is not None:
+            return named
+        if ident.startswith("job:") or not _is_run(store, ident):
             raise
-        return named
+    raise UnknownJob(
+        f"'{ident}' is no job: it is a workflow, or a run of one",
+        hint=f"its jobs: joblens results {ident}; while it runs: joblens watch {ident}",
+    )
+
+
+def _is_run(store: Store, ident: str) -> bool:
+    try:
+        store.find_run(ident)
+    except JoblensError:
+        return False
+    return True
 
 
 def newest_named(store: Store, name: str, note: Note) -> Record | None:

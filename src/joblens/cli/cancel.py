@@ -57,7 +57,22 @@ def _found(session: Session, idents: tuple[str, ...], names: tuple[str, ...]) ->
         run = store.find_run(idents[0])
         return [job_of_run(store, run, name) for name in names]
     found = [find_any(store, ident, session.note) for ident in idents]
+    for ident, one in zip(idents, found, strict=True):
+        _tell_of_others(session, ident, one)
     return [(isinstance(one, Record) and waiting_job(store, one)) or one for one in found]
+
+
+def _tell_of_others(session: Session, ident: str, one: "Found") -> None:
+    """A workflow's name or number is its newest run."""
+    from joblens.analysis.workflow_rows import run_label
+    from joblens.model.run import Run
+
+    if not isinstance(one, Run) or ident == run_label(one) or one.uuid.startswith(ident):
+        return
+    others = [run for run in session.store.runs(one.workflow_uuid) if run.uuid != one.uuid]
+    if under_way := [run_label(run) for run in others if not _is_over(run)]:
+        newest = f"joblens: '{ident}' is run {run_label(one)}, the newest"
+        session.note(f"{newest}; also under way: joblens cancel {' '.join(under_way)}")
 
 
 def _refuse_others(found: "list[Found]") -> None:
