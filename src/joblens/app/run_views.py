@@ -23,8 +23,15 @@ from joblens.model.units import format_bytes, format_duration
 from joblens.plan.graph import Graph
 from joblens.ports.store import Store
 from joblens.views.curves import last_known, points
-from joblens.views.run_live import end_line, failure_line, failure_text, render_run_live, summary_line
-from joblens.views.style import Palette, clean, clean_lines, fit
+from joblens.views.run_live import (
+    end_line,
+    failure_line,
+    failure_text,
+    note_line,
+    render_run_live,
+    summary_line,
+)
+from joblens.views.style import Palette, clean_lines, fit
 from joblens.views.summary import ending
 
 _DRAW_EVERY_S = 0.25
@@ -179,6 +186,8 @@ class LiveView(_Following):
     def close(self, status: RunStatus) -> None:
         self._tell_rest()
         self.tracker.status = status
+        if status is not RunStatus.STOPPED:
+            self.tracker.message = ""  # what was so while it ran; of one that was stopped it says why
         self._look()
         self._draw()
         self._screen.leave()
@@ -232,7 +241,7 @@ class LineView(_Following):
         self._write(failure_line(failure, self._elapsed_s()))
 
     def note(self, text: str) -> None:
-        self._write(clean(text))
+        self._write(note_line(text, self._elapsed_s()))
 
     def tick(self) -> None:
         now_s = time.monotonic()

@@ -247,6 +247,10 @@ def failure_line(failure: JobFailure, elapsed_s: float) -> str:
     return f"{clock(elapsed_s)}  {failure_text(failure)}"
 
 
+def note_line(text: str, elapsed_s: float) -> str:
+    return f"{clock(elapsed_s)}  {clean(text)}"
+
+
 def progress_form(progress: RunProgress) -> dict[str, Any]:
     """The same for programs."""
     form: dict[str, Any] = to_builtins(progress)
