@@ -299,7 +299,7 @@ def test_a_job_for_which_there_is_no_gpu_anywhere_is_refused_before_anything_is_
     desk: WorkflowDesk, store_path: Path
 ) -> None:
     done = run(desk, "name: one\njobs:\n  - {name: a, command: 'true', num_gpus: 1}\n", code=2)
-    assert "a: needs 1 GPUs, 0 are offered" in done.stderr
+    assert "a: needs 1 GPU, 0 are offered" in done.stderr
     assert not store_path.exists()
 
 

@@ -194,7 +194,7 @@ def test_what_no_node_has_is_refused_before_anything_is_written(
 ) -> None:
     path = desk.write('name: x\njobs: [{name: g, command: "true", num_gpus: 1}]\n')
     done = desk.call("run", path, *SLURM, code=2)
-    assert "g: needs 1 GPUs, 0 are offered" in done.stderr
+    assert "g: needs 1 GPU, 0 are offered" in done.stderr
     done = desk.call("run", path, *SLURM, "--partition", "nowhere", code=2)
     assert "Slurm has no partition 'nowhere'" in done.stderr
     assert "main" in done.stderr

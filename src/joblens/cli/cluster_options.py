@@ -28,6 +28,11 @@ def slurm_choice(given: dict[str, Any]) -> "SlurmChoice":
     """Raises InputError for what Slurm could not read."""
     from joblens.model.run import SlurmChoice
 
+    if given["packing"] == "jobs" and given["allocations"]:
+        raise InputError(
+            "--packing jobs gives each job a place of its own: --allocations means nothing then",
+            hint="--packing allocations, or leave one of them out",
+        )
     return SlurmChoice(
         packing=given["packing"] or "",
         partition=given["partition"] or "",
@@ -93,7 +98,11 @@ def rows_without_file(rows: tuple[OptionRow, ...]) -> tuple[OptionRow, ...]:
     """For commands that name a run that is known already."""
     from msgspec.structs import replace
 
-    return tuple(replace(row, help=row.help.removeprefix("FILE: ").capitalize()) for row in rows)
+    return tuple(replace(row, help=_as_sentence(row.help.removeprefix("FILE: "))) for row in rows)
+
+
+def _as_sentence(text: str) -> str:
+    return text[:1].upper() + text[1:]
 
 
 ENGINE_OPTIONS_OF_RUNS = rows_without_file((*ENGINE_OPTIONS, *SLURM_OPTIONS))

@@ -24,13 +24,16 @@ def more_than_there_is(lacks: Sequence[Lack], hint: str = "") -> PlanError:
         lines.append(f"and {len(lacks) - _SHOWN} more")
     return PlanError(
         "jobs ask for more than there is to give:\n  " + "\n  ".join(lines),
-        hint=hint
-        or f"ask for less in the file, or offer more than the machine seems to have with {_flags(lacks)}",
+        hint=hint or _hint(lacks),
     )
 
 
-def _flags(lacks: Sequence[Lack]) -> str:
-    return ", ".join(f"--{what}" for what in dict.fromkeys(one.what for one in lacks))
+def _hint(lacks: Sequence[Lack]) -> str:
+    """Nodes cannot be offered: there are as many as there are."""
+    flags = ", ".join(f"--{what}" for what in dict.fromkeys(one.what for one in lacks) if what != "nodes")
+    if not flags:
+        return "ask for fewer nodes in the file, or name a cluster that has as many"
+    return f"ask for less in the file, or offer more than the machine seems to have with {flags}"
 
 
 def _line(one: Lack) -> str:
@@ -40,4 +43,6 @@ def _line(one: Lack) -> str:
     if one.what == "time":
         return f"{one.name}: needs {format_duration(one.need)}, {format_duration(one.have)} are offered"
     what = {"cpus": "CPUs", "gpus": "GPUs"}.get(one.what, one.what)
-    return f"{one.name}: needs {one.need:g} {what}, {one.have:g} are offered"
+    if one.need == 1:
+        what = what.removesuffix("s")
+    return f"{one.name}: needs {one.need:g} {what}, {one.have:g} {'is' if one.have == 1 else 'are'} offered"

@@ -90,7 +90,8 @@ def _under_way(status: Form) -> list[str]:
 
 
 def _placed(placement: Form) -> str:
-    what = f"{placement['engine']} {placement.get('job_id', '')}".rstrip()
+    ident = placement.get("job_id", "")
+    what = f"{placement['engine']} job {ident}" if ident else str(placement["engine"])
     if "waits" in placement:
         return f"waits at {what}" + (f": {placement['waits']}" if placement["waits"] else "")
     nodes = ", ".join(placement.get("nodes", ()))
