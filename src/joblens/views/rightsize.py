@@ -43,7 +43,8 @@ def render_group(found: GroupAdvice, *, width: int, paint: Palette) -> list[str]
     seen = f"{counted(found.jobs, 'job')}, {counted(found.runs, 'run')}, confidence {found.confidence}"
     head = f"{paint.paint(clean(group.name), 'bold')}  {paint.paint(seen + kind, 'dim')}"
     lines = [head, *_advice(found.advice, width, paint)]
-    if len({option.first_bytes for option in found.strategies}) > 1:
+    is_certain = not any(item.memory_is_least for item in found.group.observations)
+    if is_certain and len({option.first_bytes for option in found.strategies}) > 1:
         lines += ["", *_strategies(found.strategies, width, paint)]
     return lines
 
