@@ -30,7 +30,6 @@ class NodeOrder(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 class NodeReport(Struct, frozen=True, kw_only=True, omit_defaults=True):
     part: NodePart
-    is_ready: bool = False  # the first one: tasks can come
     has_prolog: bool = False
     is_final: bool = False
     over: str = ""  # the limit that what runs there has passed: memory-limit, pids-limit

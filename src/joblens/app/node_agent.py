@@ -38,7 +38,7 @@ class NodeAgent:
 
     def run(self) -> int:
         has_prolog = bool(self._order.prolog) and os.access(self._order.prolog, os.X_OK)
-        self._report(is_ready=True, has_prolog=has_prolog)
+        self._report(has_prolog=has_prolog)
         next_report_s = time.monotonic() + _REPORT_EVERY_S
         while True:
             word = self._next_word(self._measurement.pause_s)
@@ -76,18 +76,13 @@ class NodeAgent:
     def _report(
         self,
         *,
-        is_ready: bool = False,
         has_prolog: bool = False,
         is_final: bool = False,
         over: EndCause = EndCause.NONE,
     ) -> None:
         door = self._door
         part = self._measurement.part(set(door.ranks), door.taken, list(door.errors), final=is_final)
-        _tell(
-            NodeReport(
-                part=part, is_ready=is_ready, has_prolog=has_prolog, is_final=is_final, over=str(over.value)
-            )
-        )
+        _tell(NodeReport(part=part, has_prolog=has_prolog, is_final=is_final, over=str(over.value)))
 
 
 def _tell(report: NodeReport) -> None:
@@ -101,7 +96,7 @@ def main(words: list[str]) -> int:
     try:
         agent = NodeAgent(order)
     except Exception as error:  # noqa: BLE001 - the record says so
-        _tell(NodeReport(part=NodePart(node=this_node(), error=str(error)), is_ready=True, is_final=True))
+        _tell(NodeReport(part=NodePart(node=this_node(), error=str(error)), is_final=True))
         return 1
     try:
         return agent.run()

@@ -48,8 +48,6 @@ class PlaceNews(Struct, frozen=True, kw_only=True):
     state: PlaceState
     word: str = ""  # its own: PENDING, NODE_FAIL
     reason: str = ""  # Resources, Priority, QOSMaxJobsPerUserLimit
-    starts_at_us: int | None = None  # as the cluster expects
-    nodes: tuple[str, ...] = ()
     uuids: tuple[str, ...] = ()
     is_by_others: bool = False  # it ended, and neither its jobs nor how they were asked for are at fault
 

@@ -19,9 +19,9 @@ from joblens.model.slurm_text import (
 # Those that this version of sacct knows are asked for.
 _SACCT_FIELDS = """
     JobID JobIDRaw Cluster JobName User Group Account Partition QOS State ExitCode Reason Comment WorkDir
-    SubmitLine Submit Eligible Start End ElapsedRaw Elapsed TimelimitRaw Timelimit AllocCPUS ReqCPUS NNodes
+    SubmitLine Submit Start End ElapsedRaw Elapsed TimelimitRaw Timelimit AllocCPUS ReqCPUS NNodes
     NTasks NodeList ReqMem ReqTRES AllocTRES UserCPU SystemCPU TotalCPU MaxRSS MaxDiskRead MaxDiskWrite
-    TRESUsageInMax TRESUsageInTot TRESUsageOutTot ConsumedEnergyRaw Restarts
+    TRESUsageInMax TRESUsageInTot TRESUsageOutTot Restarts
 """
 SACCT_FIELDS = tuple(_SACCT_FIELDS.split())
 
@@ -80,7 +80,6 @@ def _row(said: Mapping[str, str]) -> SlurmRow:
         work_dir=get("WorkDir"),
         submit_line=get("SubmitLine"),
         submitted_at_us=slurm_instant_us(get("Submit")),
-        eligible_at_us=slurm_instant_us(get("Eligible")),
         started_at_us=slurm_instant_us(get("Start")),
         ended_at_us=slurm_instant_us(get("End")),
         elapsed_s=slurm_seconds(get("Elapsed")) if elapsed is None else elapsed,
@@ -102,7 +101,6 @@ def _row(said: Mapping[str, str]) -> SlurmRow:
         used_in_max=tres(get("TRESUsageInMax")),
         used_in_total=tres(get("TRESUsageInTot")),
         used_out_total=tres(get("TRESUsageOutTot")),
-        energy_j=slurm_count(get("ConsumedEnergyRaw")),
         restarts=slurm_count(get("Restarts")),
     )
 

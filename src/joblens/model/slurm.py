@@ -9,10 +9,6 @@ ENDED_STATES = frozenset(
         *("BOOT_FAIL", "DEADLINE", "REVOKED", "SPECIAL_EXIT", "LAUNCH_FAILED", "RECONFIG_FAIL", "EXPIRED"),
     )
 )
-# Not by the job's own doing: the machine was lost, or somebody or something took its place away.
-TAKEN_STATES = frozenset(
-    ("NODE_FAIL", "CANCELLED", "PREEMPTED", "BOOT_FAIL", "DEADLINE", "REVOKED", "LAUNCH_FAILED")
-)
 WAITING_STATES = frozenset(
     ("PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "RESV_DEL_HOLD", "CONFIGURING", "SPECIAL_EXIT")
 )
@@ -23,7 +19,6 @@ class QueuedJob(Struct, frozen=True, kw_only=True):
 
     job_id: str  # 123, or 123_4 of an array
     raw_id: str = ""  # of an array's task: its own number
-    array_id: str = ""  # of the array, if it is one of an array's
     state: str = ""  # PENDING, RUNNING, COMPLETED
     reason: str = ""  # why it waits, or how it ended; '' for Slurm's 'None'
     name: str = ""
@@ -50,13 +45,10 @@ class Partition(Struct, frozen=True, kw_only=True):
 
     name: str
     is_default: bool = False
-    is_up: bool = True
     max_time_s: float | None = None  # None: no limit
     default_time_s: float | None = None
     nodes: int = 0
-    idle_nodes: int = 0
     cpus_per_node: int = 0  # the least of them
-    idle_cpus: int = 0
     memory_per_node_bytes: int = 0
     gpus_per_node: int = 0
     state: str = ""  # of the nodes
@@ -82,7 +74,6 @@ class SlurmRow(Struct, frozen=True, kw_only=True):
     work_dir: str = ""
     submit_line: str = ""
     submitted_at_us: int | None = None
-    eligible_at_us: int | None = None
     started_at_us: int | None = None
     ended_at_us: int | None = None
     elapsed_s: float | None = None
@@ -104,7 +95,6 @@ class SlurmRow(Struct, frozen=True, kw_only=True):
     used_in_max: dict[str, str] = field(default_factory=dict)
     used_in_total: dict[str, str] = field(default_factory=dict)
     used_out_total: dict[str, str] = field(default_factory=dict)
-    energy_j: int | None = None
     restarts: int | None = None
 
     @property

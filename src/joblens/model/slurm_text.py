@@ -15,9 +15,9 @@ from joblens.model.slurm import Partition, QueuedJob
 SEPARATOR = "\x1f"
 NOTHING = frozenset(("", "N/A", "None", "(null)", "Unknown", "NONE", "INVALID", "None assigned"))
 
-SQUEUE_FIELDS = tuple(f"%{letter}" for letter in "iAFTrjkuPaqNDCVSlLK")
+SQUEUE_FIELDS = tuple(f"%{letter}" for letter in "iATrjkuPaqNDCVSlL")
 SQUEUE_FORMAT = SEPARATOR.join(SQUEUE_FIELDS)
-SINFO_FIELDS = tuple(f"%{letter}" for letter in "RPalLDcCmGTF")
+SINFO_FIELDS = tuple(f"%{letter}" for letter in "RPlLDcmGT")
 SINFO_FORMAT = SEPARATOR.join(SINFO_FIELDS)
 
 _CLOCK = re.compile(r"^(?:(\d+)-)?((?:\d+:){0,2}\d+(?:\.\d+)?)$")
@@ -101,11 +101,9 @@ def read_squeue(text: str) -> list[QueuedJob]:
 
 def _queued(values: Sequence[str]) -> QueuedJob:
     said = {field: "" if value.strip() in NOTHING else value.strip() for field, value in _paired(values)}
-    is_task = bool(said["%K"])
     return QueuedJob(
         job_id=said["%i"],
         raw_id=said["%A"],
-        array_id=said["%F"] if is_task else "",
         state=said["%T"].partition(" ")[0],
         reason=said["%r"],
         name=said["%j"],
@@ -132,19 +130,14 @@ def read_sinfo(text: str) -> list[Partition]:
     found = []
     for values in _rows(text, len(SINFO_FIELDS)):
         said = dict(zip(SINFO_FIELDS, (value.strip() for value in values), strict=True))
-        cpus = said["%C"].split("/")  # allocated/idle/other/total
-        nodes = said["%F"].split("/")
         found.append(
             Partition(
                 name=said["%R"],
                 is_default=said["%P"].endswith("*"),
-                is_up=said["%a"] == "up",
                 max_time_s=slurm_seconds(said["%l"]),
                 default_time_s=slurm_seconds(said["%L"]),
                 nodes=slurm_count(said["%D"]) or 0,
-                idle_nodes=(slurm_count(nodes[1]) or 0) if len(nodes) == 4 else 0,
                 cpus_per_node=slurm_count(said["%c"].rstrip("+")) or 0,
-                idle_cpus=(slurm_count(cpus[1]) or 0) if len(cpus) == 4 else 0,
                 memory_per_node_bytes=slurm_bytes(said["%m"].rstrip("+"), "M") or 0,
                 gpus_per_node=_gres_gpus(said["%G"]),
                 state=said["%T"],

@@ -88,8 +88,7 @@ def lead_within(lead_s: float, time_s: float | None) -> float:
 
 class Packing(Struct, frozen=True, kw_only=True):
     entries: frozenset[int] = frozenset()  # of the workflow file, whose jobs share allocations
-    by_actions: frozenset[str] = frozenset()  # schedulers whose allocations the workflow's actions ask for
-    has_actions: bool = False
+    has_actions: bool = False  # of the workflow, that ask for allocations
 
     def shares(self, entry: int, needs: Requirements) -> bool:
         return entry in self.entries and (needs.nodes or 1) == 1
@@ -108,11 +107,11 @@ def choose_packing(
     jobs = [(index, job) for index, job in enumerate(plan.jobs) if places is None or index in places]
     some = [(index, job) for index, job in jobs if (job.requirements.nodes or 1) == 1]
     single = [job for _, job in some]
-    named = frozenset(
+    named = {
         action.spec.scheduler or ""
         for action in plan.actions
         if action.spec.action_type is ActionType.SCHEDULE_NODES
-    )
+    }
     if choice.packing == JOBS:
         return Packing()
     wants_allocations = choice.packing == ALLOCATIONS or choice.allocations is not None
@@ -127,9 +126,7 @@ def choose_packing(
             if is_small(job.requirements, rooms.get(job.scheduler), known_s.get(index))
         ]
         shared = small if len(small) >= MANY else []
-    return Packing(
-        entries=frozenset(job.spec_job for job in shared), by_actions=named, has_actions=bool(named)
-    )
+    return Packing(entries=frozenset(job.spec_job for job in shared), has_actions=bool(named))
 
 
 def is_small(needs: Requirements, room: NodeRoom | None, took_s: float | None = None) -> bool:

@@ -287,7 +287,6 @@ class RayDesk:
                 uuids=tuple(task.left),
                 word=word or "LOST",
                 reason=reason,
-                node=task.began_on,
                 is_by_others=is_by_others,
             )
             self._tell(told)
@@ -301,8 +300,6 @@ class RayDesk:
                 task.began_on, task.node_id = said.host, said.node_id
                 self._bundling.began(task.need, task.kind, time.monotonic())
                 self._submit()
-                word = said.task_id
-                self._tell(Told(state=PlaceState.RUNNING, uuids=tuple(task.left), word=word, node=said.host))
             case CannotHire():
                 return said.why
             case Finished():

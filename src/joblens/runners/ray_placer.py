@@ -54,6 +54,7 @@ _END_S = 20.0
 _PAUSE_S = 0.02
 _READ_BYTES = 1 << 16
 _LONGEST_WORDS = 2000
+_NOT_IMPORTED = ("ModuleNotFoundError", "ImportError")
 _TOLD_AFTER_S = 2.0  # that a task has ended: by then the store knows what became of its jobs
 _IDLE_S = 10.0  # a worker stays on its node without work
 
@@ -187,8 +188,6 @@ class RayPlacer:
                     raise _refusal(word)
 
     def _take(self, told: Told) -> None:
-        if told.state is PlaceState.RUNNING:
-            return  # the store tells that, of each job
         for uuid in told.uuids:
             if told.state in (PlaceState.ENDED, PlaceState.GONE):
                 self._under_way.pop(uuid, None)
@@ -197,7 +196,6 @@ class RayPlacer:
                 state=told.state,
                 word=told.word,
                 reason=told.reason,
-                nodes=(told.node,) if told.node else (),
                 uuids=(uuid,),
                 is_by_others=told.is_by_others,
             )
@@ -293,7 +291,7 @@ class _Desk:
             if self._process.poll() is not None:
                 break
             time.sleep(_PAUSE_S)
-        raise PlacingError(f"the process that is to use Ray does not start: {_last_words(self._folder)}")
+        raise _no_desk(_last_words(self._folder))
 
     def say(self, word: ToDesk) -> None:
         try:
@@ -384,12 +382,19 @@ def _gpus_here(environ: Mapping[str, str]) -> int:
 
 def _refusal(word: Refused) -> Exception:
     if word.is_missing:
-        return _missing()
+        return _missing(word.why)
     return PlacingError(word.why)
 
 
-def _missing() -> MissingExtra:
-    return MissingExtra("--engine ray needs Ray, which is not installed", hint=how_to_install("ray"))
+def _no_desk(words: str) -> Exception:
+    """What cannot be imported now cannot be later."""
+    why = f"the process that is to use Ray does not start: {words}"
+    return _missing(why) if words.startswith(_NOT_IMPORTED) else PlacingError(why)
+
+
+def _missing(why: str = "") -> MissingExtra:
+    what = f"cannot be used: {why}" if why else "needs Ray, which is not installed"
+    return MissingExtra(f"--engine ray {what}", hint=how_to_install("ray"))
 
 
 def _placement(uuid: str) -> Placement:

@@ -63,7 +63,7 @@ class _Carrier:
         except HiringError as error:
             yield CannotHire(f"no worker can be started on {host}: {error}")
             return
-        yield Begun(node_id=self._node_id, host=host, task_id=self._task_id)
+        yield Begun(node_id=self._node_id, host=host)
         start_s = time.monotonic()
         doors = self._doors(host)
         group = link.bring(errand, self._gpus, self._placement(host, doors), doors)

@@ -94,7 +94,6 @@ class Told(Struct, frozen=True, kw_only=True, tag="told", omit_defaults=True):
     uuids: tuple[str, ...]
     word: str = ""
     reason: str = ""
-    node: str = ""
     is_by_others: bool = False  # as in model.placing.PlaceNews
 
 
@@ -127,7 +126,6 @@ class Errand(Struct, frozen=True, kw_only=True, omit_defaults=True):
 class Begun(Struct, frozen=True, kw_only=True, tag="begun", omit_defaults=True):
     node_id: str
     host: str
-    task_id: str
 
 
 class CannotHire(Struct, frozen=True, tag="cannot"):

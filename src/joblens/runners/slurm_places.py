@@ -117,8 +117,6 @@ class SlurmPlaces:
             state=state,
             word=job.state,
             reason=job.reason,
-            starts_at_us=job.starts_at_us if state is PlaceState.WAITING else None,
-            nodes=job.nodes,
             uuids=place.placed.uuids,
             is_by_others=job.state in _BY_OTHERS,
         )

@@ -80,7 +80,6 @@ def test_a_task_of_an_array_that_waits_is_read_with_its_reason() -> None:
     values = (
         "9_1",
         "9",
-        "9",
         "PENDING",
         "BeginTime",
         "a|b",
@@ -90,29 +89,29 @@ def test_a_task_of_an_array_that_waits_is_read_with_its_reason() -> None:
         "phys",
         "normal",
     )
-    rest = ("", "1", "2", "1794796313", "1794799913", "1:00:00", "1:00:00", "1")
+    rest = ("", "1", "2", "1794796313", "1794799913", "1:00:00", "1:00:00")
     (job,) = read_squeue(_line(*values, *rest) + "\n")
-    assert (job.job_id, job.array_id, job.state, job.reason) == ("9_1", "9", "PENDING", "BeginTime")
+    assert (job.job_id, job.raw_id, job.state, job.reason) == ("9_1", "9", "PENDING", "BeginTime")
     assert (job.name, job.comment, job.nodes, job.cpus) == ("a|b", "joblens run=x", (), 2)
     assert job.starts_at_us == 1_794_799_913_000_000
     assert job.time_limit_s == 3600
 
 
 def test_a_comment_with_a_line_break_does_not_cut_a_job_in_two() -> None:
-    values = ("7", "7", "7", "RUNNING", "None", "x", "two\nlines", "ada", "main", "phys", "normal")
-    rest = ("n[1-2]", "2", "4", "1794796313", "1794796313", "UNLIMITED", "UNLIMITED", "N/A")
+    values = ("7", "7", "RUNNING", "None", "x", "two\nlines", "ada", "main", "phys", "normal")
+    rest = ("n[1-2]", "2", "4", "1794796313", "1794796313", "UNLIMITED", "UNLIMITED")
     first = _line(*values, *rest)
     jobs = read_squeue(f"{first}\n{first}\n")
     assert [job.comment for job in jobs] == ["two\nlines"] * 2
     assert jobs[0].nodes == ("n1", "n2")
-    assert (jobs[0].reason, jobs[0].array_id, jobs[0].time_limit_s) == ("", "", None)
+    assert (jobs[0].reason, jobs[0].time_limit_s) == ("", None)
 
 
-def test_partitions_have_limits_and_what_is_free() -> None:
-    line = _line("gpu", "gpu*", "up", "1-00:00:00", "1:00:00", "4", "64+", "10/246/0/256", "512000+")
-    line = _line(line, "gpu:a100:4(S:0-1),nvme:1", "mixed", "1/3/0/4")
+def test_partitions_have_limits_and_nodes() -> None:
+    line = _line("gpu", "gpu*", "1-00:00:00", "1:00:00", "4", "64+", "512000+")
+    line = _line(line, "gpu:a100:4(S:0-1),nvme:1", "mixed")
     (found,) = read_sinfo(line)
-    assert (found.name, found.is_default, found.is_up, found.max_time_s) == ("gpu", True, True, 86400)
-    assert (found.nodes, found.idle_nodes, found.cpus_per_node, found.idle_cpus) == (4, 3, 64, 246)
+    assert (found.name, found.is_default, found.max_time_s) == ("gpu", True, 86400)
+    assert (found.nodes, found.cpus_per_node) == (4, 64)
     assert found.memory_per_node_bytes == 512000 * 2**20
     assert found.gpus_per_node == 4
