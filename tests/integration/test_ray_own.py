@@ -4,6 +4,7 @@ import os
 import re
 import signal
 from collections import Counter
+from pathlib import Path
 
 import psutil
 import pytest
@@ -19,6 +20,13 @@ TELLS = """
 name: tells
 jobs:
   - {name: a, command: 'env > made; while [ ! -e go ]; do sleep 0.02; done'}
+"""
+
+TWO = """
+name: two
+jobs:
+  - {name: a, command: 'true'}
+  - {name: b, command: 'true', depends_on: [a]}
 """
 
 
@@ -70,6 +78,25 @@ def test_a_cluster_of_its_own_is_reached_from_this_machine_only_and_jobs_are_as_
         line for line in made.read_text().splitlines() if re.match("RAY_AUTH|RAY_ENABLE|JOBLENS_RAY", line)
     ]
     assert rays == ["RAY_AUTH_MODE=disabled"]
+
+
+def test_a_cluster_of_its_own_needs_no_psutil_of_ours_and_what_cannot_be_imported_ends_the_run(
+    desk: WorkflowDesk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ray brings its own psutil along, which is there behind `import ray` only."""
+    flow = desk.write(TWO)
+    shadowed(tmp_path / "first", "psutil", monkeypatch)
+    desk.call("run", flow, "--engine", "ray", "--cpus", "1", code=0)
+    shadowed(tmp_path / "then", "ray", monkeypatch)
+    done = desk.call("run", flow, "--engine", "ray", "--cpus", "1", code=1)
+    assert "--engine ray cannot be used: Ray cannot be imported: ray is shadowed" in done.stderr + done.stdout
+
+
+def shadowed(folder: Path, module: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It cannot be imported."""
+    folder.mkdir()
+    (folder / f"{module}.py").write_text(f"raise ImportError('{module} is shadowed')")
+    monkeypatch.setenv("PYTHONPATH", str(folder))
 
 
 def raylet_of(driver: int) -> psutil.Process:

@@ -17,7 +17,7 @@ from joblens.agent.run_places import RunPlaces
 from joblens.agent.store_watch import StoreWatch
 from joblens.agent.ticket_desk import TicketDesk
 from joblens.engine.cluster_places import TellsWhy
-from joblens.model.errors import JoblensError, PlanError
+from joblens.model.errors import InputError, JoblensError, PlanError
 from joblens.model.job import Status
 from joblens.model.placing import Parcel, Placed, PlaceNews, PlaceState, Room
 from joblens.model.run import PlaceEnded, PlacesWait, RunFact, WorkPlaced
@@ -229,19 +229,25 @@ class RunPlacing:
 
     def _could_not_place(self, parcels: Sequence[Parcel], error: JoblensError) -> None:
         self._no_longer_in_hand(parcels)
-        if not isinstance(error, PlanError):
+        if not isinstance(error, InputError):
             self._is_away(error)
+            return
+        if not isinstance(error, PlanError):
+            self._cannot_be(parcels, error)
             return
         kinds: dict[tuple[object, ...], list[Parcel]] = {}
         for parcel in parcels:
             kinds.setdefault((parcel.requirements, parcel.scheduler, parcel.spec_job), []).append(parcel)
         if len(kinds) == 1:
-            self._telling.cannot_be([parcel.uuid for parcel in parcels], str(error))
-            now_s = time.monotonic()
-            self._placed_at_s.update((parcel.uuid, now_s) for parcel in parcels)
+            self._cannot_be(parcels, error)
             return
         for alike in kinds.values():  # only one of them may be at fault
             self._place(alike)
+
+    def _cannot_be(self, parcels: Sequence[Parcel], error: JoblensError) -> None:
+        self._telling.cannot_be([parcel.uuid for parcel in parcels], str(error))
+        now_s = time.monotonic()
+        self._placed_at_s.update((parcel.uuid, now_s) for parcel in parcels)
 
     def _is_away(self, error: JoblensError) -> None:
         self._pause_s = min(_PAUSE_LONGEST_S, self._pause_s * 2 or _PAUSE_FIRST_S)
@@ -258,7 +264,10 @@ class RunPlacing:
 
     def _could_not_look(self, error: JoblensError) -> None:
         self._is_looking = False
-        self._is_away(error)
+        if isinstance(error, InputError):  # asking again does not help
+            self._cannot_be([self._parcels[uuid] for uuid in self._waiting], error)
+        else:
+            self._is_away(error)
         self._next_look_s = time.monotonic() + max(_LOOK_LATE_S, self._pause_s)
 
     def _take_news(self, answer: tuple[Sequence[PlaceNews], Room | None]) -> None:

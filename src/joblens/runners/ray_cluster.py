@@ -9,12 +9,12 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import msgspec
-import psutil
 from msgspec import Struct
 from msgspec.structs import replace
 
 from joblens.model.placing import Hire
 from joblens.runners import ray_task
+from joblens.runners.own_descendants import OwnDescendants
 from joblens.runners.ray_nodes import WideTask
 from joblens.runners.ray_own import OwnFolder
 from joblens.runners.ray_words import (
@@ -44,7 +44,8 @@ _PLAIN = ("CPU", "GPU", "memory", "object_store_memory")
 
 
 class ClusterError(Exception):
-    """Its text is for people. `word`: Ray's own. `is_by_others`: the task is not at fault."""
+    """Its text is for people. `word`: Ray's own. `is_missing`: Ray, or something that it needs, is not
+    installed. `is_by_others`: the task is not at fault."""
 
     def __init__(
         self, text: str, word: str = "", *, is_missing: bool = False, is_by_others: bool = False
@@ -59,7 +60,7 @@ class RayCluster:
     def __init__(self, address: str, own: NodeOffer | None, noted_at: str) -> None:
         """`noted_at`: a file for the folder of one that is started here. Raises ClusterError."""
         self._folder: OwnFolder | None = None
-        self._own: list[psutil.Process] = []
+        self._servers: OwnDescendants | None = None
         try:
             if own is None or address:
                 self._ray = _imported()
@@ -69,6 +70,9 @@ class RayCluster:
                 self._folder.set_up(os.environ)
                 self._ray = _imported()
                 self._start(own, self._folder)
+        except ImportError as error:
+            self._remove_folder()
+            raise _not_importable(error) from error
         except (ConnectionError, OSError, RuntimeError, ValueError, TimeoutError) as error:
             self._remove_folder()
             where = f"no Ray answers at {address}" if address else "a Ray of its own cannot be started"
@@ -94,15 +98,12 @@ class RayCluster:
             _temp_dir=folder.for_ray,
             _memory=own.memory_bytes,
         )
-        self._own = [one for one in psutil.Process().children(recursive=True) if one.name() in _SERVERS]
+        self._servers = OwnDescendants(_SERVERS)
 
     @property
     def is_alive(self) -> bool:
         """Of one of its own: Ray does not tell the program that uses it. Others tell of lost nodes."""
-        try:
-            return all(one.is_running() and one.status() != psutil.STATUS_ZOMBIE for one in self._own)
-        except psutil.NoSuchProcess:
-            return False
+        return self._servers is None or self._servers.all_live
 
     def nodes(self) -> tuple[NodeOffer, ...]:
         return tuple(_offer(node) for node in self._ray.nodes() if node["Alive"])
@@ -158,9 +159,13 @@ class RayCluster:
             handle.task.close()
 
     def close(self) -> None:
-        own = psutil.Process().children(recursive=True) if self._folder is not None else []
+        own = OwnDescendants() if self._folder is not None else None
         self._ray.shutdown()
-        psutil.wait_procs(own, _END_S)
+        if own is not None:
+            own.wait(_END_S)
+            own.close()
+        if self._servers is not None:
+            self._servers.close()
         self._remove_folder()
 
     def _remove_folder(self) -> None:
@@ -224,10 +229,14 @@ def _imported() -> Any:
     """Ray tells nobody that it is used, and gives jobs without GPUs no less than they would have."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            import ray
-    except ImportError as error:
-        raise ClusterError("Ray is not installed", is_missing=True) from error
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        import ray
     return ray
+
+
+def _not_importable(error: ImportError) -> ClusterError:
+    """It stays so, however often it is tried."""
+    if error.name == "ray":
+        return ClusterError("Ray is not installed", is_missing=True)
+    return ClusterError(f"Ray cannot be imported: {first_line(error)}", is_missing=True)
