@@ -20,6 +20,7 @@ class RunFacts:
         self._own: set[str] = set()  # events that this process has noted
         self._seen = 0
         self._wishes: set[str] = set()
+        self._is_ending_all = False  # what workers are asked to end from now on is asked by this process
 
     def begin(self) -> list[RunEvent]:
         """Everything that was noted so far, for the schedule; wishes of the past are over."""
@@ -44,6 +45,7 @@ class RunFacts:
         self._kit.recorder.write([self.write_of(fact)])
 
     def write_of(self, fact: RunFact) -> RunNoted:
+        self._is_ending_all |= isinstance(fact, StopAskedFor) and fact.how == "kill"
         event = RunEvent(new_uuid(), self._run_uuid, self._kit.clock.now_us(), fact)
         self._own.add(event.uuid)
         return RunNoted(event)
@@ -82,6 +84,9 @@ class RunFacts:
         return self._places[fact.name]
 
     def cancel_requests(self) -> list[str]:
+        """Of single jobs, by somebody else: such a job does not run again when the run is gone on with."""
+        if self._is_ending_all:
+            return []
         try:
             return list(self._kit.recorder.cancel_requests())
         except JoblensError:

@@ -118,6 +118,14 @@ def wait_for_run(
         poll_s = min(_LONGEST_POLL_S, poll_s * 1.3)
 
 
+def wait_until_let_go(run: Run, settings: Settings, timeout_s: float) -> None:
+    """Until who drove a run that is over has ended what it had on a cluster, too."""
+    deadline_s, poll_s = time.monotonic() + timeout_s, _FIRST_POLL_S
+    while is_driven(run, settings) and time.monotonic() < deadline_s:
+        time.sleep(poll_s)
+        poll_s = min(_LONGEST_POLL_S, poll_s * 1.3)
+
+
 def _host() -> str:
     import os
 

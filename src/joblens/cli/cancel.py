@@ -47,8 +47,8 @@ def command(session: Session, /, idents: tuple[str, ...], names: tuple[str, ...]
 
 def _found(session: Session, idents: tuple[str, ...], names: tuple[str, ...]) -> "list[Found]":
     from joblens.app.queue_watching import find_any
-    from joblens.app.run_jobs import job_of_run, waiting_job
-    from joblens.model.job import Record
+    from joblens.app.run_jobs import job_of_run
+    from joblens.app.runs import run_to_end
 
     store = session.store
     if names:
@@ -132,7 +132,7 @@ def _awaited(session: Session, one: "Found") -> "Found":
 
     from joblens.app.queries import wait_for_end
     from joblens.app.queue_watching import TaskGroup, wait_for_group
-    from joblens.app.run_control import wait_for_job_of_run, wait_for_run
+    from joblens.app.run_control import wait_for_job_of_run, wait_for_run, wait_until_let_go
     from joblens.app.run_jobs import RunJob
     from joblens.model.job import Record
 
@@ -145,7 +145,10 @@ def _awaited(session: Session, one: "Found") -> "Found":
         patience_s = max(record.job.grace_s for record in one.records) + _PATIENCE_S
         return wait_for_group(session.queue_store, one, patience_s, session.care_for_queue)
     if not isinstance(one, Record):
-        return wait_for_run(store, one.uuid, settings, patience_s, session.care)
+        ended = wait_for_run(store, one.uuid, settings, patience_s, session.care)
+        if _is_over(ended):
+            wait_until_let_go(ended, settings, patience_s)
+        return ended
     if one.status.is_final:
         return one
     care = session.care_for_queue if one.job.queue else session.care

@@ -1,0 +1,28 @@
+"""Runs on a cluster that are ended and gone on with."""
+
+from joblens.model.run import JobCancelled
+from tests.conftest import wait_until
+from tests.integration.test_cluster_runs import start
+from tests.integration.workflow_desk import WorkflowDesk
+
+# It takes longer to end than its driver takes to look at what others want.
+LINGERING = """
+name: lingering
+jobs:
+  - {name: one, command: "trap 'sleep 2.5; exit 1' TERM; echo begun >> ran; sleep 60 & wait $!"}
+"""
+
+
+def test_a_job_that_ended_with_its_run_runs_again_when_the_run_is_gone_on_with(desk: WorkflowDesk) -> None:
+    driver = start(desk, "run", desk.write(LINGERING), "--engine", "slurm")
+    wait_until(lambda: desk.lines("ran") == ["begun"], what="a job that runs")
+    desk.call("cancel", "lingering", code=0)
+    # Whoever drove it has let go of it by now, and of its places.
+    driver.communicate(timeout=1)
+    store = desk.store()
+    try:
+        facts = [event.fact for _, event in store.run_events(desk.newest_run().uuid)]
+    finally:
+        store.close()
+    assert [fact for fact in facts if isinstance(fact, JobCancelled)] == []
+    assert "`joblens resume` starts it again" in desk.call("results", "lingering", code=0).stdout
