@@ -6,15 +6,17 @@ from collections.abc import Iterator
 from msgspec import Struct
 from msgspec.structs import replace
 
+from joblens.analysis.workflow_rows import run_label
 from joblens.app.queries import Note, find, newest_named
-from joblens.model.errors import AmbiguousJob, InputError, UnknownJob, UnknownRun
+from joblens.model.errors import AmbiguousJob, AmbiguousRun, InputError, UnknownJob, UnknownRun
 from joblens.model.history import HistoryQuery, SortKey
 from joblens.model.job import Record, Status
-from joblens.model.run import JobCancelled, JobResult, OutputsMissing, RecoveryRan, Run, RunEvent
+from joblens.model.run import JobCancelled, JobResult, OutputsMissing, RecoveryRan, Run, RunEvent, RunStatus
 from joblens.ports.store import Store
 
 _JOB, _WORKFLOW = "job:", "workflow:"
 _NUMBERED = re.compile(r"\d+\.\d+")  # run 2 of workflow 3
+_SHOWN = 3
 
 
 def find_run(store: Store, ident: str, run_number: int | None = None) -> Run:
@@ -23,6 +25,43 @@ def find_run(store: Store, ident: str, run_number: int | None = None) -> Run:
         return store.find_run(ident)
     workflow = store.find_workflow(ident)
     return store.find_run(f"{workflow.number}.{run_number}")
+
+
+def find_named_run(store: Store, ident: str, note: Note, run_number: int | None = None) -> Run:
+    """The same; a name that several workflows have stands for the newest of them, which is told."""
+    found = find_run(store, ident, run_number)
+    name = ident.strip().removeprefix(_WORKFLOW)
+    others = [one for one in store.workflows() if one.name == name and one.uuid != found.workflow_uuid]
+    if others and str(found.workflow_number) != name:
+        numbers = ", ".join(str(one.number) for one in others[:_SHOWN]) + (", …" if others[_SHOWN:] else "")
+        note(
+            f"joblens: '{name}' is workflow {found.workflow_number}, the newest of that name;"
+            f" {numbers} {'has' if len(others) == 1 else 'have'} it as well"
+        )
+    return found
+
+
+def run_to_end(store: Store, ident: str, found: Run, note: Note) -> Run:
+    """Of those that a workflow's name or number stands for, the one that is not over, if any is. `found`: the
+    newest of them. Raises AmbiguousRun when there are several: who ends one of them might mean another."""
+    name = ident.strip().removeprefix(_WORKFLOW)
+    under_way = [
+        run
+        for workflow in store.workflows()
+        if name in (workflow.name, str(workflow.number))
+        for run in store.runs(workflow.uuid)
+        if run.status in (RunStatus.CREATED, RunStatus.RUNNING)
+    ]
+    labels = [run_label(run) for run in under_way]
+    if len(under_way) > 1:
+        raise AmbiguousRun(
+            f"'{name}' stands for {len(under_way)} runs that are not over: {', '.join(labels)}",
+            hint=f"all of them: joblens cancel {' '.join(labels)}",
+        )
+    if not under_way or under_way[0].uuid == found.uuid:
+        return found
+    note(f"joblens: '{name}' is run {labels[0]}, the only one of that name that is not over")
+    return store.find_run(under_way[0].uuid)
 
 
 def newest_run(store: Store) -> Run:

@@ -54,25 +54,21 @@ def _found(session: Session, idents: tuple[str, ...], names: tuple[str, ...]) ->
     if names:
         if len(idents) != 1:
             raise InputError("--job goes with one run", hint="joblens cancel RUN --job NAME")
-        run = store.find_run(idents[0])
+        run = run_to_end(store, idents[0], store.find_run(idents[0]), session.note)
         return [job_of_run(store, run, name) for name in names]
     found = [find_any(store, ident, session.note) for ident in idents]
-    for ident, one in zip(idents, found, strict=True):
-        _tell_of_others(session, ident, one)
-    return [(isinstance(one, Record) and waiting_job(store, one)) or one for one in found]
+    return [_meant(session, ident, one) for ident, one in zip(idents, found, strict=True)]
 
 
-def _tell_of_others(session: Session, ident: str, one: "Found") -> None:
-    """A workflow's name or number is its newest run."""
-    from joblens.analysis.workflow_rows import run_label
+def _meant(session: Session, ident: str, one: "Found") -> "Found":
+    from joblens.app.run_jobs import waiting_job
+    from joblens.app.runs import run_to_end
+    from joblens.model.job import Record
     from joblens.model.run import Run
 
-    if not isinstance(one, Run) or ident == run_label(one) or one.uuid.startswith(ident):
-        return
-    others = [run for run in session.store.runs(one.workflow_uuid) if run.uuid != one.uuid]
-    if under_way := [run_label(run) for run in others if not _is_over(run)]:
-        newest = f"joblens: '{ident}' is run {run_label(one)}, the newest"
-        session.note(f"{newest}; also under way: joblens cancel {' '.join(under_way)}")
+    if isinstance(one, Run):
+        return run_to_end(session.store, ident, one, session.note)
+    return (isinstance(one, Record) and waiting_job(session.store, one)) or one
 
 
 def _refuse_others(found: "list[Found]") -> None:

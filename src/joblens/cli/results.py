@@ -42,10 +42,10 @@ def command(
     it, the newest run of all.
     'results list RUN' is the same."""
     from joblens.app.run_tables import ResultSort, result_rows, sorted_rows
-    from joblens.app.runs import find_run, newest_run
+    from joblens.app.runs import find_named_run, newest_run
 
     store = session.current_store
-    run = find_run(store, _ident(words), run_number) if words else newest_run(store)
+    run = find_named_run(store, _ident(words), session.note, run_number) if words else newest_run(store)
     rows = sorted_rows(result_rows(store, run), ResultSort(sort), reverse=reverse)
     if only_failed:
         rows = [row for row in rows if row.has_failed]

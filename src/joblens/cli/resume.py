@@ -23,12 +23,13 @@ def command(session: Session, /, ident: str, **given: Any) -> None:
     from joblens.analysis.workflow_rows import run_label
     from joblens.app.kept_specs import whole_run
     from joblens.app.run_checks import prepare_place, refuse_driven, refuse_other_engine
+    from joblens.app.runs import find_named_run
     from joblens.app.specs import plan_of_run
     from joblens.app.workflow_runs import check_plan
     from joblens.cli.run_spec import check_engine, detach, drive_in_front
     from joblens.model.run import RunStatus
 
-    run = session.store.find_run(ident)
+    run = find_named_run(session.store, ident, session.note)
     if run.status is RunStatus.COMPLETED and not session.json:
         session.write(f"Run {run_label(run)} is completed: there is nothing left to do\n")
         return

@@ -67,6 +67,7 @@ def command(
     from joblens.analysis.allocation import Strategy
     from joblens.app.rightsize_files import edited, open_spec, replace_file
     from joblens.app.rightsizing import size_workflow
+    from joblens.app.runs import find_named_run
 
     store = session.current_store
     if names or ident is None:
@@ -78,7 +79,7 @@ def command(
             )
         _size_jobs(session, names, Strategy(strategy))
         return
-    run = store.find_run(ident)
+    run = find_named_run(store, ident, session.note)
     wants_file = diff or write_to is not None
     file = None
     if wants_file:

@@ -6,12 +6,19 @@ from pathlib import Path
 import pytest
 
 from joblens.app.run_state import state_of_run
-from joblens.app.runs import find_job_or_run, find_run, kept_results, records_of_run
-from joblens.model.errors import InputError, UnknownRun
+from joblens.app.runs import (
+    find_job_or_run,
+    find_named_run,
+    find_run,
+    kept_results,
+    records_of_run,
+    run_to_end,
+)
+from joblens.model.errors import AmbiguousRun, InputError, UnknownRun
 from joblens.model.job import Record, Status
 from joblens.model.run import JobState, OutputsMissing, Run, RunOptions
 from joblens.stores.sqlite import SqliteStore
-from tests.contract.run_builders import attempt, noted, run, workflow
+from tests.contract.run_builders import attempt, begun, noted, over, run, workflow
 from tests.contract.store_builders import whole_job
 from tests.integration import past_runs
 from tests.integration.past_runs import EVALUATE, FIRST, FLOW, NOTES, PREPROCESS, SECOND_RUN, SPEC, TRAIN
@@ -59,6 +66,31 @@ def test_a_run_number_is_one_of_the_workflow_that_was_named(store: SqliteStore) 
     store.apply([*past_runs.first_run(), *past_runs.second_run()])
     assert find_run(store, "ml-pipeline").uuid == SECOND_RUN
     assert find_run(store, "ml-pipeline", 1).uuid == FIRST
+
+
+def test_of_workflows_of_one_name_the_newest_is_meant_and_that_is_told(store: SqliteStore) -> None:
+    told: list[str] = []
+    store.apply([workflow("aaa1"), run("r1", "aaa1"), workflow("bbb2"), run("r2", "bbb2")])
+    assert find_named_run(store, "flow", told.append).uuid == "r2"
+    assert told == ["joblens: 'flow' is workflow 2, the newest of that name; 1 has it as well"]
+    told.clear()
+    assert find_named_run(store, "1", told.append).uuid == "r1"
+    assert find_named_run(store, "1.1", told.append).uuid == "r1"
+    assert told == []
+
+
+def test_a_name_of_several_runs_that_are_not_over_does_not_say_which_to_end(store: SqliteStore) -> None:
+    told: list[str] = []
+    store.apply([workflow("aaa1"), run("r1", "aaa1"), run("r2", "aaa1"), begun("r1"), begun("r2")])
+    newest = store.find_run("flow")
+    for name in ("flow", "1", "workflow:flow"):
+        with pytest.raises(AmbiguousRun, match=r"stands for 2 runs that are not over: 1\.1, 1\.2") as caught:
+            run_to_end(store, name, newest, told.append)
+        assert caught.value.hint == "all of them: joblens cancel 1.1 1.2"
+    assert run_to_end(store, "1.2", newest, told.append).uuid == "r2"
+    store.apply([over("r2")])
+    assert run_to_end(store, "flow", newest, told.append).uuid == "r1"
+    assert told == ["joblens: 'flow' is run 1.1, the only one of that name that is not over"]
 
 
 def test_commands_of_actions_are_no_records_of_jobs(store: SqliteStore) -> None:
