@@ -2,14 +2,16 @@
 
 from joblens.model.run import JobCancelled
 from tests.conftest import wait_until
-from tests.integration.test_cluster_runs import start
+from tests.integration.test_cluster_runs import quick_leases, start
 from tests.integration.workflow_desk import WorkflowDesk
+
+__all__ = ["quick_leases"]  # for every test here, too
 
 # It takes longer to end than its driver takes to look at what others want.
 LINGERING = """
 name: lingering
 jobs:
-  - {name: one, command: "trap 'sleep 2.5; exit 1' TERM; echo begun >> ran; sleep 60 & wait $!"}
+  - {name: one, command: "trap 'sleep 2.5; exit 1' TERM; echo begun >> ran; sleep 60 & wait"}
 """
 
 
