@@ -13,6 +13,7 @@ from joblens.views.bench import (
     parameters_text,
     verdict,
 )
+from joblens.views.html_page import PAGE_HEAD
 from joblens.views.numbers import UNKNOWN
 from joblens.views.plots.bench_svg import ratios_svg, runs_svg
 from joblens.views.style import clean
@@ -21,14 +22,9 @@ Form = Mapping[str, Any]
 Row = Sequence[str]
 
 _WIDE = 10_000
-_PAGE = """<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="generator" content="joblens">
-<title>{title}</title>
-<style>
+_PAGE = (
+    PAGE_HEAD
+    + """<style>
 body {{ font-family: "DejaVu Sans", Verdana, Arial, sans-serif; color: #222; max-width: 960px;
   margin: 2em auto; padding: 0 1em; line-height: 1.45; }}
 .table {{ overflow-x: auto; margin: 1em 0; }}
@@ -45,6 +41,7 @@ svg {{ max-width: 100%; height: auto; }}
 </body>
 </html>
 """
+)
 
 
 class _Markdown:

@@ -13,17 +13,13 @@ from joblens.model.provenance import CodeVersion, Provenance
 from joblens.model.secrets import redact_address
 from joblens.model.units import format_bytes, format_duration
 from joblens.views.crate_style import STYLE
+from joblens.views.html_page import PAGE_HEAD
 from joblens.views.numbers import UNKNOWN, counted
 
 _MOST_ROWS = 500
-_PAGE = """<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="generator" content="joblens">
-<title>{title}</title>
-<style>{style}</style>
+_PAGE = (
+    PAGE_HEAD
+    + """<style>{style}</style>
 </head>
 <body>
 <header><p class="kind">RO-Crate · {kind}</p><h1>{title}</h1><p class="lead">{lead}</p></header>
@@ -35,6 +31,7 @@ _PAGE = """<!DOCTYPE html>
 </body>
 </html>
 """
+)
 
 Cell = str  # already escaped
 

@@ -7,17 +7,13 @@ from typing import Any
 from msgspec import json
 
 from joblens.model.errors import MissingExtra, how_to_install
+from joblens.views.html_page import PAGE_HEAD
 from joblens.views.plots.chart import Chart
 from joblens.views.plots.plotly_figure import plotly_figure
 
-_PAGE = """<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="generator" content="joblens">
-<title>{title}</title>
-<style>body {{ margin: 0; background: white; }} #plot {{ width: 100%; min-width: 640px; }}</style>
+_PAGE = (
+    PAGE_HEAD
+    + """<style>body {{ margin: 0; background: white; }} #plot {{ width: 100%; min-width: 640px; }}</style>
 <script>{script}</script>
 </head>
 <body>
@@ -44,6 +40,7 @@ Plotly.newPlot("plot", figure.data, figure.layout, {{
 </body>
 </html>
 """
+)
 
 
 def plotly_script() -> str:
