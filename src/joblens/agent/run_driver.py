@@ -19,6 +19,7 @@ from joblens.agent.run_flights import Flights
 from joblens.agent.run_folder import RunFolder
 from joblens.agent.run_hosts import RunHosts
 from joblens.agent.run_signals import RunSignals
+from joblens.agent.run_starts import RunStarts
 from joblens.agent.run_tickets import QueueSide
 from joblens.agent.run_view import RunView
 from joblens.agent.run_view_feed import ViewFeed
@@ -91,15 +92,12 @@ class RunDriver:
         self._hosts = RunHosts(
             setup, kit, recovery, self._maker, self, side=side, note=view.note, note_fact=facts.note
         )
-        self._stamps = FileStamps(kit.loop, setup.cwd)
+        self._starts = RunStarts(setup.plan, FileStamps(kit.loop, setup.cwd), self._hand_over)
         self._folder = RunFolder(setup.logs_dir)
         self._events: deque[Event] = deque()
         self._is_pumping = False
         self._flights = Flights()
         self._uuids: dict[int, str] = {}  # of jobs of the plan that are under way, by index
-        self._preparing: dict[int, StartAttempt] = {}  # their input files are being read
-        self._staggered: deque[StartAttempt] = deque()
-        self._next_start_s = 0.0
         self._exit_codes: dict[int, int | None] = {}  # of the last attempt of jobs that are recovering
         self._is_over = False
         self._next_draw_s = 0.0
@@ -152,8 +150,7 @@ class RunDriver:
             self._deadline_s = now_s + time_s - headroom_s
         self._folder.make()
         self._hosts.expect_limited(self._limited_jobs())
-        self._carry_out_all(self._schedule.begin(now_s))
-        self._pump()
+        self._pump(self._schedule.begin(now_s))
 
     def _limited_jobs(self) -> int:
         schedule = self._schedule
@@ -167,7 +164,7 @@ class RunDriver:
         kit.loop.remove_timed(self)
         kit.sampler.remove(_LOOK)
         kit.sampler.remove(_SLOTS)
-        self._stamps.close()
+        self._starts.close()
         self._hosts.close(is_over=self._is_over)
 
     def wait(self) -> None:
@@ -188,25 +185,26 @@ class RunDriver:
         if not self._is_pumping:
             self._pump()
 
-    def _pump(self) -> None:
+    def _pump(self, commands: Sequence[Command] = ()) -> None:
         """One after the other, also those that carrying out a command brings about."""
         self._is_pumping = True
         try:
+            self._carry_out_all(commands)
             while self._events:
                 event = self._events.popleft()
-                commands = self._schedule.handle(event, time.monotonic())
+                following = self._schedule.handle(event, time.monotonic())
                 if isinstance(event, AttemptEnded):
                     self._feed.state(
                         event.index,
                         self._schedule.state_of(event.index),
                         self._schedule.whys.get(event.index, ""),
                     )
-                self._carry_out_all(commands)
+                self._carry_out_all(following)
         finally:
             self._is_pumping = False
         self._hosts.flush()
 
-    def _carry_out_all(self, commands: list[Command]) -> None:
+    def _carry_out_all(self, commands: Sequence[Command]) -> None:
         for command in commands:
             kind = type(command)
             if kind is StartAttempt:
@@ -227,32 +225,7 @@ class RunDriver:
 
     def _start(self, start: StartAttempt) -> None:
         self._feed.state(start.index, JobState.PENDING)
-        if self._plan.execution.staggered_start_s > 0:
-            self._staggered.append(start)
-            self._start_staggered()
-        else:
-            self._start_now(start)
-
-    def _start_staggered(self) -> None:
-        now_s = time.monotonic()
-        if self._staggered and now_s >= self._next_start_s:
-            self._next_start_s = now_s + self._plan.execution.staggered_start_s
-            self._start_now(self._staggered.popleft())
-
-    def _start_now(self, start: StartAttempt) -> None:
-        inputs = self._plan.jobs[start.index].input_files
-        if not inputs:
-            self._hand_over(start, ())
-            return
-        self._preparing[start.index] = start
-        paths = [self._plan.files[place].path for place in inputs]
-        self._stamps.stamp(paths, lambda stamps: self._stamped(start, stamps))
-
-    def _stamped(self, start: StartAttempt, stamps: tuple[FileStamp, ...]) -> None:
-        if self._preparing.pop(start.index, None) is not None:
-            self._hand_over(start, stamps)
-            if not self._is_pumping:
-                self._hosts.flush()
+        self._starts.add(start)
 
     def _hand_over(self, start: StartAttempt, stamps: tuple[FileStamp, ...]) -> None:
         attempt = self._maker.make(start, self._facts.data, stamps)
@@ -260,6 +233,8 @@ class RunDriver:
         self._flights.add(start, uuid)
         self._uuids[start.index] = uuid
         self._hosts.start(attempt, start, is_limited=self._schedule.buckets.of(start.index).is_limited)
+        if not self._is_pumping:
+            self._hosts.flush()
 
     def _start_beside(self, command: RunActionCommand | RunRecovery) -> None:
         if isinstance(command, RunActionCommand):
@@ -272,20 +247,13 @@ class RunDriver:
     # ---- stopping ------------------------------------------------------------------------------------
 
     def _stop(self, stop: StopAttempt) -> None:
-        start = self._preparing.pop(stop.index, None) or self._out_of_stagger(stop.index)
+        start = self._starts.take_out(stop.index)
         if start is not None:
             self._post(AttemptEnded(start.index, start.attempt, Status.CANCELLED, reason=NOT_STARTED))
             return
         uuid = self._uuids.get(stop.index)
         if uuid is not None:
             self._end(uuid, at_once=stop.at_once)
-
-    def _out_of_stagger(self, index: int) -> StartAttempt | None:
-        for start in self._staggered:
-            if start.index == index:
-                self._staggered.remove(start)
-                return start
-        return None
 
     def _end(self, uuid: str, *, at_once: bool) -> None:
         self._hosts.end(uuid, at_once=at_once)
@@ -459,9 +427,12 @@ class RunDriver:
     # ---- time ----------------------------------------------------------------------------------------
 
     def next_wake_s(self) -> float | None:
-        due = [self._schedule.next_wake_s(), self._deadline_s, self._next_draw_s]
-        if self._staggered:
-            due.append(self._next_start_s)
+        due = [
+            self._schedule.next_wake_s(),
+            self._deadline_s,
+            self._next_draw_s,
+            self._starts.next_wake_s(),
+        ]
         return min((at for at in due if at is not None), default=None)
 
     def wake(self) -> None:
@@ -473,7 +444,7 @@ class RunDriver:
         if now_s >= self._next_draw_s:
             self._next_draw_s = now_s + _DRAW_EVERY_S
             self._view.tick()
-        self._start_staggered()
+        self._starts.wake()
         due_s = self._schedule.next_wake_s()
         if due_s is not None and due_s <= now_s:
             self._post(Tick())
