@@ -1,5 +1,7 @@
 """The last words about a run and what a dry run tells, pinned as in test_text.py."""
 
+from msgspec.structs import replace
+
 from joblens.analysis.run_ending import FailedJob, RunEnding
 from joblens.engine.rehearsal import Rehearsal, RehearsedStart
 from joblens.model.job import Requirements
@@ -37,6 +39,16 @@ PLAN = Plan(
 
 def test_the_end_of_a_run_that_failed() -> None:
     same_as_golden("run-ending-failed", render_ending(FAILED, width=100))
+
+
+def test_jobs_that_never_began_for_one_reason_are_told_of_together() -> None:
+    why = "it could not be started: Ray is not installed"
+    alike = tuple(FailedJob(name, JobState.FAILED, why) for name in ("a", "b"))
+    logged = tuple(FailedJob(name, JobState.FAILED, "exit code 1", f"/out/{name}", 1) for name in ("c", "d"))
+    lines = render_ending(replace(FAILED, failures=(*alike, *logged), more_failures=0), width=100)
+    assert f"  a, b failed: {why}" in lines
+    assert "  c failed: exit code 1" in lines
+    assert "  d failed: exit code 1" in lines
 
 
 def test_the_end_of_a_run_that_was_stopped() -> None:

@@ -171,7 +171,7 @@ jobs:
     said, _ = driver.communicate(timeout=60)
     cluster.remove_node(node)
     assert driver.returncode == 0, said
-    assert "waits at the cluster: wants 1 CPU, apart=1; no node has as much (job a)" in said
+    assert "waits at ray job a: wants 1 CPU, apart=1; no node has as much" in said
     assert printed.read_text() == "first\nlast\n"
     attempt = records_of(desk)["a"].attempt
     assert attempt is not None

@@ -201,10 +201,16 @@ def test_what_no_node_has_is_refused_before_anything_is_written(
     assert not desk.store_path.exists()
 
 
-def test_what_sbatch_refuses_ends_the_job_in_its_own_words(slurm: SlurmServer, desk: WorkflowDesk) -> None:
-    path = desk.write('name: x\njobs: [{name: a, command: "true"}]\n')
-    done = desk.call("run", path, *SLURM, "--sbatch=--reservation=none", code=1)
-    assert "Requested reservation is invalid" in done.stderr + done.stdout
+def test_what_sbatch_would_refuse_is_told_in_its_own_words_before_anything_is_written(
+    slurm: SlurmServer, desk: WorkflowDesk
+) -> None:
+    path = desk.write('name: x\njobs: [{name: "a_{i}", command: "true", parameters: {i: "1:3"}}]\n')
+    done = desk.call("run", path, *SLURM, "--sbatch=--reservation=none", code=2)
+    assert "Requested reservation is invalid" in done.stderr
+    done = desk.call("run", path, *SLURM, "--sbatch=--bogus=1", code=2)
+    assert done.stderr.count("unrecognized option '--bogus=1'") == 1
+    assert "sbatch --help" not in done.stderr
+    assert not desk.store_path.exists()
     done = desk.call("run", path, *SLURM, "--sbatch=--array=1-9", code=2)
     assert "--array cannot be chosen" in done.stderr
 

@@ -16,7 +16,7 @@ from joblens.agent.run_lost_tickets import RunLostTickets
 from joblens.agent.run_places import RunPlaces
 from joblens.agent.store_watch import StoreWatch
 from joblens.agent.ticket_desk import TicketDesk
-from joblens.engine.cluster_places import TellsWhy
+from joblens.engine.cluster_places import PlaceOfJob, TellsWhy
 from joblens.model.errors import InputError, JoblensError, PlanError
 from joblens.model.job import Status
 from joblens.model.placing import Parcel, Placed, PlaceNews, PlaceState, Room
@@ -68,7 +68,7 @@ class RunPlacing:
         self._placed_at_s: dict[str, float] = {}  # when the cluster last took it
         self._in_vain = PlacesInVain(side.placer.engine, lambda uuid: self._parcels[uuid].name)
         self._whys: dict[str, str] = {}  # by place
-        self._tells_why = TellsWhy()
+        self._tells_why = TellsWhy(side.placer.engine)
         self._told: set[str] = set()
         self._is_looking = self._is_placing = self._is_seeking = False
         self._next_look_s = self._next_placing_s = self._next_seeking_s = 0.0
@@ -305,8 +305,13 @@ class RunPlacing:
         if placed is None or not why or self._whys.get(news.job_id) == why:
             return {}
         self._whys[news.job_id] = why
-        name = "" if news.job_id in self._parcels else f" job {news.job_id}"  # one that the cluster knows
-        text = f"waits at {self._side.placer.engine}{name}: {why}"
+        place = PlaceOfJob(
+            engine=self._side.placer.engine,
+            job_id="" if news.job_id in self._parcels else news.job_id,  # one that the cluster knows
+            why=why,
+            is_shared=not placed.uuids,
+        )
+        text = place.in_words()
         for uuid in self._waiting_for(placed):
             self._telling.waits(uuid, text)
         return {news.job_id: why}

@@ -63,7 +63,7 @@ class RunWatcher:
         self._owner: Owner | None = run.owner
         self._status = run.status
         self._turns: list[RunEvent] = []  # its starts and ends
-        self._tells_why = TellsWhy()
+        self._tells_why = TellsWhy(run.options.engine)
         self._stops: list[RunEvent] = []  # ends that were asked for since it was last started
         self._told_status: RunStatus | None = None  # with which the states of its jobs were told
         self._is_first = True

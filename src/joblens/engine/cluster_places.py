@@ -25,7 +25,8 @@ class PlaceOfJob(Struct, frozen=True, kw_only=True, omit_defaults=True):
 class TellsWhy:
     """A line for each new reason for which a cluster lets jobs wait, not one for each job."""
 
-    def __init__(self) -> None:
+    def __init__(self, engine: str) -> None:
+        self._engine = engine
         self._told: set[str] = set()
         self._is_last = False  # what was told last: that something waits
 
@@ -36,12 +37,15 @@ class TellsWhy:
                 places.setdefault(why, []).append(job_id)
         self._told |= places.keys()
         self._is_last |= bool(places)
-        return [f"waits at the cluster: {why} ({_listed(ids)})" for why, ids in places.items()]
+        return [
+            f"{'waits' if len(ids) == 1 else 'wait'} at {self._engine} {_listed(ids)}: {why}"
+            for why, ids in places.items()
+        ]
 
     def nothing_waits(self) -> list[str]:
         """Once after such lines, so that the last of them is not taken for what is so now."""
         was_last, self._is_last = self._is_last, False
-        return ["nothing waits at the cluster any more"] if was_last else []
+        return [f"nothing waits at {self._engine} any more"] if was_last else []
 
 
 def _listed(ids: Sequence[str]) -> str:

@@ -48,6 +48,9 @@ DECIDED_HERE = {
     "wrap": "jobs have their own commands",
 }
 
+# What is compared with what Slurm says it has before anything is asked for.
+CHECKED_WORDS = frozenset({"nodes", "cpus-per-task", "ntasks-per-node", "mem", "time", "gres", "partition"})
+
 _MEMORY = frozenset({"mem", "mem-per-cpu", "mem-per-gpu"})
 _GPUS = frozenset({"gres", "gpus", "gpus-per-node", "gpus-per-task"})
 _RIVALS = {name: group - {name} for group in (_MEMORY, _GPUS) for name in group}

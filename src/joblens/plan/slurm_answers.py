@@ -25,10 +25,17 @@ _PASSING = (
     "cannot be started",
 )
 
+_MISTAKES = ("unrecognized option", "invalid", "requires an argument", "doesn't allow an argument")
+
 
 def is_for_good(complaint: str) -> bool:
     """Whether sbatch would say the same the next time."""
     return not any(words.lower() in complaint.lower() for words in _PASSING)
+
+
+def is_mistake(complaint: str) -> bool:
+    """Of a trial: what was written is wrong, whatever is free or up at the moment."""
+    return any(words in complaint.lower() for words in _MISTAKES)
 
 
 def place_state(word: str) -> PlaceState:

@@ -18,6 +18,7 @@ _TOLD = 600  # letters of what a command complains of
 _PREFIXES = ("SBATCH_", "SQUEUE_", "SACCT_", "SINFO_", "SCANCEL_", "SALLOC_")
 _OF_THE_SITE = ("SLURM_CONF", "SLURM_CLUSTERS")
 _UNKNOWN_ID = "Invalid job id"
+_NOTHING_TO_DO = "#!/bin/sh\n"
 
 
 def has_slurm() -> bool:
@@ -40,6 +41,10 @@ class SlurmCommands:
         )
         # 'N', or 'N;cluster'; a plug-in may have talked before.
         return said.strip().rsplit("\n", 1)[-1].partition(";")[0].strip()
+
+    def test_sbatch(self, options: Sequence[str]) -> None:
+        """Raises PlacingError for what sbatch would not take. Nothing is submitted."""
+        self._ask("sbatch", "--test-only", *options, stdin=_NOTHING_TO_DO, base=_submitters_environment())
 
     def squeue(self, ids: Iterable[str] | None = None) -> list[QueuedJob]:
         """Of these, those that Slurm still knows, also the ones that ended within its MinJobAge (five minutes
@@ -165,9 +170,15 @@ class SlurmCommands:
         except OSError as error:
             raise PlacingError(f"{program} cannot be started: {error}") from error
         if done.returncode != 0 and not (is_fine and is_fine(done.stderr)):
-            told = (done.stderr.strip() or done.stdout.strip() or f"exit code {done.returncode}")[-_TOLD:]
+            told = _complaint(done.stderr) or done.stdout.strip() or f"exit code {done.returncode}"
+            told = told[-_TOLD:]
             raise PlacingError(told if told.startswith(program) else f"{program}: {told}")
         return done.stdout
+
+
+def _complaint(text: str) -> str:
+    """Without the advice to read the manual."""
+    return "\n".join(line for line in text.splitlines() if not line.startswith("Try ")).strip()
 
 
 def _submitters_environment() -> dict[str, str]:

@@ -137,6 +137,11 @@ class SlurmOrders:
             orders += self._for_queue(queue, some, alone, serving(queue))
         return [*orders, *self._of_their_own(alone)]
 
+    def samples(self, parcels: Sequence[Parcel]) -> list[Options]:
+        """Of each scheduler, what would be asked for the first of its jobs."""
+        first = {parcel.scheduler: parcel for parcel in reversed(parcels)}
+        return [self._job_options(scheduler, one.requirements) for scheduler, one in first.items()]
+
     def _of_their_own(self, parcels: Sequence[Parcel]) -> list[SlurmOrder]:
         """Those of one entry of the file that need the same go into one array."""
         alike: dict[tuple[str, int, Requirements], list[Parcel]] = {}

@@ -14,8 +14,8 @@ from joblens.model.placing import Parcel, Placed, PlaceNews, PlaceState, Room
 from joblens.model.plan import Plan, PlannedJob
 from joblens.model.run import RunOptions
 from joblens.model.settings import Settings
-from joblens.plan.sbatch_words import Options, as_arguments
-from joblens.plan.slurm_answers import is_for_good
+from joblens.plan.sbatch_words import CHECKED_WORDS, Options, as_arguments
+from joblens.plan.slurm_answers import is_for_good, is_mistake
 from joblens.plan.slurm_keys import asked_by_actions, worker_env
 from joblens.plan.slurm_packing import JOBS
 from joblens.plan.slurm_script import batch_script
@@ -59,6 +59,19 @@ class SlurmPlacer:
             self._orders.headroom,
             asked_by_actions(self._plan, self._options.slurm),
         )
+        for options in self._orders.samples(parcels):
+            self._check_words(options)
+
+    def _check_words(self, options: Options) -> None:
+        """What was written for sbatch only: nobody but sbatch knows whether it can be."""
+        if not options.keys() - CHECKED_WORDS:
+            return
+        words = as_arguments(options)
+        try:
+            self._commands.test_sbatch(words)
+        except PlacingError as error:
+            if is_mistake(str(error)):
+                raise PlanError(f"{error} (it was given {' '.join(words)})") from error
 
     def expect(self, places: Collection[int] | None, expected_s: Mapping[int, float]) -> None:
         self._orders.expect(places, expected_s)

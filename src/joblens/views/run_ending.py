@@ -16,8 +16,8 @@ def render_ending(ending: RunEnding, *, width: int, paint: Palette = PLAIN) -> l
     counts = ", ".join(f"{count:,} {state.label}" for state, count in ending.counts.items())
     took = format_duration(ending.wall_s)
     lines = [f"Run {ending.label} of {clean(ending.name)} {status} in {took}: {counts}"]
-    for failure in ending.failures:
-        lines += _failure(failure, width)
+    for alike in _alike(ending.failures):
+        lines += _failure(alike, width)
     if ending.more_failures:
         lines.append(f"  … and {ending.more_failures:,} more")
     lines += render_actions(ending.actions, width=width)
@@ -37,9 +37,20 @@ def render_actions(actions: Iterable[FailedAction], *, width: int) -> list[str]:
     return lines
 
 
-def _failure(failure: FailedJob, width: int) -> list[str]:
+def _alike(failures: Iterable[FailedJob]) -> list[list[FailedJob]]:
+    """Jobs that never began, and all for the same reason, are told of together."""
+    found: dict[tuple[object, ...], list[FailedJob]] = {}
+    for place, one in enumerate(failures):
+        is_alone = bool(one.logs_dir) or not one.why
+        found.setdefault((one.state, one.why, place if is_alone else -1), []).append(one)
+    return list(found.values())
+
+
+def _failure(alike: list[FailedJob], width: int) -> list[str]:
+    failure = alike[0]
     why = f": {clean(failure.why)}" if failure.why else ""
-    first, *rest = wrap(f"{clean(failure.name)} {failure.state.label}{why}", max(40, width), "    ")
+    names = ", ".join(clean(one.name) for one in alike)
+    first, *rest = wrap(f"{names} {failure.state.label}{why}", max(40, width), "    ")
     lines = [first[2:], *rest]  # whole: a pipe has no width, and the end of a reason may be what to do
     if failure.logs_dir:
         command = "" if failure.number is None else f"joblens logs {failure.number} · "

@@ -51,19 +51,19 @@ def test_where_everything_has_ended_nothing_waits() -> None:
 
 
 def test_each_reason_is_told_once() -> None:
-    tells = TellsWhy()
+    tells = TellsWhy("slurm")
     assert tells.lines({"1": "Priority", "2": "Priority", "3": "Resources"}) == [
-        "waits at the cluster: Priority (jobs 1, 2)",
-        "waits at the cluster: Resources (job 3)",
+        "wait at slurm jobs 1, 2: Priority",
+        "waits at slurm job 3: Resources",
     ]
     assert tells.lines({"4": "Priority"}) == []
 
 
 def test_that_nothing_waits_any_more_is_told_after_something_did() -> None:
-    tells = TellsWhy()
+    tells = TellsWhy("slurm")
     assert tells.nothing_waits() == []
     tells.lines({"1": "Resources"})
-    assert tells.nothing_waits() == ["nothing waits at the cluster any more"]
+    assert tells.nothing_waits() == ["nothing waits at slurm any more"]
     assert tells.nothing_waits() == []
     tells.lines({"2": "Resources"})  # which was told before
     assert tells.nothing_waits() == []

@@ -6,7 +6,7 @@ import time
 import pytest
 
 from joblens.model.placing import PlaceState
-from joblens.plan.slurm_answers import is_for_good, place_state
+from joblens.plan.slurm_answers import is_for_good, is_mistake, place_state
 from joblens.plan.slurm_script import array_name, batch_script, natural, safe_job_name
 
 
@@ -66,6 +66,19 @@ def test_an_array_is_called_what_its_jobs_have_in_common() -> None:
 )
 def test_what_sbatch_would_say_again_is_final_and_the_rest_is_not(complaint: str, is_final: bool) -> None:
     assert is_for_good(complaint) is is_final
+
+
+@pytest.mark.parametrize(
+    ("complaint", "is_one"),
+    [
+        ("sbatch: unrecognized option '--bogus=1'", True),
+        ("allocation failure: Invalid feature specification", True),
+        ("allocation failure: Requested nodes are busy", False),
+        ("Unable to contact slurm controller", False),
+    ],
+)
+def test_a_trial_finds_mistakes_and_not_what_is_so_at_the_moment(complaint: str, is_one: bool) -> None:
+    assert is_mistake(complaint) is is_one
 
 
 @pytest.mark.parametrize(
