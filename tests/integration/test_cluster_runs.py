@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from joblens.model.history import HistoryQuery
 from joblens.model.job import Record, Status
 from joblens.model.run import PlaceEnded, WorkPlaced
 from tests.conftest import Finished, wait_until
@@ -84,14 +83,6 @@ def start_slow(desk: WorkflowDesk) -> "subprocess.Popen[str]":
     return driver
 
 
-def records_of(desk: WorkflowDesk) -> dict[str, Record]:
-    store = desk.store()
-    try:
-        return {record.job.name: record for record in store.records(HistoryQuery())}
-    finally:
-        store.close()
-
-
 def places_of(desk: WorkflowDesk) -> tuple[dict[str, tuple[str, ...]], dict[str, bool]]:
     """-> places with the jobs they were for, and how those ended of which that was noted"""
     placed: dict[str, tuple[str, ...]] = {}
@@ -127,7 +118,7 @@ def test_a_workflow_on_a_cluster_ends_as_it_does_here(desk: WorkflowDesk) -> Non
 
 def test_records_tell_where_the_cluster_has_put_the_job(desk: WorkflowDesk) -> None:
     run(desk, "name: one\njobs:\n  - {name: a, command: sleep 0.1}\n")
-    record = records_of(desk)["a"]
+    record = desk.records()["a"]
     assert record.attempt is not None
     assert record.attempt.placement is not None
     assert record.outcome is not None
@@ -202,8 +193,8 @@ jobs:
 """
     driver = start(desk, "run", desk.write(text), "--engine", "slurm")
     wait_until(lambda: len(desk.lines("pids")) == 4, what="four jobs that run")
-    wait_until(lambda: all(one.attempt is not None for one in records_of(desk).values()))
-    worker = worker_pid(records_of(desk)["part_1"])
+    wait_until(lambda: all(one.attempt is not None for one in desk.records().values()))
+    worker = worker_pid(desk.records()["part_1"])
     os.kill(worker, signal.SIGSTOP)
     for pid in desk.lines("pids"):
         os.kill(int(pid), signal.SIGTERM)
@@ -218,8 +209,8 @@ jobs:
 
 def test_a_worker_that_is_killed_costs_no_job(desk: WorkflowDesk) -> None:
     driver = start_slow(desk)
-    wait_until(lambda: records_of(desk)["part_1"].attempt is not None, what="its record")
-    os.kill(worker_pid(records_of(desk)["part_1"]), signal.SIGKILL)
+    wait_until(lambda: desk.records()["part_1"].attempt is not None, what="its record")
+    os.kill(worker_pid(desk.records()["part_1"]), signal.SIGKILL)
     wait_until(lambda: len(desk.lines("ran")) == 3, what="it to be taken up again")
     (desk.folder / "go").touch()
     output, _ = driver.communicate(timeout=60)
@@ -229,7 +220,7 @@ def test_a_worker_that_is_killed_costs_no_job(desk: WorkflowDesk) -> None:
     ends = Counter(line for line in desk.lines("ran") if not line.startswith("begin"))
     assert ends == Counter(["end_1", "end_2", "last"])
     placed, ended = places_of(desk)
-    part_1 = records_of(desk)["part_1"].job.uuid
+    part_1 = desk.records()["part_1"].job.uuid
     tries = [job_id for job_id, uuids in placed.items() if part_1 in uuids]
     assert len(tries) == 2
     assert ended[tries[0]], "the cluster said that the first was gone"
@@ -237,8 +228,8 @@ def test_a_worker_that_is_killed_costs_no_job(desk: WorkflowDesk) -> None:
 
 def test_a_worker_that_is_asked_to_end_gives_back_what_it_has(desk: WorkflowDesk) -> None:
     driver = start_slow(desk)
-    wait_until(lambda: records_of(desk)["part_1"].attempt is not None, what="its record")
-    os.kill(worker_pid(records_of(desk)["part_1"]), signal.SIGTERM)
+    wait_until(lambda: desk.records()["part_1"].attempt is not None, what="its record")
+    os.kill(worker_pid(desk.records()["part_1"]), signal.SIGTERM)
     wait_until(lambda: len(desk.lines("ran")) == 3, what="it to be taken up again")
     (desk.folder / "go").touch()
     output, _ = driver.communicate(timeout=60)
@@ -265,10 +256,10 @@ def test_a_worker_that_dies_while_nobody_drives_is_found_to_be_gone_by_the_next_
     desk: WorkflowDesk,
 ) -> None:
     driver = start_slow(desk)
-    wait_until(lambda: records_of(desk)["part_1"].attempt is not None, what="its record")
+    wait_until(lambda: desk.records()["part_1"].attempt is not None, what="its record")
     driver.kill()
     driver.communicate()
-    os.kill(worker_pid(records_of(desk)["part_1"]), signal.SIGKILL)
+    os.kill(worker_pid(desk.records()["part_1"]), signal.SIGKILL)
     resumed = start(desk, "resume", "slow")
     wait_until(lambda: len(desk.lines("ran")) == 3, what="it to be taken up again")
     (desk.folder / "go").touch()
@@ -308,7 +299,7 @@ def test_places_in_which_nothing_begins_are_not_asked_for_for_ever(
 ) -> None:
     monkeypatch.setenv("JOBLENS_TEST_BROKEN", "1")
     run(desk, "name: one\njobs:\n  - {name: a, command: 'true'}\n", code=1)
-    record = records_of(desk)["a"]
+    record = desk.records()["a"]
     assert record.status is Status.ERROR
     assert record.outcome is not None
     assert "ended before anything began there (exit 3), and so did 2 before it" in (
@@ -320,7 +311,7 @@ def test_what_the_cluster_will_never_take_ends_with_its_words_and_the_others_run
     jobs = ("{name: refused, command: 'true', memory: 50m}", "{name: b, command: 'true'}")
     text = "name: two\njobs:\n" + "".join(f"  - {job}\n" for job in jobs)
     run(desk, text, code=1)
-    records = records_of(desk)
+    records = desk.records()
     assert records["b"].status is Status.SUCCESS
     assert records["refused"].status is Status.ERROR
     outcome = records["refused"].outcome
@@ -349,7 +340,7 @@ def test_ordinary_workers_leave_jobs_of_a_cluster_alone(desk: WorkflowDesk) -> N
     desk.call("submit", "--queue", "default", "--wait", "--", "true", code=0)
     (desk.folder / "go").touch()
     driver.communicate(timeout=60)
-    placements = [one.attempt.placement for one in records_of(desk).values() if one.attempt and one.job.run]
+    placements = [one.attempt.placement for one in desk.records().values() if one.attempt and one.job.run]
     assert all(placements)
 
 

@@ -14,8 +14,7 @@ import pytest
 
 from joblens.agent.locks import SupervisorLock
 from joblens.app.places import spool_dir
-from joblens.model.history import HistoryQuery
-from joblens.model.job import Record, Status
+from joblens.model.job import Status
 from tests.conftest import wait_until
 from tests.integration.workflow_desk import WorkflowDesk, interrupt, states
 
@@ -78,14 +77,6 @@ def worker_lock(store_path: Path) -> SupervisorLock:
     return SupervisorLock(spool_dir(str(store_path)), "worker")
 
 
-def records_of(desk: WorkflowDesk) -> dict[str, Record]:
-    store = desk.store()
-    try:
-        return {record.job.name: record for record in store.records(HistoryQuery())}
-    finally:
-        store.close()
-
-
 def follow_slow(desk: WorkflowDesk) -> "subprocess.Popen[str]":
     """A driver of SLOW, once two of its jobs run on the worker."""
     driver = desk.start("run", desk.write(SLOW), "--engine", "celery", "--cpus", "2")
@@ -120,7 +111,7 @@ def test_records_tell_which_worker_ran_them_and_hold_nothing_of_the_drivers_envi
         "--engine",
         "celery",
     )
-    record = records_of(desk)["a"]
+    record = desk.records()["a"]
     assert record.outcome is not None
     assert record.outcome.worker
     assert record.job.queue == "fast"
@@ -236,7 +227,7 @@ def test_in_the_background_it_goes_on_by_itself(desk: WorkflowDesk) -> None:
     desk.call("submit", desk.write(MANY.replace("queue: other", "")), "--engine", "celery", code=0)
     desk.call("wait", "many", code=0)
     assert {one.status for one in desk.results()} == {Status.SUCCESS}
-    assert all(record.job.queue for record in records_of(desk).values())
+    assert all(record.job.queue for record in desk.records().values())
 
 
 def test_with_a_broker_workers_that_were_started_by_hand_run_it(

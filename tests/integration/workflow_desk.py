@@ -8,6 +8,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from joblens.model.history import HistoryQuery
+from joblens.model.job import Record
 from joblens.model.run import JobResult, Run
 from joblens.stores.sqlite import SqliteStore
 from tests.conftest import Finished, RunJoblens, wait_until
@@ -82,6 +84,14 @@ class WorkflowDesk:
         store = self.store()
         try:
             return store.run_results(uuid)
+        finally:
+            store.close()
+
+    def records(self) -> dict[str, Record]:
+        """By the names of their jobs."""
+        store = self.store()
+        try:
+            return {record.job.name: record for record in store.records(HistoryQuery(limit=1000))}
         finally:
             store.close()
 

@@ -2,7 +2,10 @@ from joblens.views.run_options import changed_options
 
 
 def test_options_that_differ_are_told_by_the_names_they_are_given_by() -> None:
-    slurm = ({}, {"packing": "allocations", "time_s": 600.0, "options": ["--exclusive", "--constraint=ib"]})
+    slurm: tuple[dict[str, object], dict[str, object]] = (
+        {},
+        {"packing": "allocations", "time_s": 600.0, "options": ["--exclusive", "--constraint=ib"]},
+    )
     assert list(changed_options({"slurm": slurm, "most_jobs": (None, 4)})) == [
         ("packing", "-", "allocations"),
         ("walltime", "-", "10m00s"),
