@@ -201,6 +201,20 @@ def test_what_no_node_has_is_refused_before_anything_is_written(
     assert not desk.store_path.exists()
 
 
+def test_a_dry_run_tells_of_nodes_and_of_which_jobs_share_allocations(
+    slurm: SlurmServer, desk: WorkflowDesk
+) -> None:
+    path = desk.write(
+        'name: x\njobs: [{name: "a_{i}", command: "true", parameters: {i: "1:3"}},'
+        ' {name: b, command: "true", num_nodes: 2}]\n'
+    )
+    done = desk.call("run", path, *SLURM, "--packing", "allocations", "--dry-run", code=0)
+    assert "Nodes" in done.stdout
+    assert "On Slurm: 3 in shared allocations, 1 with a place of its own." in done.stdout
+    done = desk.call("run", path, *SLURM, "--packing", "jobs", "--dry-run", code=0)
+    assert "On Slurm: 4 with places of their own." in done.stdout
+
+
 def test_what_sbatch_would_refuse_is_told_in_its_own_words_before_anything_is_written(
     slurm: SlurmServer, desk: WorkflowDesk
 ) -> None:

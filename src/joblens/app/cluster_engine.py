@@ -16,13 +16,13 @@ from joblens.app.queueing import open_queue_store
 from joblens.app.workflow_runs import enabled_places
 from joblens.engine.cluster_places import ClusterPlaces
 from joblens.engine.offer import Offer
-from joblens.model.errors import MissingExtra, how_to_install
+from joblens.model.errors import JoblensError, MissingExtra, how_to_install
 from joblens.model.placing import Parcel, Placed, Room, queue_of_run
 from joblens.model.plan import Plan, PlannedJob
 from joblens.model.run import Run, RunOptions
 from joblens.model.settings import Settings
 from joblens.ports.hiring import HireDesk
-from joblens.ports.placer import LooksAhead, Placer, QueueChoice
+from joblens.ports.placer import LooksAhead, Placer, QueueChoice, TellsPlaces
 from joblens.ports.store import Store
 
 # Where each is: its class is made with (plan, options, settings, desk, warn), which touches nothing yet.
@@ -62,6 +62,23 @@ def check_cluster(
         places = sorted(set(places) & set(again))
     try:
         placer.check([_parcel(plan, place, options.engine) for place in places])
+    finally:
+        placer.close(is_over=False)
+
+
+def places_in_words(
+    plan: Plan, options: RunOptions, settings: Settings, config: str | None, places: Iterable[int]
+) -> str:
+    """What a run of these jobs would ask of the cluster; '' where that cannot be told."""
+    if not is_cluster(options.engine):
+        return ""
+    placer = open_placer(plan, options, settings, FileHireDesk(settings, config, ""), lambda _text: None)
+    try:
+        if not isinstance(placer, TellsPlaces):
+            return ""
+        return placer.in_words([_parcel(plan, place, options.engine) for place in places])
+    except JoblensError:
+        return ""
     finally:
         placer.close(is_over=False)
 

@@ -56,6 +56,7 @@ def dry_run_document(plan: Plan, rehearsal: Rehearsal, reasons: Mapping[int, str
                 "name": plan.jobs[start.index].name,
                 "start_s": start.at_s if rehearsal.makespan_s is not None else None,
                 "expected_s": start.expected_s,
+                "num_nodes": plan.jobs[start.index].requirements.nodes or 1,
                 "num_cpus": plan.jobs[start.index].requirements.cpus,
                 "memory_bytes": plan.jobs[start.index].requirements.memory_bytes,
                 "gpus": list(start.gpus),

@@ -28,11 +28,12 @@ def slurm_choice(given: dict[str, Any]) -> "SlurmChoice":
     """Raises InputError for what Slurm could not read."""
     from joblens.model.run import SlurmChoice
 
-    if given["packing"] == "jobs" and given["allocations"]:
-        raise InputError(
-            "--packing jobs gives each job a place of its own: --allocations means nothing then",
-            hint="--packing allocations, or leave one of them out",
-        )
+    for name in ("allocations", "nodes"):
+        if given["packing"] == "jobs" and given.get(name):
+            raise InputError(
+                f"--packing jobs gives each job a place of its own: --{name} means nothing then",
+                hint="--packing allocations, or leave one of them out",
+            )
     return SlurmChoice(
         packing=given["packing"] or "",
         partition=given["partition"] or "",

@@ -278,7 +278,12 @@ def show_dry_run(
     if session.json:
         session.write_json(dry_run_document(loaded.plan, rehearsal, reasons))
         return
+    from joblens.app.cluster_engine import places_in_words
     from joblens.views.dry_run import render_dry_run
 
     width = session.width if session.is_terminal else 1 << 20
     session.write_lines(render_dry_run(loaded.plan, rehearsal, reasons, width=width, paint=session.palette))
+    starts = [start.index for start in rehearsal.starts]
+    config = session.options.config
+    if starts and (words := places_in_words(loaded.plan, options, session.settings, config, starts)):
+        session.write(f"{words}\n")

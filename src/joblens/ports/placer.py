@@ -72,6 +72,15 @@ class SparesPlaces(Protocol):
 
 
 @runtime_checkable
+class TellsPlaces(Protocol):
+    """A placer that can say beforehand what it would ask for."""
+
+    def in_words(self, parcels: Sequence[Parcel]) -> str:
+        """Raises PlacingError when the cluster cannot be asked."""
+        ...
+
+
+@runtime_checkable
 class LooksAhead(Protocol):
     """A placer that asks for room for jobs to come."""
 

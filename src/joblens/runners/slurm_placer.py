@@ -76,6 +76,14 @@ class SlurmPlacer:
     def expect(self, places: Collection[int] | None, expected_s: Mapping[int, float]) -> None:
         self._orders.expect(places, expected_s)
 
+    def in_words(self, parcels: Sequence[Parcel]) -> str:
+        packing = self._orders.packing()
+        shared = sum(packing.shares(one.spec_job, one.requirements) for one in parcels)
+        own = len(parcels) - shared
+        parts = [f"{shared} in shared allocations"] if shared else []
+        parts += [f"{own} with {'a place' if own == 1 else 'places'} of {'its' if own == 1 else 'their'} own"]
+        return f"On Slurm: {', '.join(parts if own else parts[:1])}."
+
     def queue_of(self, job: PlannedJob) -> str:
         return self._orders.queue_of(job)
 

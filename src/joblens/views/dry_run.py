@@ -17,6 +17,7 @@ _COLUMNS = (
     Column("Expected", is_right=True, goes=1),
     Column("Command", gives_way=True, least=20),
 )
+_NODES = Column("Nodes", is_right=True, goes=3)
 _BECAUSE = Column("Because", goes=1)
 
 
@@ -27,7 +28,9 @@ def render_dry_run(
         return ["Nothing would run."]
     knows = rehearsal.makespan_s is not None
     first = Column("Start" if knows else "Order", is_right=True)  # times, or only which comes after which
-    columns = [first, *_COLUMNS, _BECAUSE] if reasons else [first, *_COLUMNS]
+    has_nodes = any((plan.jobs[start.index].requirements.nodes or 1) > 1 for start in rehearsal.starts)
+    name, *others = _COLUMNS
+    columns = [first, name, *([_NODES] if has_nodes else []), *others, *([_BECAUSE] if reasons else [])]
     rows = []
     for place, start in enumerate(rehearsal.starts):
         job = plan.jobs[start.index]
@@ -35,6 +38,7 @@ def render_dry_run(
         row = [
             f"+{format_duration(start.at_s)}" if knows else str(place + 1),
             clean(job.name),
+            *([str(asked.nodes or 1)] if has_nodes else []),
             f"{asked.cpus or 1:g}",  # who asks for none is given room for one
             format_bytes(asked.memory_bytes),
             ",".join(start.gpus) or ("-" if not asked.gpus else str(asked.gpus)),

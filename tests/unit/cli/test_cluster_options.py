@@ -8,6 +8,8 @@ def test_allocations_for_jobs_that_each_have_a_place_of_their_own_are_refused() 
     given = {"engine": "slurm", "packing": "jobs", "allocations": 2}
     with pytest.raises(InputError, match="--allocations means nothing"):
         engine_options(given)
+    with pytest.raises(InputError, match="--nodes means nothing"):
+        engine_options({"engine": "slurm", "packing": "jobs", "nodes": 2})
     assert engine_options({**given, "packing": "allocations"})["slurm"].allocations == 2
 
 
