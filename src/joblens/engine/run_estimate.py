@@ -69,6 +69,8 @@ class Estimator:
         self._states = [JobState.BLOCKED] * len(plan.jobs)
         self._running: dict[int, float] = {}
         self._waiting = 0  # jobs that could run
+        self._first_began_s: float | None = None
+        self._ran_s = 0.0  # jobs that have succeeded, together
         self._dependents: list[tuple[int, ...]] | None = None  # worked out when something fails
         self._stuck: set[int] = set()  # waits for something that failed: it will not run
         self._known_left = [0.0, 0.0, 0.0, 0]  # seconds, CPU seconds, byte seconds, jobs
@@ -87,6 +89,8 @@ class Estimator:
         self._waiting += (state in _WAITING) - (before in _WAITING)
         if state is JobState.RUNNING:
             self._running[index] = now_s
+            if self._first_began_s is None:
+                self._first_began_s = now_s
         else:
             self._running.pop(index, None)
         if state.is_final != before.is_final and index not in self._stuck:
@@ -110,6 +114,7 @@ class Estimator:
 
     def succeeded(self, index: int, duration_s: float) -> None:
         entry = self._entry(self._jobs[index])
+        self._ran_s += duration_s
         entry.seen += 1
         entry.seen_s += duration_s
 
@@ -145,7 +150,7 @@ class Estimator:
             return Estimate(unknown=unknown)
         done = self._done_by_running(now_s)
         there = self._capacity
-        most_jobs = self._most_jobs()
+        most_jobs = self._most_jobs(now_s, done[0])
         left = [
             (seconds - done[0]) / most_jobs if most_jobs else 0.0,
             (cpu_s - done[1]) / there.cpus if there.cpus else 0.0,
@@ -155,11 +160,17 @@ class Estimator:
         order = (FROM_HISTORY, FROM_THIS_RUN, FROM_SPEC)
         return Estimate(max(0.0, *left), tuple(source for source in order if source in sources), unknown)
 
-    def _most_jobs(self) -> int | None:
+    def _most_jobs(self, now_s: float, running_s: float) -> float | None:
+        """`running_s`: what those that run now have done. Where others decide it is what runs now, but not
+        more than ran at a time so far: of jobs that have ended one hears a little later."""
         there = self._capacity
         if there.cpus is not None or not self._waiting or not self._running:
             return there.most_jobs
-        return min(len(self._running), there.most_jobs or len(self._running))
+        at_once = float(min(len(self._running), there.most_jobs or len(self._running)))
+        passed_s = now_s - self._first_began_s if self._first_began_s is not None else 0.0
+        if not self._ran_s or passed_s <= 0:
+            return at_once
+        return min(at_once, max(1.0, (self._ran_s + running_s) / passed_s))
 
     def _done_by_running(self, now_s: float) -> tuple[float, float, float]:
         seconds = cpu_s = byte_s = 0.0

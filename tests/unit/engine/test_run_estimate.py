@@ -1,5 +1,7 @@
 """How long a run will still take."""
 
+import pytest
+
 from joblens.engine.run_estimate import (
     FROM_HISTORY,
     FROM_SPEC,
@@ -52,6 +54,19 @@ def test_where_a_cluster_decides_what_runs_now_says_how_many_run_at_once() -> No
     for index in range(2, 10):
         estimator.changed(index, JobState.RUNNING, 1.0)
     assert estimator.estimate(1.0).left_s == 6.0  # nothing waits
+
+
+def test_jobs_of_whose_end_a_cluster_has_not_told_yet_do_not_make_it_faster() -> None:
+    estimator = Estimator(sweep(12), {}, Capacity(most_jobs=2000))
+    for index in range(12):
+        estimator.changed(index, JobState.PENDING, 0.0)
+    for index in range(8):
+        estimator.changed(index, JobState.RUNNING, float(index // 2))  # two at a time, a second each
+    for index in range(4):
+        estimator.changed(index, JobState.COMPLETED, 2.0)
+        estimator.succeeded(index, 1.0)
+    left_s = estimator.estimate(4.0).left_s  # 4 and 5, 6 and 7 have ended, which nobody knows yet
+    assert left_s == pytest.approx(2.0)
 
 
 def test_written_runtimes_are_the_last_resort() -> None:
