@@ -96,13 +96,15 @@ def test_a_run_in_the_background_is_waited_for_and_cancelled(desk: WorkflowDesk)
     assert desk.call("wait", label).code == 1
 
 
-def test_cancelling_by_a_workflows_name_tells_of_its_other_runs_that_go_on(desk: WorkflowDesk) -> None:
+def test_cancelling_by_a_name_of_several_runs_that_go_on_ends_none_and_names_them(desk: WorkflowDesk) -> None:
     desk.write(LONG)
     first, second = (desk.call("run", "--detach", "flow.yaml", code=0).stdout.strip() for _ in range(2))
+    done = desk.call("cancel", "long", code=2)
+    assert f"joblens cancel {first} {second}" in done.stderr
+    assert "stopped" in desk.call("cancel", second, code=0).stdout
     done = desk.call("cancel", "long", code=0)
-    assert second in done.stdout
-    assert f"'long' is run {second}, the newest; also under way: joblens cancel {first}" in done.stderr
-    assert "under way" not in desk.call("cancel", first, code=0).stderr
+    assert f"'long' is run {first}" in done.stderr
+    assert f"{first}  stopped" in done.stdout
 
 
 def test_who_asks_for_a_job_and_names_a_run_is_told_so(desk: WorkflowDesk) -> None:
