@@ -48,7 +48,7 @@ class NodeWorker(QueueWorker):
         if self._heard.forget(uuid):
             return
         if not self.is_running(uuid):
-            if self._is_asking:
+            if self._search.is_asking:
                 self._forgone.add(uuid)  # for it, perhaps
         elif uuid not in self._unwanted:
             self.drop(uuid)

@@ -7,7 +7,6 @@ a thread of its own (`agent.ticket_desk`), the slots have theirs (`agent.run_slo
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from functools import partial
 
 from msgspec.structs import replace
 
@@ -15,7 +14,6 @@ from joblens.agent.broker_presence import BrokerPresence
 from joblens.agent.claimed_jobs import ClaimedJob
 from joblens.agent.claiming import Claimed, Claiming
 from joblens.agent.clearing import ClearedClaims
-from joblens.agent.heard_tickets import HeardTickets
 from joblens.agent.held_ends import HeldEnds
 from joblens.agent.held_places import HeldPlaces
 from joblens.agent.kit import Kit
@@ -26,6 +24,7 @@ from joblens.agent.outcome import not_started
 from joblens.agent.store_watch import StoreWatch
 from joblens.agent.ticket_desk import TicketDesk
 from joblens.agent.ticket_keeping import TicketKeeping
+from joblens.agent.ticket_search import TicketSearch
 from joblens.agent.worker_endings import (
     cancelled_before_start,
     count_of_jobs,
@@ -37,18 +36,13 @@ from joblens.agent.worker_plan import Fences, WorkerPlan, WorkerView
 from joblens.model.delivery import Claim
 from joblens.model.errors import JoblensError, LaunchError
 from joblens.model.job import Attempt, Outcome, Record
-from joblens.model.placing import Room
 from joblens.model.writes import JobEnded
 from joblens.ports.bell import Bell
 from joblens.ports.deliveries import Deliveries
 
-_MOST_AT_ONCE = 64  # tickets a claim asks for
-_STORE_PATIENCE_S = 60.0
-_LOOK_ALONE_S = 1.0  # between looks into the store where nobody rings
-
 
 class QueueWorker:
-    """ports.bell.Taker, and RunReports for those who carry out its jobs."""
+    """ports.bell.Taker, Seeker of tickets, and RunReports for those who carry out its jobs."""
 
     def __init__(  # noqa: PLR0913 - what it stands on and whom it asks
         self,
@@ -81,7 +75,6 @@ class QueueWorker:
         self._keeping = TicketKeeping(plan.info, plan.lease_s, self._desk, kit, self, bell, plan.ends_wait_s)
         self._ends = HeldEnds(plan.ends_wait_s, kit.recorder, kit.loop) if plan.ends_wait_s else None
         self._leftovers = Leftovers(kit.spool_dir, kit.host, kit.loop)
-        self._claiming = Claiming(plan, self._keeping, self._maker, self._leftovers)
         self._clearing = ClearedClaims(self._leftovers, self._keeping, self._has_cleared)
         self._others = LostWorkers(
             plan.info,
@@ -95,7 +88,12 @@ class QueueWorker:
             lease_s=plan.lease_s,
         )
         self._hosts = WorkerHosts(plan, kit, self)
-        self._heard = HeardTickets()
+        self._broker = BrokerPresence(self._view.note)
+        claiming = Claiming(plan, self._keeping, self._maker, self._leftovers)
+        self._search = TicketSearch(
+            plan, self._desk, claiming, self._places, self._broker, kit.loop, self, claimed
+        )
+        self._heard = self._search.heard
         for uuid in plan.tickets:
             self._heard.put(uuid, lambda: None)
         self._is_called = False
@@ -103,13 +101,7 @@ class QueueWorker:
         self._running: dict[str, ClaimedJob] = {}
         self._unwanted: set[str] = set()  # running jobs that are somebody else's now
         self._forgone: set[str] = set()  # jobs that are given back should they be claimed
-        self._is_asking = False  # the store for tickets
-        self._next_look_s = 0.0
-        self._may_be_more = False  # in the store than was heard of
-        self._was_heard_last = False  # what was claimed last
-        self._broker = BrokerPresence(self._view.note)
         self._is_ending = self._is_giving_back = False
-        self._idle_since_s = self._answered_at_s = time.monotonic()
 
     # ---- the whole -----------------------------------------------------------------------------------
 
@@ -123,7 +115,7 @@ class QueueWorker:
         for timed in everyone:
             kit.loop.add_timed(timed)
         self._hosts.begin_samples()
-        self._idle_since_s = self._answered_at_s = time.monotonic()
+        self._search.begin()
         try:
             kit.loop.run_until(self._is_done)
         finally:
@@ -152,7 +144,7 @@ class QueueWorker:
         self._desk.close()
 
     def _is_done(self) -> bool:
-        if self._running or self._waiting or self._clearing or self._claimed or self._is_asking:
+        if self._running or self._waiting or self._clearing or self._claimed or self._search.is_asking:
             return False
         if self._is_giving_back:
             return True  # what is not in the store yet is in the journal
@@ -161,13 +153,13 @@ class QueueWorker:
         if self._is_ending:
             return True
         idle_s = self._plan.idle_s
-        if idle_s is None or self._heard or self._heard.are_left or not self._next_look_s:
+        if idle_s is None or self._heard or self._heard.are_left or not self._search.next_look_s:
             return False
         if self._others.is_more_to_come and not self._plan.is_hired:
             return False
-        if time.monotonic() - self._idle_since_s <= idle_s:
+        if time.monotonic() - self._search.idle_since_s <= idle_s:
             return False
-        self._idle_since_s = time.monotonic()
+        self._search.idle_since_s = time.monotonic()
         return self._may_leave()
 
     def take_sample(self, name: str) -> None:
@@ -175,18 +167,14 @@ class QueueWorker:
         self._hosts.take_sample(name)
 
     def next_wake_s(self) -> float | None:
-        return None if self._is_ending else self._next_look_s
+        return None if self._is_ending else self._search.next_look_s
 
     def wake(self) -> None:
-        now_s = time.monotonic()
-        self._next_look_s = now_s + (self._plan.poll_s if self._broker.is_there else _LOOK_ALONE_S)
-        self._may_be_more = True
-        self._claim_next()
+        self._search.wake()
 
     def look_now(self) -> None:
         """Somebody says that there is work. From a signal handler, too."""
-        self._may_be_more = True
-        self._next_look_s = 0.0
+        self._search.look_now()
 
     def end(self) -> None:
         """The first time: takes nothing more and finishes what runs. Then: ends that, for others to take."""
@@ -236,87 +224,22 @@ class QueueWorker:
         self._broker.goes(why)
         self._kit.loop.call(self.look_now)
 
-    @property
-    def _unplaced(self) -> int:
-        return len(self._waiting) + len(self._clearing)
-
     def _claim_called(self) -> None:
         self._is_called = False
-        self._claim_next()
+        self._search.claim_next()
 
-    def _claim_next(self) -> None:
-        """In turn what was heard of and, where it is time to look, the oldest that wait. However much is
-        heard of, those whose message was lost are not passed by for ever."""
-        most = min(_MOST_AT_ONCE, self._places.appetite - self._unplaced)
-        if self._is_asking or self._is_ending or most <= 0:
-            return
-        if self._may_be_more and (self._was_heard_last or not self._heard):
-            self._look(most)
-        elif self._heard:
-            self._claim_heard(most)
+    def unplaced(self) -> int | None:
+        return None if self._is_ending else len(self._waiting) + len(self._clearing)
 
-    def _claim_heard(self, most: int) -> None:
-        batch = self._heard.take(most)
-        uuids = [uuid for uuid, _ in batch if uuid not in self._claimed]
-        self._is_asking = self._was_heard_last = True
-        room = None if self._plan.takes_any else self._places.room()
-        self._desk.ask(
-            partial(self._claiming.these, uuids, room),
-            partial(self._has_claimed, batch, room),
-            partial(self._could_not_claim, batch),
-        )
+    def is_busy(self) -> bool:
+        return bool(self._running or self._waiting)
 
-    def _has_claimed(
-        self, batch: Sequence[tuple[str, Callable[[], None]]], room: Room | None, claimed: Claimed
-    ) -> None:
-        self._is_asking = False
-        got = {claim.job.uuid for claim in claimed.claims}
-        missed = [uuid for uuid, _ in batch if uuid not in got and uuid not in self._claimed]
-        if missed and room is not None and (self._running or self._waiting):
-            self._heard.leave(missed)  # perhaps there was only no room for them
-        elif missed:
-            self._view.let_go(missed)
-        for _, settled in batch:
-            settled()
-        self._begin_all(claimed)
-
-    def _could_not_claim(self, batch: Sequence[tuple[str, Callable[[], None]]]) -> None:
-        self._is_asking = False
-        if not self._is_ending:
-            self._heard.put_back(batch)
-            self._kit.loop.call(self._claim_next)
-
-    def _look(self, most: int) -> None:
-        """For tickets whose message was lost, or for which there is none."""
-        self._is_asking = True
-        self._may_be_more = self._was_heard_last = False
-        older_than_s = min(self._plan.poll_s, self._plan.lease_s) if self._broker.is_there else 0.0
-        rooms = None if self._plan.takes_any else (self._places.room(), self._places.whole())
-        self._desk.ask(
-            partial(self._claiming.oldest, most, older_than_s, rooms),
-            partial(self._has_looked, most),
-            self._could_not_look,
-        )
-
-    def _has_looked(self, most: int, claimed: Claimed) -> None:
-        self._is_asking = False
-        self._answered_at_s = time.monotonic()
-        if len(claimed.claims) >= most:
-            self._may_be_more = True
-        self._begin_all(claimed)
-
-    def _could_not_look(self) -> None:
-        """Not idle: what waits there is not known. A store that stays away may be gone for good."""
-        self._is_asking = False
-        now_s = time.monotonic()
-        if now_s - self._answered_at_s < _STORE_PATIENCE_S:
-            self._idle_since_s = now_s
-        if self._heard:
-            self._kit.loop.call(self._claim_next)
+    def has_missed(self, uuids: Sequence[str]) -> None:
+        self._view.let_go(uuids)
 
     # ---- from claims to jobs ---------------------------------------------------------------------------
 
-    def _begin_all(self, claimed: Claimed) -> None:
+    def has_claimed(self, claimed: Claimed) -> None:
         asked_at_s = claimed.asked_at_s
         for claim in claimed.claims:
             uuid = claim.job.uuid
@@ -374,7 +297,7 @@ class QueueWorker:
                 break  # this process or the store has slept: first it asks whether it still has them
             self._begin(self._waiting.popleft())
         self._hosts.flush()
-        self._claim_next()
+        self._search.claim_next()
 
     def _begin(self, held: ClaimedJob) -> None:
         self._running[held.uuid] = held
@@ -396,21 +319,16 @@ class QueueWorker:
         held = self._running.pop(uuid, None)
         if held is not None:
             self._places.leave(held, outcome.duration_s)
-            self._idle_since_s = time.monotonic()
-            self._has_more_room()
+            self._search.idle_since_s = time.monotonic()
+            self._search.has_more_room()
             self._fill()
-
-    def _has_more_room(self) -> None:
-        self._heard.try_left()
-        if not self._plan.takes_any and not self._broker.is_there:
-            self._may_be_more = True  # that fits now
 
     def withdrawn(self, uuid: str) -> None:
         held = self._running.pop(uuid, None)
         if held is None:
             return
         self._places.leave(held, None)
-        self._has_more_room()
+        self._search.has_more_room()
         if uuid in self._unwanted:
             self._has_dropped(held, None)
         else:
