@@ -12,8 +12,7 @@ from typing import Any
 import psutil
 import pytest
 
-from joblens.model.history import HistoryQuery
-from joblens.model.job import Record, Status
+from joblens.model.job import Status
 from tests.conftest import wait_until
 from tests.integration.ray_cluster import add_node, cluster
 from tests.integration.ray_runs import FAR, quick_leases
@@ -31,14 +30,6 @@ jobs:
 
 def on(cluster: Any) -> tuple[str, ...]:
     return ("--engine", "ray", "--address", cluster.address)
-
-
-def records_of(desk: WorkflowDesk) -> dict[str, Record]:
-    store = desk.store()
-    try:
-        return {record.job.name: record for record in store.records(HistoryQuery(limit=1000))}
-    finally:
-        store.close()
 
 
 def start_slow(desk: WorkflowDesk, cluster: Any) -> "subprocess.Popen[str]":
@@ -67,7 +58,7 @@ def test_short_jobs_share_tasks_and_each_runs_once_with_a_record_of_its_own(
 ) -> None:
     desk.run(MANY, *on(cluster))
     assert Counter(desk.lines("ran")) == Counter(map(str, range(1, 151)))
-    records = records_of(desk)
+    records = desk.records()
     assert {record.status for record in records.values()} == {Status.SUCCESS}
     placements = [record.attempt.placement for record in records.values() if record.attempt is not None]
     assert all(one is not None and one.engine == "ray" and one.node_id for one in placements)
@@ -115,7 +106,7 @@ def test_however_often_the_process_that_uses_ray_dies_no_job_is_given_up(
     (desk.folder / "go").touch()
     output, _ = driver.communicate(timeout=60)
     assert driver.returncode == 0, output
-    assert {record.status for record in records_of(desk).values()} == {Status.SUCCESS}
+    assert {record.status for record in desk.records().values()} == {Status.SUCCESS}
     ends = Counter(line for line in desk.lines("ran") if line.startswith("end"))
     assert ends == {f"end_{i}": 1 for i in range(1, 5)}
 
@@ -173,7 +164,7 @@ jobs:
     assert driver.returncode == 0, said
     assert "waits at ray job a: wants 1 CPU, apart=1; no node has as much" in said
     assert printed.read_text() == "first\nlast\n"
-    attempt = records_of(desk)["a"].attempt
+    attempt = desk.records()["a"].attempt
     assert attempt is not None
     assert attempt.logs_dir == str(printed.parent)
     wait_until(lambda: not list(nodes_folder().iterdir()), what="the node to be left as it was", timeout=30)
@@ -199,4 +190,4 @@ def test_jobs_of_a_node_that_is_lost_run_again_elsewhere(
     assert driver.returncode == 0, output
     ends = Counter(line for line in desk.lines("ran") if line.startswith("end"))
     assert ends == {"end_1": 1, "end_2": 1}
-    assert {record.status for record in records_of(desk).values()} == {Status.SUCCESS}
+    assert {record.status for record in desk.records().values()} == {Status.SUCCESS}
