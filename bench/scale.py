@@ -23,6 +23,7 @@ from bench.queue_desk import DurablePostgres, wait_until
 from bench.queue_samples import real_job
 from bench.remembering import past_lives
 from bench.scale_agents import SAMPLE_EVERY_S, Crew, Script, Told
+from bench.scale_costs import Scale, costs
 from bench.scale_report import Cost, Outcome, Setting, judged, report
 from joblens.model.delivery import Order, Ticket
 from joblens.model.details import Details
@@ -81,13 +82,15 @@ def figures(bench: Workbench) -> Iterator[Figure]:
         _fill(direct)
         script = Script(pooler.url_of(direct) if pooler else direct, samples, details, MEAN_JOB_S)
         found = _play(script, direct, server, pooler)
+        scale = Scale(server.pid, pooler.pid if pooler else None)
+        each = list(costs(script, lambda count: _submit(direct, count), scale))
     setting = Setting(
         agents=AGENTS,
         past_jobs=PAST_JOBS,
         sample_every_s=SAMPLE_EVERY_S,
         way="through PgBouncer" if pooler else "without a pooler",
     )
-    print(report(setting, found, rest), flush=True)
+    print(report(setting, found, rest), *each, "", sep="\n", flush=True)
     yield from judged(setting, found)
 
 

@@ -111,6 +111,10 @@ class Agent:
             self._told.last_error = str(error)
             self._due[duty] = time.monotonic() + 1.0
 
+    def do(self, duty: str) -> None:
+        """One of them now, whether it is due or not."""
+        getattr(self, f"_{duty}")(time.monotonic())
+
     def close(self) -> None:
         for store in (self._facts, self._desk):
             with contextlib.suppress(StoreError):

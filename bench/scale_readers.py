@@ -35,7 +35,7 @@ def read(url: str, start: Any, stop: Any) -> Reads:
     for name, (people, every_s) in PEOPLE.items():
         for _ in range(people):
             store = PostgresStore(url)
-            look = _LOOKS[name](store)
+            look = look_of(name, store)
             arguments = (look, every_s, found[name], start, stop)
             threads.append((threading.Thread(target=_look_again_and_again, args=arguments), store))
     for thread, _ in threads:
@@ -44,6 +44,10 @@ def read(url: str, start: Any, stop: Any) -> Reads:
         thread.join()
         store.close()
     return found
+
+
+def look_of(name: str, store: PostgresStore) -> Callable[[], object]:
+    return _LOOKS[name](store)
 
 
 def _look_again_and_again(
