@@ -7,9 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 from joblens.analysis.history_form import to_history_record
-from joblens.app.queries import SampleTails
+from joblens.app.queries import RunningJobs, SampleTails
 from joblens.model.history import HistoryQuery
 from joblens.stores.postgres import PostgresStore
+from joblens.views.curves import KnownCurves
 from joblens.views.running import top_form
 
 _SAMPLES_KEPT = 30  # as `top` does
@@ -64,11 +65,13 @@ def _look_again_and_again(
 
 
 def _top(store: PostgresStore) -> Callable[[], object]:
-    tails = SampleTails(store, _SAMPLES_KEPT)
+    running = RunningJobs(store)
+    tails, curves = SampleTails(store, _SAMPLES_KEPT), KnownCurves()
 
     def look() -> object:
-        records = store.running()
-        return top_form(records, tails.look_at([each.job.uuid for each in records]), time.time_ns() // 1000)
+        records = running.look()
+        samples = tails.look_at([each.job.uuid for each in records])
+        return top_form(records, curves.of(samples), time.time_ns() // 1000)
 
     return look
 

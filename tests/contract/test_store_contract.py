@@ -390,6 +390,25 @@ def test_running_lists_the_unfinished_oldest_first(store: Store) -> None:
     ]
 
 
+def test_who_looks_again_gets_the_same_as_who_looks_for_the_first_time(store: Store) -> None:
+    store.apply([queued("a1"), queued("b1", at_us=NOON_US + 5), *whole_job("c1")])
+    known: dict[int, Record] = {}
+    changes: list[list[Write]] = [[], [started("a1")], [queued("d1", at_us=NOON_US + 9)], [ended("a1")]]
+    for writes in changes:
+        store.apply(writes)
+        found = store.still_running(known)
+        assert found == store.running()
+        known = {one.number: one for one in found if one.number is not None}
+    assert [one.job.uuid for one in store.still_running(known)] == ["b1", "d1"]
+
+
+def test_what_is_known_and_stands_as_it_did_is_not_read_again(store: Store) -> None:
+    store.apply([queued("a1"), started("a1")])
+    (record,) = store.running()
+    assert record.number is not None
+    assert store.still_running({record.number: record})[0] is record
+
+
 def test_what_is_unfinished_of_one_user_comes_with_what_nobody_has_described_yet(store: Store) -> None:
     store.apply([queued("a1", user="ann"), queued("b1", user="bob"), started("heard-of", at_us=NOON_US + 1)])
     store.apply([queued("a2", user="ann", at_us=NOON_US + 2), ended("a2")])

@@ -10,6 +10,7 @@ from joblens.model.details import Details
 from joblens.model.finding import Finding, Severity
 from joblens.model.history import GroupStatistics, Statistics
 from joblens.model.job import Record, Status
+from joblens.views.curves import points
 from joblens.views.details import render_job_details
 from joblens.views.doctor import render_doctor
 from joblens.views.history import render_history, render_job_history
@@ -63,7 +64,7 @@ def with_devices(record: Record) -> Record:
 
 DEVICES_USED = with_devices(ENDED[0])
 TWO = [UNDER_WAY, structs.replace(ENDED[0], outcome=None, status=Status.RUNNING)]
-TAILS = {RUNNING: gpu_samples(5), POISSON: samples(5)}
+CURVES = {RUNNING: points(gpu_samples(5)), POISSON: points(samples(5))}
 
 
 def group(*, success: int, failed: int, seconds: list[float]) -> GroupStatistics:
@@ -183,7 +184,7 @@ def test_summary_of_a_job_with_gpus_network_and_energy() -> None:
 
 def test_top_with_a_job_that_uses_gpus_and_network() -> None:
     now_us = START_US + 405_000_000
-    same_as_golden("top-gpu", render_top(TWO, TAILS, now_us=now_us, width=80, paint=PLAIN))
+    same_as_golden("top-gpu", render_top(TWO, CURVES, now_us=now_us, width=80, paint=PLAIN))
 
 
 def test_list() -> None:
@@ -199,8 +200,8 @@ def test_list_of_jobs_on_a_queue_names_their_machines() -> None:
 
 def test_top() -> None:
     now_us = START_US + 405_000_000
-    tails = {RUNNING: samples(5)}
-    same_as_golden("top", render_top([UNDER_WAY], tails, now_us=now_us, width=80, paint=PLAIN))
+    curves = {RUNNING: points(samples(5))}
+    same_as_golden("top", render_top([UNDER_WAY], curves, now_us=now_us, width=80, paint=PLAIN))
 
 
 def test_doctor() -> None:
@@ -272,10 +273,12 @@ SCREENS = [
     lambda width: render_history([UNDER_WAY, *ENDED], now_us=NOW_US, width=width, paint=Palette(is_on=True)),
     lambda width: render_stats(STATISTICS, width=width, paint=Palette(is_on=True)),
     lambda width: render_show(ENDED[0], samples(60), now_us=NOW_US, width=width, paint=Palette(is_on=True)),
-    lambda width: render_top([UNDER_WAY], {POISSON: samples(5)}, now_us=NOW_US, width=width, paint=PLAIN),
+    lambda width: render_top(
+        [UNDER_WAY], {POISSON: points(samples(5))}, now_us=NOW_US, width=width, paint=PLAIN
+    ),
     lambda width: render_summary(ENDED[0], color=True, width=width).splitlines(),
     lambda width: render_summary(DEVICES_USED, color=True, width=width).splitlines(),
-    lambda width: render_top(TWO, TAILS, now_us=NOW_US, width=width, paint=PLAIN),
+    lambda width: render_top(TWO, CURVES, now_us=NOW_US, width=width, paint=PLAIN),
     lambda width: render_parts(
         DEVICES_USED,
         gpu_samples(90),

@@ -1,6 +1,7 @@
 """The signals of a process that drives a run, brought to its loop."""
 
 import signal
+import threading
 from collections.abc import Callable
 from types import FrameType
 from typing import Any
@@ -8,6 +9,23 @@ from typing import Any
 from joblens.agent.loop import Loop
 
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def heed_no_nudge() -> Any:
+    """Before a run's lock is taken: who holds it is sent SIGUSR1, also before it listens and when it does not
+    listen any more, and that would end it. Nothing is missed, it looks every second. -> what to restore"""
+    if threading.current_thread() is not threading.main_thread():
+        return None  # signals are somebody else's there
+    return signal.signal(signal.SIGUSR1, _do_nothing)  # to ignore it would be handed down to jobs
+
+
+def _do_nothing(_number: int, _frame: FrameType | None) -> None:
+    pass
+
+
+def heed_as_before(handler: Any) -> None:
+    if handler is not None:
+        signal.signal(signal.SIGUSR1, handler)
 
 
 class RunSignals:

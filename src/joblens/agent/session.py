@@ -466,11 +466,12 @@ class JobSession:
             self._on_outcome(self)
         assert self.record.attempt is not None
         started = JobStarted(self.job.uuid, self.record.attempt)
-        # All of it: the store may have been made anew since the start.
-        self._kit.recorder.write([JobQueued(self.job), started, JobEnded(self.job.uuid, outcome)])
+        # All of it: the store may have been made anew since the start. Who hears of the end is to find what
+        # each node had in it, too.
+        parts = [DetailsTaken(self.job.uuid, self._nodes.details)] if self._nodes is not None else []
+        self._kit.recorder.write([JobQueued(self.job), started, *parts, JobEnded(self.job.uuid, outcome)])
         self._measurement.close()
         if self._nodes is not None:
-            self._kit.recorder.put([DetailsTaken(self.job.uuid, self._nodes.details)])
             self._nodes.close()
         if self._groups is not None:
             self._groups.remove()

@@ -9,6 +9,7 @@ import sys
 import msgspec
 
 from joblens.agent.locks import RunLock
+from joblens.agent.run_signals import heed_no_nudge
 from joblens.app.background_process import service_arguments, settings_of, stand_on_its_own
 from joblens.app.child_store import store_arguments, store_environment
 from joblens.app.detached_process import start_detached_process
@@ -74,6 +75,7 @@ def main() -> None:
         plan = plan_of_run(run)
         lock = RunLock(spool_dir(store_name(settings)), run.uuid)
         is_there = stand_on_its_own()
+        heed_no_nudge()
         # Taken here, not by the parent: a lock belongs to the process.
         if not lock.take():
             raise driven_by_another(run, lock)

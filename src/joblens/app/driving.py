@@ -13,6 +13,7 @@ from joblens.agent.locks import RunLock, remove_idle_folders
 from joblens.agent.run_attempts import RunSetup
 from joblens.agent.run_driver import RunDriver
 from joblens.agent.run_facts import RunFacts
+from joblens.agent.run_signals import heed_as_before, heed_no_nudge
 from joblens.agent.run_view import NoView, RunView
 from joblens.agent.slot_marks import sweep_slots
 from joblens.app.drivers import store_name
@@ -73,14 +74,17 @@ def drive(
 ) -> Driven:
     """From where it stands to its end. `lock`: of this run, taken already. Raises RunIsDriven when another
     process is at it."""
+    nudged = heed_no_nudge()
     if lock is None:
         lock = RunLock(spool_dir(store_name(settings)), run.uuid)
         if not lock.take():
+            heed_as_before(nudged)
             raise driven_by_another(run, lock)
     try:
         return _Driving(run, plan, settings, log or OwnLog(settings.logs), config).drive(make_view)
     finally:
         lock.release()
+        heed_as_before(nudged)
         remove_idle_folders(spool_dir(store_name(settings)))
 
 

@@ -71,6 +71,19 @@ def running(store: Store) -> list[Record]:
     return store.running()
 
 
+class RunningJobs:
+    """For looks one after the other: only what has changed between them is read."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._known: dict[int, Record] = {}
+
+    def look(self) -> list[Record]:
+        records = self._store.still_running(self._known)
+        self._known = {one.number: one for one in records if one.number is not None}
+        return records
+
+
 def statistics(store: Store, query: HistoryQuery) -> Statistics:
     return store.statistics(query)
 

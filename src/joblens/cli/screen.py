@@ -44,11 +44,14 @@ class Screen:
 
     def draw(self, lines: list[str]) -> None:
         """Over the picture before, without wiping it first: that is what would flicker."""
-        # a terminal that does not know its size says 0
-        height = os.get_terminal_size(sys.stdout.fileno()).lines or _USUAL_HEIGHT
-        body = "\r\n".join(line + _CLEAR_LINE for line in lines[:height])
+        body = "\r\n".join(line + _CLEAR_LINE for line in lines[: self.height])
         sys.stdout.write(_HOME + body + _CLEAR_BELOW)
         sys.stdout.flush()
+
+    @property
+    def height(self) -> int:
+        # a terminal that does not know its size says 0
+        return os.get_terminal_size(sys.stdout.fileno()).lines or _USUAL_HEIGHT
 
     def key(self, timeout_s: float) -> str:
         """The key pressed within that time, or ''."""

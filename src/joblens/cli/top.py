@@ -9,11 +9,10 @@ from joblens.cli.context import Session
 from joblens.cli.options import shared_options
 from joblens.model.errors import InputError
 from joblens.model.job import Record
-from joblens.model.sample import Sample
 from joblens.model.units import parse_duration
 
 if TYPE_CHECKING:
-    from joblens.app.queries import SampleTails
+    from joblens.views.curves import Point
 
 _SAMPLES_KEPT = 30
 _FASTEST_S = 0.2
@@ -33,49 +32,54 @@ def command(session: Session, interval: str, once: bool) -> None:
     interval_s = parse_duration(interval)
     if interval_s < _FASTEST_S:
         raise InputError(f"--interval {interval} is too short", hint=f"{_FASTEST_S} s or more")
-    from joblens.app.queries import SampleTails
-
-    tails = SampleTails(session.current_store, _SAMPLES_KEPT)
+    looks = _Looks(session)
     if session.json:
-        _print_json(session, tails)
+        _print_json(session, looks)
     elif once or not session.is_terminal:
-        session.write_lines(_picture(session, tails))
+        session.write_lines(_picture(session, looks))
     else:
-        _loop(session, tails, interval_s)
+        _loop(session, looks, interval_s)
 
 
-def _look(session: Session, tails: "SampleTails") -> tuple[list[Record], dict[str, list[Sample]], int]:
-    from joblens.app.drivers import SystemClock
-    from joblens.app.queries import running
+class _Looks:
+    """One after the other, each going on from what the last one has read."""
 
-    records = running(session.store)
-    return (
-        records,
-        tails.look_at([record.job.uuid for record in records]),
-        SystemClock().now_us(),
-    )
+    def __init__(self, session: Session) -> None:
+        from joblens.app.queries import RunningJobs, SampleTails
+        from joblens.views.curves import KnownCurves
+
+        self._running = RunningJobs(session.current_store)
+        self._tails = SampleTails(session.current_store, _SAMPLES_KEPT)
+        self._curves = KnownCurves()
+
+    def take(self) -> "tuple[list[Record], dict[str, list[Point]], int]":
+        from joblens.app.drivers import SystemClock
+
+        records = self._running.look()
+        samples = self._tails.look_at([record.job.uuid for record in records])
+        return records, self._curves.of(samples), SystemClock().now_us()
 
 
-def _picture(session: Session, tails: "SampleTails") -> list[str]:
+def _picture(session: Session, looks: _Looks, most: int | None = None) -> list[str]:
     from joblens.views.running import render_top
 
-    records, samples, now_us = _look(session, tails)
-    return render_top(records, samples, now_us=now_us, width=session.width, paint=session.palette)
+    records, curves, now_us = looks.take()
+    return render_top(records, curves, now_us=now_us, width=session.width, paint=session.palette, most=most)
 
 
-def _print_json(session: Session, tails: "SampleTails") -> None:
+def _print_json(session: Session, looks: _Looks) -> None:
     from joblens.views.running import top_form
 
-    session.write_json(top_form(*_look(session, tails)))
+    session.write_json(top_form(*looks.take()))
 
 
-def _loop(session: Session, tails: "SampleTails", interval_s: float) -> None:
+def _loop(session: Session, looks: _Looks, interval_s: float) -> None:
     from joblens.cli.screen import Screen
 
     cared_at = time.monotonic()
     with Screen() as screen:
         while True:
-            lines = _picture(session, tails)
+            lines = _picture(session, looks, screen.height)
             screen.draw([*lines, "", session.palette.paint("q quits", "dim")])
             if screen.key(interval_s) in ("q", "Q", "\x1b"):
                 return

@@ -40,6 +40,11 @@ class Store(Protocol):
         known yet), or of one run (its uuid)."""
         ...
 
+    def still_running(self, known: Mapping[int, Record]) -> list[Record]:
+        """As `running`, for who looks again and again: of `known` ones (by number) that stand as they did
+        nothing is read."""
+        ...
+
     def cancel_requests(self) -> dict[str, CancelAsked]:
         """Of jobs that have not ended, by uuid. Asked at every tick, so it must be cheap."""
         ...

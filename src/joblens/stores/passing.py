@@ -40,6 +40,9 @@ class PassingStore:
     def running(self, *, user: str | None = None, run: str | None = None) -> list[Record]:
         return self._reading().running(user=user, run=run)
 
+    def still_running(self, known: Mapping[int, Record]) -> list[Record]:
+        return self._reading().still_running(known)
+
     def cancel_requests(self) -> dict[str, CancelAsked]:
         return self._reading().cancel_requests()
 

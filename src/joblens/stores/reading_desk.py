@@ -1,6 +1,6 @@
 """The questions of ports.store.Store that every store in a database answers alike."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
@@ -61,6 +61,12 @@ class ReadingDesk:
 
         with self._reading() as ask:
             return read_unfinished(ask, user, run)
+
+    def still_running(self, known: Mapping[int, Record]) -> list[Record]:
+        from joblens.stores.record_rows import read_changed
+
+        with self._reading() as ask:
+            return read_changed(ask, known)
 
     def cancel_requests(self) -> dict[str, CancelAsked]:
         with self._asking() as ask:

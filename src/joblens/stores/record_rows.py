@@ -1,6 +1,6 @@
 """Rows become records here and nowhere else."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -27,6 +27,28 @@ def read_unfinished(ask: Ask, user: str | None = None, run: str | None = None) -
     else:
         rows = ask("unfinished") if user is None else ask("unfinished_of_user", user)
     return list(read_records(ask, [number for (number,) in rows]))
+
+
+def read_changed(ask: Ask, known: Mapping[int, Record]) -> list[Record]:
+    """All that have not ended; of `known` ones only those that were started, or taken up, since."""
+    standing = ask("unfinished_as_they_stand")
+    same = {
+        number: known[number]
+        for number, *now in standing
+        if number in known and _stands(known[number]) == now
+    }
+    found = {
+        record.number: record
+        for record in read_records(ask, [row[0] for row in standing if row[0] not in same])
+    }
+    both = {**same, **found}
+    return [both[number] for number, *_ in standing if number in both]
+
+
+def _stands(record: Record) -> list[str | int]:
+    """Status and fence; the attempts of a job on a queue have the numbers of its fences."""
+    fence = record.attempt.number if record.job.queue and record.attempt is not None else 0
+    return [record.status.value, fence]
 
 
 def _record(

@@ -1,6 +1,6 @@
 """Samples as the few curves a person looks at: CPU, memory, I/O, network, GPU and processes over time."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from msgspec import Struct
@@ -51,6 +51,25 @@ def points(samples: Sequence[Sample]) -> list[Point]:
         )
         for at, sample in enumerate(samples)
     ]
+
+
+class KnownCurves:
+    """Of jobs that are looked at again and again: worked out anew only where a sample has come."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[Sample, list[Point]]] = {}
+
+    def of(self, samples: Mapping[str, Sequence[Sample]]) -> dict[str, list[Point]]:
+        """By job. What is known of others is forgotten."""
+        known = {}
+        for uuid, taken in samples.items():
+            before = self._known.get(uuid)
+            if before is not None and taken and taken[-1] is before[0]:
+                known[uuid] = before
+            elif taken:
+                known[uuid] = (taken[-1], points(taken))
+        self._known = known
+        return {uuid: curve for uuid, (_, curve) in known.items()}
 
 
 def _network_rates(samples: Sequence[Sample]) -> list[float | None]:

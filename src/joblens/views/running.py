@@ -5,10 +5,9 @@ from typing import Any
 
 from joblens.model.ids import short
 from joblens.model.job import Record, Status
-from joblens.model.sample import Sample
 from joblens.model.units import format_duration, format_instant
 from joblens.views.charts import cpu_spark_line
-from joblens.views.curves import Point, last_known, points
+from joblens.views.curves import Point, last_known
 from joblens.views.jobs import command_line, display_name, duration_s, started_at_us
 from joblens.views.numbers import UNKNOWN, clock, compact_bytes, compact_rate, percent
 from joblens.views.style import Palette, clean
@@ -68,16 +67,17 @@ def render_running(records: Sequence[Record], *, now_us: int, width: int, paint:
 
 def render_top(
     records: Sequence[Record],
-    samples: Mapping[str, Sequence[Sample]],
+    curves: Mapping[str, Sequence[Point]],
     *,
     now_us: int,
     width: int,
     paint: Palette,
+    most: int | None = None,
 ) -> list[str]:
-    """Title line and one row a job, the busiest first; queued ones at the end."""
-    curves = {record.job.uuid: points(samples.get(record.job.uuid, ())) for record in records}
-    ordered = sorted(records, key=lambda record: (record.attempt is None, -_cpu(curves[record.job.uuid])))
-    rows = [_top_row(record, curves[record.job.uuid], now_us, paint) for record in ordered]
+    """Title line and one row a job, the busiest first; queued ones at the end. `most`: rows there is room
+    for."""
+    ordered = sorted(records, key=lambda one: (one.attempt is None, -_cpu(curves.get(one.job.uuid, ()))))
+    rows = [_top_row(one, curves.get(one.job.uuid, ()), now_us, paint) for one in ordered[:most]]
     queued = sum(record.status is Status.QUEUED for record in records)
     head = f"{len(records) - queued} running" + (f", {queued} queued" if queued else "")
     when = format_instant(now_us)[11:19]
@@ -126,13 +126,11 @@ def _top_row(record: Record, curve: Sequence[Point], now_us: int, paint: Palette
     ]
 
 
-def top_form(
-    records: Sequence[Record], samples: Mapping[str, Sequence[Sample]], now_us: int
-) -> dict[str, Any]:
+def top_form(records: Sequence[Record], curves: Mapping[str, Sequence[Point]], now_us: int) -> dict[str, Any]:
     """The same as one JSON document."""
     return {
         "timestamp": format_instant(now_us),
-        "jobs": [_job_form(record, points(samples.get(record.job.uuid, ())), now_us) for record in records],
+        "jobs": [_job_form(record, curves.get(record.job.uuid, ()), now_us) for record in records],
     }
 
 

@@ -169,6 +169,9 @@ WHERE job.id IN (SELECT value FROM json_each(?))
 -- name: unfinished
 SELECT id FROM job WHERE status IN ('queued', 'running') ORDER BY began_at_us, id
 
+-- name: unfinished_as_they_stand
+SELECT id, status, fence FROM job WHERE status IN ('queued', 'running') ORDER BY began_at_us, id
+
 -- name: unfinished_of_user
 SELECT id FROM job WHERE status IN ('queued', 'running') AND +user IN (?, '') ORDER BY began_at_us, id
 
