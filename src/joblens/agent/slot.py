@@ -330,6 +330,7 @@ class Slot:
         elif not self._ahead:
             self._must_reclaim = False
             self._home.groups.reclaim()
+            self._probe.reset_peak()
             self._numbers.rebase(self._probe.read())
 
     def _end_leftovers(self, totals: tuple[Any, ...]) -> tuple[int, tuple[Any, ...]]:

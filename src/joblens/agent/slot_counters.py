@@ -1,6 +1,8 @@
 """What a slot's groups count, packets among it: read by its launcher after each job, and by its owner while
 one runs."""
 
+import contextlib
+import os
 from collections.abc import Mapping
 from typing import Any
 
@@ -20,6 +22,7 @@ class SlotCounters:
         """`network`: None where packets are not counted. It is closed with this one."""
         self._groups = CgroupProbe(paths, kind)
         self._network = network
+        self.peak = self._open_peak()  # the launcher is to have it too; -1: it cannot be reset
         self._is_counted = network is not None and bool(network.sources)
         self._known: tuple[bytes, dict[str, int]] = (b"", {})
         self.sources = {**self._groups.sources, **(network.sources if network is not None else {})}
@@ -37,6 +40,12 @@ class SlotCounters:
     def peak_place(self) -> int:
         return self._groups.peak_place()
 
+    def reset_peak(self) -> None:
+        """Where it can be: from here on it tells of what comes."""
+        if self.peak >= 0:
+            with contextlib.suppress(OSError):  # the group is gone; the next reading tells
+                os.pwrite(self.peak, b"0", 0)
+
     def parse(self, contents: list[bytes]) -> dict[str, Any]:
         """What the launcher has read."""
         if not self._is_counted or self._network is None:
@@ -47,8 +56,29 @@ class SlotCounters:
         fields.update(self._known[1])
         return fields
 
+    def _open_peak(self) -> int:
+        """Only trying tells whether this kernel lets it be reset, and this user. cgroup v2 keeps a reset peak
+        for each open file (Linux 6.12): whoever else opens the same path reads another one."""
+        place = self.peak_place()
+        if place < 0:
+            return -1
+        try:
+            descriptor = os.open(self.files()[place], os.O_RDWR | os.O_CLOEXEC)
+        except OSError:
+            return -1
+        try:
+            os.pwrite(descriptor, b"0", 0)
+        except OSError:
+            os.close(descriptor)
+            return -1
+        self._groups.read_through(place, descriptor)
+        return descriptor
+
     def close(self) -> None:
         self._groups.close()
+        if self.peak >= 0:
+            os.close(self.peak)
+            self.peak = -1
         if self._network is not None:
             self._network.close()
 

@@ -39,6 +39,10 @@ class SlotHome:
             if network is not None:
                 undo.callback(network.close)
             packets = network.descriptor if network is not None else -1
+            self.probe = SlotCounters(self.paths, self.kind, network) if self.groups else None
+            if self.probe is not None:
+                undo.callback(self.probe.close)
+            self.can_reset_peak = self.probe is not None and self.probe.peak >= 0
             self.launcher = SlotProcess(
                 files,
                 kit.spool_dir,
@@ -46,7 +50,7 @@ class SlotHome:
                 attach,
                 kit.job_rlimits,
                 env,
-                packets,
+                (packets, self.probe.peak if self.probe is not None else -1),
                 is_leashed=kit.is_leashed,
             )
             undo.callback(self.launcher.close)
@@ -58,13 +62,10 @@ class SlotHome:
                 self._name,
                 SlotMark(mark.owner, mark.files, mark.kind, mark.paths, *launcher),
             )
-            self.probe = SlotCounters(self.paths, self.kind, network) if self.groups else None
             self.first_reading: dict[str, Any] = {}
-            self.can_reset_peak = False
             if self.probe is not None:
-                undo.callback(self.probe.close)
-                files_to_read = self.probe.files(), self.probe.peak_place()
-                contents, self.can_reset_peak = self.launcher.open_counters(*files_to_read)
+                contents = self.launcher.open_counters(self.probe.files(), self.probe.peak_place())
+                self.probe.reset_peak()  # what it took to start the launcher is no job's
                 self.first_reading = self.parse(contents)
             undo.pop_all()
 

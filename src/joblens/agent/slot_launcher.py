@@ -3,12 +3,14 @@
 Children of a process are born in its groups, so no job has to be moved (which waits for the kernel) and
 the cost of a start is that of a bare spawn. Like launcher.py it runs in a bare `python -I -S`.
 
-  owner -> launcher   ("counters", paths, place of the peak) the files of the groups to read after each job;
-                      what the kernel has counted of packets, where it does, is read with them
+  owner -> launcher   ("counters", paths, place of the peak, descriptor) the files of the groups to read after
+                      each job; the peak among them is read through the descriptor that both have, and reset
+                      (-1: it cannot be); what the kernel has counted of packets, where it does, is read
+                      with them
                       [(uuid, argv, env changes, cwd, folder, streams, sent ahead?)…]; large: ("part", bytes)…
                       ("start",)
                       ("reap",) when what outlived the job has been ended  |  () to end
-  launcher -> owner   ("hello", pid)  ("counters", contents, can the peak be reset?)
+  launcher -> owner   ("hello", pid)  ("counters", contents)
                       ("done", wait status, totals, own CPU usec, mono start, mono end, stdout bytes,
                       stderr bytes, logs directory, others alive, contents)
                       ("failed", errno, stage, name)
@@ -167,7 +169,7 @@ class SlotLauncher:
             elif message[0] == "part":
                 self.parts.append(message[1])
             elif message[0] == "counters":
-                self._open_counters(message[1], message[2])
+                self._open_counters(*message[1:])
             elif message[0] == "start":
                 whole, self.parts = b"".join(self.parts), []
                 for job in marshal.loads(whole):  # noqa: S302 - as above
@@ -180,26 +182,14 @@ class SlotLauncher:
         for suffix in ("out", "err"):
             launcher.remove_file(f"{self.files}.{suffix}")
 
-    def _open_counters(self, paths: list[str], peak_place: int) -> None:
+    def _open_counters(self, paths: list[str], peak_place: int, peak: int) -> None:
+        self.peak = peak
+        if peak >= 0:
+            os.set_inheritable(peak, False)
         for place, path in enumerate(paths):
-            if place == peak_place:
-                self.peak = self._open_resettable(path)
-            is_peak = place == peak_place and self.peak >= 0
-            self.counters.append(self.peak if is_peak else os.open(path, os.O_RDONLY | os.O_CLOEXEC))
-        self._answer("counters", self._read_counters()[0], self.peak >= 0)
-
-    def _open_resettable(self, path: str) -> int:
-        """-1: this kernel does not let it be reset, or not by this user. Only trying tells."""
-        try:
-            descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-        except OSError:
-            return -1
-        try:
-            self.calls.write(descriptor, b"0")
-        except OSError:
-            os.close(descriptor)
-            return -1
-        return descriptor
+            is_shared = place == peak_place and peak >= 0
+            self.counters.append(peak if is_shared else os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+        self._answer("counters", self._read_counters()[0])
 
     def _read_counters(self) -> tuple[list[bytes], int]:
         """What the files say now, and the CPU this process itself has used since the last reading: it is
@@ -242,8 +232,6 @@ class SlotLauncher:
     def _one(
         self, uuid: str, argv: list[bytes], changes: dict[bytes, bytes], cwd: str, folder: str, streams: str
     ) -> None:
-        if self.peak >= 0:
-            self._reset_peak()
         # Before, not after: the call returns when the program is loaded, and a short one has ended by then.
         started_ns = time.monotonic_ns()
         try:
@@ -274,6 +262,8 @@ class SlotLauncher:
             self._throw_output_away()
         printed = self._put_output_away(folder or os.path.join(self.logs, uuid), streams)
         contents, own_usec = self._read_counters()
+        if self.peak >= 0:
+            self._reset_peak()  # before the answer: a sample of the next job never has this one's
         answer = (status, tally.totals(), own_usec, started_ns, ended_ns, *printed, alive, contents)
         self.tally = tally
         self.is_clean = not alive and not os.WIFSIGNALED(status)

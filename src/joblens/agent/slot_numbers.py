@@ -102,7 +102,9 @@ class SlotNumbers:
             if not self._can_reset_peak and fields[_PEAK] <= self.base.get(_PEAK, 0):
                 del fields[_PEAK]  # of an earlier job
             else:
-                fields[_PEAK] = max(self._most_seen, fields[_PEAK] - self.base.get(_CHARGED, 0))
+                # The launcher resets it at the job's end, a moment before it tells of that.
+                highest = max(self._most_seen, fields[_PEAK] - self.base.get(_CHARGED, 0))
+                self._most_seen = fields[_PEAK] = highest
 
     def unknown(self) -> dict[str, str]:
         """Why numbers that the groups give are unknown all the same, where they are."""

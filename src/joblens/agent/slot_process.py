@@ -32,19 +32,22 @@ class SlotProcess:
         attach: Sequence[str],
         rlimits: Sequence[tuple[int, int, int]] = (),
         env: Mapping[str, str] | None = None,
-        packets: int = -1,
+        descriptors: tuple[int, int] = (-1, -1),
         *,
         is_leashed: bool = False,
     ) -> None:
         """`files` is the path prefix of what jobs print to, in `logs_dir` so that it can be moved there.
         `rlimits`: what jobs get where the owner changed its own. `env`: what they have beside its own.
-        `packets`: descriptor of the memory in which the kernel counts the packets of its group. `is_leashed`:
-        its job ends with this process."""
+        `descriptors` it is given, -1 where there is none: memory in which the kernel counts the packets of
+        its group, and the memory peak, which it reads and resets. `is_leashed`: its job ends with this
+        process."""
+        packets, peak = descriptors
         ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
         self.socket = ours.detach()
         self._poll = select.poll()
         self._poll.register(self.socket, select.POLLIN)
         self._files = files
+        self._peak = peak
         # One for all messages: a new one of this size would be asked of the kernel and given back each time.
         self._message = memoryview(bytearray(_MAX_MESSAGE))
         their_end = theirs.detach()
@@ -54,7 +57,7 @@ class SlotProcess:
         argv = [*launcher.start_argv("slot_launcher"), *map(str, ends), str(packets), files, spool_dir]
         argv += [logs_dir, limits, "leash" if is_leashed else "", *attach]
         # dup2 onto itself is how posix_spawn says "do not close this one".
-        actions = [(os.POSIX_SPAWN_DUP2, end, end) for end in (*ends, packets) if end >= 0]
+        actions = [(os.POSIX_SPAWN_DUP2, end, end) for end in (*ends, packets, peak) if end >= 0]
         try:
             make_private_folder(logs_dir)
             self.pid = os.posix_spawn(
@@ -102,12 +105,12 @@ class SlotProcess:
         """Something it said, or its end, has yet to be received."""
         return bool(self._poll.poll(0))
 
-    def open_counters(self, paths: list[str], peak_place: int) -> tuple[list[bytes], bool]:
-        """Has these files read after every job, and the peak among them (-1: there is none) reset before.
-        -> (what they say now, whether the peak can be reset)"""
-        self.say("counters", paths, peak_place)
-        _, contents, can_reset = self.receive()
-        return contents, can_reset
+    def open_counters(self, paths: list[str], peak_place: int) -> list[bytes]:
+        """Has these files read after every job, and the peak among them (-1: there is none) reset.
+        -> what they say now"""
+        self.say("counters", paths, peak_place, self._peak)
+        contents: list[bytes] = self.receive()[1]
+        return contents
 
     def _close_ends(self) -> None:
         for end in (self.socket, self._permits, self._permit_end):

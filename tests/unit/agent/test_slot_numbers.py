@@ -64,6 +64,13 @@ def test_the_peak_of_one_job_is_not_the_next_ones() -> None:
     assert numbers.since_start(base)["memory_kernel_peak_bytes"] == 0
 
 
+def test_a_peak_that_is_reset_before_the_end_is_told_does_not_go_back() -> None:
+    numbers = SlotNumbers({"memory_current_bytes": 4 * MIB})
+    before = numbers.since_start({"memory_current_bytes": 9 * MIB, "memory_kernel_peak_bytes": 64 * MIB})
+    after = numbers.since_start({"memory_current_bytes": 4 * MIB, "memory_kernel_peak_bytes": 4 * MIB})
+    assert before["memory_kernel_peak_bytes"] == after["memory_kernel_peak_bytes"] == 60 * MIB
+
+
 parts = st.tuples(*(st.integers(0, 1000) for _ in range(4)))  # anonymous, files, kernel, charged in advance
 
 
