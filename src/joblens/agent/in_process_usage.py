@@ -5,6 +5,7 @@ import resource
 from joblens.agent.window import Window
 from joblens.agent.window_instruments import NUMBERS
 from joblens.analysis.finding_codes import Code
+from joblens.analysis.memory_peak import UNRECLAIMABLE, step_peak
 from joblens.analysis.rates import unreclaimable_bytes
 from joblens.analysis.usage import mean_unreclaimable
 from joblens.model.finding import Finding, Severity
@@ -28,6 +29,7 @@ def usage_of(window: Window, level: Level, *, has_children: bool) -> Usage:
         "faults_minor": window.used.faults_minor,
         "faults_major": window.used.faults_major,
         "memory_mean_bytes": _mean_memory(window),
+        "memory_file_peak_bytes": window.file_peak_bytes,
         "processes_peak": window.processes_peak,
         "threads_peak": window.threads_peak,
         "open_files_peak": window.open_files_peak,
@@ -54,6 +56,8 @@ def usage_of(window: Window, level: Level, *, has_children: bool) -> Usage:
         sources=_sources(window, has_switches=has_switches),
         unknown=unknown,
         lower_bounds=tuple(lower),
+        estimates=(),
+        memory_peak_basis=UNRECLAIMABLE,
         shared=bool(window.rivals) or _is_beside_earlier_children(window),
     )
     return usage if window.instruments is None else window.instruments.add_to(usage, window.kept)
@@ -120,14 +124,17 @@ def _add_memory(
     """-> what is only a lower bound."""
     own_bytes, own_is_exact = window.own_bytes(level)
     largest = max(window.largest_bytes, own_bytes)
-    is_exact = own_is_exact
+    is_exact, spike_bytes = own_is_exact, 0
     # A child's own figure begins with the size of the process it was forked from, which is us: it is the
     # child's only when it is above what we ever were. And it is the largest of all children ever waited for.
     child_bytes = waited.ru_maxrss * _KIB
     if child_bytes > level.own_peak_bytes and waited.ru_maxrss > window.base_waited.ru_maxrss:
         largest, is_exact = max(largest, child_bytes), True
+        # The files that it mapped are known of a child that was seen.
+        spike = step_peak(window.child_mark, (child_bytes, None))
+        spike_bytes = child_bytes if spike is None else spike.least
     numbers["memory_largest_process_bytes"] = largest
-    numbers["memory_peak_bytes"] = max(window.peak_bytes, largest)
+    numbers["memory_peak_bytes"] = max(window.peak_bytes, spike_bytes)
     lower = [] if is_exact else ["memory_largest_process_bytes"]
     was_alone = window.processes_peak == 1 and not has_waited
     if not (is_exact and was_alone) or window.peak_is_lower_bound:
@@ -168,7 +175,8 @@ def _sources(window: Window, *, has_switches: bool) -> dict[str, str]:
         "faults": faults,
         "io": io,
         "io_calls": io,
-        "memory_peak": f"samples of {memory}, high-water marks where they rose",
+        "memory_peak": f"samples of {memory}, high-water marks where they rose, less file pages",
+        "memory_file_peak": f"RssFile in {memory}, the largest of one process",
         "memory_largest_process": f"high-water marks in {memory}, getrusage of children",
         "memory_parts": memory,
         "processes": "/proc/PID/task/TID/children",

@@ -14,6 +14,7 @@ _OF_THE_LARGEST = frozenset(
         "memory_kernel_peak_bytes",
         "memory_largest_process_bytes",
         "memory_mean_bytes",
+        "memory_file_peak_bytes",
         "cpu_pressure_usec",
         "memory_pressure_usec",
         "io_pressure_usec",
@@ -65,6 +66,11 @@ def merged_usage(first: Usage, others: Sequence[NodePart]) -> Usage:
         sources=_told(sources, first, others),
         unknown={name: why for name, why in first.unknown.items() if name not in numbers},
         lower_bounds=tuple(name for name in USAGE_NUMBERS if name in lower),
+        estimates=tuple(
+            name
+            for name in USAGE_NUMBERS
+            if name not in lower and any(name in usage.estimates for usage in usages)
+        ),
     )
 
 

@@ -11,6 +11,7 @@ from typing import Any
 from msgspec import Struct, field
 
 from joblens.agent.window_measurement import Measurement
+from joblens.analysis.memory_peak import UNRECLAIMABLE
 from joblens.analysis.usage import mean_unreclaimable
 from joblens.model.job import USAGE_NUMBERS, Usage
 from joblens.model.sample import Sample
@@ -222,5 +223,7 @@ def _usage_of(window: PortableWindow) -> Usage:
         ),
         unknown={name: why for name in USAGE_NUMBERS if name not in known},
         lower_bounds=tuple(name for name in _SAMPLED if name in known),
+        estimates=(),
+        memory_peak_basis=UNRECLAIMABLE,
         shared=window.is_shared,
     )

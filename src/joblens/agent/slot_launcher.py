@@ -232,6 +232,8 @@ class SlotLauncher:
     def _one(
         self, uuid: str, argv: list[bytes], changes: dict[bytes, bytes], cwd: str, folder: str, streams: str
     ) -> None:
+        if self.peak >= 0:
+            self._reset_peak()  # once more: the kernel frees some memory of an ended job late
         # Before, not after: the call returns when the program is loaded, and a short one has ended by then.
         started_ns = time.monotonic_ns()
         try:

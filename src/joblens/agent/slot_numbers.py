@@ -20,6 +20,7 @@ _GAUGES = (  # what the launcher itself holds is taken off these
     "memory_swap_bytes",
     "memory_kernel_stack_bytes",
     "memory_slab_bytes",
+    "memory_slab_reclaimable_bytes",
     "memory_sock_bytes",
     "memory_file_mapped_bytes",
     "memory_file_dirty_bytes",
@@ -29,7 +30,8 @@ _GAUGES = (  # what the launcher itself holds is taken off these
 )
 _PEAK = "memory_kernel_peak_bytes"
 _CHARGED = "memory_current_bytes"
-_PARTS_CHARGED = ("memory_anon_bytes", "memory_file_bytes", "memory_kernel_bytes", "memory_sock_bytes")
+_FILES = "memory_file_bytes"
+_PARTS_CHARGED = ("memory_anon_bytes", _FILES, "memory_kernel_bytes", "memory_sock_bytes")
 _LESS_BASE = frozenset((*COUNTERS, *_GAUGES))
 _COUNTED_BY_LOOKING = ("processes", "threads")
 
@@ -79,7 +81,7 @@ class SlotNumbers:
             else 0
             for name, value in reading.items()
         }
-        self._set_charged(fields)
+        self._set_charged(fields, self._held_since(reading))
         if not was_looked_at:
             # How many processes there were is not known, and was not 0.
             for name in _COUNTED_BY_LOOKING:
@@ -90,10 +92,20 @@ class SlotNumbers:
             fields["devices"] = devices_since(fields["devices"], base.get("devices") or {})
         return fields
 
-    def _set_charged(self, fields: dict[str, Any]) -> None:
-        """No sum below its parts. The kernel charges groups in advance, some pages for each processor, and
-        takes some memory of an ended job off late: the base may hold what this job then uses, or what is gone
-        by then."""
+    def _held_since(self, reading: Mapping[str, Any]) -> int:
+        """Memory that is not the job's. The kernel frees some of an ended job late, page tables above all:
+        what the base has more than there is now was that. Pages it charges in advance are the next
+        job's as soon as they are used."""
+        before = self.base.get
+        charged: int = before(_CHARGED, 0)
+        if not any(part in self.base for part in _PARTS_CHARGED):
+            return charged
+        lasting = sum(min(before(part, 0), reading.get(part, 0)) for part in _PARTS_CHARGED if part != _FILES)
+        files: int = before(_FILES, 0)
+        return min(charged, files + lasting)
+
+    def _set_charged(self, fields: dict[str, Any], held: int) -> None:
+        """No sum below its parts: the base may hold what this job then uses, or what is gone by then."""
         seen = sum(fields.get(part, 0) for part in _PARTS_CHARGED)
         self._most_seen = max(self._most_seen, seen)
         if _CHARGED in fields:
@@ -103,7 +115,7 @@ class SlotNumbers:
                 del fields[_PEAK]  # of an earlier job
             else:
                 # The launcher resets it at the job's end, a moment before it tells of that.
-                highest = max(self._most_seen, fields[_PEAK] - self.base.get(_CHARGED, 0))
+                highest = max(self._most_seen, fields[_PEAK] - held)
                 self._most_seen = fields[_PEAK] = highest
 
     def unknown(self) -> dict[str, str]:

@@ -9,6 +9,7 @@ from msgspec import Struct, field
 
 from joblens.agent.window_instruments import WindowInstruments
 from joblens.analysis.attribution import NOTHING, Counters
+from joblens.analysis.memory_peak import Mark, step_peak
 from joblens.model.sample import Sample
 from joblens.probes.own_tree import Level
 
@@ -35,6 +36,9 @@ class Window(Struct, eq=False, kw_only=True):
     peak_bytes: int = 0
     peak_is_lower_bound: bool = False
     largest_bytes: int = 0
+    own_mark: Mark = (None, None)
+    child_mark: Mark = (None, None)
+    file_peak_bytes: int = 0  # files that one of the processes maps
     processes_peak: int = 1
     threads_peak: int = 1
     open_files_peak: int | None = None
@@ -65,6 +69,7 @@ class Window(Struct, eq=False, kw_only=True):
         self.peak_bytes = max(self.peak_bytes, level.anon_bytes + level.shmem_bytes + level.kernel_bytes)
         self.peak_is_lower_bound |= level.is_lower_bound
         self.largest_bytes = max(self.largest_bytes, self.own_bytes(level)[0], level.largest_child_bytes)
+        self._find_spike(level)
         self.processes_peak = max(self.processes_peak, level.processes)
         self.threads_peak = max(self.threads_peak, level.threads)
         if level.open_files is not None:
@@ -79,6 +84,19 @@ class Window(Struct, eq=False, kw_only=True):
         if len(self.kept) >= _MOST_KEPT:
             # Counters are cumulative, so every other sample tells the same story, less finely.
             self.kept = self.kept[::2]
+
+    def _find_spike(self, level: Level) -> None:
+        """High-water marks that have risen since the last sample, less the files that are mapped."""
+        own = level.own_peak_bytes, level.own_file_bytes
+        before = self.own_mark[0] or self.base_own_peak_bytes, self.own_mark[1]
+        child = max(self.child_mark[0] or 0, level.largest_child_bytes), level.largest_child_file_bytes
+        for step in (step_peak(before, own), step_peak(self.child_mark, child)):
+            if step is not None:
+                self.peak_bytes = max(self.peak_bytes, step.least)
+        self.own_mark = own
+        if level.largest_child_bytes:
+            self.child_mark = child
+        self.file_peak_bytes = max(self.file_peak_bytes, level.own_file_bytes, level.largest_child_file_bytes)
 
     def take_pending(self) -> tuple[int, tuple[Sample, ...]]:
         first, samples = self.first_pending, tuple(self.pending)

@@ -42,4 +42,6 @@ def _source(usage: Usage, name: str) -> str:
     source = source_of(usage, name) or usage.sources.get(name, "")
     if name in usage.lower_bounds:
         return f"at least; {source}" if source else "at least"
+    if name in usage.estimates:
+        return f"estimate; {source}"
     return source

@@ -139,6 +139,8 @@ def _accounting_form(attempt: Attempt | None, usage: Usage) -> dict[str, Any]:
         "sources": usage.sources,
         "unknown": usage.unknown,
         "lower_bounds": list(usage.lower_bounds),
+        "estimates": list(usage.estimates),
+        "memory_peak_basis": usage.memory_peak_basis,
         "enforced_by": {} if attempt is None else attempt.enforced_by,
         "shared": usage.shared,
     }

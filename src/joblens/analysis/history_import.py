@@ -126,6 +126,8 @@ def _usage(fields: dict[str, Any]) -> Usage:
         sources=_value(accounting, "sources", dict[str, str], {}) if is_ours else _IMPORTED_SOURCES,
         unknown=_value(accounting, "unknown", dict[str, str], {}),
         lower_bounds=_value(accounting, "lower_bounds", tuple[str, ...], ()),
+        estimates=_value(accounting, "estimates", tuple[str, ...], ()),
+        memory_peak_basis=_value(accounting, "memory_peak_basis", str, ""),
         shared=_value(accounting, "shared", bool, False),
         **known,
     )

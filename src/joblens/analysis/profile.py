@@ -139,6 +139,7 @@ def _process_memory(samples: Sequence[Sample], usage: Usage) -> dict[str, float 
         "max_mb": mib(usage.memory_peak_bytes),
         "min_mb": mib(min(sizes, default=usage.memory_mean_bytes)),
         "max_with_cache_mb": mib(usage.memory_kernel_peak_bytes),
+        "max_file_mb": mib(usage.memory_file_peak_bytes),
         "max_process_mb": mib(usage.memory_largest_process_bytes),
         "max_virtual_mb": mib(max(virtual, default=None)),
     }

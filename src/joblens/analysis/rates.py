@@ -56,7 +56,8 @@ def host_cpu_percent(earlier: Sample, later: Sample) -> float | None:
 
 
 def unreclaimable_bytes(sample: Sample) -> int | None:
-    """Memory that the kernel cannot take back without swapping: anonymous, shared and its own for the job.
+    """Memory that the kernel cannot take back without swapping: anonymous, shared and its own for the job,
+    without its caches of directories and files.
 
     Where only some of the three can be read, their sum: less than the truth, never more."""
     known = [
@@ -64,4 +65,20 @@ def unreclaimable_bytes(sample: Sample) -> int | None:
         for part in (sample.memory_anon_bytes, sample.memory_shmem_bytes, sample.memory_kernel_bytes)
         if part is not None
     ]
-    return sum(known) if known else None
+    if not known:
+        return None
+    cached = 0 if sample.memory_kernel_bytes is None else sample.memory_slab_reclaimable_bytes or 0
+    return sum(known) - min(cached, sample.memory_kernel_bytes or 0)
+
+
+def page_cache(sample: Sample) -> int | None:
+    """Pages of files. The kernel counts shared memory among them, which it cannot take back."""
+    if sample.memory_file_bytes is None:
+        return None
+    return max(0, sample.memory_file_bytes - (sample.memory_shmem_bytes or 0))
+
+
+def file_pages(sample: Sample) -> int | None:
+    """Everything charged that the kernel can take back: page cache, and caches of directories and files."""
+    pages = page_cache(sample)
+    return None if pages is None else pages + (sample.memory_slab_reclaimable_bytes or 0)

@@ -5,7 +5,8 @@ from collections.abc import Mapping
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from joblens.analysis.rates import cpu_percent, unreclaimable_bytes
+from joblens.analysis.memory_peak import group_mark, process_mark, step_peak
+from joblens.analysis.rates import cpu_percent, file_pages, unreclaimable_bytes
 from joblens.model.sample import GpuReading, Sample
 
 if TYPE_CHECKING:  # a short job needs none of it
@@ -36,6 +37,7 @@ _WATCHED = (  # the sample with the highest value of each is never thinned out
     "host_energy_package_uj",
 )
 _watched_of = attrgetter(*_WATCHED)
+_MARKS = {"group peak": group_mark, "process peak": process_mark}
 _WATCHED_OF_EACH_GPU = (
     "utilization",
     "memory_used_bytes",
@@ -100,6 +102,15 @@ class RunningSummary:
             # A rate belongs to two neighbours; both stay.
             rate = cpu_percent(self._recent[-1], sample)
             self._challenge("cpu_percent", rate, (self._added - 1, self._added))
+            self._compare_peaks(self._recent[-1], sample)
+
+    def _compare_peaks(self, before: Sample, sample: Sample) -> None:
+        """So do the file pages around a peak."""
+        for name, mark_of in _MARKS.items():
+            step = step_peak(mark_of(before), mark_of(sample))
+            if step is not None:
+                self._challenge(f"{name} least", step.least, (self._added - 1, self._added))
+                self._challenge(f"{name} most", step.most, (self._added - 1, self._added))
 
     def _compare_gpus(self, gpus: Mapping[str, GpuReading], this: tuple[int]) -> None:
         for name, reading in gpus.items():
@@ -131,10 +142,25 @@ class RunningSummary:
         at less often than the rest: of those looks, too, every second one stays."""
         protected = {number for _, numbers in self._champions.values() for number in numbers}
         kept: list[Row] = []
+        left_out: list[Row] = []  # since the last one that stays
         seen = {False: 0, True: 0}
         start_of_recent = len(rows) * 3 // 4
         for row in rows[:start_of_recent]:
             if seen[row.has_gpus] % 2 == 0 or row.number in protected:
-                kept.append(row)
+                kept += [*self._with_file_pages(kept, left_out, row), row]
+                left_out = []
+            else:
+                left_out.append(row)
             seen[row.has_gpus] += 1
         return kept + rows[start_of_recent:]
+
+    def _with_file_pages(self, kept: "list[Row]", left_out: "list[Row]", row: "Row") -> "list[Row]":
+        """The one among `left_out` without which file pages that came and went would pass for memory."""
+        if not kept or not left_out:
+            return []
+        from joblens.analysis.packed_samples import unpacked
+
+        step = step_peak(group_mark(unpacked(kept[-1])), group_mark(unpacked(row)))
+        if step is None or step.least <= self._champions["group peak least"][0]:
+            return []
+        return [max(left_out, key=lambda each: file_pages(unpacked(each)) or 0)]

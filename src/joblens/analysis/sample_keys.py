@@ -38,6 +38,8 @@ COUNTERS: dict[str, tuple[tuple[str, str], ...]] = {
         ("limit_events", "memory_limit_events"),
         ("pss", "memory_pss_bytes"),
         ("huge", "memory_huge_bytes"),
+        ("slab_reclaimable", "memory_slab_reclaimable_bytes"),
+        ("largest_process_file", "memory_largest_process_file_bytes"),
     ),
     "io": (
         ("total_read_bytes", "io_read_bytes"),

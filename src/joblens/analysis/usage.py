@@ -1,13 +1,15 @@
 """What a whole job used, from its samples and from what the kernel handed over when it was waited for.
 
 Every number has its source in `sources` or the reason why it is None in `unknown`; one that may be below
-the truth is named in `lower_bounds`. docs/metrics.md explains each."""
+the truth is named in `lower_bounds`, one that may be above or below it in `estimates`. docs/metrics.md
+explains each."""
 
 import itertools
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from joblens.analysis.rates import unreclaimable_bytes
+from joblens.analysis.memory_peak import UNRECLAIMABLE, group_peak, is_noticeable, peak_of, process_mark
+from joblens.analysis.rates import page_cache, unreclaimable_bytes
 from joblens.analysis.reasons import NOT_MEASURED
 from joblens.model.exit_usage import ExitUsage
 from joblens.model.job import USAGE_NUMBERS, Usage
@@ -15,7 +17,7 @@ from joblens.model.sample import Sample
 
 RUSAGE = "wait4 rusage"
 _LARGEST_SAMPLE = "largest sample of"
-_SEEN_PART = 0.5  # of a group's peak, for what it consisted of to be known
+_RSS_FILE = "/proc/PID/status RssFile of the largest process"
 _BELOW_LAUNCHER = "no process was larger than the launcher, whose size the kernel's figure starts from"
 _CHARGED_ELSEWHERE = "what its processes hold was charged to the group they were in before"
 _NO_PROCESS_SEEN = "no sample found a process"
@@ -33,6 +35,7 @@ _ORIGINS: dict[str, tuple[str, str]] = {
     "memory_kernel_peak_bytes": ("memory_kernel_peak", "memory_kernel_peak_bytes"),
     "memory_largest_process_bytes": ("memory_largest_process", "memory_largest_process_bytes"),
     "memory_mean_bytes": ("memory_parts", "memory_anon_bytes"),
+    "memory_file_peak_bytes": ("memory_file_peak", "memory_file_bytes"),
     "faults_minor": ("faults", "faults_minor"),
     "faults_major": ("faults", "faults_major"),
     "oom_kills": ("oom_kills", "oom_kills"),
@@ -155,6 +158,7 @@ class _Total:
         self._sources: dict[str, str] = {}
         self._unknown: dict[str, str] = {}
         self._lower: list[str] = []
+        self._estimates: list[str] = []
 
     def usage(self, missed: Collection[str]) -> Usage:
         numbers, unknown, given = self._numbers, self._unknown, self._given_unknown.get
@@ -170,6 +174,8 @@ class _Total:
             sources=self._sources,
             unknown=unknown,
             lower_bounds=tuple(number for number in USAGE_NUMBERS if number in lower) if lower else (),
+            estimates=tuple(self._estimates),
+            memory_peak_basis=UNRECLAIMABLE if "memory_peak_bytes" in numbers else "",
         )
 
     def _may_miss(self, number: str, missed: Collection[str]) -> bool:
@@ -247,19 +253,22 @@ class _Total:
             # The files are read one after the other, and the sums of some kernels lag behind.
             kernel_peak = max(kernel_peak, sampled)
             self._put("memory_kernel_peak_bytes", kernel_peak)
-        found = self._peak_candidates(sampled, largest, kernel_peak)
-        candidates = {source: size for source, size in found if size}
-        if candidates:
-            source, peak = max(candidates.items(), key=lambda item: item[1])
-            if kernel_peak and peak > kernel_peak:
-                # A process's high-water mark includes library pages that others were charged for.
-                source, peak = self._given("memory_kernel_peak", "memory_kernel_peak_bytes"), kernel_peak
+        found = (
+            self._process_peak(sampled, largest)
+            if kernel_peak is None
+            else self._group_peak(sampled, largest, kernel_peak)
+        )
+        if found[0]:
+            peak, is_estimate, source = found
             self._put("memory_peak_bytes", peak, source)
             if kernel_peak is None and (self._may_have_been_several() or not self._knows_largest_process()):
                 self._lower.append("memory_peak_bytes")
+            elif is_estimate:
+                self._estimates.append("memory_peak_bytes")
         else:
             self._explain_no_peak()
         self._drop_idle_bound()
+        self._add_file_peak()
         mean = mean_unreclaimable(self.samples)
         if mean == 0 and self._unknown.get("memory_peak_bytes") == _CHARGED_ELSEWHERE:
             self._unknown["memory_mean_bytes"] = _CHARGED_ELSEWHERE
@@ -268,22 +277,47 @@ class _Total:
         elif 0 < len(self.samples) < 3:
             self._unknown["memory_mean_bytes"] = "no sample fell between start and end"
 
-    def _peak_candidates(
-        self, sampled: int, largest: int | None, kernel_peak: int | None
-    ) -> list[tuple[str, int]]:
+    def _group_peak(self, sampled: int, largest: int | None, kernel_peak: int) -> tuple[int, bool, str]:
+        """(peak, is it an estimate, source): the kernel's own peak, less file pages."""
+        found = group_peak(self.samples, sampled, self._held_bytes(), self._io_bytes())
+        if found is None:
+            # A process's high-water mark has pages in it that others were charged for.
+            peak = min(kernel_peak, max(sampled, largest or 0))
+            return peak, peak > sampled, self._given("memory_kernel_peak", "memory_kernel_peak_bytes")
+        peak, is_estimate = found
+        return peak, is_estimate, self._peak_source(peak, sampled, self._sources["memory_kernel_peak"])
+
+    def _process_peak(self, sampled: int, largest: int | None) -> tuple[int, bool, str]:
+        """The same where no group has a peak: the high-water mark of the largest process, less the files that
+        it maps, as far as these are known."""
+        if largest is None:
+            return sampled, False, self._peak_source(sampled, sampled, "")
+        source = f"largest process: {self._sources['memory_largest_process']}"
+        found = peak_of([*map(process_mark, self.samples), (largest, None)])
+        if found is None:
+            peak = max(sampled, largest)
+            source = self._peak_source(peak, sampled, f"{source}, with the files that it maps", "")
+            return peak, is_noticeable(peak - sampled, peak), source
+        peak = max(sampled, found.least)
+        is_estimate = is_noticeable(found.most - peak, peak)
+        return peak, is_estimate, self._peak_source(peak, sampled, source)
+
+    def _peak_source(self, peak: int, sampled: int, source: str, less: str = " less file pages") -> str:
         parts = self._given("memory_parts", "memory_anon_bytes")
-        found = [(f"{_LARGEST_SAMPLE} {parts}", sampled)]
-        if largest is not None:
-            found.append((f"largest process: {self._sources['memory_largest_process']}", largest))
-        cache = max(
-            (size for sample in self.samples if (size := _page_cache(sample)) is not None), default=None
-        )
-        if kernel_peak is not None and cache is not None:
-            # Files that are gone before anybody looks take their page cache with them.
-            is_seen = sampled + (largest or 0) + cache >= kernel_peak * _SEEN_PART
-            words = "less page cache" if is_seen else "with page cache that no sample saw"
-            found.append((f"{self._sources['memory_kernel_peak']} {words}", max(0, kernel_peak - cache)))
-        return found
+        return f"{_LARGEST_SAMPLE} {parts}" if peak == sampled else f"{source}{less}"
+
+    def _held_bytes(self) -> int | None:
+        """What its processes together can have held, mapped files included; None: nobody waited for them."""
+        if self.exit is None or not self.exit.max_rss_bytes:
+            return None
+        each = max(self.exit.max_rss_bytes, self._most("memory_largest_process_bytes") or 0)
+        count = max(1, self.exit.reaped, self._most("processes") or 0)
+        return each * count + (self._most("memory_kernel_bytes") or 0)
+
+    def _io_bytes(self) -> int:
+        """Read from devices and written to files, as its processes counted it, at the call that did."""
+        counted = self.exit if self.exit is not None else self.samples[-1]
+        return (counted.io_read_bytes or 0) + (counted.io_write_bytes or 0)
 
     def _largest_process(self) -> int | None:
         seen = self._most("memory_largest_process_bytes")
@@ -297,6 +331,14 @@ class _Total:
         elif self.exit is not None and self.exit.max_rss_bytes:
             self._unknown["memory_largest_process_bytes"] = _BELOW_LAUNCHER
         return largest
+
+    def _add_file_peak(self) -> None:
+        cached = [size for sample in self.samples if (size := page_cache(sample)) is not None]
+        if cached:
+            parts = self._given("memory_parts", "memory_file_bytes")
+            self._put("memory_file_peak_bytes", max(cached), f"{_LARGEST_SAMPLE} {parts}")
+        elif (mapped := self._most("memory_largest_process_file_bytes")) is not None:
+            self._put("memory_file_peak_bytes", mapped, _RSS_FILE)
 
     def _drop_idle_bound(self) -> None:
         """A small process looked at before its program was loaded: 'at least 16 KiB' tells nothing beside a
@@ -418,10 +460,3 @@ def mean_unreclaimable(samples: Sequence[Sample]) -> int | None:
     )
     length = held[-1][0] - held[0][0]
     return round(area / length) if length > 0 else known[0][1]
-
-
-def _page_cache(sample: Sample) -> int | None:
-    # The kernel counts shared memory as file pages, but it cannot be reclaimed.
-    if sample.memory_file_bytes is None:
-        return None
-    return max(0, sample.memory_file_bytes - (sample.memory_shmem_bytes or 0))

@@ -36,6 +36,8 @@ JOB_COLUMNS: dict[str, str] = {
     "samples": "int",
     **dict.fromkeys(USAGE_NUMBERS, "int"),
     "lower_bounds": "text",
+    "estimates": "text",
+    "memory_peak_basis": "text",
 }
 SAMPLE_TABLE_COLUMNS: dict[str, str] = {
     "job_uuid": "text",
@@ -73,7 +75,8 @@ def job_row(record: Record) -> list[Any]:
         None if attempt is None else attempt.accounting,
         None if outcome is None else outcome.samples,
     ]
-    return [*head, *(getattr(usage, name) for name in USAGE_NUMBERS), _text(usage.lower_bounds)]
+    marks = [_text(usage.lower_bounds), _text(usage.estimates), usage.memory_peak_basis]
+    return [*head, *(getattr(usage, name) for name in USAGE_NUMBERS), *marks]
 
 
 def sample_row(uuid: str, index: int, sample: Sample) -> list[Any]:

@@ -182,7 +182,7 @@ class Attempt(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Usage(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What the whole job used, exact unless `lower_bounds` names the number. None: unknown."""
+    """What the whole job used, exact unless `lower_bounds` or `estimates` names the number. None: unknown."""
 
     cpu_total_usec: int | None = None
     cpu_user_usec: int | None = None
@@ -192,6 +192,7 @@ class Usage(Struct, frozen=True, kw_only=True, omit_defaults=True):
     memory_kernel_peak_bytes: int | None = None  # as charged, page cache included
     memory_largest_process_bytes: int | None = None
     memory_mean_bytes: int | None = None
+    memory_file_peak_bytes: int | None = None  # page cache, which can be reclaimed
     faults_minor: int | None = None
     faults_major: int | None = None
     oom_kills: int | None = None
@@ -228,6 +229,8 @@ class Usage(Struct, frozen=True, kw_only=True, omit_defaults=True):
     sources: dict[str, str] = field(default_factory=dict)  # number or group of numbers -> where read
     unknown: dict[str, str] = field(default_factory=dict)  # number -> why it is None
     lower_bounds: tuple[str, ...] = ()
+    estimates: tuple[str, ...] = ()  # numbers that may be above or below the truth
+    memory_peak_basis: str = ""  # unreclaimable; '': an older joblens, or another system, mapped files in it
     shared: bool = False  # in-process measurements that overlapped
 
 
@@ -235,7 +238,7 @@ class Usage(Struct, frozen=True, kw_only=True, omit_defaults=True):
 USAGE_NUMBERS: tuple[str, ...] = tuple(
     number.name
     for number in fields(Usage)
-    if number.name not in ("sources", "unknown", "lower_bounds", "shared")
+    if number.name not in ("sources", "unknown", "lower_bounds", "estimates", "memory_peak_basis", "shared")
 )
 
 

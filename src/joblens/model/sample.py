@@ -173,6 +173,9 @@ class Sample(Struct, frozen=True, kw_only=True, omit_defaults=True):
     host_energy_dram_uj: int | None = None
     host_network_rx_bytes: int | None = None
     host_network_tx_bytes: int | None = None
+    # memory that can be reclaimed, or is a file's
+    memory_slab_reclaimable_bytes: int | None = None
+    memory_largest_process_file_bytes: int | None = None  # mapped files of the process with the highest mark
     # tables: one entry a device
     devices: dict[str, DeviceIo] | None = None
     gpus: dict[str, GpuReading] | None = None  # by GpuFacts.id; {}: looked, and it uses none

@@ -62,6 +62,7 @@ _MEMORY_STAT_V2 = (
     (b"shmem", "memory_shmem_bytes"),
     (b"kernel_stack", "memory_kernel_stack_bytes"),
     (b"slab", "memory_slab_bytes"),
+    (b"slab_reclaimable", "memory_slab_reclaimable_bytes"),
     (b"sock", "memory_sock_bytes"),
     (b"file_mapped", "memory_file_mapped_bytes"),
     (b"file_dirty", "memory_file_dirty_bytes"),

@@ -41,7 +41,9 @@ class Level(Struct, frozen=True, kw_only=True):
     virtual_bytes: int
     own_rss_bytes: int
     own_peak_bytes: int  # of this process since it began, not since the measurement did
+    own_file_bytes: int  # files that this process maps
     largest_child_bytes: int  # highest any living descendant has been
+    largest_child_file_bytes: int  # files that one maps
     processes: int
     threads: int
     open_files: int | None
@@ -127,6 +129,7 @@ class OwnTree:
             child_files = self._open_files(str(pid))
             files = None if files is None or child_files is None else files + child_files
             sizes.append(found)
+        largest = max(sizes[1:], key=lambda found: found.get(b"VmHWM", 0), default={})
         return Level(
             anon_bytes=anon,
             # Several processes may hold the same segment: the largest holding is surely used.
@@ -136,7 +139,9 @@ class OwnTree:
             virtual_bytes=sum(found.get(b"VmSize", 0) for found in sizes),
             own_rss_bytes=own.get(b"VmRSS", 0),
             own_peak_bytes=own.get(b"VmHWM", 0),
-            largest_child_bytes=max((found.get(b"VmHWM", 0) for found in sizes[1:]), default=0),
+            own_file_bytes=own.get(b"RssFile", 0),
+            largest_child_bytes=largest.get(b"VmHWM", 0),
+            largest_child_file_bytes=largest.get(b"RssFile", 0),
             processes=len(sizes),
             threads=threads,
             open_files=files,

@@ -52,6 +52,7 @@ class ProcStatus(NamedTuple):
     peak_bytes: int | None
     shmem_bytes: int | None
     swap_bytes: int | None
+    file_bytes: int | None
     ignores_sigchld: bool
 
 
@@ -106,8 +107,34 @@ def parse_status(data: bytes) -> ProcStatus:
         peak_bytes=_kib(data, b"\nVmHWM:"),
         shmem_bytes=_kib(data, b"\nRssShmem:"),
         swap_bytes=_kib(data, b"\nVmSwap:"),
+        file_bytes=_kib(data, b"\nRssFile:"),
         ignores_sigchld=ignored is not None and bool(int(ignored, 16) & _SIGCHLD_BIT),
     )
+
+
+class LargestProcess:
+    """The highest mark of all processes that were read, and the files that one mapped at its last reading."""
+
+    def __init__(self) -> None:
+        self.forget()
+
+    def forget(self) -> None:
+        self._pid, self._peak_bytes = 0, 0
+        self._file_bytes: int | None = None
+
+    def add(self, pid: int, status: ProcStatus) -> None:
+        peak_bytes = status.peak_bytes or 0
+        if peak_bytes and (peak_bytes > self._peak_bytes or pid == self._pid):
+            self._pid, self._peak_bytes = pid, max(peak_bytes, self._peak_bytes)
+            self._file_bytes = status.file_bytes
+
+    def fields(self) -> dict[str, int]:
+        if not self._peak_bytes:
+            return {}
+        fields = {"memory_largest_process_bytes": self._peak_bytes}
+        if self._file_bytes is not None:
+            fields["memory_largest_process_file_bytes"] = self._file_bytes
+        return fields
 
 
 def parse_smaps_rollup(data: bytes) -> Proportional | None:

@@ -13,6 +13,7 @@ from joblens.probes.descriptors import BUDGET, DescriptorBudget
 from joblens.probes.field_groups import unknown_fields
 from joblens.probes.proc_files import (
     USEC_PER_TICK,
+    LargestProcess,
     ProcIo,
     ProcStatus,
     parse_io,
@@ -29,7 +30,7 @@ _STATUS_A_READING = 8  # /proc/PID/status is dear: the processes take turns
 _STILL_A_READING = 64
 _NO_GROUP = "there is no control group for the job, and the processes do not tell"
 _DENIED = "a process of the job does not let this user look at it"
-_NO_STATUS = ProcStatus(None, None, None, ignores_sigchld=False)
+_NO_STATUS = ProcStatus(None, None, None, None, ignores_sigchld=False)
 _NO_IO = ProcIo(0, 0, 0, 0, 0, 0)
 
 
@@ -86,7 +87,7 @@ class ProcessTreeProbe:
         self._turn = self._still_turn = 0
         self._changed: set[int] = set()  # pids, since the last reading
         self._is_last = False
-        self._largest_bytes = 0
+        self._largest = LargestProcess()
         self._open_files_limit: int | None = None
         self._lost = [0, 0, 0, 0]  # user, system ticks, faults: of children that nobody waited for
 
@@ -121,7 +122,7 @@ class ProcessTreeProbe:
 
     def forget_peaks(self) -> None:
         """What was seen so far belonged to processes that had not become the job yet."""
-        self._largest_bytes = 0
+        self._largest.forget()
 
     def close(self) -> None:
         self._tree.close()
@@ -204,7 +205,7 @@ class ProcessTreeProbe:
             except OSError:
                 continue
             self._details[member].status = status
-            self._largest_bytes = max(self._largest_bytes, status.peak_bytes or 0)
+            self._largest.add(member.process.pid, status)
             if status.ignores_sigchld:
                 self.lower_bounds.update(("cpu", "faults", "io", "io_calls"))
 
@@ -233,14 +234,12 @@ class ProcessTreeProbe:
         anon_bytes, shmem_bytes = self._shared.sum_up(residents)
         if self._shared.is_lower_bound:
             self.lower_bounds.add("memory_parts")
-        fields = {
+        return {
             "memory_anon_bytes": anon_bytes,
             "memory_shmem_bytes": shmem_bytes,
             "memory_swap_bytes": swap_bytes,
+            **self._largest.fields(),
         }
-        if self._largest_bytes:
-            fields["memory_largest_process_bytes"] = self._largest_bytes
-        return fields
 
 
 def _own_and_reaped(member: Member) -> tuple[int, int, int, int]:

@@ -6,7 +6,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from joblens.probes.descriptors import BUDGET, DescriptorBudget
-from joblens.probes.proc_files import ProcIo, parse_io, parse_soft_open_files, parse_status, parse_virtual
+from joblens.probes.proc_files import (
+    LargestProcess,
+    ProcIo,
+    parse_io,
+    parse_soft_open_files,
+    parse_status,
+    parse_virtual,
+)
 from joblens.probes.watched_process import WatchedProcess
 
 _PEAKS_A_READING = 4  # /proc/PID/status is dear: the processes take turns
@@ -48,7 +55,7 @@ class ProcessesProbe:
         self._budget = budget
         self._watched: dict[int, WatchedProcess] = {}
         self._turn = 0
-        self._largest_bytes = 0
+        self._largest = LargestProcess()
         self._open_files_limit: int | None = None
         self._fd_has_size = has_descriptor_counts(proc)
 
@@ -67,8 +74,7 @@ class ProcessesProbe:
         self._take_turns(living)
         fields: dict[str, Any] = {"memory_virtual_bytes": virtual, "open_files": open_files}
         fields.update(sum_io(ios))
-        if self._largest_bytes:
-            fields["memory_largest_process_bytes"] = self._largest_bytes
+        fields.update(self._largest.fields())
         if self._open_files_limit is not None:
             fields["open_files_limit"] = self._open_files_limit
         for name in denied:
@@ -78,7 +84,7 @@ class ProcessesProbe:
 
     def forget_peaks(self) -> None:
         """What was seen so far belonged to processes that had not become the job yet."""
-        self._largest_bytes = 0
+        self._largest.forget()
 
     def close(self) -> None:
         for process in self._watched.values():
@@ -107,8 +113,7 @@ class ProcessesProbe:
             process = living[self._turn % len(living)]
             self._turn += 1
             try:
-                peak_bytes = parse_status(process.read_once("status")).peak_bytes or 0
-                self._largest_bytes = max(self._largest_bytes, peak_bytes)
+                self._largest.add(process.pid, parse_status(process.read_once("status")))
                 if self._open_files_limit is None:
                     self._open_files_limit = parse_soft_open_files(process.read_once("limits"))
             except OSError:

@@ -31,7 +31,8 @@ _LEVELS = (
     "threads",
     "open_files",
 )
-_MARKS = ("memory_largest_process_bytes",)
+_LARGEST = "memory_largest_process_bytes"
+_FILES_OF_LARGEST = "memory_largest_process_file_bytes"
 _MISSED = frozenset({"cpu", "faults", "io", "io_calls", "memory_parts", "memory_largest_process"})
 
 
@@ -45,6 +46,7 @@ class SeveralTrees:
         self._trees: dict[int, ProcessTreeProbe] = {}
         self._latest: dict[int, dict[str, Any]] = {}
         self._ended: dict[str, int] = {}  # what was last seen of tasks that are gone
+        self._largest: dict[str, int] = {}  # of all tasks there ever were
         self._has_followed = False
         self._own_sources: Mapping[str, str] = {}
         self._own_unknown: Mapping[str, str] = {}
@@ -88,11 +90,11 @@ class SeveralTrees:
             for name in _LEVELS:
                 if is_alone or name in fields:
                     fields[name] = (fields.get(name) or 0) + self._sum(name)
-            for name in _MARKS:
-                largest = max([0, *(seen.get(name, 0) for seen in self._latest.values())])
-                largest = self._ended[name] = max(largest, self._ended.get(name, 0))
-                if largest:
-                    fields[name] = max(fields.get(name, 0), largest)
+            for seen in self._latest.values():
+                self._note_largest(seen)
+            if self._largest.get(_LARGEST, 0) > fields.get(_LARGEST, 0):
+                fields.pop(_FILES_OF_LARGEST, None)
+                fields.update(self._largest)
         return fields
 
     def look_at_all(self) -> None:
@@ -142,10 +144,13 @@ class SeveralTrees:
         seen = self._latest.pop(pid, {})
         for name in _COUNTERS:
             self._ended[name] = self._ended.get(name, 0) + seen.get(name, 0)
-        for name in _MARKS:
-            self._ended[name] = max(self._ended.get(name, 0), seen.get(name, 0))
+        self._note_largest(seen)
         with contextlib.suppress(Exception):
             tree.close()
+
+    def _note_largest(self, seen: Mapping[str, Any]) -> None:
+        if seen.get(_LARGEST, 0) >= self._largest.get(_LARGEST, 0):
+            self._largest = {name: seen[name] for name in (_LARGEST, _FILES_OF_LARGEST) if name in seen}
 
     def _sum(self, name: str) -> int:
         return sum(seen.get(name) or 0 for seen in self._latest.values())

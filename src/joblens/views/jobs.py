@@ -2,7 +2,7 @@
 
 from joblens.model.job import Job, Record, Usage
 from joblens.model.units import format_duration, format_instant
-from joblens.views.numbers import UNKNOWN, compact_bytes, mark_bound
+from joblens.views.numbers import UNKNOWN, compact_bytes, mark_bound, mark_number
 from joblens.views.style import clean
 
 _DAY_S = 86400
@@ -57,13 +57,11 @@ def compact_cpu(usage: Usage) -> str:
     if usage.cpu_total_usec is None:
         return UNKNOWN
     text = format_duration(usage.cpu_total_usec / 1e6)
-    return mark_bound(text, is_lower_bound="cpu_total_usec" in usage.lower_bounds)
+    return mark_number(text, usage, "cpu_total_usec")
 
 
 def compact_memory(usage: Usage) -> str:
-    return mark_bound(
-        compact_bytes(usage.memory_peak_bytes), is_lower_bound="memory_peak_bytes" in usage.lower_bounds
-    )
+    return mark_number(compact_bytes(usage.memory_peak_bytes), usage, "memory_peak_bytes")
 
 
 def compact_io(usage: Usage) -> str:

@@ -2,7 +2,7 @@
 
 from joblens.model.details import NodePart, NodeTable
 from joblens.model.units import format_bytes
-from joblens.views.numbers import UNKNOWN, count, mark_bound, seconds
+from joblens.views.numbers import UNKNOWN, count, mark_number, seconds
 from joblens.views.style import Palette, clean, wrap
 from joblens.views.table import Column, render_table
 
@@ -47,8 +47,7 @@ def _cells(part: NodePart) -> list[str]:
 
 
 def _bounded(part: NodePart, number: str, text: str) -> str:
-    is_known = getattr(part.usage, number) is not None
-    return mark_bound(text, is_lower_bound=is_known and number in part.usage.lower_bounds)
+    return text if getattr(part.usage, number) is None else mark_number(text, part.usage, number)
 
 
 def _ranks(ranks: tuple[int, ...]) -> str:

@@ -1,13 +1,22 @@
-"""Numbers as people read them. '-' is 'not known', never zero; '≥' is 'at least'."""
+"""Numbers as people read them. '-' is 'not known', never zero; '≥' is 'at least', '≈' an estimate."""
 
+from joblens.model.job import Usage
 from joblens.model.units import format_bytes, format_duration
 
 UNKNOWN = "-"
 AT_LEAST = "≥"
+ABOUT = "≈"
 
 
 def mark_bound(text: str, *, is_lower_bound: bool) -> str:
     return f"{AT_LEAST}{text}" if is_lower_bound and text != UNKNOWN else text
+
+
+def mark_number(text: str, usage: Usage, number: str) -> str:
+    """`text` of a number of this usage, with what is to be known about it."""
+    if number in usage.estimates and text != UNKNOWN:
+        return f"{ABOUT}{text}"
+    return mark_bound(text, is_lower_bound=number in usage.lower_bounds)
 
 
 def seconds(usec: int | None) -> str:

@@ -4,7 +4,7 @@ from joblens.model.finding import Finding
 from joblens.model.ids import short
 from joblens.model.job import Outcome, Record, Status, Usage
 from joblens.model.units import MIB, format_bytes, format_duration
-from joblens.views.numbers import UNKNOWN, grams, joules, mark_bound, percent, seconds
+from joblens.views.numbers import UNKNOWN, grams, joules, mark_number, percent, seconds
 from joblens.views.style import SEVERITY_MARKS, Palette, clean, clean_lines, fit, visible_width, wrap
 
 _SEPARATOR = "  "
@@ -74,9 +74,7 @@ def _usage_lines(usage: Usage, duration_s: float, paint: Palette, width: int) ->
     pieces = [
         f"{paint.paint('cpu', 'dim')} {_cpu(usage, duration_s)}",
         f"{paint.paint('memory peak', 'dim')} "
-        + mark_bound(
-            format_bytes(usage.memory_peak_bytes), is_lower_bound="memory_peak_bytes" in usage.lower_bounds
-        ),
+        + mark_number(format_bytes(usage.memory_peak_bytes), usage, "memory_peak_bytes"),
         f"{paint.paint('read', 'dim')} {_bytes(usage, 'io_read_bytes', 'io_call_read_bytes')}",
         f"{paint.paint('written', 'dim')} {_bytes(usage, 'io_write_bytes', 'io_call_write_bytes')}",
     ]
@@ -117,7 +115,7 @@ def _device_pieces(usage: Usage, duration_s: float, paint: Palette) -> list[str]
 def _cpu(usage: Usage, duration_s: float) -> str:
     if usage.cpu_total_usec is None:
         return UNKNOWN
-    text = mark_bound(seconds(usage.cpu_total_usec), is_lower_bound="cpu_total_usec" in usage.lower_bounds)
+    text = mark_number(seconds(usage.cpu_total_usec), usage, "cpu_total_usec")
     if duration_s <= 0:
         return text
     return f"{text} ({percent(usage.cpu_total_usec / 1e4 / duration_s)})"
@@ -126,7 +124,7 @@ def _cpu(usage: Usage, duration_s: float) -> str:
 def _bytes(usage: Usage, device_field: str, call_field: str) -> str:
     """What reached the devices, or where that is unknown what went through calls."""
     field = device_field if getattr(usage, device_field) is not None else call_field
-    return mark_bound(format_bytes(getattr(usage, field)), is_lower_bound=field in usage.lower_bounds)
+    return mark_number(format_bytes(getattr(usage, field)), usage, field)
 
 
 def finding_lines(finding: Finding, paint: Palette, width: int, indent: str = "  ") -> list[str]:

@@ -6,7 +6,7 @@ from joblens.analysis.reasons import NO_GRID_FACTOR, NOT_MEASURED
 from joblens.analysis.usage import source_of
 from joblens.model.job import Usage
 from joblens.model.units import format_bytes
-from joblens.views.numbers import count, grams, joules, mark_bound, percent, seconds
+from joblens.views.numbers import count, grams, joules, mark_number, percent, seconds
 from joblens.views.style import Palette, clean, pad, pad_left, wrap
 
 Show = Callable[[int | None], str]
@@ -19,6 +19,7 @@ _ROWS: tuple[tuple[str, str, Show], ...] = (
     ("  throttled time", "cpu_throttled_usec", seconds),
     ("memory peak", "memory_peak_bytes", format_bytes),
     ("  with page cache", "memory_kernel_peak_bytes", format_bytes),
+    ("  most page cache", "memory_file_peak_bytes", format_bytes),
     ("  largest process", "memory_largest_process_bytes", format_bytes),
     ("  mean memory", "memory_mean_bytes", format_bytes),
     ("out-of-memory kills", "oom_kills", count),
@@ -76,6 +77,8 @@ def render_usage(usage: Usage, duration_s: float, width: int, paint: Palette) ->
         lines.append("  measurements overlapped in one process: the numbers are shared between them")
     if usage.lower_bounds:
         lines.append(paint.paint("  ≥ at least this much; the exact number could not be had", "dim"))
+    if usage.estimates:
+        lines.append(paint.paint("  ≈ files were read or written at the same time: an estimate", "dim"))
     for reason, labels in _unknown(usage).items():
         lines += wrap(f"not known: {', '.join(labels)} ({reason})", width, "  ")
     return lines
@@ -88,7 +91,7 @@ def _is_shown(usage: Usage, name: str) -> bool:
 
 def _value(usage: Usage, name: str, show: Show, duration_s: float) -> str:
     value: int | None = getattr(usage, name)
-    text = mark_bound(show(value), is_lower_bound=name in usage.lower_bounds)
+    text = mark_number(show(value), usage, name)
     if name in ("cpu_total_usec", "gpu_busy_usec") and value is not None and duration_s > 0:
         text += f" ({percent(value / 1e4 / duration_s)})"
     return text

@@ -52,16 +52,24 @@ def test_pages_charged_in_advance_before_the_job_are_its_own_once_it_uses_them()
         }
     )
     assert found["memory_anon_bytes"] == 2296
-    assert found["memory_current_bytes"] == found["memory_kernel_peak_bytes"] == 2296
+    assert found["memory_current_bytes"] == 2296
+    assert found["memory_kernel_peak_bytes"] == 2976 - 196 - 180
 
 
 def test_the_peak_of_one_job_is_not_the_next_ones() -> None:
-    base = {"memory_current_bytes": 5, "memory_anon_bytes": 4, "memory_kernel_peak_bytes": 5}
+    base = {"memory_current_bytes": 4, "memory_anon_bytes": 4, "memory_kernel_peak_bytes": 4}
     numbers = SlotNumbers(base)
     assert numbers.since_start({**base, "memory_anon_bytes": 90})["memory_kernel_peak_bytes"] == 86
     assert numbers.since_start(base)["memory_kernel_peak_bytes"] == 86
     numbers.at_start()  # it was never rebased: the launcher could not start the job
     assert numbers.since_start(base)["memory_kernel_peak_bytes"] == 0
+
+
+def test_page_tables_of_the_job_before_that_are_freed_late_are_not_taken_off_its_peak() -> None:
+    base = {"memory_current_bytes": 1750, "memory_anon_bytes": 180, "memory_kernel_bytes": 1500}
+    after = {"memory_current_bytes": 450, "memory_anon_bytes": 190, "memory_kernel_bytes": 140}
+    found = SlotNumbers(base).since_start({**after, "memory_kernel_peak_bytes": 3970})
+    assert found["memory_kernel_peak_bytes"] == 3970 - 180 - 140
 
 
 def test_a_peak_that_is_reset_before_the_end_is_told_does_not_go_back() -> None:

@@ -29,7 +29,7 @@ def test_a_peak_that_the_kernel_lets_nobody_reset_is_read_all_the_same(launcher:
     assert launcher.receive()[:2] == ("done", 0)
 
 
-def test_a_peak_is_reset_once_it_is_read_and_before_the_answer(tmp_path: Path) -> None:
+def test_a_peak_is_reset_before_a_job_and_before_its_end_is_told(tmp_path: Path) -> None:
     (tmp_path / "peak").write_text("5")
     shared = os.open(tmp_path / "peak", os.O_RDWR | os.O_APPEND | os.O_CLOEXEC)
     process = SlotProcess(
@@ -40,8 +40,8 @@ def test_a_peak_is_reset_once_it_is_read_and_before_the_answer(tmp_path: Path) -
         (tmp_path / "peak").write_text("another open file's")
         assert process.open_counters([str(tmp_path / "peak")], 0) == [b"5"]
         give(process, "a", "sh", "-c", f"test ! -e /proc/self/fd/{shared}")
-        assert process.receive()[-1] == [b"5"]
-        assert os.pread(shared, 9, 0) == b"50"
+        assert process.receive()[-1] == [b"50"]
+        assert os.pread(shared, 9, 0) == b"500"
     finally:
         process.close()
         os.close(shared)

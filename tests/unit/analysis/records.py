@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from joblens.model.finding import Finding, Severity
-from joblens.model.job import Attempt, Job, Outcome, Owner, Record, Requirements, Status, Usage
+from joblens.model.job import USAGE_NUMBERS, Attempt, Job, Outcome, Owner, Record, Requirements, Status, Usage
 from joblens.model.sample import Sample
 
 START_US = 1_760_524_200_000_000  # 2025-10-15T10:30:00Z
@@ -82,14 +82,12 @@ def a_sample(seconds: float = 0.0, **fields: Any) -> Sample:
 
 _usages = st.builds(
     Usage,
-    **{
-        field.name: counts
-        for field in structs.fields(Usage)
-        if field.name not in ("sources", "unknown", "lower_bounds", "shared")
-    },
+    **dict.fromkeys(USAGE_NUMBERS, counts),
     sources=st.dictionaries(words, words, max_size=2),
     unknown=st.dictionaries(words, words, max_size=2),
     lower_bounds=st.lists(words, max_size=2).map(tuple),
+    estimates=st.lists(words, max_size=2).map(tuple),
+    memory_peak_basis=words,
     shared=st.booleans(),
 )
 _outcomes = st.builds(

@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from joblens.analysis.memory_peak import group_mark, peak_of
 from joblens.analysis.running import RunningSummary
 from joblens.model.sample import GpuReading, Sample
 from tests.unit.stores.sample_series import busy_series, gpu_series
@@ -110,3 +111,26 @@ def test_looks_at_gpus_that_fall_on_every_second_sample_are_thinned_like_the_res
     old = [sample for sample in summary.samples if sample.elapsed_us < 4000 * SECOND]
     with_gpus = sum(sample.gpus is not None for sample in old)
     assert 0.4 < with_gpus / len(old) < 0.6
+
+
+@pytest.mark.parametrize("at", [777, 778])
+def test_file_pages_that_came_and_went_around_a_peak_are_not_forgotten(at: int) -> None:
+    """Without the one sample that saw them they would pass for memory."""
+    early: dict[str, Any] = {"memory_kernel_peak_bytes": 10, "memory_file_bytes": 0}
+    special = dict.fromkeys(range(at), early)
+    special[at] = {"memory_file_bytes": 900}
+    summary = long_job(6000, special, memory_kernel_peak_bytes=910, memory_file_bytes=0, memory_anon_bytes=10)
+    found = peak_of(map(group_mark, summary.samples))
+    assert found is not None
+    assert found.least == 10
+
+
+@pytest.mark.parametrize("at", [777, 778])
+def test_the_samples_around_a_spike_stay(at: int) -> None:
+    early: dict[str, Any] = {"memory_kernel_peak_bytes": 30, "memory_file_bytes": 20}
+    late: dict[str, Any] = {"memory_kernel_peak_bytes": 520, "memory_file_bytes": 300}
+    special = dict.fromkeys(range(at), early) | dict.fromkeys(range(at + 5, 6000), late)
+    summary = long_job(6000, special, memory_kernel_peak_bytes=520, memory_file_bytes=20)
+    found = peak_of(map(group_mark, summary.samples))
+    assert found is not None
+    assert found.least == 500

@@ -1,0 +1,86 @@
+"""Peak memory without file pages.
+
+The kernel keeps the highest charge of a control group, page cache included, and the high-water mark of a
+process, mapped files included. Neither says what it was made of. The samples before and after the peak do:
+the charge beyond the larger number of file pages was memory that the kernel could not take back."""
+
+from collections.abc import Iterable, Sequence
+
+from msgspec import Struct
+
+from joblens.analysis.rates import file_pages
+from joblens.model.sample import Sample
+
+UNRECLAIMABLE = "unreclaimable"  # what Usage.memory_peak_basis says of peaks that are made here
+_TOLERANCE_BYTES = 1 << 20
+_TOLERANCE_SHARE = 50  # one part in so many
+
+Mark = tuple[int | None, int | None]  # a high-water mark, and the file pages when it was read
+
+
+class Peak(Struct, frozen=True):
+    """Memory without file pages at its highest. `least`: it was that much, unless file pages came and went
+    between two samples. `most`: it cannot have been more."""
+
+    least: int = 0
+    most: int = 0
+
+
+def step_peak(before: Mark, mark: Mark) -> Peak | None:
+    """What a mark says about the time since the one before it; None: its file pages are not known."""
+    highest, files = mark
+    known = [pages for pages in (before[1], files) if pages is not None]
+    if highest is None or not known:
+        return None
+    has_risen = highest > (before[0] or 0)
+    return Peak(max(0, highest - max(known)) if has_risen else 0, max(0, highest - min(known)))
+
+
+def peak_of(marks: Iterable[Mark]) -> Peak | None:
+    """`marks` in their order; None where none of them says anything."""
+    before: Mark = (None, None)
+    steps = []
+    for mark in marks:
+        step = step_peak(before, mark)
+        if step is not None:
+            steps.append(step)
+        before = (max(before[0] or 0, mark[0] or 0), before[1] if mark[1] is None else mark[1])
+    if not steps:
+        return None
+    return Peak(max(step.least for step in steps), max(step.most for step in steps))
+
+
+def group_mark(sample: Sample) -> Mark:
+    return sample.memory_kernel_peak_bytes, file_pages(sample)
+
+
+def process_mark(sample: Sample) -> Mark:
+    return sample.memory_largest_process_bytes, sample.memory_largest_process_file_bytes
+
+
+def is_noticeable(gap_bytes: int, beside_bytes: int) -> bool:
+    """Two peaks that are further apart than this are not the same number."""
+    return gap_bytes > max(_TOLERANCE_BYTES, beside_bytes // _TOLERANCE_SHARE)
+
+
+def group_peak(
+    samples: Sequence[Sample], sampled: int, held_bytes: int | None, io_bytes: int
+) -> tuple[int, bool] | None:
+    """The peak of a control group, and whether it is an estimate; None: the kernel kept none, or its file
+    pages are not known. `sampled`: the largest sample. `held_bytes`: what its processes can have held at
+    most, by their high-water marks. `io_bytes` it has read from devices and written to files."""
+    found = peak_of(map(group_mark, samples))
+    if found is None:
+        return None
+    peak, most = max(sampled, found.least), max(sampled, found.most)
+    if held_bytes is not None:
+        held = max(sampled, held_bytes)
+        most = min(most, held)
+        # More than its processes had: shared memory, or, if it read or wrote that much, pages of files that
+        # were gone before the next sample.
+        if peak > held and io_bytes >= peak - held:
+            peak = held
+    most = max(peak, most)
+    unseen = max(0, io_bytes - max((file_pages(sample) or 0 for sample in samples), default=0))
+    is_estimate = is_noticeable(most - peak, peak) or is_noticeable(min(unseen, peak - sampled), peak)
+    return peak, is_estimate
