@@ -100,9 +100,9 @@ class SlotNumbers:
         charged: int = before(_CHARGED, 0)
         if not any(part in self.base for part in _PARTS_CHARGED):
             return charged
-        lasting = sum(min(before(part, 0), reading.get(part, 0)) for part in _PARTS_CHARGED if part != _FILES)
-        files: int = before(_FILES, 0)
-        return min(charged, files + lasting)
+        lasting = [min(before(part, 0), reading.get(part, 0)) for part in _PARTS_CHARGED if part != _FILES]
+        held: int = sum(lasting, start=before(_FILES, 0))
+        return min(charged, held)
 
     def _set_charged(self, fields: dict[str, Any], held: int) -> None:
         """No sum below its parts: the base may hold what this job then uses, or what is gone by then."""

@@ -6,6 +6,7 @@ that failed for another reason, or was cancelled, what it is at least."""
 from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from joblens.analysis.allocation import Need
 from joblens.analysis.amounts import LEAST_MEMORY_BUFFER
@@ -21,6 +22,7 @@ from joblens.model.job import Record, Requirements, Status
 OOM_GROWTH = 1.5
 TIMEOUT_GROWTH = 1.4
 SAMPLED_ACCOUNTING = "sacct"
+_OWN_ACCOUNTING = ("cgroup", "process-tree", "in-process")
 _SEEN_ENOUGH_S = 60.0  # Slurm looks every 30 s, unless it is told otherwise
 _QUANTILES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "max": 1.0}
 
@@ -35,6 +37,7 @@ class Observation(Struct, frozen=True, kw_only=True):
     duration_s: float
     memory_bytes: int | None = None
     memory_is_least: bool = False  # may have been more
+    memory_has_files: bool = False  # measured by an older joblens: mapped files may be in it
     peak_cores: float | None = None
     limits: Requirements = Requirements()  # that it had
     is_out_of_memory: bool = False
@@ -88,11 +91,32 @@ def observation_of(record: Record, run: int, *, is_unmade: bool = False) -> Obse
         duration_s=outcome.duration_s,
         memory_bytes=outcome.usage.memory_peak_bytes,
         memory_is_least="memory_peak_bytes" in outcome.usage.lower_bounds and not is_seen_enough,
+        memory_has_files=has_mapped_files(record),
         peak_cores=None if peak is None else peak / 100 / node_count(record),
         limits=record.job.requirements if record.job.enforce else Requirements(),
         is_out_of_memory=is_out_of_memory(outcome),
         is_throttled=is_throttled(outcome),
         is_sampled=is_sampled,
+    )
+
+
+def has_mapped_files(record: Record) -> bool:
+    """Its peak is of an older joblens, which took the high-water mark of a process."""
+    if record.outcome is None or record.attempt is None or record.outcome.usage.memory_peak_bytes is None:
+        return False
+    return not record.outcome.usage.memory_peak_basis and record.attempt.accounting.startswith(
+        _OWN_ACCOUNTING
+    )
+
+
+def without_mapped_files(seen: Sequence[Observation]) -> tuple[Observation, ...]:
+    """Peaks with mapped files count only for jobs of which there is no other."""
+    known = {item.job for item in seen if item.memory_bytes is not None and not item.memory_has_files}
+    return tuple(
+        replace(item, memory_bytes=None, memory_is_least=False, memory_has_files=False)
+        if item.memory_has_files and item.job in known
+        else item
+        for item in seen
     )
 
 

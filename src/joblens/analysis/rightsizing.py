@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from joblens.analysis.allocation import Allocation, Strategy, compare
 from joblens.analysis.amounts import (
@@ -31,6 +32,7 @@ from joblens.analysis.observations import (
     memory_needs,
     spread,
     time_limits_hit,
+    without_mapped_files,
 )
 from joblens.model.job import Requirements
 from joblens.model.units import format_bytes, format_duration
@@ -96,6 +98,7 @@ def advise(groups: Iterable[Group], strategy: Strategy = Strategy.MAX_SEEN) -> l
 
 
 def _advise(group: Group, strategy: Strategy) -> GroupAdvice:
+    group = replace(group, observations=without_mapped_files(group.observations))
     seen = group.observations
     largest = _memory_of_largest(group)
     strategies = compare(memory_needs(seen), None if largest is None else int(largest[0]))
@@ -150,6 +153,7 @@ def _memory_of_largest(group: Group) -> tuple[float, str] | None:
     if not known and not killed:
         return None
     peak = max(known, default=0)
+    text = f"peak {format_bytes(peak)}{_with_files(seen, peak)}"
     is_sampled = any(item.is_sampled for item in seen)
     enough = peak * _SAMPLED_GROWTH if is_sampled else peak
     current = group.current.memory_bytes
@@ -162,11 +166,17 @@ def _memory_of_largest(group: Group) -> tuple[float, str] | None:
         uncertain = any(item.memory_is_least for item in group.observations)
         keep = _why_kept(group, current, wanted, memory_range(enough), uncertain=uncertain)
         if keep:
-            return current, f"peak {format_bytes(peak)}{keep}"
+            return current, f"{text}{keep}"
     if is_sampled:
-        return wanted, f"peak {format_bytes(peak)} in Slurm's samples + 30 to 40 %"
+        return wanted, f"{text} in Slurm's samples + 30 to 40 %"
     more = "8 to 16 MiB" if is_least_memory_spare(peak) else "10 to 20 %"
-    return wanted, f"peak {format_bytes(peak)} + {more}"
+    return wanted, f"{text} + {more}"
+
+
+def _with_files(seen: Sequence[Observation], peak: int) -> str:
+    """A newer joblens may find less."""
+    has_files = any(item.memory_has_files for item in seen if item.memory_bytes == peak)
+    return " (older record, may include mapped files)" if has_files else ""
 
 
 def _smaller_first_try(group: Group, chosen: Allocation) -> tuple[float, str]:

@@ -312,3 +312,34 @@ def test_cpus_of_a_job_of_several_nodes_are_those_of_one() -> None:
     found = observation_of(record, 1)
     assert found is not None
     assert found.peak_cores == 6.0
+
+
+def test_a_peak_of_an_older_joblens_counts_only_where_a_job_has_no_other() -> None:
+    older = seen(memory_bytes=20 * GIB, memory_has_files=True)
+    other = seen(job="test", memory_bytes=12 * GIB, memory_has_files=True)
+    newer = seen(run=2, memory_bytes=2 * GIB)
+    assert part(advice_for(older, newer), "memory").quantiles["max"] == 2 * GIB
+    memory = part(advice_for(older, newer, other), "memory")
+    assert memory.quantiles["max"] == 12 * GIB
+    assert memory.reason == "peak 12.0 GiB (older record, may include mapped files) + 10 to 20 %"
+
+
+@pytest.mark.parametrize(
+    ("accounting", "basis", "has_files"),
+    [
+        ("cgroup-v2", "", True),
+        ("process-tree", "", True),
+        ("cgroup-v2", "unreclaimable", False),
+        ("sacct", "", False),
+        ("imported", "", False),
+    ],
+)
+def test_the_record_tells_whether_mapped_files_may_be_in_a_peak(
+    accounting: str, basis: str, has_files: bool
+) -> None:
+    record = a_record(usage=Usage(memory_peak_bytes=GIB, memory_peak_basis=basis))
+    assert record.attempt is not None
+    record = structs.replace(record, attempt=structs.replace(record.attempt, accounting=accounting))
+    observation = observation_of(record, 1)
+    assert observation is not None
+    assert observation.memory_has_files is has_files
