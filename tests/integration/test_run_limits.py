@@ -77,6 +77,13 @@ def test_a_kill_is_not_taken_for_lack_of_memory(cgroup: Runner) -> None:
     assert ran.usage["oom_kills"] == 0
 
 
+def test_a_leak_that_ends_out_of_memory_within_a_second_is_told_as_one(cgroup: Runner) -> None:
+    ran = cgroup("--interval", "200ms", "--memory", "100m", "--", *PYTHON, GROW, "60", "0.08")
+    (leak,) = [finding for finding in ran.record["findings"] if finding["code"] == "leak-suspected"]
+    assert "until it ran out" in leak["text"]
+    assert "another" not in leak["text"]
+
+
 def test_a_job_within_its_memory_is_left_alone(cgroup: Runner) -> None:
     ran = cgroup("--memory", "256m", "--", *PYTHON, GROW, "4", "0")
     assert ran.code == 0

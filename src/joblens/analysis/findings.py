@@ -56,7 +56,7 @@ def findings_for(record: Record, samples: Sequence[Sample]) -> tuple[Finding, ..
     found = [
         *ending_findings(record, outcome),
         *waiting_findings(record, outcome, samples),
-        *(_growth(record, samples) if len(samples) > _SHORT else ()),
+        *(_growth(record, samples) if len(samples) > _SHORT or outcome.reason == "out-of-memory" else ()),
         *start_findings(outcome, samples),
         *sizing_findings(record, outcome, samples),
         *_gpus(record.job, outcome, samples),

@@ -24,6 +24,9 @@ _LATE_SHARE = 0.3  # of the rise, in the second half
 _LEAST_BYTES = 32 * MIB
 _LEAST_SHARE = 0.2
 _NOISE = 0.01  # of the rise: a step below that is level
+# A rise to the end in memory: how far the rate between two samples may be off, and how far apart they are.
+_EVEN = 3.0
+_LEAST_STEP = 0.02  # of the time
 
 
 class MemoryGrowth(Struct, frozen=True, kw_only=True):
@@ -84,6 +87,40 @@ def memory_growth(samples: Sequence[Sample]) -> MemoryGrowth | None:
         late_share=(last - middle) / grown if grown > 0 else 0.0,
         after_s=sizes[-1][0] - floor[-1][0],
     )
+
+
+class SteadyRise(Struct, frozen=True, kw_only=True):
+    """Of a job that ran out of memory before a floor could show."""
+
+    first_bytes: int
+    last_bytes: int
+    bytes_per_second: float
+
+
+def rise_until_killed(samples: Sequence[Sample], killed_s: float, peak_bytes: int) -> SteadyRise | None:
+    """From the start to the moment it was killed for memory, at its peak. None: it did not grow evenly, or no
+    sample was taken on the way. One large allocation is no leak; neither is loading and then working."""
+    points = [
+        (sample.elapsed_us / 1e6, size)
+        for sample in samples[:-1]
+        if (size := unreclaimable_bytes(sample)) is not None
+    ]
+    least_step_s = killed_s * _LEAST_STEP
+    kept = points[:1]
+    for point in points[1:]:
+        if point[0] - kept[-1][0] >= least_step_s and killed_s - point[0] >= least_step_s:
+            kept.append(point)
+    if len(kept) < 2:
+        return None
+    kept.append((killed_s, peak_bytes))
+    grown = peak_bytes - kept[0][1]
+    slope = grown / (killed_s - kept[0][0])
+    slopes = [
+        (later[1] - earlier[1]) / (later[0] - earlier[0]) for earlier, later in itertools.pairwise(kept)
+    ]
+    if grown < _LEAST_BYTES or not all(slope / _EVEN <= one <= slope * _EVEN for one in slopes):
+        return None
+    return SteadyRise(first_bytes=kept[0][1], last_bytes=peak_bytes, bytes_per_second=slope)
 
 
 def _floor(sizes: Sequence[tuple[float, int]]) -> list[tuple[float, int]]:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -11,7 +12,7 @@ from msgspec import structs
 from joblens.analysis.finding_codes import Code
 from joblens.analysis.findings import findings_for
 from joblens.analysis.memory_growth import memory_growth
-from joblens.model.job import Requirements, Usage
+from joblens.model.job import Requirements, Status, Usage
 from joblens.model.sample import Sample
 from joblens.model.units import GIB, MIB
 from tests.unit.analysis.records import a_record, a_sample
@@ -120,3 +121,52 @@ def test_whatever_the_curve_is_something_can_be_said(sizes: list[int], every_s: 
     assert growth is not None
     assert 0 <= growth.rising_share <= 1
     assert growth.keeps_rising in (True, False)
+
+
+def killed(samples: list[Sample], peak_mib: int = 256, **more: Any) -> list[str]:
+    """A job that its limit ended."""
+    usage = Usage(memory_peak_bytes=peak_mib * MIB, oom_kills=1)
+    record = a_record(
+        duration_s=samples[-1].elapsed_us / 1e6,
+        status=Status.FAILED,
+        reason="out-of-memory",
+        exit_code=None,
+        signal=9,
+        usage=usage,
+        job={"requirements": Requirements(memory_bytes=256 * MIB)},
+        **more,
+    )
+    return [finding.text for finding in findings_for(record, samples) if finding.code == Code.LEAK_SUSPECTED]
+
+
+@pytest.mark.parametrize(("seconds", "every_s"), [(2.2, 1.0), (5.0, 1.0), (9.0, 5.0), (5.4, 5.0), (3.0, 0.2)])
+def test_a_leak_that_ends_out_of_memory_within_seconds_is_one(seconds: float, every_s: float) -> None:
+    (text,) = killed(curve(lambda part: 2 + 254 * part, seconds, every_s))
+    assert "until it ran out" in text
+    assert "to 256.0 MiB" in text
+    assert "another" not in text
+
+
+@pytest.mark.parametrize(
+    "mib",
+    [
+        pytest.param(lambda _part: 10, id="one large allocation at the end"),
+        pytest.param(lambda part: 10 + 200 * min(1, part * 3), id="loads, works, and asks for more"),
+        pytest.param(lambda part: 250 * (part * 3 % 1), id="a saw tooth"),
+    ],
+)
+def test_a_job_that_ran_out_of_memory_otherwise_is_no_leak(mib: Callable[[float], float]) -> None:
+    assert killed(curve(mib, 8.0)) == []
+
+
+def test_a_job_without_a_sample_on_the_way_is_no_leak() -> None:
+    assert killed([a_sample(0, memory_anon_bytes=MIB), a_sample(0.6, memory_anon_bytes=0)]) == []
+
+
+def test_of_a_job_that_was_killed_nothing_is_foretold() -> None:
+    (text,) = killed(curve(lambda part: 20 + 230 * part))
+    assert "an hour, until it ran out" in text
+    assert "another" not in text
+    leaking = curve(lambda part: 100 + 600 * part)
+    (text,) = found(leaking, status=Status.FAILED, exit_code=None, signal=9, reason="signal")
+    assert "another" not in text
