@@ -105,6 +105,8 @@ def rise_until_killed(samples: Sequence[Sample], killed_s: float, peak_bytes: in
         for sample in samples[:-1]
         if (size := unreclaimable_bytes(sample)) is not None
     ]
+    if len(points) > 2 and points[-1][1] < points[-2][1]:
+        points.pop()  # seen while it was being killed
     least_step_s = killed_s * _LEAST_STEP
     kept = points[:1]
     for point in points[1:]:
