@@ -26,7 +26,7 @@ _LEAST_SHARE = 0.2
 _NOISE = 0.01  # of the rise: a step below that is level
 # A rise to the end in memory: how far the rate between two samples may be off, and how far apart they are.
 _EVEN = 3.0
-_LEAST_STEP = 0.02  # of the time
+_LEAST_STEP = 0.1  # of the time
 
 
 class MemoryGrowth(Struct, frozen=True, kw_only=True):

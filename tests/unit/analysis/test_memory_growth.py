@@ -172,10 +172,10 @@ def test_of_a_job_that_was_killed_nothing_is_foretold() -> None:
     assert "another" not in text
 
 
-def test_a_sample_shortly_before_the_kill_is_enough() -> None:
+def test_a_sample_shortly_before_the_kill_says_nothing_about_the_way() -> None:
     sizes = ((0.0, 1), (5.0, 185), (5.4, 0))
     samples = [a_sample(at_s, memory_anon_bytes=size * MIB) for at_s, size in sizes]
-    assert killed(samples, peak_mib=200)
+    assert not killed(samples, peak_mib=200)
 
 
 def test_a_sample_of_a_job_that_is_being_killed_does_not_break_the_rise() -> None:
