@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from statistics import median
 
+from bench import cold_cache
 from bench.commands import Workbench
 from bench.goals import Figure
 
@@ -16,6 +17,7 @@ def figures(bench: Workbench) -> Iterator[Figure]:
         yield _spike(bench, mode)
     for mode in MODES:
         yield _daemon(bench, mode)
+    yield from cold_cache.figures(bench)
 
 
 def _cpu_seconds(record: dict[str, dict[str, float]]) -> float:

@@ -5,7 +5,7 @@ import resource
 from joblens.agent.window import Window
 from joblens.agent.window_instruments import NUMBERS
 from joblens.analysis.finding_codes import Code
-from joblens.analysis.memory_peak import UNRECLAIMABLE, step_peak
+from joblens.analysis.memory_peak import UNRECLAIMABLE, Mark, step_peak
 from joblens.analysis.rates import unreclaimable_bytes
 from joblens.analysis.usage import mean_unreclaimable
 from joblens.model.finding import Finding, Severity
@@ -131,7 +131,7 @@ def _add_memory(
     if child_bytes > level.own_peak_bytes and waited.ru_maxrss > window.base_waited.ru_maxrss:
         largest, is_exact = max(largest, child_bytes), True
         # The files that it mapped are known of a child that was seen.
-        spike = step_peak(window.child_mark, (child_bytes, None))
+        spike = step_peak(window.child_mark, Mark(child_bytes))
         spike_bytes = child_bytes if spike is None else spike.least
     numbers["memory_largest_process_bytes"] = largest
     numbers["memory_peak_bytes"] = max(window.peak_bytes, spike_bytes)

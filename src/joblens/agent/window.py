@@ -36,8 +36,8 @@ class Window(Struct, eq=False, kw_only=True):
     peak_bytes: int = 0
     peak_is_lower_bound: bool = False
     largest_bytes: int = 0
-    own_mark: Mark = (None, None)
-    child_mark: Mark = (None, None)
+    own_mark: Mark = Mark()
+    child_mark: Mark = Mark()
     file_peak_bytes: int = 0  # files that one of the processes maps
     processes_peak: int = 1
     threads_peak: int = 1
@@ -87,9 +87,10 @@ class Window(Struct, eq=False, kw_only=True):
 
     def _find_spike(self, level: Level) -> None:
         """High-water marks that have risen since the last sample, less the files that are mapped."""
-        own = level.own_peak_bytes, level.own_file_bytes
-        before = self.own_mark[0] or self.base_own_peak_bytes, self.own_mark[1]
-        child = max(self.child_mark[0] or 0, level.largest_child_bytes), level.largest_child_file_bytes
+        own = Mark(level.own_peak_bytes, level.own_file_bytes)
+        before = self.own_mark._replace(highest=self.own_mark.highest or self.base_own_peak_bytes)
+        highest_child = max(self.child_mark.highest or 0, level.largest_child_bytes)
+        child = Mark(highest_child, level.largest_child_file_bytes)
         for step in (step_peak(before, own), step_peak(self.child_mark, child)):
             if step is not None:
                 self.peak_bytes = max(self.peak_bytes, step.least)

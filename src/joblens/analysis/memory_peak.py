@@ -5,6 +5,7 @@ process, mapped files included. Neither says what it was made of. The samples be
 the charge beyond the larger number of file pages was memory that the kernel could not take back."""
 
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from msgspec import Struct
 
@@ -15,7 +16,13 @@ UNRECLAIMABLE = "unreclaimable"  # what Usage.memory_peak_basis says of peaks th
 _TOLERANCE_BYTES = 1 << 20
 _TOLERANCE_SHARE = 50  # one part in so many
 
-Mark = tuple[int | None, int | None]  # a high-water mark, and the file pages when it was read
+
+class Mark(NamedTuple):
+    """A high-water mark, and how things stood when it was read."""
+
+    highest: int | None = None
+    files: int | None = None  # pages of files
+    read: int | None = None  # from devices since the start: they became pages of files
 
 
 class Peak(Struct, frozen=True):
@@ -28,34 +35,47 @@ class Peak(Struct, frozen=True):
 
 def step_peak(before: Mark, mark: Mark) -> Peak | None:
     """What a mark says about the time since the one before it; None: its file pages are not known."""
-    highest, files = mark
-    known = [pages for pages in (before[1], files) if pages is not None]
-    if highest is None or not known:
+    known = [pages for pages in (before.files, mark.files) if pages is not None]
+    if mark.highest is None or not known:
         return None
-    has_risen = highest > (before[0] or 0)
-    return Peak(max(0, highest - max(known)) if has_risen else 0, max(0, highest - min(known)))
+    has_risen = mark.highest > (before.highest or 0)
+    least = mark.highest - max(known) - _pages_between(before, mark) if has_risen else 0
+    return Peak(max(0, least), max(0, mark.highest - min(known)))
+
+
+def _pages_between(before: Mark, mark: Mark) -> int:
+    """By how much there were more file pages than at either end: some had come that were read, others had not
+    gone yet that were there before."""
+    if before.files is None or mark.files is None or before.read is None or mark.read is None:
+        return 0
+    come = max(0, mark.read - before.read)
+    gone = max(0, before.files + come - mark.files)
+    return min(come, gone, before.files)
 
 
 def peak_of(marks: Iterable[Mark]) -> Peak | None:
     """`marks` in their order; None where none of them says anything."""
-    before: Mark = (None, None)
+    before = Mark()
     steps = []
     for mark in marks:
         step = step_peak(before, mark)
         if step is not None:
             steps.append(step)
-        before = (max(before[0] or 0, mark[0] or 0), before[1] if mark[1] is None else mark[1])
+        highest = max(before.highest or 0, mark.highest or 0)
+        before = (
+            mark._replace(highest=highest) if mark.files is not None else before._replace(highest=highest)
+        )
     if not steps:
         return None
     return Peak(max(step.least for step in steps), max(step.most for step in steps))
 
 
 def group_mark(sample: Sample) -> Mark:
-    return sample.memory_kernel_peak_bytes, file_pages(sample)
+    return Mark(sample.memory_kernel_peak_bytes, file_pages(sample), sample.io_read_bytes)
 
 
 def process_mark(sample: Sample) -> Mark:
-    return sample.memory_largest_process_bytes, sample.memory_largest_process_file_bytes
+    return Mark(sample.memory_largest_process_bytes, sample.memory_largest_process_file_bytes)
 
 
 def is_noticeable(gap_bytes: int, beside_bytes: int) -> bool:

@@ -8,7 +8,14 @@ import itertools
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from joblens.analysis.memory_peak import UNRECLAIMABLE, group_peak, is_noticeable, peak_of, process_mark
+from joblens.analysis.memory_peak import (
+    UNRECLAIMABLE,
+    Mark,
+    group_peak,
+    is_noticeable,
+    peak_of,
+    process_mark,
+)
 from joblens.analysis.rates import page_cache, unreclaimable_bytes
 from joblens.analysis.reasons import NOT_MEASURED
 from joblens.model.exit_usage import ExitUsage
@@ -293,7 +300,7 @@ class _Total:
         if largest is None:
             return sampled, False, self._peak_source(sampled, sampled, "")
         source = f"largest process: {self._sources['memory_largest_process']}"
-        found = peak_of([*map(process_mark, self.samples), (largest, None)])
+        found = peak_of([*map(process_mark, self.samples), Mark(largest)])
         if found is None:
             peak = max(sampled, largest)
             source = self._peak_source(peak, sampled, f"{source}, with the files that it maps", "")

@@ -151,6 +151,28 @@ def test_a_spike_is_not_lost_behind_files_that_were_there_before_and_after() -> 
     assert usage.memory_file_peak_bytes == 900 * MIB
 
 
+def test_files_that_were_read_while_others_were_still_there_are_no_memory() -> None:
+    """At the peak there were more file pages than at the sample before it and at the one after it."""
+    usage = usage_in_group(
+        a_sample(0, memory_anon_bytes=0, memory_file_bytes=0, memory_kernel_peak_bytes=0, io_read_bytes=0),
+        a_sample(
+            1,
+            memory_anon_bytes=37 * MIB,
+            memory_file_bytes=150 * MIB,
+            memory_kernel_peak_bytes=187 * MIB,
+            io_read_bytes=142 * MIB,
+        ),
+        a_sample(
+            2,
+            memory_anon_bytes=0,
+            memory_file_bytes=146 * MIB,  # 4 MiB more were read, a file of 8 MiB was removed
+            memory_kernel_peak_bytes=195 * MIB,
+            io_read_bytes=146 * MIB,
+        ),
+    )
+    assert usage.memory_peak_bytes == 41 * MIB
+
+
 def test_a_file_that_was_written_and_removed_between_two_samples_is_no_memory() -> None:
     usage = loaded(0, 204 * MIB, io=200 * MIB, largest=4 * MIB)
     assert usage.memory_peak_bytes == 4 * MIB
