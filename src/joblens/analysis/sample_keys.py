@@ -38,6 +38,7 @@ COUNTERS: dict[str, tuple[tuple[str, str], ...]] = {
         ("limit_events", "memory_limit_events"),
         ("pss", "memory_pss_bytes"),
         ("huge", "memory_huge_bytes"),
+        ("rss_sum", "memory_rss_sum_bytes"),
     ),
     "io": (
         ("total_read_bytes", "io_read_bytes"),

@@ -66,6 +66,7 @@ _ORIGINS: dict[str, tuple[str, str]] = {
     "instructions": ("processor_counters", "instructions"),
     "cycles": ("processor_counters", "cycles"),
     "cpu_migrations": ("cpu_migrations", "cpu_migrations"),
+    "memory_rss_sum_peak_bytes": ("memory_rss_sum", "memory_rss_sum_bytes"),
 }
 # What the last sample cannot tell of a job that went on after it.
 GROWING = frozenset(group for group, _ in _ORIGINS.values()) - {"processes", "threads", "open_files"}
@@ -327,6 +328,9 @@ class _Total:
 
     def add_peaks(self) -> None:
         processes = self._most("processes")
+        summed = self._most("memory_rss_sum_bytes")
+        if summed is not None:
+            self._put("memory_rss_sum_peak_bytes", summed)
         for number in ("processes_peak", "threads_peak", "open_files_peak"):
             most = self._most(_ORIGINS[number][1])
             if most is not None and not most and not processes:

@@ -173,6 +173,8 @@ class Sample(Struct, frozen=True, kw_only=True, omit_defaults=True):
     host_energy_dram_uj: int | None = None
     host_network_rx_bytes: int | None = None
     host_network_tx_bytes: int | None = None
+    # of imported files alone: resident sizes of all processes added up, shared pages several times
+    memory_rss_sum_bytes: int | None = None
     # tables: one entry a device
     devices: dict[str, DeviceIo] | None = None
     gpus: dict[str, GpuReading] | None = None  # by GpuFacts.id; {}: looked, and it uses none

@@ -21,6 +21,7 @@ _ROWS: tuple[tuple[str, str, Show], ...] = (
     ("  with page cache", "memory_kernel_peak_bytes", format_bytes),
     ("  largest process", "memory_largest_process_bytes", format_bytes),
     ("  mean memory", "memory_mean_bytes", format_bytes),
+    ("peak of summed RSS", "memory_rss_sum_peak_bytes", format_bytes),
     ("out-of-memory kills", "oom_kills", count),
     ("page faults minor", "faults_minor", count),
     ("page faults major", "faults_major", count),
