@@ -12,7 +12,7 @@ from msgspec import structs
 from joblens.agent.container_readers import COUNTERS_OF_A_RUN, EngineReader, Found, OpenReader, Reader
 from joblens.agent.driver_thread import DriverThread
 from joblens.agent.window_measurement import Measurement
-from joblens.analysis.usage import total_usage
+from joblens.analysis.usage import mean_unreclaimable, total_usage
 from joblens.model.details import Details
 from joblens.model.errors import ContainerError, ProbeError
 from joblens.model.sample import Sample
@@ -87,7 +87,9 @@ class ContainerWatch:
         self._origins: tuple[dict[str, str], dict[str, str]] = ({}, {})
         self._details = Details()
         self.info: ContainerInfo | None = None
-        self.counted_from_us: int | None = None  # since the watch began
+        self._counted_from_us: int | None = None  # this and the next: since the watch began
+        self._counted_until_us = 0
+        self._answered_us = 0  # when the engine told what it told last
         self._stopped = threading.Event()
         self._driver.use()
         self._is_asking = True
@@ -155,6 +157,7 @@ class ContainerWatch:
         if latest is None or latest.number == self._taken:
             return
         self._taken = latest.number
+        self._answered_us = max(0, latest.at_mono_ns - self._started_mono_ns) // 1000
         found = latest.value
         if self._reader is None or found.run != self._run:
             self._lose()
@@ -167,10 +170,11 @@ class ContainerWatch:
         began_us = found.info.started_at_us
         is_new = self._count > 0 and began_us is not None and began_us > self._started_at_us
         base: dict[str, int] | None = {} if is_new else None
-        if self.counted_from_us is None:
+        if self._counted_from_us is None:
             now_us = (time.monotonic_ns() - self._started_mono_ns) // 1000
+            base_us = self._answered_us if found.counters else now_us
             began_then_us = 0 if began_us is None else began_us - self._started_at_us
-            self.counted_from_us = min(began_then_us, now_us) if is_new else now_us
+            self._counted_from_us = min(began_then_us, base_us) if is_new else base_us
         self.info, self._run = found.info, found.run
         if found.counters:
             self._reader = EngineReader(found.counters, self._started_mono_ns, self._read_host, base)
@@ -207,6 +211,8 @@ class ContainerWatch:
             }
             sample = structs.replace(sample, **sums)
         self._last_seen = sample
+        is_told = isinstance(self._reader, EngineReader)
+        self._counted_until_us = self._answered_us if is_told else sample.elapsed_us
         return sample
 
     def _lose(self) -> None:
@@ -232,10 +238,12 @@ class ContainerWatch:
         sources, unknown = self._origins
         layout = "" if self.info is None else self.info.layout or "cgroup by its engine"
         duration_s = self._samples[-1].elapsed_us / 1e6
+        usage = total_usage(self._samples, None, accounting=layout, sources=sources, unknown=unknown)
+        mean = mean_unreclaimable(self._samples, self._samples)  # it was there at the first and at the last
         return Measurement(
             ended_at_us=time.time_ns() // 1000,
             duration_s=duration_s,
-            usage=total_usage(self._samples, None, accounting=layout, sources=sources, unknown=unknown),
+            usage=usage if mean is None else structs.replace(usage, memory_mean_bytes=mean),
             findings=(),
             samples=self._count,
             sampling_interval_s=duration_s / max(1, self._count - 1),
@@ -243,4 +251,7 @@ class ContainerWatch:
             pending=(),
             kept=tuple(self._samples),
             details=self._details,
+            counted_s=None
+            if self._counted_from_us is None
+            else max(0, self._counted_until_us - self._counted_from_us) / 1e6,
         )

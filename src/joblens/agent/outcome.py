@@ -85,7 +85,9 @@ def outcome_of(
     outcome = measured_outcome(record, ending, samples, summary.count, origins_of(meter), printed)
     if complete is not None:
         outcome = complete(outcome)
-    return with_findings(record, with_profile(outcome, samples, details), samples)
+    # What joblens found running was there at the first sample, and maybe at the last.
+    running = [sample for sample in samples if sample.processes] if record.job.attached else None
+    return with_findings(record, with_profile(outcome, samples, details, running), samples)
 
 
 def measured_outcome(
@@ -127,7 +129,12 @@ def measured_outcome(
     )
 
 
-def with_profile(outcome: Outcome, samples: Sequence[Sample], details: Details = _NO_DETAILS) -> Outcome:
+def with_profile(
+    outcome: Outcome,
+    samples: Sequence[Sample],
+    details: Details = _NO_DETAILS,
+    running: Sequence[Sample] | None = None,
+) -> Outcome:
     stats: dict[str, str] = {}
     if details.container is not None:
         from joblens.analysis.container_form import container_stats
@@ -140,6 +147,7 @@ def with_profile(outcome: Outcome, samples: Sequence[Sample], details: Details =
         count=outcome.samples,
         details=details,
         container_stats=stats,
+        running=running,
     )
     return replace(outcome, profile=profile)
 

@@ -409,10 +409,12 @@ class _Total:
         return most
 
 
-def mean_unreclaimable(samples: Sequence[Sample]) -> int | None:
-    """Over the time the job ran. The first sample is taken before its program is loaded and the last when
-    all is gone: they say how long it was, not how large. None when no sample fell between them."""
-    sizes = [(sample.elapsed_us, unreclaimable_bytes(sample)) for sample in samples[1:-1]]
+def mean_unreclaimable(samples: Sequence[Sample], running: Sequence[Sample] | None = None) -> int | None:
+    """Over the time the job ran. `running` are the samples taken while it did; by default without the first,
+    taken before its program is loaded, and the last, when all is gone: they say how long it was, not how
+    large. None when there are no others."""
+    running = samples[1:-1] if running is None else running
+    sizes = [(sample.elapsed_us, unreclaimable_bytes(sample)) for sample in running]
     known = [(at_us, size) for at_us, size in sizes if size is not None]
     if not known:
         return None

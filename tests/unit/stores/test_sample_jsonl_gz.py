@@ -64,9 +64,9 @@ def test_samples_are_written_live_and_read_back(tmp_path: Path) -> None:
 def test_the_file_is_one_complete_gzip_stream_after_every_sample(tmp_path: Path) -> None:
     """As a crash would leave it: zcat has every line and no complaint."""
     sink = SampleJsonlGz(str(tmp_path))
+    file = tmp_path / "a1" / "20251113-021320.jsonl.gz"
     for count, sample in enumerate(busy_series(40), start=1):
         sink.samples_taken("a1", [sample])
-        (file,) = _files(tmp_path)
         packed = file.read_bytes()
         stream = zlib.decompressobj(31)
         assert stream.decompress(packed).count(b"\n") == count
