@@ -116,17 +116,26 @@ def measured_outcome(
 
         usage = with_co2(usage, record.job.grid_co2_g_per_kwh)
     outcome = verdict(ending, usage, record.job)
-    has_failed = outcome.status is not Status.SUCCESS
+    tail = redact_text(printed.stderr_tail()) if outcome.status is not Status.SUCCESS else ""
     return replace(
         outcome,
+        error=_with_last_line(outcome, tail) if tail else outcome.error,
         usage=usage,
         samples=sample_count,
         sampling_interval_s=real_spacing_s(samples, sample_count),
         leftovers=ending.leftovers,
         stdout_bytes=printed.stdout_bytes,
         stderr_bytes=printed.stderr_bytes,
-        stderr_tail=redact_text(printed.stderr_tail()) if has_failed else "",
+        stderr_tail=tail,
     )
+
+
+def _with_last_line(outcome: Outcome, stderr_tail: str) -> str | None:
+    """What a job that failed by itself wrote last mostly says why."""
+    from joblens.views.summary import last_words  # few jobs fail
+
+    words = last_words(replace(outcome, stderr_tail=stderr_tail))
+    return f"{outcome.error}: {words}" if words else outcome.error
 
 
 def with_profile(

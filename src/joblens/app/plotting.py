@@ -119,7 +119,7 @@ def _single_plots(jobs: Sequence[JobSeries], choice: PlotChoice) -> tuple[list[J
         return list(jobs), ""
     order = sorted(jobs, key=lambda job: (job.status in _GOOD, job.begin_us - job.end_us))
     chosen = order[:MOST_JOB_PLOTS]
-    size = f", {len(jobs) * _MIB_OF_A_PAGE:,} MB in all" if "html" in choice.formats else ""
+    size = f", {len(jobs) * _MIB_OF_A_PAGE:,} MiB in all" if "html" in choice.formats else ""
     note = (
         f"{MOST_JOB_PLOTS} of {len(jobs):,} jobs have a plot of their own, failed ones and the longest "
         f"first; choose others with --job-ids, or have all with --all-jobs{size}"

@@ -4,7 +4,7 @@ from msgspec import json
 
 from joblens.analysis.history_form import returncode_of
 from joblens.model.job import Record, Usage
-from joblens.model.units import format_instant
+from joblens.model.units import UNITS_NOTE, format_instant
 from joblens.views.history import exact_mib, exact_seconds
 from joblens.views.jobs import started_at_us
 from joblens.views.numbers import UNKNOWN
@@ -42,7 +42,7 @@ def render_job_details(record: Record) -> list[str]:
     ]
     if outcome is not None and outcome.error:
         lines += ["", "Error:", *(f"  {line}" for line in clean_lines(outcome.error.rstrip()))]
-    return lines
+    return [*lines, "", UNITS_NOTE]
 
 
 def _parameters(record: Record) -> list[str]:
