@@ -18,9 +18,10 @@ from joblens.model.sample import Sample
 from joblens.model.units import format_instant
 from joblens.stores.private_files import make_private_folder
 
-# The lines resemble each other: the best level costs 30 µs each. The line before is at most a few
-# kilobytes back, so a small window finds it, and a stream takes 64 KiB of memory.
-_LEVEL, _WINDOW_BITS, _MEMORY_LEVEL = 9, 13, 6
+# The lines resemble each other: the best level costs 30 µs each. The line before must be within the window,
+# for most jobs a small one, with which a stream takes 64 KiB of memory.
+_LEVEL, _MEMORY_LEVEL = 9, 6
+_SMALL_WINDOW_BITS, _LARGE_WINDOW_BITS = 13, 15
 _HEADER = b"\x1f\x8b\x08\x00" + bytes(4) + b"\x02\xff"  # gzip; no name, no time, best compression
 _TRAILER = struct.Struct("<II")  # CRC-32 and length of the lines
 
@@ -30,15 +31,25 @@ def _warn(message: str) -> None:
 
 
 class _GzipStream:
-    """A gzip file that is complete after every write: each replaces the end that the one before wrote."""
+    """A gzip file that is complete after every write: each replaces the end that the one before wrote.
+    `offset`: behind another stream in the same file, which readers take as one."""
 
-    def __init__(self, path: str) -> None:
-        self._path = path
-        self._packing = zlib.compressobj(_LEVEL, zlib.DEFLATED, -_WINDOW_BITS, _MEMORY_LEVEL)
-        self._kept = 0  # bytes of the file that no write replaces
+    def __init__(self, path: str, line_length: int, offset: int = 0) -> None:
+        self.path = path
+        is_small = line_length <= 1 << _SMALL_WINDOW_BITS - 1
+        self._window_bits = _SMALL_WINDOW_BITS if is_small else _LARGE_WINDOW_BITS
+        self._packing = zlib.compressobj(_LEVEL, zlib.DEFLATED, -self._window_bits, _MEMORY_LEVEL)
+        self._kept = offset  # bytes of the file that no write replaces
         self._unwritten = _HEADER
         self._end = b""  # as it stands behind them
         self._checksum = self._length = 0
+
+    @property
+    def size(self) -> int:
+        return self._kept + len(self._end)
+
+    def suits(self, line_length: int) -> bool:
+        return line_length <= 1 << self._window_bits - 1 or self._window_bits == _LARGE_WINDOW_BITS
 
     def append(self, lines: bytes, max_size: int) -> bool:
         """False, and nothing done, when the file would grow past `max_size`. Lines that could not be written
@@ -47,7 +58,7 @@ class _GzipStream:
         packed = self._unwritten + packing.compress(lines)
         checksum, length = zlib.crc32(lines, self._checksum), self._length + len(lines)
         end = packing.copy().flush() + _TRAILER.pack(checksum, length & 0xFFFFFFFF)
-        if self._length and self._kept + len(packed) + len(end) > max_size:
+        if (self._length or self._kept) and self._kept + len(packed) + len(end) > max_size:
             return False
         self._packing, self._unwritten = packing, packed
         self._checksum, self._length = checksum, length
@@ -58,7 +69,7 @@ class _GzipStream:
 
     def _replace_end(self, data: bytes) -> None:
         is_new = not self._kept
-        descriptor = os.open(self._path, os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if is_new else 0), 0o600)
+        descriptor = os.open(self.path, os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if is_new else 0), 0o600)
         try:
             if os.pwrite(descriptor, data, self._kept) != len(data):
                 os.pwrite(descriptor, self._end, self._kept)
@@ -110,7 +121,7 @@ class SampleJsonlGz:
             lines.append(msgspec.json.encode(form) + b"\n")
             job.previous = sample
         try:
-            self._append(job, samples[0].at_us, b"".join(lines))
+            self._append(job, samples[0].at_us, lines)
         except OSError as error:
             if not self._has_warned:
                 self._has_warned = True
@@ -135,15 +146,20 @@ class SampleJsonlGz:
             job = self._jobs[uuid] = _JobFile(Record(status=Status.RUNNING, job=known))
         return job
 
-    def _append(self, job: _JobFile, at_us: int, lines: bytes) -> None:
-        if job.stream is not None:
+    def _append(self, job: _JobFile, at_us: int, lines: Sequence[bytes]) -> None:
+        longest, together = max(map(len, lines)), b"".join(lines)
+        stream = job.stream
+        if stream is not None and not stream.suits(longest):
+            stream = _GzipStream(stream.path, longest, stream.size)
+        if stream is not None:
+            job.stream = stream
             try:
-                if job.stream.append(lines, self._max_file_size):
+                if stream.append(together, self._max_file_size):
                     return
             except FileNotFoundError:
                 pass  # somebody removed it
-        job.stream = _GzipStream(self._new_path(job.record.job.uuid, at_us))
-        job.stream.append(lines, self._max_file_size)
+        job.stream = _GzipStream(self._new_path(job.record.job.uuid, at_us), longest)
+        job.stream.append(together, self._max_file_size)
 
     def _new_path(self, uuid: str, at_us: int) -> str:
         folder = os.path.join(self._folder, uuid)

@@ -98,7 +98,14 @@ def _quiet_hour() -> list[Sample]:
     return [first, *rest]
 
 
-@pytest.mark.parametrize(("samples", "most"), [(_quiet_hour(), 40_000), (busy_series(720), None)])
+def _found_gpus_late() -> list[Sample]:
+    """Lines of several kilobytes, after shorter ones."""
+    return [*busy_series(20), *gpu_series(720, gpus=8)[20:]]
+
+
+@pytest.mark.parametrize(
+    ("samples", "most"), [(_quiet_hour(), 40_000), (busy_series(720), None), (_found_gpus_late(), None)]
+)
 def test_an_hour_is_hardly_larger_than_one_gzip_stream_of_its_lines(
     samples: list[Sample], most: int | None, tmp_path: Path
 ) -> None:
