@@ -79,7 +79,8 @@ class ContainerWatch:
         self._started_at_us, self._started_mono_ns = time.time_ns() // 1000, time.monotonic_ns()
         self._reader: Reader | None = None
         self._run: tuple[str, int | None] | None = None  # the one that the reader reads
-        self._taken = 0  # number of the finder's last answer that was used
+        self._taken = 0  # number of the finder's last answer that was used …
+        self._sampled = 0  # … and of the last that became a sample
         self._carried: dict[str, int] = {}  # counters of runs that are over
         self._last_seen: Sample | None = None
         self._samples: list[Sample] = []
@@ -116,6 +117,8 @@ class ContainerWatch:
             if not self._stopped.is_set():
                 self._stopped.set()
                 self._take()
+                if self._has_nothing_new():
+                    self._add(self._without_container())  # how long it was
                 self._lose()
                 if self._is_asking:
                     self._driver.leave()
@@ -146,7 +149,14 @@ class ContainerWatch:
 
     def _take(self) -> None:
         self._look_for_it()
-        sample = self._sample()
+        if not self._has_nothing_new():
+            self._add(self._sample())
+
+    def _has_nothing_new(self) -> bool:
+        """An engine tells numbers once a second: taken twice they would be a rate of 0 and then a peak."""
+        return isinstance(self._reader, EngineReader) and self._sampled == self._taken
+
+    def _add(self, sample: Sample) -> None:
         self._count += 1
         self._samples.append(sample)
         if len(self._samples) >= _MOST_KEPT:
@@ -192,6 +202,9 @@ class ContainerWatch:
                 return self._kept(self._reader.sample())
             except ProbeError:
                 self._lose()
+        return self._without_container()
+
+    def _without_container(self) -> Sample:
         now_ns = time.monotonic_ns()
         elapsed_us = (now_ns - self._started_mono_ns) // 1000
         return Sample(at_us=time.time_ns() // 1000, elapsed_us=elapsed_us, **self._host())
@@ -210,9 +223,12 @@ class ContainerWatch:
                 if (value := getattr(sample, name)) is not None
             }
             sample = structs.replace(sample, **sums)
+        if isinstance(self._reader, EngineReader):
+            self._sampled = self._taken
+            before_us = self._samples[-1].elapsed_us if self._samples else 0
+            sample = structs.replace(sample, elapsed_us=max(before_us, self._answered_us))
         self._last_seen = sample
-        is_told = isinstance(self._reader, EngineReader)
-        self._counted_until_us = self._answered_us if is_told else sample.elapsed_us
+        self._counted_until_us = sample.elapsed_us
         return sample
 
     def _lose(self) -> None:

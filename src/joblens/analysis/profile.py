@@ -55,7 +55,7 @@ def detailed_profile(
         "gpu_stats": parts.gpu_stats(samples, details),
         "container_stats": dict(container_stats or {}),
         "network_io": parts.network_io(samples, usage, lambda counter: _most(samples, counter)),
-        "energy": parts.energy(usage, duration_s),
+        "energy": parts.energy(usage, counted_s),
         "threads": parts.threads(usage, details),
         "pressure": _pressure(samples, counted_s),
         "throttling": _throttling(samples, usage),

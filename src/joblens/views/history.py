@@ -72,7 +72,7 @@ def _paragraph(place: int, record: Record) -> list[str]:
         f"   Started: {format_instant(started_at_us(record))}",
         f"   Duration: {exact_seconds(None if outcome is None else outcome.duration_s)}",
         f"   CPU Time: {_cpu_split(usage)}",
-        f"   Memory Peak: {exact_mib(usage.memory_peak_bytes)}",
+        f"   Memory Peak: {exact_memory(usage)}",
     ]
     if outcome is not None and outcome.error:
         lines.append(f"   Error: {_short_error(outcome.error)}")
@@ -103,5 +103,8 @@ def exact_seconds(seconds: float | None) -> str:
     return "unknown" if seconds is None else f"{seconds:.2f}s"
 
 
-def exact_mib(count: int | None) -> str:
-    return "unknown" if count is None else f"{in_mb(count):.2f} MB"
+def exact_memory(usage: Usage) -> str:
+    peak, summed = in_mb(usage.memory_peak_bytes), in_mb(usage.memory_rss_sum_peak_bytes)
+    if peak is None:
+        return "unknown" if summed is None else f"unknown (peak of summed RSS: {summed:.2f} MB)"
+    return f"{peak:.2f} MB"

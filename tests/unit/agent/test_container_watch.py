@@ -23,9 +23,9 @@ class _LateEngine:
     """Tells of a container once it may; by its CPU clock the container is busy all the time."""
 
     name = "engine"
-    interval_s = 0.05
 
-    def __init__(self, *, tells_counters: bool) -> None:
+    def __init__(self, *, tells_counters: bool, interval_s: float = 0.05) -> None:
+        self.interval_s = interval_s
         self.may_answer = threading.Event()
         self._tells_counters = tells_counters
 
@@ -91,3 +91,16 @@ def test_the_memory_of_the_first_and_the_last_sample_counts() -> None:
     memory = profile_of(measured, 60.0, METRICS, {})["process_memory"]
     assert memory["min_mb"] * MIB == sizes[0] == MIB
     assert memory["min_mb"] < memory["mean_mb"] < memory["max_mb"]
+
+
+def test_an_answer_of_the_engine_counts_once_however_often_samples_are_due() -> None:
+    engine = _LateEngine(tells_counters=True, interval_s=0.3)
+    engine.may_answer.set()
+    watch = ContainerWatch(engine, 0.05, dict, lambda _found, start_ns, _base: _BusyReader(start_ns))  # type: ignore[arg-type]
+    wait_until(lambda: (watch.peek().usage.cpu_total_usec or 0) > 700_000)
+    measured = watch.end()
+    profile = profile_of(measured, 0.05, METRICS, {})["process_cpu"]
+    assert profile["min_percent"] == pytest.approx(100, rel=0.05)
+    assert profile["max_percent"] == pytest.approx(100, rel=0.05)
+    assert measured.duration_s > (measured.counted_s or 0)
+    assert "cpu_total_usec" in measured.usage.lower_bounds  # what it did since the last answer is unknown
