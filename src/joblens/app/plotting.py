@@ -211,7 +211,7 @@ def _make_folder(path: str) -> None:
 
 
 def write_run_time_series(store: Store, run: Run, plan: Plan, output_dir: str) -> str:
-    """Returns the file, resource_utilization/resource_metrics_<host>_<workflow>_<run>.db below `output_dir`: a
+    """Returns the file, resource_utilization/resource_metrics_<host>_<workflow>_<run>.db in `output_dir`: a
     row for each sample of each attempt; job_id is the number of its record. Written again it is the same."""
     from joblens.stores.time_series_db import write_time_series
 
