@@ -2,6 +2,7 @@
 
 import os
 import pty
+import re
 import subprocess
 import sys
 import threading
@@ -117,6 +118,8 @@ def test_job_history_has_the_short_options_and_one_paragraph_a_job(past: Path, j
         "   CPU Time: 42.33s (user: 40.12s, system: 2.21s)",
         "   Memory Peak: 512.34 MB",
         "   Error: Simulation failed with non-zero exit code",
+        "",
+        "MB and GB are MiB and GiB: 1024² and 1024³ bytes",
     ]
 
 
@@ -169,6 +172,14 @@ def test_what_other_commands_tell_to_write_for_a_job_is_understood(
 ) -> None:
     plain = joblens(command, "3", "--json", code=0)
     assert joblens(command, "job:3", "--json", code=0).stdout == plain.stdout
+
+
+def test_job_details_takes_every_id_that_job_history_shows(past: Path, joblens: RunJoblens) -> None:
+    shown = re.findall(r"^\d+\. Task: (.+)$", joblens("job-history", code=0).stdout, re.MULTILINE)
+    assert len(shown) == 3
+    assert any(ident.endswith("...") for ident in shown)
+    for ident in shown:
+        assert joblens("job-details", ident, code=0).stdout.startswith(f"Job Details: {ident.rstrip('.')}")
 
 
 @pytest.mark.parametrize("command", ["show", "job-details", "metrics", "logs", "wait"])

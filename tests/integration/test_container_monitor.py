@@ -136,8 +136,8 @@ def test_one_that_ends_and_is_started_again_is_added_up(engine: Engine, start: S
     monitor.start_monitoring()
 
     def used_s() -> float:
-        told = monitor.snapshot()
-        return float(told["process_cpu"]["mean_percent"] or 0) * float(told["duration_seconds"]) / 100
+        assert monitor._container is not None
+        return (monitor._container.peek().usage.cpu_total_usec or 0) / 1e6
 
     container = start(name)
     wait_until(lambda: has_worked(engine.api(), container) and used_s() > 0)

@@ -8,7 +8,7 @@ import apsw
 import msgspec
 import pytest
 
-from joblens.app.exports import export_history, export_job_samples
+from joblens.app.exports import export_history, export_job_samples, export_time_series
 from joblens.app.imports import Imported, import_history, import_samples, import_time_series
 from joblens.model.details import ContainerFacts, Details, GpuFacts, ThreadTable, ThreadUse
 from joblens.model.errors import FormatError, InputError
@@ -16,6 +16,7 @@ from joblens.model.history import HistoryQuery
 from joblens.model.job import Status
 from joblens.model.writes import DetailsTaken, SamplesTaken
 from joblens.stores.sqlite import SqliteStore
+from joblens.stores.time_series import read_time_series
 from tests.contract.store_builders import ended, queued, started
 from tests.keystone import KEYSTONE_RECORD
 from tests.unit.stores.sample_series import gpu_series
@@ -239,10 +240,24 @@ def test_a_torc_file_becomes_a_job_with_counters(store: SqliteStore, torc_file: 
     assert record.job.name == "train_model"
     taken = [sample for _, sample in store.samples(record.job.uuid)]
     assert taken[-1].cpu_total_usec == 30_000_000  # 150 % over 20 s
-    assert (taken[-1].memory_current_bytes, taken[-1].memory_anon_bytes) == (4000, None)
+    assert [sample.memory_rss_sum_bytes for sample in taken] == [0, 1000, 2000, 3000, 4000]
+    assert taken[-1].memory_current_bytes is None  # nobody charged it to a group
     assert record.outcome is not None
+    assert record.outcome.usage.memory_rss_sum_peak_bytes == 4000
     assert record.outcome.usage.memory_peak_bytes is None  # a sum of RSS is not what cannot be reclaimed
     assert "shared memory is counted several times" in record.outcome.usage.unknown["memory_peak_bytes"]
+
+
+def test_a_torc_file_goes_out_again_as_it_came(store: SqliteStore, torc_file: str, tmp_path: Path) -> None:
+    import_time_series(store, [torc_file], Imported(), nothing)
+    (record,) = store.records(HistoryQuery())
+    export_time_series(store, [record], str(tmp_path / "out.db"), nothing)
+    (out,), (original,) = read_time_series(str(tmp_path / "out.db")), read_time_series(torc_file)
+    assert out.own is None  # its memory is a sum of RSS, as in Torc's own files
+    assert [(row.at_us, row.memory_bytes) for row in out.rows] == [
+        (row.at_us, row.memory_bytes) for row in original.rows
+    ]
+    assert [row.cpu_percent for row in out.rows] == [0.0, 150.0, 150.0, 150.0, 150.0]
 
 
 def test_another_database_is_refused_by_name(store: SqliteStore, tmp_path: Path) -> None:

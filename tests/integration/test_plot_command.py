@@ -243,7 +243,7 @@ def test_the_time_series_has_of_the_machine_what_the_workflow_wants(
     path = write_run_time_series(store, fill_run(store, plan), plan, str(tmp_path))
     store.close()
     connection = sqlite3.connect(path)
-    query = "SELECT count(*), count(cpu_percent), count(memory_bytes) FROM system_resource_samples"
+    query = "SELECT count(*), sum(cpu_percent), sum(memory_bytes) FROM system_resource_samples"
     (counts,) = connection.execute(query).fetchall()
     (jobs,) = connection.execute("SELECT count(*) FROM job_resource_samples").fetchone()
     connection.close()

@@ -66,7 +66,7 @@ def test_odd_bytes_are_recorded_readably(run: Runner) -> None:
 
 
 def test_a_time_series_writes_its_database(run: Runner) -> None:
-    ran = run("--granularity", "time_series", "-o", "results", "--interval", "0.1", "--", "sleep", "0.4")
+    ran = run("--granularity", "time_series", "-o", "results", "--interval", "0.1", "--", "sleep", "1.2")
     assert ran.code == 0
     (path,) = (run.folder / "results" / "resource_utilization").glob("resource_metrics_*.db")
     database = sqlite3.connect(path)
@@ -75,8 +75,8 @@ def test_a_time_series_writes_its_database(run: Runner) -> None:
         names = database.execute("SELECT job_name FROM job_metadata").fetchall()
     finally:
         database.close()
-    assert 1 <= len(rows) <= 3  # one a second
-    assert names == [("sleep 0.4",)]
+    assert len(rows) > 3  # more than one per second
+    assert names == [("sleep 1.2",)]
 
 
 def test_a_time_series_that_cannot_be_written_is_a_warning(run: Runner) -> None:

@@ -12,7 +12,7 @@ from msgspec import structs
 from joblens.agent.container_readers import COUNTERS_OF_A_RUN, EngineReader, Found, OpenReader, Reader
 from joblens.agent.driver_thread import DriverThread
 from joblens.agent.window_measurement import Measurement
-from joblens.analysis.usage import total_usage
+from joblens.analysis.usage import mean_unreclaimable, total_usage
 from joblens.model.details import Details
 from joblens.model.errors import ContainerError, ProbeError
 from joblens.model.sample import Sample
@@ -79,7 +79,8 @@ class ContainerWatch:
         self._started_at_us, self._started_mono_ns = time.time_ns() // 1000, time.monotonic_ns()
         self._reader: Reader | None = None
         self._run: tuple[str, int | None] | None = None  # the one that the reader reads
-        self._taken = 0  # number of the finder's last answer that was used
+        self._taken = 0  # number of the finder's last answer that was used …
+        self._sampled = 0  # … and of the last that became a sample
         self._carried: dict[str, int] = {}  # counters of runs that are over
         self._last_seen: Sample | None = None
         self._samples: list[Sample] = []
@@ -87,7 +88,9 @@ class ContainerWatch:
         self._origins: tuple[dict[str, str], dict[str, str]] = ({}, {})
         self._details = Details()
         self.info: ContainerInfo | None = None
-        self.counted_from_us: int | None = None  # since the watch began
+        self._counted_from_us: int | None = None  # this and the next: since the watch began
+        self._counted_until_us = 0
+        self._answered_us = 0  # when the engine told what it told last
         self._stopped = threading.Event()
         self._driver.use()
         self._is_asking = True
@@ -114,6 +117,8 @@ class ContainerWatch:
             if not self._stopped.is_set():
                 self._stopped.set()
                 self._take()
+                if self._has_nothing_new():
+                    self._add(self._without_container())  # how long it was
                 self._lose()
                 if self._is_asking:
                     self._driver.leave()
@@ -144,7 +149,14 @@ class ContainerWatch:
 
     def _take(self) -> None:
         self._look_for_it()
-        sample = self._sample()
+        if not self._has_nothing_new():
+            self._add(self._sample())
+
+    def _has_nothing_new(self) -> bool:
+        """An engine tells numbers once a second: taken twice they would be a rate of 0 and then a peak."""
+        return isinstance(self._reader, EngineReader) and self._sampled == self._taken
+
+    def _add(self, sample: Sample) -> None:
         self._count += 1
         self._samples.append(sample)
         if len(self._samples) >= _MOST_KEPT:
@@ -155,6 +167,7 @@ class ContainerWatch:
         if latest is None or latest.number == self._taken:
             return
         self._taken = latest.number
+        self._answered_us = max(0, latest.at_mono_ns - self._started_mono_ns) // 1000
         found = latest.value
         if self._reader is None or found.run != self._run:
             self._lose()
@@ -167,10 +180,11 @@ class ContainerWatch:
         began_us = found.info.started_at_us
         is_new = self._count > 0 and began_us is not None and began_us > self._started_at_us
         base: dict[str, int] | None = {} if is_new else None
-        if self.counted_from_us is None:
+        if self._counted_from_us is None:
             now_us = (time.monotonic_ns() - self._started_mono_ns) // 1000
+            base_us = self._answered_us if found.counters else now_us
             began_then_us = 0 if began_us is None else began_us - self._started_at_us
-            self.counted_from_us = min(began_then_us, now_us) if is_new else now_us
+            self._counted_from_us = min(began_then_us, base_us) if is_new else base_us
         self.info, self._run = found.info, found.run
         if found.counters:
             self._reader = EngineReader(found.counters, self._started_mono_ns, self._read_host, base)
@@ -188,6 +202,9 @@ class ContainerWatch:
                 return self._kept(self._reader.sample())
             except ProbeError:
                 self._lose()
+        return self._without_container()
+
+    def _without_container(self) -> Sample:
         now_ns = time.monotonic_ns()
         elapsed_us = (now_ns - self._started_mono_ns) // 1000
         return Sample(at_us=time.time_ns() // 1000, elapsed_us=elapsed_us, **self._host())
@@ -206,7 +223,12 @@ class ContainerWatch:
                 if (value := getattr(sample, name)) is not None
             }
             sample = structs.replace(sample, **sums)
+        if isinstance(self._reader, EngineReader):
+            self._sampled = self._taken
+            before_us = self._samples[-1].elapsed_us if self._samples else 0
+            sample = structs.replace(sample, elapsed_us=max(before_us, self._answered_us))
         self._last_seen = sample
+        self._counted_until_us = sample.elapsed_us
         return sample
 
     def _lose(self) -> None:
@@ -232,10 +254,12 @@ class ContainerWatch:
         sources, unknown = self._origins
         layout = "" if self.info is None else self.info.layout or "cgroup by its engine"
         duration_s = self._samples[-1].elapsed_us / 1e6
+        usage = total_usage(self._samples, None, accounting=layout, sources=sources, unknown=unknown)
+        mean = mean_unreclaimable(self._samples, self._samples)  # it was there at the first and at the last
         return Measurement(
             ended_at_us=time.time_ns() // 1000,
             duration_s=duration_s,
-            usage=total_usage(self._samples, None, accounting=layout, sources=sources, unknown=unknown),
+            usage=usage if mean is None else structs.replace(usage, memory_mean_bytes=mean),
             findings=(),
             samples=self._count,
             sampling_interval_s=duration_s / max(1, self._count - 1),
@@ -243,4 +267,7 @@ class ContainerWatch:
             pending=(),
             kept=tuple(self._samples),
             details=self._details,
+            counted_s=None
+            if self._counted_from_us is None
+            else max(0, self._counted_until_us - self._counted_from_us) / 1e6,
         )

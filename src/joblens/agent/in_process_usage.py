@@ -6,7 +6,6 @@ from joblens.agent.window import Window
 from joblens.agent.window_instruments import NUMBERS
 from joblens.analysis.finding_codes import Code
 from joblens.analysis.memory_peak import UNRECLAIMABLE, Mark, step_peak
-from joblens.analysis.rates import unreclaimable_bytes
 from joblens.analysis.usage import mean_unreclaimable
 from joblens.model.finding import Finding, Severity
 from joblens.model.job import USAGE_NUMBERS, Usage
@@ -96,11 +95,7 @@ def findings_of(window: Window) -> tuple[Finding, ...]:
 
 def _mean_memory(window: Window) -> int:
     """Unlike a job that is launched, a host program is all there at its first sample and at its last."""
-    mean = mean_unreclaimable(window.kept)
-    if mean is not None:
-        return mean
-    sizes = [unreclaimable_bytes(sample) or 0 for sample in window.kept]
-    return sum(sizes) // len(sizes)
+    return mean_unreclaimable(window.kept, window.kept) or 0
 
 
 def _lower_counters(window: Window) -> list[str]:

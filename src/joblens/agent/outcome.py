@@ -85,7 +85,9 @@ def outcome_of(
     outcome = measured_outcome(record, ending, samples, summary.count, origins_of(meter), printed)
     if complete is not None:
         outcome = complete(outcome)
-    return with_findings(record, with_profile(outcome, samples, details), samples)
+    # What joblens found running was there at the first sample, and maybe at the last.
+    running = [sample for sample in samples if sample.processes] if record.job.attached else None
+    return with_findings(record, with_profile(outcome, samples, details, running), samples)
 
 
 def measured_outcome(
@@ -114,20 +116,34 @@ def measured_outcome(
 
         usage = with_co2(usage, record.job.grid_co2_g_per_kwh)
     outcome = verdict(ending, usage, record.job)
-    has_failed = outcome.status is not Status.SUCCESS
+    tail = redact_text(printed.stderr_tail()) if outcome.status is not Status.SUCCESS else ""
     return replace(
         outcome,
+        error=_with_last_line(outcome, tail) if tail else outcome.error,
         usage=usage,
         samples=sample_count,
         sampling_interval_s=real_spacing_s(samples, sample_count),
         leftovers=ending.leftovers,
         stdout_bytes=printed.stdout_bytes,
         stderr_bytes=printed.stderr_bytes,
-        stderr_tail=redact_text(printed.stderr_tail()) if has_failed else "",
+        stderr_tail=tail,
     )
 
 
-def with_profile(outcome: Outcome, samples: Sequence[Sample], details: Details = _NO_DETAILS) -> Outcome:
+def _with_last_line(outcome: Outcome, stderr_tail: str) -> str | None:
+    """What a job that failed by itself wrote last mostly says why."""
+    from joblens.views.summary import last_words  # few jobs fail
+
+    words = last_words(replace(outcome, stderr_tail=stderr_tail))
+    return f"{outcome.error}: {words}" if words else outcome.error
+
+
+def with_profile(
+    outcome: Outcome,
+    samples: Sequence[Sample],
+    details: Details = _NO_DETAILS,
+    running: Sequence[Sample] | None = None,
+) -> Outcome:
     stats: dict[str, str] = {}
     if details.container is not None:
         from joblens.analysis.container_form import container_stats
@@ -140,6 +156,7 @@ def with_profile(outcome: Outcome, samples: Sequence[Sample], details: Details =
         count=outcome.samples,
         details=details,
         container_stats=stats,
+        running=running,
     )
     return replace(outcome, profile=profile)
 

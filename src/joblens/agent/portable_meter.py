@@ -211,9 +211,7 @@ def _take(window: PortableWindow, fields: dict[str, Any], at_mono_s: float) -> N
 def _usage_of(window: PortableWindow) -> Usage:
     last = window.kept[-1]
     numbers: dict[str, int | None] = {name: getattr(last, name) for name in _TOTALS} | window.peaks
-    sizes = [size for sample in window.kept if (size := sample.memory_anon_bytes) is not None]
-    mean = mean_unreclaimable(window.kept)
-    numbers["memory_mean_bytes"] = sum(sizes) // len(sizes) if mean is None and sizes else mean
+    numbers["memory_mean_bytes"] = mean_unreclaimable(window.kept, window.kept)
     known = {name: value for name, value in numbers.items() if value is not None}
     why = "not told by psutil on this system" if has_psutil() else "psutil is not installed"
     return Usage(

@@ -21,3 +21,4 @@ class Measurement(Struct, frozen=True, kw_only=True):
     pending: tuple[Sample, ...]  # not yet handed to `on_samples`
     kept: tuple[Sample, ...]  # all of them, or evenly thinned out where they are very many
     details: Details = Details()
+    counted_s: float | None = None  # over which counters were counted; None: over all of `duration_s`

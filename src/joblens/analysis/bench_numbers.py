@@ -8,7 +8,7 @@ from typing import Any
 from joblens.analysis.ab_statistics import CONFIDENCE, Ratio, heap_ratio, median_interval, outliers, ratio_of
 from joblens.analysis.history_form import returncode_of, usage_form
 from joblens.model.job import Record, Status, Usage
-from joblens.model.units import MIB, format_instant
+from joblens.model.units import format_instant, in_mb
 
 FORMAT = 1
 COMMANDS, TOOL = "commands", "tool"  # kinds of documents
@@ -38,9 +38,9 @@ def run_form(record: Record, run_number: int) -> Document:
         "start_time": format_instant(attempt.started_at_us if attempt else record.job.created_at_us),
         "duration_seconds": outcome.duration_s if outcome else None,
         "cpu_seconds": None if usage.cpu_total_usec is None else usage.cpu_total_usec / 1e6,
-        "memory_peak_mb": _mib(usage.memory_peak_bytes),
-        "io_read_mb": _mib(usage.io_read_bytes),
-        "io_write_mb": _mib(usage.io_write_bytes),
+        "memory_peak_mb": in_mb(usage.memory_peak_bytes),
+        "io_read_mb": in_mb(usage.io_read_bytes),
+        "io_write_mb": in_mb(usage.io_write_bytes),
         "resource_usage": usage_form(usage),
         "job_uuid": record.job.uuid,
         "job_number": record.number,
@@ -198,7 +198,3 @@ def _known(runs: Sequence[Mapping[str, Any]], name: str) -> list[float]:
 
 def _mean(values: Sequence[float]) -> float | None:
     return fmean(values) if values else None
-
-
-def _mib(count: int | None) -> float | None:
-    return None if count is None else count / MIB

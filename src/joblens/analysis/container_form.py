@@ -16,17 +16,17 @@ def container_stats(
     samples: Sequence[Sample],
     usage: Usage,
     memory_limit_bytes: int | None = None,
-    counted_from_us: int | None = None,
+    counted_s: float | None = None,
 ) -> dict[str, str]:
     """Of the time it was measured: mean CPU (100 is one core), the most memory it held beside its limit (the
     machine's where it has none), what it received / sent and read / wrote. A number that is not known has
-    no entry; {}: it was never seen. `counted_from_us`: since when its counters are counted, where that was
-    not with the first sample that has them."""
+    no entry; {}: it was never seen. `counted_s`: the time in which its counters grew from
+    nothing, where that is not the time from the first sample that has them to the last."""
     seen = [sample for sample in samples if sample.cpu_total_usec is not None]
     if not seen:
         return {}
     told: dict[str, str] = {}
-    cpu = _cpu_percent(seen, counted_from_us)
+    cpu = _cpu_percent(seen, counted_s)
     if cpu is not None:
         told["cpu_percent"] = f"{cpu:.2f}"
     peak = usage.memory_peak_bytes
@@ -63,13 +63,16 @@ def _scaled(size: float, factor: int, units: Sequence[str], digits: int) -> str:
     return f"{size:.{digits}g}{units[place]}"
 
 
-def _cpu_percent(seen: Sequence[Sample], counted_from_us: int | None) -> float | None:
+def _cpu_percent(seen: Sequence[Sample], counted_s: float | None) -> float | None:
     first, last = seen[0], seen[-1]
-    base = 0 if counted_from_us is not None else first.cpu_total_usec or 0
-    usec = last.elapsed_us - (first.elapsed_us if counted_from_us is None else counted_from_us)
-    if usec <= 0 or (counted_from_us is None and usec < _LEAST_SPAN_USEC):
+    if counted_s is not None:
+        used, usec = last.cpu_total_usec or 0, counted_s * 1_000_000
+    else:
+        used = (last.cpu_total_usec or 0) - (first.cpu_total_usec or 0)
+        usec = last.elapsed_us - first.elapsed_us
+    if usec <= 0 or (counted_s is None and usec < _LEAST_SPAN_USEC):
         return None
-    return max(0.0, 100 * ((last.cpu_total_usec or 0) - base) / usec)
+    return max(0.0, 100 * used / usec)
 
 
 def _machine(seen: Sequence[Sample]) -> int | None:

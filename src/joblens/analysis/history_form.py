@@ -10,7 +10,7 @@ from msgspec import structs
 
 from joblens.model.finding import Finding
 from joblens.model.job import USAGE_NUMBERS, Attempt, Outcome, Record, Status, Usage
-from joblens.model.units import MIB, format_instant
+from joblens.model.units import format_instant, in_mb
 
 TIMEOUT_EXIT_CODE = 124
 _NO_USAGE = Usage()
@@ -44,7 +44,7 @@ def to_history_record(record: Record) -> dict[str, Any]:
         "returncode": None if outcome is None else returncode_of(outcome),
         "resource_usage": usage_form(_NO_USAGE if outcome is None else outcome.usage),
         "error": None if outcome is None else outcome.error,
-        "has_result": False if outcome is None else outcome.has_result,
+        "has_result": outcome is not None and _has_result(outcome),
     }
     if outcome is not None and outcome.profile is not None:
         form["detailed_profile"] = outcome.profile
@@ -70,7 +70,7 @@ def usage_form(usage: Usage) -> dict[str, Any]:
         "cpu_user_seconds": _seconds(usage.cpu_user_usec),
         "cpu_system_seconds": _seconds(usage.cpu_system_usec),
         "cpu_total_seconds": _seconds(usage.cpu_total_usec),
-        "memory_peak_mb": None if usage.memory_peak_bytes is None else usage.memory_peak_bytes / MIB,
+        "memory_peak_mb": in_mb(usage.memory_peak_bytes),
     }
     form.update(zip(_COUNTS, _counts_of(usage), strict=True))
     return form
@@ -83,6 +83,12 @@ def finding_form(finding: Finding) -> dict[str, str]:
         "text": finding.text,
         "advice": finding.advice,
     }
+
+
+def _has_result(outcome: Outcome) -> bool:
+    """A value that was handed over, or files it left."""
+    is_there = any(stamp.mtime_ns is not None for stamp in outcome.outputs)
+    return outcome.has_result or bool(outcome.artifacts) or is_there
 
 
 def _start_time(record: Record) -> str | None:

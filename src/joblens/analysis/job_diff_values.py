@@ -2,6 +2,8 @@
 
 from msgspec import Struct
 
+from joblens.analysis.job_noise import change_percent
+
 # In the order in which they are told.
 GROUPS = (
     "command",
@@ -38,7 +40,7 @@ class NumberChange(Struct, frozen=True, kw_only=True):
     before: float | None
     after: float | None
     verdict: str = "unknown"
-    usual_percent: float | None = None  # half the width of what earlier runs differ by; None: too few of them
+    usual_percent: float | None = None  # what earlier runs differ by in that direction; None: too few of them
     earlier_runs: int = 0  # it was judged by
 
     @property
@@ -49,7 +51,7 @@ class NumberChange(Struct, frozen=True, kw_only=True):
 
     @property
     def percent(self) -> float | None:
-        return None if self.ratio is None else 100 * (self.ratio - 1)
+        return change_percent(self.before, self.after)
 
     @property
     def has_moved(self) -> bool:

@@ -1,4 +1,4 @@
-"""How much the numbers of a job differ from run to run when nothing was changed."""
+"""How much the numbers of a job differ from run to run when nothing was changed; what counts as a change."""
 
 import math
 import statistics
@@ -6,6 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct
 
+from joblens.model.units import MIB
+
+LEAST_PERCENT = 10  # of what it was, where nothing is known of earlier runs
+# By unit. Less is not told apart from nothing: without, and with, knowing what earlier runs differ by.
+_LEAST = {"s": (0.1, 0.02), "bytes": (8 * MIB, MIB), "count": (10, 2), "J": (5, 1), "%": (10, 10)}
 _LEAST_RUNS = 4  # fewer say nothing about their spread
 _ENOUGH_FOR_MEDIANS = 8  # from here on outliers do not count
 _MAD_TO_SIGMA = 1.4826
@@ -20,6 +25,32 @@ class Noise(Struct, frozen=True):
     def between_two(self) -> float:
         """A change by more than this is not what two runs usually differ by: relative, of the smaller one."""
         return math.expm1(_SIGMAS * math.sqrt(2) * self.sigma)
+
+
+def change_percent(before: float | None, after: float | None) -> float | None:
+    """Of what it was before."""
+    return None if before is None or after is None or before <= 0 else 100 * (after - before) / before
+
+
+def has_changed(before: float | None, after: float | None, unit: str, noise: Noise | None = None) -> bool:
+    """The one rule of all comparisons: a number has changed when it differs by more than earlier runs usually
+    do (where they are too few: by 10 %, as it is shown) and by enough to be told apart from nothing."""
+    if before is None or after is None:
+        return False
+    gap = abs(after - before)
+    if gap < _LEAST[unit][0 if noise is None else 1]:
+        return False
+    if noise is not None:
+        return gap > noise.between_two * min(before, after)
+    percent = change_percent(before, after)
+    return percent is None or abs(round(percent)) >= LEAST_PERCENT
+
+
+def is_too_small(percent: float | None, limit_percent: float | None) -> bool:
+    """Of a number that has not changed: whether that is so because it is too small to tell."""
+    return percent is None or abs(round(percent)) >= (
+        LEAST_PERCENT if limit_percent is None else limit_percent
+    )
 
 
 def noise_of(groups: Iterable[Sequence[float]]) -> Noise | None:

@@ -3,17 +3,15 @@
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from joblens.analysis.job_diff_values import NumberChange
 from joblens.analysis.job_differences import JobView
-from joblens.analysis.job_noise import Noise
+from joblens.analysis.job_noise import Noise, has_changed
 from joblens.analysis.rates import cpu_percent, elapsed_usec, host_cpu_percent
 from joblens.model.job import Record
 from joblens.model.sample import Sample
-from joblens.model.units import MIB
 
-_LEAST_RATIO = 0.1  # where nothing is known of earlier runs
 _IDLE_PERCENT = 5.0  # of a core; less is nobody computing
 
 
@@ -52,8 +50,6 @@ NUMBERS = {
     "energy_j": _Number("energy of processors", "J", "energy_package_uj", _UJ),
     "host_busy_percent": _Number("machine busy", "%"),
 }
-# Less is not told apart from nothing: without, and with, knowing what earlier runs differ by.
-_LEAST = {"s": (0.1, 0.02), "bytes": (8 * MIB, MIB), "count": (10, 2), "J": (5, 1), "%": (10, 10)}
 
 
 def number_changes(before: JobView, after: JobView, noises: Mapping[str, Noise]) -> tuple[NumberChange, ...]:
@@ -71,21 +67,15 @@ def _judged(
     change = NumberChange(key=key, title=number.title, unit=number.unit, before=before, after=after)
     if before is None or after is None:
         return change
-    least = _LEAST[number.unit][0 if noise is None else 1]
-    gap, smaller = abs(after - before), min(before, after)
-    usual = None if noise is None else noise.between_two
-    is_usual = gap <= (_LEAST_RATIO * max(before, after) if usual is None else usual * smaller)
-    is_same = gap < least or is_usual
-    return NumberChange(
-        key=key,
-        title=number.title,
-        unit=number.unit,
-        before=before,
-        after=after,
-        verdict="same" if is_same else "up" if after > before else "down",
-        usual_percent=None if usual is None else 100 * usual,
-        earlier_runs=0 if noise is None else noise.runs,
+    verdict = (
+        "same" if not has_changed(before, after, number.unit, noise) else "up" if after > before else "down"
     )
+    if noise is None:
+        return structs.replace(change, verdict=verdict)
+    usual = noise.between_two
+    # In percent of what it was, a drop by the same factor is less than a rise.
+    usual_percent = 100 * (usual if after >= before else usual / (1 + usual))
+    return structs.replace(change, verdict=verdict, usual_percent=usual_percent, earlier_runs=noise.runs)
 
 
 def numbers_of(record: Record) -> dict[str, float | None]:

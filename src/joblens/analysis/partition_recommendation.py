@@ -60,7 +60,7 @@ def recommend(situation: Situation) -> dict[str, Any]:
     size = rows_for(data, situation.target_mb, situation.complexity)
     is_most = size == MODALITY_CONFIGS[data.primary_modality].max_size
     why = (
-        f"the most for {data.primary_modality.value}" if is_most else f"they make {situation.target_mb:g} MB"
+        f"the most for {data.primary_modality.value}" if is_most else f"they make {situation.target_mb:g} MiB"
     )
     reasons["partition_size"] = f"{size:,} rows, {why}"
     size = _within_memory(situation, size, optimal_workers(cores), reasons)
@@ -94,10 +94,10 @@ def _within_memory(situation: Situation, size: int, workers: int, reasons: dict[
     need = f"{format_bytes(memory.base_bytes)} + {memory.per_byte:.1f} times its partition ({memory.source})"
     affordable = int(memory.largest_partition_bytes(share_mb * MIB) / MIB / row_mb) if row_mb else size
     if affordable >= size:
-        reasons["operator_memory"] = f"a worker needs {need}, and may use {share_mb:,.0f} MB"
+        reasons["operator_memory"] = f"a worker needs {need}, and may use {share_mb:,.0f} MiB"
         return size
     size = max(_LEAST_ROWS, affordable)
-    reasons["operator_memory"] = f"{size:,} rows: a worker needs {need}, and may use only {share_mb:,.0f} MB"
+    reasons["operator_memory"] = f"{size:,} rows: a worker needs {need}, and may use only {share_mb:,.0f} MiB"
     return size
 
 
@@ -143,7 +143,7 @@ def _about(situation: Situation) -> dict[str, str]:
     whence = "as configured" if situation.is_target_given else "the default"
     return {
         "modality": f"{data.primary_modality.value}, as {data.sample_size_analyzed:,} rows from all over say",
-        "target": f"{situation.target_mb:g} MB a partition, {whence}",
+        "target": f"{situation.target_mb:g} MiB a partition, {whence}",
         "complexity": f"{situation.complexity:.2f} by the kinds of operators",
         "dataset_size": f"{about}{data.total_samples:,} rows",
         "text_length": f"{data.avg_text_length:,.0f} characters on average",

@@ -170,12 +170,12 @@ def _target(given: SizingInput, reasons: list[str]) -> int:
     if settings.max_size_mb and settings.max_size_mb < megabytes:
         megabytes, why = settings.max_size_mb, "max_size_mb"
     reasons.append(
-        f"partitions of {megabytes:g} MB in memory, {megabytes / IN_MEMORY:g} MB of the files: {why}"
+        f"partitions of {megabytes:g} MiB in memory, {megabytes / IN_MEMORY:g} MiB of the files: {why}"
     )
     if given.is_automatic and given.skew > 0.7:
         megabytes *= 0.8
         reasons.append(
-            f"partitions of {megabytes:.3g} MB in memory: sizes of rows differ, smaller ones even that out"
+            f"partitions of {megabytes:.3g} MiB in memory: sizes of rows differ, smaller ones even that out"
         )
     return max(LEAST_BYTES, _file_bytes(megabytes))
 

@@ -8,10 +8,12 @@ from msgspec import Struct, structs
 from joblens.analysis.outcome_numbers import mean_cpu_percent, peak_cpu_percent, peak_of
 from joblens.analysis.rates import cpu_percent, unreclaimable_bytes
 from joblens.analysis.sample_curves import device_curves, rate_curve
+from joblens.analysis.sample_form import is_summed_rss
 from joblens.model.job import Record, Requirements, Status
 from joblens.model.sample import Sample
 
 MOST_POINTS = 2000
+SUMMED_RSS = "Summed RSS"
 _FEWEST_POINTS = 60
 _FEWEST_SAMPLES = 3
 _CURVES = (
@@ -45,6 +47,7 @@ class JobSeries(Struct, frozen=True, kw_only=True):
     job_id: int
     name: str
     attempt: int = 1
+    memory_label: str = "Memory"  # SUMMED_RSS for rows that another program summed up
     at_us: Sequence[int]
     cpu_percent: Sequence[float | None]
     memory_bytes: Sequence[int | None]
@@ -106,13 +109,15 @@ def series_of_samples(record: Record, samples: Sequence[Sample]) -> JobSeries:
     was set while it ran bends nothing."""
     attempt, outcome = record.attempt, record.outcome
     begin_us = attempt.started_at_us if attempt is not None else record.job.created_at_us
+    label = SUMMED_RSS if is_summed_rss(samples) else "Memory"
     return JobSeries(
         job_id=record.number or 0,
         name=record.job.name or record.job.external_id or " ".join(record.job.argv)[:60],
         attempt=1 if record.job.run is None else record.job.run.attempt,
+        memory_label=label,
         at_us=[begin_us + sample.elapsed_us for sample in samples],
         cpu_percent=rate_curve(samples, cpu_percent),
-        memory_bytes=[unreclaimable_bytes(sample) for sample in samples],
+        memory_bytes=_memory_curve(samples),
         processes=[sample.processes for sample in samples],
         **device_curves(samples),
         started_at_us=begin_us,
@@ -121,6 +126,12 @@ def series_of_samples(record: Record, samples: Sequence[Sample]) -> JobSeries:
         asked=record.job.requirements,
         extremes=_extremes_of_record(record, samples),
     )
+
+
+def _memory_curve(samples: Sequence[Sample]) -> list[int | None]:
+    if is_summed_rss(samples):
+        return [sample.memory_rss_sum_bytes for sample in samples]
+    return [unreclaimable_bytes(sample) for sample in samples]
 
 
 def extremes_of(
@@ -197,7 +208,7 @@ def _extremes_of_record(record: Record, samples: Sequence[Sample]) -> Extremes:
     """What the record says is exact; what it does not know comes from the samples."""
     seen = extremes_of(
         rate_curve(samples, cpu_percent),
-        [unreclaimable_bytes(sample) for sample in samples],
+        _memory_curve(samples),
         [sample.processes for sample in samples],
     )
     outcome = record.outcome

@@ -34,24 +34,30 @@ def detailed_profile(
     count: int | None = None,
     details: Details | None = None,
     container_stats: Mapping[str, str] | None = None,
+    running: Sequence[Sample] | None = None,
+    counted_s: float | None = None,
 ) -> dict[str, Any]:
     """`count` is how many samples were taken when `samples` is a selection of them. `container_stats` are
-    the strings of a container's numbers, where one was measured."""
+    the strings of a container's numbers, where one was measured. `running` are the samples taken while it
+    ran: by default without the first, before a job's program is loaded, and the last, when all is gone.
+    `counted_s` is the time over which its counters were counted, where that was not the whole."""
+    counted_s = duration_s if counted_s is None else counted_s
+    running = samples[1:-1] if running is None else running
     return {
         "duration_seconds": round(duration_s, 6),
         "samples_collected": len(samples) if count is None else count,
         "sampling_interval_seconds": rounded(real_spacing_s(samples, count)),
         "cpu": _host_cpu(samples),
         "memory": _host_memory(samples),
-        "process_cpu": _process_cpu(samples, usage, duration_s),
-        "process_memory": _process_memory(samples, usage),
+        "process_cpu": _process_cpu(samples, usage, counted_s),
+        "process_memory": _process_memory(samples, running, usage),
         "io_stats": _io_stats(samples, usage),
         "gpu_stats": parts.gpu_stats(samples, details),
         "container_stats": dict(container_stats or {}),
         "network_io": parts.network_io(samples, usage, lambda counter: _most(samples, counter)),
-        "energy": parts.energy(usage, duration_s),
+        "energy": parts.energy(usage, counted_s),
         "threads": parts.threads(usage, details),
-        "pressure": _pressure(samples),
+        "pressure": _pressure(samples, counted_s),
         "throttling": _throttling(samples, usage),
         "processes": {
             "max_count": usage.processes_peak,
@@ -117,10 +123,10 @@ def _host_memory(samples: Sequence[Sample]) -> dict[str, float | None]:
     }
 
 
-def _process_cpu(samples: Sequence[Sample], usage: Usage, duration_s: float) -> dict[str, float | None]:
+def _process_cpu(samples: Sequence[Sample], usage: Usage, counted_s: float) -> dict[str, float | None]:
     mean = None
-    if usage.cpu_total_usec is not None and duration_s >= _SHORTEST_S:
-        mean = usage.cpu_total_usec / duration_s / 10_000
+    if usage.cpu_total_usec is not None and counted_s >= _SHORTEST_S:
+        mean = usage.cpu_total_usec / counted_s / 10_000
     rates = rates_over(samples, cpu_percent)
     return {
         "mean_percent": rounded(mean),
@@ -130,9 +136,10 @@ def _process_cpu(samples: Sequence[Sample], usage: Usage, duration_s: float) -> 
     }
 
 
-def _process_memory(samples: Sequence[Sample], usage: Usage) -> dict[str, float | None]:
-    # The first sample is taken before the program is loaded, the last when all is gone.
-    sizes = [size for sample in samples[1:-1] if (size := unreclaimable_bytes(sample)) is not None]
+def _process_memory(
+    samples: Sequence[Sample], running: Sequence[Sample], usage: Usage
+) -> dict[str, float | None]:
+    sizes = [size for sample in running if (size := unreclaimable_bytes(sample)) is not None]
     virtual = [sample.memory_virtual_bytes for sample in samples if sample.memory_virtual_bytes is not None]
     return {
         "mean_mb": mib(usage.memory_mean_bytes),
@@ -170,17 +177,21 @@ def _most(samples: Sequence[Sample], counter: str) -> float | None:
     )
 
 
-def _pressure(samples: Sequence[Sample]) -> dict[str, dict[str, float | None]]:
+def _pressure(samples: Sequence[Sample], counted_s: float) -> dict[str, dict[str, float | None]]:
     """Share of the job's time that some, or all, of its tasks stood waiting."""
     return {
-        resource: {f"{kind}_percent": _share(samples, f"{resource}_{kind}_usec") for kind in ("some", "full")}
+        resource: {
+            f"{kind}_percent": _share(samples, f"{resource}_{kind}_usec", counted_s)
+            for kind in ("some", "full")
+        }
         for resource in ("cpu", "memory", "io")
     }
 
 
 def _throttling(samples: Sequence[Sample], usage: Usage) -> dict[str, float | int | None]:
-    periods = growth(samples[0], samples[-1], "cpu_periods") if samples else None
-    throttled = growth(samples[0], samples[-1], "cpu_throttled_periods") if samples else None
+    known = [sample for sample in samples if sample.cpu_periods is not None]
+    periods = growth(known[0], known[-1], "cpu_periods") if known else None
+    throttled = growth(known[0], known[-1], "cpu_throttled_periods") if known else None
     throttled_usec = usage.cpu_throttled_usec
     return {
         "throttled_seconds": None if throttled_usec is None else throttled_usec / 1_000_000,
@@ -190,13 +201,7 @@ def _throttling(samples: Sequence[Sample], usage: Usage) -> dict[str, float | in
     }
 
 
-def _share(samples: Sequence[Sample], counter: str) -> float | None:
+def _share(samples: Sequence[Sample], counter: str, counted_s: float) -> float | None:
     # Counters are since the start, so the last one over the whole time is the share.
-    if not samples:
-        return None
-    waited: int | None = getattr(samples[-1], counter)
-    return (
-        None
-        if waited is None or not samples[-1].elapsed_us
-        else rounded(100 * waited / samples[-1].elapsed_us)
-    )
+    waited: int | None = getattr(samples[-1], counter) if samples else None
+    return None if waited is None or counted_s <= 0 else rounded(waited / counted_s / 10_000)

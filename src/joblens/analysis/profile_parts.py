@@ -7,7 +7,7 @@ from joblens.analysis.rates import growth
 from joblens.model.details import Details, GpuFacts, ThreadUse
 from joblens.model.job import Usage
 from joblens.model.sample import Sample
-from joblens.model.units import MIB
+from joblens.model.units import in_mb
 
 if TYPE_CHECKING:
     from joblens.analysis.gpu_totals import GpuDeviceTotals
@@ -18,7 +18,7 @@ _UJ = 1_000_000
 
 
 def mib(size: float | None) -> float | None:
-    return None if size is None else round(size / MIB, 4)
+    return None if size is None else round(in_mb(size) or 0.0, 4)
 
 
 def rounded(value: float | None) -> float | None:

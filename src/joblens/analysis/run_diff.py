@@ -4,14 +4,9 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from msgspec import Struct
 
+from joblens.analysis.job_noise import change_percent, has_changed
 from joblens.analysis.run_surroundings import SharedDifference
 from joblens.model.job import Requirements
-from joblens.model.units import MIB
-
-# A change counts when it is both: a tenth, and more than the noise of starting a process.
-_LEAST_RATIO = 0.1
-LEAST_SECONDS = 0.1
-LEAST_BYTES = 8 * MIB
 
 
 class JobSide(Struct, frozen=True, kw_only=True):
@@ -44,15 +39,10 @@ class Change(Struct, frozen=True):
 
     @property
     def percent(self) -> float | None:
-        if self.before is None or self.after is None or self.before <= 0:
-            return None
-        return 100 * (self.after - self.before) / self.before
+        return change_percent(self.before, self.after)
 
-    def is_more_than(self, least: float) -> bool:
-        if self.before is None or self.after is None:
-            return False
-        gap = abs(self.after - self.before)
-        return gap >= least and gap >= _LEAST_RATIO * max(self.before, self.after)
+    def is_beyond_noise(self, unit: str) -> bool:
+        return has_changed(self.before, self.after, unit)
 
 
 class JobChange(Struct, frozen=True, kw_only=True):
@@ -73,9 +63,9 @@ class JobChange(Struct, frozen=True, kw_only=True):
             or self.exit_code[0] != self.exit_code[1]
             or self.attempts[0] != self.attempts[1]
             or bool(self.changed)
-            or self.duration_s.is_more_than(LEAST_SECONDS)
-            or self.cpu_s.is_more_than(LEAST_SECONDS)
-            or self.memory_bytes.is_more_than(LEAST_BYTES)
+            or self.duration_s.is_beyond_noise("s")
+            or self.cpu_s.is_beyond_noise("s")
+            or self.memory_bytes.is_beyond_noise("bytes")
         )
 
 

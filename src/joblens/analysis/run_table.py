@@ -12,7 +12,7 @@ from joblens.analysis.rates import cpu_percent, unreclaimable_bytes
 from joblens.model.job import Record
 from joblens.model.run import JobState
 from joblens.model.sample import Sample
-from joblens.model.units import GIB, format_instant
+from joblens.model.units import format_instant, in_gb
 
 FAILED_STATES = (JobState.FAILED, JobState.TERMINATED, JobState.CANCELED, JobState.PENDING_FAILED)
 
@@ -67,6 +67,7 @@ def use_so_far(samples: Sequence[Sample]) -> dict[str, Any]:
     rates = [cpu_percent(earlier, later) for earlier, later in itertools.pairwise(samples)]
     memory = [unreclaimable_bytes(sample) for sample in samples]
     known = [size for size in memory if size is not None]
+    running = [size for size in memory[1:] if size is not None]  # the first is before its program is loaded
     last = samples[-1]
     mean = None
     if last.cpu_total_usec is not None and last.elapsed_us:
@@ -77,7 +78,7 @@ def use_so_far(samples: Sequence[Sample]) -> dict[str, Any]:
         "avg_cpu_percent": mean,
         "peak_memory_bytes": max(known, default=None),
         "peak_memory_is_least": True,
-        "avg_memory_bytes": round(sum(known) / len(known)) if known else None,
+        "avg_memory_bytes": round(sum(running) / len(running)) if running else None,
     }
 
 
@@ -91,8 +92,8 @@ def row_form(row: ResultRow) -> dict[str, Any]:
         "duration_seconds": row.duration_s,
         "peak_cpu_percent": row.peak_cpu_percent,
         "avg_cpu_percent": row.avg_cpu_percent,
-        "peak_mem_gb": _gib(row.peak_memory_bytes),
-        "avg_mem_gb": _gib(row.avg_memory_bytes),
+        "peak_mem_gb": in_gb(row.peak_memory_bytes),
+        "avg_mem_gb": in_gb(row.avg_memory_bytes),
         "attempts": row.attempts,
         "reason": row.why or None,
         "completion_time": None if row.ended_at_us is None else format_instant(row.ended_at_us),
@@ -103,7 +104,3 @@ def row_form(row: ResultRow) -> dict[str, Any]:
         "job_uuid": row.job_uuid,
         "kept_from_run": row.kept_from,
     }
-
-
-def _gib(count: int | None) -> float | None:
-    return None if count is None else count / GIB

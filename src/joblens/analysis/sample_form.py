@@ -3,8 +3,7 @@
 Joblet's own keys come first in each group, ours beside them. Where Joblet writes 0 for 'no limit' or for a
 number it never fills, we write null."""
 
-import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -24,7 +23,7 @@ from joblens.model.job import Record
 from joblens.model.sample import Sample
 from joblens.model.units import format_instant
 
-TimeSeriesRow = tuple[int, float | None, int | None, int | None]
+TimeSeriesRow = tuple[int, float, int, int]  # at_us, cpu_percent, memory_bytes, num_processes
 
 
 def to_sample_object(
@@ -68,30 +67,59 @@ def from_sample_object(fields: Any, previous: Sample | None = None) -> Sample:
     return read_sample_object(fields, previous)
 
 
-def time_series_rows(samples: Sequence[Sample]) -> Iterator[TimeSeriesRow]:
-    """(timestamp in s, cpu_percent, memory_bytes, num_processes) as in Torc's job_resource_samples.
-
-    The key there is the whole second: of several samples in one second memory and processes are the
-    largest; CPU is since the row before, so nothing is left out. The first sample comes a moment after the
-    start: alone in its second it says nothing of a rate, and what was used until then is the next row's."""
-    before = Sample(at_us=0, elapsed_us=0, cpu_total_usec=0)
-    for second, group in itertools.groupby(samples, lambda sample: sample.at_us // 1_000_000):
-        same_second = list(group)
-        last = same_second[-1]
-        is_start = last is samples[0] and len(samples) > 1
-        is_moment = is_start or last.elapsed_us <= before.elapsed_us
-        percent = 0.0 if is_moment else cpu_percent(before, last)
-        yield (
-            second,
-            percent,
-            _largest(unreclaimable_bytes(sample) for sample in same_second),
-            _largest(sample.processes for sample in same_second),
-        )
-        before = before if is_start else last
+def is_summed_rss(samples: Sequence[Sample]) -> bool:
+    """Whether they came from a time series of Torc."""
+    return any(sample.memory_rss_sum_bytes is not None for sample in samples)
 
 
-def _largest(numbers: Iterable[int | None]) -> int | None:
-    return max((number for number in numbers if number is not None), default=None)
+def time_series_rows(samples: Sequence[Sample], record: Record) -> list[TimeSeriesRow]:
+    """The rows of a job in Torc's job_resource_samples: samples taken while it ran, with CPU since the
+    sample before.
+
+    The first sample is taken before the program is loaded and the last after its end: they are no rows, so
+    that the average of the rows is the job's. A job that ended before it was sampled in between is one row
+    with its average CPU and its peak memory. Torc's readers accept no NULL: a row that lacks a number is
+    left out."""
+    if is_summed_rss(samples):  # every row of such a file was taken while the job ran
+        taken, before = samples, Sample(at_us=0, elapsed_us=0, cpu_total_usec=0)
+    elif taken := _while_running(samples):
+        before = samples[0]
+    else:
+        return _only_row(samples, record)
+    rows: list[TimeSeriesRow] = []
+    for sample in taken:
+        percent = cpu_percent(before, sample) if sample.elapsed_us > before.elapsed_us else 0.0
+        summed = sample.memory_rss_sum_bytes
+        memory = unreclaimable_bytes(sample) if summed is None else summed
+        rows += _complete(sample.at_us, percent, memory, sample.processes)
+        before = before if sample.cpu_total_usec is None else sample
+    return rows
+
+
+def _while_running(samples: Sequence[Sample]) -> Sequence[Sample]:
+    """Without the first, and without those that found no process any more."""
+    end = len(samples) - 1
+    while end > 1 and samples[end - 1].processes == 0:
+        end -= 1
+    return samples[1:end]
+
+
+def _only_row(samples: Sequence[Sample], record: Record) -> list[TimeSeriesRow]:
+    if len(samples) < 2 or record.outcome is None:
+        return []
+    usage, last = record.outcome.usage, samples[-1]
+    percent = None
+    if usage.cpu_total_usec is not None and last.elapsed_us > 0:
+        percent = 100.0 * usage.cpu_total_usec / last.elapsed_us
+    return _complete(last.at_us, percent, usage.memory_peak_bytes, usage.processes_peak)
+
+
+def _complete(
+    at_us: int, percent: float | None, memory_bytes: int | None, processes: int | None
+) -> list[TimeSeriesRow]:
+    if percent is None or memory_bytes is None or processes is None:
+        return []
+    return [(at_us, percent, memory_bytes, processes)]
 
 
 def _group_form(sample: Sample, previous: Sample | None, group: str) -> dict[str, Any]:

@@ -40,6 +40,7 @@ COUNTERS: dict[str, tuple[tuple[str, str], ...]] = {
         ("huge", "memory_huge_bytes"),
         ("slab_reclaimable", "memory_slab_reclaimable_bytes"),
         ("largest_process_file", "memory_largest_process_file_bytes"),
+        ("rss_sum", "memory_rss_sum_bytes"),
     ),
     "io": (
         ("total_read_bytes", "io_read_bytes"),

@@ -76,6 +76,7 @@ _ORIGINS: dict[str, tuple[str, str]] = {
     "instructions": ("processor_counters", "instructions"),
     "cycles": ("processor_counters", "cycles"),
     "cpu_migrations": ("cpu_migrations", "cpu_migrations"),
+    "memory_rss_sum_peak_bytes": ("memory_rss_sum", "memory_rss_sum_bytes"),
 }
 # What the last sample cannot tell of a job that went on after it.
 GROWING = frozenset(group for group, _ in _ORIGINS.values()) - {"processes", "threads", "open_files"}
@@ -376,6 +377,9 @@ class _Total:
 
     def add_peaks(self) -> None:
         processes = self._most("processes")
+        summed = self._most("memory_rss_sum_bytes")
+        if summed is not None:
+            self._put("memory_rss_sum_peak_bytes", summed)
         for number in ("processes_peak", "threads_peak", "open_files_peak"):
             most = self._most(_ORIGINS[number][1])
             if most is not None and not most and not processes:
@@ -454,10 +458,12 @@ class _Total:
         return most
 
 
-def mean_unreclaimable(samples: Sequence[Sample]) -> int | None:
-    """Over the time the job ran. The first sample is taken before its program is loaded and the last when
-    all is gone: they say how long it was, not how large. None when no sample fell between them."""
-    sizes = [(sample.elapsed_us, unreclaimable_bytes(sample)) for sample in samples[1:-1]]
+def mean_unreclaimable(samples: Sequence[Sample], running: Sequence[Sample] | None = None) -> int | None:
+    """Over the time the job ran. `running` are the samples taken while it did; by default without the first,
+    taken before its program is loaded, and the last, when all is gone: they say how long it was, not how
+    large. None when there are no others."""
+    running = samples[1:-1] if running is None else running
+    sizes = [(sample.elapsed_us, unreclaimable_bytes(sample)) for sample in running]
     known = [(at_us, size) for at_us, size in sizes if size is not None]
     if not known:
         return None

@@ -12,15 +12,14 @@ from joblens.analysis.utilization import (
     gpu_memory_peak,
 )
 from joblens.model.job import Record
-
-_GB, _MB = 1024**3, 1024**2
+from joblens.model.units import GIB, in_gb, in_mb
 
 
 def amount_text(resource: Resource, amount: float | None) -> str:
     if amount is None:
         return "-"
     if resource is Resource.MEMORY:
-        return f"{amount / _GB:.2f} GB" if amount >= _GB else f"{amount / _MB:.1f} MB"
+        return f"{in_gb(amount):.2f} GB" if amount >= GIB else f"{in_mb(amount):.1f} MB"
     return f"{amount:.1f}%" if resource is Resource.CPU else runtime_text(amount)
 
 

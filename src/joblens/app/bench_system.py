@@ -5,7 +5,7 @@ import platform
 from typing import Any
 
 import joblens
-from joblens.model.units import MIB
+from joblens.model.units import in_mb
 from joblens.probes.host import read_host
 from joblens.probes.kernel_files import read_text
 from joblens.probes.machine import usable_cpus, usable_gpus, usable_memory_bytes
@@ -27,8 +27,8 @@ def system_info() -> dict[str, Any]:
         "cpu_count": host.cpu_count,
         "usable_cpus": usable_cpus(),
         "cpu_governor": (read_text(_GOVERNOR) or "").strip() or None,
-        "memory_total_mb": None if host.memory_total_bytes is None else host.memory_total_bytes / MIB,
-        "usable_memory_mb": None if memory is None else memory / MIB,
+        "memory_total_mb": in_mb(host.memory_total_bytes),
+        "usable_memory_mb": in_mb(memory),
         "gpus": list(usable_gpus()),
         "load_1min": os.getloadavg()[0],
         "python_version": platform.python_version(),

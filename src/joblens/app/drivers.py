@@ -185,5 +185,5 @@ def open_sinks(settings: Settings, warn: Warn) -> list[Sink]:
         from joblens.stores.sample_jsonl_gz import SampleJsonlGz
 
         metrics = settings.job_metrics
-        sinks.append(SampleJsonlGz(folder, metrics.max_file_size, metrics.compression_level, warn))
+        sinks.append(SampleJsonlGz(folder, metrics.max_file_size, warn))
     return sinks

@@ -8,7 +8,7 @@ from typing import IO, Any
 from msgspec import Struct, json
 
 from joblens.analysis.history_form import to_history_record
-from joblens.analysis.sample_form import time_series_rows, to_sample_object
+from joblens.analysis.sample_form import to_sample_object
 from joblens.app.rows import JOB_COLUMNS, SAMPLE_TABLE_COLUMNS, job_row, sample_row
 from joblens.model.details import Details
 from joblens.model.errors import InputError, StoreError
@@ -16,6 +16,7 @@ from joblens.model.job import Record
 from joblens.model.units import format_instant
 from joblens.ports.store import Store
 from joblens.stores.private_files import make_private_file
+from joblens.views.numbers import counted
 
 Advance = Callable[[int], None]  # told the jobs done since it was last told
 
@@ -114,25 +115,25 @@ def export_gzip_samples(store: Store, record: Record, file: IO[bytes]) -> int:
 
 def export_time_series(store: Store, records: Iterable[Record], path: str, advance: Advance) -> Exported:
     from joblens.stores.time_series import TimeSeriesWriter
-    from joblens.stores.time_series_db import host_rows
+    from joblens.stores.time_series_db import add_job
 
     try:
         writer = TimeSeriesWriter(path)
     except StoreError as error:
         hint = "name a file that is not there yet, or a time-series file to add to"
         raise InputError(str(error), hint=hint) from error
-    jobs = rows = taken = 0
+    jobs = rows = incomplete = 0
     for record in records:
         samples = [sample for _, sample in store.samples(record.job.uuid)]
         if samples and record.number is not None:
-            name = record.job.name or record.job.external_id or record.job.uuid
-            rows += writer.add(record.number, name, record.job.uuid, time_series_rows(samples))
-            writer.add_host(host_rows(samples))
+            added = add_job(writer, record, samples)
+            incomplete += max(0, len(samples) - 2 - added)
+            rows += added
             jobs += 1
-            taken += len(samples)
         advance(1)
     writer.close()
-    note = f"{taken} samples became {rows} rows: the form has one a second" if taken > rows else ""
+    unknown = "their CPU time, memory or number of processes is unknown"
+    note = f"{counted(incomplete, 'sample')} left out: {unknown}" if incomplete else ""
     return Exported(jobs=jobs, rows=rows, files=(path,), note=note)
 
 

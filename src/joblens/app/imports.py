@@ -22,7 +22,7 @@ from joblens.model.sample import Sample
 from joblens.model.secrets import redact_job, redact_text
 from joblens.model.writes import DetailsTaken, JobEnded, JobQueued, JobStarted, SamplesTaken, Write
 from joblens.ports.store import Store
-from joblens.stores.time_series import Series, read_time_series
+from joblens.stores.time_series import OwnJob, Series, SeriesRow, read_time_series
 
 _BATCH = 500
 _SAMPLES_A_WRITE = 2000
@@ -44,11 +44,15 @@ _SAMPLE_SOURCES = dict.fromkeys(
     "imported samples",
 )
 _OWN_SERIES_SOURCES = {
-    "cpu": "imported rows, one a second",
-    "processes": "imported rows, one a second",
+    "cpu": "imported rows",
+    "processes": "imported rows",
     "memory_parts": "imported rows: anonymous, shared and kernel memory together",
 }
-_TORC_SOURCES = {"cpu": "imported; summed over the job's processes when sampled", "processes": "imported"}
+_TORC_SOURCES = {
+    "cpu": "imported; summed over the job's processes when sampled",
+    "processes": "imported",
+    "memory_rss_sum": "imported; summed over the job's processes when sampled",
+}
 _SUM_OF_RSS = "the file has the sum of its processes' sizes, in which shared memory is counted several times"
 _TORC_UNKNOWN = {"memory_peak": _SUM_OF_RSS, "memory_parts": _SUM_OF_RSS}
 
@@ -179,10 +183,12 @@ def import_time_series(store: Store, paths: Sequence[str], result: Imported, adv
 
 
 def _add_series(store: Store, series: Series, result: Imported) -> None:
-    first_us = round(series.rows[0].at_s * 1e6)
-    if _looks_like_uuid(series.job_uuid):
-        own = Job(uuid=series.job_uuid.lower(), argv=(), created_at_us=first_us, name=series.job_name)
-        _add_samples(store, own, _samples_of(series, is_own=True), _OWN_SERIES_SOURCES, result)
+    first_us = series.rows[0].at_us
+    own = series.own
+    if own is not None and _looks_like_uuid(own.uuid):
+        first_us = first_us if own.started_at_us is None else own.started_at_us
+        job = Job(uuid=own.uuid.lower(), argv=(), created_at_us=first_us, name=series.job_name)
+        _add_samples(store, job, _own_samples(series, own), _OWN_SERIES_SOURCES, result)
         return
     name = series.job_name or f"job {series.job_id}"
     job = Job(
@@ -192,32 +198,53 @@ def _add_series(store: Store, series: Series, result: Imported) -> None:
         external_id=str(series.job_id),
         name=name,
     )
-    samples = _samples_of(series, is_own=False)
-    _add_samples(store, job, samples, _TORC_SOURCES, result, _TORC_UNKNOWN)
+    _add_samples(store, job, _torc_samples(series), _TORC_SOURCES, result, _TORC_UNKNOWN)
 
 
-def _samples_of(series: Series, *, is_own: bool) -> list[Sample]:
-    """CPU shares are added up to a counter again. Memory in Torc's files is a sum of RSS, so it is 'current',
-    never a peak of what cannot be reclaimed; in ours it is just that, its parts added up: it stands with the
-    anonymous memory, which it mostly is."""
-    samples: list[Sample] = []
-    cpu_usec = 0.0
-    first_us = previous_us = round(series.rows[0].at_s * 1e6)
-    for row in series.rows:
-        at_us = round(row.at_s * 1e6)
-        cpu_usec += (row.cpu_percent or 0.0) / 100 * (at_us - previous_us)
-        previous_us = at_us
-        samples.append(
-            Sample(
-                at_us=at_us,
-                elapsed_us=at_us - first_us,
-                cpu_total_usec=round(cpu_usec),
-                memory_current_bytes=None if is_own else row.memory_bytes,
-                memory_anon_bytes=row.memory_bytes if is_own else None,
-                processes=row.num_processes,
-            )
+def _torc_samples(series: Series) -> list[Sample]:
+    """Memory in Torc's files is a sum of RSS, in which shared pages count several times."""
+    return [
+        Sample(
+            at_us=row.at_us,
+            elapsed_us=elapsed_us,
+            cpu_total_usec=cpu_usec,
+            memory_rss_sum_bytes=row.memory_bytes,
+            processes=row.num_processes,
         )
+        for row, elapsed_us, cpu_usec in _counted_up(series.rows, series.rows[0].at_us)
+    ]
+
+
+def _own_samples(series: Series, own: OwnJob) -> list[Sample]:
+    """Memory in our files cannot be reclaimed, its parts added up: it stands with the anonymous memory, which
+    it mostly is. What lies before the first row and after the last is known beside the rows."""
+    started_us = series.rows[0].at_us if own.started_at_us is None else own.started_at_us
+    samples = [
+        Sample(
+            at_us=row.at_us,
+            elapsed_us=elapsed_us,
+            cpu_total_usec=cpu_usec,
+            memory_anon_bytes=row.memory_bytes,
+            processes=row.num_processes,
+        )
+        for row, elapsed_us, cpu_usec in _counted_up(series.rows, started_us)
+    ]
+    if own.started_at_us is not None and own.started_at_us < samples[0].at_us:
+        samples.insert(0, Sample(at_us=started_us, elapsed_us=0, cpu_total_usec=0))
+    if own.ended_at_us is not None and own.ended_at_us > samples[-1].at_us:
+        end_us = own.ended_at_us
+        samples.append(Sample(at_us=end_us, elapsed_us=end_us - started_us, cpu_total_usec=own.cpu_usec))
     return samples
+
+
+def _counted_up(rows: Sequence[SeriesRow], started_us: int) -> Iterator[tuple[SeriesRow, int, int]]:
+    """Rows with the time since the start and CPU shares added up to a counter again."""
+    cpu_usec = 0.0
+    before_us = started_us
+    for row in rows:
+        cpu_usec += (row.cpu_percent or 0.0) / 100 * (row.at_us - before_us)
+        before_us = row.at_us
+        yield row, row.at_us - started_us, round(cpu_usec)
 
 
 def _add_samples(

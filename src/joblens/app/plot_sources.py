@@ -10,6 +10,7 @@ from msgspec import Struct
 from joblens.analysis.gantt import AttemptFacts, PlotJob, gantt_of
 from joblens.analysis.machine_use import JobUse, use_of_job, use_of_run
 from joblens.analysis.plot_series import (
+    SUMMED_RSS,
     HostSeries,
     JobSeries,
     PlotSource,
@@ -245,7 +246,8 @@ def source_of_file(path: str) -> Source:
         whole = JobSeries(
             job_id=series.job_id,
             name=series.job_name,
-            at_us=[round(row.at_s * 1_000_000) for row in series.rows],
+            at_us=[row.at_us for row in series.rows],
+            memory_label=SUMMED_RSS if series.own is None else "Memory",
             cpu_percent=cpu,
             memory_bytes=memory,
             processes=processes,
@@ -264,7 +266,7 @@ def source_of_file(path: str) -> Source:
         )
     machine = read_host_series(path)
     host = HostSeries(
-        at_us=[round(row.at_s * 1_000_000) for row in machine],
+        at_us=[row.at_us for row in machine],
         cpu_percent=[row.cpu_percent for row in machine],
         memory_bytes=[row.memory_bytes for row in machine],
     )

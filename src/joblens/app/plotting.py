@@ -119,7 +119,7 @@ def _single_plots(jobs: Sequence[JobSeries], choice: PlotChoice) -> tuple[list[J
         return list(jobs), ""
     order = sorted(jobs, key=lambda job: (job.status in _GOOD, job.begin_us - job.end_us))
     chosen = order[:MOST_JOB_PLOTS]
-    size = f", {len(jobs) * _MIB_OF_A_PAGE:,} MB in all" if "html" in choice.formats else ""
+    size = f", {len(jobs) * _MIB_OF_A_PAGE:,} MiB in all" if "html" in choice.formats else ""
     note = (
         f"{MOST_JOB_PLOTS} of {len(jobs):,} jobs have a plot of their own, failed ones and the longest "
         f"first; choose others with --job-ids, or have all with --all-jobs{size}"
@@ -211,8 +211,8 @@ def _make_folder(path: str) -> None:
 
 
 def write_run_time_series(store: Store, run: Run, plan: Plan, output_dir: str) -> str:
-    """-> the file below `output_dir`, resource_utilization/resource_metrics_<host>_<workflow>_<run>.db: a row
-    for each attempt and second; job_id is the number of its record. Written again it is the same file."""
+    """Returns the file, resource_utilization/resource_metrics_<host>_<workflow>_<run>.db in `output_dir`: a
+    row for each sample of each attempt; job_id is the number of its record. Written again it is the same."""
     from joblens.stores.time_series_db import write_time_series
 
     name = f"resource_metrics_{_safe(run.host or os.uname().nodename)}_{run.workflow_number}_{run.number}.db"

@@ -267,6 +267,8 @@ def profile_of(
         count=measured.samples,
         details=measured.details,
         container_stats=container_stats,
+        running=measured.kept,
+        counted_s=measured.counted_s,
     )
     if profile["sampling_interval_seconds"] is None:
         profile["sampling_interval_seconds"] = interval_s  # too short to tell how it really was

@@ -38,6 +38,8 @@ def find(store: Store, ident: str, note: Note | None = None) -> Record:
     try:
         return store.find(bare)
     except UnknownJob:
+        if bare.endswith("..."):  # as job-history shows the beginning of an id
+            return find(store, bare.rstrip("."), note)
         named = None if note is None else newest_named(store, bare, note)
         if named is not None:
             return named

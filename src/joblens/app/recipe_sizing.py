@@ -84,8 +84,8 @@ def _check_budget(recipe: Recipe, memory: OperatorMemory) -> None:
     budget = recipe.memory_budget_bytes
     if budget is not None and budget < memory.base_bytes:
         raise RecipeError(
-            f"resource_optimization.memory_budget_mb: {budget / MIB:g} MB are too little, a worker without "
-            f"rows needs {memory.base_bytes / MIB:g} MB",
+            f"resource_optimization.memory_budget_mb: {budget / MIB:g} MiB are too little, a worker without "
+            f"rows needs {memory.base_bytes / MIB:g} MiB",
             hint="give more, or leave it out: then half of the free memory is used",
         )
 

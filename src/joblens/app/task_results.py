@@ -13,7 +13,7 @@ from joblens.analysis.rates import unreclaimable_bytes
 from joblens.engine.cluster_places import PlaceOfJob
 from joblens.model.job import Job, Outcome, Record, Status
 from joblens.model.sample import Sample
-from joblens.model.units import MIB, format_instant
+from joblens.model.units import format_instant, in_mb
 
 _TAIL = 1000  # characters of each stream in a result
 _ALMOST = 99.0  # what has not ended is not whole
@@ -174,7 +174,7 @@ def _usage_so_far(sample: Sample) -> dict[str, Any]:
     cpu = sample.cpu_total_usec
     return {
         "cpu_total_seconds": None if cpu is None else cpu / 1e6,
-        "memory_mb": None if memory is None else memory / MIB,
+        "memory_mb": in_mb(memory),
     }
 
 

@@ -41,7 +41,7 @@ class WatchedContainer:
         """`container_stats` of the time that was measured."""
         info = self._watch.info
         limit = None if info is None else info.memory_bytes
-        return container_stats(measured.kept, measured.usage, limit, self._watch.counted_from_us)
+        return container_stats(measured.kept, measured.usage, limit, measured.counted_s)
 
     def peek(self) -> Measurement:
         return self._watch.peek()

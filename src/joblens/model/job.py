@@ -226,6 +226,7 @@ class Usage(Struct, frozen=True, kw_only=True, omit_defaults=True):
     instructions: int | None = None
     cycles: int | None = None
     cpu_migrations: int | None = None
+    memory_rss_sum_peak_bytes: int | None = None  # of imported files alone; shared pages count several times
     sources: dict[str, str] = field(default_factory=dict)  # number or group of numbers -> where read
     unknown: dict[str, str] = field(default_factory=dict)  # number -> why it is None
     lower_bounds: tuple[str, ...] = ()

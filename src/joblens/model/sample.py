@@ -176,6 +176,8 @@ class Sample(Struct, frozen=True, kw_only=True, omit_defaults=True):
     # memory that can be reclaimed, or is a file's
     memory_slab_reclaimable_bytes: int | None = None
     memory_largest_process_file_bytes: int | None = None  # mapped files of the process with the highest mark
+    # of imported files alone: resident sizes of all processes added up, shared pages several times
+    memory_rss_sum_bytes: int | None = None
     # tables: one entry a device
     devices: dict[str, DeviceIo] | None = None
     gpus: dict[str, GpuReading] | None = None  # by GpuFacts.id; {}: looked, and it uses none

@@ -41,9 +41,7 @@ class JobMetricsSettings(Struct, frozen=True, kw_only=True):
     retention_size: Annotated[Size, _doc("Drop the oldest samples beyond this total. 0: no bound.")] = (
         2 * 1024**3
     )
-    compression_level: Annotated[
-        int, _doc("zstd level of sample blocks and gzip level of the live files.", least=1, most=9)
-    ] = 3
+    compression_level: Annotated[int, _doc("zstd level of sample blocks.", least=1, most=9)] = 3
     max_file_size: Annotated[Size, _doc("Start a new live gzip file when one grows past this.")] = (
         50 * 1024**2
     )

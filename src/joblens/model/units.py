@@ -11,6 +11,9 @@ from joblens.model.errors import InputError
 KIB = 1024
 MIB = 1024**2
 GIB = 1024**3
+# Names that people know from other tools say MB and GB: memory_peak_mb, Peak Mem (GB). In joblens these are
+# powers of 1024, as in the sizes that it reads; where it has names of its own they say MiB and GiB.
+UNITS_NOTE = "MB and GB are MiB and GiB: 1024² and 1024³ bytes"
 _ALMOST = 1023.95 / 1024  # what would be rounded to 1024.0 is shown in the next unit
 
 _SIZE = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*([kmgtp]?)(i?b)?\s*$", re.IGNORECASE)
@@ -29,6 +32,16 @@ def parse_size(text: str) -> int:
     if match is None:
         raise InputError(f"'{text}' is not a size", hint="write a number and a unit: 512m, 2g, 1.5GiB")
     return int(float(match[1]) * 1024 ** _POWERS[match[2].lower()])
+
+
+def in_mb(size: float | None) -> float | None:
+    """Bytes as a number under a name that says MB: MiB."""
+    return None if size is None else size / MIB
+
+
+def in_gb(size: float | None) -> float | None:
+    """Bytes as a number under a name that says GB: GiB."""
+    return None if size is None else size / GIB
 
 
 def parse_duration(text: str) -> float:

@@ -1,8 +1,10 @@
 """Samples as gzip-compressed JSON lines, live: <folder>/<uuid>/<YYYYmmdd-HHMMSS>.jsonl.gz.
 
-Each flush is a gzip member of its own, so that a crash at any time leaves a readable file."""
+A file is one gzip stream, complete after every write, so that a crash at any time leaves a readable file."""
 
+import errno
 import os
+import struct
 import warnings
 import zlib
 from collections.abc import Callable, Sequence
@@ -14,13 +16,67 @@ from joblens.model.details import Details, GpuFacts
 from joblens.model.job import Job, Record, Status
 from joblens.model.sample import Sample
 from joblens.model.units import format_instant
-from joblens.stores.private_files import append_whole, make_private_folder, open_to_append
+from joblens.stores.private_files import make_private_folder
 
-_GZIP = 31  # zlib's word for a gzip header and checksum
+# The lines resemble each other: the best level costs 30 µs each. The line before must be within the window,
+# for most jobs a small one, with which a stream takes 64 KiB of memory.
+_LEVEL, _MEMORY_LEVEL = 9, 6
+_SMALL_WINDOW_BITS, _LARGE_WINDOW_BITS = 13, 15
+_HEADER = b"\x1f\x8b\x08\x00" + bytes(4) + b"\x02\xff"  # gzip; no name, no time, best compression
+_TRAILER = struct.Struct("<II")  # CRC-32 and length of the lines
 
 
 def _warn(message: str) -> None:
     warnings.warn(message, RuntimeWarning, stacklevel=3)
+
+
+class _GzipStream:
+    """A gzip file that is complete after every write: each replaces the end that the one before wrote.
+    `offset`: behind another stream in the same file, which readers take as one."""
+
+    def __init__(self, path: str, line_length: int, offset: int = 0) -> None:
+        self.path = path
+        is_small = line_length <= 1 << _SMALL_WINDOW_BITS - 1
+        self._window_bits = _SMALL_WINDOW_BITS if is_small else _LARGE_WINDOW_BITS
+        self._packing = zlib.compressobj(_LEVEL, zlib.DEFLATED, -self._window_bits, _MEMORY_LEVEL)
+        self._kept = offset  # bytes of the file that no write replaces
+        self._unwritten = _HEADER
+        self._end = b""  # as it stands behind them
+        self._checksum = self._length = 0
+
+    @property
+    def size(self) -> int:
+        return self._kept + len(self._end)
+
+    def suits(self, line_length: int) -> bool:
+        return line_length <= 1 << self._window_bits - 1 or self._window_bits == _LARGE_WINDOW_BITS
+
+    def append(self, lines: bytes, max_size: int) -> bool:
+        """False, and nothing done, when the file would grow past `max_size`. Lines that could not be written
+        (OSError) are written with the next."""
+        packing = self._packing.copy()
+        packed = self._unwritten + packing.compress(lines)
+        checksum, length = zlib.crc32(lines, self._checksum), self._length + len(lines)
+        end = packing.copy().flush() + _TRAILER.pack(checksum, length & 0xFFFFFFFF)
+        if (self._length or self._kept) and self._kept + len(packed) + len(end) > max_size:
+            return False
+        self._packing, self._unwritten = packing, packed
+        self._checksum, self._length = checksum, length
+        self._replace_end(packed + end)
+        self._kept += len(packed)
+        self._unwritten, self._end = b"", end
+        return True
+
+    def _replace_end(self, data: bytes) -> None:
+        is_new = not self._kept
+        descriptor = os.open(self.path, os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if is_new else 0), 0o600)
+        try:
+            if os.pwrite(descriptor, data, self._kept) != len(data):
+                os.pwrite(descriptor, self._end, self._kept)
+                os.ftruncate(descriptor, self._kept + len(self._end))
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        finally:
+            os.close(descriptor)
 
 
 class _JobFile:
@@ -29,8 +85,7 @@ class _JobFile:
     def __init__(self, record: Record) -> None:
         self.record = record
         self.previous: Sample | None = None
-        self.path = ""
-        self.size = 0
+        self.stream: _GzipStream | None = None
         self.gpus: tuple[GpuFacts, ...] = ()
 
 
@@ -41,12 +96,10 @@ class SampleJsonlGz:
         self,
         folder: str,
         max_file_size: int = 50 * 1024**2,
-        compression_level: int = 3,
         warn: Callable[[str], None] = _warn,
     ) -> None:
         self._folder = folder
         self._max_file_size = max_file_size
-        self._level = max(1, min(9, compression_level))
         self._warn = warn
         self._has_warned = False
         self._jobs: dict[str, _JobFile] = {}
@@ -68,7 +121,7 @@ class SampleJsonlGz:
             lines.append(msgspec.json.encode(form) + b"\n")
             job.previous = sample
         try:
-            self._append(job, samples[0].at_us, b"".join(lines))
+            self._append(job, samples[0].at_us, lines)
         except OSError as error:
             if not self._has_warned:
                 self._has_warned = True
@@ -93,17 +146,20 @@ class SampleJsonlGz:
             job = self._jobs[uuid] = _JobFile(Record(status=Status.RUNNING, job=known))
         return job
 
-    def _append(self, job: _JobFile, at_us: int, lines: bytes) -> None:
-        packing = zlib.compressobj(self._level, zlib.DEFLATED, _GZIP)
-        member = packing.compress(lines) + packing.flush()
-        if not job.path or job.size + len(member) > self._max_file_size:
-            job.path, job.size = self._new_path(job.record.job.uuid, at_us), 0
-        descriptor = open_to_append(job.path)
-        try:
-            append_whole(descriptor, member)
-        finally:
-            os.close(descriptor)
-        job.size += len(member)
+    def _append(self, job: _JobFile, at_us: int, lines: Sequence[bytes]) -> None:
+        longest, together = max(map(len, lines)), b"".join(lines)
+        stream = job.stream
+        if stream is not None and not stream.suits(longest):
+            stream = _GzipStream(stream.path, longest, stream.size)
+        if stream is not None:
+            job.stream = stream
+            try:
+                if stream.append(together, self._max_file_size):
+                    return
+            except FileNotFoundError:
+                pass  # somebody removed it
+        job.stream = _GzipStream(self._new_path(job.record.job.uuid, at_us), longest)
+        job.stream.append(together, self._max_file_size)
 
     def _new_path(self, uuid: str, at_us: int) -> str:
         folder = os.path.join(self._folder, uuid)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 import apsw
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from joblens.model.errors import FormatError, StoreError
 from joblens.stores.named_queries import Queries
@@ -18,56 +18,75 @@ _NEEDED_OF_HOST = {"timestamp", "cpu_percent", "memory_bytes"}
 with open(os.path.join(os.path.dirname(__file__), "time_series.sql"), encoding="utf-8") as _file:
     _QUERIES = Queries.parse(_file.read())
 
-# timestamp in s, cpu_percent, memory_bytes, num_processes; None: not known
-Row = tuple[int, float | None, int | None, int | None]
-# timestamp in s, cpu_percent of the whole machine, memory in use, memory there is
+# at_us, cpu_percent, memory_bytes, num_processes
+Row = tuple[int, float, int, int]
+# timestamp in s, cpu_percent of the whole machine, memory in use, memory there is; None: not known
 HostRow = tuple[int, float | None, int | None, int | None]
 
 
 class SeriesRow(Struct, frozen=True):
-    """`at_s` may have a fraction in files of other writers."""
-
-    at_s: float
+    at_us: int
     cpu_percent: float | None
     memory_bytes: int | None
     num_processes: int | None
+
+
+class OwnJob(Struct, frozen=True):
+    """A job that joblens measured: its rows have memory that cannot be reclaimed. The rest is unknown in
+    files of older versions."""
+
+    uuid: str
+    started_at_us: int | None = None
+    ended_at_us: int | None = None
+    cpu_usec: int | None = None
 
 
 class Series(Struct, frozen=True):
     job_id: int
     job_name: str
     rows: list[SeriesRow]
-    job_uuid: str = ""  # of a job that joblens wrote; its memory is what cannot be reclaimed
+    own: OwnJob | None = None  # None: another program wrote the rows
 
 
 class TimeSeriesWriter:
-    """Adds to the file when it is there; the same row twice is one row."""
+    """Adds to the file when it is there; a job that is written again replaces its rows."""
 
     def __init__(self, path: str) -> None:
         self._path = path
         try:
             make_private_file(path)
             self._connection = apsw.Connection(path)
-            self._connection.execute(_QUERIES["schema"])
             self._connection.execute(_QUERIES["begin"])
+            _make_tables(self._connection)
         except apsw.Error as error:
             raise StoreError(f"{path}: cannot be written as a time-series file: {error}") from error
         except OSError as error:
             raise StoreError(f"{path}: cannot be written: {error.strerror}") from error
 
-    def add(self, job_id: int, job_name: str, job_uuid: str, rows: Iterable[Row]) -> int:
-        """-> how many rows the job has given."""
-        listed = [(job_id, *row) for row in rows]
+    def add(self, job_id: int, job_name: str, own: OwnJob | None, rows: Iterable[Row]) -> int:
+        """Returns the number of rows written for the job."""
+        listed = [(job_id, *divmod(at_us, 1_000_000), *numbers) for at_us, *numbers in rows]
         with self._errors():
             self._connection.execute(_QUERIES["put_job"], (job_id, job_name))
-            self._connection.execute(_QUERIES["put_own_job"], (job_id, job_uuid))
+            if own is not None:
+                self._connection.execute(_QUERIES["clear_own_samples"], (job_id,))
+                self._connection.execute(_QUERIES["put_own_job"], (job_id, *structs.astuple(own)))
             self._connection.executemany(_QUERIES["put_sample"], listed)
         return len(listed)
 
     def add_host(self, rows: Iterable[HostRow]) -> None:
-        """The machine's own numbers, while the jobs ran."""
+        """Adds the machine's own numbers while a job ran. A number that is unknown throughout was not wanted
+        and is 0, as Torc writes it; a row that lacks one of the others is left out."""
+        listed = list(rows)
+        wanted = [any(row[at] is not None for row in listed) for at in range(4)]
+        complete = [
+            tuple(value or 0 for value in row)
+            for row in listed
+            if all(value is not None or not wanted[at] for at, value in enumerate(row))
+        ]
         with self._errors():
-            self._connection.executemany(_QUERIES["put_host_sample"], list(rows))
+            self._connection.executemany(_QUERIES["put_host_sample"], complete)
+            self._connection.executemany(_QUERIES["raise_host_sample"], complete)
 
     def close(self) -> None:
         with self._errors():
@@ -84,6 +103,28 @@ class TimeSeriesWriter:
             raise StoreError(f"{self._path}: {error}") from error
 
 
+def _make_tables(connection: apsw.Connection) -> None:
+    """Makes the tables, from those of Torc or of an older joblens where the file has such."""
+    samples, jobs, summary = (
+        _columns(connection, table)
+        for table in ("job_resource_samples", "joblens_jobs", "system_resource_summary")
+    )
+    has_older_samples = bool(samples) and "microsecond" not in samples
+    if has_older_samples:
+        connection.execute(_QUERIES["set_old_samples_aside"])
+    if jobs and "cpu_usec" not in jobs:
+        connection.execute(_QUERIES["add_job_columns"])
+    if summary and "id" not in summary:
+        connection.execute(_QUERIES["replace_host_summary"])
+    connection.execute(_QUERIES["schema"])
+    if has_older_samples:
+        connection.execute(_QUERIES["take_old_samples_over"])
+
+
+def _columns(connection: apsw.Connection, table: str) -> set[str]:
+    return {row[0] for row in connection.execute(_QUERIES["columns"], (table,))}
+
+
 def read_time_series(path: str) -> Iterator[Series]:
     """Every job of the file. Raises FormatError when it is no such file."""
     if not os.path.isfile(path):
@@ -93,11 +134,19 @@ def read_time_series(path: str) -> Iterator[Series]:
 
 
 def read_host_series(path: str) -> list[SeriesRow]:
-    """The machine's own numbers; none where the file has no such table. CPU: 100 is all cores."""
+    """The machine's own numbers; none where the file has no such table. CPU: 100 is all cores. A column of
+    zeros was not measured."""
     with _opened(path) as connection:
-        columns = {row[0] for row in connection.execute(_QUERIES["host_columns"])}
+        columns = _columns(connection, "system_resource_samples")
         found = list(connection.execute(_QUERIES["host_samples"])) if columns >= _NEEDED_OF_HOST else []
-    return [_row((*values, None), path, "of the machine") for values in found]
+    rows = [_row(values, path, "of the machine") for values in found]
+    has_cpu, has_memory = any(row.cpu_percent for row in rows), any(row.memory_bytes for row in rows)
+    return [
+        SeriesRow(
+            row.at_us, row.cpu_percent if has_cpu else None, row.memory_bytes if has_memory else None, None
+        )
+        for row in rows
+    ]
 
 
 @contextmanager
@@ -108,7 +157,7 @@ def _opened(path: str) -> Iterator[apsw.Connection]:
     try:
         connection = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READONLY)
         try:
-            connection.execute(_QUERIES["columns"]).fetchall()
+            _columns(connection, "job_resource_samples")
         except (apsw.ReadOnlyError, apsw.CantOpenError):
             if os.path.exists(f"{path}-wal") and os.path.getsize(f"{path}-wal"):
                 raise
@@ -126,28 +175,39 @@ def _opened(path: str) -> Iterator[apsw.Connection]:
 
 
 def _series(connection: apsw.Connection, path: str) -> Iterator[Series]:
-    columns = {row[0] for row in connection.execute(_QUERIES["columns"])}
+    columns = _columns(connection, "job_resource_samples")
     if not columns >= _NEEDED:
         missing = ", ".join(sorted(_NEEDED - columns))
         raise FormatError(f"{path}: no time-series file: job_resource_samples lacks {missing}")
-    has_names = connection.execute(_QUERIES["has_names"]).get
+    has_names = bool(_columns(connection, "job_metadata"))
     names = dict(connection.execute(_QUERIES["job_names"])) if has_names else {}
-    has_own = connection.execute(_QUERIES["has_own_jobs"]).get
-    own = dict(connection.execute(_QUERIES["own_jobs"])) if has_own else {}
+    own = _own_jobs(connection)
+    query = _QUERIES["samples" if "microsecond" in columns else "samples_by_the_second"]
     for job_id in [row[0] for row in connection.execute(_QUERIES["job_ids"])]:
-        found = connection.execute(_QUERIES["samples"], (job_id,))
-        rows = [_row(values, path, job_id) for values in found]
-        yield Series(int(job_id), str(names.get(job_id, "")), rows, str(own.get(job_id, "")))
+        rows = [_row(values, path, job_id) for values in connection.execute(query, (job_id,))]
+        yield Series(int(job_id), str(names.get(job_id, "")), rows, own.get(job_id))
+
+
+def _own_jobs(connection: apsw.Connection) -> dict[int, OwnJob]:
+    columns = _columns(connection, "joblens_jobs")
+    if not columns:
+        return {}
+    query = _QUERIES["own_jobs" if "cpu_usec" in columns else "older_own_jobs"]
+    return {
+        job_id: OwnJob(str(uuid), *(_whole(number) for number in numbers))
+        for job_id, uuid, *numbers in connection.execute(query)
+    }
 
 
 def _row(values: tuple[object, ...], path: str, job_id: object) -> SeriesRow:
-    at_s, cpu_percent, memory_bytes, processes = values
-    if not isinstance(at_s, int | float):
+    at_s, microsecond, cpu_percent, memory_bytes, processes = values
+    if not isinstance(at_s, int | float) or not isinstance(microsecond, int):
         raise FormatError(f"{path}: job {job_id} has a row whose timestamp is no number: {at_s!r}")
     for value in (cpu_percent, memory_bytes, processes):
         if value is not None and not isinstance(value, int | float):
             raise FormatError(f"{path}: job {job_id} has a row that is not made of numbers: {values}")
-    return SeriesRow(float(at_s), _amount(cpu_percent), _whole(memory_bytes), _whole(processes))
+    at_us = round(at_s * 1_000_000) + microsecond
+    return SeriesRow(at_us, _amount(cpu_percent), _whole(memory_bytes), _whole(processes))
 
 
 def _amount(value: object) -> float | None:

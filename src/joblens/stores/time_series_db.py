@@ -3,28 +3,39 @@
 import os
 from collections.abc import Iterable, Sequence
 
-from joblens.analysis.sample_form import time_series_rows
+from joblens.analysis.sample_form import is_summed_rss, time_series_rows
 from joblens.model.errors import StoreError
 from joblens.model.job import Record
 from joblens.model.sample import Sample
-from joblens.stores.time_series import HostRow, TimeSeriesWriter
+from joblens.stores.time_series import HostRow, OwnJob, TimeSeriesWriter
 
 
 def write_time_series(path: str, jobs: Iterable[tuple[Record, Sequence[Sample]]]) -> int:
-    """Adds to the file when it is there; -> rows written for the jobs. Raises StoreError."""
+    """Adds to the file when it is there. Returns the rows written for the jobs. Raises StoreError."""
     folder = os.path.dirname(os.path.abspath(path))
     try:
         os.makedirs(folder, exist_ok=True)
     except OSError as error:
         raise StoreError(f"{folder}: cannot be made: {error.strerror}") from error
     writer = TimeSeriesWriter(path)
-    rows = 0
-    for record, samples in jobs:
-        name = record.job.name or record.job.external_id or record.job.uuid
-        rows += writer.add(record.number or 0, name, record.job.uuid, time_series_rows(samples))
-        writer.add_host(host_rows(samples))
+    rows = sum(add_job(writer, record, samples) for record, samples in jobs)
     writer.close()
     return rows
+
+
+def add_job(writer: TimeSeriesWriter, record: Record, samples: Sequence[Sample]) -> int:
+    """Adds a job's rows and those of its machine. Returns the number of its own."""
+    name = record.job.name or record.job.external_id or record.job.uuid
+    own = None if is_summed_rss(samples) else _own_job(record, samples)
+    rows = writer.add(record.number or 0, name, own, time_series_rows(samples, record))
+    writer.add_host(host_rows(samples))
+    return rows
+
+
+def _own_job(record: Record, samples: Sequence[Sample]) -> OwnJob:
+    if not samples:
+        return OwnJob(record.job.uuid)
+    return OwnJob(record.job.uuid, samples[0].at_us, samples[-1].at_us, samples[-1].cpu_total_usec)
 
 
 def host_rows(samples: Sequence[Sample]) -> list[HostRow]:

@@ -4,8 +4,8 @@ from msgspec import json
 
 from joblens.analysis.history_form import returncode_of
 from joblens.model.job import Record, Usage
-from joblens.model.units import format_instant
-from joblens.views.history import exact_mib, exact_seconds
+from joblens.model.units import UNITS_NOTE, format_instant
+from joblens.views.history import exact_memory, exact_seconds
 from joblens.views.jobs import started_at_us
 from joblens.views.numbers import UNKNOWN
 from joblens.views.style import clean, clean_lines
@@ -38,11 +38,11 @@ def render_job_details(record: Record) -> list[str]:
         f"  CPU User Time: {_seconds(usage.cpu_user_usec)}",
         f"  CPU System Time: {_seconds(usage.cpu_system_usec)}",
         f"  CPU Total Time: {_seconds(usage.cpu_total_usec)}",
-        f"  Memory Peak: {exact_mib(usage.memory_peak_bytes)}",
+        f"  Memory Peak: {exact_memory(usage)}",
     ]
     if outcome is not None and outcome.error:
         lines += ["", "Error:", *(f"  {line}" for line in clean_lines(outcome.error.rstrip()))]
-    return lines
+    return [*lines, "", UNITS_NOTE]
 
 
 def _parameters(record: Record) -> list[str]:

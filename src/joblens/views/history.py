@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from joblens.model.ids import short
-from joblens.model.job import Record, Usage
-from joblens.model.units import MIB, format_duration, format_instant
+from joblens.model.job import Job, Record, Usage
+from joblens.model.units import UNITS_NOTE, format_duration, format_instant, in_mb
 from joblens.views.jobs import (
     ago,
     compact_cpu,
@@ -30,7 +30,7 @@ _COLUMNS = (
     Column("I/O", is_right=True, goes=1),
 )
 _NO_USAGE = Usage()
-_TASK_ID_SHOWN = 12
+_UUID_SHOWN = 12
 _ERROR_SHOWN = 100
 
 
@@ -59,29 +59,29 @@ def render_job_history(records: Sequence[Record]) -> list[str]:
     lines = [f"Job History (showing {len(records)} {noun}):"]
     for place, record in enumerate(records, start=1):
         lines += ["", *_paragraph(place, record)]
-    return lines
+    return [*lines, "", UNITS_NOTE]
 
 
 def _paragraph(place: int, record: Record) -> list[str]:
     job, outcome = record.job, record.outcome
     usage = outcome.usage if outcome is not None else _NO_USAGE
     lines = [
-        f"{place}. Task: {_short_task_id(job.external_id or job.uuid)}",
+        f"{place}. Task: {_task_id(job)}",
         f"   Tool: {clean(job.tool) or UNKNOWN}, Script: {clean(job.script) or UNKNOWN}",
         f"   Status: {record.status.value.upper()}",
         f"   Started: {format_instant(started_at_us(record))}",
         f"   Duration: {exact_seconds(None if outcome is None else outcome.duration_s)}",
         f"   CPU Time: {_cpu_split(usage)}",
-        f"   Memory Peak: {exact_mib(usage.memory_peak_bytes)}",
+        f"   Memory Peak: {exact_memory(usage)}",
     ]
     if outcome is not None and outcome.error:
         lines.append(f"   Error: {_short_error(outcome.error)}")
     return lines
 
 
-def _short_task_id(task_id: str) -> str:
-    shown = clean(task_id)
-    return shown if len(shown) <= _TASK_ID_SHOWN else f"{shown[:_TASK_ID_SHOWN]}..."
+def _task_id(job: Job) -> str:
+    """The id that the job was given; otherwise enough of its UUID to find it by (`app.queries.find`)."""
+    return clean(job.external_id) if job.external_id else f"{job.uuid[:_UUID_SHOWN]}..."
 
 
 def _short_error(error: str) -> str:
@@ -103,5 +103,8 @@ def exact_seconds(seconds: float | None) -> str:
     return "unknown" if seconds is None else f"{seconds:.2f}s"
 
 
-def exact_mib(count: int | None) -> str:
-    return "unknown" if count is None else f"{count / MIB:.2f} MB"
+def exact_memory(usage: Usage) -> str:
+    peak, summed = in_mb(usage.memory_peak_bytes), in_mb(usage.memory_rss_sum_peak_bytes)
+    if peak is None:
+        return "unknown" if summed is None else f"unknown (peak of summed RSS: {summed:.2f} MB)"
+    return f"{peak:.2f} MB"

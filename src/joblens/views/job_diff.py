@@ -6,8 +6,9 @@ from typing import Any
 from msgspec import to_builtins
 
 from joblens.analysis.job_diff_values import GROUPS, Cause, Difference, JobDiff, NumberChange
+from joblens.analysis.job_noise import is_too_small
 from joblens.model.units import format_bytes, format_duration
-from joblens.views.numbers import UNKNOWN, counted
+from joblens.views.numbers import NOT_TOLD_APART, UNKNOWN, counted
 from joblens.views.style import Palette, clean, fit, pad, visible_width, wrap
 from joblens.views.table import Column, render_table
 
@@ -73,7 +74,9 @@ def _change(number: NumberChange, paint: Palette) -> str:
     percent = number.percent
     if number.before is None or number.after is None:
         return ""
-    if percent is None:
+    if _is_not_told_apart(number):
+        text = NOT_TOLD_APART
+    elif percent is None:
         text = "" if number.before == number.after else "new"
     elif percent >= 100:
         text = f"x{1 + percent / 100:.2g}"
@@ -82,6 +85,12 @@ def _change(number: NumberChange, paint: Palette) -> str:
     if not number.has_moved:
         return paint.paint(f"{text}  ", "dim")
     return paint.paint(f"{text} {_MARKS[number.verdict]}", "bold")
+
+
+def _is_not_told_apart(number: NumberChange) -> bool:
+    """A percentage would look like a change."""
+    is_same = number.verdict == "same" and number.before != number.after
+    return is_same and is_too_small(number.percent, number.usual_percent)
 
 
 def _usual(number: NumberChange) -> str:
@@ -129,16 +138,20 @@ def _rest(found: JobDiff, width: int, paint: Palette) -> list[str]:
     judged = max((one.earlier_runs for one in found.numbers), default=0)
     notes = []
     if not any(one.has_moved for one in found.numbers):
-        notes.append("No number changed by more than is usual.")
+        limit = "more than is usual" if judged else "10 % or more"
+        notes.append(f"No number changed by {limit}.")
     if found.same:
         notes.append(f"The same: {', '.join(found.same)}.")
     if found.unknown:
         notes.append(f"Not known of both: {', '.join(found.unknown)}.")
     notes.append(
-        f"▲▼ more than {counted(judged, 'earlier run')} of this job differ by (USUAL)."
+        f"▲▼ more than {counted(judged, 'earlier run')} of this job differ by (USUAL; else 10 % and more)."
         if judged
-        else "▲▼ a tenth and more: there are too few earlier runs to know what is usual."
+        else "▲▼ 10 % and more: there are too few earlier runs to know what is usual."
     )
+    if any(_is_not_told_apart(one) for one in found.numbers):
+        where_known = " (0.02 s or 1 MiB beside a USUAL)" if judged else ""
+        notes.append(f"{NOT_TOLD_APART} less than 0.1 s or 8 MiB apart{where_known}: too little to tell.")
     lines = [line for note in notes for line in wrap(note, min(width, 110))]
     return ["", *(paint.paint(line, "dim") for line in lines)]
 

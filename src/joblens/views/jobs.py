@@ -61,6 +61,8 @@ def compact_cpu(usage: Usage) -> str:
 
 
 def compact_memory(usage: Usage) -> str:
+    if usage.memory_peak_bytes is None and usage.memory_rss_sum_peak_bytes is not None:
+        return f"{compact_bytes(usage.memory_rss_sum_peak_bytes)} RSS sum"
     return mark_number(compact_bytes(usage.memory_peak_bytes), usage, "memory_peak_bytes")
 
 

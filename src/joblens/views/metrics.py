@@ -114,11 +114,18 @@ def _memory(sample: Sample) -> Pairs:
         ("Kernel", format_bytes(sample.memory_kernel_bytes)),
         ("Swap", format_bytes(sample.memory_swap_bytes)),
         ("Proportional (PSS)", format_bytes(sample.memory_pss_bytes)),
+        *_summed_rss(sample),
         ("Huge Pages", format_bytes(sample.memory_huge_bytes)),
         ("Largest Process", format_bytes(sample.memory_largest_process_bytes)),
         ("Page Faults", _pair(sample.faults_minor, "minor", sample.faults_major, "major")),
         ("OOM Events", _pair(sample.oom_events, "events", sample.oom_kills, "kills")),
     ]
+
+
+def _summed_rss(sample: Sample) -> Pairs:
+    """Only imported samples have it."""
+    summed = sample.memory_rss_sum_bytes
+    return [] if summed is None else [("Summed RSS", format_bytes(summed))]
 
 
 def _io(sample: Sample, previous: Sample | None) -> Pairs:

@@ -6,6 +6,7 @@ from joblens.model.units import format_bytes, format_duration
 UNKNOWN = "-"
 AT_LEAST = "≥"
 ABOUT = "≈"
+NOT_TOLD_APART = "≈"  # two numbers that differ by too little to tell
 
 
 def mark_bound(text: str, *, is_lower_bound: bool) -> str:

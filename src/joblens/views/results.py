@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 from joblens.analysis.run_table import ResultRow
 from joblens.model.run import JobState
-from joblens.model.units import GIB, format_duration
+from joblens.model.units import UNITS_NOTE, format_duration, in_gb
 from joblens.views.numbers import UNKNOWN, mark_bound
 from joblens.views.style import Palette, clean, visible_width, wrap
 from joblens.views.table import Column, render_table
@@ -54,7 +54,8 @@ def render_results(rows: Sequence[ResultRow], *, width: int | None, paint: Palet
     if width is None:
         return render_table(columns, lines, 1_000_000, paint)
     table = render_table(columns, lines, width, paint)
-    return [*table, *_whole_reasons(rows, table[1:], width)]
+    note = ["", UNITS_NOTE] if any("GB" in column.title for column in columns) else []
+    return [*table, *_whole_reasons(rows, table[1:], width), *note]
 
 
 def _whole_reasons(rows: Sequence[ResultRow], lines: Sequence[str], width: int) -> list[str]:
@@ -117,8 +118,7 @@ def _percent(value: float | None) -> str:
 
 def _gigabytes(count: int | None) -> str:
     """Below one with three significant digits: small jobs use something too."""
-    if not count:
-        return UNKNOWN if count is None else "0"
-    if count >= GIB:
-        return f"{count / GIB:.2f}"
-    return f"{count / GIB:.{2 - math.floor(math.log10(count / GIB))}f}"
+    size = in_gb(count)
+    if not size:
+        return UNKNOWN if size is None else "0"
+    return f"{size:.2f}" if size >= 1 else f"{size:.{2 - math.floor(math.log10(size))}f}"

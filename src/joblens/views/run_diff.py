@@ -5,9 +5,10 @@ from typing import Any
 
 from msgspec import to_builtins
 
-from joblens.analysis.run_diff import LEAST_BYTES, LEAST_SECONDS, Change, JobChange, RunDiff
+from joblens.analysis.job_noise import is_too_small
+from joblens.analysis.run_diff import Change, JobChange, RunDiff
 from joblens.model.units import format_bytes, format_duration
-from joblens.views.numbers import UNKNOWN, counted
+from joblens.views.numbers import NOT_TOLD_APART, UNKNOWN, counted
 from joblens.views.run_options import changed_options
 from joblens.views.style import Palette, clean, fit, visible_width
 from joblens.views.table import Column, render_table
@@ -17,12 +18,12 @@ _NAMES_SHOWN = 10
 _SURROUNDINGS_SHOWN = 15
 _ENDLESS = 1_000_000
 _TOTALS = (
-    ("wall_s", "wall time", format_duration),
-    ("duration_s", "time of all jobs", format_duration),
-    ("cpu_s", "CPU time", format_duration),
-    ("memory_bytes", "largest job", format_bytes),
-    ("completed", "jobs completed", lambda count: f"{count:g}"),
-    ("jobs", "jobs", lambda count: f"{count:g}"),
+    ("wall_s", "wall time", format_duration, "s"),
+    ("duration_s", "time of all jobs", format_duration, "s"),
+    ("cpu_s", "CPU time", format_duration, "s"),
+    ("memory_bytes", "largest job", format_bytes, "bytes"),
+    ("completed", "jobs completed", lambda count: f"{count:g}", ""),
+    ("jobs", "jobs", lambda count: f"{count:g}", ""),
 )
 _JOB_COLUMNS = (
     Column("JOB", gives_way=True, keeps_end=True, least=12),
@@ -107,12 +108,22 @@ def _totals(found: RunDiff, width: int, paint: Palette) -> list[str]:
         Column("CHANGE", is_right=True),
     )
     rows = []
-    for key, name, form in _TOTALS:
+    for key, name, form, unit in _TOTALS:
         change = found.totals[key]
         if change.before == change.after == 1:  # two jobs, not two runs
             continue
-        rows.append([name, *(_number(value, form) for value in (change.before, change.after)), _by(change)])
-    return render_table(columns, rows, width, paint)
+        by = NOT_TOLD_APART if _is_not_told_apart(change, unit) else _by(change)
+        rows.append([name, *(_number(value, form) for value in (change.before, change.after)), by])
+    lines = render_table(columns, rows, width, paint)
+    if any(row[-1] == NOT_TOLD_APART for row in rows):
+        lines.append(paint.paint(f"{NOT_TOLD_APART} less than 0.1 s or 8 MiB apart", "dim"))
+    return lines
+
+
+def _is_not_told_apart(change: Change, unit: str) -> bool:
+    if not unit or change.before is None or change.after is None or change.before == change.after:
+        return False
+    return not change.is_beyond_noise(unit) and is_too_small(change.percent, None)
 
 
 def _number(value: float | None, form: Any) -> str:
@@ -130,9 +141,9 @@ def _job_row(job: JobChange, paint: Palette) -> list[str]:
     return [
         clean(job.name),
         _state(job, paint),
-        _both(job.duration_s, format_duration, LEAST_SECONDS),
-        _both(job.cpu_s, format_duration, LEAST_SECONDS),
-        _both(job.memory_bytes, format_bytes, LEAST_BYTES),
+        _both(job.duration_s, format_duration, "s"),
+        _both(job.cpu_s, format_duration, "s"),
+        _both(job.memory_bytes, format_bytes, "bytes"),
         ", ".join(job.changed),
     ]
 
@@ -147,12 +158,12 @@ def _state(job: JobChange, paint: Palette) -> str:
     return f"{after}{exit_}{tries}"
 
 
-def _both(change: Change, form: Any, least: float) -> str:
-    """Both where they differ by more than noise, else the later one."""
+def _both(change: Change, form: Any, unit: str) -> str:
+    """Both where the number has changed, else the later one."""
     if change.after is None:
         return UNKNOWN
     after = _number(change.after, form)
-    if change.before is None or not change.is_more_than(least):
+    if change.before is None or not change.is_beyond_noise(unit):
         return after
     return f"{_number(change.before, form)} → {after} {_by(change)}".rstrip()
 

@@ -22,6 +22,7 @@ _ROWS: tuple[tuple[str, str, Show], ...] = (
     ("  most page cache", "memory_file_peak_bytes", format_bytes),
     ("  largest process", "memory_largest_process_bytes", format_bytes),
     ("  mean memory", "memory_mean_bytes", format_bytes),
+    ("peak of summed RSS", "memory_rss_sum_peak_bytes", format_bytes),
     ("out-of-memory kills", "oom_kills", count),
     ("page faults minor", "faults_minor", count),
     ("page faults major", "faults_major", count),

@@ -12,6 +12,7 @@ from joblens.analysis.utilization import (
 )
 from joblens.analysis.utilization_form import amount_text, over_text, specified_text
 from joblens.model.job import Record
+from joblens.model.units import UNITS_NOTE
 from joblens.views.jobs import display_name
 from joblens.views.numbers import UNKNOWN, counted, mark_bound
 from joblens.views.style import PLAIN, Palette, pad, visible_width
@@ -41,7 +42,10 @@ def render_utilization(
     else:
         lines = [paint.paint(_nothing(report), "green") if report.within else _nothing(report)]
     gpu = _gpu_memory(report.gpu_memory or ()) if show_all else []
-    return [*lines, *gpu, *_likely_causes(report.failures), *_next_step(report, run)]
+    shown = [*report.violations, *(report.within if show_all else ())]
+    has_memory = bool(gpu) or any(item.resource is Resource.MEMORY for item in shown)
+    note = [*([""] if show_all else []), f"Note: {UNITS_NOTE}"] if has_memory else []
+    return [*lines, *gpu, *note, *_likely_causes(report.failures), *_next_step(report, run)]
 
 
 def _gpu_memory(records: Sequence[Record]) -> list[str]:

@@ -81,3 +81,25 @@ def test_what_never_ran_has_used_nothing_that_anybody_knows() -> None:
     assert (outcome.status, outcome.reason) == (Status.ERROR, "not-started")
     assert [name for name in USAGE_NUMBERS if getattr(outcome.usage, name) is not None] == []
     assert outcome.usage.unknown["cpu_total_usec"] == "it was never started"
+
+
+@pytest.mark.parametrize(
+    ("wait_status", "cause", "tail", "error"),
+    [
+        (exited(3), EndCause.NONE, "step 1\nValueError: bad rate\n\n", "exit code 3: ValueError: bad rate"),
+        (exited(3), EndCause.NONE, "\x1b[31mno room\x1b[0m\r\n", "exit code 3: no room"),
+        (exited(3), EndCause.NONE, "login --password=hunter2hunter2\n", "exit code 3: login --password=***"),
+        (exited(3), EndCause.NONE, " \n", "exit code 3"),
+        (KILLED, EndCause.NONE, "working\n", "ended by signal 9 (SIGKILL): working"),
+        (int(signal.SIGTERM), EndCause.TIMEOUT, "working\n", "its time was up"),
+        (exited(0), EndCause.NONE, "a warning\n", None),
+    ],
+)
+def test_the_error_of_a_failure_has_the_last_line_it_wrote(
+    wait_status: int, cause: EndCause, tail: str, error: str | None
+) -> None:
+    attempt = Attempt(started_at_us=1, owner=Owner(pid=1, start_ticks=1, boot_id="b", host="h"))
+    record = Record(status=Status.RUNNING, job=JOB, attempt=attempt)
+    printed = Printed(0, len(tail), lambda: tail)
+    outcome = measured_outcome(record, ending(wait_status, cause), [], 0, Origins(), printed)
+    assert outcome.error == error

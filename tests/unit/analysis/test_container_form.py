@@ -31,7 +31,7 @@ def test_a_moment_is_too_short_for_a_share_of_the_cpu() -> None:
     samples = [a_sample(0.0, cpu_total_usec=5_000_000), a_sample(0.004, cpu_total_usec=5_000_000)]
     assert "cpu_percent" not in container_stats(samples, Usage())
     whole = [a_sample(0.02, cpu_total_usec=10_000)]  # counted by the kernel from its beginning
-    assert container_stats(whole, Usage(), counted_from_us=0)["cpu_percent"] == "50.00"
+    assert container_stats(whole, Usage(), counted_s=0.02)["cpu_percent"] == "50.00"
 
 
 def test_without_a_limit_the_machine_is_the_limit() -> None:
@@ -49,7 +49,7 @@ def test_cpu_is_of_the_time_in_which_the_container_was_counted() -> None:
     """It was seen from the ninth second, and had begun in the eighth."""
     samples = [a_sample(0.0), a_sample(9.0, cpu_total_usec=900_000), a_sample(10.0, cpu_total_usec=1_000_000)]
     assert container_stats(samples, Usage())["cpu_percent"] == "10.00"
-    assert container_stats(samples, Usage(), None, 8_000_000)["cpu_percent"] == "50.00"
+    assert container_stats(samples, Usage(), None, 2.0)["cpu_percent"] == "50.00"
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,8 @@ from hypothesis import given
 from joblens.analysis.history_form import from_history_record, returncode_of, to_history_record
 from joblens.model.errors import FormatError
 from joblens.model.finding import Finding, Severity
-from joblens.model.job import Job, Outcome, Record, Status, Usage
+from joblens.model.job import Artifact, Job, Outcome, Record, Status, Usage
+from joblens.model.run_link import FileStamp
 from joblens.model.units import MIB
 from tests.keystone import KEYSTONE_KEYS, KEYSTONE_RECORD
 from tests.unit.analysis.records import START_US, UUID, a_record, an_attempt, an_outcome, ended_records
@@ -202,3 +203,19 @@ def test_garbage_is_refused_with_what_is_wrong(line: Any, complaint: str) -> Non
 def test_only_the_uuid_and_no_command_is_needed_of_a_job() -> None:
     job = Job(uuid=UUID, argv=(), created_at_us=START_US)
     assert to_history_record(Record(status=Status.QUEUED, job=job))["task_id"] == UUID
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({}, False),
+        ({"has_result": True}, True),
+        ({"artifacts": (Artifact("out.vtk", 3),)}, True),
+        ({"outputs": (FileStamp("model.pt", size=5, mtime_ns=1),)}, True),
+        ({"outputs": (FileStamp("folder", mtime_ns=1),)}, True),
+        ({"outputs": (FileStamp("missing.pt"),)}, False),
+    ],
+)
+def test_a_job_that_left_a_result_or_a_file_has_a_result(changes: dict[str, Any], expected: bool) -> None:
+    form = to_history_record(a_record(**{"has_result": False, "artifacts": (), "outputs": ()} | changes))
+    assert form["has_result"] is expected

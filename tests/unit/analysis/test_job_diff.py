@@ -13,6 +13,8 @@ from joblens.model.job import Artifact, Placement, Requirements, Status, Usage
 from joblens.model.provenance import CodeVersion, Hardware, Program, Provenance
 from joblens.model.run_link import FileStamp
 from joblens.model.units import GIB, MIB
+from joblens.views.job_diff import render_job_diff
+from joblens.views.style import PLAIN
 from tests.unit.analysis.records import a_record, a_sample
 
 PROVENANCE = Provenance(
@@ -247,3 +249,35 @@ def test_names_that_every_run_on_a_cluster_makes_anew_are_no_difference() -> Non
 def test_queues_and_workers_that_people_named_are() -> None:
     found = compare_jobs(view(job={"queue": "a"}, worker="w1"), view(job={"queue": "b"}, worker="w2"), {})
     assert told(found) == [("placement queue", "a", "b"), ("placement worker", "w1", "w2")]
+
+
+def shown(found: JobDiff) -> str:
+    return "\n".join(render_job_diff(found, width=None, paint=PLAIN, shows_all=True))
+
+
+def test_a_change_that_is_too_small_to_tell_has_no_percentage() -> None:
+    text = shown(compare_jobs(view(wall_s=0.12, memory=6 * MIB), view(wall_s=0.034, memory=3 * MIB), {}))
+    assert "-72%" not in text
+    assert "-50%" not in text
+    assert "No number changed by 10 % or more." in text
+    assert "≈ less than 0.1 s or 8 MiB apart" in text
+
+
+def test_every_change_of_a_tenth_is_marked_and_no_other() -> None:
+    text = shown(compare_jobs(view(wall_s=100, cpu_s=100), view(wall_s=45, cpu_s=109), {}))
+    (wall,) = [line for line in text.splitlines() if line.startswith("wall time")]
+    (cpu,) = [line for line in text.splitlines() if line.startswith("CPU time")]
+    assert wall.split()[-2:] == ["-55%", "▼"]
+    assert cpu.split()[-1] == "+9%"
+    assert "▲▼ 10 % and more" in text
+    assert "No number changed" not in text
+
+
+def test_a_drop_is_marked_when_it_is_more_than_what_is_shown_as_usual() -> None:
+    wide = {"duration_s": Noise(0.2, 9)}
+    for wall_s in (70, 60, 45, 40):
+        found = compare_jobs(view(wall_s=100), view(wall_s=wall_s), wide)
+        (number,) = [one for one in found.numbers if one.key == "duration_s"]
+        assert number.percent is not None
+        assert number.usual_percent is not None
+        assert number.has_moved is (-number.percent > number.usual_percent)

@@ -4,7 +4,8 @@ import math
 
 import pytest
 
-from joblens.analysis.job_noise import noise_of, noises
+from joblens.analysis.job_noise import Noise, has_changed, noise_of, noises
+from joblens.model.units import MIB
 
 
 def test_too_few_runs_say_nothing() -> None:
@@ -47,3 +48,26 @@ def test_numbers_that_some_runs_lack_are_judged_by_the_others() -> None:
     ]
     found = noises([runs])
     assert set(found) == {"a"}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "unit", "noise", "expected"),
+    [
+        (10.0, 11.0, "s", None, True),  # 10 % of what it was
+        (10.0, 9.0, "s", None, True),
+        (10.0, 10.96, "s", None, True),  # shown as +10%
+        (10.0, 10.9, "s", None, False),
+        (0.2, 0.29, "s", None, False),  # too short to tell
+        (6 * MIB, 2.7 * MIB, "bytes", None, False),
+        (60 * MIB, 27 * MIB, "bytes", None, True),
+        (0.0, 20 * MIB, "bytes", None, True),
+        (10.0, 10.3, "s", Noise(0.01, 9), False),
+        (10.0, 10.5, "s", Noise(0.01, 9), True),
+        (10.0, 9.5, "s", Noise(0.01, 9), True),
+        (0.10, 0.11, "s", Noise(0.01, 9), False),
+    ],
+)
+def test_one_rule_says_what_has_changed(
+    before: float, after: float, unit: str, noise: Noise | None, expected: bool
+) -> None:
+    assert has_changed(before, after, unit, noise) is expected

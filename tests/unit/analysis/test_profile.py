@@ -101,6 +101,28 @@ def test_job_memory_is_what_cannot_be_reclaimed() -> None:
     assert (memory["max_with_cache_mb"], memory["max_virtual_mb"]) == (50.0, 99.0)
 
 
+def test_the_least_memory_of_what_ran_before_and_after_is_that_of_all_samples() -> None:
+    """A host program or a container is there at the first sample and at the last."""
+    samples = [a_second(second, memory_anon_bytes=size * MIB) for second, size in enumerate((2, 5, 7, 3))]
+    for running, least in ((None, 5.0), (samples, 2.0), (samples[1:], 3.0)):
+        memory = detailed_profile(samples, Usage(), 3.0, running=running)["process_memory"]
+        assert memory["min_mb"] == least
+
+
+def test_shares_are_of_the_time_that_was_counted() -> None:
+    """A container that was found after a second has no counters of that second."""
+    samples = [
+        a_second(0),
+        a_second(1, cpu_total_usec=0, cpu_periods=0, cpu_throttled_periods=0),
+        a_second(3, cpu_total_usec=1_156_000, io_some_usec=500_000, cpu_periods=20, cpu_throttled_periods=5),
+    ]
+    profile = detailed_profile(samples, Usage(cpu_total_usec=1_156_000), 3.0, counted_s=2.0)
+    assert profile["process_cpu"]["mean_percent"] == 57.8
+    assert profile["pressure"]["io"]["some_percent"] == 25.0
+    assert profile["throttling"]["throttled_percent"] == 25.0
+    assert profile["duration_seconds"] == 3.0
+
+
 def test_io_is_that_of_devices_and_its_sum_is_null_when_a_half_is_unknown() -> None:
     usage = Usage(io_read_bytes=2 * MIB, io_write_bytes=MIB, io_read_ops=7)
     io = detailed_profile([], usage, 1.0)["io_stats"]

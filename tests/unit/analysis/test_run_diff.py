@@ -101,3 +101,16 @@ def test_a_number_nobody_knows_is_no_change() -> None:
     )
     assert found.jobs[0].duration_s.percent is None
     assert not found.jobs[0].is_significant
+
+
+def test_runs_and_jobs_have_the_same_rule_for_a_change() -> None:
+    """10 % of what it was, not of the larger one; less than 0.1 s or 8 MiB is too small to tell."""
+    found = compare_runs(
+        run("1", {"a": job(duration_s=100.0), "b": job(duration_s=0.05)}, wall_s=0.05),
+        run("2", {"a": job(duration_s=110.5), "b": job(duration_s=0.09)}, wall_s=0.09),
+    )
+    assert {one.name: one.is_significant for one in found.jobs} == {"a": True, "b": False}
+    lines = render_run_diff(found, width=None, paint=PLAIN, shows_all=False)
+    (wall,) = [line for line in lines if line.startswith("wall time")]
+    assert wall.split()[-1] == "≈"
+    assert "≈ less than 0.1 s or 8 MiB apart" in "\n".join(lines)

@@ -14,7 +14,7 @@ from joblens.analysis.sample_form import (
 )
 from joblens.model.details import GpuFacts
 from joblens.model.errors import FormatError
-from joblens.model.job import Requirements
+from joblens.model.job import Requirements, Usage
 from joblens.model.sample import SAMPLE_COLUMNS, DeviceIo, GpuReading, InterfaceIo, Sample
 from tests.unit.analysis.records import START_US, UUID, a_record, a_sample
 
@@ -217,26 +217,66 @@ def test_garbage_is_refused_with_what_is_wrong(fields: Any, complaint: str) -> N
         from_sample_object(fields)
 
 
-def test_a_time_series_has_cpu_between_rows_and_memory_that_cannot_be_reclaimed() -> None:
+def test_a_time_series_has_cpu_since_the_sample_before_and_memory_that_cannot_be_reclaimed() -> None:
     samples = [
-        a_sample(0, cpu_total_usec=0, memory_anon_bytes=10, memory_file_bytes=99, processes=1),
+        a_sample(0, cpu_total_usec=0, memory_anon_bytes=1, processes=1),
         a_sample(2, cpu_total_usec=3_000_000, memory_anon_bytes=30, memory_file_bytes=99, processes=4),
+        a_sample(4, cpu_total_usec=4_000_000, memory_anon_bytes=10, memory_file_bytes=99, processes=2),
+        a_sample(5, cpu_total_usec=4_000_000, memory_anon_bytes=0, processes=0),
     ]
-    second = START_US // 1_000_000
-    assert list(time_series_rows(samples)) == [(second, 0.0, 10, 1), (second + 2, 150.0, 30, 4)]
+    assert time_series_rows(samples, a_record()) == [
+        (START_US + 2_000_000, 150.0, 30, 4),
+        (START_US + 4_000_000, 50.0, 10, 2),
+    ]
 
 
-def test_samples_of_one_second_become_one_row_with_the_largest_memory() -> None:
+def test_the_average_of_a_time_series_is_that_of_the_time_the_job_ran() -> None:
+    """The sample before its program is loaded and the one after its end are no memory of the job."""
+    sizes = ((172_032, 1), (60 << 20, 1), (66 << 20, 2), (63 << 20, 1), (90_112, 0), (86_016, 0))
     samples = [
-        a_sample(0.0, cpu_total_usec=0, memory_anon_bytes=10, processes=1),
-        a_sample(0.4, cpu_total_usec=200_000, memory_anon_bytes=50, processes=3),
-        a_sample(0.8, cpu_total_usec=400_000, memory_anon_bytes=0, processes=0),
+        a_sample(index, cpu_total_usec=index * 500_000, memory_anon_bytes=size, processes=processes)
+        for index, (size, processes) in enumerate(sizes)
     ]
-    assert list(time_series_rows(samples)) == [(START_US // 1_000_000, 50.0, 50, 3)]
+    memory = [row[2] for row in time_series_rows(samples, a_record())]
+    assert sum(memory) / len(memory) == 63 << 20
 
 
-def test_unknown_numbers_stay_unknown_in_a_time_series() -> None:
-    assert list(time_series_rows([a_sample(1)])) == [(START_US // 1_000_000 + 1, None, None, None)]
+def test_samples_of_one_second_stay_rows_of_their_own() -> None:
+    samples = [
+        a_sample(index / 10, cpu_total_usec=index * 50_000, memory_anon_bytes=index, processes=1)
+        for index in range(12)
+    ]
+    rows = time_series_rows(samples, a_record())
+    assert [row[0] - START_US for row in rows] == [100_000 * index for index in range(1, 11)]
+    assert {row[1] for row in rows} == {50.0}
+
+
+def test_a_row_with_an_unknown_number_is_left_out_of_a_time_series() -> None:
+    """Torc's readers refuse a file with a NULL in it."""
+    known = {"cpu_total_usec": 0, "memory_anon_bytes": 1, "processes": 1}
+    for missing in known:
+        partly = {name: value for name, value in known.items() if name != missing}
+        samples = [a_sample(0, **known), a_sample(1, **partly), a_sample(2, **known), a_sample(3, **known)]
+        assert [row[0] for row in time_series_rows(samples, a_record())] == [START_US + 2_000_000]
+
+
+def test_a_job_that_ended_before_its_first_sample_is_one_row() -> None:
+    usage = Usage(cpu_total_usec=300_000, memory_peak_bytes=5 << 20, processes_peak=2)
+    samples = [
+        a_sample(0, cpu_total_usec=0, memory_anon_bytes=1, processes=1),
+        a_sample(0.6, cpu_total_usec=300_000, memory_anon_bytes=0, processes=0),
+    ]
+    rows = time_series_rows(samples, a_record(usage=usage))
+    assert rows == [(START_US + 600_000, 50.0, 5 << 20, 2)]
+    assert time_series_rows(samples, a_record(usage=Usage())) == []
+
+
+def test_rows_of_torc_go_out_with_their_summed_rss() -> None:
+    samples = [
+        a_sample(index, cpu_total_usec=index * 500_000, memory_rss_sum_bytes=1000 + index, processes=3)
+        for index in range(3)
+    ]
+    assert [row[2] for row in time_series_rows(samples, a_record())] == [1000, 1001, 1002]
 
 
 def test_no_field_of_a_sample_is_left_out_of_the_form() -> None:
@@ -248,14 +288,6 @@ def test_no_field_of_a_sample_is_left_out_of_the_form() -> None:
     )
     assert None not in (getattr(full, field.name) for field in fields(Sample))
     assert from_sample_object(to_sample_object(full, None, a_record())) == full
-
-
-def test_the_moment_after_the_start_is_no_rate_and_counts_in_the_next_row() -> None:
-    taken = [
-        Sample(at_us=5_900_000, elapsed_us=2_000, cpu_total_usec=1_900),
-        Sample(at_us=7_898_000, elapsed_us=2_000_000, cpu_total_usec=200_000),
-    ]
-    assert [(row[0], row[1]) for row in time_series_rows(taken)] == [(5, 0.0), (7, 10.0)]
 
 
 H200 = GpuFacts(

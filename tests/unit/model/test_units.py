@@ -10,6 +10,8 @@ from joblens.model.units import (
     format_bytes,
     format_duration,
     format_instant,
+    in_gb,
+    in_mb,
     parse_duration,
     parse_instant,
     parse_size,
@@ -138,3 +140,10 @@ def test_no_size_is_shown_as_1024_of_a_unit(count: int) -> None:
 )
 def test_durations_are_shown_as_people_read_them(seconds: float | None, text: str) -> None:
     assert format_duration(seconds) == text
+
+
+def test_mb_and_gb_of_other_tools_are_powers_of_1024() -> None:
+    assert (in_mb(3 << 20), in_gb(3 << 30)) == (3.0, 3.0)
+    assert (in_mb(None), in_gb(None)) == (None, None)
+    assert parse_size("3MB") == 3 << 20
+    assert parse_size("3gb") == 3 << 30

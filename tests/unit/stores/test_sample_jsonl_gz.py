@@ -1,15 +1,21 @@
 import contextlib
 import gzip
+import os
+import shutil
 import stat
+import subprocess
 import zlib
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import pytest
+from msgspec import structs
 
 from joblens.analysis.gpu_form import read_gpu_facts
 from joblens.analysis.sample_form import from_sample_object
 from joblens.model.details import Details, GpuFacts
+from joblens.model.sample import Sample
 from joblens.stores.sample_jsonl_gz import SampleJsonlGz
 from tests.unit.stores.sample_series import busy_series, gpu_series
 from tests.unit.stores.test_history_jsonl import ended_record
@@ -55,19 +61,97 @@ def test_samples_are_written_live_and_read_back(tmp_path: Path) -> None:
     assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
 
 
-def test_a_file_cut_anywhere_gives_every_whole_line_before(tmp_path: Path) -> None:
+def test_the_file_is_one_complete_gzip_stream_after_every_sample(tmp_path: Path) -> None:
+    """As a crash would leave it: zcat has every line and no complaint."""
     sink = SampleJsonlGz(str(tmp_path))
-    for sample in busy_series(4):
+    file = tmp_path / "a1" / "20251113-021320.jsonl.gz"
+    for count, sample in enumerate(busy_series(40), start=1):
         sink.samples_taken("a1", [sample])
+        packed = file.read_bytes()
+        stream = zlib.decompressobj(31)
+        assert stream.decompress(packed).count(b"\n") == count
+        assert (stream.eof, stream.unused_data) == (True, b"")
+    done = subprocess.run(["zcat", file], capture_output=True, check=True)
+    assert (done.stdout.count(b"\n"), done.stderr) == (40, b"")
+
+
+def test_a_file_cut_anywhere_gives_the_lines_before(tmp_path: Path) -> None:
+    sink = SampleJsonlGz(str(tmp_path))
+    sink.samples_taken("a1", busy_series(200))
     (file,) = _files(tmp_path)
     whole = file.read_bytes()
-    starts = [place for place in range(len(whole)) if whole.startswith(b"\x1f\x8b\x08", place)]
-    assert len(starts) == 4
-    for cut in (starts[3] + 1, starts[3] + 30, len(whole) - 9):
-        file.write_bytes(whole[:cut])
-        assert lines_before_the_cut(file) >= 3
-    file.write_bytes(whole[: starts[3]] + b"garbage")
-    assert lines_before_the_cut(file) == 3
+    found = []
+    for tenths in range(1, 10):
+        file.write_bytes(whole[: len(whole) * tenths // 10])
+        found.append(lines_before_the_cut(file))
+    assert found == sorted(found)
+    assert found[4] > 60
+    file.write_bytes(whole[:-9] + b"garbage")
+    assert lines_before_the_cut(file) >= 199
+
+
+def _quiet_hour() -> list[Sample]:
+    """A job that waits, every 5 s; the machine beside it does not."""
+    first, *others = busy_series(720, interval_us=5_000_000)
+    moving = ("at_us", "elapsed_us", "host_cpu_busy_usec", "host_cpu_total_usec", "host_load1", "open_files")
+    rest = [structs.replace(first, **{name: getattr(one, name) for name in moving}) for one in others]
+    return [first, *rest]
+
+
+def _found_gpus_late() -> list[Sample]:
+    """Lines of several kilobytes, after shorter ones."""
+    return [*busy_series(20), *gpu_series(720, gpus=8)[20:]]
+
+
+@pytest.mark.parametrize(
+    ("samples", "most"), [(_quiet_hour(), 40_000), (busy_series(720), None), (_found_gpus_late(), None)]
+)
+def test_an_hour_is_hardly_larger_than_one_gzip_stream_of_its_lines(
+    samples: list[Sample], most: int | None, tmp_path: Path
+) -> None:
+    sink = SampleJsonlGz(str(tmp_path))
+    for sample in samples:
+        sink.samples_taken("a1", [sample])
+    (file,) = _files(tmp_path)
+    size, lines = file.stat().st_size, gzip.decompress(file.read_bytes())
+    assert lines.count(b"\n") == 720
+    one_stream = len(gzip.compress(lines, 6))
+    assert one_stream > 30_000
+    assert size <= 1.15 * one_stream
+    assert most is None or size <= most
+
+
+def test_a_full_disk_leaves_the_lines_before_and_none_is_lost_when_there_is_room_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    warnings: list[str] = []
+    sink = SampleJsonlGz(str(tmp_path), warn=warnings.append)
+    samples = busy_series(3)
+    sink.samples_taken("a1", samples[:1])
+    (file,) = _files(tmp_path)
+    write, is_full = os.pwrite, [True]
+
+    def pwrite(descriptor: int, data: bytes, offset: int) -> int:
+        grows = offset + len(data) > file.stat().st_size
+        return write(descriptor, data[: len(data) // 2] if grows and is_full[0] else data, offset)
+
+    monkeypatch.setattr(os, "pwrite", pwrite)
+    sink.samples_taken("a1", samples[1:2])
+    assert len(objects_in(file)) == 1
+    assert len(warnings) == 1
+    is_full[0] = False
+    sink.samples_taken("a1", samples[2:])
+    assert len(objects_in(file)) == 3
+
+
+def test_a_file_that_somebody_removed_is_begun_anew(tmp_path: Path) -> None:
+    sink = SampleJsonlGz(str(tmp_path))
+    samples = busy_series(2)
+    sink.samples_taken("a1", samples[:1])
+    shutil.rmtree(tmp_path / "a1")
+    sink.samples_taken("a1", samples[1:])
+    (file,) = _files(tmp_path)
+    assert len(objects_in(file)) == 1
 
 
 def test_a_file_grown_past_its_size_is_followed_by_another(tmp_path: Path) -> None:

@@ -3,6 +3,8 @@ import pytest
 from joblens.analysis.energy import with_co2
 from joblens.analysis.reasons import NO_GRID_FACTOR, NOT_MEASURED
 from joblens.model.job import USAGE_NUMBERS, Usage
+from joblens.views.history import exact_memory
+from joblens.views.jobs import compact_memory
 from joblens.views.style import PLAIN
 from joblens.views.usage import USAGE_NUMBERS as VIEW_NUMBERS
 from joblens.views.usage import render_usage
@@ -50,3 +52,12 @@ def test_who_has_set_a_grid_factor_is_told_why_there_is_no_co2() -> None:
 
 def test_every_number_of_a_usage_has_a_line() -> None:
     assert set(VIEW_NUMBERS) == set(USAGE_NUMBERS)
+
+
+def test_a_sum_of_rss_is_named_so_and_is_no_memory_peak() -> None:
+    usage = Usage(memory_rss_sum_peak_bytes=3 << 30)
+    assert compact_memory(usage) == "3.0G RSS sum"
+    assert exact_memory(usage) == "unknown (peak of summed RSS: 3072.00 MB)"
+    (line,) = [line for line in render_usage(usage, 1.0, 120, PLAIN) if "GiB" in line]
+    assert line.split() == ["peak", "of", "summed", "RSS", "3.0", "GiB"]
+    assert "memory peak" not in "\n".join(render_usage(usage, 1.0, 120, PLAIN))

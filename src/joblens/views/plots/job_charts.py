@@ -37,7 +37,7 @@ def job_chart(series: JobSeries, source: str, stem: str) -> Chart:
     lines = [
         rate_line_of("CPU", x, drawn.cpu_percent, colors.CPU, unit="%"),
         line_of(
-            "Memory",
+            drawn.memory_label,
             x,
             memory.all_of(drawn.memory_bytes),
             colors.MEMORY,
@@ -52,7 +52,7 @@ def job_chart(series: JobSeries, source: str, stem: str) -> Chart:
     lines += _asked_lines(series, [0.0, clock.of(series.end_us - series.begin_us)], memory)
     axes = (
         Axis("CPU (%; 100 is one core)", colors.CPU, False, *reach(lines, 0, 0.05)),
-        Axis(f"Memory ({memory.unit})", colors.MEMORY, False, *reach(lines, 1, 0.3)),
+        Axis(f"{drawn.memory_label} ({memory.unit})", colors.MEMORY, False, *reach(lines, 1, 0.3)),
         Axis("Processes", colors.PROCESSES, True, *reach(lines, 2, 0.6, least_step=1.0)),
     )
     return Chart(
@@ -98,9 +98,17 @@ def _about_job(series: JobSeries, source: str) -> str:
         if series.status is not None and series.status.is_final
         else f"{format_duration((series.end_us - series.begin_us) / 1e6)} long",
         f"CPU peak {percent(top.cpu_peak_percent)}, mean {percent(top.cpu_mean_percent)}",
-        f"memory peak {format_bytes(top.memory_peak_bytes)}",
+        f"{_memory_words(series)} peak {format_bytes(top.memory_peak_bytes)}",
     ]
     return " · ".join(word for word in words if word)
+
+
+def _memory_words(series: JobSeries) -> str:
+    return series.memory_label[0].lower() + series.memory_label[1:]
+
+
+def _memory_title(jobs: Iterable[JobSeries]) -> str:
+    return " or ".join(sorted({job.memory_label for job in jobs}))
 
 
 def _instant(at_us: int) -> str:
@@ -140,7 +148,8 @@ def cpu_chart(sources: Sequence[PlotSource]) -> Chart:
 def memory_chart(sources: Sequence[PlotSource]) -> Chart:
     largest = _known_max([job.extremes.memory_peak_bytes for source in sources for job in source.jobs])
     scale = memory_scale(largest)
-    return _overview(sources, _MEMORY, scale, [Axis(f"Memory ({scale.unit})")])
+    title = _memory_title(job for source in sources for job in source.jobs)
+    return _overview(sources, _MEMORY, scale, [Axis(f"{title} ({scale.unit})")])
 
 
 def _overview(sources: Sequence[PlotSource], subject: _Subject, scale: Scale, axes: list[Axis]) -> Chart:
@@ -267,7 +276,7 @@ def summary_chart(sources: Sequence[PlotSource]) -> Chart:
         ),
         _bars(
             names,
-            f"Memory ({memory.unit})",
+            f"{_memory_title(job for job, _ in jobs)} ({memory.unit})",
             memory.all_of(top.memory_peak_bytes for top in tops),
             memory.all_of(top.memory_mean_bytes for top in tops),
             asked_memory,
