@@ -10,7 +10,7 @@ from joblens.model.errors import StoreCorrupt, StoreError
 
 _LEAST_FREE_BYTES = 1 << 16  # the index of a write-ahead log takes 32 KiB
 _REASONS: list[tuple[type[apsw.Error], str, str]] = [
-    (apsw.FullError, "cannot be written: the disk is full", "free some space, or run `joblens prune`"),
+    (apsw.FullError, "cannot be written: the disk is full", "free some space on its disk"),
     (apsw.ReadOnlyError, "cannot be written: it is read-only", "check who owns it and how it is mounted"),
     (apsw.BusyError, "is locked by another process", "try again; long vacuums and backups hold it a while"),
     (apsw.LockedError, "is locked by this process", "end the other use of it first"),
@@ -25,16 +25,17 @@ def translated_error(error: apsw.Error, path: str) -> StoreError:
     if isinstance(error, apsw.NotADBError):
         return StoreCorrupt(
             f"{path} is no joblens store, or the beginning of the file is damaged ({error})",
-            hint="name another with --store; restore a backup, or move the file away to start afresh",
+            hint="name another with --store, restore a backup, or move the file away",
         )
     if isinstance(error, apsw.CorruptError):
         return StoreCorrupt(
             f"the store {path} is damaged ({error})",
-            hint="run `joblens store check`; restore a backup, or move the file away to start afresh",
+            hint="restore a backup, or move the file away to start with an empty one",
         )
     for kind, what, hint in _REASONS:
         if isinstance(error, kind) or (kind is apsw.FullError and _is_for_want_of_space(error, path)):
-            return StoreError(f"the store {path} {what} ({error})", hint=hint)
+            said = "" if str(error) == "not an error" else f" ({error})"  # another connection's error
+            return StoreError(f"the store {path} {what}{said}", hint=hint)
     return StoreError(f"the store {path} failed ({type(error).__name__}: {error})")
 
 
