@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from joblens.stores.private_files import open_with_folder
+from joblens.stores.private_files import open_with_folder, read_own
 
 _SUFFIX = ".job"
 
@@ -57,8 +57,7 @@ def write_payload(spool_dir: str, uuid: str, payload: Payload) -> None:
 def read_payload(spool_dir: str, uuid: str) -> Payload | None:
     """None when there is none (any more) or it cannot be read."""
     try:
-        with open(payload_path(spool_dir, uuid), "rb") as file:
-            return _plain(msgspec.json.decode(file.read(), type=Payload))
+        return _plain(msgspec.json.decode(read_own(payload_path(spool_dir, uuid)), type=Payload))
     except (OSError, msgspec.MsgspecError):
         return None
 

@@ -21,7 +21,7 @@ from joblens.model.settings import Settings
 from joblens.ports.store import Store
 from joblens.spec.documents import read_document
 from joblens.spec.redaction import Depth, hidden_values, redact_spec, redact_table
-from joblens.stores.private_files import make_private_folder
+from joblens.stores.private_files import make_private_folder, read_own
 
 SUFFIX = ".spec"
 
@@ -145,8 +145,7 @@ def _path(run: Run, settings: Settings) -> str:
 
 def _read(run: Run, settings: Settings) -> KeptSpec | None:
     try:
-        with open(_path(run, settings), "rb") as file:
-            return msgspec.json.decode(file.read(), type=KeptSpec)
+        return msgspec.json.decode(read_own(_path(run, settings)), type=KeptSpec)
     except (OSError, msgspec.MsgspecError):
         return None
 

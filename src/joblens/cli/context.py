@@ -106,7 +106,9 @@ class Session:
 
         store = self.options.store
         overrides = self._overrides if store is None else {**self._overrides, "store.url": store}
-        return load_settings(config=self.options.config, overrides=overrides, leave_out_bad=leave_out_bad)
+        return load_settings(
+            config=self.options.config, overrides=overrides, leave_out_bad=leave_out_bad, warn=self.warn
+        )
 
     @property
     def settings(self) -> Settings:
