@@ -16,7 +16,14 @@ from joblens.app.requests import LEAST_INTERVAL_S, Request, check_request
 from joblens.model.errors import InputError, LaunchError
 from joblens.model.ids import new_uuid
 from joblens.model.job import ContainerJob, EarlySignal, Job, Owner
-from joblens.model.secrets import is_allowed_env, redact_argv, redact_env, redact_params, redact_text
+from joblens.model.secrets import (
+    is_allowed_env,
+    redact_argv,
+    redact_env,
+    redact_params,
+    redact_text,
+    secret_values,
+)
 from joblens.model.seeds import seeds_of
 from joblens.model.settings import Settings
 from joblens.probes.host import read_host
@@ -107,6 +114,8 @@ def prepare(request: Request, settings: Settings, here: Surroundings | None = No
         seeds=seeds_of(redacted, params, added if container is not None else {**here.seeds, **added}),
         rerun_of=request.rerun_of,
     )
+    if params or added:
+        job = secret_values({**request.env, **request.params}).hide_in_job(job)
     if container is not None:
         from joblens.app.container_requests import client_env
 
