@@ -245,4 +245,6 @@ class Session:
 
     def note(self, text: str) -> None:
         """Something beside the output: goes to stderr so that pipes stay clean."""
-        sys.stderr.write(f"{text}\n")
+        from joblens.views.style import clean_text
+
+        sys.stderr.write(f"{clean_text(text)}\n")
