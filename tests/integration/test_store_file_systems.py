@@ -175,3 +175,15 @@ def test_a_backup_onto_a_full_disk_names_that_disk_and_leaves_nothing_behind(
     )
     assert "not an error" not in done.stderr
     assert (tmp_path / "left").read_text() == ""
+
+
+def test_a_report_on_a_read_only_disk_is_refused_before_the_job_with_the_reason(
+    joblens: RunJoblens, tmp_path: Path
+) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mount = READ_ONLY.format(shlex.quote(str(disk)))
+    done = _on(mount, "run", "--report", disk / "r.json", "--", "touch", tmp_path / "ran", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "cannot be written: its file system is read-only" in done.stderr
+    assert not (tmp_path / "ran").exists()

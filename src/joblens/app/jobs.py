@@ -265,8 +265,13 @@ def parse_early_signal(text: str) -> EarlySignal:
     bare = name.upper().removeprefix("SIG")
     known = {signals.name: signals.value for signals in signal.Signals}
     number = int(bare) if bare.isascii() and bare.isdigit() else known.get(f"SIG{bare}", 0)
-    if not separator or not 1 <= number < signal.NSIG:
+    if not separator:
         raise InputError(f"--signal {text}: expected NAME@TIME", hint="for one: --signal USR1@60")
+    if not 1 <= number < signal.NSIG:
+        raise InputError(
+            f"--signal {text}: there is no signal '{name}'",
+            hint="`kill -l` lists them; for one: --signal USR1@60",
+        )
     try:
         return EarlySignal(number, parse_duration(lead))
     except InputError as error:

@@ -69,7 +69,7 @@ def _paths_of(written: str, suffixes: tuple[str, ...]) -> list[str]:
         raise InputError(f"no file matches {written}", hint="check dataset_path in the recipe")
     if "://" in written:
         raise InputError(f"{written} is an address", hint="datasets are read from files: fetch it first")
-    raise InputError(f"{written} is not there{_nearest(written)}", hint="check dataset_path in the recipe")
+    raise InputError(f"there is no file or folder {written}{_nearest(written)}")
 
 
 def _exists(path: str) -> bool:
@@ -133,8 +133,8 @@ def _nearest(path: str) -> str:
     close = difflib.get_close_matches(name, beside, n=1)
     alike = difflib.get_close_matches(name.split(".", 1)[0], stems, n=1)
     if close and close[0].split(".", 1)[0] in alike:
-        return f"; beside it is {close[0]}"
-    return f"; beside it is {stems[alike[0]]}" if alike else ""
+        return f"; did you mean {close[0]}?"
+    return f"; did you mean {stems[alike[0]]}?" if alike else ""
 
 
 def check_fields(files: Sequence[DataFile], columns: Sequence[str]) -> None:

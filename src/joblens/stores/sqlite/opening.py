@@ -70,8 +70,11 @@ def _checked(
 
 
 def _open_read_only(path: str) -> apsw.Connection:
-    if not os.path.exists(path):
-        raise StoreError(f"there is no store at {path}", hint="run a job first, or name another with --store")
+    try:
+        os.stat(path)  # raises PermissionError in a directory that may not be entered
+    except FileNotFoundError:
+        hint = "run a job first, or name another with --store"
+        raise StoreError(f"there is no store at {path}", hint=hint) from None
     connection = apsw.Connection(path, flags=_READ)
     try:
         connection.execute(QUERIES["identity"]).fetchall()
