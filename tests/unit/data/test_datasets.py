@@ -52,7 +52,7 @@ def test_only_files_with_the_wished_suffixes_are_taken_from_a_folder(tmp_path: P
     [
         ("docs.jsonI", "; did you mean docs.jsonl?"),
         ("doc.jsonl", "; did you mean docs.jsonl?"),
-        ("nix.jsonl", "is not there$"),
+        ("nix.jsonl", "there is no file or folder .*nix.jsonl$"),
         ("s3://bucket/docs.jsonl", "is an address$"),
         ("*.parquet", "no file matches"),
         ("docs.bin", "the format is not known by its name"),

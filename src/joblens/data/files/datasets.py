@@ -20,6 +20,7 @@ _FORMATS = {
     ".tsv": "csv",
 }
 _COMPRESSIONS = {".gz": "gzip", ".gzip": "gzip", ".zst": "zstd", ".zstd": "zstd"}
+_RELATIVE = "relative paths start in the current directory, not beside the recipe"
 _KNOWN = ".jsonl, .ndjson, .json, .csv and .tsv, each also with .gz or .zst behind it, and .parquet"
 _PARQUET_MAGIC = b"PAR1"
 _BOM = b"\xef\xbb\xbf"
@@ -66,10 +67,10 @@ def _paths_of(written: str, suffixes: tuple[str, ...]) -> list[str]:
             paths += _files_below(path, suffixes) if os.path.isdir(path) else [path]
         if paths:
             return paths
-        raise InputError(f"no file matches {written}", hint="check dataset_path in the recipe")
+        raise InputError(f"no file matches {written}", hint=_RELATIVE)
     if "://" in written:
         raise InputError(f"{written} is an address", hint="datasets are read from files: fetch it first")
-    raise InputError(f"there is no file or folder {written}{_nearest(written)}")
+    raise InputError(f"there is no file or folder {written}{_nearest(written)}", hint=_RELATIVE)
 
 
 def _exists(path: str) -> bool:
