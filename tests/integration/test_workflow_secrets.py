@@ -202,3 +202,18 @@ def test_a_secret_of_any_shape_is_stored_and_shown_nowhere_and_jobs_have_it(
     assert found == {}
     desk.call("rerun", "1.1", "--all", code=1)
     assert not [where for where, text in everything_stored(desk).items() if MARKED.search(text)]
+
+
+def test_jobs_with_secrets_in_their_names_are_chosen_and_known_again(desk: WorkflowDesk) -> None:
+    flow = desk.write(
+        "name: named\njobs:\n  - name: 'job_{token}'\n    command: 'echo {token} >> used'\n"
+        "    parameters: {token: [zz01-a, zz02-b]}\n"
+    )
+    desk.call("run", flow, "-q", "--only", "job_zz01-a", code=0)
+    desk.call("rerun", "1.1", "--all", "-q", code=0)
+    assert desk.lines("used") == ["zz01-a", "zz01-a"]
+    desk.call("run", flow, "-q", "--rerun-changed", code=0)
+    desk.call("rerun", "1.3", "--changed", "-q", code=0)
+    assert desk.lines("used") == ["zz01-a", "zz01-a", "zz02-b"]
+    rows = desk.call("results", "1.3", "--json", code=0).json["results"]
+    assert [row["job_name"] for row in rows] == ["job_***1", "job_***2"]

@@ -14,7 +14,7 @@ from joblens.app.places import spool_dir
 from joblens.app.specs import LoadedSpec, load_spec, loaded_run, plan_of_run
 from joblens.model.errors import InputError, JoblensError, StoreError
 from joblens.model.plan import Plan
-from joblens.model.run import Run
+from joblens.model.run import Run, RunOptions
 from joblens.model.secrets import REDACTED, SecretValues, may_hold_secret
 from joblens.model.settings import Settings
 from joblens.ports.store import Store
@@ -42,11 +42,11 @@ class KeptSpec(Struct, frozen=True):
     secrets: dict[str, str] = {}  # values to hide in the records of its jobs, and what is shown instead
 
 
-def without_secrets(run: Run, plan: Plan) -> Run:
-    """Returns the run as it may be stored; `is_redacted` when it differs. `plan`: as the run was written."""
+def without_secrets(run: Run, plan: Plan, secrets: SecretValues) -> Run:
+    """Returns the run as it may be stored; `is_redacted` when it differs. `plan`: as the run was written;
+    `secrets`: of both."""
     if not _may_hold_secrets(run):
         return run
-    secrets = secrets_of(run, plan)
     redacted = _redacted(run, secrets)
     if redacted == run:
         return run
@@ -57,6 +57,8 @@ def without_secrets(run: Run, plan: Plan) -> Run:
 
 def secrets_of(run: Run, plan: Plan) -> SecretValues:
     """Returns the values that are secret by a name anywhere: in the file, its tables, options and jobs."""
+    if not _may_hold_secrets(run):
+        return SecretValues({})
     document = read_document(run.spec_text, run.spec_format).value
     rows = [table for table in run.tables.values() if isinstance(table, list)]
     columns = [
@@ -81,6 +83,27 @@ def _swept(plan: Plan) -> dict[str, list[Any]]:
     return {name: list(each) for name, each in values.items()}
 
 
+def hide_secrets(loaded: LoadedSpec, options: RunOptions) -> RunOptions:
+    """Takes secrets out of the names of the plan's jobs, and returns the options with the same names."""
+    run = Run(
+        uuid="",
+        workflow_uuid="",
+        created_at_us=0,
+        spec_text=loaded.text,
+        spec_format=loaded.format,
+        tables=dict(loaded.tables),
+        options=options,
+    )
+    secrets = secrets_of(run, loaded.plan)
+    loaded.plan = hide_names(loaded.plan, secrets)
+    return _hide_selection(options, secrets)
+
+
+def _hide_selection(options: RunOptions, secrets: SecretValues) -> RunOptions:
+    hide = secrets.hide
+    return replace(options, only=hide(options.only), skip=hide(options.skip), until=hide(options.until))
+
+
 def hide_names(plan: Plan, secrets: SecretValues) -> Plan:
     """Returns the plan with names of jobs and labels without secrets: they are shown and name folders."""
     if not secrets:
@@ -97,14 +120,8 @@ def _may_hold_secrets(run: Run) -> bool:
 def _redacted(run: Run, secrets: SecretValues) -> Run:
     text, form = redact_spec(run.spec_text, run.spec_format, secrets)
     tables = {name: redact_table(table, secrets) for name, table in run.tables.items()}
-    options = run.options
-    options = replace(
-        options,
-        parameters=secrets.hide(redact_parameters(options.parameters)),
-        only=secrets.hide(options.only),
-        skip=secrets.hide(options.skip),
-        until=secrets.hide(options.until),
-    )
+    parameters = secrets.hide(redact_parameters(run.options.parameters))
+    options = replace(_hide_selection(run.options, secrets), parameters=parameters)
     return replace(run, spec_text=text, spec_format=form, tables=tables, options=options)
 
 
@@ -205,11 +222,11 @@ def _from_source(run: Run, store: Store) -> KeptSpec | None:
     except JoblensError:
         return None
     made = _made_from(run, loaded)
-    again = without_secrets(made, loaded.plan)
+    secrets = secrets_of(made, loaded.plan)
+    again = without_secrets(made, loaded.plan, secrets)
     if (again.spec_text, again.tables) != (run.spec_text, run.tables):
         return None
-    shown = secrets_of(made, loaded.plan).shown
-    return KeptSpec(loaded.text, loaded.format, dict(loaded.tables), parameters, shown)
+    return KeptSpec(loaded.text, loaded.format, dict(loaded.tables), parameters, secrets.shown)
 
 
 def _made_from(run: Run, loaded: LoadedSpec) -> Run:

@@ -76,9 +76,9 @@ def create_run(
         user=current_user(),
         host=os.uname().nodename,
     )
-    stored = without_secrets(run, made.plan)
+    secrets = secrets_of(run, made.plan)
+    stored = without_secrets(run, made.plan, secrets)
     if stored.is_redacted:
-        secrets = secrets_of(run, made.plan)
         keep_spec(run, settings, secrets)
         made.plan = hide_names(made.plan, secrets)
     store.apply([RunCreated(stored)])
