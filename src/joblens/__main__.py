@@ -74,7 +74,7 @@ def _run_command(arguments: list[str]) -> int:
         return _run_with_click(arguments)
     except JoblensError as error:
         hint = f"  {error.hint}\n" if error.hint else ""
-        _write(sys.stderr, f"joblens: error: {error}\n{hint}")
+        _write(sys.stderr, _clean(f"joblens: error: {error}\n{hint}"))
         return error.exit_code
 
 
@@ -127,9 +127,15 @@ def _run_with_click(arguments: list[str]) -> int:
     except click.ClickException as error:
         context = error.ctx if isinstance(error, click.UsageError) else None
         usage = f"  {context.get_usage()}\n  '{context.command_path} --help' tells more\n" if context else ""
-        _write(sys.stderr, f"joblens: error: {error.format_message()}\n{usage}")
+        _write(sys.stderr, _clean(f"joblens: error: {error.format_message()}\n{usage}"))
         return error.exit_code
     return result if isinstance(result, int) else 0
+
+
+def _clean(text: str) -> str:
+    from joblens.views.style import clean_text
+
+    return clean_text(text)
 
 
 def _write(stream: "TextIO | None", text: str) -> None:

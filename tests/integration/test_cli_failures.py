@@ -1,5 +1,7 @@
 """What goes wrong around a command is told in a line or two, never in a traceback."""
 
+import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -165,3 +167,97 @@ def test_a_file_that_is_no_store_is_told_once(joblens: RunJoblens, tmp_path: Pat
     assert done.stderr.count("is no joblens store") == 1
     assert "store check" not in done.stderr
     assert "journal" not in done.stderr
+
+
+# what files, jobs and people write must not reach the terminal as control
+
+HOSTILE = "\x1b]0;title\x07\x1b[2Jx\x9b31m"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        *(["show", HOSTILE], ["run", "--", f"/nowhere/{HOSTILE}"], ["run", f"{HOSTILE}.yaml"], [HOSTILE]),
+        *(["history", "--since", HOSTILE], ["run", "--memory", HOSTILE, "--", "true"], ["process", HOSTILE]),
+        *(["export", "csv", "-o", f"/nowhere/{HOSTILE}/x"], ["--config", f"/nowhere/{HOSTILE}", "history"]),
+    ],
+)
+def test_no_error_message_controls_the_terminal(past: Path, joblens: RunJoblens, command: list[str]) -> None:
+    done = joblens(*command)
+    assert done.code != 0
+    assert "joblens: error: " in done.stderr
+    assert not set(done.stderr) & {"\x1b", "\x07", "\x9b"}
+
+
+def test_no_message_about_a_file_controls_the_terminal(joblens: RunJoblens, tmp_path: Path) -> None:
+    flow = tmp_path / "flow.yaml"
+    flow.write_text('name: "a"\njobs: [{name: "\\e[2Jb", command: "true", depends_on: ["\\e]0;t\\a"]}]\n')
+    done = joblens("run", flow, code=2)
+    assert "depends_on" in done.stderr
+    assert not set(done.stderr) & {"\x1b", "\x07"}
+
+
+# messages that name the cause
+
+
+@pytest.mark.parametrize(
+    ("words", "usage"),
+    [([], "joblens"), (["run"], "joblens run"), (["store", "check"], "joblens store check")],
+)
+def test_help_is_a_command_too(joblens: RunJoblens, words: list[str], usage: str) -> None:
+    done = joblens("help", *words, code=0)
+    assert done.stdout.startswith(f"Usage: {usage} [OPTIONS]")
+    assert done.stdout == joblens(*words, "--help", code=0).stdout
+
+
+@pytest.mark.root
+@pytest.mark.skipif(os.geteuid() != 0 or shutil.which("setpriv") is None, reason="gives a folder away")
+@pytest.mark.parametrize("command", ["history", "store check", "show 1"])
+def test_a_store_in_a_closed_directory_is_not_called_missing(past: Path, command: str) -> None:
+    os.chown(past.parent, 12345, 12345)
+    past.parent.chmod(0o700)
+    as_others = [
+        "setpriv",
+        "--bounding-set",
+        "-dac_override,-dac_read_search",
+        sys.executable,
+        "-m",
+        "joblens",
+    ]
+    done = subprocess.run(
+        [*as_others, *command.split()], capture_output=True, text=True, timeout=30, check=False
+    )
+    assert done.returncode == 125
+    assert f"you may not enter its directory {past.parent}" in done.stderr
+    assert "there is no store" not in done.stderr
+
+
+# files and directories that are made
+
+
+def test_directories_that_exports_and_plots_make_are_private(joblens: RunJoblens, tmp_path: Path) -> None:
+    made = tmp_path / "made"
+    made.mkdir()
+    old = os.umask(0)
+    try:
+        recorded = [
+            "run",
+            "-q",
+            "--id",
+            "mine",
+            "--granularity",
+            "time_series",
+            "-o",
+            str(made / "out"),
+            "--interval",
+            "50ms",
+        ]
+        joblens(*recorded, "--", "sleep", "0.3", code=0)
+        joblens("export", "samples", "--job", "mine", "-o", made / "a" / "samples", code=0)
+        joblens("export", "ro-crate", "mine", "-o", made / "d" / "crate", code=0)
+        joblens("plot", "mine", "-o", made / "e" / "plots", "--format", "svg", code=0)
+    finally:
+        os.umask(old)
+    modes = {path.relative_to(made): path.stat().st_mode & 0o777 for path in made.rglob("*")}
+    assert len(modes) > 8
+    assert {path: oct(mode) for path, mode in modes.items() if mode & 0o077} == {}

@@ -112,6 +112,18 @@ def test_secrets_in_params_are_neither_stored_nor_logged(
     assert record["params"]["mesh_size"] == 64
 
 
+def test_secrets_of_any_shape_are_hidden_in_scripts_and_errors_too(
+    monitor: JobMonitor, caplog: pytest.LogCaptureFixture
+) -> None:
+    params = {"api_tokens": ["zz01-list"], "credentials": {"user": "zz02-deep"}}
+    with caplog.at_level(logging.DEBUG):
+        monitor.start_monitoring("abc", "tool", "use zz01-list", params)
+        record = monitor.stop_monitoring("abc", "error", error="zz02-deep was refused")
+    assert record["params"] == {"api_tokens": ["***"], "credentials": {"user": "***"}}
+    assert record["error"] == "*** was refused"
+    assert "zz0" not in str(record) + caplog.text + str(history_lines(monitor))
+
+
 def test_params_that_are_not_json_are_kept_as_text(monitor: JobMonitor) -> None:
     monitor.start_monitoring("p", "t", "x", {"path": Path("/data"), "many": {1}})
     assert monitor.stop_monitoring("p", "success")["params"] == {"path": "/data", "many": [1]}

@@ -141,3 +141,25 @@ def test_run_does_not_import_logging_where_nothing_is_set(store_path: Path, tmp_
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=dict(os.environ), check=False)
     assert done.returncode == 0
+
+
+@pytest.mark.root
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+def test_the_configuration_of_another_user_overwrites_nothing(joblens: RunJoblens, tmp_path: Path) -> None:
+    theirs, mine = tmp_path / "theirs", tmp_path / "mine.txt"
+    theirs.mkdir()
+    mine.write_text("mine")
+    config = theirs / "joblens.yml"
+    config.write_text(f"logs: {{file: {mine}, level: INFO}}\nsinks: {{history: {{path: {mine}}}}}\n")
+    os.chown(theirs, 12345, 12345)
+    done = joblens("run", "-q", "--", "true", cwd=theirs, code=0)
+    assert mine.read_text() == "mine"
+    warning = (
+        f"{config} is not used: {theirs} belongs to another user (12345); to use it, give --config {config}"
+    )
+    assert done.stderr == f"joblens: warning: {warning}\n"
+    assert warning in joblens("config", "show", cwd=theirs, code=0).stderr
+    assert f"{config}  not read: {theirs} belongs" in joblens("config", "path", cwd=theirs).stdout
+    assert f"{config} is not used" in str(joblens("doctor", "--json", cwd=theirs).json["capabilities"])
+    joblens("--config", str(config), "run", "-q", "--", "true", cwd=theirs, code=0)
+    assert mine.read_text() != "mine"

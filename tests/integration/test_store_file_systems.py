@@ -1,14 +1,18 @@
 """Stores on file systems that are read-only or full, each mounted for one command only."""
 
+import ast
 import os
 import shlex
 import subprocess
 import sys
 from pathlib import Path
 
+import apsw
 import pytest
 
 from joblens.stores.sqlite import SqliteStore
+from joblens.stores.sqlite.opening import APPLICATION_ID
+from joblens.stores.sqlite.sql import migration_files, read_text
 from tests.conftest import RunJoblens
 
 READ_ONLY = "mount --bind {0} {0} && mount -o remount,ro,bind {0} && "
@@ -87,3 +91,99 @@ def test_a_new_store_on_a_full_disk_is_told_as_such_and_leaves_nothing_behind(tm
     assert "the disk is full" in done.stderr
     assert "rollback" not in done.stderr
     assert (tmp_path / "left").read_text().split() == ["fill"]
+
+
+CREATE_ON_DISKS_OF_ALL_SIZES = """
+import collections, os, subprocess, sys
+from joblens.model.errors import StoreError
+from joblens.stores.sqlite import SqliteStore
+
+disk, step = sys.argv[1], int(sys.argv[2])
+counts = collections.Counter()
+
+def mount(*options):
+    subprocess.run(["mount", "-t", "tmpfs", "-o", *options, "tmpfs", disk], check=True)
+
+def attempt():
+    try:
+        SqliteStore(disk + "/s.db").close()
+        return "created"
+    except StoreError as error:
+        return "full" if "the disk is full" in str(error) else repr(error)
+
+for size in range(100, 500, step):
+    mount(f"size={size}k")
+    counts[attempt()] += 1
+    mount("remount,size=8m")
+    counts["then " + attempt()] += 1
+    with_problems = SqliteStore(disk + "/s.db").check().problems
+    counts["damaged"] += bool(with_problems)
+    counts["leftovers"] += len(os.listdir(disk)) - 1
+    subprocess.run(["umount", disk], check=True)
+print(dict(counts))
+"""
+
+
+@pytest.mark.parametrize("step", [20, pytest.param(4, marks=pytest.mark.slow)])
+def test_a_store_is_created_whole_or_not_at_all_on_a_disk_of_any_size(tmp_path: Path, step: int) -> None:
+    script = tmp_path / "create.py"
+    script.write_text(CREATE_ON_DISKS_OF_ALL_SIZES)
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    command = ["unshare", "-rm", sys.executable, str(script), str(disk), str(step)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stderr
+    counts = ast.literal_eval(done.stdout)
+    total = len(range(100, 500, step))
+    assert counts["created"] + counts["full"] == total
+    assert counts["then created"] == total
+    assert (counts["damaged"], counts["leftovers"]) == (0, 0)
+
+
+def test_a_migration_on_a_full_disk_says_so_and_changes_nothing(tmp_path: Path) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    old = tmp_path / "old.db"
+    connection = apsw.Connection(str(old))
+    connection.execute(read_text(migration_files()[0]))
+    connection.execute(f"PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = 1")
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.close()
+    place = shlex.quote(str(disk))
+    mount = (
+        f"mount -t tmpfs -o size=200k tmpfs {place} && cp {shlex.quote(str(old))} {place}/st.db;"
+        f" trap 'cat {place}/st.db > {tmp_path}/after' EXIT; "
+    )
+    done = _on(mount, "--store", disk / "st.db", "store", "check", cwd=tmp_path)
+    assert done.returncode == 125
+    assert "the disk is full" in done.stderr
+    assert (tmp_path / "after").read_bytes() == old.read_bytes()
+
+
+def test_a_backup_onto_a_full_disk_names_that_disk_and_leaves_nothing_behind(
+    joblens: RunJoblens, tmp_path: Path
+) -> None:
+    joblens("run", "--", "true", code=0)
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    place = shlex.quote(str(disk))
+    mount = f"mount -t tmpfs -o size=100k tmpfs {place}; trap 'ls -A {place} > {tmp_path}/left' EXIT; "
+    done = _on(mount, "store", "backup", disk / "copy.db", cwd=tmp_path)
+    assert done.returncode == 125
+    assert done.stderr.startswith(
+        f"joblens: error: the store {disk}/copy.db cannot be written: the disk is full"
+    )
+    assert "not an error" not in done.stderr
+    assert (tmp_path / "left").read_text() == ""
+
+
+def test_a_report_on_a_read_only_disk_is_refused_before_the_job_with_the_reason(
+    joblens: RunJoblens, tmp_path: Path
+) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mount = READ_ONLY.format(shlex.quote(str(disk)))
+    done = _on(mount, "run", "--report", disk / "r.json", "--", "touch", tmp_path / "ran", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "cannot be written: its file system is read-only" in done.stderr
+    assert not (tmp_path / "ran").exists()

@@ -1,12 +1,15 @@
 """Secrets in a workflow file: nothing that lasts has them, and runs go on all the same."""
 
 import os
+import re
 import stat
+import sys
 from pathlib import Path
 
 import pytest
 
 from joblens.app.places import spool_dir
+from joblens.model.history import HistoryQuery
 from tests.integration.workflow_desk import WorkflowDesk
 
 SECRETS = ("hunter2hunter2", "tok-abc-9876", "swordfish77", "s3cr3t-in-a-comment", "rowsecret55")
@@ -99,3 +102,118 @@ def test_a_file_without_secrets_is_stored_as_it_is(desk: WorkflowDesk) -> None:
     desk.run(text)
     assert desk.newest_run().spec_text == text
     assert kept_files(desk) == []
+
+
+SHAPES = """
+name: shapes
+description: nothing of it
+env: {API_KEY: zz01-env, SIM_MODE: "{password}"}
+variables: {password: zz02-variable}
+user_data:
+  - {name: credentials, data: {user: zz05-data, more: [zz06-data, {deep: zz07-data}]}}
+  - {name: plain, data: {access_token: [zz08-data]}}
+  - {name: session_token}
+parameters_file: rows.csv
+files:
+  - {name: made, path: "made_{password}.txt"}
+jobs:
+  - name: "list_{api_token}"
+    command: "echo {api_token} $API_KEY $SIM_MODE >> used"
+    parameters: {api_token: [zz03-list, zz04-list]}
+  - {name: after_first, command: "true", depends_on: ["list_zz03-list"]}
+  - {name: "row_{n}", command: "echo {access_token} >> used", use_parameters_file: true}
+  - name: "text_{secret_key}"
+    command: "echo {secret_key} >> used"
+    parameters: {secret_key: "['zz09-text', 'zz10-text']"}
+  - {name: "range_{passcode}", command: "echo {passcode} >> used", parameters: {passcode: "7700011:7700012"}}
+  - name: "file_{db_password}"
+    command: "echo {db_password} >> used"
+    parameters: {db_password: "@tokens.json"}
+  - {name: typed, command: "echo {typed_token} >> used", parameters: {typed_token: x}}
+  - {name: maker, command: "touch made_{password}.txt; echo made >> used", output_files: [made]}
+  - {name: data, command: "joblens user-data get credentials >> used; joblens user-data get plain >> used"}
+  - name: sets
+    command: joblens user-data set session_token - < session.json
+    output_user_data: [session_token]
+  - name: uses
+    command: "echo '${user_data.input.session_token}' >> used; joblens user-data get session_token >> used"
+    input_user_data: [session_token]
+  - {name: fails, command: "echo it was {password} >&2; exit 3"}
+actions:
+  - {trigger_type: on_workflow_complete, action_type: run_commands, commands: ["echo {password} >> used"]}
+"""
+COMMANDS = """
+results 1 --json
+show 1 --json
+export history -o h.jsonl
+export csv -o h.csv
+export ro-crate shapes -o crate
+plot workflow:1 -o plots
+user-data list --run 1
+""".strip().splitlines()
+MARKED = re.compile(r"zz[0-9][0-9]|770001[12]")
+
+
+def everything_stored(desk: WorkflowDesk) -> dict[str, str]:
+    """By where it is: the store unpacked, all that lies beside it, and what jobs left for joblens."""
+    store = desk.store()
+    try:
+        workflow = store.workflows()[0]
+        runs = [store.find_run(run.uuid) for run in store.runs(workflow.uuid)]
+        records = list(store.records(HistoryQuery(limit=1000)))
+        texts = {"workflow": repr(workflow), "runs": repr(runs), "records": repr(records)}
+        for run in runs:
+            texts[f"events {run.uuid}"] = repr(store.run_events(run.uuid))
+    finally:
+        store.close()
+    state = Path(os.environ["XDG_STATE_HOME"])
+    for root in (desk.store_path.parent, state):
+        for path in root.rglob("*"):
+            if path.is_file() and path.suffix not in (".spec", ".data"):
+                texts[str(path)] = path.read_bytes().decode("latin-1")
+    outputs = desk.folder / "output"
+    texts["names in the output folder"] = repr(sorted(map(str, outputs.rglob("*"))))
+    return texts
+
+
+def test_a_secret_of_any_shape_is_stored_and_shown_nowhere_and_jobs_have_it(
+    desk: WorkflowDesk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+    (desk.folder / "rows.csv").write_text("n,access_token\n1,zz11-row\n2,zz12-row\n")
+    (desk.folder / "tokens.json").write_text('["zz13-file", "zz14-file"]')
+    (desk.folder / "session.json").write_text('["zz16-set"]')
+    path = desk.write(SHAPES)
+    done = desk.call("run", path, "--param", "typed_token=zz15-typed", code=1)
+    used = set(MARKED.findall((desk.folder / "used").read_text()))
+    assert used == {*(f"zz{number:02}" for number in range(1, 17)), "7700011", "7700012"}
+    shown = [line for line in (done.stdout + done.stderr).splitlines() if "it was" not in line]  # a job's own
+    texts = everything_stored(desk) | {"the terminal": "\n".join(shown)}
+    exports = desk.folder / "exports"
+    exports.mkdir()
+    for command in COMMANDS:
+        told = desk.call(*command.replace(" -o ", " -o exports/").split())
+        assert told.code in (0, 3), f"{command}: {told.stderr}"
+        texts[command] = told.stdout + told.stderr
+    for file in exports.rglob("*"):
+        if file.is_file():
+            texts[str(file)] = file.read_bytes().decode("latin-1")
+    found = {where: set(MARKED.findall(text)) for where, text in texts.items() if MARKED.search(text)}
+    assert found == {}
+    desk.call("rerun", "1.1", "--all", code=1)
+    assert not [where for where, text in everything_stored(desk).items() if MARKED.search(text)]
+
+
+def test_jobs_with_secrets_in_their_names_are_chosen_and_known_again(desk: WorkflowDesk) -> None:
+    flow = desk.write(
+        "name: named\njobs:\n  - name: 'job_{token}'\n    command: 'echo {token} >> used'\n"
+        "    parameters: {token: [zz01-a, zz02-b]}\n"
+    )
+    desk.call("run", flow, "-q", "--only", "job_zz01-a", code=0)
+    desk.call("rerun", "1.1", "--all", "-q", code=0)
+    assert desk.lines("used") == ["zz01-a", "zz01-a"]
+    desk.call("run", flow, "-q", "--rerun-changed", code=0)
+    desk.call("rerun", "1.3", "--changed", "-q", code=0)
+    assert desk.lines("used") == ["zz01-a", "zz01-a", "zz02-b"]
+    rows = desk.call("results", "1.3", "--json", code=0).json["results"]
+    assert [row["job_name"] for row in rows] == ["job_***1", "job_***2"]

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from joblens.stores.private_files import open_with_folder
+from joblens.stores.private_files import read_own, write_own
 
 _SUFFIX = ".job"
 
@@ -39,26 +39,14 @@ def payloads(spool_dir: str) -> list[str]:
 
 def write_payload(spool_dir: str, uuid: str, payload: Payload) -> None:
     """On disk for good before it returns: the job is queued next, and may be started after a reboot."""
-    path = payload_path(spool_dir, uuid)
-    descriptor = open_with_folder(path + ".part", os.O_WRONLY | os.O_EXCL)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            # Names and values may hold bytes that are no text; they travel as escapes.
-            file.write(msgspec.json.encode(_escaped(payload)))
-            file.flush()
-            os.fsync(descriptor)
-        os.replace(path + ".part", path)
-    except OSError:
-        with contextlib.suppress(OSError):
-            os.unlink(path + ".part")
-        raise
+    # Names and values may hold bytes that are no text; they travel as escapes.
+    write_own(payload_path(spool_dir, uuid), msgspec.json.encode(_escaped(payload)))
 
 
 def read_payload(spool_dir: str, uuid: str) -> Payload | None:
     """None when there is none (any more) or it cannot be read."""
     try:
-        with open(payload_path(spool_dir, uuid), "rb") as file:
-            return _plain(msgspec.json.decode(file.read(), type=Payload))
+        return _plain(msgspec.json.decode(read_own(payload_path(spool_dir, uuid)), type=Payload))
     except (OSError, msgspec.MsgspecError):
         return None
 

@@ -19,7 +19,7 @@ from joblens.model.job import Accounting, EarlySignal, Granularity, Job, Require
 from joblens.model.plan import Plan, PlannedJob
 from joblens.model.run import Run
 from joblens.model.run_link import FileStamp, RunLink
-from joblens.model.secrets import REDACTED, redact_argv, redact_env, redact_params
+from joblens.model.secrets import SecretValues, redact_argv, redact_env, redact_params, secret_values
 from joblens.model.seeds import seeds_of
 from joblens.model.workflow_spec import Stdio, StdioMode
 from joblens.plan.changes import command_digest
@@ -32,6 +32,7 @@ _LONGEST_NAME = 180
 _UUIDS_AT_ONCE = 64
 _COMMANDS_KNOWN = 16
 _NO_REQUIREMENTS = Requirements()
+_NO_SECRETS = SecretValues({})
 _STREAMS = {
     StdioMode.SEPARATE: "",
     StdioMode.COMBINED: "c",
@@ -74,7 +75,7 @@ class RunSetup(Struct, frozen=True, kw_only=True):
     grace_s: float
     output_max_bytes: int
     grid_co2_g_per_kwh: float | None = None
-    hidden: tuple[str, ...] = ()  # values that are secret wherever they stand, the longest first
+    secrets: SecretValues = _NO_SECRETS  # hidden wherever they occur
 
     @property
     def logs_dir(self) -> str:
@@ -162,6 +163,9 @@ class AttemptMaker:
             start=start,
             inputs=inputs,
         )
+        given = {name: data[name] for name in self._data_names(planned) if name in data}
+        if given:
+            job = secret_values(given).hide_in_job(job)
         folder = os.path.join(self._logs_dir, self._folder(planned.name, start.attempt))
         return PreparedAttempt(
             job, argv, env, folder, streams_of(planned.stdio or self._plan.execution.stdio)
@@ -184,9 +188,9 @@ class AttemptMaker:
         asked = start.requirements if start is not None else _NO_REQUIREMENTS
         recorded, added = setup.recorded_env, redact_env(env) if env else {}
         params = redact_params(planned.parameters) if planned is not None and planned.parameters else {}
-        return Job(
+        job = Job(
             uuid=self._new_uuid(),
-            argv=self._without_hidden(self._redact_argv((command,) if is_shell else argv)),
+            argv=self._redact_argv((command,) if is_shell else argv),
             is_shell=is_shell,
             created_at_us=self._kit.clock.now_us(),
             name=name,
@@ -221,6 +225,10 @@ class AttemptMaker:
             oom_exit_code=execution.oom_exit_code,
             grid_co2_g_per_kwh=setup.grid_co2_g_per_kwh,
         )
+        return setup.secrets.hide_in_job(job)
+
+    def _data_names(self, planned: PlannedJob) -> list[str]:
+        return [self._plan.user_data[place].name for place in planned.input_user_data]
 
     def _output_paths(self, planned: PlannedJob | None) -> tuple[str, ...]:
         if planned is None or not planned.output_files:
@@ -229,13 +237,8 @@ class AttemptMaker:
 
     def _seeds(self, argv: tuple[str, ...], params: dict[str, Any], env: dict[str, str]) -> dict[str, str]:
         """Of what may be remembered."""
-        words = self._without_hidden(self._redact_argv(argv))
+        words = self._setup.secrets.hide(self._redact_argv(argv))
         return seeds_of(words, params, {**self._env_seeds, **env} if env else self._env_seeds)
-
-    def _without_hidden(self, argv: tuple[str, ...]) -> tuple[str, ...]:
-        for value in self._setup.hidden:
-            argv = tuple(word.replace(value, REDACTED) for word in argv)
-        return argv
 
     def _new_uuid(self) -> str:
         if not self._random:

@@ -1,7 +1,11 @@
 """The facts of a run in the store: those this process notes, and those that others have noted since."""
 
+import contextlib
+import os
 from collections.abc import Sequence
 from typing import Any
+
+import msgspec
 
 from joblens.agent.kit import Kit
 from joblens.model.errors import JoblensError
@@ -9,6 +13,15 @@ from joblens.model.ids import new_uuid
 from joblens.model.plan import Plan
 from joblens.model.run import JobCancelled, RunEvent, RunFact, StopAskedFor, UserDataSet
 from joblens.model.writes import RunNoted
+from joblens.stores.private_files import read_own
+
+
+def value_of(fact: UserDataSet, spool_dir: str) -> Any:
+    """Returns the value that was set. Where its private file is gone, that is what the store has."""
+    if fact.private:
+        with contextlib.suppress(OSError, msgspec.MsgspecError):
+            return msgspec.json.decode(read_own(os.path.join(spool_dir, os.path.basename(fact.private))))
+    return fact.data
 
 
 class RunFacts:
@@ -80,7 +93,7 @@ class RunFacts:
         """-> its place in the plan; None: the plan knows no such data."""
         if fact.name not in self._places:
             return None
-        self.data[fact.name] = fact.data
+        self.data[fact.name] = value_of(fact, self._kit.spool_dir)
         return self._places[fact.name]
 
     def cancel_requests(self) -> list[str]:

@@ -59,7 +59,6 @@ def write_time_series(record: Record, store: Store) -> None:
     from joblens.stores.time_series_db import write_time_series as write
 
     path = time_series_path(record)
-    os.makedirs(os.path.dirname(path), exist_ok=True)
     samples = [sample for _, sample in store.samples(record.job.uuid)]
     write(path, [(record, samples)])
 

@@ -15,7 +15,9 @@ _LOG_BYTES = 5 * 1024**2
 
 
 def log_line(what: str, text: str) -> None:
-    sys.stderr.write(f"{time.strftime('%Y-%m-%dT%H:%M:%S%z')} {what} {os.getpid()}: {text}\n")
+    from joblens.views.style import clean_text
+
+    sys.stderr.write(f"{time.strftime('%Y-%m-%dT%H:%M:%S%z')} {what} {os.getpid()}: {clean_text(text)}\n")
     sys.stderr.flush()
 
 

@@ -4,6 +4,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from joblens.app.exports import output_file
 from joblens.model.errors import BenchmarkError
 from joblens.views.bench_report import html_report, markdown_report
 
@@ -35,10 +36,7 @@ def write_report(
     else:
         folder = os.path.dirname(path)
         files = {**{os.path.join(folder, name): svg for name, svg in pictures.items()}, path: text}
-    try:
-        for name, content in files.items():
-            with open(name, "w", encoding="utf-8", errors="backslashreplace") as file:
-                file.write(content)
-    except OSError as error:
-        raise BenchmarkError(f"{path}: the report could not be written: {error.strerror}") from error
+    for name, content in files.items():
+        with output_file(name) as file:
+            file.write(content.encode(errors="backslashreplace"))
     return text

@@ -231,7 +231,7 @@ class _Crate:
             tables = json.format(json.encode(run.tables), indent=2) + b"\n"
             about = "The tables of parameters that the workflow names, as they were"
             self._add("joblens/tables.json", tables, about, "application/json")
-        told, form = redact_spec(run.spec_text, run.spec_format, Depth.FOR_OTHERS)
+        told, form = redact_spec(run.spec_text, run.spec_format, depth=Depth.FOR_OTHERS)
         kind = {"yaml": "application/yaml", "json": "application/json"}.get(form, "text/plain")
         redacted = ", without what is secret in it" if run.is_redacted or told != run.spec_text else ""
         text = told.encode()

@@ -1,7 +1,8 @@
 """What joblens can do on this machine: measuring and enforcing, the store's part, and what is installed."""
 
 import os
-from collections.abc import Sequence
+import shlex
+from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
@@ -20,6 +21,20 @@ def diagnose(settings: Settings) -> list[Capability]:
     after_energy = next((place for place, row in enumerate(rows, 1) if row.name == "energy"), len(rows))
     rows.insert(after_energy, co2_capability(settings.energy.grid_co2_g_per_kwh, rows))
     return [*rows, *_storage(settings), *slurm_capabilities(), ray_capability(settings), *extras()]
+
+
+def config_capabilities(skipped: Mapping[str, str]) -> list[Capability]:
+    """Returns a row for each configuration file that is not trusted; `skipped` has the reasons by path."""
+    return [
+        Capability(
+            area="storage",
+            name="config",
+            available=False,
+            reason=f"{path} is not used: {reason}",
+            fix=f"to use it, give --config {shlex.quote(path)}",
+        )
+        for path, reason in skipped.items()
+    ]
 
 
 def co2_capability(factor: float | None, rows: Sequence[Capability]) -> Capability:

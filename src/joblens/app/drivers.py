@@ -76,8 +76,16 @@ def _check_folder(url: str, folder: str) -> None:
 
 
 def store_is_there(settings: Settings) -> bool:
-    """A server is taken to be; who opens it learns more."""
-    return is_postgres(settings.store.url or "") or os.path.exists(store_name(settings))
+    """A server is taken to be, and so is a file that cannot be seen: who opens it learns more."""
+    if is_postgres(settings.store.url or ""):
+        return True
+    try:
+        os.stat(store_name(settings))
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError:
+        return True
+    return True
 
 
 def is_own_store(settings: Settings) -> bool:

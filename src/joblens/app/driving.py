@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -35,14 +35,17 @@ from joblens.engine.schedule import Schedule
 from joblens.model.errors import JoblensError
 from joblens.model.job import Record, Status
 from joblens.model.plan import Plan
-from joblens.model.run import JobState, Run, RunEnded, RunStarted, RunStatus
+from joblens.model.run import JobState, OutputsMissing, Run, RunEnded, RunStarted, RunStatus
 from joblens.model.settings import Settings
+from joblens.model.writes import JobEnded, RunNoted, Write
 from joblens.ports.store import Store
 from joblens.stores.journal import JournaledStore
 
 if TYPE_CHECKING:
     from joblens.agent.run_tickets import QueueSide
     from joblens.app.cluster_engine import ClusterEngine
+
+_TEXTS_OF_OUTCOMES = ("error", "stderr_tail", "stdout_tail", "findings", "inputs", "outputs")
 
 MakeView = Callable[[Run, Plan, Offer], RunView]
 
@@ -90,8 +93,11 @@ def drive(
 
 class _Driving:
     def __init__(self, run: Run, plan: Plan, settings: Settings, log: OwnLog, config: str | None) -> None:
+        from joblens.app.kept_specs import hide_names, stored_secrets
+
         self._run = run
-        self._plan = plan
+        self._secrets = stored_secrets(run, settings)
+        self._plan = hide_names(plan, self._secrets)
         self._settings = settings
         self._log = log
         self._config = config
@@ -131,6 +137,8 @@ class _Driving:
         kit = open_kit(
             self._settings, self._take_sample, allow_many_files(), self._log.warn, self._keep_journaled
         )
+        if self._secrets:
+            kit.recorder.sieve = self._without_secrets
         side: QueueSide | None = None
         try:
             shown = self._offer if self._cluster is None else self._cluster.shown_offer(self._offer)
@@ -178,6 +186,20 @@ class _Driving:
             with suppress(JoblensError):  # slots of an earlier driver that was killed
                 sweep_slots(kit.spool_dir, kit.host, kit.recorder.read(lambda store: store.running()))
             close_kit(kit)
+
+    def _without_secrets(self, writes: Sequence[Write]) -> list[Write]:
+        """Hides secrets in what is written beside the jobs themselves, which have none."""
+        return [self._without_secret(write) for write in writes]
+
+    def _without_secret(self, write: Write) -> Write:
+        hide = self._secrets.hide
+        if isinstance(write, JobEnded):
+            end = write.outcome
+            texts = {name: hide(getattr(end, name)) for name in _TEXTS_OF_OUTCOMES}
+            return structs.replace(write, outcome=structs.replace(end, **texts))
+        if isinstance(write, RunNoted) and isinstance(write.event.fact, OutputsMissing):
+            return structs.replace(write, event=hide(write.event))
+        return write
 
     def _keep_journaled(self, store: Store) -> Store:
         assert isinstance(store, JournaledStore)
@@ -243,8 +265,6 @@ class _Driving:
         )
 
     def _setup(self) -> RunSetup:
-        from joblens.app.kept_specs import values_to_hide
-
         settings, run = self._settings, self._run
         here = Surroundings.here()
         cwd = run.options.cwd or here.cwd
@@ -264,7 +284,7 @@ class _Driving:
             grace_s=settings.limits.grace,
             output_max_bytes=settings.output.max_size,
             grid_co2_g_per_kwh=settings.energy.grid_co2_g_per_kwh,
-            hidden=values_to_hide(run, settings),
+            secrets=self._secrets,
         )
 
     def _after(self, kit: Kit, setup: RunSetup) -> None:

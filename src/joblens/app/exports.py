@@ -15,7 +15,7 @@ from joblens.model.errors import InputError, StoreError
 from joblens.model.job import Record
 from joblens.model.units import format_instant
 from joblens.ports.store import Store
-from joblens.stores.private_files import make_private_file
+from joblens.stores.private_files import make_private_file, make_private_folder
 from joblens.views.numbers import counted
 
 Advance = Callable[[int], None]  # told the jobs done since it was last told
@@ -95,7 +95,7 @@ def export_samples(store: Store, records: Iterable[Record], folder: str, advance
         if store.samples(record.job.uuid):
             path = os.path.join(folder, record.job.uuid, f"{_stamp(record)}.jsonl.gz")
             try:
-                os.makedirs(os.path.dirname(path), exist_ok=True)
+                make_private_folder(os.path.dirname(path))
             except OSError as error:
                 raise InputError(f"{os.path.dirname(path)}: cannot be made: {error.strerror}") from error
             with output_file(path) as file:

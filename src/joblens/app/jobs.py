@@ -16,7 +16,14 @@ from joblens.app.requests import LEAST_INTERVAL_S, Request, check_request
 from joblens.model.errors import InputError, LaunchError
 from joblens.model.ids import new_uuid
 from joblens.model.job import ContainerJob, EarlySignal, Job, Owner
-from joblens.model.secrets import is_allowed_env, redact_argv, redact_env, redact_params, redact_text
+from joblens.model.secrets import (
+    is_allowed_env,
+    redact_argv,
+    redact_env,
+    redact_params,
+    redact_text,
+    secret_values,
+)
 from joblens.model.seeds import seeds_of
 from joblens.model.settings import Settings
 from joblens.probes.host import read_host
@@ -107,6 +114,8 @@ def prepare(request: Request, settings: Settings, here: Surroundings | None = No
         seeds=seeds_of(redacted, params, added if container is not None else {**here.seeds, **added}),
         rerun_of=request.rerun_of,
     )
+    if params or added:
+        job = secret_values({**request.env, **request.params}).hide_in_job(job)
     if container is not None:
         from joblens.app.container_requests import client_env
 
@@ -256,8 +265,13 @@ def parse_early_signal(text: str) -> EarlySignal:
     bare = name.upper().removeprefix("SIG")
     known = {signals.name: signals.value for signals in signal.Signals}
     number = int(bare) if bare.isascii() and bare.isdigit() else known.get(f"SIG{bare}", 0)
-    if not separator or not 1 <= number < signal.NSIG:
+    if not separator:
         raise InputError(f"--signal {text}: expected NAME@TIME", hint="for one: --signal USR1@60")
+    if not 1 <= number < signal.NSIG:
+        raise InputError(
+            f"--signal {text}: there is no signal '{name}'",
+            hint="`kill -l` lists them; for one: --signal USR1@60",
+        )
     try:
         return EarlySignal(number, parse_duration(lead))
     except InputError as error:

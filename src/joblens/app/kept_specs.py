@@ -1,7 +1,6 @@
 """What a run was made from, where there are secrets in it: the store has it without them, and a private file
 beside the store's other work in progress has it as it was written, for whoever goes on with the run."""
 
-import contextlib
 import os
 from typing import Any
 
@@ -12,16 +11,23 @@ from msgspec.structs import replace
 from joblens.analysis.workflow_rows import run_label
 from joblens.app.drivers import store_name
 from joblens.app.places import spool_dir
-from joblens.app.specs import LoadedSpec, load_spec, plan_of_run
+from joblens.app.specs import LoadedSpec, load_spec, loaded_run, plan_of_run
 from joblens.model.errors import InputError, JoblensError, StoreError
 from joblens.model.plan import Plan
-from joblens.model.run import Run
-from joblens.model.secrets import REDACTED, may_hold_secret, redact_params
+from joblens.model.run import Run, RunOptions
+from joblens.model.secrets import REDACTED, SecretValues, may_hold_secret
 from joblens.model.settings import Settings
 from joblens.ports.store import Store
 from joblens.spec.documents import read_document
-from joblens.spec.redaction import Depth, hidden_values, redact_spec, redact_table
-from joblens.stores.private_files import make_private_folder
+from joblens.spec.redaction import (
+    as_json,
+    redact_document,
+    redact_parameters,
+    redact_spec,
+    redact_table,
+    secrets_in,
+)
+from joblens.stores.private_files import read_own, write_own
 
 SUFFIX = ".spec"
 
@@ -33,19 +39,77 @@ class KeptSpec(Struct, frozen=True):
     format: str
     tables: dict[str, Any]
     parameters: dict[str, Any]
-    hidden: tuple[str, ...] = ()  # values to be taken out of what is recorded of its jobs
+    secrets: dict[str, str] = {}  # values to hide in the records of its jobs, and what is shown instead
 
 
-def without_secrets(run: Run, plan: Plan) -> Run:
-    """As it may be stored; `is_redacted` when something was taken out. `plan`: what it is a run of."""
+def without_secrets(run: Run, plan: Plan, secrets: SecretValues) -> Run:
+    """Returns the run as it may be stored; `is_redacted` when it differs. `plan`: as the run was written;
+    `secrets`: of both."""
     if not _may_hold_secrets(run):
         return run
-    redacted = run
-    for depth in (Depth.EVERYTHING, Depth.NAMES_KEPT, Depth.COMMANDS):
-        redacted = _redacted(run, depth)
-        if redacted == run or _is_same_plan(redacted, plan):
-            break
-    return run if redacted == run else replace(redacted, is_redacted=True)
+    redacted = _redacted(run, secrets)
+    if redacted == run:
+        return run
+    if not _is_same_plan(redacted, hide_names(plan, secrets)):
+        redacted = _expanded(run, secrets)
+    return replace(redacted, is_redacted=True)
+
+
+def secrets_of(run: Run, plan: Plan) -> SecretValues:
+    """Returns the values that are secret by a name anywhere: in the file, its tables, options and jobs."""
+    if not _may_hold_secrets(run):
+        return SecretValues({})
+    document = read_document(run.spec_text, run.spec_format).value
+    rows = [table for table in run.tables.values() if isinstance(table, list)]
+    columns = [
+        {name: [row.get(name) for row in table] for name in table[0]}
+        for table in rows
+        if table and all(isinstance(row, dict) for row in table)
+    ]
+    named = [{"parameters": params} for params in (*columns, run.options.parameters, _swept(plan))]
+    shown: dict[str, str] = {}
+    for found in (secrets_in(document), *map(secrets_in, named)):
+        shown = found | shown
+    return SecretValues(shown)
+
+
+def _swept(plan: Plan) -> dict[str, list[Any]]:
+    """Returns the values that the jobs were expanded with, by the names of parameters."""
+    values: dict[str, dict[Any, None]] = {}
+    for job in plan.jobs:
+        for name, value in zip(job.parameter_names, job.parameter_values, strict=True):
+            if may_hold_secret(name):
+                values.setdefault(name, {})[value] = None
+    return {name: list(each) for name, each in values.items()}
+
+
+def hide_secrets(loaded: LoadedSpec, options: RunOptions) -> RunOptions:
+    """Takes secrets out of the names of the plan's jobs, and returns the options with the same names."""
+    run = Run(
+        uuid="",
+        workflow_uuid="",
+        created_at_us=0,
+        spec_text=loaded.text,
+        spec_format=loaded.format,
+        tables=dict(loaded.tables),
+        options=options,
+    )
+    secrets = secrets_of(run, loaded.plan)
+    loaded.plan = hide_names(loaded.plan, secrets)
+    return _hide_selection(options, secrets)
+
+
+def _hide_selection(options: RunOptions, secrets: SecretValues) -> RunOptions:
+    hide = secrets.hide
+    return replace(options, only=hide(options.only), skip=hide(options.skip), until=hide(options.until))
+
+
+def hide_names(plan: Plan, secrets: SecretValues) -> Plan:
+    """Returns the plan with names of jobs and labels without secrets: they are shown and name folders."""
+    if not secrets:
+        return plan
+    jobs = (replace(job, name=secrets.hide(job.name), label=secrets.hide(job.label)) for job in plan.jobs)
+    return replace(plan, jobs=tuple(jobs))
 
 
 def _may_hold_secrets(run: Run) -> bool:
@@ -53,13 +117,23 @@ def _may_hold_secrets(run: Run) -> bool:
     return may_hold_secret(run.spec_text) or bool(run.tables or run.options.parameters)
 
 
-def _redacted(run: Run, depth: Depth) -> Run:
-    text, form = redact_spec(run.spec_text, run.spec_format, depth)
-    tables, options = run.tables, run.options
-    if depth is Depth.EVERYTHING:
-        tables = {name: redact_table(table) for name, table in tables.items()}
-        options = replace(options, parameters=redact_params(options.parameters))
+def _redacted(run: Run, secrets: SecretValues) -> Run:
+    text, form = redact_spec(run.spec_text, run.spec_format, secrets)
+    tables = {name: redact_table(table, secrets) for name, table in run.tables.items()}
+    parameters = secrets.hide(redact_parameters(run.options.parameters))
+    options = replace(_hide_selection(run.options, secrets), parameters=parameters)
     return replace(run, spec_text=text, spec_format=form, tables=tables, options=options)
+
+
+def _expanded(run: Run, secrets: SecretValues) -> Run:
+    """Returns the run with every job written by itself: where a range or a list in a text is secret, no
+    shorter form stands for the same jobs without it."""
+    from joblens.app.expanding import expanded_workflow
+
+    document = expanded_workflow(loaded_run(run, keeps_spec=True), run.options.parameters)
+    text, form = as_json(redact_document(document, secrets), run.spec_format)
+    options = replace(_redacted(run, secrets).options, parameters={})
+    return replace(run, spec_text=text, spec_format=form, tables={}, options=options)
 
 
 def _is_same_plan(run: Run, plan: Plan) -> bool:
@@ -72,32 +146,13 @@ def _is_same_plan(run: Run, plan: Plan) -> bool:
     ]
 
 
-def keep_spec(run: Run, settings: Settings) -> None:
+def keep_spec(run: Run, settings: Settings, secrets: SecretValues) -> None:
     """On disk for good before it returns. `run`: as it was written."""
-    parameters = run.options.parameters
-    document = read_document(run.spec_text, run.spec_format).value
-    # As in the file: rows and what is typed are known by the names of the parameters they are for.
-    hidden = hidden_values(document, {"parameters": run.tables}, {"parameters": parameters})
-    kept = KeptSpec(
-        run.spec_text,
-        run.spec_format,
-        run.tables,
-        parameters,
-        tuple(sorted(hidden, key=len, reverse=True)),
-    )
+    kept = KeptSpec(run.spec_text, run.spec_format, run.tables, run.options.parameters, secrets.shown)
     path = _path(run, settings)
-    part = f"{path}.part"
     try:
-        make_private_folder(os.path.dirname(path))
-        descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(msgspec.json.encode(kept))
-            file.flush()
-            os.fsync(descriptor)
-        os.replace(part, path)
+        write_own(path, msgspec.json.encode(kept))
     except OSError as error:
-        with contextlib.suppress(OSError):
-            os.unlink(part)
         raise StoreError(
             f"there are secrets in the workflow, and the private file for them, {path}, cannot be written: "
             f"{error.strerror}"
@@ -112,7 +167,7 @@ def whole_run(run: Run, store: Store, settings: Settings) -> Run:
     if kept is None:
         kept = _from_source(run, store)
         if kept is not None:
-            keep_spec(_with(run, kept), settings)
+            keep_spec(_with(run, kept), settings, SecretValues(kept.secrets))
     if kept is None:
         label = run_label(run)
         raise InputError(
@@ -123,10 +178,16 @@ def whole_run(run: Run, store: Store, settings: Settings) -> Run:
     return _with(run, kept)
 
 
-def values_to_hide(run: Run, settings: Settings) -> tuple[str, ...]:
-    """The longest first."""
+def stored_secrets(run: Run, settings: Settings) -> SecretValues:
+    """Returns what has to be hidden in everything that is stored of the run."""
     kept = _read(run, settings) if run.is_redacted else None
-    return kept.hidden if kept is not None else ()
+    return SecretValues(kept.secrets if kept is not None else {})
+
+
+def with_kept_values(run: Run, settings: Settings) -> Run:
+    """Returns the run as it was written where this machine has that, else as it is stored."""
+    kept = _read(run, settings) if run.is_redacted else None
+    return _with(run, kept) if kept is not None else run
 
 
 def _with(run: Run, kept: KeptSpec) -> Run:
@@ -145,8 +206,7 @@ def _path(run: Run, settings: Settings) -> str:
 
 def _read(run: Run, settings: Settings) -> KeptSpec | None:
     try:
-        with open(_path(run, settings), "rb") as file:
-            return msgspec.json.decode(file.read(), type=KeptSpec)
+        return msgspec.json.decode(read_own(_path(run, settings)), type=KeptSpec)
     except (OSError, msgspec.MsgspecError):
         return None
 
@@ -161,10 +221,12 @@ def _from_source(run: Run, store: Store) -> KeptSpec | None:
         loaded = load_spec(source, parameters)
     except JoblensError:
         return None
-    again = without_secrets(_made_from(run, loaded), loaded.plan)
+    made = _made_from(run, loaded)
+    secrets = secrets_of(made, loaded.plan)
+    again = without_secrets(made, loaded.plan, secrets)
     if (again.spec_text, again.tables) != (run.spec_text, run.tables):
         return None
-    return KeptSpec(loaded.text, loaded.format, dict(loaded.tables), parameters)
+    return KeptSpec(loaded.text, loaded.format, dict(loaded.tables), parameters, secrets.shown)
 
 
 def _made_from(run: Run, loaded: LoadedSpec) -> Run:

@@ -30,7 +30,7 @@ from joblens.model.ids import new_uuid
 from joblens.model.job import Attempt, Job, Outcome, Record, Status
 from joblens.model.probe_choice import chosen_probes
 from joblens.model.sample import Sample
-from joblens.model.secrets import redact_params, redact_text
+from joblens.model.secrets import SecretValues, redact_params, redact_text, secret_values
 from joblens.model.units import format_instant
 
 if TYPE_CHECKING:  # with all it takes to talk to an engine
@@ -45,6 +45,7 @@ class _Active(Struct):
     attempt: Attempt
     window: Any
     container: "WatchedContainer | None"
+    secrets: SecretValues
 
 
 class JobMonitor:
@@ -92,7 +93,8 @@ class JobMonitor:
             logger.warning("Job %s was started again before it was stopped", task_id)
             self.stop_monitoring(task_id, Status.ERROR, error="started again before it was stopped")
         self._connection.open()
-        shown = redact_params(plain_params(params))
+        given = plain_params(params)
+        shown, secrets = redact_params(given), secret_values(given)
         job = Job(
             uuid=new_uuid(),
             argv=(),
@@ -109,6 +111,7 @@ class JobMonitor:
             probes=self._probes(),
             grid_co2_g_per_kwh=self._connection.settings().energy.grid_co2_g_per_kwh,
         )
+        job = replace(secrets.hide_in_job(job), external_id=task_id)
         logger.info("Starting job %s: tool=%s, script=%s, params=%s", task_id, job.tool, job.script, shown)
         attempt = self._attempt(job.created_at_us)
         self._connection.started(Record(status=Status.RUNNING, job=job, attempt=attempt))
@@ -127,7 +130,7 @@ class JobMonitor:
         interval_s = job.interval_s if self.enable_profiling else _NEVER_S
         window = shared_meter().begin(interval_s, write, instruments=instruments)
         with self._lock:
-            self._active[task_id] = _Active(job, attempt, window, container)
+            self._active[task_id] = _Active(job, attempt, window, container, secrets)
         return job.uuid
 
     def stop_monitoring(
@@ -154,7 +157,7 @@ class JobMonitor:
             duration_s=measured.duration_s,
             exit_code=returncode,
             reason=REASONS[verdict],
-            error=None if error is None else redact_text(plain_text(error)),
+            error=None if error is None else active.secrets.hide(redact_text(plain_text(error))),
             has_result=result is not None,
             usage=usage,
             profile=self._profile(active, measured, is_over=True),

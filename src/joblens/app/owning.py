@@ -31,9 +31,15 @@ if TYPE_CHECKING:
 def show(text: str, level: str) -> None:
     if sys.stderr is None:  # joblens was started with it closed
         return
-    line = f"joblens: {level}: {text}"
+    line = f"joblens: {level}: {_clean(text)}"
     # On a terminal it takes the place of a live line, and the terminal may be in raw mode.
     sys.stderr.write(f"\r{line}\x1b[K\r\n" if sys.stderr.isatty() else f"{line}\n")
+
+
+def _clean(text: str) -> str:
+    from joblens.views.style import clean_text
+
+    return clean_text(text)
 
 
 class OwnLog:
@@ -52,13 +58,13 @@ class OwnLog:
 
     def info(self, text: str) -> None:
         if self._logger is not None:
-            self._logger.info("%s", text)
+            self._logger.info("%s", _clean(text))
         elif self._level in ("DEBUG", "INFO"):
             self._show(text, "info")
 
     def warn(self, text: str) -> None:
         if self._logger is not None:
-            self._logger.warning("%s", text)
+            self._logger.warning("%s", _clean(text))
         if self._logger is not None or self._level != "ERROR":
             self._show(text, "warning")
 

@@ -18,6 +18,7 @@ from joblens.model.run import Run
 from joblens.model.sample import Sample
 from joblens.model.workflow_spec import MonitorSpec
 from joblens.ports.store import Store
+from joblens.stores.private_files import make_private_folder
 from joblens.views.numbers import counted
 from joblens.views.plots.chart import Chart
 
@@ -202,7 +203,7 @@ def _drawer(form: str) -> tuple[str, Callable[[Chart, str], bytes]]:
 
 def _make_folder(path: str) -> None:
     try:
-        os.makedirs(path, exist_ok=True)
+        make_private_folder(path)
     except OSError as error:
         raise InputError(f"{path}: cannot be made: {error.strerror}") from error
 

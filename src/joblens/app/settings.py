@@ -1,8 +1,8 @@
 """The settings in force: defaults, then files, then the environment, then options; each with its origin."""
 
 import os
-import stat
-from collections.abc import Iterator, Mapping, Sequence
+import shlex
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from msgspec import Struct, structs
@@ -11,6 +11,7 @@ from joblens.app.places import CONFIG_NAME, SYSTEM_CONFIG, home_dir, user_config
 from joblens.model.errors import ConfigError, InputError
 from joblens.model.settings import Settings
 from joblens.spec.settings_list import names_of, variable_of
+from joblens.stores.private_files import untrusted_reason
 
 S = TypeVar("S", bound=Struct)
 
@@ -42,6 +43,7 @@ class LoadedSettings(Struct, frozen=True, kw_only=True):
     settings: Settings
     origins: dict[str, str]
     files: tuple[str, ...] = ()  # that were read, in the order they were applied
+    skipped: dict[str, str] = {}  # files that others could have written, with the reason
     problems: tuple[str, ...] = ()  # what was left out, when that was allowed
 
 
@@ -92,14 +94,16 @@ def load_settings(
     cwd: str | None = None,
     system_config: str = SYSTEM_CONFIG,
     leave_out_bad: bool = False,
+    warn: Callable[[str], None] | None = None,
 ) -> LoadedSettings:
     """`config` is what `--config` says, `overrides` are options by dotted setting name. ConfigError names
     everything that is wrong in all files, variables and options together; with `leave_out_bad` that is told
-    in the result instead, and the rest counts."""
+    in the result instead, and the rest counts. `warn` is called for each file that is not trusted; by
+    default that is a Python warning."""
     here = cwd or _current_dir()
     layers = _Layers()
-    files = list(_existing_files(config or env.get("JOBLENS_CONFIG") or None, env, here, system_config))
-    for path, text in files:
+    texts, skipped = _read_files(config, env, here, system_config)
+    for path, text in texts.items():
         layers.add_file(path, text)
     names = names_of(_DEFAULTS)
     _add_environment(layers, names, env, here)
@@ -107,53 +111,72 @@ def load_settings(
         layers.add_text(name, text, f"option {OPTION_OF.get(name, name)}", here)
     if layers.problems and not leave_out_bad:
         raise config_error(layers.problems)
+    for path, reason in skipped.items():
+        (warn or _warn_in_python())(
+            f"{path} is not used: {reason}; to use it, give --config {shlex.quote(path)}"
+        )
     return LoadedSettings(
         settings=_filled(_DEFAULTS, layers.values),
         origins=dict.fromkeys(names, "default") | layers.origins,
-        files=tuple(path for path, _ in files),
+        files=tuple(texts),
+        skipped=skipped,
         problems=tuple(layers.problems),
     )
 
 
-def _existing_files(
-    asked: str | None, env: Mapping[str, str], here: str, system_config: str
-) -> Iterator[tuple[str, str]]:
-    """Path and content of the files to apply, in that order, each once."""
-    found = [path for path in (system_config, user_config_path(env)) if os.path.isfile(path)]
-    project = find_project_config(here, home_dir(env))
-    if project is not None:
-        found.append(project)
-    if asked is not None:
-        found.append(os.path.join(here, os.path.expanduser(asked)))
-    # A file that is found in two ways counts where it is applied last.
-    for index, path in enumerate(found):
-        if path not in found[index + 1 :]:
-            yield path, _read(path)
+def _warn_in_python() -> Callable[[str], None]:
+    from joblens.app.drivers import warn_in_python
+
+    return warn_in_python
 
 
-def find_project_config(here: str, home: str) -> str | None:
-    """The nearest joblens.yml from here upwards, as far as the home directory or the top of a git tree."""
+def _read_files(
+    config: str | None, env: Mapping[str, str], here: str, system_config: str
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Returns the files to apply with their text, in that order, and the skipped ones with the reason. Of a
+    project's files the nearest that is trusted counts; a file that is found in two ways is applied last."""
+    asked = os.path.expanduser(config or env.get("JOBLENS_CONFIG", ""))
+    # A relative path in the environment is another file in every directory: nobody chose that one.
+    named = os.path.join(here, asked) if config or os.path.isabs(asked) else None
+    places: list[Iterable[str]] = [
+        filter(os.path.isfile, [system_config]),
+        filter(os.path.isfile, [user_config_path(env)]),
+        find_project_configs(here, home_dir(env)),
+        [os.path.join(here, asked)] if asked else [],
+    ]
+    texts: dict[str, str] = {}
+    skipped: dict[str, str] = {}
+    for paths in places:
+        for path in paths:
+            text, reason = _read(path, check=path != named)
+            if reason:
+                skipped[path] = reason
+                continue
+            texts.pop(path, None)
+            texts[path] = text
+            break
+    return texts, skipped
+
+
+def find_project_configs(here: str, home: str) -> Iterator[str]:
+    """Every joblens.yml from here upwards, as far as the home directory or the top of a git tree."""
     folder = os.path.abspath(here)
     while True:
         path = os.path.join(folder, CONFIG_NAME)
-        if os.path.isfile(path) and _is_trusted(path, folder):
-            return path
+        if os.path.isfile(path):
+            yield path
         parent = os.path.dirname(folder)
         if folder in (parent, home) or os.path.exists(os.path.join(folder, ".git")):
-            return None
+            return
         folder = parent
 
 
-def _is_trusted(path: str, folder: str) -> bool:
-    """In a folder where anyone may write (such as /tmp) only a file of one's own, or root's, counts."""
-    anyone_may_write = os.stat(folder).st_mode & stat.S_IWOTH
-    return not anyone_may_write or os.stat(path).st_uid in (0, os.geteuid())
-
-
-def _read(path: str) -> str:
+def _read(path: str, *, check: bool) -> tuple[str, str]:
+    """Returns the text, or else the reason why the file is not trusted."""
     try:
         with open(path, encoding="utf-8") as file:
-            return file.read()
+            reason = untrusted_reason(path, file.fileno()) if check else ""
+            return "" if reason else file.read(), reason
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path}: not UTF-8 text (byte {error.start})") from error
     except OSError as error:

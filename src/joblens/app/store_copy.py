@@ -86,7 +86,7 @@ def copy_store(
 def _settings_of(url: str, settings: Settings) -> Settings:
     from joblens.app.settings import load_settings
 
-    named = load_settings(overrides={"store.url": url}).settings.store.url
+    named = load_settings(overrides={"store.url": url}, warn=lambda _: None).settings.store.url
     return structs.replace(settings, store=StoreSettings(url=named))
 
 

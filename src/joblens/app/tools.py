@@ -18,6 +18,7 @@ from joblens.model.job import ContainerJob, Requirements
 from joblens.model.tool import Tool, ToolStanding
 from joblens.spec.tool_file import read_tool
 from joblens.spec.words import nearest_word
+from joblens.stores.private_files import untrusted_reason
 
 __all__ = [
     "ToolRun",
@@ -118,33 +119,31 @@ def tool_standing(tool: Tool) -> ToolStanding:
 def tool_shelf(cwd: str | None = None) -> ToolShelf:
     tools: dict[str, Tool] = {}
     broken: dict[str, ToolError] = {}
-    folders, passed_over = _folders(os.path.abspath(cwd or os.getcwd()))
-    for folder, is_built_in in folders:
-        for path in _files_in(folder):
+    passed_over = []
+    for folder, is_built_in in _folders(os.path.abspath(cwd or os.getcwd())):
+        reason = "" if is_built_in or not os.path.isdir(folder) else _passed_over(folder)
+        for path in _files_in(folder) if not reason else ():
+            if not is_built_in and (of_file := _passed_over(path)):
+                passed_over.append(of_file)
+                continue
             name, read = _read(path, "" if is_built_in else path)
             if isinstance(read, Tool):
                 tools[name] = read
                 broken.pop(name, None)
             else:
                 broken[name] = read
+        passed_over += [reason] if reason else []
     in_order = dict(sorted(tools.items()))
     return ToolShelf(in_order, broken, tuple(passed_over))
 
 
-def _folders(cwd: str) -> tuple[list[tuple[str, bool]], list[str]]:
+def _folders(cwd: str) -> list[tuple[str, bool]]:
+    """Returns folders of tools, and whether each is joblens' own."""
     from joblens import spec
 
     built_in = os.path.join(os.path.dirname(os.path.abspath(spec.__file__)), "tools")
-    folders = [(built_in, True), (_users_folder(), False)]
-    passed_over = []
     project = _project_folder(cwd)
-    if project is not None:
-        reason = _not_ours(project)
-        if reason:
-            passed_over.append(f"{project} is not used: {reason}")
-        else:
-            folders.append((project, False))
-    return folders, passed_over
+    return [(built_in, True), (_users_folder(), False), *([(project, False)] if project else [])]
 
 
 def _users_folder() -> str:
@@ -170,15 +169,13 @@ def _upwards(folder: str) -> Iterator[str]:
         yield folder
 
 
-def _not_ours(folder: str) -> str:
-    """A folder that somebody else left in /tmp must not decide what runs."""
-    about = os.stat(folder)
-    shown = shlex.quote(folder)
-    if about.st_uid not in (os.geteuid(), 0):
-        users = shlex.quote(_users_folder())
-        owner = f"it belongs to somebody else (user {about.st_uid})"
-        return f"{owner}; copy what you trust: cp {shown}/NAME.yaml {users}/"
-    return f"everybody may write to it; chmod o-w {shown}" if about.st_mode & 0o002 else ""
+def _passed_over(path: str) -> str:
+    """A folder or file that somebody else left in /tmp must not decide what runs."""
+    reason = untrusted_reason(path)
+    users = shlex.quote(_users_folder())
+    name = "NAME.yaml" if os.path.isdir(path) else ""
+    trust = f"copy what you trust: cp {shlex.quote(os.path.join(path, name).rstrip('/'))} {users}/"
+    return f"{path} is not used: {reason}; {trust}" if reason else ""
 
 
 def _files_in(folder: str) -> list[str]:

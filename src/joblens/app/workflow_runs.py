@@ -59,7 +59,7 @@ def create_run(
     kept_from: Mapping[str, tuple[tuple[int, int], ...]] = _NOTHING,
 ) -> Run:
     """As it was written, which is what is to be driven; the store has it without secrets."""
-    from joblens.app.kept_specs import keep_spec, without_secrets
+    from joblens.app.kept_specs import hide_names, keep_spec, secrets_of, without_secrets
 
     run = Run(
         uuid=new_uuid(),
@@ -76,13 +76,17 @@ def create_run(
         user=current_user(),
         host=os.uname().nodename,
     )
-    stored = without_secrets(run, made.plan)
+    secrets = secrets_of(run, made.plan)
+    stored = without_secrets(run, made.plan, secrets)
     if stored.is_redacted:
-        keep_spec(run, settings)
+        keep_spec(run, settings, secrets)
+        made.plan = hide_names(made.plan, secrets)
     store.apply([RunCreated(stored)])
     found = store.find_run(run.uuid)
     if stored.is_redacted:
-        return structs.replace(found, options=run.options)
+        return structs.replace(
+            found, options=structs.replace(stored.options, parameters=run.options.parameters)
+        )
     return structs.replace(found, spec_text=run.spec_text)  # equal, and in memory already
 
 

@@ -45,21 +45,24 @@ def _show(session: Session, loaded: "LoadedSettings") -> None:
 def path(session: Session) -> None:
     """The configuration files in the order they are applied; later ones win."""
     with session.loaded_as_far_as_possible() as loaded:
-        _show_places(session, loaded.files)
+        _show_places(session, loaded.files, loaded.skipped)
 
 
-def _show_places(session: Session, read: tuple[str, ...]) -> None:
+def _show_places(session: Session, read: tuple[str, ...], skipped: dict[str, str]) -> None:
     from joblens.app.places import SYSTEM_CONFIG, user_config_path
 
-    places = [SYSTEM_CONFIG, user_config_path()]
-    places += [file for file in read if file not in places]
+    places = list(dict.fromkeys((SYSTEM_CONFIG, user_config_path(), *skipped, *read)))
     if session.json:
-        session.write_json([{"path": file, "read": file in read} for file in places])
+        session.write_json(
+            [{"path": file, "read": file in read, "reason": skipped.get(file, "")} for file in places]
+        )
         return
-    session.write_lines([_line(file, is_read=file in read) for file in places])
+    session.write_lines([_line(file, skipped.get(file, ""), is_read=file in read) for file in places])
 
 
-def _line(file: str, *, is_read: bool) -> str:
+def _line(file: str, reason: str, *, is_read: bool) -> str:
     if is_read:
         return f"{file}  read"
+    if reason:
+        return f"{file}  not read: {reason}"
     return f"{file}  not read" if os.path.exists(file) else f"{file}  not there"

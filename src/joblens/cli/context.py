@@ -106,7 +106,9 @@ class Session:
 
         store = self.options.store
         overrides = self._overrides if store is None else {**self._overrides, "store.url": store}
-        return load_settings(config=self.options.config, overrides=overrides, leave_out_bad=leave_out_bad)
+        return load_settings(
+            config=self.options.config, overrides=overrides, leave_out_bad=leave_out_bad, warn=self.warn
+        )
 
     @property
     def settings(self) -> Settings:
@@ -243,4 +245,6 @@ class Session:
 
     def note(self, text: str) -> None:
         """Something beside the output: goes to stderr so that pipes stay clean."""
-        sys.stderr.write(f"{text}\n")
+        from joblens.views.style import clean_text
+
+        sys.stderr.write(f"{clean_text(text)}\n")

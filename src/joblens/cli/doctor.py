@@ -1,11 +1,15 @@
 """`joblens doctor`: what can be measured and enforced on this machine."""
 
+from typing import TYPE_CHECKING
+
 import click
 from msgspec import to_builtins
 
 from joblens.cli.context import Session
 from joblens.cli.options import shared_options
-from joblens.model.settings import Settings
+
+if TYPE_CHECKING:
+    from joblens.app.settings import LoadedSettings
 
 
 @click.command("doctor")
@@ -15,13 +19,13 @@ def command(session: Session) -> None:
 
     It tries for real: a group is made, read, limited and removed. Exit code 0 also with gaps."""
     with session.loaded_as_far_as_possible() as loaded:
-        _show(session, loaded.settings)
+        _show(session, loaded)
 
 
-def _show(session: Session, settings: Settings) -> None:
-    from joblens.app.diagnosis import diagnose
+def _show(session: Session, loaded: "LoadedSettings") -> None:
+    from joblens.app.diagnosis import config_capabilities, diagnose
 
-    capabilities = diagnose(settings)
+    capabilities = [*diagnose(loaded.settings), *config_capabilities(loaded.skipped)]
     if session.json:
         available = sum(capability.available for capability in capabilities)
         document = {

@@ -124,11 +124,10 @@ def _rendered(session: Session, drawing: "Drawing", form: str, *, is_file: bool)
 
 
 def _write(path: str, text: str) -> None:
-    try:
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(text)
-    except OSError as error:
-        raise InputError(f"'{path}' cannot be written: {error.strerror}") from error
+    from joblens.app.exports import output_file
+
+    with output_file(path) as file:
+        file.write(text.encode())
 
 
 for _parameter in command.params:

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 import click
+from msgspec.structs import replace
 
 from joblens.cli.context import Session
 from joblens.cli.options import shared_options
@@ -56,6 +57,7 @@ def command(
 
 def _run_again(session: Session, base: "Run", what: str, given: dict[str, Any]) -> None:
     from joblens.app.drivers import open_store_directly
+    from joblens.app.kept_specs import hide_secrets
     from joblens.app.run_checks import prepare_place, refuse_unfinished_base
     from joblens.app.workflow_runs import check_plan, create_run
     from joblens.cli.run_spec import check_engine, detach, drive_in_front, show_dry_run
@@ -65,6 +67,7 @@ def _run_again(session: Session, base: "Run", what: str, given: dict[str, Any]) 
         refuse_unfinished_base(base, store, session.settings)
     base = _whole(session, base, what)
     loaded, again = _choose(session, base, what)
+    base = replace(base, options=hide_secrets(loaded, base.options))
     if again is not None and again.is_empty:
         if session.json:
             session.write_json({"run": None, "base_run_uuid": base.uuid, "again": []})
@@ -110,6 +113,7 @@ def _whole(session: Session, base: "Run", what: str) -> "Run":
 
 
 def _choose(session: Session, base: "Run", what: str) -> "tuple[LoadedSpec, Again | None]":
+    from joblens.app.kept_specs import hide_secrets
     from joblens.app.reruns import changed_of, failed_of
     from joblens.app.specs import load_spec, loaded_run
 
@@ -122,7 +126,8 @@ def _choose(session: Session, base: "Run", what: str) -> "tuple[LoadedSpec, Agai
         return loaded_run(base), None
     workflow = store.find_workflow(base.workflow_uuid)
     loaded = load_spec(workflow.source, base.options.parameters) if workflow.source else loaded_run(base)
-    return loaded, changed_of(store, base, loaded.plan, base.options.cwd)
+    hide_secrets(loaded, base.options)  # jobs are compared by their names in the store
+    return loaded, changed_of(store, store.find_run(base.uuid), loaded.plan, base.options.cwd)
 
 
 def _tell_of_changed_file(session: Session, base: "Run") -> None:

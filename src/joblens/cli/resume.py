@@ -21,10 +21,10 @@ def command(session: Session, /, ident: str, **given: Any) -> None:
 
     The exit code is that of run FILE: 0 when all jobs have succeeded, 1 when some have not."""
     from joblens.analysis.workflow_rows import run_label
-    from joblens.app.kept_specs import whole_run
+    from joblens.app.kept_specs import hide_secrets, whole_run
     from joblens.app.run_checks import prepare_place, refuse_driven, refuse_other_engine
     from joblens.app.runs import find_named_run
-    from joblens.app.specs import plan_of_run
+    from joblens.app.specs import loaded_run
     from joblens.app.workflow_runs import check_plan
     from joblens.cli.run_spec import check_engine, detach, drive_in_front
     from joblens.model.run import RunStatus
@@ -38,7 +38,9 @@ def command(session: Session, /, ident: str, **given: Any) -> None:
     options = with_offer(run.options, given)
     refuse_other_engine(run, options, session.store)
     run = replace(run, options=options)
-    plan = plan_of_run(run)
+    loaded = loaded_run(run)
+    run = replace(run, options=hide_secrets(loaded, run.options))
+    plan = loaded.plan
     left, can_go_on = _left(session, run)
     if run.status is RunStatus.FAILED and not can_go_on and not session.json:
         session.write(

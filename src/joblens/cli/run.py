@@ -140,8 +140,11 @@ def _check_report(path: str) -> None:
         raise InputError(f"--report {path}: there is no directory {folder}")
     if os.path.isdir(path):
         raise InputError(f"--report {path}: it is a directory", hint="name a file")
-    if not os.access(path if os.path.exists(path) else folder, os.W_OK):
-        raise InputError(f"--report {path}: cannot be written")
+    place = path if os.path.exists(path) else folder
+    if not os.access(place, os.W_OK):
+        is_read_only = os.statvfs(place).f_flag & os.ST_RDONLY
+        reason = "its file system is read-only" if is_read_only else f"you may not write to {place}"
+        raise InputError(f"--report {path}: cannot be written: {reason}", hint="name a file elsewhere")
 
 
 def _write_report(record: Record, path: str) -> None:
@@ -158,7 +161,9 @@ def _write_report(record: Record, path: str) -> None:
     except OSError as error:
         if is_plain and os.path.lexists(target):
             os.unlink(target)
-        sys.stderr.write(f"joblens: warning: the report was not written: {error}\n")
+        from joblens.app.owning import show
+
+        show(f"the report was not written: {error}", "warning")
 
 
 def _private(path: str, flags: int) -> int:

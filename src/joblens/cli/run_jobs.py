@@ -19,7 +19,7 @@ from joblens.cli.run_options import offer_options, with_offer
 def command(session: Session, /, ident: str, **given: Any) -> None:
     """Run all jobs of WORKFLOW, a number or a name, in a new run. workflows create-from-spec makes one."""
     from joblens.app.drivers import open_store_directly
-    from joblens.app.kept_specs import whole_run
+    from joblens.app.kept_specs import hide_secrets, whole_run
     from joblens.app.run_checks import prepare_place, refuse_driven
     from joblens.app.specs import loaded_run
     from joblens.app.workflow_runs import check_plan, create_run
@@ -36,6 +36,7 @@ def command(session: Session, /, ident: str, **given: Any) -> None:
     refuse_driven(newest, session.settings)
     options = replace(with_offer(newest.options, given), cwd=os.getcwd())
     loaded = loaded_run(newest)
+    options = hide_secrets(loaded, options)
     check_plan(loaded.plan, options)
     check_engine(session, loaded.plan, options)
     prepare_place(options, detach=given["detach"])

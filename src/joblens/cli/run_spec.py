@@ -40,9 +40,12 @@ _SHARED = frozenset(
 
 def run_spec(session: Session, given: dict[str, Any]) -> None:
     """Ends with 0 when every job succeeded, 1 when some did not, 130 after an interrupt."""
+    from joblens.app.kept_specs import hide_secrets
+
     _refuse_command_options(given)
     options = options_from(given)
     loaded = _load(given)
+    options = hide_secrets(loaded, options)
     _warn(session, loaded, options, quiet=given["quiet"])
     base = _base(session, given, loaded, options)
     if given["dry_run"]:

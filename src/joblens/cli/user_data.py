@@ -34,7 +34,7 @@ def set_(session: Session, name: str, text: str, ident: str | None) -> None:
 
     data = _parsed(sys.stdin.read() if text == "-" else text)
     run = run_meant(session.store, ident)
-    set_user_data(session.store, run, name, data)
+    set_user_data(session.store, run, name, data, session.settings)
     if session.json:
         session.write_json({"name": name, "data": data, "run_uuid": run.uuid})
 
@@ -55,10 +55,12 @@ def _parsed(text: str) -> Any:
 @shared_options
 def get(session: Session, name: str, ident: str | None) -> None:
     """Print the value of NAME as JSON."""
+    from joblens.app.kept_specs import with_kept_values
     from joblens.app.user_data import get_user_data, run_meant
 
     store = session.store
-    session.write_json(get_user_data(store, run_meant(store, ident), name))
+    run = with_kept_values(run_meant(store, ident), session.settings)
+    session.write_json(get_user_data(store, run, name, session.settings))
 
 
 @command.command("list")

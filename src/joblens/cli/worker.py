@@ -78,7 +78,9 @@ class _Lines:
             sys.stdout.write(json.encode(facts if more else {**facts, "text": text}).decode() + "\n")
             sys.stdout.flush()
         else:
-            sys.stderr.write(f"{time.strftime('%H:%M:%S')} {text}\n")
+            from joblens.views.style import clean_text
+
+            sys.stderr.write(f"{time.strftime('%H:%M:%S')} {clean_text(text)}\n")
             sys.stderr.flush()
 
     def note(self, text: str) -> None:

@@ -23,7 +23,9 @@ class _Asked:
 
 
 def _say(text: str) -> None:
-    sys.stderr.write(f"{text}\n")
+    from joblens.views.style import clean_text
+
+    sys.stderr.write(f"{clean_text(text)}\n")
 
 
 def main(arguments: list[str]) -> int:

@@ -21,7 +21,7 @@ from joblens.data.workshop import Workshop
 from joblens.model.errors import JoblensError
 from joblens.model.recipe import OperatorCall
 from joblens.model.recipe_event import EventType
-from joblens.plan.plan_document import told_value
+from joblens.plan.plan_document import shown_params
 from joblens.stores.private_files import make_private_folder
 
 
@@ -117,7 +117,7 @@ class _Decision:
         rows, partitions = sum(end.rows for end in self._ends), len(self._ends)
         about = _about(self._call)
         node = self._shop.node_id(self._call, 0)
-        told = told_value(self._call.params)
+        told = shown_params(self._call.params)
         args = {**told, "dag_node_id": node}
         meta = {"operation_idx": self._closing, "operation_args": told, "dag_node_id": node}
         self._emit(event(EventType.REPARTITION_START, **about, input_rows=rows, total_partitions=partitions))

@@ -14,7 +14,7 @@ from joblens.data.worker_events import Emit, event, op_event, step_event
 from joblens.data.workshop import Workshop
 from joblens.model.recipe import OperatorCall, Partition
 from joblens.model.recipe_event import EventType, RecipeEvent
-from joblens.plan.plan_document import told_value
+from joblens.plan.plan_document import shown_params
 from joblens.views.numbers import counted
 
 
@@ -83,12 +83,12 @@ class PartitionReport:
     def op_started(self, call: OperatorCall, operator: Operator, rows_in: int) -> None:
         meta = {
             "operation_idx": call.index,
-            "operation_args": told_value(call.params),
+            "operation_args": shown_params(call.params),
             "start_time": time.time(),
             "operation_class": type(operator).__name__,
             "dag_node_id": self._shop.node_id(call, self._id),
         }
-        args = {**told_value(call.params), "dag_node_id": self._shop.node_id(call, self._id)}
+        args = {**shown_params(call.params), "dag_node_id": self._shop.node_id(call, self._id)}
         self._emit(
             op_event(EventType.OP_START, self._id, call, input_rows=rows_in, op_args=args, metadata=meta)
         )

@@ -158,6 +158,7 @@ class UserDataSet(Struct, frozen=True, tag="user-data"):
     name: str
     data: Any
     job_uuid: str = ""  # who set it
+    private: str = ""  # the file in the store's spool folder that has the value where it is secret
 
 
 class ActionRan(Struct, frozen=True, tag="action"):

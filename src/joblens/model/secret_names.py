@@ -7,6 +7,7 @@ from functools import cache
 _SECRET_WORDS = frozenset(
     {
         *("password", "passwd", "pwd", "passphrase", "passcode", "secret", "secrets", "credential"),
+        *("passwords", "passphrases", "passcodes", "apikeys", "cookies"),
         *(
             "credentials",
             "creds",
@@ -36,6 +37,7 @@ _KEY_KINDS = frozenset(
             "storage",
             "master",
         ),
+        *("auth", "bearer", "refresh", "session", "github", "gitlab", "hf", "slack"),
         *("service", "shared", "license", "aws", "azure", "gcp", "openai", "anthropic", "wandb"),
     }
 )
@@ -145,7 +147,9 @@ def is_secret_name(name: str) -> bool:
         return False
     if not _SECRET_WORDS.isdisjoint(words) or "".join(words).endswith(_SECRET_ENDINGS):
         return True
-    return any(word == "key" and before in _KEY_KINDS for before, word in itertools.pairwise(words))
+    # `tokens` alone are words of a text, `api_tokens` are secrets.
+    several = ("key", "keys", "tokens")
+    return any(word in several and before in _KEY_KINDS for before, word in itertools.pairwise(words))
 
 
 def is_allowed_env(name: str) -> bool:

@@ -6,9 +6,11 @@ their value. A plain command costs a few substring searches; patterns are compil
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from enum import Enum
 from functools import cache
-from typing import Any
+from typing import Any, TypeVar
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from joblens.model.job import Job
@@ -16,6 +18,7 @@ from joblens.model.secret_names import is_allowed_env, is_secret_name
 
 __all__ = [
     "REDACTED",
+    "SecretValues",
     "is_allowed_env",
     "is_secret_name",
     "may_hold_secret",
@@ -25,9 +28,17 @@ __all__ = [
     "redact_job",
     "redact_params",
     "redact_text",
+    "secret_values",
 ]
 
 REDACTED = "***"
+_LEAST_LENGTH = 4
+
+# Of a job: what people wrote, and what was made of it.
+_TEXTS = ("name", "tool", "script", "tags", "external_id", "argv", "params", "env", "seeds", "notify",
+          "inputs", "outputs")  # fmt: skip
+
+T = TypeVar("T")
 
 # A text that contains none of these, in lower case, holds nothing that any rule below would find.
 _HINTS = (
@@ -178,23 +189,84 @@ def _redact_shell_line(line: str) -> str:
     return "".join([*parts, line[position:]])
 
 
-def _redact_value(name: str, value: Any) -> Any:
+def _redact_value(name: str, value: Any, *, is_secret: bool = False) -> Any:
+    """`is_secret`: a name around it says so; then nothing inside is kept, whatever its shape."""
+    is_secret = is_secret or (may_hold_secret(name) and is_secret_name(name))
     if isinstance(value, Mapping):
-        return {key: _redact_value(str(key), inner) for key, inner in value.items()}
+        return {key: _redact_value(str(key), inner, is_secret=is_secret) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_redact_value("", inner, is_secret=is_secret) for inner in value]
     if isinstance(value, bool) or value is None:
         return value
-    if may_hold_secret(name) and is_secret_name(name):
-        return REDACTED if _hides(name, str(value)) else value
-    if isinstance(value, str):
-        return redact_text(value)
-    if isinstance(value, list | tuple):
-        return [_redact_value("", inner) for inner in value]
-    return value
+    if is_secret:
+        return value if _is_harmless(str(value)) else REDACTED
+    return redact_text(value) if isinstance(value, str) else value
 
 
 def _hides(name: str, value: str) -> bool:
-    is_harmless = value.lower() in _HARMLESS_VALUES or (value.isdigit() and len(value) <= 3)
-    return bool(value) and not is_harmless and is_secret_name(name)
+    return not _is_harmless(value) and is_secret_name(name)
+
+
+def _is_harmless(value: str) -> bool:
+    return not value or value.lower() in _HARMLESS_VALUES or (value.isdigit() and len(value) <= 3)
+
+
+class SecretValues:
+    """Texts that are secret wherever they occur, because of the name that one of them has somewhere."""
+
+    def __init__(self, shown: Mapping[str, str]) -> None:
+        """`shown`: what is shown instead of each. Short ones occur in too many words by chance."""
+        self.shown = {
+            secret: shown[secret]
+            for secret in sorted(shown, key=len, reverse=True)
+            if len(secret) >= _LEAST_LENGTH
+        }
+        self._pattern = re.compile("|".join(map(re.escape, self.shown))) if self.shown else None
+
+    def __bool__(self) -> bool:
+        return bool(self.shown)
+
+    def hide(self, value: T) -> T:
+        """Returns the value without them, however deep they are: text, list, mapping or struct."""
+        return value if self._pattern is None else self._hide(value)
+
+    def _hide(self, value: Any) -> Any:
+        if isinstance(value, str) and not isinstance(value, Enum):
+            assert self._pattern is not None
+            return self._pattern.sub(lambda match: self.shown[match[0]], value)
+        if isinstance(value, Mapping):
+            return {self._hide(name): self._hide(inner) for name, inner in value.items()}
+        if isinstance(value, list | tuple):
+            return type(value)([self._hide(inner) for inner in value])
+        if isinstance(value, Struct):
+            fields = {name: getattr(value, name) for name in value.__struct_fields__}
+            changes = {
+                name: hidden for name, inner in fields.items() if (hidden := self._hide(inner)) != inner
+            }
+            return replace(value, **changes) if changes else value
+        return value
+
+    def hide_in_job(self, job: Job) -> Job:
+        """Returns the job as it may be stored. Its directories stay: it is run again from there."""
+        return replace(job, **{name: self._hide(getattr(job, name)) for name in _TEXTS}) if self else job
+
+
+def secret_values(params: Mapping[str, Any]) -> SecretValues:
+    """Returns the values that are secret by the names of their parameters."""
+    found: dict[str, str] = {}
+    _find_secrets(params, redact_params(params), found)
+    return SecretValues(found)
+
+
+def _find_secrets(before: Any, after: Any, found: dict[str, str]) -> None:
+    if isinstance(after, dict):
+        for name, inner in after.items():
+            _find_secrets(before[name], inner, found)
+    elif isinstance(after, list):
+        for one, inner in zip(before, after, strict=True):
+            _find_secrets(one, inner, found)
+    elif after == REDACTED and before != REDACTED:
+        found[str(before)] = REDACTED
 
 
 def may_hold_secret(text: str) -> bool:
@@ -281,7 +353,7 @@ def _patterns() -> tuple[tuple[re.Pattern[str], str], ...]:
 def _assignments() -> re.Pattern[str]:
     """name=value, name: value and --name value, where the name might be a secret's."""
     word = r"[\w-]*(?:pass|pwd|secret|token|key|cred|auth|cookie|jwt|bearer|sig)[\w-]*"
-    value = r"""(?P<value>"(?:[^"\\]|\\.)*"|'[^']*'|[^\s&;"'|)}\]]+)"""
+    value = r"""(?P<value>\[[^\[\]]*\]|"(?:[^"\\]|\\.)*"|'[^']*'|[^\s&;"'|)}\]]+)"""
     return re.compile(
         rf"""(?P<name>(?<![\w-])(?:--?)?['"]?{word}['"]?)(?P<between>\s*[=:]\s*|\s+){value}""", re.IGNORECASE
     )
@@ -302,7 +374,7 @@ def _hide_assignments(text: str) -> str:
 
 
 def _is_hidden(match: re.Match[str]) -> bool:
-    name, value = match["name"].strip("'\""), match["value"].strip("'\"")
+    name, value = match["name"].strip("'\""), match["value"].strip("[ ]'\"")
     if not match["between"].strip() and (not name.startswith("-") or value.startswith("-")):
         return False  # two words of a sentence, or an option after an option
     if value.lower() in ("bearer", "basic", "token", "digest"):

@@ -2,13 +2,14 @@
 
 import hashlib
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
 from joblens.model.recipe import OperatorCall, RecipePlan
+from joblens.model.secrets import redact_params
 
 _NUMBER = "__number__"  # JSON has no word for infinity: {"__number__": "inf"} stands for it
 
@@ -50,9 +51,13 @@ def read_value(value: Any) -> Any:
     return _inside(value, read_value)
 
 
-def told_value(value: Any) -> Any:
-    """For those who only read what was done: infinity as a word."""
-    return str(value) if isinstance(value, float) and not math.isfinite(value) else _inside(value, told_value)
+def shown_params(params: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns an operator's parameters for events and reports: without secrets, infinity as a word."""
+    return {name: _shown(value) for name, value in redact_params(params).items()}
+
+
+def _shown(value: Any) -> Any:
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else _inside(value, _shown)
 
 
 def _inside(value: Any, change: Callable[[Any], Any]) -> Any:

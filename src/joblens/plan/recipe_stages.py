@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from joblens.model.recipe import CheckpointSettings, CheckpointStrategy, OperatorCall, Stage
-from joblens.plan.plan_document import told_value
+from joblens.plan.plan_document import shown_params
 
 # Operators of these kinds have to see all partitions before they can say which rows stay.
 GLOBAL_KINDS = ("deduplicator", "selector")
@@ -87,7 +87,7 @@ def _node(
         "operation_name": call.name,
         "node_type": "scatter_gather" if partition_id is None else "partition_operation",
         "partition_id": partition_id,
-        "config": told_value(call.params),
+        "config": shown_params(call.params),
         "dependencies": needed,
         "execution_order": call.index + 1,
         "estimated_duration": 0,

@@ -17,6 +17,13 @@ _TOLD = 600  # letters of what a command complains of
 # Set by users to see what they like, or to have defaults for their own sbatch: here they would mix in.
 _PREFIXES = ("SBATCH_", "SQUEUE_", "SACCT_", "SINFO_", "SCANCEL_", "SALLOC_")
 _OF_THE_SITE = ("SLURM_CONF", "SLURM_CLUSTERS")
+_UNREACHABLE = (
+    "Unable to contact slurm controller",
+    "Could not establish a configuration source",
+    "Unable to process configuration file",
+    "Unable to establish",
+    "Connection refused",
+)
 _UNKNOWN_ID = "Invalid job id"
 _NOTHING_TO_DO = "#!/bin/sh\n"
 
@@ -172,6 +179,11 @@ class SlurmCommands:
         if done.returncode != 0 and not (is_fine and is_fine(done.stderr)):
             told = _complaint(done.stderr) or done.stdout.strip() or f"exit code {done.returncode}"
             told = told[-_TOLD:]
+            if any(sign in told for sign in _UNREACHABLE):
+                raise PlacingError(
+                    f"Slurm cannot be reached: {told.splitlines()[-1]}",
+                    hint="on a login node of the cluster: see `scontrol ping` and SLURM_CONF",
+                )
             raise PlacingError(told if told.startswith(program) else f"{program}: {told}")
         return done.stdout
 

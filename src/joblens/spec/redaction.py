@@ -4,114 +4,127 @@ Values are taken out one by one, so that comments, order and places stay. A text
 written anew as JSON, which loses only comments."""
 
 import enum
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from msgspec import json
 
 from joblens.model.errors import InputError
 from joblens.model.secret_names import is_allowed_env
-from joblens.model.secrets import REDACTED, redact_params, redact_text
+from joblens.model.secrets import REDACTED, SecretValues, redact_params, redact_text
 from joblens.spec.documents import Path, read_document
 from joblens.spec.edit import edit_values, same_value
 
+_PLACEHOLDER = re.compile(rf"{re.escape(REDACTED)}\d*")
 _LIKE_JSON = ("json", "json5", "yaml")  # formats in which a JSON text is one too
 
 
-class Depth(enum.IntEnum):
-    """How much is looked at. Names of jobs may be made from parameters: taking those out could make two jobs
-    one, and then less has to do."""
+class Depth(enum.Enum):
+    """Of the environment, a text for others has only what records have as well."""
 
-    FOR_OTHERS = 0  # of the environment only what records keep as well: it is to be given away
-    EVERYTHING = 1  # what parameters, variables and data are called says whether they are secret
-    NAMES_KEPT = 2  # parameters and variables are known by the form of their values alone
-    COMMANDS = 3  # only what programs are given
+    FOR_OTHERS = "for others"
+    FOR_STORE = "for the store"
 
 
-_CHOSEN_NAMES = {
-    Depth.FOR_OTHERS: ("env", "parameters", "variables"),
-    Depth.EVERYTHING: ("env", "parameters", "variables"),
-    Depth.NAMES_KEPT: ("env",),
-    Depth.COMMANDS: ("env",),
-}
-_LEAST_LENGTH = 4  # shorter ones stand in too many words by chance
-_COMMANDS = ("command", "commands", "invocation_script", "recovery_script", "description")
+_NAMED_VALUES = ("env", "parameters", "variables")  # sections whose names say whether a value is secret
 
 
-def redact_spec(text: str, format: str, depth: Depth = Depth.EVERYTHING) -> tuple[str, str]:  # noqa: A002
-    """-> the text and its format."""
+def redact_spec(
+    text: str,
+    format: str,  # noqa: A002
+    secrets: SecretValues | None = None,
+    depth: Depth = Depth.FOR_STORE,
+) -> tuple[str, str]:
+    """Returns the text and its format. `secrets`: of the whole run; None: those that the text names."""
     before = read_document(text, format).value
-    hidden = sorted(hidden_values(before), key=len, reverse=True) if depth is not Depth.COMMANDS else []
-    after = _without(_redacted(before, depth), hidden)
+    secrets = SecretValues(secrets_in(before)) if secrets is None else secrets
+    after = redact_document(before, secrets, depth)
     changes = {path: new for path, _, new in _changes(before, after, ())}
     try:
         edited = edit_values(text, format, changes) if changes else text
     except InputError:
-        return _as_json(after, format)
-    if depth is Depth.COMMANDS:
-        return edited, format
+        return as_json(after, format)
     # What is left stands in comments; line by line, for a name and what follows it stand in one.
-    lines = [_without(redact_text(line), hidden) for line in edited.splitlines(keepends=True)]
+    lines = [secrets.hide(redact_text(line)) for line in edited.splitlines(keepends=True)]
     without = "".join(lines)
     if without == edited:
         return edited, format
     document = read_document(without, format)
     if document.problems or not same_value(document.value, after):
-        return _as_json(after, format)
+        return as_json(after, format)
     return without, format
 
 
-def redact_table(table: Any) -> Any:
-    """Of values for parameters: rows, or a list."""
-    return redact_params({"": table})[""]
+def redact_document(document: Any, secrets: SecretValues, depth: Depth = Depth.FOR_STORE) -> Any:
+    """Returns what was written without secrets: by name, by form, and wherever a secret value occurs."""
+    return secrets.hide(_redacted(document, depth))
 
 
-def hidden_values(*whole: Any) -> set[str]:
-    """Values that are secret by their name, wherever else they stand: {name} puts them into commands."""
-    found = set()
-    for value in whole:
-        for _, before, after in _changes(value, _redacted(value, Depth.EVERYTHING), ()):
-            if after == REDACTED and len(str(before)) >= _LEAST_LENGTH:
-                found.add(str(before))
-    return found
+def redact_parameters(params: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns as many values of each parameter as before, so that it stands for as many jobs."""
+    return {name: _numbered(params[name], known) for name, known in redact_params(params).items()}
 
 
-def _without(value: Any, hidden: Sequence[str]) -> Any:
-    """What is secret by its name in one place is so in every other."""
-    if isinstance(value, dict):
-        return {name: _without(inner, hidden) for name, inner in value.items()} if hidden else value
-    if isinstance(value, list):
-        return [_without(inner, hidden) for inner in value] if hidden else value
-    if isinstance(value, str):
-        for secret in hidden:
-            value = value.replace(secret, REDACTED)
-    return value
+def redact_table(table: Any, secrets: SecretValues) -> Any:
+    """`table`: values for parameters, either rows or a list."""
+    known = redact_params({"": table})[""]
+    if isinstance(known, list) and all(isinstance(row, dict) for row in known):
+        for name in known[0] if known else ():
+            column = _numbered([row.get(name) for row in table], [row.get(name) for row in known])
+            known = [{**row, name: value} for row, value in zip(known, column, strict=True)]
+    elif isinstance(known, list):
+        known = [secrets.shown.get(str(value), value) for value in known]
+    return secrets.hide(known)
 
 
-def _as_json(value: Any, format: str) -> tuple[str, str]:  # noqa: A002
+def _numbered(before: Any, after: Any) -> Any:
+    """Different secrets in a list stay different: names of jobs may be made from them."""
+    if not isinstance(before, list | tuple) or not isinstance(after, list):
+        return after
+    hidden = [str(value) for value, known in zip(before, after, strict=True) if known == REDACTED]
+    numbers = {value: number for number, value in enumerate(dict.fromkeys(hidden), 1)}
+    if len(numbers) < 2:
+        return after
+    return [
+        f"{REDACTED}{numbers[str(value)]}" if known == REDACTED else known
+        for value, known in zip(before, after, strict=True)
+    ]
+
+
+def secrets_in(*documents: Any) -> dict[str, str]:
+    """Returns values that are secret by their name, with the text shown instead: {name} puts them into
+    commands."""
+    return {
+        str(before): after
+        for document in documents
+        for _, before, after in _changes(document, _redacted(document, Depth.FOR_STORE), ())
+        if isinstance(after, str) and _PLACEHOLDER.fullmatch(after)
+    }
+
+
+def as_json(value: Any, format: str) -> tuple[str, str]:  # noqa: A002
     text = json.format(json.encode(value), indent=2).decode()
     return text, format if format in _LIKE_JSON else "json"
 
 
-def _redacted(value: Any, depth: Depth, key: str = "") -> Any:
+def _redacted(value: Any, depth: Depth) -> Any:
     if isinstance(value, dict):
         return {name: _entry(value, name, inner, depth) for name, inner in value.items()}
     if isinstance(value, list):
-        return [_redacted(inner, depth, key) for inner in value]
-    if isinstance(value, str) and (depth is not Depth.COMMANDS or key in _COMMANDS):
-        return redact_text(value)
-    return value
+        return [_redacted(inner, depth) for inner in value]
+    return redact_text(value) if isinstance(value, str) else value
 
 
 def _entry(entry: Mapping[str, Any], key: str, value: Any, depth: Depth) -> Any:
-    if key in _CHOSEN_NAMES[depth] and isinstance(value, dict):
-        known = redact_params(value)
+    if key in _NAMED_VALUES and isinstance(value, dict):
+        known = redact_parameters(value)
         if key == "env" and depth is Depth.FOR_OTHERS:
             return {name: inner if is_allowed_env(name) else REDACTED for name, inner in known.items()}
         return known
-    if key == "data" and isinstance(entry.get("name"), str) and depth is not Depth.COMMANDS:
+    if key == "data" and isinstance(entry.get("name"), str):
         return redact_params({entry["name"]: value})[entry["name"]]
-    return _redacted(value, depth, key)
+    return _redacted(value, depth)
 
 
 def _changes(before: Any, after: Any, path: Path) -> Iterator[tuple[Path, Any, Any]]:

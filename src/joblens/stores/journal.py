@@ -195,6 +195,8 @@ class JournaledStore(PassingStore):
         except OSError:
             return
         with file:
+            if os.fstat(file.fileno()).st_uid != os.geteuid():
+                return  # another user has put it in place since it was found
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:

@@ -1,8 +1,9 @@
-"""Folders and files that only their owner may read."""
+"""Private folders and files: making them, and telling whether others could have written to one."""
 
 import contextlib
 import errno
 import os
+import stat
 
 _OPEN_TRIES = 10
 
@@ -28,6 +29,55 @@ def open_with_folder(path: str, flags: int) -> int:
         with contextlib.suppress(FileNotFoundError):
             return os.open(path, flags | os.O_CREAT | os.O_CLOEXEC, 0o600)
     raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+
+
+def write_own(path: str, data: bytes) -> None:
+    """The whole file is on disk for good before it returns, with its folder; only its owner may read it."""
+    part = f"{path}.part"
+    descriptor = open_with_folder(part, os.O_WRONLY | os.O_EXCL)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(descriptor)
+        os.replace(part, path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            os.unlink(part)
+        raise
+
+
+def read_own(path: str) -> bytes:
+    """Reads a file that this user wrote. Raises PermissionError for another user's file, or a link."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    with os.fdopen(descriptor, "rb") as file:
+        if os.fstat(descriptor).st_uid != os.geteuid():
+            raise PermissionError(errno.EPERM, "it belongs to another user", path)
+        return file.read()
+
+
+def untrusted_reason(path: str, opened: int | None = None) -> str:
+    """Returns why a file or folder must not decide what joblens does, or "" when it may.
+
+    It and the folder it is in must belong to this user or root, and others must not be able to write to them.
+    `opened`: a descriptor of the file, so that it cannot be replaced between this and reading it."""
+    folders = (os.path.dirname(os.path.abspath(path)), os.path.dirname(os.path.realpath(path)))
+    for place in dict.fromkeys((path, *folders)):
+        about = os.stat(opened if opened is not None and place == path else place)
+        if about.st_uid not in (os.geteuid(), 0):
+            return f"{place} belongs to another user ({_user_name(about.st_uid)})"
+        if about.st_mode & stat.S_IWOTH:
+            return f"everybody may write to {place}"
+    return ""
+
+
+def _user_name(uid: int) -> str:
+    import pwd
+
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
 
 
 def open_to_append(path: str) -> int:

@@ -7,6 +7,7 @@ from joblens.analysis.sample_form import is_summed_rss, time_series_rows
 from joblens.model.errors import StoreError
 from joblens.model.job import Record
 from joblens.model.sample import Sample
+from joblens.stores.private_files import make_private_folder
 from joblens.stores.time_series import HostRow, OwnJob, TimeSeriesWriter
 
 
@@ -14,7 +15,7 @@ def write_time_series(path: str, jobs: Iterable[tuple[Record, Sequence[Sample]]]
     """Adds to the file when it is there. Returns the rows written for the jobs. Raises StoreError."""
     folder = os.path.dirname(os.path.abspath(path))
     try:
-        os.makedirs(folder, exist_ok=True)
+        make_private_folder(folder)
     except OSError as error:
         raise StoreError(f"{folder}: cannot be made: {error.strerror}") from error
     writer = TimeSeriesWriter(path)

@@ -70,6 +70,11 @@ def clean_lines(text: str) -> list[str]:
     return [clean(line.rstrip("\r").rpartition("\r")[2]) for line in plain.split("\n")]
 
 
+def clean_text(text: str) -> str:
+    """A message of several lines without terminal control: paths, names and files are quoted in it."""
+    return "\n".join(clean(line) for line in _ANSI.sub("", text).split("\n"))
+
+
 def visible_width(text: str) -> int:
     bare = _ANSI.sub("", text)
     if bare.isascii():

@@ -3,6 +3,8 @@
 import os
 from pathlib import Path
 
+import pytest
+
 from joblens.agent.payload import Payload, payload_path, payloads, read_payload, remove_payload, write_payload
 
 PAYLOAD = Payload(
@@ -34,6 +36,14 @@ def test_one_that_is_gone_or_torn_is_none(tmp_path: Path) -> None:
     remove_payload(str(tmp_path), "id")
     assert read_payload(str(tmp_path), "id") is None
     remove_payload(str(tmp_path), "id")
+
+
+@pytest.mark.root
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+def test_one_that_another_user_has_put_there_is_none(tmp_path: Path) -> None:
+    write_payload(str(tmp_path), "id", PAYLOAD)
+    os.chown(payload_path(str(tmp_path), "id"), 12345, 12345)
+    assert read_payload(str(tmp_path), "id") is None
 
 
 def test_those_that_wait_are_found(tmp_path: Path) -> None:

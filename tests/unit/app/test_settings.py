@@ -25,6 +25,7 @@ class Machine:
         for folder in (self.system.parent, self.user.parent, self.here):
             folder.mkdir(parents=True, exist_ok=True)
         self.env = {"HOME": str(root / "home")}
+        self.warnings: list[str] = []
 
     def load(
         self, config: Path | str | None = None, options: dict[str, str] | None = None, **env: str
@@ -35,6 +36,7 @@ class Machine:
             env={**self.env, **env},
             cwd=str(self.here),
             system_config=str(self.system),
+            warn=self.warnings.append,
         )
 
 
@@ -106,14 +108,94 @@ def test_the_search_stops_at_home(machine: Machine, tmp_path: Path) -> None:
     assert machine.load().files == (str(at_home),)
 
 
+STRANGER = 12345
+
+
+def _untrusted(machine: Machine, how: str) -> None:
+    """Makes the project's file one that others could have written."""
+    project = machine.project
+    if how == "folder open to all":
+        project.parent.chmod(0o1777)
+    elif how == "file open to all":
+        project.chmod(0o666)
+    elif how == "folder of another user":
+        os.chown(project.parent, STRANGER, STRANGER)
+    elif how == "file of another user":
+        os.chown(project, STRANGER, STRANGER)
+    else:
+        elsewhere = machine.asked.parent / "elsewhere"
+        elsewhere.mkdir()
+        project.rename(elsewhere / "theirs.yml")
+        project.symlink_to(elsewhere / "theirs.yml")
+        os.chown(elsewhere if how == "link into a folder of another user" else project, STRANGER, STRANGER)
+
+
+WAYS = ("folder open to all", "file open to all", "folder of another user", "file of another user",
+        "link into a folder of another user", "link to a file of another user")  # fmt: skip
+
+
 @pytest.mark.root
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make a file someone else's")
-def test_a_strangers_file_in_a_folder_open_to_all_does_not_count(machine: Machine) -> None:
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+@pytest.mark.parametrize("how", WAYS)
+def test_a_file_that_others_could_have_written_is_skipped_and_reported(machine: Machine, how: str) -> None:
     machine.project.write_text(grace("3s"))
-    machine.project.parent.chmod(0o1777)
     assert machine.load().files == (str(machine.project),)
-    os.chown(machine.project, 12345, 12345)
-    assert machine.load().files == ()
+    _untrusted(machine, how)
+    loaded = machine.load()
+    assert (loaded.files, loaded.settings) == ((), Settings())
+    assert list(loaded.skipped) == [str(machine.project)]
+    (warning,) = machine.warnings
+    assert warning.startswith(f"{machine.project} is not used: ")
+    assert warning.endswith(f"to use it, give --config {machine.project}")
+    assert machine.load(config=machine.project).files == (str(machine.project),)  # it was named
+
+
+@pytest.mark.root
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+def test_the_next_trusted_file_upwards_counts(machine: Machine) -> None:
+    near = machine.here / "joblens.yml"
+    near.write_text(grace("9s"))
+    os.chown(near, STRANGER, STRANGER)
+    machine.project.write_text(grace("3s"))
+    loaded = machine.load()
+    assert loaded.files == (str(machine.project),)
+    assert list(loaded.skipped) == [str(near)]
+
+
+@pytest.mark.root
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+def test_the_files_of_another_users_home_and_of_a_strange_system_are_skipped(machine: Machine) -> None:
+    for path in (machine.user, machine.system):  # sudo that keeps HOME
+        path.write_text(grace("3s"))
+        os.chown(path, STRANGER, STRANGER)
+    loaded = machine.load()
+    assert (loaded.files, loaded.settings) == ((), Settings())
+    assert list(loaded.skipped) == [str(machine.system), str(machine.user)]
+
+
+@pytest.mark.root
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+def test_a_relative_path_in_the_environment_is_checked_and_an_absolute_one_is_not(machine: Machine) -> None:
+    theirs = machine.here / "theirs.yml"
+    theirs.write_text(grace("3s"))
+    os.chown(theirs, STRANGER, STRANGER)
+    assert machine.load(JOBLENS_CONFIG="theirs.yml").files == ()
+    assert machine.load(JOBLENS_CONFIG=str(theirs)).files == (str(theirs),)
+
+
+def test_a_group_of_ones_own_may_write_to_a_trusted_file(machine: Machine) -> None:
+    machine.project.write_text(grace("3s"))
+    machine.project.chmod(0o664)
+    machine.project.parent.chmod(0o775)
+    assert machine.load().files == (str(machine.project),)
+
+
+def test_a_library_user_is_warned_too(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    machine.project.write_text(grace("3s"))
+    machine.project.chmod(0o666)
+    monkeypatch.chdir(machine.here)
+    with pytest.warns(RuntimeWarning, match="is not used: everybody may write to"):
+        load_settings(env=machine.env, system_config="/nowhere")
 
 
 def test_the_environment_can_name_the_file(machine: Machine) -> None:

@@ -68,8 +68,8 @@ def test_a_folder_that_everybody_may_write_to_is_not_used(project: Path) -> None
     write_tool(folder, "python", "command: [evil]\n")
     folder.chmod(0o777)
     assert load_tools(str(project))["python"].command != ("evil",)
-    said = f"{folder} is not used: everybody may write to it; chmod o-w {folder}"
-    assert list_tools(str(project))[1] == (said,)
+    (said,) = list_tools(str(project))[1]
+    assert said.startswith(f"{folder} is not used: everybody may write to {folder}; copy what you trust: cp ")
     with pytest.raises(UnknownTool) as raised:
         find_tool("solver", str(project))
     assert raised.value.hint == said
@@ -82,7 +82,18 @@ def test_a_folder_of_somebody_else_is_not_used(project: Path, monkeypatch: pytes
     os.chown(folder, 12345, 12345)
     assert "mine" not in load_tools(str(project))
     (said,) = list_tools(str(project))[1]
-    assert said.startswith(f"{folder} is not used: it belongs to somebody else (user 12345)")
+    assert said.startswith(f"{folder} is not used: {folder} belongs to another user (12345); copy ")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="gives files away")
+def test_a_file_of_somebody_else_is_not_used_wherever_it_is(project: Path, users: Path) -> None:
+    for folder, name in ((project / ".joblens" / "tools", "mine"), (users, "yours")):
+        write_tool(folder, name)
+        os.chown(folder / f"{name}.yaml", 12345, 12345)
+    tools, (first, second) = load_tools(str(project)), list_tools(str(project))[1]
+    assert {"mine", "yours"}.isdisjoint(tools)
+    assert "yours.yaml belongs to another user (12345)" in first
+    assert "mine.yaml belongs to another user (12345)" in second
 
 
 def test_a_file_with_mistakes_breaks_its_own_tool_only(users: Path) -> None:

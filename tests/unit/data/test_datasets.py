@@ -50,9 +50,9 @@ def test_only_files_with_the_wished_suffixes_are_taken_from_a_folder(tmp_path: P
 @pytest.mark.parametrize(
     ("written", "said"),
     [
-        ("docs.jsonI", "is not there; beside it is docs.jsonl"),
-        ("doc.jsonl", "is not there; beside it is docs.jsonl"),
-        ("nix.jsonl", "is not there$"),
+        ("docs.jsonI", "; did you mean docs.jsonl?"),
+        ("doc.jsonl", "; did you mean docs.jsonl?"),
+        ("nix.jsonl", "there is no file or folder .*nix.jsonl$"),
         ("s3://bucket/docs.jsonl", "is an address$"),
         ("*.parquet", "no file matches"),
         ("docs.bin", "the format is not known by its name"),

@@ -12,6 +12,7 @@ from joblens.model.secrets import (
     redact_job,
     redact_params,
     redact_text,
+    secret_values,
 )
 
 # Long enough not to turn up by chance in the rest of the text.
@@ -24,7 +25,16 @@ secrets = st.text(alphabet="abcdefghjkmnpqrstuvwxyzABCDEFGH23456789_.~", min_siz
         *("password", "DB_PASSWORD", "PGPASSWORD", "dbPassword", "--db-password", "MYSQL_PWD", "passphrase"),
         *("token", "GITHUB_TOKEN", "accessToken", "auth_token", "HF_TOKEN", "apiKey", "API_KEY", "api-key"),
         *("AWS_SECRET_ACCESS_KEY", "client_secret", "private_key", "SSH_KEY", "credentials", "Authorization"),
-        *("cookie", "jwt", "db_pass", "OPENAI_API_KEY"),
+        *(
+            "cookie",
+            "jwt",
+            "db_pass",
+            "OPENAI_API_KEY",
+            "api_tokens",
+            "passwords",
+            "accessKeys",
+            "auth_tokens",
+        ),
     ],
 )
 def test_names_of_secrets_are_known(name: str) -> None:
@@ -312,3 +322,41 @@ def test_an_address_is_kept_without_who_logs_in_there(address: str, kept: str) -
 def test_seeds_of_a_job_are_searched_for_secrets() -> None:
     job = Job(uuid="a1", argv=("x",), created_at_us=0, seeds={"seed": "7", "password_seed": "hunter2!"})
     assert redact_job(job).seeds == {"seed": "7"}
+
+
+shapes = st.recursive(
+    secrets,
+    lambda inner: (
+        st.lists(inner, min_size=1, max_size=3)
+        | st.dictionaries(st.sampled_from(["user", "value", "more"]), inner, min_size=1)
+    ),
+    max_leaves=6,
+)
+
+
+def _leaves(value: object) -> list[str]:
+    if isinstance(value, dict):
+        return [leaf for inner in value.values() for leaf in _leaves(inner)]
+    return [leaf for inner in value for leaf in _leaves(inner)] if isinstance(value, list) else [str(value)]
+
+
+@given(shapes)
+def test_a_secret_of_any_shape_goes_and_its_shape_stays(value: object) -> None:
+    params = {"api_token": value, "runs": [{"db_password": value, "n": 4711}]}
+    redacted = redact_params(params)
+    assert set(_leaves(redacted)) == {REDACTED, "4711"}
+    assert len(_leaves(redacted)) == len(_leaves(params))
+
+
+@given(shapes)
+def test_a_secret_of_any_shape_is_hidden_wherever_else_it_occurs(value: object) -> None:
+    params = {"api_token": value}
+    words = [f"--data={leaf}" for leaf in _leaves(value)]
+    job = Job(uuid="u", argv=("use", *words), created_at_us=0, name=" ".join(words), tags=(words[0],))
+    hidden = secret_values(params).hide_in_job(job)
+    assert not [leaf for leaf in _leaves(value) if leaf in repr(hidden)]
+
+
+@pytest.mark.parametrize("text", ["token: [one, two]", '"tokens": 1, "api_token": ["one", "two"]'])
+def test_a_list_in_a_text_is_hidden_whole(text: str) -> None:
+    assert "two" not in redact_text(text)

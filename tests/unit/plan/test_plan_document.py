@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from joblens.model.recipe import OperatorCall, Recipe, RecipePlan
-from joblens.plan.plan_document import is_kept_exactly, plan_from_json, plan_to_json, told_value
+from joblens.plan.plan_document import is_kept_exactly, plan_from_json, plan_to_json, shown_params
 
 
 def _plan(**params: Any) -> RecipePlan:
@@ -34,9 +34,16 @@ def test_infinity_comes_back_as_infinity() -> None:
 
 
 def test_what_others_read_is_valid_json_without_made_up_nulls() -> None:
-    assert msgspec.json.decode(msgspec.json.encode(told_value({"max": math.inf, "least": 1}))) == {
+    assert msgspec.json.decode(msgspec.json.encode(shown_params({"max": math.inf, "least": 1}))) == {
         "max": "inf",
         "least": 1,
+    }
+
+
+def test_what_others_read_has_no_secrets() -> None:
+    assert shown_params({"api_key": "x1x1", "ask": {"auth": ["y1y1"]}}) == {
+        "api_key": "***",
+        "ask": {"auth": ["***"]},
     }
 
 

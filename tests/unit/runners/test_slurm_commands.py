@@ -1,9 +1,10 @@
-"""What Slurm's commands are given of the environment around them."""
+"""Slurm's commands: the environment they are given, and their errors."""
 
 from pathlib import Path
 
 import pytest
 
+from joblens.model.errors import PlacingError
 from joblens.runners.slurm_commands import SlurmCommands
 
 _WITH_PASSWORD = "postgresql://joe:hunter2@db/jobs"
@@ -24,3 +25,26 @@ def test_sbatch_is_given_no_password_of_store_or_broker(
     given = (tmp_path / "given").read_text()
     assert "JOBLENS_STORE=postgresql://joe@db/jobs\n" in given
     assert "hunter2" not in given
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ("slurm_load_partitions: Unable to contact slurm controller (connect failure)",),
+        ("sinfo: error: fetch_config: DNS SRV lookup failed",
+         "sinfo: fatal: Could not establish a configuration source"),
+        ("sinfo: error: ClusterName needs to be specified",
+         "sinfo: fatal: Unable to process configuration file"),
+    ],
+)  # fmt: skip
+def test_a_slurm_that_cannot_be_reached_is_called_that(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lines: tuple[str, ...]
+) -> None:
+    program = tmp_path / "sinfo"
+    program.write_text("#!/bin/sh\n" + "".join(f"echo '{line}' >&2\n" for line in lines) + "exit 1\n")
+    program.chmod(0o700)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(PlacingError) as caught:
+        SlurmCommands().sinfo()
+    assert str(caught.value) == f"Slurm cannot be reached: {lines[-1]}"
+    assert "scontrol ping" in caught.value.hint

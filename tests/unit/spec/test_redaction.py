@@ -3,7 +3,7 @@
 import pytest
 
 from joblens.spec.documents import read_document
-from joblens.spec.redaction import Depth, hidden_values, redact_spec
+from joblens.spec.redaction import Depth, redact_spec, secrets_in
 
 TEXTS = {
     "kdl": 'name "x"\nenv { API_KEY "hunter2hunter2" }\njob "a" command="curl -u me:hunter2hunter2 http://x"\n',
@@ -30,7 +30,12 @@ def test_a_text_without_secrets_stays_byte_for_byte() -> None:
 
 
 def test_values_are_hidden_by_the_name_of_what_they_are_for() -> None:
-    assert hidden_values({"env": {"DB_PASSWORD": "longenough", "MODE": "fast"}}) == {"longenough"}
+    assert secrets_in({"env": {"DB_PASSWORD": "longenough", "MODE": "fast"}}) == {"longenough": "***"}
+
+
+def test_several_secrets_of_a_parameter_stay_several() -> None:
+    text = "parameters: {token: [first, second, first], n: [1, 2]}\n"
+    assert redact_spec(text, "yaml") == ('parameters: {token: ["***1", "***2", "***1"], n: [1, 2]}\n', "yaml")
 
 
 def test_what_is_given_away_has_only_the_variables_that_records_keep() -> None:
@@ -38,7 +43,7 @@ def test_what_is_given_away_has_only_the_variables_that_records_keep() -> None:
         "name: x  # mine\nenv: {OMP_NUM_THREADS: 4, DB_PW: abc}\n"
         "jobs:\n  - {name: a, command: run, env: {STRIPE: def}}\n"
     )
-    told, form = redact_spec(text, "yaml", Depth.FOR_OTHERS)
+    told, form = redact_spec(text, "yaml", depth=Depth.FOR_OTHERS)
     assert form == "yaml"
     assert "# mine" in told
     assert read_document(told, "yaml").value["env"] == {"OMP_NUM_THREADS": 4, "DB_PW": "***"}

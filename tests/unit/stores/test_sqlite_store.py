@@ -1,5 +1,6 @@
 """What is true of the SQLite store beyond the contract: its file, its versions, its failures."""
 
+import contextlib
 import os
 import signal
 import stat
@@ -7,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import apsw
@@ -96,6 +98,43 @@ def test_an_empty_file_becomes_a_store(path: str) -> None:
     store.apply(whole_job("a1"))
     assert store.find("a1").number == 1
     store.close()
+
+
+@pytest.mark.parametrize("pages", [1, 2, 20, -1])
+def test_a_store_that_was_only_half_created_is_created_again(path: str, pages: int) -> None:
+    SqliteStore(path).close()
+    whole = Path(path).read_bytes()
+    Path(path).write_bytes(whole[: pages * 4096])
+    store = SqliteStore(path)
+    store.apply(whole_job())
+    assert store.check().problems == ()
+    store.close()
+    assert os.listdir(Path(path).parent) == ["joblens.db"]
+
+
+def test_a_cut_off_store_with_records_is_never_replaced(path: str) -> None:
+    store = SqliteStore(path)
+    store.apply(whole_job())
+    store.close()
+    Path(path).write_bytes(Path(path).read_bytes()[:-4096])
+    before = Path(path).read_bytes()
+    with pytest.raises(StoreCorrupt, match="damaged") as caught:
+        SqliteStore(path)
+    assert Path(path).read_bytes() == before
+    assert "joblens " not in caught.value.hint  # no command that fails in the same way
+    assert os.listdir(Path(path).parent) == ["joblens.db"]
+
+
+def test_of_several_processes_one_creates_a_half_created_store_again(path: str) -> None:
+    SqliteStore(path).close()
+    Path(path).write_bytes(Path(path).read_bytes()[:40960])
+    with ThreadPoolExecutor(8) as pool:
+        stores = list(pool.map(lambda _: SqliteStore(path), range(8)))
+    for number, store in enumerate(stores):
+        store.apply(whole_job(f"a{number}"))  # raises StoreVanished where another one replaced its file
+        store.close()
+    with contextlib.closing(SqliteStore(path)) as store:
+        assert store.check().jobs == 8
 
 
 def test_an_sqlite_file_of_something_else_is_refused(path: str) -> None:
@@ -209,6 +248,13 @@ def test_a_store_from_before_there_were_details_takes_some(path: str) -> None:
     assert store.details("a1") == threads("a1").details
     assert store.check().ok
     store.close()
+
+
+def test_a_store_whose_version_was_changed_says_so(path: str) -> None:
+    SqliteStore(path).close()
+    apsw.Connection(path).execute("PRAGMA user_version = 3")
+    with pytest.raises(StoreCorrupt, match="number of schema version 3, but not its tables"):
+        SqliteStore(path)
 
 
 def test_an_old_store_opened_for_reading_only_says_what_to_do(path: str) -> None:
@@ -383,7 +429,7 @@ def test_a_full_database_names_the_disk(path: str) -> None:
     many = [write for _ in range(500) for write in whole_job()]
     with pytest.raises(StoreError, match="the disk is full") as caught:
         store.apply(many)
-    assert "prune" in caught.value.hint
+    assert "free some space" in caught.value.hint
     assert store.check().ok
     store.close()
 

@@ -20,6 +20,7 @@ _FORMATS = {
     ".tsv": "csv",
 }
 _COMPRESSIONS = {".gz": "gzip", ".gzip": "gzip", ".zst": "zstd", ".zstd": "zstd"}
+_RELATIVE = "relative paths start in the current directory, not beside the recipe"
 _KNOWN = ".jsonl, .ndjson, .json, .csv and .tsv, each also with .gz or .zst behind it, and .parquet"
 _PARQUET_MAGIC = b"PAR1"
 _BOM = b"\xef\xbb\xbf"
@@ -66,10 +67,10 @@ def _paths_of(written: str, suffixes: tuple[str, ...]) -> list[str]:
             paths += _files_below(path, suffixes) if os.path.isdir(path) else [path]
         if paths:
             return paths
-        raise InputError(f"no file matches {written}", hint="check dataset_path in the recipe")
+        raise InputError(f"no file matches {written}", hint=_RELATIVE)
     if "://" in written:
         raise InputError(f"{written} is an address", hint="datasets are read from files: fetch it first")
-    raise InputError(f"{written} is not there{_nearest(written)}", hint="check dataset_path in the recipe")
+    raise InputError(f"there is no file or folder {written}{_nearest(written)}", hint=_RELATIVE)
 
 
 def _exists(path: str) -> bool:
@@ -133,8 +134,8 @@ def _nearest(path: str) -> str:
     close = difflib.get_close_matches(name, beside, n=1)
     alike = difflib.get_close_matches(name.split(".", 1)[0], stems, n=1)
     if close and close[0].split(".", 1)[0] in alike:
-        return f"; beside it is {close[0]}"
-    return f"; beside it is {stems[alike[0]]}" if alike else ""
+        return f"; did you mean {close[0]}?"
+    return f"; did you mean {stems[alike[0]]}?" if alike else ""
 
 
 def check_fields(files: Sequence[DataFile], columns: Sequence[str]) -> None:

@@ -22,7 +22,7 @@ _REASONS: list[tuple[tuple[type[psycopg.Error], ...], str, str]] = [
         "let its owner grant the rights: CREATE on the database, or all on the schema joblens",
     ),
     ((errors.ReadOnlySqlTransaction,), "is read-only", "name the primary server, not its standby"),
-    ((errors.DiskFull,), "has no disk space left", "free some on the server, or run `joblens prune`"),
+    ((errors.DiskFull,), "has no disk space left", "free some on the server"),
     ((errors.LockNotAvailable,), "is locked by another session", "try again; a long upkeep may hold it"),
     ((errors.QueryCanceled,), "did not answer in time", "try again; the server may be overloaded"),
     ((errors.TooManyConnections,), "has no connection left", "raise max_connections on the server"),

@@ -25,7 +25,7 @@ def prepare(connection: Connection, shown: str, *, read_only: bool) -> None:
             )
         raise StoreError(
             f"the store {shown} has the old schema version {version} and is opened for reading only",
-            hint="open it once for writing to bring it up to date",
+            hint="any joblens command of a user who may write to it brings it up to date",
         )
     with connection.transaction():
         # What others made while this waited is to be seen afterwards, whatever the server's usual isolation.

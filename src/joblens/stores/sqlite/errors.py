@@ -9,8 +9,9 @@ import apsw
 from joblens.model.errors import StoreCorrupt, StoreError
 
 _LEAST_FREE_BYTES = 1 << 16  # the index of a write-ahead log takes 32 KiB
+_NOT_YOURS = "ask its owner, or name another store with --store"
 _REASONS: list[tuple[type[apsw.Error], str, str]] = [
-    (apsw.FullError, "cannot be written: the disk is full", "free some space, or run `joblens prune`"),
+    (apsw.FullError, "cannot be written: the disk is full", "free some space on its disk"),
     (apsw.ReadOnlyError, "cannot be written: it is read-only", "check who owns it and how it is mounted"),
     (apsw.BusyError, "is locked by another process", "try again; long vacuums and backups hold it a while"),
     (apsw.LockedError, "is locked by this process", "end the other use of it first"),
@@ -25,16 +26,19 @@ def translated_error(error: apsw.Error, path: str) -> StoreError:
     if isinstance(error, apsw.NotADBError):
         return StoreCorrupt(
             f"{path} is no joblens store, or the beginning of the file is damaged ({error})",
-            hint="name another with --store; restore a backup, or move the file away to start afresh",
+            hint="name another with --store, restore a backup, or move the file away",
         )
     if isinstance(error, apsw.CorruptError):
         return StoreCorrupt(
             f"the store {path} is damaged ({error})",
-            hint="run `joblens store check`; restore a backup, or move the file away to start afresh",
+            hint="restore a backup, or move the file away to start with an empty one",
         )
+    if isinstance(error, apsw.CantOpenError) and os.path.exists(path) and not os.access(path, os.R_OK):
+        return StoreError(f"you may not read the store {path}", hint=_NOT_YOURS)
     for kind, what, hint in _REASONS:
         if isinstance(error, kind) or (kind is apsw.FullError and _is_for_want_of_space(error, path)):
-            return StoreError(f"the store {path} {what} ({error})", hint=hint)
+            said = "" if str(error) == "not an error" else f" ({error})"  # another connection's error
+            return StoreError(f"the store {path} {what}{said}", hint=hint)
     return StoreError(f"the store {path} failed ({type(error).__name__}: {error})")
 
 
@@ -57,7 +61,13 @@ def store_errors(path: str) -> Iterator[None]:
         raise translated_error(error, path) from error
     except OSError as error:
         reason = error.strerror or str(error)
+        if isinstance(error, PermissionError):
+            folder = os.path.dirname(os.path.abspath(path))
+            message = (
+                f"the store {path} cannot be used: you may not enter its directory {folder} or write there"
+            )
+            raise StoreError(message, hint=_NOT_YOURS) from error
         raise StoreError(
             f"the store {path} cannot be used: {reason}",
-            hint="check that its directory exists, belongs to you and has free space",
+            hint="check that its directory exists and has free space",
         ) from error

@@ -1,12 +1,13 @@
 """Opens a store file: makes it, brings an old schema up to date, refuses a newer one."""
 
 import contextlib
+import fcntl
 import os
 from collections.abc import Callable
 
 import apsw
 
-from joblens.model.errors import StoreError, StoreTooNew
+from joblens.model.errors import StoreCorrupt, StoreError, StoreTooNew
 from joblens.stores.file_system import MOUNTINFO, network_type
 from joblens.stores.private_files import make_private_folder
 from joblens.stores.sqlite import rollup
@@ -16,6 +17,9 @@ from joblens.stores.sqlite.transactions import writing
 APPLICATION_ID = 0x6A6C6E73  # 'jlns'
 SCHEMA_VERSION = 7
 _STATISTICS_SINCE = 2  # the version that brought rollups, which are filled from the jobs already there
+
+_HEADER_BYTES = 100
+_PAGE_BYTES = 4096
 
 _READ = apsw.SQLITE_OPEN_READONLY
 _WRITE = apsw.SQLITE_OPEN_READWRITE
@@ -45,7 +49,17 @@ def open_connection(
                 "write-ahead log, which is slower, and only one host may use it; "
                 "several hosts need a PostgreSQL store"
             )
-        connection = apsw.Connection(path, flags=_WRITE)
+        try:
+            return _checked(apsw.Connection(path, flags=_WRITE), path, busy_timeout_s)
+        except apsw.CorruptError:
+            _create(path, _journal_mode(network))  # takes the place of a store that was only half created
+            connection = apsw.Connection(path, flags=_WRITE)
+    return _checked(connection, path, busy_timeout_s, read_only=read_only)
+
+
+def _checked(
+    connection: apsw.Connection, path: str, busy_timeout_s: float, *, read_only: bool = False
+) -> apsw.Connection:
     connection.set_busy_timeout(round(busy_timeout_s * 1000))
     try:
         _check_version(connection, path, read_only=read_only)
@@ -56,8 +70,11 @@ def open_connection(
 
 
 def _open_read_only(path: str) -> apsw.Connection:
-    if not os.path.exists(path):
-        raise StoreError(f"there is no store at {path}", hint="run a job first, or name another with --store")
+    try:
+        os.stat(path)  # raises PermissionError in a directory that may not be entered
+    except FileNotFoundError:
+        hint = "run a job first, or name another with --store"
+        raise StoreError(f"there is no store at {path}", hint=hint) from None
     connection = apsw.Connection(path, flags=_READ)
     try:
         connection.execute(QUERIES["identity"]).fetchall()
@@ -89,23 +106,29 @@ def _prepare_file(path: str, mountinfo: str) -> str | None:
     make_private_folder(folder)
     network = network_type(folder, mountinfo)
     if not os.path.exists(path) or os.path.getsize(path) == 0:
-        _create(path, "DELETE" if network else "WAL")
+        _create(path, _journal_mode(network))
     return network
 
 
+def _journal_mode(network: str | None) -> str:
+    return "DELETE" if network else "WAL"
+
+
 def _create(path: str, journal_mode: str) -> None:
-    """Made aside and put in place whole, so that nobody ever opens half a store."""
+    """Builds the store in another file and puts that in place, so that no process ever opens half a store."""
     aside = f"{path}.new-{os.getpid()}-{os.urandom(4).hex()}"
     os.close(os.open(aside, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600))
     try:
         connection = apsw.Connection(aside, flags=_WRITE)
         try:
             connection.execute(QUERIES["give_pages_back_in_steps"])
-            connection.execute(QUERIES["set_journal_mode"].format(mode=journal_mode))
+            # No write-ahead log yet: closing copies it into the file and reports no error on a full disk.
+            connection.execute(QUERIES["set_journal_mode"].format(mode="MEMORY"))
             with writing(connection):
                 connection.execute(read_text("schema.sql"))
                 connection.execute(QUERIES["set_application_id"].format(application_id=APPLICATION_ID))
                 connection.execute(QUERIES["set_user_version"].format(version=SCHEMA_VERSION))
+            connection.execute(QUERIES["set_journal_mode"].format(mode=journal_mode))
         finally:
             connection.close()
         _put_in_place(aside, path)
@@ -119,11 +142,27 @@ def _put_in_place(aside: str, path: str) -> None:
     try:
         os.link(aside, path)
     except FileExistsError:
-        if os.path.getsize(path) == 0:  # someone's `touch`, or mktemp
-            os.replace(aside, path)
+        _replace_unfinished(aside, path)
     except OSError:  # a file system without hard links
         if not os.path.exists(path):
             os.replace(aside, path)
+
+
+def _replace_unfinished(aside: str, path: str) -> None:
+    """Replaces a file that is empty, or that joblens began to create on a full disk. Any other file stays."""
+    with open(path, "r+b") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)  # of several processes that find it, one replaces it
+        is_in_place = os.path.samestat(os.fstat(file.fileno()), os.stat(path))
+        if is_in_place and not _has_log(path) and _is_beginning(file.read(), aside):
+            os.replace(aside, path)
+
+
+def _is_beginning(content: bytes, whole: str) -> bool:
+    """True for the first pages of a new store, without a single record; headers differ by library version."""
+    with open(whole, "rb") as file:
+        fresh = file.read()
+    is_cut_off = _PAGE_BYTES <= len(content) < len(fresh)
+    return not content or (is_cut_off and fresh[_HEADER_BYTES:].startswith(content[_HEADER_BYTES:]))
 
 
 def _check_version(connection: apsw.Connection, path: str, *, read_only: bool) -> None:
@@ -141,9 +180,16 @@ def _check_version(connection: apsw.Connection, path: str, *, read_only: bool) -
         if read_only:
             raise StoreError(
                 f"the store {path} has the old schema version {version} and is opened for reading only",
-                hint="open it once for writing to bring it up to date",
+                hint="any joblens command of a user who may write to its directory brings it up to date",
             )
-        _migrate(connection)
+        try:
+            _migrate(connection)
+        except apsw.SQLError as error:
+            raise StoreCorrupt(
+                f"the store {path} has the number of schema version {version}, but not its tables ({error}): "
+                "another program has changed one of them",
+                hint="restore a backup, or move the file away to start with an empty one",
+            ) from error
 
 
 def _identity(connection: apsw.Connection) -> tuple[int, int]:
@@ -152,8 +198,7 @@ def _identity(connection: apsw.Connection) -> tuple[int, int]:
 
 
 def _migrate(connection: apsw.Connection) -> None:
-    connection.execute(QUERIES["begin_write"])
-    try:
+    with writing(connection):
         version, _ = _identity(connection)  # another process may have been quicker
         for number, file in enumerate(migration_files(), 1):
             if number > version:
@@ -161,7 +206,3 @@ def _migrate(connection: apsw.Connection) -> None:
         if version < _STATISTICS_SINCE:
             rollup.rebuild(connection)
         connection.execute(QUERIES["set_user_version"].format(version=SCHEMA_VERSION))
-    except BaseException:
-        connection.execute(QUERIES["rollback"])
-        raise
-    connection.execute(QUERIES["commit"])

@@ -11,6 +11,7 @@ from joblens.stores.blocks import decode_block
 from joblens.stores.checking import DANGLING, PIECES_CHECKED, damaged_details, damaged_samples, wrong_sums
 from joblens.stores.pruning import Victim, portions, prune_report, victims
 from joblens.stores.sqlite import rollup
+from joblens.stores.sqlite.errors import store_errors
 from joblens.stores.sqlite.opening import SCHEMA_VERSION
 from joblens.stores.sqlite.sample_tables import keys_of
 from joblens.stores.sqlite.sql import QUERIES
@@ -95,16 +96,18 @@ def backup(connection: apsw.Connection, path: str) -> None:
         raise InputError(f"{path}: there is no directory {os.path.dirname(os.path.abspath(path))}")
     # A name that nobody can have guessed, and laid a link there to a file that would be overwritten.
     partial = f"{path}.{os.urandom(8).hex()}.partial"
-    os.close(os.open(partial, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600))
+    with store_errors(path):
+        os.close(os.open(partial, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600))
     try:
-        target = apsw.Connection(partial, flags=apsw.SQLITE_OPEN_READWRITE)
-        try:
-            with target.backup("main", connection, "main") as copy:
-                while not copy.done:
-                    copy.step(_BACKUP_PAGES)
-        finally:
-            target.close()
-        os.rename(partial, path)
+        with store_errors(path):
+            target = apsw.Connection(partial, flags=apsw.SQLITE_OPEN_READWRITE)
+            try:
+                with target.backup("main", connection, "main") as copy:
+                    while not copy.done:
+                        copy.step(_BACKUP_PAGES)
+            finally:
+                target.close()
+            os.rename(partial, path)
     finally:
         if os.path.exists(partial):
             os.unlink(partial)
