@@ -235,3 +235,49 @@ def test_a_file_that_cannot_be_run_is_refused(joblens: RunJoblens, tmp_path: Pat
     assert ran.code == 2
     assert "ModuleNotFoundError" in ran.stderr
     assert "Traceback" not in ran.stderr
+
+
+TRACED = """
+import joblens
+
+@joblens.operator
+def title_case(row: dict) -> dict:
+    row["title"] = row["title"].title()
+    row["seen"] = True
+    return row
+
+@joblens.operator
+def even_filter(row: dict) -> bool:
+    return row["n"] % 2 == 0
+"""
+
+
+@pytest.mark.parametrize("ending", ["jsonl", "parquet"])
+def test_the_tracer_shows_rows_of_own_operators(tmp_path: Path, ending: str) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    rows = [{"n": number, "title": f"page {number}"} for number in range(4)]
+    data = tmp_path / f"in.{ending}"
+    if ending == "parquet":
+        pq.write_table(pa.Table.from_pylist(rows), data)
+    else:
+        executors.write_lines(data, rows)
+    (tmp_path / "own.py").write_text(TRACED)
+    job = executors.plan(
+        tmp_path,
+        data,
+        [{"title_case": None}, {"even_filter": None}],
+        open_tracer=True,
+        custom_operator_paths=[str(tmp_path / "own.py")],
+    )
+    assert executors.carry_out(job) == 0
+    changed, dropped = sorted(Path(executors.folder_of(job).trace).iterdir())
+    assert [json.loads(line) for line in changed.read_text().splitlines()[:2]] == [
+        {"partition": 0, "row": 0, "field": "title", "before": "page 0", "after": "Page 0"},
+        {"partition": 0, "row": 0, "field": "seen", "before": None, "after": True},
+    ]
+    assert [json.loads(line)["dropped"] for line in dropped.read_text().splitlines()] == [
+        {"n": 1, "title": "Page 1", "seen": True},
+        {"n": 3, "title": "Page 3", "seen": True},
+    ]

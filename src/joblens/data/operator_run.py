@@ -61,7 +61,7 @@ class OperatorRun:
         worked = self._worked(state, call, mapped_in_pieces(mapped), bad_rows.joined_batches)
         self._reject(state, worked.reasons, call)
         if worked.result is not None:
-            before = state.batch if self.tracer.is_on else None
+            before = state.with_lines() if self.tracer.is_on else None
             changed = state.replace(worked.result)
             self.tracer.mapped(call, before, state, changed)
         return len(worked.reasons)
