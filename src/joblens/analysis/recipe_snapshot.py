@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from joblens.analysis.recipe_columns import BROKEN, DONE, RUNNING, SAVED, UNSEEN, OperatorColumn
 from joblens.analysis.recipe_planned import PlannedWork
-from joblens.analysis.recipe_rows import JobRows, job_rows
+from joblens.analysis.recipe_rows import JobRows, job_rows, rejects_in
 from joblens.analysis.recipe_runs import JobRuns
 from joblens.analysis.recipe_seen import SeenEvent, SeenMetadata
 from joblens.analysis.recipe_steps import StepTotals, step_in
@@ -375,6 +375,7 @@ class SnapshotFold:
             runs=self._runs.count,
             retries=sum(rows.retries.values()),
             rejected_rows=came_and_left.rejected or 0,
+            rejects=rejects_in(facts.summary),
             events_analyzed=self.events_analyzed,
             malformed_lines=self.malformed_lines,
             is_exporting=self._is_exporting and is_running,

@@ -75,6 +75,8 @@ def loaded_from_plan(plan: RecipePlan, given: Mapping[str, Any]) -> LoadedRecipe
     if given.get("executor_type") is not None:
         executor = Executor(given["executor_type"])
         recipe = replace(recipe, executor=executor, executor_type=given["executor_type"])
+    if given.get("max_rejects") is not None:
+        recipe = replace(recipe, max_rejects=given["max_rejects"])
     if given.get("is_strict"):
         recipe = replace(recipe, is_strict=True)
     written = document.value if isinstance(document.value, dict) else {}

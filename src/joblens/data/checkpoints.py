@@ -23,6 +23,7 @@ from joblens.data.op_usage import note_mapped
 from joblens.data.partition_state import PartitionState
 from joblens.data.rows import LINE, Rows
 from joblens.data.whole_files import whole_file, write_whole
+from joblens.model.details import RejectReason
 from joblens.model.recipe import OperatorCall
 from joblens.stores.private_files import make_private_folder
 
@@ -42,6 +43,7 @@ class KeptFile(Struct, frozen=True, kw_only=True):
 class RejectsSoFar(Struct, frozen=True, kw_only=True):
     count: int = 0
     file: KeptFile | None = None
+    reasons: tuple[RejectReason, ...] = ()
 
 
 class PartitionLife(Struct, frozen=True, kw_only=True):

@@ -95,6 +95,7 @@ class StageRun:
             rejects=self._rejects.keep_all(self._folder.stage_rejects(self._id, self._stage.index)),
             life=self._life,
         )
+        self._rejects.publish()
         # What is kept here belongs to the operator that wants to see all partitions at once.
         manifest = msgspec.structs.replace(manifest, usage=meter.usage().as_metadata())
         manifests.write_manifest(self._folder.stage_manifest(self._id, self._stage.index), manifest)

@@ -23,6 +23,7 @@ from joblens.data.stage_run import StageRun
 from joblens.data.tasks import Assemble, CutFile, Decide, Ended, Failed, Happened, RunStage, Task
 from joblens.data.worker_events import Emit, step_event
 from joblens.data.workshop import Workshop
+from joblens.model.details import RejectReason
 from joblens.model.errors import BadRow, BrokenOperator, InputError, JoblensError
 from joblens.model.recipe import RecipePlan, Slice
 from joblens.model.recipe_event import Step
@@ -36,6 +37,7 @@ class CutManifest(msgspec.Struct, frozen=True, kw_only=True):
     whole: Slice
     pieces: tuple[Slice, ...]
     rejected: int = 0
+    reasons: tuple[RejectReason, ...] = ()
 
 
 def workshop_of(plan: RecipePlan) -> Workshop:
@@ -106,7 +108,13 @@ def _cut(workshop: Workshop, task: CutFile, emit: Emit) -> dict[str, Any]:
         strict = _Strict() if workshop.plan.recipe.is_strict else None
         pieces = cut_file(task, workshop.plan, pieces_folder, strict or rejects)
         rejects.write()
-        done = CutManifest(number=task.number, whole=task.whole, pieces=tuple(pieces), rejected=rejects.count)
+        done = CutManifest(
+            number=task.number,
+            whole=task.whole,
+            pieces=tuple(pieces),
+            rejected=rejects.count,
+            reasons=rejects.reasons,
+        )
         manifests.write_manifest(path, done)
         if rejects.count:
             emit(rows_rejected(rejects.count, rejects.first_reason, rejects.path))

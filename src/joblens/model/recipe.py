@@ -70,6 +70,7 @@ class Recipe(Struct, frozen=True, kw_only=True):
     export_type: str = ""  # jsonl, parquet; "": as the path ends
     export_shard_bytes: int = 0  # 0: one file
     skip_op_error: bool = True
+    max_rejects: str = ""  # rows ("10") or a share of them ("5%") that may be rejected; "": any number
     checkpoint: CheckpointSettings = CheckpointSettings()
     partition: PartitionSettings = PartitionSettings()
     auto_configure: bool = False  # resource_optimization: partitions and workers from data and machine
@@ -87,6 +88,11 @@ class Recipe(Struct, frozen=True, kw_only=True):
     resume: str = ""
     is_strict: bool = False  # the first bad row ends the job
     ignored: tuple[str, ...] = ()  # keys that are known and change nothing here
+
+
+def most_rejects(limit: str, rows: int) -> int:
+    """How many of so many rows `max_rejects` allows to be rejected."""
+    return int(rows * float(limit[:-1]) / 100) if limit.endswith("%") else int(limit)
 
 
 class Slice(Struct, frozen=True, kw_only=True):

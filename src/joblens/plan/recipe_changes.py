@@ -17,6 +17,7 @@ _FREE = frozenset(
         "ray_address",
         "auto_configure",
         "memory_budget_bytes",
+        "max_rejects",
         "is_strict_preflight",
         "job_id",
         "resume",

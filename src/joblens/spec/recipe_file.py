@@ -45,6 +45,7 @@ _AS_THEY_ARE = frozenset(
         "video_key",
         "export_type",
         "skip_op_error",
+        "max_rejects",
         "keep_stats",
         "trace",
         "trace_rows",

@@ -116,6 +116,12 @@ RECIPE = section(
     flag(
         "skip_op_error", "A row that an operator fails on is put aside; false: it ends the job.", default=True
     ),
+    key(
+        "max_rejects",
+        Kind.REJECT_LIMIT,
+        "The job fails when more rows than this are rejected: a number, or a percentage of all rows.",
+        example="5%",
+    ),
     key("checkpoint", Kind.SECTION, "What is kept on the way.", section="recipe_checkpoint"),
     key("checkpoint_dir", Kind.PATH, "Where it is kept; in the job's folder without it."),
     key("event_logging", Kind.SECTION, "The log of events.", section="recipe_event_logging"),
