@@ -105,6 +105,7 @@ class MaskOfPart(Struct, frozen=True, kw_only=True):
     kept: int
     offset: int  # in the file of all masks
     digest: str
+    first_number: int | None = None  # of its first row, from an operator that numbers rows
 
     @property
     def size_bytes(self) -> int:
@@ -113,7 +114,8 @@ class MaskOfPart(Struct, frozen=True, kw_only=True):
     @property
     def next_chain(self) -> str:
         """Of the state without the rows that were dropped."""
-        return digest_of(self.chain, self.digest)
+        number = () if self.first_number is None else (str(self.first_number),)
+        return digest_of(self.chain, self.digest, *number)
 
 
 class MasksManifest(Struct, frozen=True, kw_only=True):

@@ -23,12 +23,14 @@ class Tracer:
     def __init__(self, folder: JobFolder, partition_id: int, recipe: Recipe) -> None:
         self.is_on = recipe.trace
         self._rows = recipe.trace_rows
+        self._operators = recipe.trace_operators
+        self._keys = recipe.trace_keys
         self._folder = folder
         self._id = partition_id
 
     def mapped(self, call: OperatorCall, before: Any, state: PartitionState, changed: dict[str, Any]) -> None:
         """`before`: the rows as they came to the operator, whole. One example per changed field."""
-        if not self.is_on:
+        if not self._is_wanted(call):
             return
         is_changed = np.logical_or.reduce([np.zeros(len(state.ids), dtype=bool), *changed.values()])
         places = np.flatnonzero(is_changed)[: self._rows]
@@ -37,6 +39,7 @@ class Tracer:
             {
                 "partition": self._id,
                 "row": int(row),
+                **self._key_values(one),
                 "field": name,
                 "before": one.get(name),
                 "after": other.get(name),
@@ -47,7 +50,7 @@ class Tracer:
         self._write(call, examples)
 
     def filtered(self, call: OperatorCall, state: PartitionState, keep: Any, stats: dict[str, Any]) -> None:
-        if not self.is_on:
+        if not self._is_wanted(call):
             return
         dropped = ~keep if state.alive is None else ~keep & state.alive
         places = np.flatnonzero(dropped)[: self._rows]
@@ -55,12 +58,19 @@ class Tracer:
             {
                 "partition": self._id,
                 "row": int(state.ids[place]),
+                **self._key_values(row),
                 "stats": {name: values[int(place)].as_py() for name, values in stats.items()},
                 "dropped": row,
             }
             for place, row in zip(places, _rows_of(state.rows_at(places)), strict=True)
         ]
         self._write(call, examples)
+
+    def _is_wanted(self, call: OperatorCall) -> bool:
+        return self.is_on and (not self._operators or call.name in self._operators)
+
+    def _key_values(self, row: Row) -> dict[str, Any]:
+        return {"keys": {key: row.get(key) for key in self._keys}} if self._keys else {}
 
     def _write(self, call: OperatorCall, examples: list[dict[str, Any]]) -> None:
         folder = self._folder.trace_parts(call.index, call.name)

@@ -47,5 +47,6 @@ class Workshop:
     def origin_of(self, partition: Partition) -> str:
         """What a partition is made of and what is done to it, without reading it."""
         digests = [self._inputs.get(part.origin or part.path, "") for part in partition.slices]
-        made_of = (partition.slices, digests, self.plan.columns, self.plan.recipe.process)
+        needed = (self.plan.needed,) if self.plan.needed else ()
+        made_of = (partition.slices, digests, self.plan.columns, *needed, self.plan.recipe.process)
         return digest_of(msgspec.json.encode(made_of, order="deterministic"))

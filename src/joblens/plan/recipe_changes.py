@@ -32,6 +32,8 @@ _WORDS = {
     "keep_stats": "keep_stats_in_res_ds",
     "trace": "open_tracer",
     "trace_rows": "trace_num",
+    "trace_operators": "op_list_to_trace",
+    "delimiter": "load_dataset_kwargs.delimiter",
     "log_events": "event_logging.enabled",
     "export_shard_bytes": "export_shard_size",
     "is_strict": "--strict",

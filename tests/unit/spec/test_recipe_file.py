@@ -171,10 +171,10 @@ def test_what_cannot_be_together_is_told(more: str, problem: str) -> None:
     assert told(LEAST + more) == [problem]
 
 
-@pytest.mark.parametrize("path", ["out.json", "folder"])
+@pytest.mark.parametrize("path", ["out.txt", "folder"])
 def test_an_export_of_no_known_format_is_refused(path: str) -> None:
     (problem,) = told(f"dataset_path: a\nexport_path: {path}\nprocess: [a]\n")
-    assert "end it with .jsonl or .parquet, or say export_type" in problem
+    assert "end it with .jsonl, .json or .parquet, or say export_type" in problem
     said = recipe_of(f"dataset_path: a\nexport_path: {path}\nexport_type: jsonl\nprocess: [a]\n")
     assert said.export_type == "jsonl"
 
