@@ -9,7 +9,6 @@ from typing import Any
 import xxhash
 from msgspec import Struct
 
-from joblens.data.bad_rows import joined_batches
 from joblens.data.earlier_exports import remove_earlier
 from joblens.data.files.line_export import lines_of
 from joblens.data.files.moving import move_parts, put_back
@@ -73,9 +72,7 @@ def write_pieces(
     if LINE not in names and is_parquet:
         from joblens.data.files.parquet_export import write_table_part
 
-        return write_table_part(
-            with_stats_nested(joined_batches([each.batch for each in every]), stats), path
-        )
+        return write_table_part((with_stats_nested(each.batch, stats) for each in every), path)
     own = [name for name in names if name != LINE and not name.startswith(STATS_PREFIX)]
     changed_here = [name for name in own if changed is None or name in changed]
     count = 0

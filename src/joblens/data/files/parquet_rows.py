@@ -124,9 +124,10 @@ def _with_texts(batch: Any, columns: Sequence[str]) -> Any:
     return pa.RecordBatch.from_arrays(arrays, names=names)
 
 
-def batches_of(path: str) -> Iterator[Any]:
-    with _parquet().ParquetFile(path) as file:
-        yield from file.iter_batches(use_threads=False)
+def batches_of(path: str, rows: int) -> Iterator[Any]:
+    """Of at most so many rows."""
+    with _parquet().ParquetFile(path, pre_buffer=False) as file:
+        yield from file.iter_batches(rows, use_threads=False)
 
 
 def _parquet() -> Any:
