@@ -281,3 +281,51 @@ def test_the_tracer_shows_rows_of_own_operators(tmp_path: Path, ending: str) -> 
         {"n": 1, "title": "Page 1", "seen": True},
         {"n": 3, "title": "Page 3", "seen": True},
     ]
+
+
+PRINTING = """
+import logging
+import os
+import subprocess
+import joblens
+
+@joblens.operator
+def chatty(row: dict) -> dict:
+    print("looked at", row["n"])
+    if row["n"] == 0:
+        logging.getLogger("mine").info("a \\x1b[31mred\\x1b[0m word")
+        subprocess.run(["sh", "-c", "echo a program; echo its error >&2"])
+        os.write(1, b"no text: \\xff\\n")
+    return row
+"""
+
+
+@pytest.mark.parametrize("executor", ["local", pytest.param("ray", marks=pytest.mark.slow)])
+def test_words_of_own_operators_are_in_a_file_per_partition(tmp_path: Path, executor: str) -> None:
+    if executor == "ray":
+        pytest.importorskip("ray")
+    data = executors.write_lines(tmp_path / "in.jsonl", [{"n": number} for number in range(6)])
+    (tmp_path / "own.py").write_text(PRINTING)
+    job = executors.plan(
+        tmp_path,
+        data,
+        [{"chatty": None}],
+        executor_type=executor,
+        ray_address="local",
+        custom_operator_paths=[str(tmp_path / "own.py")],
+        partition={"num_of_partitions": 2},
+    )
+    assert executors.carry_out(job) == 0
+    logs = sorted((tmp_path / "work" / "job" / "logs" / "operators").iterdir())
+    assert [path.name for path in logs] == ["partition_000000.log", "partition_000001.log"]
+    said = logs[0].read_text().splitlines()
+    for line in (
+        "looked at 0",
+        "looked at 2",
+        "INFO mine: a \\x1b[31mred\\x1b[0m word",
+        "a program",
+        "its error",
+        "no text: \\xff",
+    ):
+        assert line in said
+    assert logs[1].read_text().splitlines() == ["looked at 3", "looked at 4", "looked at 5"]

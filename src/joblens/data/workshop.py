@@ -37,6 +37,10 @@ class Workshop:
     def is_built_in(self, index: int) -> bool:
         return type(self._operators[index]).__module__.startswith(_BUILT_IN)
 
+    @property
+    def is_all_built_in(self) -> bool:
+        return all(map(self.is_built_in, range(len(self._operators))))
+
     def kind(self, index: int) -> str:
         return registry.kind_of(self._operators[index])
 
