@@ -50,6 +50,7 @@ class Wishes(Struct, frozen=True, kw_only=True):
 class PlannedRecipe(Struct, frozen=True):
     checked: CheckedRecipe
     job: "PlannedJob"
+    warnings: tuple[str, ...] = ()  # for people, before anything runs
 
 
 def plan_recipe(
@@ -60,9 +61,11 @@ def plan_recipe(
     loaded = _loaded(recipe, wishes, settings)
     checked = check_recipe(loaded)
     from joblens.app.recipe_jobs import plan_job
+    from joblens.app.recipe_places import disk_warnings
 
     memory = _learned_memory(checked, settings)
-    return PlannedRecipe(checked, plan_job(checked, start_over=wishes.start_over, memory=memory))
+    job = plan_job(checked, start_over=wishes.start_over, memory=memory)
+    return PlannedRecipe(checked, job, (*checked.warnings, *disk_warnings(job.plan, checked.kinds)))
 
 
 def carry_out(

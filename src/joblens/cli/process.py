@@ -51,7 +51,7 @@ def command(session: Session, /, recipe: str | None, *, dry_run: bool, quiet: bo
         import_arrow()
     planned = plan_recipe(recipe, Wishes(**given), session.settings)
     if not quiet:
-        for warning in planned.checked.warnings:
+        for warning in planned.warnings:
             session.warn(warning)
     if dry_run:
         _show_plan(session, planned)
