@@ -43,8 +43,6 @@ def disk_warnings(plan: RecipePlan, kinds: Sequence[str], free: "Free | None" = 
     need, folder = disk_need(plan, kinds), JobFolder.of_plan(plan)
     export = free(os.path.dirname(plan.recipe.export_path))
     job, checkpoints = free(folder.path), free(folder.checkpoints)
-        free, (folder.path, folder.checkpoints, os.path.dirname(plan.recipe.export_path))
-    )
     needs: dict[int, int] = {}
     needs[job.disk] = need.most_bytes - need.checkpoint_bytes - _size_below(folder.path)
     needs[checkpoints.disk] = needs.get(checkpoints.disk, 0) + need.checkpoint_bytes
@@ -52,8 +50,8 @@ def disk_warnings(plan: RecipePlan, kinds: Sequence[str], free: "Free | None" = 
         needs[export.disk] = needs.get(export.disk, 0) + need.export_bytes
     places = {each.disk: each for each in (export, checkpoints, job)}
     return [
-        f"disk: the job may need {format_bytes(needed)} at {place.folder}, where {format_bytes(place.free_bytes)} are "
-        "free; make room, or name another place with work_dir, checkpoint_dir or export_path"
+        f"disk: the job may need {format_bytes(needed)} at {place.folder}, where "
+        f"{format_bytes(place.free_bytes)} are free; make room, or name another place with work_dir, checkpoint_dir or export_path"
         for place in places.values()
         if (needed := needs.get(place.disk, 0)) > place.free_bytes
     ]
