@@ -269,17 +269,35 @@ def test_the_tracer_shows_rows_of_own_operators(tmp_path: Path, ending: str) -> 
         data,
         [{"title_case": None}, {"even_filter": None}],
         open_tracer=True,
+        trace_keys=["n"],
         custom_operator_paths=[str(tmp_path / "own.py")],
     )
     assert executors.carry_out(job) == 0
     changed, dropped = sorted(Path(executors.folder_of(job).trace).iterdir())
     assert [json.loads(line) for line in changed.read_text().splitlines()[:2]] == [
-        {"partition": 0, "row": 0, "field": "title", "before": "page 0", "after": "Page 0"},
-        {"partition": 0, "row": 0, "field": "seen", "before": None, "after": True},
+        {"partition": 0, "row": 0, "keys": {"n": 0}, "field": "title", "before": "page 0", "after": "Page 0"},
+        {"partition": 0, "row": 0, "keys": {"n": 0}, "field": "seen", "before": None, "after": True},
     ]
     assert [json.loads(line)["dropped"] for line in dropped.read_text().splitlines()] == [
         {"n": 1, "title": "Page 1", "seen": True},
         {"n": 3, "title": "Page 3", "seen": True},
+    ]
+
+
+def test_the_tracer_may_be_limited_to_some_operators(tmp_path: Path) -> None:
+    data = executors.write_lines(tmp_path / "in.jsonl", [{"n": 1, "title": "a page"}])
+    (tmp_path / "own.py").write_text(TRACED)
+    job = executors.plan(
+        tmp_path,
+        data,
+        [{"title_case": None}, {"even_filter": None}],
+        open_tracer=True,
+        op_list_to_trace=["even_filter"],
+        custom_operator_paths=[str(tmp_path / "own.py")],
+    )
+    assert executors.carry_out(job) == 0
+    assert [path.name for path in Path(executors.folder_of(job).trace).iterdir()] == [
+        "op_001_even_filter.jsonl"
     ]
 
 

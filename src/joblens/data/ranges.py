@@ -7,15 +7,17 @@ import pyarrow as pa
 
 from joblens.data.operator import Filter
 
-_POWERS = np.array([10.0**0, *(float(f"1e-{digits}") for digits in range(1, 11))])
+_POWERS = np.array([float(f"1e-{digits}") for digits in range(11)])
 
 
 def to_ten_digits(numbers: Any) -> Any:
     """Doubles with ten digits behind the point, as DataJuicer keeps the statistics that it compares with
     bounds: the digits as a whole number, times a power of ten. So 1/3 is 0.33333333330000003, and 0.3 is
     0.30000000000000004, which is more than a bound of 0.3."""
-    whole = np.floor(numbers)
-    scaled = (numbers - whole) * 1e10
+    is_usual = np.isfinite(numbers) & (numbers >= 0)
+    usual = np.where(is_usual, numbers, 0.0)
+    whole = np.floor(usual)
+    scaled = (usual - whole) * 1e10
     digits = np.floor(scaled)
     rest = scaled - digits
     digits += (rest > 0.5) | ((rest == 0.5) & ((digits == 0) | (digits % 2 == 1)))
@@ -25,7 +27,7 @@ def to_ten_digits(numbers: Any) -> Any:
     for _ in range(10):
         is_zero = (digits % 10 == 0) & (places > 0)
         digits, places = np.where(is_zero, digits / 10, digits), places - is_zero
-    return np.where(np.isfinite(numbers) & (numbers >= 0), whole + digits * _POWERS[places], numbers)
+    return np.where(is_usual, whole + digits * _POWERS[places], numbers)
 
 
 def as_compared(stats: dict[str, Any]) -> dict[str, Any]:

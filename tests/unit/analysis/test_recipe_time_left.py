@@ -1,8 +1,8 @@
 """How long a job still takes, asked again and again over the recorded events of real jobs.
 
 The jobs had 12 partitions, two workers on two busy cores and six light operators. Behind these there was one
-heavy operator; or a deduplicator, a heavy operator and a Parquet export; or a Parquet export only. Their times
-start at 1000."""
+heavy operator; or a deduplicator, a heavy operator and a Parquet export; or a Parquet export only. Times are
+from 1000 on."""
 
 import json
 from pathlib import Path
