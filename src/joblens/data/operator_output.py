@@ -5,7 +5,6 @@ import contextlib
 import logging
 import os
 import re
-import select
 import sys
 import threading
 from collections.abc import Iterator
@@ -24,13 +23,13 @@ def kept_output(path: str, most_bytes: int = MOST_BYTES) -> Iterator[None]:
     """Appends standard output and error of this process, and of programs that it starts meanwhile, to the
     file. Log messages from INFO up go there too, unless the program has its own handlers. There is no file
     where nothing was printed, and a full disk costs the text only."""
-    reading, writing = os.pipe()
-    ending, end = os.pipe()
-    pump = threading.Thread(target=_pump, args=(reading, ending, path, most_bytes), daemon=True)
-    pump.start()
+    pump = _pump()
+    if pump is None:
+        yield
+        return
+    pump.begin(_KeptText(path, most_bytes))
     _flush()
-    before = _replaced(writing)
-    os.close(writing)
+    before = _replaced(pump.writing)
     try:
         with _logged():
             yield
@@ -39,10 +38,7 @@ def kept_output(path: str, most_bytes: int = MOST_BYTES) -> Iterator[None]:
         for number, own in before.items():
             os.dup2(own, number)
             os.close(own)
-        os.close(end)
-        pump.join()
-        os.close(reading)
-        os.close(ending)
+        pump.end()
 
 
 def _replaced(writing: int) -> dict[int, int]:
@@ -79,24 +75,63 @@ def _logged() -> Iterator[None]:
         root.setLevel(level)
 
 
-def _pump(reading: int, ending: int, path: str, most_bytes: int) -> None:
-    """Until the other side says that it is over, and nothing is left in the pipe. A program that goes on in
-    the background is not waited for."""
-    kept = _KeptText(path, most_bytes)
-    is_over = False
-    while True:
-        ready, _, _ = select.select(
-            [reading, ending] if not is_over else [reading], [], [], 0 if is_over else None
-        )
-        if reading in ready:
-            data = os.read(reading, _READ_BYTES)
-            if not data:
-                break
-            kept.add(data)
-        elif is_over:
-            break
-        is_over = is_over or ending in ready
-    kept.close()
+class _Pump:
+    """Carries text from a pipe to the file of the present partition. It lives as long as its process: a
+    program that an operator left running in the background can still write, and is not waited for. Its text
+    is dropped between partitions."""
+
+    def __init__(self) -> None:
+        self.process_id = os.getpid()
+        self._reading, self.writing = os.pipe()
+        self._mark = b"\x00%s\x00" % os.urandom(16).hex().encode()
+        self._text: _KeptText | None = None
+        self._is_through = threading.Event()
+        threading.Thread(target=self._run, daemon=True).start()
+
+    def begin(self, text: "_KeptText") -> None:
+        self._is_through.clear()
+        self._text = text
+
+    def end(self) -> None:
+        """When everything that was written before is in the file."""
+        os.write(self.writing, self._mark)
+        self._is_through.wait()
+
+    def _run(self) -> None:
+        held = b""  # may be the beginning of the mark
+        while data := os.read(self._reading, _READ_BYTES):
+            held += data
+            while (end := held.find(self._mark)) >= 0:
+                self._keep(held[:end])
+                self._close()
+                held = held[end + len(self._mark) :]
+            start = held.find(0, max(0, len(held) - len(self._mark) + 1))
+            ready = len(held) if start < 0 else start
+            self._keep(held[:ready])
+            held = held[ready:]
+
+    def _keep(self, data: bytes) -> None:
+        if self._text is not None and data:
+            self._text.add(data)
+
+    def _close(self) -> None:
+        if self._text is not None:
+            self._text.close()
+        self._text = None
+        self._is_through.set()
+
+
+_pumps: list[_Pump] = []
+
+
+def _pump() -> _Pump | None:
+    """Of this process; None where it cannot have one more thread or pipe."""
+    if not _pumps or _pumps[0].process_id != os.getpid():
+        try:
+            _pumps[:] = [_Pump()]
+        except (RuntimeError, OSError):
+            return None
+    return _pumps[0]
 
 
 class _KeptText:

@@ -46,11 +46,21 @@ def test_an_error_comes_through_and_the_streams_are_what_they_were(
     assert capfd.readouterr().out == "outside\n"
 
 
-def test_a_program_in_the_background_is_not_waited_for(tmp_path: Path) -> None:
-    with kept_output(str(tmp_path / "out.log")):
-        program = subprocess.Popen(["sh", "-c", "echo here; exec sleep 20"])
-        while not (tmp_path / "out.log").exists():
+def test_a_program_in_the_background_is_not_waited_for_and_can_still_write(tmp_path: Path) -> None:
+    said = [tmp_path / "first.log", tmp_path / "second.log"]
+    script = "echo here; while [ ! -e go ]; do sleep 0.01; done; yes | head -c 300000; echo there"
+    with kept_output(str(said[0])):
+        program = subprocess.Popen(["sh", "-c", script], cwd=tmp_path)
+        while not said[0].exists():
             time.sleep(0.01)
-    program.kill()
-    program.wait()
-    assert (tmp_path / "out.log").read_text() == "here\n"
+    with kept_output(str(said[1])):
+        (tmp_path / "go").touch()
+        assert program.wait() == 0
+    assert said[0].read_text() == "here\n"
+    assert said[1].read_text().endswith("y\nthere\n")
+
+
+def test_zeros_in_what_is_printed_are_kept(tmp_path: Path) -> None:
+    with kept_output(str(tmp_path / "out.log")):
+        os.write(1, b"a\x00b\x00" * 3)
+    assert (tmp_path / "out.log").read_text() == "a\\x00b\\x00" * 3
