@@ -235,3 +235,115 @@ def test_a_file_that_cannot_be_run_is_refused(joblens: RunJoblens, tmp_path: Pat
     assert ran.code == 2
     assert "ModuleNotFoundError" in ran.stderr
     assert "Traceback" not in ran.stderr
+
+
+TRACED = """
+import joblens
+
+@joblens.operator
+def title_case(row: dict) -> dict:
+    row["title"] = row["title"].title()
+    row["seen"] = True
+    return row
+
+@joblens.operator
+def even_filter(row: dict) -> bool:
+    return row["n"] % 2 == 0
+"""
+
+
+@pytest.mark.parametrize("ending", ["jsonl", "parquet"])
+def test_the_tracer_shows_rows_of_own_operators(tmp_path: Path, ending: str) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    rows = [{"n": number, "title": f"page {number}"} for number in range(4)]
+    data = tmp_path / f"in.{ending}"
+    if ending == "parquet":
+        pq.write_table(pa.Table.from_pylist(rows), data)
+    else:
+        executors.write_lines(data, rows)
+    (tmp_path / "own.py").write_text(TRACED)
+    job = executors.plan(
+        tmp_path,
+        data,
+        [{"title_case": None}, {"even_filter": None}],
+        open_tracer=True,
+        trace_keys=["n"],
+        custom_operator_paths=[str(tmp_path / "own.py")],
+    )
+    assert executors.carry_out(job) == 0
+    changed, dropped = sorted(Path(executors.folder_of(job).trace).iterdir())
+    assert [json.loads(line) for line in changed.read_text().splitlines()[:2]] == [
+        {"partition": 0, "row": 0, "keys": {"n": 0}, "field": "title", "before": "page 0", "after": "Page 0"},
+        {"partition": 0, "row": 0, "keys": {"n": 0}, "field": "seen", "before": None, "after": True},
+    ]
+    assert [json.loads(line)["dropped"] for line in dropped.read_text().splitlines()] == [
+        {"n": 1, "title": "Page 1", "seen": True},
+        {"n": 3, "title": "Page 3", "seen": True},
+    ]
+
+
+def test_the_tracer_may_be_limited_to_some_operators(tmp_path: Path) -> None:
+    data = executors.write_lines(tmp_path / "in.jsonl", [{"n": 1, "title": "a page"}])
+    (tmp_path / "own.py").write_text(TRACED)
+    job = executors.plan(
+        tmp_path,
+        data,
+        [{"title_case": None}, {"even_filter": None}],
+        open_tracer=True,
+        op_list_to_trace=["even_filter"],
+        custom_operator_paths=[str(tmp_path / "own.py")],
+    )
+    assert executors.carry_out(job) == 0
+    assert [path.name for path in Path(executors.folder_of(job).trace).iterdir()] == [
+        "op_001_even_filter.jsonl"
+    ]
+
+
+PRINTING = """
+import logging
+import os
+import subprocess
+import joblens
+
+@joblens.operator
+def chatty(row: dict) -> dict:
+    print("looked at", row["n"])
+    if row["n"] == 0:
+        logging.getLogger("mine").info("a \\x1b[31mred\\x1b[0m word")
+        subprocess.run(["sh", "-c", "echo a program; echo its error >&2"])
+        os.write(1, b"no text: \\xff\\n")
+    return row
+"""
+
+
+@pytest.mark.parametrize("executor", ["local", pytest.param("ray", marks=pytest.mark.slow)])
+def test_words_of_own_operators_are_in_a_file_per_partition(tmp_path: Path, executor: str) -> None:
+    if executor == "ray":
+        pytest.importorskip("ray")
+    data = executors.write_lines(tmp_path / "in.jsonl", [{"n": number} for number in range(6)])
+    (tmp_path / "own.py").write_text(PRINTING)
+    job = executors.plan(
+        tmp_path,
+        data,
+        [{"chatty": None}],
+        executor_type=executor,
+        ray_address="local",
+        custom_operator_paths=[str(tmp_path / "own.py")],
+        partition={"num_of_partitions": 2},
+    )
+    assert executors.carry_out(job) == 0
+    logs = sorted((tmp_path / "work" / "job" / "logs" / "operators").iterdir())
+    assert [path.name for path in logs] == ["partition_000000.log", "partition_000001.log"]
+    said = logs[0].read_text().splitlines()
+    for line in (
+        "looked at 0",
+        "looked at 2",
+        "INFO mine: a \\x1b[31mred\\x1b[0m word",
+        "a program",
+        "its error",
+        "no text: \\xff",
+    ):
+        assert line in said
+    assert logs[1].read_text().splitlines() == ["looked at 3", "looked at 4", "looked at 5"]

@@ -129,6 +129,29 @@ def test_a_dry_run_tells_what_would_be_done_and_does_nothing(place: Path, joblen
     assert not (place / "out").exists()
 
 
+@pytest.mark.parametrize("options", [("--dry-run",), ()])
+def test_a_disk_that_is_too_small_is_told_before_the_run(
+    place: Path, joblens: RunJoblens, options: tuple[str, ...]
+) -> None:
+    small = place / "small"
+    small.mkdir()
+    made = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "none", str(small)], check=False)
+    if made.returncode:
+        pytest.skip("nothing can be mounted here")
+    try:
+        text = "word " * 2000
+        lines = [json.dumps({"text": f"{number} {text}"}) for number in range(150)]
+        (place / "rows.jsonl").write_text("\n".join(lines) + "\n")
+        recipe = write_recipe(
+            place, ["document_deduplicator"], work_dir="small/work", export_path="small/out.jsonl"
+        )
+        done = joblens("process", recipe, *options, cwd=place)
+        assert "disk: the job may need 4.3 MiB at " in done.stderr
+        assert "where 1.0 MiB are free; make room" in done.stderr
+    finally:
+        subprocess.run(["umount", str(small)], check=True)
+
+
 def test_mistakes_end_with_2_and_nothing_is_written(place: Path, joblens: RunJoblens) -> None:
     recipe = write_recipe(place, [{"text_length_filter": {"min_lem": 14}}])
     done = joblens("process", recipe, cwd=place, code=2)

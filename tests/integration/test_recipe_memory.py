@@ -34,10 +34,10 @@ def hungry(row: dict) -> dict:
 
 
 @pytest.fixture
-def small_group() -> Iterator[JobGroups]:
+def small_group(request: pytest.FixtureRequest) -> Iterator[JobGroups]:
     groups = make_groups()
     made = next(groups)
-    if "memory" not in made.set_limits(memory_bytes=LIMIT_BYTES):
+    if "memory" not in made.set_limits(memory_bytes=getattr(request, "param", LIMIT_BYTES)):
         pytest.skip("memory cannot be limited here")
     yield made
     assert next(groups, None) is None
@@ -66,3 +66,33 @@ def test_a_worker_that_runs_out_of_memory_is_told_of_as_such_and_costs_its_parti
         assert words in summary["error_message"]
     retries = [each for each in events_of(job) if each.event_type == EventType.PARTITION_RETRY]
     assert [each.partition_id for each in retries] == [3]
+
+
+@pytest.mark.parametrize("small_group", [160 << 20], indirect=True)
+@pytest.mark.parametrize("source", ["jsonl", "parquet"])
+def test_a_parquet_export_keeps_to_the_memory_budget(
+    tmp_path: Path, small_group: JobGroups, source: str
+) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    rows = [{"id": n, "text": f"{n} {n * 7919} {'word ' * 800}", "tags": ["a"]} for n in range(20_000)]
+    if source == "jsonl":
+        write_lines(tmp_path / "in.jsonl", rows)
+    else:
+        pq.write_table(pa.Table.from_pylist(rows), tmp_path / "in.parquet", row_group_size=2000)
+    job = plan(
+        tmp_path,
+        tmp_path / f"in.{source}",
+        [MAPPERS[2]],
+        export_path=str(tmp_path / "out.parquet"),
+        checkpoint={"enabled": False},
+        resource_optimization={"auto_configure": True, "memory_budget_mb": 150},
+        partition={"max_retries": 0, "max_size_mb": 16},
+    )
+    argv = [sys.executable, "-P", "-m", "joblens.data", job.job_dir]
+    assert start_in(small_group, *argv).wait(PATIENCE_S) == 0
+    export = pq.ParquetFile(tmp_path / "out.parquet")
+    assert export.read(["id"]).column("id").to_pylist() == list(range(20_000))
+    # Groups are of one size, which depends on the rows alone.
+    assert {export.metadata.row_group(n).num_rows for n in range(export.num_row_groups - 1)} == {2048}

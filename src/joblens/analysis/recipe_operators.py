@@ -17,6 +17,7 @@ def operator_table(snapshot: JobSnapshot, plan: RecipePlan, at_us: int) -> Opera
         largest_partition_bytes=max(sizes, default=None) if not plan.uncut else plan.target_bytes,
         job_dir=plan.job_dir,
         runs=snapshot.runs,
+        rejects=snapshot.rejects,
     )
 
 

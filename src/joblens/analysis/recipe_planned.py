@@ -20,6 +20,7 @@ class PlannedWork(Struct, frozen=True, kw_only=True):
     operators: tuple[PlannedOperator, ...] = ()
     partition_ids: tuple[int, ...] = ()
     has_absolute_indexes: bool = True  # events name an operator's place in the whole recipe
+    is_parquet: bool = False  # the export
 
 
 def planned_by_plan(plan: RecipePlan) -> PlannedWork:
@@ -29,6 +30,7 @@ def planned_by_plan(plan: RecipePlan) -> PlannedWork:
             PlannedOperator(call.index, call.name, call.index in closing) for call in plan.recipe.process
         ),
         partition_ids=tuple(partition.id for partition in plan.partitions),
+        is_parquet=plan.recipe.export_type == "parquet" or plan.recipe.export_path.endswith(".parquet"),
     )
 
 

@@ -3,8 +3,10 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import msgspec
 from msgspec import Struct
 
+from joblens.model.details import RejectReason
 from joblens.model.job_snapshot import OperatorProgress, ProcessingStatus
 
 _EXPORTED = (ProcessingStatus.COMPLETED, ProcessingStatus.PARTIAL)
@@ -39,6 +41,14 @@ def job_rows(
         _first_known(told.rows_out if is_exported else None, _number(written.get("rows_out")), left),
         _first_known(told.rejected if is_exported else None, _number(written.get("rejected_rows")), rejected),
     )
+
+
+def rejects_in(summary: Mapping[str, Any]) -> tuple[RejectReason, ...]:
+    """By reason, as the summary of a job that has ended says; () where it does not, or is damaged."""
+    try:
+        return msgspec.convert(summary.get("rejects") or (), tuple[RejectReason, ...])
+    except msgspec.ValidationError:
+        return ()
 
 
 def _number(value: Any) -> int | None:

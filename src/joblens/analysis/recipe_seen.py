@@ -31,6 +31,7 @@ class SeenMetadata(Struct, frozen=True, gc=False):
     rows_in: Count | None = None  # of the whole job
     rows_out: Count | None = None
     is_resuming: bool | None = None
+    workers: Count | None = None
     output_path: str | None = None
     resources: UsedResources | None = None
     export: UsedResources | None = None  # of a partition

@@ -8,11 +8,12 @@ from msgspec import Struct
 
 from joblens.analysis.recipe_columns import BROKEN, DONE, RUNNING, SAVED, UNSEEN, OperatorColumn
 from joblens.analysis.recipe_planned import PlannedWork
-from joblens.analysis.recipe_rows import JobRows, job_rows
+from joblens.analysis.recipe_rows import JobRows, job_rows, rejects_in
 from joblens.analysis.recipe_runs import JobRuns
 from joblens.analysis.recipe_seen import SeenEvent, SeenMetadata
 from joblens.analysis.recipe_steps import StepTotals, step_in
 from joblens.analysis.recipe_tables import OperationTable, PartitionTable
+from joblens.analysis.recipe_time_left import TimeLeft
 from joblens.analysis.recipe_work import WorkGrid
 from joblens.model.job_snapshot import JobSnapshot, ProcessingStatus
 from joblens.model.recipe_event import EventType
@@ -80,6 +81,7 @@ class SnapshotFold:
         self._last_checkpoint: float | None = None
         self._rows_told = JobRows()
         self._steps = StepTotals()
+        self._time_left = TimeLeft(is_parquet=self._planned.is_parquet)
         self._rejected_in_cutting = 0
         self._is_exporting = False
         self._export_path: str | None = None
@@ -278,6 +280,7 @@ class SnapshotFold:
             self._grid.let_go()
             self._is_exporting, self._rows_told = False, JobRows()
             self._runs.done_before = self._grid.done()
+        self._time_left.began(details.workers)
         self._strategy = details.checkpoint_strategy or self._strategy
         told = event.total_partitions or details.total_partitions or details.num_partitions or 0
         self._told_partitions = max(told, self._told_partitions)
@@ -312,9 +315,11 @@ class SnapshotFold:
         step = step_in(event.event_type, event.metadata or _NOTHING)
         if step is not None:
             self._steps.add(*step)
+            self._time_left.stepped(step[0], step[1].wall_seconds)
 
-    def _export_start(self, _event: SeenEvent) -> None:
+    def _export_start(self, event: SeenEvent) -> None:
         self._is_exporting = True
+        self._time_left.export_began(event.timestamp)
 
     def _export_complete(self, event: SeenEvent) -> None:
         self._is_exporting = False
@@ -375,14 +380,22 @@ class SnapshotFold:
             runs=self._runs.count,
             retries=sum(rows.retries.values()),
             rejected_rows=came_and_left.rejected or 0,
+            rejects=rejects_in(facts.summary),
             events_analyzed=self.events_analyzed,
             malformed_lines=self.malformed_lines,
             is_exporting=self._is_exporting and is_running,
             export_path=self._export_path,
-            eta_seconds=self._runs.time_left(done, total, now) if is_running else None,
+            eta_seconds=self._eta(columns, partitions, total, now) if is_running else None,
             is_alive=facts.is_alive,
             process_id=facts.process_id or self.process_id,
         )
+
+    def _eta(
+        self, columns: Sequence[OperatorColumn], partitions: int, total: int, now: float
+    ) -> float | None:
+        live = partitions - self._rows.counts[BROKEN]
+        left = self._time_left.estimate(columns, self._rows, live, now)
+        return self._runs.time_left(self._grid.done(), total, now) if left is None else left
 
     def _error(self, status: ProcessingStatus, facts: JobFacts) -> str | None:
         if status is ProcessingStatus.KILLED and facts.is_disk_full:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from joblens.analysis.partition_sizing import OperatorMemory
     from joblens.app.recipe_jobs import PlannedJob
     from joblens.app.recipe_running import EndedRecipe, ProgressView
+    from joblens.model.details import RejectReason
     from joblens.model.job import Record
 
 BAD_INPUT = 2
@@ -42,12 +43,14 @@ class Wishes(Struct, frozen=True, kw_only=True):
     executor: str | None = None
     np: int | None = None
     strict: bool = False
+    max_rejects: str | int | None = None
     start_over: bool = False
 
 
 class PlannedRecipe(Struct, frozen=True):
     checked: CheckedRecipe
     job: "PlannedJob"
+    warnings: tuple[str, ...] = ()  # for people, before anything runs
 
 
 def plan_recipe(
@@ -58,9 +61,11 @@ def plan_recipe(
     loaded = _loaded(recipe, wishes, settings)
     checked = check_recipe(loaded)
     from joblens.app.recipe_jobs import plan_job
+    from joblens.app.recipe_places import disk_warnings
 
     memory = _learned_memory(checked, settings)
-    return PlannedRecipe(checked, plan_job(checked, start_over=wishes.start_over, memory=memory))
+    job = plan_job(checked, start_over=wishes.start_over, memory=memory)
+    return PlannedRecipe(checked, job, (*checked.warnings, *disk_warnings(job.plan, checked.kinds)))
 
 
 def carry_out(
@@ -89,6 +94,7 @@ def process(  # noqa: PLR0913 - the keywords are the interface
     executor: str | None = None,
     np: int | None = None,
     strict: bool = False,
+    max_rejects: str | int | None = None,
     start_over: bool = False,
     check: bool = False,
     store: str | None = None,
@@ -107,6 +113,7 @@ def process(  # noqa: PLR0913 - the keywords are the interface
         executor=executor,
         np=np,
         strict=strict,
+        max_rejects=max_rejects,
         start_over=start_over,
     )
     source = recipe if recipe is None or isinstance(recipe, Mapping) else os.fspath(recipe)
@@ -154,6 +161,11 @@ class RecipeResult:
     @property
     def rejected_rows(self) -> int:
         return self.snapshot.rejected_rows
+
+    @property
+    def rejects(self) -> "tuple[RejectReason, ...]":
+        """The same rows by reason, the most frequent first."""
+        return self.snapshot.rejects
 
     @property
     def error(self) -> str | None:
@@ -237,6 +249,8 @@ def _loaded_as_told(recipe: "str | Mapping[str, Any]", given: dict[str, Any]) ->
 
 
 def _given(wishes: Wishes) -> dict[str, Any]:
+    from joblens.spec.recipe_kinds import read_job_id, read_reject_limit
+
     executors = [each.value for each in Executor]
     if wishes.executor is not None and wishes.executor not in executors:
         raise InputError(f"executor '{wishes.executor}'", hint=f"one of {', '.join(executors)}")
@@ -246,8 +260,7 @@ def _given(wishes: Wishes) -> dict[str, Any]:
     if wishes.job_id and wishes.resume and wishes.job_id != wishes.resume:
         raise InputError("--job-id and --resume name two jobs", hint="give only one of them")
     for name, ident in (("--job-id", wishes.job_id), ("--resume", wishes.resume)):
-        if ident is not None:
-            _check_id(name, ident)
+        _read(name, ident, read_job_id)
     return {
         "work_dir": wishes.work_dir,
         "np": wishes.np,
@@ -256,6 +269,7 @@ def _given(wishes: Wishes) -> dict[str, Any]:
         # a job that is named here takes the place of the one that the file says to go on with
         "resume": wishes.resume if wishes.job_id is None else (wishes.resume or ""),
         "is_strict": wishes.strict or None,
+        "max_rejects": _read("--max-rejects", wishes.max_rejects, read_reject_limit),
     }
 
 
@@ -264,14 +278,14 @@ def _check_np(np: Any) -> None:
         raise InputError(f"np={np!r}: must be a number, at least 1")
 
 
-def _check_id(name: str, ident: str) -> None:
-    from joblens.spec.recipe_kinds import read_job_id
+def _read(option: str, value: Any, read: Callable[[Any], str]) -> str | None:
+    """By the same rule as the key of a recipe."""
     from joblens.spec.workflow_kinds import Wrong
 
     try:
-        read_job_id(ident)
+        return None if value is None else read(value)
     except Wrong as wrong:
-        raise InputError(f"{name} {wrong.notes[0][1]}") from None
+        raise InputError(f"{option} {wrong.notes[0][1]}") from None
 
 
 def _learned_memory(checked: CheckedRecipe, settings: Settings) -> "OperatorMemory | None":

@@ -37,6 +37,7 @@ class CheckedRecipe(Struct, frozen=True):
     loaded: LoadedRecipe
     kinds: tuple[str, ...]  # of the operators: mapper, filter, deduplicator, selector
     columns: tuple[str, ...]  # fields that they want to see
+    needed: tuple[str, ...]  # other fields that every row has to have
     warnings: tuple[str, ...]
 
     @property
@@ -75,6 +76,8 @@ def loaded_from_plan(plan: RecipePlan, given: Mapping[str, Any]) -> LoadedRecipe
     if given.get("executor_type") is not None:
         executor = Executor(given["executor_type"])
         recipe = replace(recipe, executor=executor, executor_type=given["executor_type"])
+    if given.get("max_rejects") is not None:
+        recipe = replace(recipe, max_rejects=given["max_rejects"])
     if given.get("is_strict"):
         recipe = replace(recipe, is_strict=True)
     written = document.value if isinstance(document.value, dict) else {}
@@ -122,10 +125,12 @@ def check_recipe(loaded: LoadedRecipe) -> CheckedRecipe:
         hint = registry.where_they_are() if is_unknown else ""
         raise recipe_error(loaded.path, _placed(loaded, problems), hint)
     columns = dict.fromkeys(column for operator in operators for column in operator.columns())
+    process = registry.with_indexes(recipe.process)
     return CheckedRecipe(
-        loaded,
-        tuple(registry.kind_of(operator) for operator in operators),
+        replace(loaded, recipe=replace(recipe, process=process)),
+        tuple(registry.kind_of(registry.find(call.name)) for call in process),
         tuple(columns),
+        tuple(key for key in _written_text_keys(loaded) if key not in columns),
         tuple(_warnings(recipe)),
     )
 
@@ -198,7 +203,7 @@ def _warnings(recipe: Recipe) -> list[str]:
     if len(recipe.text_keys) > 1:
         warnings.append(
             f"operators work on '{recipe.text_keys[0]}', the first of text_keys; "
-            "text_key of an operator names another"
+            "text_key of an operator names another. Rows need all fields of text_keys"
         )
     return warnings
 
@@ -209,6 +214,13 @@ def _refuse_workflows(path: str, document: Document) -> None:
         raise RecipeError(
             f"{path} is a workflow file, not a recipe", hint=f"joblens run {path} runs its jobs"
         )
+
+
+def _written_text_keys(loaded: LoadedRecipe) -> tuple[str, ...]:
+    """The usual one is not needed where no operator works on it."""
+    written = loaded.document.value
+    is_written = isinstance(written, dict) and written.get("text_keys") is not None
+    return loaded.recipe.text_keys if is_written else ()
 
 
 def _need_ray() -> None:

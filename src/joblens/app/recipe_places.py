@@ -1,14 +1,19 @@
 """The places that a recipe's job writes to, looked at before anything is written to any of them."""
 
+import contextlib
 import errno
 import fnmatch
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+
+from msgspec import Struct
 
 from joblens.app.recipe_loading import LoadedRecipe, problem_at, recipe_error
 from joblens.data.job_folder import JobFolder
 from joblens.model.recipe import Recipe, RecipePlan
+from joblens.model.units import format_bytes
+from joblens.plan.recipe_disk import disk_need
 
 _NO_UNNAMED_FILES = (errno.EOPNOTSUPP, errno.EISDIR, errno.ENOENT, errno.EINVAL)
 _OWN_FILES = ("events.jsonl", "job_summary.json")
@@ -29,6 +34,54 @@ def check_places(loaded: LoadedRecipe, plan: RecipePlan) -> None:
     if problems:
         hint = "name other places with work_dir (--work-dir) and export_path"
         raise recipe_error(loaded.path, problems, hint)
+
+
+def disk_warnings(plan: RecipePlan, kinds: Sequence[str], free: "Free | None" = None) -> list[str]:
+    """One per disk that may be too small for what the job writes there. `free`: a folder -> which disk it is
+    on, and how many bytes are free."""
+    free = free or _free
+    need, folder = disk_need(plan, kinds), JobFolder.of_plan(plan)
+    export = free(os.path.dirname(plan.recipe.export_path))
+    job, checkpoints = free(folder.path), free(folder.checkpoints)
+    needs: dict[int, int] = {}
+    needs[job.disk] = need.most_bytes - need.checkpoint_bytes - _size_below(folder.path)
+    needs[checkpoints.disk] = needs.get(checkpoints.disk, 0) + need.checkpoint_bytes
+    if export.disk != job.disk:  # parts are copied there, not moved
+        needs[export.disk] = needs.get(export.disk, 0) + need.export_bytes
+    places = {each.disk: each for each in (export, checkpoints, job)}
+    return [
+        f"disk: the job may need {format_bytes(needed)} at {place.folder}, where "
+        f"{format_bytes(place.free_bytes)} are free; make room, or name another place with work_dir, "
+        "checkpoint_dir or export_path"
+        for place in places.values()
+        if (needed := needs.get(place.disk, 0)) > place.free_bytes
+    ]
+
+
+class Disk(Struct, frozen=True):
+    disk: int
+    folder: str
+    free_bytes: int
+
+
+Free = Callable[[str], Disk]
+
+
+def _free(folder: str) -> Disk:
+    while not os.path.exists(folder):
+        folder = os.path.dirname(folder)
+    found = os.statvfs(folder)
+    return Disk(os.stat(folder).st_dev, folder, found.f_bavail * found.f_frsize)
+
+
+def _size_below(folder: str) -> int:
+    """What a job that is resumed has written already."""
+    sizes = 0
+    for above, _, names in os.walk(folder):
+        for name in names:
+            with contextlib.suppress(OSError):
+                sizes += os.lstat(os.path.join(above, name)).st_blocks * 512
+    return sizes
 
 
 def is_read_again(recipe: Recipe, job_dir: str) -> str | None:

@@ -53,6 +53,7 @@ def new_plan(checked: CheckedRecipe, job_id: str, memory: "OperatorMemory | None
         partitions=partitions,
         inputs=stamp_inputs([file.path for file in files]),
         columns=checked.columns,
+        needed=checked.needed,
         checkpoint_after=checkpoint_after(recipe.process, stages, recipe.checkpoint),
         workers=sizing.workers,
         budget_bytes=sizing.budget_bytes,
@@ -119,8 +120,8 @@ def _files(checked: CheckedRecipe, recipe: Recipe) -> "tuple[DataFile, ...]":
     from joblens.data.files.datasets import check_fields, find_files
 
     try:
-        files = find_files(recipe.dataset_path, recipe.suffixes)
-        check_fields(files, checked.columns)
+        files = find_files(recipe.dataset_path, recipe.suffixes, recipe.delimiter)
+        check_fields(files, checked.columns, checked.needed)
     except InputError as error:
         said = problem_at(checked.loaded, "dataset_path", str(error))
         raise RecipeError(said, hint=error.hint) from error

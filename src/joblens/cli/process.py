@@ -27,7 +27,12 @@ if TYPE_CHECKING:
 @click.option("--work-dir", metavar="DIR", help="Where the job's folder is made.")
 @click.option("--executor", type=click.Choice(["local", "ray"]), help="Where the work is done.")
 @click.option("--np", type=click.IntRange(min=1), metavar="N", help="Workers at most.")
-@click.option("--strict", is_flag=True, help="The first bad row ends the job, instead of being put aside.")
+@click.option("--strict", is_flag=True, help="Fail at the first bad row instead of rejecting it.")
+@click.option(
+    "--max-rejects",
+    metavar="N|P%",
+    help="Fail when more rows than N, or more than P% of all rows, are rejected. Default: any number may be.",
+)
 @click.option("--dry-run", is_flag=True, help="Check everything and tell what would be done.")
 @click.option("-q", "--quiet", is_flag=True, help="Show nothing but what went wrong.")
 @shared_options
@@ -35,9 +40,10 @@ def command(session: Session, /, recipe: str | None, *, dry_run: bool, quiet: bo
     """Carry out the operators of RECIPE on its dataset: cut into partitions, side by side, with a log of
     events and checkpoints to go on from.
 
-    The exit code is 0 when all rows went through, 1 when the job failed or some partitions are missing,
-    2 when the recipe cannot be used, 128 and the signal when one ended it (Ctrl-C: 130). A job that did not
-    end well is gone on with by --resume alone."""
+    The exit code is 0 when the job is complete, even if rows were rejected; they are reported by reason.
+    It is 1 when the job failed, some partitions are missing or --max-rejects was exceeded, 2 when the recipe
+    cannot be used, 128 and the signal when one ended it (Ctrl-C: 130). Use --resume alone to continue an
+    unfinished job."""
     from joblens.app.processing import Wishes, exit_code_of, plan_recipe
     from joblens.data.quick_start import import_arrow
 
@@ -45,7 +51,7 @@ def command(session: Session, /, recipe: str | None, *, dry_run: bool, quiet: bo
         import_arrow()
     planned = plan_recipe(recipe, Wishes(**given), session.settings)
     if not quiet:
-        for warning in planned.checked.warnings:
+        for warning in planned.warnings:
             session.warn(warning)
     if dry_run:
         _show_plan(session, planned)
@@ -102,7 +108,7 @@ def _show_end(session: Session, ended: "EndedRecipe", *, quiet: bool) -> None:
     from joblens.analysis.recipe_operators import operator_table
     from joblens.app.processing import why_not
     from joblens.model.job_snapshot import ProcessingStatus
-    from joblens.views.recipe_ending import end_document, render_recipe_end
+    from joblens.views.recipe_ending import end_document, rejects_warning, render_recipe_end
 
     plan, record, snapshot = ended.plan, ended.record, ended.snapshot
     table = operator_table(snapshot, plan, 0)
@@ -127,3 +133,5 @@ def _show_end(session: Session, ended: "EndedRecipe", *, quiet: bool) -> None:
         )
     elif snapshot.overall_status is not ProcessingStatus.COMPLETED:
         session.warn(f"job {plan.job_id}: {snapshot.overall_status}" + (f": {why}" if why else ""))
+    elif snapshot.rejected_rows:
+        session.warn(rejects_warning(plan, snapshot))

@@ -23,6 +23,7 @@ from joblens.data.op_usage import note_mapped
 from joblens.data.partition_state import PartitionState
 from joblens.data.rows import LINE, Rows
 from joblens.data.whole_files import whole_file, write_whole
+from joblens.model.details import RejectReason
 from joblens.model.recipe import OperatorCall
 from joblens.stores.private_files import make_private_folder
 
@@ -42,6 +43,7 @@ class KeptFile(Struct, frozen=True, kw_only=True):
 class RejectsSoFar(Struct, frozen=True, kw_only=True):
     count: int = 0
     file: KeptFile | None = None
+    reasons: tuple[RejectReason, ...] = ()
 
 
 class PartitionLife(Struct, frozen=True, kw_only=True):
@@ -103,6 +105,7 @@ class MaskOfPart(Struct, frozen=True, kw_only=True):
     kept: int
     offset: int  # in the file of all masks
     digest: str
+    first_number: int | None = None  # of its first row, from an operator that numbers rows
 
     @property
     def size_bytes(self) -> int:
@@ -111,7 +114,8 @@ class MaskOfPart(Struct, frozen=True, kw_only=True):
     @property
     def next_chain(self) -> str:
         """Of the state without the rows that were dropped."""
-        return digest_of(self.chain, self.digest)
+        number = () if self.first_number is None else (str(self.first_number),)
+        return digest_of(self.chain, self.digest, *number)
 
 
 class MasksManifest(Struct, frozen=True, kw_only=True):

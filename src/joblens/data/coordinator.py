@@ -4,17 +4,17 @@ import contextlib
 import os
 import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import msgspec
 
 from joblens.data import job_events, manifests
-from joblens.data.checkpoints import FinishedPart
+from joblens.data.checkpoints import FinishedPart, RejectsSoFar
 from joblens.data.files.cutting import partitions_with_pieces
 from joblens.data.files.exporting import Export
 from joblens.data.files.input_stamps import changed_since
-from joblens.data.files.rejects import first_reason
+from joblens.data.files.rejects import joined_reasons, told_reason
 from joblens.data.job_folder import JobFolder, is_of_stage
 from joblens.data.job_summary import JobEnd, write_mapping
 from joblens.data.pool import Pool
@@ -25,8 +25,9 @@ from joblens.data.whole_files import write_whole
 from joblens.data.work import CutManifest
 from joblens.data.worker_events import event
 from joblens.data.workshop import Workshop
+from joblens.model.details import RejectReason
 from joblens.model.errors import BadRow, JobCannotGoOn
-from joblens.model.recipe import Partition, RecipePlan, Slice, Stage
+from joblens.model.recipe import Partition, RecipePlan, Slice, Stage, most_rejects
 from joblens.model.recipe_event import EventType, RecipeEvent
 from joblens.plan.recipe_stages import dag_document
 
@@ -43,6 +44,51 @@ class ExportManifest(msgspec.Struct, frozen=True, kw_only=True):
     rows_in: int
     rejected_rows: int
     partitions: int = 0
+    rejects: tuple[RejectReason, ...] = ()
+
+
+class Rejects:
+    """Rows that were rejected so far, by partition."""
+
+    def __init__(self, limit: str) -> None:
+        self._limit = limit
+        self.in_cutting = 0
+        self._reasons_in_cutting: list[tuple[RejectReason, ...]] = []
+        self._of_partitions: dict[int, tuple[RejectsSoFar, int]] = {}  # with the rows that could be read
+
+    def cut(self, cut: CutManifest) -> None:
+        self.in_cutting += cut.rejected
+        self._reasons_in_cutting.append(cut.reasons)
+
+    def ended(self, partition_id: int, result: Mapping[str, Any]) -> None:
+        """Counts are of all stages up to here."""
+        so_far = msgspec.convert(result["rejects"], RejectsSoFar)
+        self._of_partitions[partition_id] = (so_far, int(result["source_rows"]))
+
+    def count(self) -> int:
+        return self.in_cutting + sum(rejects.count for rejects, _ in self._of_partitions.values())
+
+    def reasons(self) -> tuple[RejectReason, ...]:
+        tallies = [rejects.reasons for rejects, _ in self._of_partitions.values()]
+        return joined_reasons([*self._reasons_in_cutting, *tallies])
+
+    def check(self, folder: str, *, are_all_read: bool) -> None:
+        """JobCannotGoOn where there are more than the recipe allows. A share is known once all rows are."""
+        if not self._limit or (self._limit.endswith("%") and not are_all_read):
+            return
+        every = self._rows()
+        if self.count() > most_rejects(self._limit, every):
+            of_all = f" of {every:,}" if are_all_read else ""
+            raise JobCannotGoOn(
+                f"{self.count():,}{of_all} rows were rejected, more than max_rejects ({self._limit}) allows; "
+                f"most of them: {told_reason(self.reasons()[0])}",
+                hint=f"the rows are in {folder}; resume with a higher --max-rejects to accept them",
+            )
+
+    def _rows(self) -> int:
+        """With those that could not be read, which no operator has seen."""
+        unread = sum(each.rows for each in self.reasons() if each.is_unread)
+        return unread + sum(rows for _, rows in self._of_partitions.values())
 
 
 class Coordinator:
@@ -67,7 +113,7 @@ class Coordinator:
         self._partitions: tuple[Partition, ...] = workshop.plan.partitions
         self._failed: dict[int, GaveUp] = {}
         self._finished: dict[int, FinishedPart] = {}
-        self._rejected_in_cutting = 0
+        self._rejects = Rejects(workshop.plan.recipe.max_rejects)
         self._export: Export | None = None
         self._done_before: ExportManifest | None = None
 
@@ -102,7 +148,7 @@ class Coordinator:
         for task in tasks:
             cut = _result(results[task.id], CutManifest)
             pieces += cut.pieces
-            self._rejected_in_cutting += cut.rejected
+            self._rejects.cut(cut)
         return partitions_with_pieces(self._plan, pieces)
 
     def _run_stage(self, stage: Stage) -> None:
@@ -124,11 +170,14 @@ class Coordinator:
         if self._partitions and len(self._failed) == len(self._partitions):
             first = next(iter(self._failed.values()))
             raise JobCannotGoOn(f"all partitions failed: {first.error_message}")
+        self._rejects.check(self._folder.rejects, are_all_read=True)
 
     def _partition_ended(self, task: Task, how: Ended | GaveUp) -> None:
-        if isinstance(how, Ended):
-            return
         assert isinstance(task, RunStage)
+        if isinstance(how, Ended):
+            self._rejects.ended(task.partition.id, how.result)
+            self._rejects.check(self._folder.rejects, are_all_read=False)
+            return
         self._failed[task.partition.id] = how
         self._log([job_events.partition_failed(task.partition.id, how)])
         if how.error_type == "BadRow":
@@ -173,7 +222,7 @@ class Coordinator:
             self._partitions,
             self._finished,
             self._failed,
-            self._rejected_in_cutting,
+            self._rejects.in_cutting,
         )
         if self._failed:
             ids = ", ".join(str(each) for each in sorted(self._failed)[:10])
@@ -194,6 +243,7 @@ class Coordinator:
             rows_in=counts["rows_in"],
             rejected_rows=counts["rejected_rows"],
             partitions=len(self._partitions),
+            rejects=self._rejects.reasons(),
         )
         manifests.write_manifest(self._folder.export_manifest, manifest)
         self._clear_away()
@@ -214,11 +264,11 @@ class Coordinator:
     def _check_rows_are_left(self) -> None:
         """Rows that were rejected are a reason to look, and none to put nothing in the place of an earlier
         export."""
-        done = self._finished.values()
-        rejected = self._rejected_in_cutting + sum(each.rejects.count for each in done)
-        if rejected and not any(each.part.rows for each in done):
+        rejected = self._rejects.count()
+        if rejected and not any(each.part.rows for each in self._finished.values()):
+            first = told_reason(self._rejects.reasons()[0])
             raise JobCannotGoOn(
-                f"no row is left to export: {rejected} were rejected ({first_reason(self._folder.rejects)}; "
+                f"no row is left to export: {rejected} were rejected ({first}; "
                 f"all of them in {self._folder.rejects}). {self._plan.recipe.export_path} was not written"
             )
 
@@ -244,9 +294,9 @@ class Coordinator:
                 "rows_in": before.rows_in,
                 "rows_out": before.export.rows,
                 "rejected_rows": before.rejected_rows,
+                "rejects": msgspec.to_builtins(before.rejects),
             }
         done = self._finished.values()
-        rejected = self._rejected_in_cutting + sum(each.rejects.count for each in done)
         is_all = self._export is not None or 0 < len(self._partitions) == len(self._finished)
         return {
             "total_partitions": len(self._partitions),
@@ -254,7 +304,9 @@ class Coordinator:
             "failed_partitions": sorted(self._failed),
             "rows_in": sum(each.source_rows for each in done),
             "rows_out": self._export.rows if self._export else None,
-            "rejected_rows": rejected if is_all else None,  # partitions that wait have some of them
+            # Partitions that wait have some of them.
+            "rejected_rows": self._rejects.count() if is_all else None,
+            "rejects": msgspec.to_builtins(self._rejects.reasons()),
         }
 
     def _clear_away(self) -> None:

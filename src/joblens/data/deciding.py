@@ -2,7 +2,7 @@
 
 import os
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -80,18 +80,18 @@ class _Decision:
         make_private_folder(scratch)
         parts = [self._signatures(end) for end in self._ends]
         masks = operator.decide(parts, budget_bytes=self._shop.plan.budget_bytes, scratch=scratch)
-        manifest = self._written(masks)
+        manifest = self._written(masks, operator.first_numbers(parts) or [None] * len(parts))
         manifests.write_manifest(self._folder.masks_manifest(self._closing), manifest)
         self._tell(manifest)
         shutil.rmtree(scratch, ignore_errors=True)
         return manifest
 
-    def _written(self, masks: Iterable[Any]) -> MasksManifest:
+    def _written(self, masks: Iterable[Any], numbers: Sequence[int | None]) -> MasksManifest:
         path = self._folder.masks(self._closing)
         found: list[MaskOfPart] = []
         hasher, offset = xxhash.xxh3_128(), 0
         with whole_file(path) as being_written, open(being_written, "wb") as file:
-            for end, mask in zip(self._ends, masks, strict=True):
+            for end, mask, number in zip(self._ends, masks, numbers, strict=True):
                 bits = np.asarray(mask)
                 if len(bits) != end.rows:
                     raise JoblensError(
@@ -99,7 +99,7 @@ class _Decision:
                         f"{end.partition_id}, which has {end.rows:,}"
                     )
                 packed = np.packbits(bits).tobytes()
-                found.append(_mask_of(end, bits, offset, packed))
+                found.append(_mask_of(end, bits, offset, packed, number))
                 file.write(packed)
                 hasher.update(packed)
                 offset += len(packed)
@@ -180,7 +180,7 @@ def _about(call: OperatorCall) -> dict[str, Any]:
     return {"operation_name": call.name, "operation_idx": call.index}
 
 
-def _mask_of(end: StageManifest, bits: Any, offset: int, packed: bytes) -> MaskOfPart:
+def _mask_of(end: StageManifest, bits: Any, offset: int, packed: bytes, number: int | None) -> MaskOfPart:
     return MaskOfPart(
         partition_id=end.partition_id,
         chain=end.chain,
@@ -188,6 +188,7 @@ def _mask_of(end: StageManifest, bits: Any, offset: int, packed: bytes) -> MaskO
         kept=int(np.count_nonzero(bits)),
         offset=offset,
         digest=manifests.digest_of(packed),
+        first_number=number,
     )
 
 

@@ -113,6 +113,11 @@ class JobFolder:
     def rejects_of(self, partition_id: int) -> str:
         return os.path.join(self.rejects, f"partition_{partition_id:06d}.jsonl")
 
+    def output_of(self, partition_id: int | None) -> str:
+        """Printed by operators of users; None: by one that sees all partitions."""
+        name = "all_partitions" if partition_id is None else f"partition_{partition_id:06d}"
+        return os.path.join(self.logs, "operators", f"{name}.log")
+
     def trace_of(self, index: int, name: str) -> str:
         return os.path.join(self.trace, f"op_{index:03d}_{name}.jsonl")
 

@@ -23,6 +23,7 @@ class Operator:
     name: ClassVar[str] = ""
     needs: ClassVar[str] = ""  # what must be installed or at hand besides, for the list of operators
     text_key: str = "text"
+    sees_whole_rows: ClassVar[bool] = False  # also those read from JSON, of which ours see columns only
 
     def columns(self) -> tuple[str, ...]:
         """Fields it wants to see as columns."""
@@ -88,4 +89,12 @@ class GlobalOperator(Operator):
         """One mask (BooleanArray without nulls) for each part, in the order of the parts, which is that of
         the dataset. Needs no more memory than the budget however many rows there are; `scratch` is a
         folder that is removed afterwards."""
+        raise NotImplementedError
+
+    def first_numbers(self, parts: Sequence[Signatures]) -> Sequence[int] | None:
+        """For an operator that numbers rows: the number of each part's first row."""
+        return None
+
+    def number(self, state: Any, first: int) -> None:
+        """Numbers the rows of one partition."""
         raise NotImplementedError

@@ -12,10 +12,11 @@ from joblens.data.added_fields import whole_rows
 from joblens.data.bad_rows import Worked, work_on
 from joblens.data.batch_pieces import mapped_in_pieces, stats_in_pieces
 from joblens.data.files.reading import places_of
-from joblens.data.files.rejects import told_place
+from joblens.data.files.rejects import Reject, told_place
 from joblens.data.operator import Filter, GlobalOperator, Mapper, Operator
 from joblens.data.partition_rejects import RejectsOfPartition
 from joblens.data.partition_state import PartitionState
+from joblens.data.ranges import as_compared
 from joblens.data.reasons import OF_AN_OPERATOR
 from joblens.data.rows import LINE, STATS_PREFIX
 from joblens.data.tracing import Tracer
@@ -61,7 +62,7 @@ class OperatorRun:
         worked = self._worked(state, call, mapped_in_pieces(mapped), bad_rows.joined_batches)
         self._reject(state, worked.reasons, call)
         if worked.result is not None:
-            before = state.batch if self.tracer.is_on else None
+            before = state.with_lines() if self.tracer.is_on else None
             changed = state.replace(worked.result)
             self.tracer.mapped(call, before, state, changed)
         return len(worked.reasons)
@@ -69,9 +70,9 @@ class OperatorRun:
     def _filter(self, state: PartitionState, operator: Filter, call: OperatorCall) -> int:
         worked = self._stats(state, operator, call)
         self._reject(state, worked.reasons, call)
-        stats = worked.result
-        if stats is None:
+        if worked.result is None:
             return len(worked.reasons)
+        stats = as_compared(worked.result) if self._shop.is_built_in(call.index) else worked.result
         if self._recipe.keep_stats:
             for name, values in stats.items():
                 state.add_column(STATS_PREFIX + name, values)
@@ -100,7 +101,9 @@ class OperatorRun:
     def _batch(self, state: PartitionState, call: OperatorCall) -> Any:
         """Somebody's own operator sees whole rows; ours have the columns they asked for."""
         state.compact()
-        return state.batch if self._shop.is_built_in(call.index) else state.with_lines()
+        is_ours = self._shop.is_built_in(call.index)
+        sees_columns = is_ours and not self._shop.operator(call.index).sees_whole_rows
+        return state.batch if sees_columns else state.with_lines()
 
     def _worked(
         self, state: PartitionState, call: OperatorCall, function: Callable[[Any], Any], join: Any
@@ -124,8 +127,12 @@ class OperatorRun:
         reason = bad_rows.reason_at(place, error)
         if place is None:
             return BadRow(f"{call.name}: {reason}")
-        origin = places_of(self._partition, self._shop.plan.columns, [int(state.ids[place])])[0]
+        origin = self._places([int(state.ids[place])])[0]
         return BadRow(told_place(msgspec.structs.replace(origin, operator=call.name, reason=reason)))
+
+    def _places(self, ids: list[int]) -> list[Reject]:
+        plan = self._shop.plan
+        return places_of(self._partition, plan.columns, ids, plan.needed)
 
     def _reject(self, state: PartitionState, reasons: dict[int, str], call: OperatorCall) -> None:
         """Takes the rows out, and keeps them with where they came from."""
@@ -133,7 +140,7 @@ class OperatorRun:
             return
         places = sorted(reasons)
         ids = [int(state.ids[place]) for place in places]
-        origins = places_of(self._partition, self._shop.plan.columns, ids)
+        origins = self._places(ids)
         rows = state.with_lines().take(pa.array(places))
         told = [
             msgspec.structs.replace(

@@ -8,6 +8,7 @@ _MEANINGS = {
     "ignore_non_character": "compare letters only: without spaces, digits and punctuation",
     "ignore_pattern": "regular expression of what is left out of the comparison",
     "ignore_special_character": "compare sentences without their special characters",
+    "index_key": "field for the number of the row",
     "jaccard_threshold": "share of common shingles from which two texts count as the same",
     "lang": "language, such as en",
     "lowercase": "make no difference between small and capital letters",

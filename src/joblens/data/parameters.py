@@ -16,12 +16,13 @@ from joblens.spec.words import nearest_word, shown
 
 # Every operator takes the field it works on; filters also take how their range is to be read.
 KEYS = ("text_key", "image_key", "audio_key", "video_key")
+INDEX_KEY = "index_key"  # a field for the number of each row, as the operator finds it
 RANGE_SETTINGS = ("min_closed_interval", "max_closed_interval", "reversed_range")
 
 # Known to other systems' operators, about how and where they run. They change no row, and nothing here.
 WITHOUT_EFFECT = frozenset({
     "accelerator", "adaptive_batching", "auto_op_parallelism", "batch_mode", "batch_size", "cpu_required",
-    "gpu_required", "history_key", "image_bytes_key", "index_key", "instruction_key", "mem_required",
+    "gpu_required", "history_key", "image_bytes_key", "instruction_key", "mem_required",
     "memory", "num_cpus", "num_gpus", "num_proc", "prompt_key", "query_key", "ray_execution_mode",
     "response_key", "runtime_env", "skip_op_error", "stats_export_path", "system_key", "turbo", "work_dir",
 })  # fmt: skip
@@ -98,7 +99,11 @@ def _empty_ranges(name: str, given: Mapping[str, Any]) -> Iterator[ParameterProb
 def converted(kind: type[Operator], given: Mapping[str, Any]) -> dict[str, Any]:
     """Checked ones, as the class wants them: a list may become a tuple, a whole number a float."""
     own = parameters_of(kind)
-    return {name: _convert(value, own[name].type) for name, value in given.items() if name in own}
+    return {
+        name: value if _is_no_bound(kind, name, value) else _convert(value, own[name].type)
+        for name, value in given.items()
+        if name in own
+    }
 
 
 def type_name(wanted: Any) -> str:
@@ -125,16 +130,24 @@ def type_name(wanted: Any) -> str:
 def _problem(name: str, kind: type[Operator], parameter: str, value: Any) -> str:
     own = parameters_of(kind)
     if parameter in own:
-        return _wrong_value(name, own[parameter], value)
+        return "" if _is_no_bound(kind, parameter, value) else _wrong_value(name, own[parameter], value)
     if parameter in shared_parameters(kind):
         wanted = bool if parameter in RANGE_SETTINGS else str
         return _wrong_value(name, Parameter(parameter, wanted), value)
+    if parameter == INDEX_KEY:
+        return _wrong_value(name, Parameter(parameter, str | None), value)
     if parameter in WITHOUT_EFFECT:
         return ""
     near = nearest_word(parameter, (*own, *shared_parameters(kind)))
     hint = f"; did you mean '{near}'?" if near else ""
     takes = f" (it takes {', '.join(own)})" if own else " (it takes none)"
     return f"{name} has no parameter '{parameter}'{hint}{takes}"
+
+
+def _is_no_bound(kind: type[Operator], parameter: str, value: Any) -> bool:
+    """`min_ratio: null`: a filter of ours without that bound."""
+    is_ours = kind.__module__.startswith("joblens.data.operators.")
+    return value is None and is_ours and issubclass(kind, Filter) and parameter.startswith(("min_", "max_"))
 
 
 def _wrong_value(name: str, parameter: Parameter, value: Any) -> str:

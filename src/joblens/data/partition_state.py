@@ -67,6 +67,13 @@ class PartitionState:
         self.lines, self._line_ids = lines, self.ids
         return with_column(self.batch, LINE, lines)
 
+    def rows_at(self, places: Any) -> Any:
+        """Whole rows at these places of the batch, rows that were dropped among them."""
+        batch = self.batch.take(pa.array(places))
+        if self.lines is None:
+            return batch
+        return with_column(batch, LINE, self._lines_of(self.ids[places]))
+
     def pieces(self) -> Iterator[Rows]:
         """Whole rows, some at a time, at least once: nothing is copied but what is handed out."""
         size = self.batch.nbytes + (0 if self.lines is None else self.lines.nbytes)

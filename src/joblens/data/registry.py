@@ -7,6 +7,7 @@ from joblens.data import user_operators
 from joblens.data.operator import Filter, GlobalOperator, Mapper, Operator, Surroundings
 from joblens.data.operators import MODULES
 from joblens.data.parameters import (
+    INDEX_KEY,
     KEYS,
     RANGE_SETTINGS,
     WITHOUT_EFFECT,
@@ -19,6 +20,7 @@ from joblens.model.recipe import OperatorCall
 from joblens.spec.words import nearest_word
 
 _DATA_EXTRA = ("ftfy", "numpy", "pyarrow", "regex", "selectolax", "xxhash")
+_ROW_INDEX = "row_index_selector"
 _ENDINGS = ("mapper", "filter", "deduplicator", "selector")
 _NEAR_WHOLE, _NEAR_STEM = 0.9, 0.75
 
@@ -62,6 +64,22 @@ def problems_of(call: OperatorCall) -> list[ParameterProblem]:
 def ignored_parameters(call: OperatorCall) -> tuple[str, ...]:
     """Those that are known from elsewhere and change nothing here."""
     return tuple(name for name in call.params if name in WITHOUT_EFFECT)
+
+
+def with_indexes(process: Sequence[OperatorCall]) -> tuple[OperatorCall, ...]:
+    """An operator with `index_key` has one before it that numbers the rows. Once for each field."""
+    calls: list[OperatorCall] = []
+    numbered: set[str] = set()
+    for call in process:
+        key = call.params.get(INDEX_KEY) if call.name != _ROW_INDEX else None
+        if key and key not in numbered:
+            numbered.add(key)
+            calls.append(OperatorCall(index=len(calls), name=_ROW_INDEX, params={INDEX_KEY: key}))
+        own = {
+            name: value for name, value in call.params.items() if name != INDEX_KEY or call.name == _ROW_INDEX
+        }
+        calls.append(OperatorCall(index=len(calls), name=call.name, params=own))
+    return tuple(calls)
 
 
 def load_custom(paths: Sequence[str]) -> None:

@@ -13,7 +13,7 @@ from joblens.data.checkpoints import (
     PartitionLife,
     StageManifest,
 )
-from joblens.data.files.exporting import export_format, write_pieces
+from joblens.data.files.exporting import part_ending, write_pieces
 from joblens.data.files.moving import is_there
 from joblens.data.files.reading import read_partition
 from joblens.data.files.rejects import Reject, line_of, told_place
@@ -95,6 +95,7 @@ class StageRun:
             rejects=self._rejects.keep_all(self._folder.stage_rejects(self._id, self._stage.index)),
             life=self._life,
         )
+        self._rejects.publish()
         # What is kept here belongs to the operator that wants to see all partitions at once.
         manifest = msgspec.structs.replace(manifest, usage=meter.usage().as_metadata())
         manifests.write_manifest(self._folder.stage_manifest(self._id, self._stage.index), manifest)
@@ -120,7 +121,7 @@ class StageRun:
             return done
         state = self._through_operators()
         meter = Meter()
-        part_path = self._folder.export_part(self._id, f".{export_format(self._plan.recipe)}")
+        part_path = self._folder.export_part(self._id, part_ending(self._plan.recipe))
         finished = FinishedPart(
             partition_id=self._id,
             origin=origin,
@@ -183,7 +184,7 @@ class StageRun:
         self._report.reading()
         meter = Meter()
         bad: list[Reject] = []
-        rows = read_partition(self._partition, self._plan.columns, bad.append)
+        rows = read_partition(self._partition, self._plan.columns, bad.append, self._plan.needed)
         if bad and self._plan.recipe.is_strict:
             raise BadRow(told_place(bad[0]))
         chain = checkpoints.source_chain(rows)
@@ -200,7 +201,13 @@ class StageRun:
         if self._operators.tracer.is_on:
             call = self._plan.recipe.process[self._stage.first - 1]
             self._operators.tracer.filtered(call, met.all_rows(), met.keep, {})
-        return Restored(met.kept_rows(), self._stage.first - 1, met.rejects)
+        state = met.kept_rows()
+        if met.mask.first_number is not None:
+            operator = self._shop.operator(self._stage.first - 1)
+            assert isinstance(operator, GlobalOperator)
+            operator.number(state, met.mask.first_number)
+            state.saved(met.mask.next_chain)
+        return Restored(state, self._stage.first - 1, met.rejects)
 
     def _meet_again(self) -> Met:
         """It had come further, and what came of it is lost, or was decided anew."""

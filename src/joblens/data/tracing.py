@@ -7,10 +7,10 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from joblens.data.added_fields import whole_rows
 from joblens.data.job_folder import JobFolder
 from joblens.data.partition_state import PartitionState
-from joblens.data.rows import ADDED, LINE
+from joblens.data.row_changes import Change, Row, decoded_rows
+from joblens.data.rows import LINE
 from joblens.data.whole_files import write_whole
 from joblens.model.recipe import OperatorCall, Recipe
 from joblens.stores.private_files import make_private_folder
@@ -23,47 +23,68 @@ class Tracer:
     def __init__(self, folder: JobFolder, partition_id: int, recipe: Recipe) -> None:
         self.is_on = recipe.trace
         self._rows = recipe.trace_rows
+        self._operators = recipe.trace_operators
+        self._keys = recipe.trace_keys
         self._folder = folder
         self._id = partition_id
 
     def mapped(self, call: OperatorCall, before: Any, state: PartitionState, changed: dict[str, Any]) -> None:
-        if not self.is_on:
+        """`before`: the rows as they came to the operator, whole. One example per changed field."""
+        if not self._is_wanted(call):
             return
-        examples = []
-        for name, mask in changed.items():
-            if name in (LINE, ADDED) or name not in before.schema.names:
-                continue
-            places = pa.array(np.flatnonzero(mask)[: self._rows])
-            old, new = before.column(name).take(places), state.batch.column(name).take(places)
-            ids = state.ids[np.asarray(places)]
-            examples += [
-                {"partition": self._id, "row": int(row), "field": name, "before": one, "after": other}
-                for row, one, other in zip(ids, old.to_pylist(), new.to_pylist(), strict=True)
-            ]
+        is_changed = np.logical_or.reduce([np.zeros(len(state.ids), dtype=bool), *changed.values()])
+        places = np.flatnonzero(is_changed)[: self._rows]
+        old, new = _rows_of(before.take(pa.array(places))), _rows_of(state.rows_at(places))
+        examples = [
+            {
+                "partition": self._id,
+                "row": int(row),
+                **self._key_values(one),
+                "field": name,
+                "before": one.get(name),
+                "after": other.get(name),
+            }
+            for row, one, other in zip(state.ids[places], old, new, strict=True)
+            for name in Change(one, other).fields()
+        ]
         self._write(call, examples)
 
     def filtered(self, call: OperatorCall, state: PartitionState, keep: Any, stats: dict[str, Any]) -> None:
-        if not self.is_on:
+        if not self._is_wanted(call):
             return
         dropped = ~keep if state.alive is None else ~keep & state.alive
         places = np.flatnonzero(dropped)[: self._rows]
-        rows = whole_rows(state.batch.take(pa.array(places)))
         examples = [
             {
                 "partition": self._id,
                 "row": int(state.ids[place]),
+                **self._key_values(row),
                 "stats": {name: values[int(place)].as_py() for name, values in stats.items()},
                 "dropped": row,
             }
-            for place, row in zip(places, rows, strict=True)
+            for place, row in zip(places, _rows_of(state.rows_at(places)), strict=True)
         ]
         self._write(call, examples)
+
+    def _is_wanted(self, call: OperatorCall) -> bool:
+        return self.is_on and (not self._operators or call.name in self._operators)
+
+    def _key_values(self, row: Row) -> dict[str, Any]:
+        return {"keys": {key: row.get(key) for key in self._keys}} if self._keys else {}
 
     def _write(self, call: OperatorCall, examples: list[dict[str, Any]]) -> None:
         folder = self._folder.trace_parts(call.index, call.name)
         make_private_folder(folder)
         lines = b"".join(msgspec.json.encode(example) + b"\n" for example in examples[: self._rows])
         write_whole(os.path.join(folder, f"partition_{self._id:06d}.jsonl"), lines)
+
+
+def _rows_of(batch: Any) -> list[Row]:
+    """All fields of each row; of lines that cannot be read, those that operators see."""
+    try:
+        return decoded_rows(batch, None)
+    except (ValueError, RecursionError):
+        return decoded_rows(batch.drop_columns([LINE]), None)
 
 
 def put_traces_together(folder: JobFolder, recipe: Recipe) -> None:

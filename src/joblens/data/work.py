@@ -1,5 +1,6 @@
 """A task carried out, in whichever process: a worker here, or one of a cluster."""
 
+import contextlib
 import shutil
 import traceback
 from collections.abc import Callable
@@ -17,12 +18,14 @@ from joblens.data.files.rejects import Reject, RejectsFile, told_place
 from joblens.data.heap import return_large_blocks
 from joblens.data.job_folder import JobFolder
 from joblens.data.op_usage import Meter
+from joblens.data.operator_output import kept_output
 from joblens.data.partition_report import rows_rejected
 from joblens.data.reasons import encodable, message_of, with_place
 from joblens.data.stage_run import StageRun
 from joblens.data.tasks import Assemble, CutFile, Decide, Ended, Failed, Happened, RunStage, Task
 from joblens.data.worker_events import Emit, step_event
 from joblens.data.workshop import Workshop
+from joblens.model.details import RejectReason
 from joblens.model.errors import BadRow, BrokenOperator, InputError, JoblensError
 from joblens.model.recipe import RecipePlan, Slice
 from joblens.model.recipe_event import Step
@@ -36,6 +39,7 @@ class CutManifest(msgspec.Struct, frozen=True, kw_only=True):
     whole: Slice
     pieces: tuple[Slice, ...]
     rejected: int = 0
+    reasons: tuple[RejectReason, ...] = ()
 
 
 def workshop_of(plan: RecipePlan) -> Workshop:
@@ -55,15 +59,24 @@ def carry_out(task: Task, plan: RecipePlan, emit: Emit) -> dict[str, Any]:
     try:
         match task:
             case RunStage():
-                return StageRun(workshop, task, emit).run()
+                with _output_kept(workshop, task.partition.id):
+                    return StageRun(workshop, task, emit).run()
             case CutFile():
                 return _cut(workshop, task, emit)
             case Decide():
-                return deciding.decide(workshop, task, emit)
+                with _output_kept(workshop, None):
+                    return deciding.decide(workshop, task, emit)
             case Assemble():
                 return _assemble(workshop, task, emit)
     finally:
         pa.default_memory_pool().release_unused()
+
+
+def _output_kept(workshop: Workshop, partition_id: int | None) -> contextlib.AbstractContextManager[None]:
+    """Of operators of users; ours print nothing."""
+    if workshop.is_all_built_in:
+        return contextlib.nullcontext()
+    return kept_output(workshop.folder.output_of(partition_id))
 
 
 def answer(task: Task, plan: RecipePlan, send: Callable[[Happened], None]) -> Ended | Failed:
@@ -106,7 +119,13 @@ def _cut(workshop: Workshop, task: CutFile, emit: Emit) -> dict[str, Any]:
         strict = _Strict() if workshop.plan.recipe.is_strict else None
         pieces = cut_file(task, workshop.plan, pieces_folder, strict or rejects)
         rejects.write()
-        done = CutManifest(number=task.number, whole=task.whole, pieces=tuple(pieces), rejected=rejects.count)
+        done = CutManifest(
+            number=task.number,
+            whole=task.whole,
+            pieces=tuple(pieces),
+            rejected=rejects.count,
+            reasons=rejects.reasons,
+        )
         manifests.write_manifest(path, done)
         if rejects.count:
             emit(rows_rejected(rejects.count, rejects.first_reason, rejects.path))

@@ -37,6 +37,10 @@ class Workshop:
     def is_built_in(self, index: int) -> bool:
         return type(self._operators[index]).__module__.startswith(_BUILT_IN)
 
+    @property
+    def is_all_built_in(self) -> bool:
+        return all(map(self.is_built_in, range(len(self._operators))))
+
     def kind(self, index: int) -> str:
         return registry.kind_of(self._operators[index])
 
@@ -47,5 +51,6 @@ class Workshop:
     def origin_of(self, partition: Partition) -> str:
         """What a partition is made of and what is done to it, without reading it."""
         digests = [self._inputs.get(part.origin or part.path, "") for part in partition.slices]
-        made_of = (partition.slices, digests, self.plan.columns, self.plan.recipe.process)
+        needed = (self.plan.needed,) if self.plan.needed else ()
+        made_of = (partition.slices, digests, self.plan.columns, *needed, self.plan.recipe.process)
         return digest_of(msgspec.json.encode(made_of, order="deterministic"))

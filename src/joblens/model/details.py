@@ -160,6 +160,22 @@ class StepUse(Struct, frozen=True, kw_only=True, omit_defaults=True):
     written_bytes: int | None = None
 
 
+OTHER_REASONS = "other reasons"  # each of a few rows, counted together
+
+
+class RejectReason(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Rows of a recipe's job that were rejected for one reason."""
+
+    operator: str = ""  # "": the rows could not be read
+    reason: str  # of the first of them
+    rows: int
+
+    @property
+    def is_unread(self) -> bool:
+        """Whether no operator has seen the rows."""
+        return not self.operator and self.reason != OTHER_REASONS
+
+
 class OperatorTable(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What the operators of a recipe used."""
 
@@ -171,6 +187,7 @@ class OperatorTable(Struct, frozen=True, kw_only=True, omit_defaults=True):
     largest_partition_bytes: int | None = None
     job_dir: str = ""
     runs: int = 0  # of the job, all of them counted here
+    rejects: tuple[RejectReason, ...] = ()  # the most frequent first
 
 
 class NodePart(Struct, frozen=True, kw_only=True, omit_defaults=True):

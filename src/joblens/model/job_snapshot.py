@@ -5,6 +5,8 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
+from joblens.model.details import RejectReason
+
 _NEARLY_ALL = 0.99
 
 
@@ -141,6 +143,7 @@ class JobSnapshot(Struct, frozen=True, kw_only=True):
     runs: int = 0  # how often the job was started or gone on with
     retries: int = 0
     rejected_rows: int = 0
+    rejects: tuple[RejectReason, ...] = ()  # the same rows by reason, once the job has ended
     events_analyzed: int = 0
     malformed_lines: int = 0
     is_exporting: bool = False

@@ -67,9 +67,10 @@ class Recipe(Struct, frozen=True, kw_only=True):
     image_key: str = "images"
     audio_key: str = "audios"
     video_key: str = "videos"
-    export_type: str = ""  # jsonl, parquet; "": as the path ends
+    export_type: str = ""  # jsonl, json, parquet; "": as the path ends
     export_shard_bytes: int = 0  # 0: one file
     skip_op_error: bool = True
+    max_rejects: str = ""  # rows ("10") or a share of them ("5%") that may be rejected; "": any number
     checkpoint: CheckpointSettings = CheckpointSettings()
     partition: PartitionSettings = PartitionSettings()
     auto_configure: bool = False  # resource_optimization: partitions and workers from data and machine
@@ -80,6 +81,9 @@ class Recipe(Struct, frozen=True, kw_only=True):
     keep_stats: bool = False  # keep_stats_in_res_ds
     trace: bool = False  # open_tracer: examples of what each operator changed or dropped
     trace_rows: int = 10
+    trace_operators: tuple[str, ...] = ()  # op_list_to_trace; (): all
+    trace_keys: tuple[str, ...] = ()  # fields that each example has besides
+    delimiter: str = ""  # of CSV; "": by the name of each file
     ray_address: str = "auto"
     is_strict_preflight: bool = True
     custom_operator_paths: tuple[str, ...] = ()
@@ -89,6 +93,11 @@ class Recipe(Struct, frozen=True, kw_only=True):
     ignored: tuple[str, ...] = ()  # keys that are known and change nothing here
 
 
+def most_rejects(limit: str, rows: int) -> int:
+    """How many of so many rows `max_rejects` allows to be rejected."""
+    return int(rows * float(limit[:-1]) / 100) if limit.endswith("%") else int(limit)
+
+
 class Slice(Struct, frozen=True, kw_only=True):
     """A part of one file. Plain JSON lines are cut by bytes at the ends of lines, Parquet by rows; `end`
     is the first that does not belong to it any more."""
@@ -96,6 +105,7 @@ class Slice(Struct, frozen=True, kw_only=True):
     path: str
     format: str  # jsonl, parquet; before it is cut also json (one array), csv
     compression: str = ""  # gzip, zstd
+    delimiter: str = ""  # of CSV; "": by its name
     start: int = 0
     end: int
     size_bytes: int = 0  # of what is in it; 0: end - start
@@ -144,6 +154,7 @@ class RecipePlan(Struct, frozen=True, kw_only=True):
     partitions: tuple[Partition, ...]  # without what is still to be cut
     inputs: tuple[InputFile, ...]
     columns: tuple[str, ...]  # fields that operators see as columns; the rest of a row travels as it was read
+    needed: tuple[str, ...] = ()  # other fields that every row has to have: those of text_keys
     checkpoint_after: tuple[int, ...]  # operators whose result is kept, by index
     workers: int
     budget_bytes: int

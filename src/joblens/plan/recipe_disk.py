@@ -13,6 +13,8 @@ class DiskNeed(Struct, frozen=True):
     most_bytes: int
     reason: str
     is_packed: bool = False  # some files are smaller than their rows: it may be several times as much
+    export_bytes: int = 0  # the part of it that goes to the export's own folder in the end
+    checkpoint_bytes: int = 0  # the part in the folder of checkpoints
 
 
 def disk_need(plan: RecipePlan, kinds: Sequence[str]) -> DiskNeed:
@@ -34,7 +36,13 @@ def disk_need(plan: RecipePlan, kinds: Sequence[str]) -> DiskNeed:
     is_packed = bool(plan.uncut) or any(
         piece.format != "jsonl" for partition in plan.partitions for piece in partition.slices
     )
-    return DiskNeed(times * plan.total_bytes, f"the data {', '.join(parts)}", is_packed)
+    return DiskNeed(
+        times * plan.total_bytes,
+        f"the data {', '.join(parts)}",
+        is_packed,
+        export_bytes=plan.total_bytes,
+        checkpoint_bytes=(deltas + (_STATE if closing else 0)) * plan.total_bytes,
+    )
 
 
 def _times(number: int) -> str:

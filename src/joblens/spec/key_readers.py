@@ -153,6 +153,7 @@ _READERS: dict[Kind, Reader] = {
     Kind.OPERATORS: recipe_kinds.read_operators,
     Kind.JOB_ID: recipe_kinds.read_job_id,
     Kind.COUNT_OR_AUTO: recipe_kinds.read_count_or_auto,
+    Kind.REJECT_LIMIT: recipe_kinds.read_reject_limit,
     Kind.NOT_SUPPORTED: recipe_kinds.refuse_unless_off,
     Kind.ARGV: list_reader(Kind.ARGV, kinds.read_text),
     Kind.ARGV_BY_NAME: _mapping_reader(

@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any
@@ -30,10 +31,11 @@ WORK_DIR = "{work_dir}"
 _MB = 2**20
 _USUAL_PARTITIONS = 4  # of mode manual, without a number
 _RAY = ("ray", "ray_partitioned")
-_FORMATS = {".parquet": "parquet", ".jsonl": "jsonl"}
+_FORMATS = {".parquet": "parquet", ".jsonl": "jsonl", ".json": "json"}
 _PATHS = ("export_path", "checkpoint_dir", "event_log_dir")
 _WRITTEN = ("work_dir", *_PATHS)
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
+_WEIGHT = re.compile(r"[0-9]+(\.[0-9]*)?|\.[0-9]+")
 _PLACEHOLDER = re.compile(r"\{[A-Za-z_]\w*\}")
 _AS_THEY_ARE = frozenset(
     (
@@ -45,9 +47,12 @@ _AS_THEY_ARE = frozenset(
         "video_key",
         "export_type",
         "skip_op_error",
+        "max_rejects",
         "keep_stats",
         "trace",
         "trace_rows",
+        "trace_operators",
+        "trace_keys",
         "ray_address",
         "is_strict_preflight",
         "job_id",
@@ -125,7 +130,7 @@ def _made(values: dict[str, Any], cwd: str) -> Recipe:
         **fields,
         work_dir=work_dir,
         dataset_path=tuple(
-            _absolute(path.replace(WORK_DIR, work_dir), cwd) for path in _dataset_paths(values)
+            _absolute(path.replace(WORK_DIR, work_dir), cwd) for path in _dataset_paths(values, cwd)
         ),
         executor=Executor.RAY if values.get("executor_type") in _RAY else Executor.LOCAL,
         text_keys=values.get("text_keys") or ("text",),
@@ -136,13 +141,40 @@ def _made(values: dict[str, Any], cwd: str) -> Recipe:
         memory_budget_bytes=None if budget_mb is None else int(budget_mb * _MB),
         log_events=values.get("event_logging", {}).get("log_events", True),
         custom_operator_paths=tuple(_absolute(path, cwd) for path in values.get("custom_operator_paths", ())),
-        ignored=tuple(sorted(name for name in values if name in WITHOUT_EFFECT)),
+        delimiter=_delimiter(values),
+        ignored=_ignored(values),
     )
 
 
-def _dataset_paths(values: dict[str, Any]) -> tuple[str, ...]:
+def _delimiter(values: dict[str, Any]) -> str:
+    loading = values.get("load_dataset_kwargs", {})
+    return str(loading.get("delimiter") or loading.get("sep") or "")
+
+
+def _ignored(values: dict[str, Any]) -> tuple[str, ...]:
+    ignored = {name for name in values if name in WITHOUT_EFFECT}
+    if any("weight" in source for source in values.get("dataset", {}).get("configs", ())):
+        ignored.add("weight")
+    return tuple(sorted(ignored))
+
+
+def _weighted_paths(written: str, cwd: str) -> list[str]:
+    """'0.8 a.jsonl 0.2 b.jsonl': several paths in one text, each behind its weight or without, unless it
+    is the name of a file. Weights matter only where rows are drawn by chance, which no recipe here does."""
+    if " " not in written or os.path.exists(os.path.join(cwd, os.path.expanduser(written))):
+        return [written]
+    try:
+        words = shlex.split(written)
+    except ValueError:  # a quote that is a part of the name
+        return [written]
+    paths = [word for word in words if _WEIGHT.fullmatch(word) is None]
+    is_list = len(paths) < len(words) or all(_ending(path) for path in paths)
+    return paths if paths and is_list else [written]
+
+
+def _dataset_paths(values: dict[str, Any], cwd: str) -> tuple[str, ...]:
     if "dataset_path" in values:
-        return tuple(values["dataset_path"])
+        return tuple(path for each in values["dataset_path"] for path in _weighted_paths(each, cwd))
     return tuple(path for source in values["dataset"]["configs"] for path in source["path"])
 
 
@@ -172,7 +204,7 @@ def _places(values: dict[str, Any], cwd: str) -> tuple[str, dict[str, str]]:
     work_dir = _absolute(work_dir, cwd)
     written = {name: values[name] for name in _PATHS if name in values}
     if export is None:
-        ending = ".parquet" if values.get("export_type") == "parquet" else ".jsonl"
+        ending = f".{values.get('export_type', 'jsonl')}"
         written["export_path"] = os.path.join(job_dir_in(work_dir, JOB_ID), f"{values['name']}{ending}")
     return work_dir, {
         name: _absolute(path.replace(WORK_DIR, work_dir), cwd) for name, path in written.items()
@@ -196,6 +228,8 @@ def _ending(path: str) -> str:
 
 def _path_problems(values: dict[str, Any]) -> list[Note]:
     problems: list[Note] = [*_addresses(values), *_unknown_placeholders(values)]
+    if len(_delimiter(values).encode()) > 1:
+        problems.append((("load_dataset_kwargs",), "delimiter in load_dataset_kwargs must be one character"))
     work_dir = values.get("work_dir", "")
     if JOB_ID in work_dir and os.path.basename(work_dir.rstrip("/")) != JOB_ID:
         problems.append((("work_dir",), f"work_dir must have {JOB_ID} as its last part, or not at all"))
@@ -233,7 +267,7 @@ def _unknown_placeholders(values: dict[str, Any]) -> Iterator[Note]:
 def _unknown_format(export: str) -> str:
     ending = _ending(export)
     said = f"'{ending}' is not a format that can be written" if ending else f"'{export}' has no ending"
-    return f"export_path: {said}; end it with .jsonl or .parquet, or say export_type"
+    return f"export_path: {said}; end it with .jsonl, .json or .parquet, or say export_type"
 
 
 def _job_problems(values: dict[str, Any], given: Mapping[str, Any]) -> list[Note]:

@@ -5,7 +5,7 @@ from joblens.spec.key_table import Key, Need, Section, choice, flag, key, requir
 from joblens.spec.workflow_kinds import Kind
 
 EXECUTOR_TYPES = ("default", "local", "ray", "ray_partitioned")
-EXPORT_TYPES = ("jsonl", "parquet")
+EXPORT_TYPES = ("jsonl", "json", "parquet")
 
 # Known from recipes of DataJuicer. They are about how it works inside, never about which rows come out.
 WITHOUT_EFFECT: dict[str, str] = {
@@ -17,6 +17,7 @@ WITHOUT_EFFECT: dict[str, str] = {
     "conflict_resolve_strategy": "operators are not reordered",
     "data_probe_algo": "it belongs to a sandbox",
     "data_probe_ratio": "it belongs to a sandbox",
+    "debug": "logs have everything as it is",
     "ds_cache_dir": "there is no cache",
     "eoc_special_token": "no operator here looks at it",
     "export_in_parallel": "partitions are always written side by side",
@@ -31,6 +32,7 @@ WITHOUT_EFFECT: dict[str, str] = {
     "override_num_blocks": "the section partition says how data is cut",
     "partition_dir": "partitions lie in the job's folder",
     "percentiles": "they belong to an analyzer",
+    "read_options": "rows are the same however much is read at once",
     "save_stats_in_one_file": "they belong to an analyzer",
     "temp_dir": "what is in between lies in the job's folder",
     "turbo": "nothing is timed twice",
@@ -75,7 +77,7 @@ RECIPE = section(
     key(
         "dataset_path",
         Kind.PATHS,
-        "Files, folders and patterns to read: one, or a list.",
+        "Files, folders and patterns to read: one, or a list; in one text each behind its weight.",
         example="data/*.jsonl",
     ),
     key("dataset", Kind.SECTION, "The same, written the longer way.", section="recipe_dataset"),
@@ -83,9 +85,15 @@ RECIPE = section(
         "suffixes", Kind.WORDS, "Endings of the files to take from folders; all that can be read without it."
     ),
     key(
+        "load_dataset_kwargs",
+        Kind.SECTION,
+        "How files are read.",
+        section="recipe_load_dataset_kwargs",
+    ),
+    key(
         "export_path",
         Kind.PATH,
-        "Where the rows go. The ending says the format.",
+        "Where the rows go. The ending says the format: .jsonl, .json (one array) or .parquet.",
         example="{work_dir}/{job_id}/out.jsonl",
     ),
     choice("export_type", EXPORT_TYPES, "The format, where the path does not say it."),
@@ -116,6 +124,12 @@ RECIPE = section(
     flag(
         "skip_op_error", "A row that an operator fails on is put aside; false: it ends the job.", default=True
     ),
+    key(
+        "max_rejects",
+        Kind.REJECT_LIMIT,
+        "The job fails when more rows than this are rejected: a number, or a percentage of all rows.",
+        example="5%",
+    ),
     key("checkpoint", Kind.SECTION, "What is kept on the way.", section="recipe_checkpoint"),
     key("checkpoint_dir", Kind.PATH, "Where it is kept; in the job's folder without it."),
     key("event_logging", Kind.SECTION, "The log of events.", section="recipe_event_logging"),
@@ -134,6 +148,13 @@ RECIPE = section(
     key(
         "trace_num", Kind.INT, "How many examples of each operator.", default=10, least=1, field="trace_rows"
     ),
+    key(
+        "op_list_to_trace",
+        Kind.WORDS,
+        "Operators to trace; all of them without it.",
+        field="trace_operators",
+    ),
+    key("trace_keys", Kind.WORDS, "Fields of the row that each example shows besides."),
     key(
         "ray_address",
         Kind.TEXT,
@@ -169,7 +190,24 @@ SOURCE = section(
     "an entry of `configs` of `dataset`",
     choice("type", ("local",), "Where it is.", default="local"),
     required("path", Kind.PATHS, "Files, folders and patterns to read."),
-    key("weight", Kind.NOT_SUPPORTED, "Known from other recipes; refused."),
+    key("weight", Kind.NUMBER, "Known from other recipes; changes nothing without max_sample_num.", least=0),
+)
+
+LOADING = section(
+    "recipe_load_dataset_kwargs",
+    "load_dataset_kwargs",
+    "`load_dataset_kwargs`",
+    key("delimiter", Kind.TEXT, "Character between the values of CSV files; by their name without it."),
+    key("sep", Kind.TEXT, "The same."),
+    *(
+        key(name, Kind.JSON, "Known from other recipes; changes nothing.")
+        for name in ("num_proc", "cache_dir", "keep_in_memory", "download_mode", "verification_mode")
+    ),
+    *(
+        key(name, Kind.NOT_SUPPORTED, "Known from other recipes; refused.")
+        for name in ("columns", "features", "field", "split")
+    ),
+    excludes=(("delimiter", ("sep",)),),
 )
 
 CHECKPOINT = section(
@@ -232,5 +270,5 @@ RESOURCE_OPTIMIZATION = section(
 
 RECIPE_SECTIONS: dict[str, Section] = {
     one.name: one
-    for one in (RECIPE, DATASET, SOURCE, CHECKPOINT, EVENT_LOGGING, PARTITION, RESOURCE_OPTIMIZATION)
+    for one in (RECIPE, DATASET, SOURCE, LOADING, CHECKPOINT, EVENT_LOGGING, PARTITION, RESOURCE_OPTIMIZATION)
 }

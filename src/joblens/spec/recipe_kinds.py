@@ -9,6 +9,8 @@ from joblens.spec.workflow_kinds import Kind, Note, Wrong, expected, fail, read_
 
 _LONGEST_JOB_ID = 128
 _JOB_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
+_REJECT_LIMIT = re.compile(r"[0-9]{1,15}|[0-9]{1,3}(\.[0-9]{1,9})?%", re.ASCII)
+_ALL_PERCENT = 100
 _OPERATOR_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*")
 
 
@@ -68,6 +70,14 @@ def read_count_or_auto(raw: Any) -> int | None:
     except Wrong:
         expected(Kind.COUNT_OR_AUTO, raw)
     return count if count >= 1 else fail(f"must be at least 1, not {shown(raw)}")
+
+
+def read_reject_limit(raw: Any) -> str:
+    """As text: '10' or '2.5%'."""
+    text = str(raw).strip() if isinstance(raw, int | str) and not isinstance(raw, bool) else ""
+    if _REJECT_LIMIT.fullmatch(text) is None or (text.endswith("%") and float(text[:-1]) > _ALL_PERCENT):
+        expected(Kind.REJECT_LIMIT, raw)
+    return text
 
 
 def refuse_unless_off(raw: Any) -> None:

@@ -56,6 +56,7 @@ class Kind(enum.StrEnum):
     OPERATORS = "list of operators"
     JOB_ID = "job id"
     COUNT_OR_AUTO = "int or auto"
+    REJECT_LIMIT = "int or percentage"
     NOT_SUPPORTED = "nothing"
     # of tools
     ARGV = "list of words"
@@ -98,6 +99,7 @@ EXPECTED: dict[Kind, str] = {
     Kind.WORDS: "a text or a list of them",
     Kind.OPERATORS: "a list of operators",
     Kind.COUNT_OR_AUTO: "a whole number or auto",
+    Kind.REJECT_LIMIT: "a number of rows or a percentage such as 5%",
     Kind.ARGV: "a list of words",
     Kind.ARGV_BY_NAME: "a mapping of endings to lists of words",
     Kind.SECTIONS_BY_NAME: "a mapping of names to mappings",

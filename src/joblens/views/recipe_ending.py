@@ -13,7 +13,7 @@ from joblens.model.units import format_bytes, format_duration
 from joblens.plan.recipe_paths import resumption_command
 from joblens.views.numbers import counted, seconds
 from joblens.views.recipe_live import STATUS_COLOURS, share
-from joblens.views.recipe_operators import cut_in, operator_lines
+from joblens.views.recipe_operators import cut_in, operator_lines, reject_lines
 from joblens.views.style import Palette, clean, pad, wrap
 
 _LABEL = 11
@@ -44,7 +44,11 @@ def render_recipe_end(  # noqa: PLR0913 - all that is known of a job that ended
     if why:
         lines += [paint.paint(line, "red") for line in wrap(clean(why), max(40, width), "  ")]
     lines += failures
-    lines += _pairs(_facts(plan, record, snapshot, table, took_s, export_files), paint)
+    for name, value in _facts(plan, record, snapshot, table, took_s, export_files).items():
+        if value:
+            lines.append(f"  {paint.paint(pad(name, _LABEL), 'dim')}{value}")
+        if name == "rejected":
+            lines += [f"  {' ' * _LABEL}{reason}" for reason in reject_lines(snapshot.rejects)]
     if any(use.partitions for use in table.operators):
         together = [f"  in all {snapshot.runs:,} runs together:"] if snapshot.runs > 1 else []
         shown = operator_lines(table, width - 2, paint)
@@ -171,10 +175,6 @@ def _failure(alike: Sequence[PartitionStatus]) -> str:
     return f"{len(alike):,} partitions failed alike ({ids}{more}), the first{tried}: {reason}"
 
 
-def _pairs(pairs: Mapping[str, str], paint: Palette) -> list[str]:
-    return [f"  {paint.paint(pad(name, _LABEL), 'dim')}{value}" for name, value in pairs.items() if value]
-
-
 def _hints(plan: RecipePlan, record: Record, status: ProcessingStatus, *, can_go_on: bool) -> list[str]:
     hints = []
     if status is not ProcessingStatus.COMPLETED and can_go_on:
@@ -182,6 +182,15 @@ def _hints(plan: RecipePlan, record: Record, status: ProcessingStatus, *, can_go
     if record.number is not None:
         hints.append(f"joblens show {record.number}")
     return ["  " + " · ".join(hints)] if hints else []
+
+
+def rejects_warning(plan: RecipePlan, snapshot: JobSnapshot) -> str:
+    """In one line."""
+    reasons = "; ".join(each.strip() for each in reject_lines(snapshot.rejects))
+    return (
+        f"job {plan.job_id}: {counted(snapshot.rejected_rows, 'row')} rejected: "
+        f"{reasons}; see {clean(os.path.join(plan.job_dir, 'rejects'))}"
+    )
 
 
 def end_document(
@@ -212,6 +221,7 @@ def end_document(
         "rows_in": snapshot.rows_in,
         "rows_out": snapshot.rows_out if has_export(snapshot) else None,
         "rejected_rows": snapshot.rejected_rows,
+        "rejects": to_builtins(snapshot.rejects),
         "partitions": {
             "total": snapshot.total_partitions,
             "completed": snapshot.completed_partitions,

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from joblens.model.details import OperatorTable, OperatorUse, StepUse
+from joblens.model.details import OperatorTable, OperatorUse, RejectReason, StepUse
 from joblens.model.recipe_event import Step
 from joblens.model.units import format_duration
 from joblens.views.detail_look import Look, heading, pairs
@@ -12,6 +12,7 @@ from joblens.views.style import Palette, clean
 from joblens.views.table import Column, places_beside_whole_names, render_table
 
 BEFORE_OPERATORS = (Step.CUTTING, Step.READING)
+_REASONS_SHOWN = 5
 _COLUMNS = (
     Column("OPERATOR", gives_way=True, least=16),
     Column("ROWS IN", is_right=True, goes=4),
@@ -53,11 +54,26 @@ def operators_section(look: Look) -> list[str]:
             heading("Operators", look),
             "  not known: only jobs of recipes have them",
         ]
+    rejected = enumerate(reject_lines(table.rejects))
     return [
         heading(f"Operators ({cut_in(table)}{_all_runs(table)})", look),
         *(f"  {line}" for line in operator_lines(table, look.width - 2, look.paint)),
+        *pairs([("rejected" if not number else "", line) for number, line in rejected], look),
         *pairs([("folder", clean(table.job_dir))], look),
     ]
+
+
+def reject_lines(rejects: Sequence[RejectReason]) -> list[str]:
+    """'34 shorten: ValueError: …', one line per reason."""
+    width = max((len(f"{each.rows:,}") for each in rejects), default=0)
+    lines = [f"{each.rows:>{width},} {_told_reason(each)}" for each in rejects[:_REASONS_SHOWN]]
+    left = sum(each.rows for each in rejects[_REASONS_SHOWN:])
+    return [*lines, f"{left:>{width},} for other reasons"] if left else lines
+
+
+def _told_reason(each: RejectReason) -> str:
+    by = each.operator or ("reading" if each.is_unread else "")
+    return clean(f"{by}: {each.reason}" if by else f"for {each.reason}")
 
 
 def cut_in(table: OperatorTable) -> str:

@@ -179,14 +179,13 @@ def test_csv_has_the_same_types_and_places_however_it_is_cut(tmp_path: Path, tar
         more += bad
     assert rows == [
         {"id": 1, "zip": "007", "text": 'a, "quoted"\r\nline', "score": 1.0, "ok": True},
-        {"id": 4, "zip": "3", "text": "", "score": None, "ok": None},
         {"id": 6, "zip": "5", "text": "last", "score": 5.0, "ok": False},
     ]
     assert [(reject.position, reject.reason) for reject in rejects] == [
         (3, "2 values for 5 columns"),
         (5, "not UTF-8"),
     ]
-    assert [(reject.source, reject.position) for reject in more] == [(str(path), 2)]
+    assert [(reject.source, reject.position) for reject in more] == [(str(path), 2), (str(path), 4)]
     last = read(partitions[-1])[0].count - 1
     assert places_of(partitions[-1], ["text"], [last])[0].position == 6
 

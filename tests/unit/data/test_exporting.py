@@ -362,3 +362,12 @@ def test_filtered_rows_leave_without_the_others(tmp_path: Path) -> None:
         part = write_part(kept, plan, str(tmp_path / "part"), changed)
         assert [row["n"] for row in lines(Path(part.path))] == list(range(0, 50, 3))
         assert part.rows == 17
+
+
+@pytest.mark.parametrize(("count", "shards"), [(100, 6), (1, 1), (0, 1)])
+def test_an_export_to_json_is_an_array_in_each_file(tmp_path: Path, count: int, shards: int) -> None:
+    source = dataset(tmp_path / "in.jsonl", [{"text": f"{n:03d}"} for n in range(count)])
+    paths, _ = exported(source, tmp_path, 500, "out.json", export_shard_bytes=300 if count > 1 else 0)
+    assert len(paths) == shards
+    rows = [row for path in paths for row in json.loads(path.read_bytes())]
+    assert [row["text"] for row in rows] == [f"{n:03d}" for n in range(count)]

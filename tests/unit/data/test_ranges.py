@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from joblens.data.operator import Filter
-from joblens.data.ranges import within
+from joblens.data.ranges import as_compared, within
 
 
 @pytest.mark.parametrize(
@@ -38,3 +38,35 @@ def test_a_range_may_have_one_bound_or_none(low: Any, high: Any, kept: list[int]
 def test_a_number_that_is_missing_is_in_no_range() -> None:
     found = within(Filter(), pa.array([1.0, None, float("nan")]), 0, 5)
     assert found.to_pylist() == [True, False, False]
+
+
+def test_doubles_are_compared_with_ten_digits_and_everything_else_as_it_is() -> None:
+    doubles = [
+        1 / 3,
+        2 / 3,
+        0.3,
+        0.25,
+        12.5,
+        0.99999999999,
+        0.0,
+        7.00000000004,
+        None,
+        float("inf"),
+        float("nan"),
+    ]
+    stats = as_compared({"ratio": pa.array(doubles), "count": pa.array([1, None])})
+    found = stats["ratio"].to_pylist()
+    assert found[:10] == [
+        0.33333333330000003,
+        0.6666666667000001,
+        0.30000000000000004,
+        0.25,
+        12.5,
+        1.0,
+        0.0,
+        7.0,
+        None,
+        float("inf"),
+    ]
+    assert found[10] != found[10]
+    assert stats["count"].to_pylist() == [1, None]

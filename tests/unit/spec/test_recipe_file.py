@@ -1,5 +1,7 @@
 """Recipe files: values and paths, and everything that is wrong at once."""
 
+from pathlib import Path
+
 import pytest
 
 from joblens.model.recipe import CheckpointStrategy, Executor, OperatorCall, PartitionMode, Recipe
@@ -171,10 +173,10 @@ def test_what_cannot_be_together_is_told(more: str, problem: str) -> None:
     assert told(LEAST + more) == [problem]
 
 
-@pytest.mark.parametrize("path", ["out.json", "folder"])
+@pytest.mark.parametrize("path", ["out.txt", "folder"])
 def test_an_export_of_no_known_format_is_refused(path: str) -> None:
     (problem,) = told(f"dataset_path: a\nexport_path: {path}\nprocess: [a]\n")
-    assert "end it with .jsonl or .parquet, or say export_type" in problem
+    assert "end it with .jsonl, .json or .parquet, or say export_type" in problem
     said = recipe_of(f"dataset_path: a\nexport_path: {path}\nexport_type: jsonl\nprocess: [a]\n")
     assert said.export_type == "jsonl"
 
@@ -226,3 +228,41 @@ def test_a_dataset_elsewhere_is_told_as_that() -> None:
     text = "dataset_path:\n  - a.jsonl\n  - hdfs://x/b.jsonl\nexport_path: b.jsonl\nprocess: [a]\n"
     (said,) = told(text)
     assert said.startswith("3:5: dataset_path: hdfs://x/b.jsonl is an address")
+
+
+@pytest.mark.parametrize(
+    ("written", "paths"),
+    [
+        ("0.8 a.jsonl .2 b", ("/data/a.jsonl", "/data/b")),
+        ("a.jsonl b.parquet", ("/data/a.jsonl", "/data/b.parquet")),
+        ("1 'my data.jsonl'", ("/data/my data.jsonl",)),
+        ("my data.jsonl", ("/data/my data.jsonl",)),
+        ("it's here.jsonl", ("/data/it's here.jsonl",)),
+        ("2024", ("/data/2024",)),
+    ],
+)
+def test_one_text_may_name_several_paths_with_weights(written: str, paths: tuple[str, ...]) -> None:
+    assert recipe_of(f'dataset_path: "{written}"\nprocess: [a]\n').dataset_path == paths
+
+
+def test_a_file_whose_name_looks_like_a_weighted_path_is_that_file(tmp_path: Path) -> None:
+    (tmp_path / "2024 data.jsonl").touch()
+    text = f'dataset_path: "{tmp_path}/2024 data.jsonl"\nprocess: [a]\n'
+    assert recipe_of(text).dataset_path == (f"{tmp_path}/2024 data.jsonl",)
+
+
+def test_weights_are_told_to_change_nothing() -> None:
+    text = "dataset: {configs: [{path: a.jsonl, weight: 0.5}]}\nprocess: [a]\n"
+    assert recipe_of(text).ignored == ("weight",)
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        ("delimiter: ab", "delimiter in load_dataset_kwargs must be one character"),
+        ("columns: [text]", "columns in load_dataset_kwargs is not supported here"),
+    ],
+)
+def test_loading_that_would_give_other_rows_is_refused(line: str, problem: str) -> None:
+    (said,) = told(f"{LEAST}load_dataset_kwargs:\n  {line}\n")
+    assert problem in said

@@ -24,6 +24,11 @@ _TYPES: tuple[tuple[Any, str], ...] = (
     (pa.int64(), r"^(0|-?[1-9][0-9]{0,18})$"),
     (pa.float64(), r"^-?(0|[1-9][0-9]{0,14})(\.[0-9]+)?([eE][+-]?[0-9]{1,3})?$"),
 )
+# Texts that stand for a missing value, quoted or not: those of pandas, by which DataJuicer reads CSV.
+_NO_VALUES = [
+    "", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>", "N/A",
+    "NA", "NULL", "NaN", "None", "n/a", "nan", "null",
+]  # fmt: skip
 _SURE_LENGTH = 17  # texts no longer than that are held exactly by the type whose pattern they match
 _DIGITS_OF_A_DOUBLE = 17
 _BLOCKS = (4 << 20, 64 << 20, 1 << 30)  # a row has to lie in one block; larger ones are for longer rows
@@ -56,7 +61,15 @@ def _first_look(whole: Slice, names: Sequence[str], columns: Sequence[str]) -> t
 
 
 def _header(whole: Slice) -> list[str]:
-    return csv_header(DataFile(path=whole.path, format="csv", compression=whole.compression, size=whole.end))
+    return csv_header(
+        DataFile(
+            path=whole.path,
+            format="csv",
+            compression=whole.compression,
+            size=whole.end,
+            delimiter=whole.delimiter,
+        )
+    )
 
 
 def _batches(
@@ -81,13 +94,12 @@ def _batches(
                 parse_options=pa_csv.ParseOptions(
                     newlines_in_values=True,
                     invalid_row_handler=pass_over,
-                    delimiter=delimiter_of(whole.path),
+                    delimiter=delimiter_of(whole),
                 ),
                 convert_options=pa_csv.ConvertOptions(
                     column_types=dict.fromkeys(names, pa.large_binary()),
-                    null_values=[""],
+                    null_values=_NO_VALUES,
                     strings_can_be_null=True,
-                    quoted_strings_can_be_null=False,
                     check_utf8=False,
                 ),
             )

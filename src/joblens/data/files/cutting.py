@@ -146,7 +146,15 @@ def _to_be_cut(
     if groups is None:
         if file.format == "jsonl" and not file.compression:
             return []
-        return [Slice(path=file.path, format=file.format, compression=file.compression, end=file.size)]
+        return [
+            Slice(
+                path=file.path,
+                format=file.format,
+                compression=file.compression,
+                delimiter=file.delimiter,
+                end=file.size,
+            )
+        ]
     most = wished
     if wish.rows:
         most = wish.rows * sum(size for _, size in groups) / max(1, sum(rows for rows, _ in groups))

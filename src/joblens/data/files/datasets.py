@@ -10,6 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from joblens.model.errors import InputError
+from joblens.model.recipe import Slice
 
 _FORMATS = {
     ".jsonl": "jsonl",
@@ -33,16 +34,20 @@ class DataFile(Struct, frozen=True, kw_only=True):
     format: str  # jsonl, json (one array), parquet, csv
     compression: str = ""  # gzip, zstd
     size: int
+    delimiter: str = ""  # of CSV; "": by its name
 
 
-def find_files(dataset_path: Sequence[str], suffixes: Sequence[str] = ()) -> tuple[DataFile, ...]:
+def find_files(
+    dataset_path: Sequence[str], suffixes: Sequence[str] = (), delimiter: str = ""
+) -> tuple[DataFile, ...]:
     """All files that the paths, folders and patterns stand for, in the order they are worked on. InputError
     where one names nothing, or a file of no known format."""
     wanted = tuple(suffix if suffix.startswith(".") else f".{suffix}" for suffix in suffixes)
     found: dict[str, DataFile] = {}
     for written in dataset_path:
         for path in _paths_of(written, wanted):
-            found.setdefault(os.path.realpath(path), _data_file(path))
+            file = msgspec.structs.replace(_data_file(path), delimiter=delimiter)
+            found.setdefault(os.path.realpath(path), file)
     return tuple(found.values())
 
 
@@ -138,14 +143,14 @@ def _nearest(path: str) -> str:
     return f"; did you mean {stems[alike[0]]}?" if alike else ""
 
 
-def check_fields(files: Sequence[DataFile], columns: Sequence[str]) -> None:
-    """InputError where a file has rows but none of the first ones has a field that operators work on. Of a
-    dataset of many files some are looked at."""
+def check_fields(files: Sequence[DataFile], columns: Sequence[str], needed: Sequence[str] = ()) -> None:
+    """InputError where a file has rows but none of the first ones has a field that operators work on, or one
+    that is `needed`, of whatever type. Of a dataset of many files some are looked at."""
     step = max(1, len(files) // 20)
     for file in files[::step]:
         fields, texts = _fields_seen(file)
-        for name in columns if fields else ():
-            if name in texts:
+        for name in (*columns, *needed) if fields else ():
+            if name in texts or (name in fields and name in needed):
                 continue
             if name in fields:
                 raise InputError(
@@ -198,7 +203,7 @@ def csv_header(file: DataFile) -> list[str]:
     import csv
     import io
 
-    head, delimiter = _head(file), delimiter_of(file.path)
+    head, delimiter = _head(file), delimiter_of(file)
     text = head.decode("utf-8", "replace").removeprefix("\ufeff")
     names = next(csv.reader(io.StringIO(text, newline=""), delimiter=delimiter), [])
     _check_names(file.path, names)
@@ -220,8 +225,8 @@ def _check_names(path: str, names: Sequence[str]) -> None:
         )
 
 
-def delimiter_of(path: str) -> str:
-    return "\t" if ".tsv" in os.path.basename(path).lower() else ","
+def delimiter_of(file: DataFile | Slice) -> str:
+    return file.delimiter or ("\t" if ".tsv" in os.path.basename(file.path).lower() else ",")
 
 
 def _head(file: DataFile, size: int = _LOOKED_AT_BYTES) -> bytes:

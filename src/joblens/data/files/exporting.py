@@ -9,14 +9,13 @@ from typing import Any
 import xxhash
 from msgspec import Struct
 
-from joblens.data.bad_rows import joined_batches
 from joblens.data.earlier_exports import remove_earlier
 from joblens.data.files.line_export import lines_of
 from joblens.data.files.moving import move_parts, put_back
 from joblens.data.files.parquet_shapes import Shape
 from joblens.data.files.parts import PartManifest, is_whole
 from joblens.data.files.piece_files import open_private
-from joblens.data.files.shards import copy_lines, shard_paths, shard_rows
+from joblens.data.files.shards import copy_arrays, copy_lines, shard_paths, shard_rows
 from joblens.data.files.table_export import json_of_table, with_stats_nested
 from joblens.data.rows import LINE, STATS_PREFIX, Rows
 from joblens.model.errors import InputError
@@ -24,7 +23,7 @@ from joblens.model.recipe import Recipe, RecipePlan
 
 __all__ = ["Export", "PartManifest", "assemble", "export_format", "is_whole", "write_part", "write_pieces"]
 
-_FORMATS = {"jsonl": "jsonl", "json": "jsonl", "ndjson": "jsonl", "parquet": "parquet"}
+_FORMATS = {"jsonl": "jsonl", "json": "json", "ndjson": "jsonl", "parquet": "parquet"}
 
 
 class Export(Struct, frozen=True, kw_only=True):
@@ -35,15 +34,20 @@ class Export(Struct, frozen=True, kw_only=True):
 
 
 def export_format(recipe: Recipe) -> str:
-    """jsonl or parquet. InputError where neither the recipe nor the path says one of these."""
+    """jsonl, json (one array) or parquet. InputError where neither recipe nor path says one of these."""
     written = recipe.export_type or os.path.splitext(recipe.export_path)[1]
     found = _FORMATS.get(written.lower().removeprefix("."))
     if found is None:
         raise InputError(
             f"export_path {recipe.export_path}: '{written}' is no format that can be written",
-            hint="let it end in .jsonl or .parquet, or set export_type to one of these",
+            hint="let it end in .jsonl, .json or .parquet, or set export_type to one of these",
         )
     return found
+
+
+def part_ending(recipe: Recipe) -> str:
+    """Of a partition's part."""
+    return ".parquet" if export_format(recipe) == "parquet" else ".jsonl"
 
 
 def write_part(
@@ -68,9 +72,7 @@ def write_pieces(
     if LINE not in names and is_parquet:
         from joblens.data.files.parquet_export import write_table_part
 
-        return write_table_part(
-            with_stats_nested(joined_batches([each.batch for each in every]), stats), path
-        )
+        return write_table_part((with_stats_nested(each.batch, stats) for each in every), path)
     own = [name for name in names if name != LINE and not name.startswith(STATS_PREFIX)]
     changed_here = [name for name in own if changed is None or name in changed]
     count = 0
@@ -139,7 +141,7 @@ def assemble(
     ]
     counts = shard_rows(total, len(paths))
     # A process that dies leaves no half file behind; flushing to the disk is left to the system.
-    if kind == "parquet" or keep:
+    if kind != "jsonl" or keep:
         put_back(parts, moved)
         _copy(kind, parts, being_written, counts)
         _rename(being_written, paths)
@@ -158,7 +160,8 @@ def _copy(kind: str, parts: Sequence[PartManifest], being_written: list[str], co
 
             write_shards(parts, being_written, counts)
         else:
-            copy_lines([(part.path, part.rows) for part in parts], being_written, counts)
+            copy = copy_arrays if kind == "json" else copy_lines
+            copy([(part.path, part.rows) for part in parts], being_written, counts)
     except BaseException:
         _remove(being_written)
         raise

@@ -23,15 +23,18 @@ _OPENING, _CLOSING = 0x7B, 0x7D  # of an object
 _BOM = b"\xef\xbb\xbf"
 _SEARCH_BYTES = 1 << 18  # the search for line ends stays in the processor's cache
 _DECODED_AT_ONCE = 1 << 20
+_Anything = bool | int | float | str | list[Any] | dict[str, Any]  # but null
 
 
-def read_lines(piece: Slice, columns: Sequence[str], reject: Callable[[Reject], None]) -> Any:
+def read_lines(
+    piece: Slice, columns: Sequence[str], reject: Callable[[Reject], None], needed: Sequence[str] = ()
+) -> Any:
     """A RecordBatch of `columns` and `__line__`. Lines are not copied as long as none is left out."""
     data, skipped = _mapped(piece)
     ends = line_ends(data)
     starts = np.concatenate([np.zeros(1, np.int64), ends[:-1]]) if len(ends) else ends
     place = _Places(piece, skipped, starts)
-    decoder = _Decoder(columns)
+    decoder = _Decoder(columns, needed)
     collected = [Texts(pa.large_string(), len(ends), data.size) for _ in columns]
     left_out: list[int] = []
     for first, end in _spans(ends):
@@ -107,14 +110,16 @@ class _Places:
         return self._lines_before
 
 
-def places_of_rows(piece: Slice, columns: Sequence[str]) -> Callable[[Sequence[int]], list[Reject]]:
+def places_of_rows(
+    piece: Slice, columns: Sequence[str], needed: Sequence[str] = ()
+) -> Callable[[Sequence[int]], list[Reject]]:
     """-> a function from row numbers, among those of the slice that can be read, to places."""
     bad: list[int] = []
     data, skipped = _mapped(piece)
     ends = line_ends(data)
     starts = np.concatenate([np.zeros(1, np.int64), ends[:-1]]) if len(ends) else ends
     place = _Places(piece, skipped, starts)
-    decoder = _Decoder(columns)
+    decoder = _Decoder(columns, needed)
     for first, end in _spans(ends):
         if decoder.whole(data, starts[first:end], ends[first:end]) is None:
             _one_by_one(decoder, data, (starts, ends), (first, end), (place, lambda _: None, bad))
@@ -174,14 +179,18 @@ def _one_by_one(
 class _Decoder:
     """Takes the wanted fields out of lines."""
 
-    def __init__(self, columns: Sequence[str]) -> None:
+    def __init__(self, columns: Sequence[str], needed: Sequence[str]) -> None:
         self._columns = tuple(columns)
+        self._needed = tuple(needed)
         self.width = len(self._columns)
         names = [f"field_{at}" for at in range(self.width)]
         fields = [
             (own, str, msgspec.field(name=name)) for own, name in zip(names, self._columns, strict=True)
         ]
-        wanted = msgspec.defstruct("Wanted", fields, gc=False)
+        others = [
+            (f"needed_{at}", _Anything, msgspec.field(name=name)) for at, name in enumerate(self._needed)
+        ]
+        wanted = msgspec.defstruct("Wanted", [*fields, *others], gc=False)
         self._names = names
         self._decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(wanted)
 
@@ -223,7 +232,7 @@ class _Decoder:
             return f"not JSON: {_told(error)}"
         except ValueError as error:
             return f"not JSON: {error}"
-        return fields_or_reason(row, self._columns)
+        return fields_or_reason(row, self._columns, self._needed)
 
 
 def _told(error: json.JSONDecodeError) -> str:
@@ -237,7 +246,7 @@ def _told(error: json.JSONDecodeError) -> str:
     return f"{what[:1].lower()}{what[1:]} at character {place}"
 
 
-def fields_or_reason(row: Any, columns: Sequence[str]) -> tuple[str, ...] | str:
+def fields_or_reason(row: Any, columns: Sequence[str], needed: Sequence[str]) -> tuple[str, ...] | str:
     if not isinstance(row, dict):
         return f"not an object but {_named(row)}"
     for name in columns:
@@ -249,6 +258,11 @@ def fields_or_reason(row: Any, columns: Sequence[str]) -> tuple[str, ...] | str:
             row[name].encode()
         except UnicodeEncodeError:
             return f"field '{name}' has half a surrogate pair"
+    for name in needed:
+        if name not in row:
+            return f"no field '{name}'"
+        if row[name] is None:
+            return f"field '{name}' is null"
     return tuple(row[name] for name in columns)
 
 

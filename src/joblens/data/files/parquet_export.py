@@ -1,8 +1,9 @@
 """Parts of an export as Parquet, and those put together."""
 
 import contextlib
+import itertools
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -23,18 +24,30 @@ from joblens.data.files.piece_files import open_private
 from joblens.data.rows import ADDED
 
 _LINES_AT_ONCE = 4096
-_GROUP_BYTES = 64 << 20  # of rows, unpacked, in a row group
+_BYTES_AT_ONCE = 1 << 20  # of lines, or rows of a table, that become Python's values
+# Of rows, unpacked, in a row group. A writer needs four times as much until the group is written. It does not
+# depend on the budget: an export is the same with little memory and with much.
+_GROUP_BYTES = 8 << 20
 _GROUP_ROWS = 1 << 16
 
 
-def write_table_part(batch: Any, path: str) -> PartManifest:
-    """Of rows that have columns already."""
+def write_table_part(batches: Iterable[Any], path: str) -> PartManifest:
+    """Of rows that have columns already, some at a time, at least once."""
     being_written = f"{path}.{os.getpid()}.partial"
+    following = iter(batches)
+    first = next(following)
+    fold, rows, size = ShapeFold(), 0, 0
     try:
-        with open_private(being_written) as file:
-            pq.write_table(
-                pa.Table.from_batches([batch]), file, compression="lz4", row_group_size=_GROUP_ROWS
-            )
+        with (
+            open_private(being_written) as file,
+            pq.ParquetWriter(file, first.schema, compression="lz4") as writer,
+        ):
+            for batch in itertools.chain([first], following):
+                writer.write_batch(
+                    batch, row_group_size=_rows_within(_GROUP_BYTES, batch.nbytes, batch.num_rows)
+                )
+                _add_shape(fold, batch)
+                rows, size = rows + batch.num_rows, size + batch.nbytes
         with open(being_written, "rb") as written:
             digest = xxhash.xxh3_128()
             while block := written.read(1 << 20):
@@ -47,24 +60,28 @@ def write_table_part(batch: Any, path: str) -> PartManifest:
     return PartManifest(
         path=path,
         format="parquet",
-        rows=batch.num_rows,
+        rows=rows,
         size_bytes=os.path.getsize(path),
         digest=digest.hexdigest(),
-        content_bytes=batch.nbytes,
-        shape=_shape_of_batch(batch),
+        content_bytes=size,
+        shape=fold.shape(),
     )
 
 
-def _shape_of_batch(batch: Any) -> Shape:
+def _rows_within(most_bytes: int, size: int, rows: int) -> int:
+    """How many rows of a mean size fit: a power of two, which small differences of the size do not change."""
+    fitting = max(1, int(most_bytes * rows / max(1, size)))
+    return min(_GROUP_ROWS, 1 << (fitting.bit_length() - 1))
+
+
+def _add_shape(fold: ShapeFold, batch: Any) -> None:
     """Of its columns, and of fields that are none yet."""
-    fold = ShapeFold()
     for field in batch.schema:
         if field.name != ADDED:
             fold.widen(field.name, field.type)
     if ADDED in batch.schema.names:
         for first in range(0, batch.num_rows, _LINES_AT_ONCE):
             fold.add(added_to(batch.slice(first, _LINES_AT_ONCE)))
-    return fold.shape()
 
 
 def shape_of_lines(path: str) -> Shape:
@@ -81,8 +98,8 @@ def write_shards(parts: Sequence[PartManifest], paths: Sequence[str], counts: Se
         fold.add_shape(part.shape)
     schema, mixed = fold.schema()
     rows = sum(part.rows for part in parts)
-    each = sum(part.content_bytes for part in parts) / max(1, rows)
-    group = max(1, min(_GROUP_ROWS, int(_GROUP_BYTES / max(1.0, each))))
+    size = sum(part.content_bytes for part in parts)
+    group = _rows_within(_GROUP_BYTES, size, rows)
     tables = _Tables(_tables(parts, schema, mixed), schema)
     for path, count in zip(paths, counts, strict=True):
         with (
@@ -99,7 +116,7 @@ def write_shards(parts: Sequence[PartManifest], paths: Sequence[str], counts: Se
 def _tables(parts: Sequence[PartManifest], schema: Any, mixed: frozenset[str]) -> Iterator[Any]:
     for part in parts:
         if part.format == "parquet":
-            for batch in batches_of(part.path):
+            for batch in batches_of(part.path, _rows_within(_BYTES_AT_ONCE, part.content_bytes, part.rows)):
                 yield table_of_batch(batch, schema, mixed)
         else:
             for rows in _decoded(part.path):
@@ -128,10 +145,12 @@ class _Tables:
 def _decoded(path: str) -> Iterator[list[dict[str, Any]]]:
     with open(path, "rb") as file:
         lines: list[bytes] = []
+        size = 0
         for line in file:
             lines.append(line)
-            if len(lines) == _LINES_AT_ONCE:
+            size += len(line)
+            if len(lines) == _LINES_AT_ONCE or size >= _BYTES_AT_ONCE:
                 yield list(rows_of_lines(lines))
-                lines = []
+                lines, size = [], 0
         if lines:
             yield list(rows_of_lines(lines))

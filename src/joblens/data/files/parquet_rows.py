@@ -16,10 +16,12 @@ from joblens.model.recipe import Slice
 ROW_NUMBERS = b"joblens.row_numbers"
 
 
-def read_rows(piece: Slice, columns: Sequence[str], reject: Callable[[Reject], None]) -> Any:
+def read_rows(
+    piece: Slice, columns: Sequence[str], reject: Callable[[Reject], None], needed: Sequence[str] = ()
+) -> Any:
     """A RecordBatch of all columns, those in `columns` as large_string."""
     batch, numbers = _numbered(piece)
-    reasons = _reasons(batch, columns)
+    reasons = _reasons(batch, columns, needed)
     for row, reason in sorted(reasons.items()):
         content = batch.slice(row, 1).to_pylist()[0]
         place = int(numbers[row])
@@ -31,10 +33,10 @@ def read_rows(piece: Slice, columns: Sequence[str], reject: Callable[[Reject], N
     return _with_texts(batch, columns)
 
 
-def readable_rows(piece: Slice, columns: Sequence[str]) -> Any:
+def readable_rows(piece: Slice, columns: Sequence[str], needed: Sequence[str] = ()) -> Any:
     """Which rows of the file, from 1, those are that `read_rows` gives."""
     batch, numbers = _numbered(piece)
-    return np.delete(numbers, list(_reasons(batch, columns)))
+    return np.delete(numbers, list(_reasons(batch, columns, needed)))
 
 
 def _numbered(piece: Slice) -> tuple[Any, Any]:
@@ -89,17 +91,18 @@ def _as_one_batch(table: Any) -> Any:
     return pa.RecordBatch.from_arrays(empty, schema=table.schema)
 
 
-def _reasons(batch: Any, columns: Sequence[str]) -> dict[int, str]:
+def _reasons(batch: Any, columns: Sequence[str], needed: Sequence[str]) -> dict[int, str]:
     reasons: dict[int, str] = {}
-    for name in columns:
+    for name in (*columns, *needed):
         if name not in batch.schema.names:
             return dict.fromkeys(range(batch.num_rows), f"no field '{name}'")
         column = batch.column(name)
-        if not is_text(column.type):
+        if name in columns and not is_text(column.type):
             return dict.fromkeys(range(batch.num_rows), f"field '{name}' is no text but {column.type}")
         if column.null_count:
             empty = np.flatnonzero(pc.is_null(column).to_numpy(zero_copy_only=False))
-            reasons |= dict.fromkeys(empty.tolist(), f"field '{name}' is no text but null")
+            is_null = "is no text but null" if name in columns else "is null"
+            reasons |= dict.fromkeys(empty.tolist(), f"field '{name}' {is_null}")
     return reasons
 
 
@@ -121,9 +124,10 @@ def _with_texts(batch: Any, columns: Sequence[str]) -> Any:
     return pa.RecordBatch.from_arrays(arrays, names=names)
 
 
-def batches_of(path: str) -> Iterator[Any]:
-    with _parquet().ParquetFile(path) as file:
-        yield from file.iter_batches(use_threads=False)
+def batches_of(path: str, rows: int) -> Iterator[Any]:
+    """Of at most so many rows."""
+    with _parquet().ParquetFile(path, pre_buffer=False) as file:
+        yield from file.iter_batches(rows, use_threads=False)
 
 
 def _parquet() -> Any:

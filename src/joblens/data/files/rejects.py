@@ -1,7 +1,8 @@
 """Rows that could not be read or worked on, with the reason, in a file of each partition."""
 
 import os
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -9,7 +10,13 @@ from msgspec import Struct
 
 from joblens.data.reasons import encodable
 from joblens.data.whole_files import write_whole
+from joblens.model.details import OTHER_REASONS, RejectReason
 from joblens.stores.private_files import make_private_folder
+
+_MOST_REASONS = 20
+_LONGEST_REASON = 300
+_NUMBER = re.compile(r"\d+")
+_LINE_OF_OWN = re.compile(r"\([^()]*, line \d+\)$")
 
 
 class Reject(Struct, frozen=True, kw_only=True):
@@ -36,6 +43,10 @@ class RejectsFile:
     @property
     def count(self) -> int:
         return len(self._lines)
+
+    @property
+    def reasons(self) -> tuple[RejectReason, ...]:
+        return reasons_in(self._lines)
 
     def __call__(self, reject: Reject) -> None:
         self.first_reason = self.first_reason or reject.reason
@@ -95,11 +106,50 @@ def _presentable(row: Any) -> Any:
     return msgspec.Raw(line)
 
 
-def first_reason(folder: str) -> str:
-    """Of the rejects of a job: who could not work on a row, and why."""
-    for name in sorted(os.listdir(folder)):
-        if name.endswith(".jsonl"):
-            with open(os.path.join(folder, name), "rb") as file:
-                first = msgspec.json.decode(file.readline(), type=dict[str, Any])
-            return f"{first['operator']}: {first['reason']}" if first["operator"] else str(first["reason"])
-    return "without a reason"
+def told_reason(each: RejectReason) -> str:
+    """Who could not work on the rows, and why."""
+    return f"{each.operator}: {each.reason}" if each.operator else each.reason
+
+
+class _Told(Struct, gc=False):
+    """The part of a line in a rejects file that says why."""
+
+    operator: str
+    reason: str
+
+
+_told_in = msgspec.json.Decoder(_Told).decode
+
+
+def reasons_in(lines: Iterable[bytes]) -> tuple[RejectReason, ...]:
+    """Counts lines of a rejects file by reason, the most frequent first."""
+    told = (_told_in(line) for line in lines)
+    return joined_reasons(
+        [(RejectReason(operator=each.operator, reason=each.reason, rows=1) for each in told)]
+    )
+
+
+def joined_reasons(tallies: Iterable[Iterable[RejectReason]]) -> tuple[RejectReason, ...]:
+    """Adds up tallies. Rare reasons beyond the limit are counted together as "other reasons"."""
+    groups: dict[tuple[str, ...], tuple[RejectReason, int]] = {}
+    for tally in tallies:
+        for each in tally:
+            first, rows = groups.setdefault(_group_of(each), (each, 0))
+            groups[_group_of(each)] = (first, rows + each.rows)
+    others = groups.pop(("", OTHER_REASONS), None)
+    ordered = sorted(groups.values(), key=lambda one: -one[1])
+    found = [
+        RejectReason(operator=first.operator, reason=first.reason[:_LONGEST_REASON], rows=rows)
+        for first, rows in ordered[:_MOST_REASONS]
+    ]
+    left = sum(rows for _, rows in ordered[_MOST_REASONS:]) + (others[1] if others else 0)
+    return (*found, RejectReason(reason=OTHER_REASONS, rows=left)) if left else tuple(found)
+
+
+def _group_of(each: RejectReason) -> tuple[str, ...]:
+    """Errors of an operator are the same by their kind and the line that raised them; messages often name
+    values of the row. Reasons why a row cannot be read differ in numbers only."""
+    if not each.operator:
+        return "", _NUMBER.sub("", each.reason)
+    line = _LINE_OF_OWN.search(each.reason)
+    return each.operator, each.reason.partition(":")[0], line[0] if line else ""

@@ -44,6 +44,24 @@ def copy_lines(parts: Sequence[tuple[str, int]], paths: Sequence[str], counts: S
             os.close(target)
 
 
+def copy_arrays(parts: Sequence[tuple[str, int]], paths: Sequence[str], counts: Sequence[int]) -> None:
+    """The same as JSON arrays, one row per line."""
+    sources = segments_of(parts, counts)
+    for path, segments, count in zip(paths, sources, counts, strict=True):
+        with open(path, "wb") as target:
+            target.write(b"[\n" if count else b"[]\n")
+            for source, start, end in segments:
+                with open(source, "rb") as lines:
+                    lines.seek(start)
+                    left = end - start
+                    while block := lines.read(min(_COPIED_AT_ONCE, left)):
+                        target.write(block.replace(b"\n", b",\n"))
+                        left -= len(block)
+            if count:
+                target.seek(-len(b",\n"), os.SEEK_CUR)  # behind the last row
+                target.write(b"\n]\n")
+
+
 _Segment = tuple[str, int, int]  # path, first byte, first byte behind
 
 

@@ -24,6 +24,7 @@ MODULES: dict[str, str] = {
     "remove_long_words_mapper": "remove_long_words_mapper:RemoveLongWordsMapper",
     "remove_repeat_sentences_mapper": "remove_repeat_sentences_mapper:RemoveRepeatSentencesMapper",
     "replace_content_mapper": "replace_content_mapper:ReplaceContentMapper",
+    "row_index_selector": "row_index_selector:RowIndexSelector",
     "special_characters_filter": "special_characters_filter:SpecialCharactersFilter",
     "stopwords_filter": "stopwords_filter:StopwordsFilter",
     "text_length_filter": "text_length_filter:TextLengthFilter",
