@@ -50,6 +50,7 @@ class Recorder:
         self._is_far = is_postgres(store.url)
         self._questions: dict[str, Callable[[Store], Any]] = {}  # to a store on another machine
         self._answers: dict[str, Any] = {}  # the latest
+        self._has_warned_of_sinks = False
         self.applied = 0  # how many of the facts taken so far are safe
 
     def put(self, writes: Sequence[Write], *, can_wait: bool = False) -> int:
@@ -147,10 +148,19 @@ class Recorder:
                 self.store.apply(batch)
             self.applied += taken
             if self._sinks:
-                self._mirror(batch)
+                self._mirror_safely(batch)
 
     def _not_muted(self, batch: list[Write]) -> list[Write]:
         return [one for one in batch if uuid_of(one) not in self.muted] if self.muted else batch
+
+    def _mirror_safely(self, batch: Sequence[Write]) -> None:
+        """Sinks report what they cannot write; a fault of theirs is no reason to lose what comes after."""
+        try:
+            self._mirror(batch)
+        except Exception as error:  # noqa: BLE001 - whatever it is, jobs go on
+            if not self._has_warned_of_sinks:
+                self._has_warned_of_sinks = True
+                self._warn(f"a mirror of the records could not be written: {error!r}")
 
     def _mirror(self, batch: Sequence[Write]) -> None:
         ended: list[Record] = []
