@@ -4,7 +4,8 @@ import os
 import signal
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 from types import FrameType
 from typing import Any
 
@@ -19,9 +20,9 @@ from joblens.agent.session import JobSession
 from joblens.agent.streams import JobStreams
 from joblens.agent.terminal import RawTerminal, is_in_foreground
 from joblens.engine.job_life import EndCause
-from joblens.model.errors import StoreError
 from joblens.model.job import Job, Record
 from joblens.model.sample import Sample
+from joblens.model.writes import CancelAsked
 
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 _PASSED_ON = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGCONT)
@@ -122,6 +123,8 @@ class Foreground:
                 self._streams.close()
             self._kit.loop.remove_timed(self)
             self._give_signals_back(handlers)
+        if self.session.error is not None:
+            raise self.session.error
         return self.session.record
 
     def _show_rest(self) -> None:
@@ -251,13 +254,14 @@ class Foreground:
             # It took the interrupt as part of a conversation: it is back at its prompt.
             self._was_interrupted_by_key = False
             self.session.forgive()
-        if not self.session.was_asked_to_stop and not self.session.is_over and self._cancel_is_wanted():
-            self.session.ask_stop(EndCause.CANCELLED)
+        if not self.session.was_asked_to_stop and not self.session.is_over:
+            # `joblens cancel` leaves its request in the store.
+            self._kit.recorder.ask(
+                lambda store: store.cancel_requests(),
+                lambda asked: self._kit.loop.call(partial(self._heed_cancel, asked)),
+                name="cancel requests",
+            )
 
-    def _cancel_is_wanted(self) -> bool:
-        """`joblens cancel` leaves its wish in the store. A store that fails wishes nothing."""
-        try:
-            wishes = self._kit.recorder.cancel_requests()
-        except StoreError:
-            return False
-        return self.session.job.uuid in wishes
+    def _heed_cancel(self, asked: Mapping[str, CancelAsked]) -> None:
+        if self.session.job.uuid in asked and not self.session.was_asked_to_stop:
+            self.session.ask_stop(EndCause.CANCELLED)
