@@ -15,6 +15,7 @@ from joblens.agent.keyboard import Keyboard
 from joblens.agent.kit import Kit
 from joblens.agent.launch import LaunchPlan
 from joblens.agent.live_line import LiveLine, leaves_line_open
+from joblens.agent.live_readings import LiveReadings
 from joblens.agent.output import OutputFiles
 from joblens.agent.session import JobSession
 from joblens.agent.streams import JobStreams
@@ -29,6 +30,7 @@ _PASSED_ON = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGCONT)
 _KEPT_FOR_LIVE_LINE = 60
 _LOOK_EVERY_S = 1.0
 _LOOK_FOR_PROMPT_S = 0.1
+_OLD_US = 800_000  # a sample that is no longer what the job does now
 _LAST_WORDS_S = 1.0  # for the reader to take what is left when the job did not end by itself
 
 RenderLive = Callable[[list[Sample]], str]
@@ -54,6 +56,7 @@ class Foreground:
         self._render_live = render_live
         self._live = LiveLine(2) if render_live is not None else None
         self._recent: deque[Sample] = deque(maxlen=_KEPT_FOR_LIVE_LINE)
+        self._readings = LiveReadings(kit.host)
         self._next_look_s = time.monotonic() + _LOOK_EVERY_S
         self._was_interrupted_by_key = False
         self._was_interrupted = False
@@ -121,6 +124,7 @@ class Foreground:
                 self._keyboard.give_back()
             if self._streams is not None:
                 self._streams.close()
+            self._readings.close()
             self._kit.loop.remove_timed(self)
             self._give_signals_back(handlers)
         if self.session.error is not None:
@@ -245,6 +249,17 @@ class Foreground:
             self._draw()
         if self._next_look_s <= now_s:
             self._look()
+            self._read_now()
+
+    def _read_now(self) -> None:
+        """For the live line of a job that is sampled seldom. Nothing of it is kept."""
+        if self._live is None or self.session.is_over or self.session.job.interval_s <= _LOOK_EVERY_S:
+            return
+        if self._recent and self._kit.clock.now_us() - self._recent[-1].at_us > _OLD_US:
+            reading = self._readings.read(self.session.record)
+            if reading is not None:
+                self._recent.append(reading)
+                self._draw()
 
     def _look(self) -> None:
         # A prompt that comes back after an interrupt is to be seen before the next signal is sent.
