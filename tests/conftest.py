@@ -2,6 +2,7 @@
 waiting for a condition instead of for a time."""
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -40,6 +41,25 @@ __all__ = [
 # The machine may be busy: how long one example takes says nothing about the code.
 hypothesis.settings.register_profile("joblens", deadline=None)
 hypothesis.settings.load_profile("joblens")
+
+
+def heed_ignored_signals() -> None:
+    """Commands under test get the usual dispositions, also where the tests were started by nohup or in the
+    background of a shell: what a process ignores, its children ignore as well. Handlers are not handed down,
+    so this process has some that do nothing; interrupting itself is what some tests do."""
+    known = os.environ.get("TESTS_IGNORED_SIGNALS", "").split()  # in a process that xdist has started
+    ignored = [
+        number
+        for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP)
+        if signal.getsignal(number) is signal.SIG_IGN or number.name in known
+    ]
+    os.environ["TESTS_IGNORED_SIGNALS"] = " ".join(number.name for number in ignored)
+    for number in ignored:
+        is_interrupt = number is signal.SIGINT
+        signal.signal(number, signal.default_int_handler if is_interrupt else lambda *_: None)
+
+
+heed_ignored_signals()
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 

@@ -10,6 +10,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import NoReturn, TextIO
 
+_VERSION = (["--version"], ["-V"])
 _INTERRUPTED = -2  # no exit code but minus SIGINT: the job died of it, and so does joblens
 
 
@@ -18,6 +19,11 @@ def entry() -> "NoReturn":
     makes no garbage worth looking for, and everything is written and closed when a command returns, so
     that taking the interpreter apart at the end (a tenth of all the CPU of a short run) is left out."""
     gc.set_threshold(100_000, 20, 20)
+    if sys.argv[1:] not in _VERSION:
+        from joblens.views.standard_streams import guard_standard_error, open_missing_streams
+
+        open_missing_streams()
+        guard_standard_error()
     try:
         code: object = main()
     except SystemExit as ending:
@@ -27,6 +33,8 @@ def entry() -> "NoReturn":
         code = 1
     try:
         for stream in (sys.stdout, sys.stderr):
+            if hasattr(stream, "may_wait"):
+                stream.may_wait = True  # no job needs looking after any more
             _write(stream, "")
     except OSError:
         code = code or 1
@@ -48,7 +56,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the command line; the result is the exit code."""
     arguments = sys.argv[1:] if arguments is None else arguments
     try:
-        if arguments in (["--version"], ["-V"]):
+        if arguments in _VERSION:
             # Asked by scripts all the time: answered before anything else is imported.
             _write(sys.stdout, f"joblens {__version__}\n")
             code = 0
@@ -116,7 +124,8 @@ def _run_with_click(arguments: list[str]) -> int:
         result = cli.main(arguments, prog_name="joblens", standalone_mode=False)
     except SystemExit:
         # click ends so, with 1 and another stdout, when a reader has enough: `joblens expand FILE | head`.
-        if sys.stdout is not stdout:
+        # One that is guarded is the command's own doing: its exit code is a job's.
+        if sys.stdout is not stdout and not hasattr(sys.stdout, "may_wait"):
             return 0
         raise
     except click.Abort as abort:

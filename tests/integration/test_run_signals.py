@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import wait_until
-from tests.integration.run_jobs import PYTHON, Runner, is_gone, runner, wait_for_file
+from tests.integration.run_jobs import JOBLENS, PYTHON, Runner, is_gone, runner, wait_for_file
 
 # Notes every signal it gets in the file `seen`, and goes on.
 STUBBORN = """
@@ -135,6 +135,21 @@ def test_what_was_ignored_before_stays_ignored(root_run: Runner) -> None:
     job.send_signal(signal.SIGHUP)
     assert job.wait(timeout=30) == 0
     job.stdout.close()
+
+
+@pytest.mark.parametrize("limits", [(), ("--timeout", "1m")], ids=["slots", "sessions"])
+def test_jobs_of_map_keep_what_was_ignored_before(root_run: Runner, limits: tuple[str, ...]) -> None:
+    job = "grep SigIgn /proc/self/status # {}"
+    shell = ("sh", "-c", "trap '' HUP INT; exec \"$@\"", "sh")
+    done = subprocess.run(
+        [*shell, *root_run.as_user(*JOBLENS, "map", *limits, job, ":::", "a")],
+        env=root_run.env(),
+        cwd=root_run.folder,
+        capture_output=True,
+        check=True,
+        text=True,
+    )
+    assert int(done.stdout.split()[1], 16) & 0b11 == 0b11
 
 
 def test_the_job_starts_with_the_default_handlers(root_run: Runner) -> None:

@@ -1,13 +1,18 @@
 """A run that another process drives, looked at."""
 
+import os
+import re
+import select
 import signal
+import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.conftest import RunJoblens, wait_until
-from tests.integration.workflow_desk import WorkflowDesk
+from tests.integration.workflow_desk import JOBLENS, WorkflowDesk
 
 GATED = """
 name: gated
@@ -89,3 +94,104 @@ def test_a_run_whose_driver_is_gone_is_told_so(desk: WorkflowDesk) -> None:
 def test_a_run_nobody_knows_is_bad_input(desk: WorkflowDesk) -> None:
     desk.call("run", "--", "true", code=0)
     assert "error" in desk.call("watch", "nothing", code=2).stderr
+
+
+SELDOM = """
+name: seldom
+resource_monitor: {enabled: true, sample_interval_seconds: 60}
+jobs:
+  - {name: slot, command: "while [ ! -e open ]; do :; done"}
+  - {name: limited, command: "while [ ! -e open ]; do :; done", resource_requirements: some}
+resource_requirements:
+  - {name: some, num_cpus: 1, memory: 64m, runtime: PT1M}
+"""
+
+
+class Terminal:
+    """joblens on a terminal of its own that somebody looks at and types into."""
+
+    def __init__(self, desk: WorkflowDesk, *arguments: str) -> None:
+        self.screen = b""
+        self._master, slave = os.openpty()
+        self._process = desk.adopt(
+            subprocess.Popen(
+                ["setsid", "--ctty", "--wait", *JOBLENS, *arguments],
+                cwd=desk.folder,
+                stdin=slave,
+                stdout=slave,
+                stderr=slave,
+                env={**os.environ, "TERM": "xterm"},
+                text=True,
+            )
+        )
+        os.close(slave)
+
+    def type(self, keys: bytes) -> None:
+        os.write(self._master, keys)
+
+    def wait_for(self, pattern: bytes, timeout_s: float = 15.0) -> None:
+        end = time.monotonic() + timeout_s
+        while not re.search(pattern, self.screen):
+            assert time.monotonic() < end, f"waited in vain for {pattern!r}: {self.screen[-2000:]!r}"
+            self._read()
+
+    def wait(self) -> int:
+        while self._read():
+            pass
+        os.close(self._master)
+        return self._process.wait(timeout=20)
+
+    def _read(self) -> bool:
+        ready, _, _ = select.select([self._master], [], [], 0.1)
+        if ready:
+            try:
+                self.screen += os.read(self._master, 65536)
+            except OSError:  # the other side is closed
+                return False
+        return self._process.poll() is None or bool(ready)
+
+
+def start_seldom(desk: WorkflowDesk) -> None:
+    desk.start("run", desk.write(SELDOM), "--cpus", "4")
+    wait_until(lambda: desk.store_path.exists() and len(desk.records()) == 2, what="both jobs")
+
+
+def test_q_quits_watch_and_leaves_the_run_alone(desk: WorkflowDesk) -> None:
+    start_gated(desk)
+    terminal = Terminal(desk, "watch", "gated")
+    terminal.wait_for(rb"gate")
+    terminal.type(b"q")
+    assert terminal.wait() == 0
+    assert b"the run goes on; joblens watch 1.1 shows it again" in terminal.screen
+    assert _is_at_the_gate(desk)
+
+
+@pytest.mark.parametrize("command", ["top", "watch seldom"])
+def test_jobs_that_are_sampled_seldom_are_shown_as_they_are_now(desk: WorkflowDesk, command: str) -> None:
+    start_seldom(desk)
+    terminal = Terminal(desk, *command.split())
+    for job in (rb"slot", rb"limited"):
+        terminal.wait_for(job + rb"[^\n]*\d%[^\n]*\d+(\.\d)? ?(K|M|KiB|MiB)")
+    terminal.type(b"q")
+    assert terminal.wait() == 0
+    (desk.folder / "open").touch()
+
+
+def test_one_picture_of_top_has_current_values_too(desk: WorkflowDesk) -> None:
+    start_seldom(desk)
+    jobs = desk.call("top", "--json", code=0).json["jobs"]
+    assert all(job["cpu_percent"] > 10 and job["memory_bytes"] > 0 for job in jobs), jobs
+    (desk.folder / "open").touch()
+
+
+def test_the_view_of_a_run_that_samples_seldom_shows_current_values(desk: WorkflowDesk) -> None:
+    terminal = Terminal(desk, "run", str(desk.write(SELDOM)), "--cpus", "4")
+    for job in (rb"slot", rb"limited"):
+        terminal.wait_for(job + rb"[^\n]*\d%[^\n]*\d+(\.\d)? ?(K|M|KiB|MiB)")
+    (desk.folder / "open").touch()
+    assert terminal.wait() == 0
+    # Records have the samples that were asked for, and no others.
+    store = desk.store()
+    counts = {name: len(store.samples(one.job.uuid)) for name, one in desk.records().items()}
+    store.close()
+    assert counts["limited"] == 2  # at its start and its end

@@ -5,6 +5,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from msgspec.structs import replace
 
@@ -36,7 +37,7 @@ from joblens.engine.job_life import (
     on_event,
 )
 from joblens.model.details import Details
-from joblens.model.errors import JoblensError, ProbeError
+from joblens.model.errors import ProbeError
 from joblens.model.exit_usage import NOTHING_REAPED, ExitUsage
 from joblens.model.job import EarlySignal, Record
 from joblens.model.sample import Sample
@@ -119,7 +120,7 @@ class AdoptedJob:
     def start(self) -> None:
         """From here on this process is the owner."""
         kit, attempt = self._kit, self._attempt
-        kit.recorder.write([JobStarted(self.job.uuid, attempt)])
+        kit.recorder.put([JobStarted(self.job.uuid, attempt)])
         self._feed(Started())
         kit.loop.add_timed(self)
         self._launcher_fd = _hold(attempt.launcher_pid, attempt.launcher_start_ticks)
@@ -216,15 +217,27 @@ class AdoptedJob:
         kit.sampler.remove(uuid)
         kit.sampler.remove(watch_name(uuid))
         self._details.tick(final=True)
-        kit.recorder.wait_until_applied()
-        samples = kit.recorder.read(lambda store: store.samples(uuid))
+        kit.recorder.ask(
+            lambda store: store.samples(uuid),
+            lambda samples: kit.loop.call(partial(self._settle, samples)),
+            lambda _error: kit.loop.call(partial(self._settle, [])),  # its totals are in the groups
+        )
+
+    def _settle(self, samples: list[tuple[int, Sample]]) -> None:
+        kit, uuid = self._kit, self.job.uuid
         how = Circumstances(cause=self._life.cause, leftovers=self._life.leftovers)
         seen = Seen(samples, self._details.latest, self._meter)
-        kit.recorder.write(self._recovery.settle(self.record, seen, how))
+        kit.recorder.put(self._recovery.settle(self.record, seen, how))
         self._details.close()
         self._recovery.forget(uuid)
-        with contextlib.suppress(JoblensError):
-            self.record = kit.recorder.read(lambda store: store.find(uuid))
+        kit.recorder.ask(
+            lambda store: store.find(uuid),
+            lambda record: kit.loop.call(partial(self._settled, record)),
+            lambda _error: kit.loop.call(partial(self._settled, self.record)),
+        )
+
+    def _settled(self, record: Record) -> None:
+        self.record = record
         self._on_end(self)
 
     def _let_go(self, descriptor: int) -> int:

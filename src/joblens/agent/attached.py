@@ -6,6 +6,7 @@ import os
 import signal
 import time
 from collections.abc import Callable
+from functools import partial
 
 from msgspec.structs import replace
 
@@ -19,11 +20,11 @@ from joblens.agent.outcome import Ending, outcome_of
 from joblens.agent.owners import is_running
 from joblens.engine.job_life import EndCause
 from joblens.model.details import ContainerFacts, Details
-from joblens.model.errors import InputError, JoblensError, ProbeError, StoreError
+from joblens.model.errors import InputError, JoblensError, ProbeError
 from joblens.model.exit_usage import NOTHING_REAPED
 from joblens.model.job import Attempt, Job, Record, Status
 from joblens.model.sample import Sample
-from joblens.model.writes import DetailsTaken, JobEnded, JobQueued, JobStarted
+from joblens.model.writes import DetailsTaken, JobEnded, JobQueued, JobStarted, Write
 from joblens.ports.probe import Probe
 from joblens.probes.cgroup import CgroupProbe
 from joblens.probes.cgroup_layout import UNIFIED
@@ -53,6 +54,7 @@ class Attachment:
         self.job = job
         self.record = Record(status=Status.QUEUED, job=job)
         self.is_over = False
+        self._is_ending = False
         self._target = target
         self._kit = kit
         self._on_sample = on_sample
@@ -101,7 +103,7 @@ class Attachment:
 
     def stop(self) -> None:
         """Ends the looking; what is looked at goes on."""
-        if not self.is_over:
+        if not self._is_ending:
             self._finish()
 
     def next_wake_s(self) -> float | None:
@@ -115,8 +117,13 @@ class Attachment:
             self._next_look_s = now_s + _LOOK_EVERY_S
             if self._pidfd < 0 and self._is_empty():
                 self._ended()
-            elif self._is_to_stop():
-                self.stop()
+            else:
+                # `joblens cancel` leaves its request in the store.
+                self._kit.recorder.ask(
+                    lambda store: self.job.uuid in store.cancel_requests(),
+                    lambda is_asked: self._kit.loop.call(self.stop) if is_asked else None,
+                    name="cancel requests",
+                )
 
     def _measure(self) -> Measurement:
         kit, target = self._kit, self._target
@@ -183,18 +190,12 @@ class Attachment:
     def _is_empty(self) -> bool:
         return not list_pids(self._group)  # nobody either where it was taken away
 
-    def _is_to_stop(self) -> bool:
-        """`joblens cancel` leaves its wish in the store. A store that fails wishes nothing."""
-        try:
-            return self.job.uuid in self._kit.recorder.cancel_requests()
-        except StoreError:
-            return False
-
     def _ended(self) -> None:
         self._has_ended = True
-        self._finish()
+        self.stop()
 
     def _finish(self) -> None:
+        self._is_ending = True
         kit = self._kit
         # Before anything else: a container's group is taken away soon after its end.
         ended_mono_ns = kit.clock.mono_ns()
@@ -222,12 +223,15 @@ class Attachment:
         self.record = replace(self.record, status=outcome.status, outcome=outcome)
         assert self.record.attempt is not None
         started = JobStarted(self.job.uuid, self.record.attempt)
-        kit.recorder.write([JobQueued(self.job), started, JobEnded(self.job.uuid, outcome)])
         measured.close()
         self.close()
-        with contextlib.suppress(JoblensError):
-            stored = kit.recorder.read(lambda store: store.find(self.job.uuid))
-            self.record = replace(self.record, number=stored.number)
+        writes: list[Write] = [JobQueued(self.job), started, JobEnded(self.job.uuid, outcome)]
+        kit.recorder.record(
+            self.job.uuid, writes, lambda number: kit.loop.call(partial(self._recorded, number))
+        )
+
+    def _recorded(self, number: int | None) -> None:
+        self.record = replace(self.record, number=number)
         self.is_over = True
 
     def close(self) -> None:

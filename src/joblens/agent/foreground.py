@@ -4,7 +4,8 @@ import os
 import signal
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 from types import FrameType
 from typing import Any
 
@@ -14,20 +15,22 @@ from joblens.agent.keyboard import Keyboard
 from joblens.agent.kit import Kit
 from joblens.agent.launch import LaunchPlan
 from joblens.agent.live_line import LiveLine, leaves_line_open
+from joblens.agent.live_readings import LiveReadings
 from joblens.agent.output import OutputFiles
 from joblens.agent.session import JobSession
 from joblens.agent.streams import JobStreams
 from joblens.agent.terminal import RawTerminal, is_in_foreground
 from joblens.engine.job_life import EndCause
-from joblens.model.errors import StoreError
 from joblens.model.job import Job, Record
 from joblens.model.sample import Sample
+from joblens.model.writes import CancelAsked
 
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 _PASSED_ON = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGCONT)
 _KEPT_FOR_LIVE_LINE = 60
 _LOOK_EVERY_S = 1.0
 _LOOK_FOR_PROMPT_S = 0.1
+_OLD_US = 800_000  # a sample that is no longer what the job does now
 _LAST_WORDS_S = 1.0  # for the reader to take what is left when the job did not end by itself
 
 RenderLive = Callable[[list[Sample]], str]
@@ -53,6 +56,7 @@ class Foreground:
         self._render_live = render_live
         self._live = LiveLine(2) if render_live is not None else None
         self._recent: deque[Sample] = deque(maxlen=_KEPT_FOR_LIVE_LINE)
+        self._readings = LiveReadings(kit.host)
         self._next_look_s = time.monotonic() + _LOOK_EVERY_S
         self._was_interrupted_by_key = False
         self._was_interrupted = False
@@ -120,8 +124,11 @@ class Foreground:
                 self._keyboard.give_back()
             if self._streams is not None:
                 self._streams.close()
+            self._readings.close()
             self._kit.loop.remove_timed(self)
             self._give_signals_back(handlers)
+        if self.session.error is not None:
+            raise self.session.error
         return self.session.record
 
     def _show_rest(self) -> None:
@@ -242,6 +249,17 @@ class Foreground:
             self._draw()
         if self._next_look_s <= now_s:
             self._look()
+            self._read_now()
+
+    def _read_now(self) -> None:
+        """For the live line of a job that is sampled seldom. Nothing of it is kept."""
+        if self._live is None or self.session.is_over or self.session.job.interval_s <= _LOOK_EVERY_S:
+            return
+        if self._recent and self._kit.clock.now_us() - self._recent[-1].at_us > _OLD_US:
+            reading = self._readings.read(self.session.record)
+            if reading is not None:
+                self._recent.append(reading)
+                self._draw()
 
     def _look(self) -> None:
         # A prompt that comes back after an interrupt is to be seen before the next signal is sent.
@@ -251,13 +269,14 @@ class Foreground:
             # It took the interrupt as part of a conversation: it is back at its prompt.
             self._was_interrupted_by_key = False
             self.session.forgive()
-        if not self.session.was_asked_to_stop and not self.session.is_over and self._cancel_is_wanted():
-            self.session.ask_stop(EndCause.CANCELLED)
+        if not self.session.was_asked_to_stop and not self.session.is_over:
+            # `joblens cancel` leaves its request in the store.
+            self._kit.recorder.ask(
+                lambda store: store.cancel_requests(),
+                lambda asked: self._kit.loop.call(partial(self._heed_cancel, asked)),
+                name="cancel requests",
+            )
 
-    def _cancel_is_wanted(self) -> bool:
-        """`joblens cancel` leaves its wish in the store. A store that fails wishes nothing."""
-        try:
-            wishes = self._kit.recorder.cancel_requests()
-        except StoreError:
-            return False
-        return self.session.job.uuid in wishes
+    def _heed_cancel(self, asked: Mapping[str, CancelAsked]) -> None:
+        if self.session.job.uuid in asked and not self.session.was_asked_to_stop:
+            self.session.ask_stop(EndCause.CANCELLED)

@@ -7,6 +7,7 @@ a thread of its own (`agent.ticket_desk`), the slots have theirs (`agent.run_slo
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from msgspec.structs import replace
 
@@ -283,8 +284,12 @@ class QueueWorker:
 
     def _write_end(self, claim: Claim, outcome: Outcome) -> None:
         """Of a job that never began."""
-        self._kit.recorder.write([JobEnded(claim.job.uuid, outcome)])
-        self._keeping.has_ended(Record(status=outcome.status, job=claim.job, outcome=outcome), claim)
+        record = Record(status=outcome.status, job=claim.job, outcome=outcome)
+        recorder, loop = self._kit.recorder, self._kit.loop
+        recorder.put([JobEnded(claim.job.uuid, outcome)])
+        recorder.ask(
+            lambda _store: None, lambda _: loop.call(partial(self._keeping.has_ended, record, claim))
+        )
 
     def _fill(self) -> None:
         """In the order they were claimed: a large job is not passed by small ones for ever."""

@@ -1,19 +1,17 @@
 """Carries facts to the store and the sinks on a thread of its own, so that a slow disk or a locked
 database delays neither a sample nor the job."""
 
-import contextlib
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
 from joblens.model.errors import JoblensError, StoreError
 from joblens.model.job import Record, Status
-from joblens.model.store_url import is_postgres
 from joblens.model.writes import (
-    CancelAsked,
     DetailsTaken,
     JobEnded,
     JobQueued,
@@ -29,8 +27,13 @@ T = TypeVar("T")
 _PATIENCE_S = 1.9  # a little less than two ticks of a second
 
 
+def _ignore(_error: JoblensError) -> None:
+    """A store that fails has nothing new."""
+
+
 class Recorder:
-    """`put` returns at once; `write` returns when the facts are safe. Order is kept."""
+    """`put` and `ask` return at once; `write` and `read` wait for the store, so no thread that looks after
+    jobs calls them. Order is kept."""
 
     def __init__(self, store: Store, sinks: Sequence[Sink] = (), warn: Callable[[str], None] = print) -> None:
         self.store = store
@@ -47,9 +50,9 @@ class Recorder:
         self._is_due = False  # something waits that the thread is to write now
         self.muted: set[str] = set()  # jobs of which nothing is written any more: they are another's
         self.sieve: Callable[[Sequence[Write]], list[Write]] | None = None  # what is written now, of these
-        self._is_far = is_postgres(store.url)
-        self._questions: dict[str, Callable[[Store], Any]] = {}  # to a store on another machine
-        self._answers: dict[str, Any] = {}  # the latest
+        self._questions: list[Callable[[], None]] = []  # not asked yet
+        self._names: set[str] = set()  # of questions without an answer
+        self._has_warned_of_sinks = False
         self.applied = 0  # how many of the facts taken so far are safe
 
     def put(self, writes: Sequence[Write], *, can_wait: bool = False) -> int:
@@ -86,29 +89,46 @@ class Recorder:
         with self._applying:
             return question(self.store)
 
-    def cancel_requests(self) -> Mapping[str, CancelAsked]:
-        """Those that are known. Raises StoreError."""
-        return self.look("cancel requests", lambda store: store.cancel_requests(), {})
-
-    def look(self, name: str, question: Callable[[Store], T], unknown: T) -> T:
-        """For what is asked again and again. A store on another machine is asked on the thread, and answers
-        at the next look: no network is to hold up who looks after jobs. `unknown`: before it ever has.
-        Raises StoreError."""
-        if not self._is_far:
-            return self.read(question)
+    def ask(
+        self,
+        question: Callable[[Store], T],
+        then: Callable[[T], None],
+        otherwise: Callable[[JoblensError], None] = _ignore,
+        *,
+        name: str = "",
+    ) -> None:
+        """Asks the store on the recorder's thread, after everything that was put before. `then` or
+        `otherwise` is called there: it has to return soon, mostly by a call to the loop. A question with a
+        name that has no answer yet is not asked a second time."""
         with self._changed:
-            self._questions[name] = question
+            if name and name in self._names:
+                return
+            self._names.add(name)
+            self._questions.append(partial(self._ask, question, then, otherwise, name))
             self._is_due = True
             self._wake_thread()
-            answer: T = self._answers.get(name, unknown)
-        return answer
 
-    def _ask_questions(self) -> None:
-        with self._changed:
-            questions, self._questions = self._questions, {}
-        for name, question in questions.items():
-            with contextlib.suppress(StoreError):  # a store that fails has nothing new
-                self._answers[name] = self.read(question)
+    def record(self, uuid: str, writes: Sequence[Write], then: Callable[[int | None], None]) -> None:
+        """Puts them. `then` gets the job's number once they are safe; None: they wait in a journal."""
+        self.put(writes)
+        self.ask(lambda store: store.find(uuid).number, then, lambda _error: then(None))
+
+    def _ask(
+        self,
+        question: Callable[[Store], Any],
+        then: Callable[[Any], None],
+        otherwise: Callable[[JoblensError], None],
+        name: str,
+    ) -> None:
+        try:
+            answer = self.read(question)
+        except Exception as error:  # noqa: BLE001 - whoever asked waits for one of the two
+            otherwise(error if isinstance(error, JoblensError) else StoreError(repr(error)))
+        else:
+            then(answer)
+        finally:
+            with self._changed:
+                self._names.discard(name)
 
     def close(self) -> None:
         with self._changed:
@@ -129,8 +149,17 @@ class Recorder:
                 self._is_due = False
                 if self._closed:
                     return
-            self._apply_waiting()
-            self._ask_questions()
+                questions, self._questions = self._questions, []
+            self._safely(self._apply_waiting)
+            for question in questions:
+                self._safely(question)
+
+    def _safely(self, work: Callable[[], None]) -> None:
+        """A fault of the store's is no reason to record nothing from then on."""
+        try:
+            work()
+        except Exception as error:  # noqa: BLE001 - whatever it is, jobs go on
+            self._warn(f"the store failed, and facts about jobs may be lost: {error!r}")
 
     def _apply_waiting(self) -> None:
         with self._applying:
@@ -143,14 +172,25 @@ class Recorder:
             batch = self._not_muted(batch)
             if self.sieve is not None:
                 batch = self._not_muted(self.sieve(batch))
-            if batch:
-                self.store.apply(batch)
-            self.applied += taken
+            try:
+                if batch:
+                    self.store.apply(batch)
+            finally:
+                self.applied += taken  # those that it could not take are lost: nobody is to wait for them
             if self._sinks:
-                self._mirror(batch)
+                self._mirror_safely(batch)
 
     def _not_muted(self, batch: list[Write]) -> list[Write]:
         return [one for one in batch if uuid_of(one) not in self.muted] if self.muted else batch
+
+    def _mirror_safely(self, batch: Sequence[Write]) -> None:
+        """Sinks report what they cannot write; a fault of theirs is no reason to lose what comes after."""
+        try:
+            self._mirror(batch)
+        except Exception as error:  # noqa: BLE001 - whatever it is, jobs go on
+            if not self._has_warned_of_sinks:
+                self._has_warned_of_sinks = True
+                self._warn(f"a mirror of the records could not be written: {error!r}")
 
     def _mirror(self, batch: Sequence[Write]) -> None:
         ended: list[Record] = []

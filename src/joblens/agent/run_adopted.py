@@ -2,6 +2,7 @@
 after here, those that another process (the supervisor) has adopted are followed in the store."""
 
 from collections.abc import Iterable
+from functools import partial
 
 from joblens.agent.adopted import AdoptedJob
 from joblens.agent.kit import Kit, watch_name
@@ -12,7 +13,6 @@ from joblens.agent.run_reports import RunReports
 from joblens.agent.settling import Circumstances, Seen
 from joblens.agent.slot_marks import end_unknown
 from joblens.engine.job_life import EndCause
-from joblens.model.errors import JoblensError
 from joblens.model.job import Record
 from joblens.model.writes import CancelAsked
 
@@ -27,7 +27,6 @@ class RunAdopted:
         self._user = user
         self._adopted: dict[str, AdoptedJob] = {}
         self._elsewhere: dict[str, Record] = {}
-        self._news: dict[str, Record] = {}  # found ended by `look`
 
     def settle(self, run_uuid: str, logs_dir: str) -> list[Record]:
         """Brings to their end the run's jobs of which nothing is left. -> those that still run"""
@@ -100,22 +99,18 @@ class RunAdopted:
 
     def look(self) -> None:
         """At those that another process looks after."""
-        for uuid in list(self._elsewhere):
-            record = self._find(uuid)
-            if record is not None and record.status.is_final and uuid not in self._news:
-                self._news[uuid] = record
-                self._kit.loop.call(self._take_news)
+        elsewhere = list(self._elsewhere)
+        if elsewhere:
+            self._kit.recorder.ask(
+                lambda store: [store.find(uuid) for uuid in elsewhere],
+                lambda records: self._kit.loop.call(partial(self._take_news, records)),
+                name="adopted elsewhere",
+            )
 
-    def _find(self, uuid: str) -> Record | None:
-        try:
-            return self._kit.recorder.read(lambda store: store.find(uuid))
-        except JoblensError:
-            return None  # the store cannot be asked now
-
-    def _take_news(self) -> None:
-        for uuid in list(self._news):
-            if self._elsewhere.pop(uuid, None) is not None:
-                self._tell(self._news[uuid])
+    def _take_news(self, records: Iterable[Record]) -> None:
+        for record in records:
+            if record.status.is_final and self._elsewhere.pop(record.job.uuid, None) is not None:
+                self._tell(record)
 
     def take_sample(self, name: str) -> None:
         uuid = name.removeprefix(watch_name(""))

@@ -7,14 +7,14 @@ import signal
 import sys
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from joblens.agent.file_stamps import FileStamps
 from joblens.agent.kit import Kit
 from joblens.agent.recovery import Recovery
 from joblens.agent.run_attempts import AttemptMaker, PreparedAttempt, RunSetup
-from joblens.agent.run_facts import RunFacts
+from joblens.agent.run_facts import News, RunFacts
 from joblens.agent.run_flights import Flights
 from joblens.agent.run_folder import RunFolder
 from joblens.agent.run_hosts import RunHosts
@@ -309,7 +309,17 @@ class RunDriver:
         index, planned = start.index, self._plan.jobs[start.index]
         self._uuids.pop(index, None)
         if planned.output_user_data:
-            self._take_facts()
+            # Jobs that need the data are not to start without it.
+            self._facts.fetch(lambda news: self._data_came(news, start, uuid, outcome))
+        else:
+            self._tell_end(start, uuid, outcome)
+
+    def _data_came(self, news: list[News], start: StartAttempt, uuid: str, outcome: Outcome) -> None:
+        self._take_facts(news)
+        self._tell_end(start, uuid, outcome)
+
+    def _tell_end(self, start: StartAttempt, uuid: str, outcome: Outcome) -> None:
+        index, planned = start.index, self._plan.jobs[start.index]
         missing: tuple[str, ...] = ()
         if planned.output_files and outcome.status is Status.SUCCESS:
             missing = self._missing_outputs(planned.output_files)
@@ -368,9 +378,9 @@ class RunDriver:
 
     # ---- what others ask for through the store -------------------------------------------------------------
 
-    def _take_facts(self) -> None:
-        """User data that jobs have set, and wishes for the run's end."""
-        for fact in self._facts.read_new():
+    def _take_facts(self, news: list[News]) -> None:
+        """User data that jobs have set, and requests to end the run."""
+        for fact in news:
             self._take_fact(fact)
 
     def _take_fact(self, fact: Any) -> None:
@@ -393,19 +403,15 @@ class RunDriver:
             self._hosts.take_sample(name)
 
     def _look(self) -> None:
-        asked = self._facts.cancel_requests()
-        mine = [uuid for uuid in asked if uuid in self._flights]
-        if mine:
-            self._kit.loop.call(lambda: self._cancel(mine))
-        if self._facts.has_new():
-            self._kit.loop.call(self._take_facts)
+        self._facts.poll(self._take_poll)
         self._hosts.look()
         news = self._folder.look()
         if news:
             self._kit.loop.call(lambda: self._view.note(news))
 
-    def _cancel(self, uuids: list[str]) -> None:
-        for uuid in uuids:
+    def _take_poll(self, news: list[News], asked: Iterable[str]) -> None:
+        self._take_facts(news)
+        for uuid in asked:
             flight = self._flights.get(uuid)
             if flight is not None and self._facts.is_first_wish(uuid):
                 if isinstance(flight.what, StartAttempt):
@@ -460,7 +466,7 @@ class RunDriver:
 
     def _handle_signal(self, number: int) -> None:
         if number == signal.SIGUSR1:
-            self._take_facts()  # someone has written something into the store
+            self._facts.fetch(self._take_facts)  # someone has written something into the store
             return
         self.was_interrupted = True
         drains = number == signal.SIGINT and self._setup.run.options.interrupt == "drain"

@@ -2,18 +2,19 @@
 
 import contextlib
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from joblens.agent.kit import Kit
-from joblens.model.errors import JoblensError
 from joblens.model.ids import new_uuid
 from joblens.model.plan import Plan
 from joblens.model.run import JobCancelled, RunEvent, RunFact, StopAskedFor, UserDataSet
-from joblens.model.writes import RunNoted
+from joblens.model.writes import CancelAsked, RunNoted
 from joblens.stores.private_files import read_own
+
+News = UserDataSet | StopAskedFor | JobCancelled
 
 
 def value_of(fact: UserDataSet, spool_dir: str) -> Any:
@@ -63,31 +64,43 @@ class RunFacts:
         self._own.add(event.uuid)
         return RunNoted(event)
 
-    def read_new(self) -> list[UserDataSet | StopAskedFor | JobCancelled]:
-        """What others have noted since the last time."""
-        try:
-            events = self._kit.recorder.read(lambda store: store.run_events(self._run_uuid, self._seen))
-        except JoblensError:
-            return []  # the store cannot be asked now
-        news: list[UserDataSet | StopAskedFor | JobCancelled] = []
+    def fetch(self, then: Callable[[list[News]], None]) -> None:
+        """`then` gets, on the loop, what others have noted since the last time; nothing where the store
+        cannot be asked now."""
+        recorder, loop, seen = self._kit.recorder, self._kit.loop, self._seen
+        recorder.ask(
+            lambda store: store.run_events(self._run_uuid, seen),
+            lambda events: loop.call(lambda: then(self._news(events))),
+            lambda _error: loop.call(lambda: then([])),
+        )
+
+    def poll(self, then: Callable[[list[News], Mapping[str, CancelAsked]], None]) -> None:
+        """The same for what is asked again and again, with the jobs that somebody wants to end. `then` is not
+        called where there is nothing new."""
+        recorder, loop, seen = self._kit.recorder, self._kit.loop, self._seen
+
+        def take(answer: tuple[list[tuple[int, RunEvent]], Mapping[str, CancelAsked]]) -> None:
+            events, asked = answer
+            if events or asked:
+                loop.call(lambda: then(self._news(events), {} if self._is_ending_all else asked))
+
+        recorder.ask(
+            lambda store: (store.run_events(self._run_uuid, seen), store.cancel_requests()),
+            take,
+            name="run",
+        )
+
+    def _news(self, events: Sequence[tuple[int, RunEvent]]) -> list[News]:
+        news: list[News] = []
         for number, event in events:
-            self._seen = max(self._seen, number)
+            if number <= self._seen:
+                continue  # the answer to an earlier question had it
+            self._seen = number
             is_own = event.uuid in self._own
             self._own.discard(event.uuid)
             if not is_own and isinstance(event.fact, UserDataSet | StopAskedFor | JobCancelled):
                 news.append(event.fact)
         return news
-
-    def has_new(self) -> bool:
-        """On any thread, without waiting for a store on another machine."""
-        none: list[tuple[int, RunEvent]] = []
-        try:
-            events = self._kit.recorder.look(
-                "run events", lambda store: store.run_events(self._run_uuid, self._seen), none
-            )
-        except JoblensError:
-            return False
-        return any(number > self._seen for number, _ in events)
 
     def take_data(self, fact: UserDataSet) -> int | None:
         """-> its place in the plan; None: the plan knows no such data."""
@@ -95,15 +108,6 @@ class RunFacts:
             return None
         self.data[fact.name] = value_of(fact, self._kit.spool_dir)
         return self._places[fact.name]
-
-    def cancel_requests(self) -> list[str]:
-        """Of single jobs, by somebody else: such a job does not run again when the run is gone on with."""
-        if self._is_ending_all:
-            return []
-        try:
-            return list(self._kit.recorder.cancel_requests())
-        except JoblensError:
-            return []
 
     def is_first_wish(self, uuid: str) -> bool:
         is_first = uuid not in self._wishes

@@ -45,6 +45,7 @@ class RunSessions:
         self._to_come = 0
         self._spare = 1  # launchers beyond one for each job that runs
         self._has_begun = False
+        self._unrecorded = 0  # jobs that could not be started, and are not in the store yet
 
     def expect(self, count: int) -> None:
         """So many more will be started, as far as is known: launchers stand by for the next few."""
@@ -74,12 +75,9 @@ class RunSessions:
         )
         self._sessions[job.uuid] = session
         self._to_come -= 1
-        try:
-            session.start()
-        except JoblensError:
-            self._has_outcome(session)
-            self._ended(attempt, session)
-            return
+        session.start()
+        if session.error is not None:
+            return  # both callbacks say so
         assert session.record.attempt is not None
         self._reports.began(job.uuid, session.record.attempt.started_at_us)
         if not self._kit.accountant.scope_prefix(job):
@@ -99,9 +97,17 @@ class RunSessions:
     def _cannot_start(self, attempt: PreparedAttempt, error: JoblensError) -> None:
         job = attempt.job
         outcome = not_started(job, error, self._kit.clock.now_us())
-        self._kit.recorder.write([JobQueued(job), JobEnded(job.uuid, outcome)])
+        record = Record(status=outcome.status, job=job, outcome=outcome)
+        recorder, loop = self._kit.recorder, self._kit.loop
+
+        def recorded() -> None:
+            self._unrecorded -= 1
+            self._reports.recorded(record)
+
+        self._unrecorded += 1
+        recorder.put([JobQueued(job), JobEnded(job.uuid, outcome)])
+        recorder.ask(lambda _store: None, lambda _: loop.call(recorded))
         self._reports.ended(job.uuid, outcome)
-        self._reports.recorded(Record(status=outcome.status, job=job, outcome=outcome))
 
     def holds(self, uuid: str) -> bool:
         return uuid in self._sessions
@@ -123,7 +129,7 @@ class RunSessions:
 
     @property
     def is_idle(self) -> bool:
-        return not self._sessions
+        return not self._sessions and not self._unrecorded
 
     def close(self) -> None:
         """What still runs is ended; its launcher leaves the outcome for whoever comes next."""

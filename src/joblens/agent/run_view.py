@@ -1,5 +1,9 @@
 """What looks on while a run is driven. The driver calls it; what is shown where, its maker knows."""
 
+import threading
+from collections import deque
+from collections.abc import Callable
+from functools import partial
 from typing import Protocol
 
 from joblens.model.job import Record
@@ -7,7 +11,7 @@ from joblens.model.run import JobState, RunStatus
 
 
 class RunView(Protocol):
-    """Every method returns soon and raises nothing: a view that fails never disturbs a run."""
+    """A driver calls it through a ThreadedView: its methods may wait, but not for ever."""
 
     def state_changed(self, index: int, state: JobState, why: str = "") -> None:
         """Of a job of the plan. Called for every change; jobs that were settled before are told first."""
@@ -52,3 +56,54 @@ class NoView:
 
     def close(self, status: RunStatus) -> None:
         pass
+
+
+class ThreadedView:
+    """Calls another view on a thread of its own, where that may read the store and wait for a terminal or a
+    reader. Calls are passed on in their order, with each tick."""
+
+    def __init__(self, view: RunView, warn: Callable[[str], None]) -> None:
+        """`warn` is told of a view that fails; it is not called any more then."""
+        self._view = view
+        self._warn = warn
+        self._calls: deque[Callable[[], None]] = deque()
+        self._ticked = threading.Event()
+        self._is_closing = False
+        self._thread = threading.Thread(target=self._run, name="joblens-view", daemon=True)
+        self._thread.start()
+
+    def state_changed(self, index: int, state: JobState, why: str = "") -> None:
+        self._calls.append(partial(self._view.state_changed, index, state, why))
+
+    def attempt_began(self, index: int, attempt: int, job_uuid: str, at_us: int) -> None:
+        self._calls.append(partial(self._view.attempt_began, index, attempt, job_uuid, at_us))
+
+    def attempt_ended(self, index: int, attempt: int, record: Record) -> None:
+        self._calls.append(partial(self._view.attempt_ended, index, attempt, record))
+
+    def note(self, text: str) -> None:
+        self._calls.append(partial(self._view.note, text))
+        self._ticked.set()
+
+    def tick(self) -> None:
+        self._ticked.set()
+
+    def close(self, status: RunStatus) -> None:
+        """When everything has been shown."""
+        self._calls.append(partial(self._view.close, status))
+        self._is_closing = True
+        self._ticked.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            while not self._is_closing or self._calls:
+                self._ticked.wait()
+                self._ticked.clear()
+                while self._calls:
+                    self._calls.popleft()()
+                if not self._is_closing:
+                    self._view.tick()
+        except Exception as error:  # noqa: BLE001 - a view that fails never disturbs a run
+            self._warn(f"the run goes on, but cannot be shown: {error}")
+            self._calls = deque(maxlen=0)

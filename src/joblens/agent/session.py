@@ -4,7 +4,7 @@ import os
 import signal
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from functools import partial
 
 from msgspec.structs import replace
 
@@ -18,6 +18,7 @@ from joblens.agent.launch import LauncherProcess, LaunchPlan, exit_usage_of
 from joblens.agent.limit_watch import CALM_S, CLOSE_S, LimitWatch
 from joblens.agent.marked import end_marked
 from joblens.agent.measurement import Measurement
+from joblens.agent.meter import JobMeter
 from joblens.agent.outcome import Ending, not_started, outcome_of
 from joblens.agent.output import OutputFiles
 from joblens.agent.step_launchers import STEP_END_S, are_step_launchers
@@ -47,9 +48,7 @@ from joblens.model.writes import DetailsTaken, JobEnded, JobQueued, JobStarted, 
 from joblens.probes.gpu_signs import count_gpus
 from joblens.probes.host import process_start_ticks
 
-# A process that ends together with the main one is not a leftover; only what is still
-# there after this long is.
-_SETTLE_S = 0.1
+_SETTLE_S = 0.1  # only a process that is there this long after the main one's end is a leftover
 
 
 class JobSession:
@@ -101,33 +100,30 @@ class JobSession:
         self._started_mono_ns = self._ended_mono_ns = 0
         self._wait_status: int | None = None
         self._settle_until_s: float | None = None
-
-    @property
-    def is_over(self) -> bool:
-        return self._life.phase is Phase.OVER
+        self._stops: list[StopAsked] = []  # that came before the job could begin
+        self.error: JoblensError | None = None  # why the job could not begin
+        self.is_over = False  # and recorded
 
     @property
     def was_asked_to_stop(self) -> bool:
-        return self._life.cause is not EndCause.NONE
+        return self._life.cause is not EndCause.NONE or bool(self._stops)
 
     # ---- start -------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Raises LaunchError or AccountingUnavailable when the job cannot run; that is recorded too."""
-        self.created_at_us = self._kit.clock.now_us()
+        """The job begins when the store knows of it. One that cannot begin is recorded and ends too; `error`
+        says why."""
+        self._take_step(lambda: self._begin(self._prepare()))
+
+    def _take_step(self, step: Callable[[], None]) -> None:
         try:
-            attempt = self._prepare()
-            self._begin(attempt)
+            step()
         except JoblensError as error:
             self._could_not_start(error)
-            raise
         except OSError as error:  # no more processes, descriptors or memory to be had
-            refusal = LaunchError(f"the job could not be started: {error}")
-            self._could_not_start(refusal)
-            raise refusal from error
+            self._could_not_start(LaunchError(f"the job could not be started: {error}"))
         except BaseException as error:  # a fault of joblens, or an interrupt: nothing may go on unwatched
-            with suppress(Exception):
-                self._could_not_start(LaunchError(f"the job could not be started: {error!r}"))
+            self._could_not_start(LaunchError(f"the job could not be started: {error!r}"))
             raise
 
     def _prepare(self) -> Attempt:
@@ -241,18 +237,23 @@ class JobSession:
         """Everything needed to find the job again is on disk before its first instruction runs."""
         assert self._measurement is not None
         assert self._launcher is not None
-        meter = self._measurement.meter
-        base = meter.take_base()
-        now_ns = self._kit.clock.mono_ns()
-        attempt = replace(attempt, base=base, started_mono_ns=now_ns)
+        base = self._measurement.meter.take_base()
+        attempt = replace(attempt, base=base, started_mono_ns=self._kit.clock.mono_ns())
         self.record = replace(self.record, status=Status.RUNNING, attempt=attempt)
-        self._kit.recorder.write([JobQueued(self.job), JobStarted(self.job.uuid, attempt)])
+        self._kit.recorder.put([JobQueued(self.job), JobStarted(self.job.uuid, attempt)])
+        go = partial(self._go, attempt, self._launcher, self._measurement.meter)
+        step = partial(self._kit.loop.call, partial(self._take_step, go))
+        self._kit.recorder.ask(lambda _store: None, lambda _: step())
+
+    def _go(self, attempt: Attempt, launcher: LauncherProcess, meter: JobMeter) -> None:
         self._started_mono_ns = self._kit.clock.mono_ns()
         meter.start_at(self._started_mono_ns)
-        self._launcher.go()
-        self._kit.loop.watch(self._launcher.socket, self._on_message)
+        launcher.go()
+        self._kit.loop.watch(launcher.socket, self._on_message)
         self._kit.loop.add_timed(self)
         self._feed(Started())
+        for stop in self._stops:
+            self._feed(stop)
         self.take_sample()
         if self._kit.provenance is not None:
             self._kit.provenance.follow(self.job.uuid, attempt)
@@ -265,17 +266,15 @@ class JobSession:
             self._kit.sampler.add(watch_name(self.job.uuid), CALM_S)
 
     def _could_not_start(self, error: JoblensError) -> None:
+        self.error = error
         self._life = replace(self._life, phase=Phase.OVER)
         self._let_go()
         outcome = self._take_outcome(not_started(self.job, error, self._kit.clock.now_us()))
-        writes: list[Write] = [JobQueued(self.job), JobEnded(self.job.uuid, outcome)]
-        self._kit.recorder.write(writes)
-        self._read_number()
+        self._record([JobQueued(self.job), JobEnded(self.job.uuid, outcome)])
 
     def _take_outcome(self, outcome: Outcome) -> Outcome:
         """-> it, with what whoever looks after the job has to add."""
-        record = replace(self.record, status=outcome.status, outcome=outcome)
-        self.record = self._kit.completed(record)
+        self.record = self._kit.completed(replace(self.record, status=outcome.status, outcome=outcome))
         return self.record.outcome or outcome
 
     def _let_go(self) -> None:
@@ -297,7 +296,10 @@ class JobSession:
     # ---- while it runs -----------------------------------------------------------------------
 
     def ask_stop(self, cause: EndCause, number: int = signal.SIGTERM) -> None:
-        self._feed(StopAsked(cause, number))
+        if self._started_mono_ns:
+            self._feed(StopAsked(cause, number))
+        else:
+            self._stops.append(StopAsked(cause, number))
 
     def forgive(self) -> None:
         self._feed(Forgiven())
@@ -338,8 +340,7 @@ class JobSession:
             self._kit.sampler.change(watch_name(self.job.uuid), self._watch.interval_s)
 
     def _over_elsewhere(self, cause: EndCause) -> None:
-        """On another node."""
-        self._kit.loop.call(lambda: self.ask_stop(cause, signal.SIGKILL))
+        self._kit.loop.call(lambda: self.ask_stop(cause, signal.SIGKILL))  # on another node
 
     def _look_often(self) -> None:
         """From now on there is a process that nobody here can wait for."""
@@ -359,15 +360,13 @@ class JobSession:
 
     def _settle(self) -> None:
         alive = self.pids()
-        if alive and not self._is_step_ending(alive):
+        since_s = (self._kit.clock.mono_ns() - self._ended_mono_ns) / 1e9
+        is_step_ending = self._nodes is not None and since_s < STEP_END_S and are_step_launchers(alive)
+        if alive and not is_step_ending:
             self._settle_until_s = None
             self._feed(Exited(len(alive)))
         else:  # the last ones are just going; the launcher will say so
             self._settle_until_s = time.monotonic() + _SETTLE_S
-
-    def _is_step_ending(self, alive: list[int]) -> bool:
-        since_s = (self._kit.clock.mono_ns() - self._ended_mono_ns) / 1e9
-        return self._nodes is not None and since_s < STEP_END_S and are_step_launchers(alive)
 
     def pids(self) -> list[int]:
         """Every process of the job that is alive now."""
@@ -461,16 +460,20 @@ class JobSession:
             self._nodes.completed if self._nodes is not None else None,
         )
         outcome = self._take_outcome(outcome)
-        if self._on_outcome is not None:
-            # Before it is on disk: should this process be killed now, the launcher still tells how it ended.
-            self._on_outcome(self)
         assert self.record.attempt is not None
         started = JobStarted(self.job.uuid, self.record.attempt)
         # All of it: the store may have been made anew since the start. Who hears of the end is to find what
         # each node had in it, too.
-        parts = [DetailsTaken(self.job.uuid, self._nodes.details)] if self._nodes is not None else []
-        self._kit.recorder.write([JobQueued(self.job), started, *parts, JobEnded(self.job.uuid, outcome)])
-        self._measurement.close()
+        parts: list[Write] = (
+            [DetailsTaken(self.job.uuid, self._nodes.details)] if self._nodes is not None else []
+        )
+        ended = JobEnded(self.job.uuid, outcome)
+        self._record(
+            [JobQueued(self.job), started, *parts, ended], partial(self._clear_up, measured, self._launcher)
+        )
+
+    def _clear_up(self, measured: Measurement, launcher: LauncherProcess) -> None:
+        measured.close()
         if self._nodes is not None:
             self._nodes.close()
         if self._groups is not None:
@@ -478,14 +481,20 @@ class JobSession:
         if self._container is not None:
             self._container.forget()
         # Last: an owner that is killed before this point leaves an outcome file, which says what to clear.
-        self._launcher.bye()
-        self._read_number()
-        if self._on_end is not None:
-            self._on_end(self)
+        launcher.bye()
 
-    def _read_number(self) -> None:
-        try:
-            stored = self._kit.recorder.read(lambda store: store.find(self.job.uuid))
-        except JoblensError:
-            return  # it waits in the journal and has no number yet
-        self.record = replace(self.record, number=stored.number)
+    def _record(self, writes: list[Write], then: Callable[[], None] = lambda: None) -> None:
+        """`then` follows when they are safe."""
+        if self._on_outcome is not None:
+            # Before it is on disk: should this process be killed now, the launcher still tells how it ended.
+            self._on_outcome(self)
+
+        def recorded(number: int | None) -> None:
+            self.record = replace(self.record, number=number)
+            then()
+            self.is_over = True
+            if self._on_end is not None:
+                self._on_end(self)
+
+        kit = self._kit
+        kit.recorder.record(self.job.uuid, writes, lambda number: kit.loop.call(lambda: recorded(number)))

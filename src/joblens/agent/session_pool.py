@@ -10,7 +10,7 @@ from queue import SimpleQueue
 from joblens.agent.kit import Kit
 from joblens.agent.session import JobSession
 from joblens.engine.job_life import EndCause
-from joblens.model.errors import JoblensError, LaunchError
+from joblens.model.errors import LaunchError
 from joblens.model.job import Record
 
 _CANCEL_POLL_S = 1.0
@@ -89,10 +89,13 @@ class SessionPool:
     def wake(self) -> None:
         """`joblens cancel` leaves its wish in the store."""
         self._next_look_s = time.monotonic() + _CANCEL_POLL_S
-        try:
-            asked = self._kit.recorder.cancel_requests()
-        except JoblensError:
-            return  # the store cannot be asked now
+        self._kit.recorder.ask(
+            lambda store: store.cancel_requests(),
+            lambda asked: self._kit.loop.call(partial(self._heed_cancels, asked)),
+            name="cancel requests",
+        )
+
+    def _heed_cancels(self, asked: Iterable[str]) -> None:
         for uuid in asked:
             session = self._sessions.get(uuid)
             if session is not None and not session.was_asked_to_stop:
@@ -116,8 +119,6 @@ class SessionPool:
         self._sessions[session.job.uuid] = session
         try:
             session.start()
-        except JoblensError:
-            self._end(session)  # the record says why it did not start
         except BaseException:
             del self._sessions[session.job.uuid]
             raise

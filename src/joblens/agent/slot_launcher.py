@@ -39,15 +39,19 @@ if TYPE_CHECKING:
 import launcher  # type: ignore[import-not-found]  # noqa: E402 - beside this one; no package here
 
 _MAX_MESSAGE = 1 << 17
-_DEFAULTS = (
-    _signal.SIGPIPE,
-    _signal.SIGXFSZ,
+_OTHERS = (
     _signal.SIGINT,
     _signal.SIGTERM,
     _signal.SIGHUP,
     _signal.SIGQUIT,
     _signal.SIGTSTP,
     _signal.SIGUSR2,
+)
+# Python ignores the first two itself; what was ignored before (nohup) stays so for jobs.
+_DEFAULTS = (
+    _signal.SIGPIPE,
+    _signal.SIGXFSZ,
+    *(number for number in _OTHERS if _signal.getsignal(number) != _signal.SIG_IGN),
 )
 _RSS_SLACK_BYTES = 1 << 20
 _COUNTER_BYTES = 16384

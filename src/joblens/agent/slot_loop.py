@@ -15,7 +15,6 @@ from joblens.agent.kit import Kit
 from joblens.agent.slot import Finished, Slot, SlotJob
 from joblens.agent.slot_records import ended_record
 from joblens.engine.job_life import EndCause
-from joblens.model.errors import JoblensError
 from joblens.model.job import Accounting, Attempt, Record
 from joblens.model.writes import JobEnded, JobQueued, JobStarted, SamplesTaken, Write
 from joblens.probes.host import HostProbe
@@ -147,18 +146,18 @@ class SlotLoop:
                 self._kit.recorder.put([SamplesTaken(job.uuid, index, (sample,))])
 
     def heed_cancel_requests(self) -> None:
-        """Asked here, so that looking costs the jobs nothing."""
-        try:
-            asked = self._kit.recorder.cancel_requests()
-        except JoblensError:
-            return  # the store cannot be asked now
+        """Asked on the recorder's thread, so that it costs the jobs nothing."""
+        self._kit.recorder.ask(lambda store: store.cancel_requests(), self._heed, name="cancel requests")
+
+    def _heed(self, asked: Iterable[str]) -> None:
         self._asked_to_end = frozenset(asked)
-        if asked:
+        if self._asked_to_end and self._wakeup >= 0:
             self._wake()
 
     def close(self) -> None:
         """`drive` has returned, or was never begun."""
-        os.close(self._wakeup)
+        descriptor, self._wakeup = self._wakeup, -1
+        os.close(descriptor)
         self._host.close()
         self._tick_host.close()
 

@@ -6,7 +6,7 @@ one finds the same work there. A nudge is only a signal that says "look now"."""
 import contextlib
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import FrameType
 
 from msgspec import Struct
@@ -26,7 +26,7 @@ from joblens.agent.sweeping import sweep
 from joblens.engine.job_life import EndCause
 from joblens.model.errors import JoblensError, LaunchError
 from joblens.model.job import Outcome, Record, Status
-from joblens.model.writes import JobEnded
+from joblens.model.writes import CancelAsked, JobEnded
 
 _LOOK_EVERY_S = 1.0
 _LOOKS_APART_S = 0.05  # however many nudges come
@@ -69,6 +69,7 @@ class Supervisor:
         self._looked_at_s = self._next_look_s = 0.0
         self._idle_since_s = time.monotonic()
         self._is_asked_to_end = False
+        self._is_asking = False  # the store, what there is to do
         self._trouble = ""
 
     def run(self) -> None:
@@ -98,23 +99,38 @@ class Supervisor:
     def wake(self) -> None:
         now_s = self._looked_at_s = time.monotonic()
         self._next_look_s = now_s + _LOOK_EVERY_S
-        try:
-            self._look()
-            self._trouble = ""
-        except JoblensError as error:
-            # The store cannot be asked. Running jobs go on, and the next look may find it well again.
-            if str(error) != self._trouble:
-                self._log(str(error))
-            self._trouble = str(error)
+        if self._is_asking:
+            self._next_look_s = now_s + _LOOKS_APART_S
+        else:
+            self._is_asking = True
+            call = self._kit.loop.call
+            self._kit.recorder.ask(
+                lambda store: (store.running(), store.cancel_requests()),
+                lambda found: call(lambda: self._take_look(*found)),
+                lambda error: call(lambda: self._cannot_look(error)),
+            )
         for output in list(self._outputs.values()):
             with contextlib.suppress(OSError):
                 output.trim()
 
-    def _look(self) -> None:
-        unfinished = self._kit.recorder.read(lambda store: store.running())
+    def _take_look(self, unfinished: list[Record], asked_to_end: Mapping[str, CancelAsked]) -> None:
+        self._is_asking = False
+        try:
+            self._look(unfinished, asked_to_end)
+            self._trouble = ""
+        except JoblensError as error:
+            self._cannot_look(error)
+
+    def _cannot_look(self, error: JoblensError) -> None:
+        """The store cannot be asked. Running jobs go on, and the next look may find it well again."""
+        self._is_asking = False
+        if str(error) != self._trouble:
+            self._log(str(error))
+        self._trouble = str(error)
+
+    def _look(self, unfinished: list[Record], asked_to_end: Mapping[str, CancelAsked]) -> None:
         others = [record for record in unfinished if record.job.uuid not in self._hosted]
         self._adopt_and_settle(others)
-        asked_to_end = self._kit.recorder.read(lambda store: store.cancel_requests())
         for uuid in asked_to_end:
             hosted = self._hosted.get(uuid)
             if hosted is not None and not hosted.was_asked_to_stop:
@@ -162,9 +178,6 @@ class Supervisor:
         self._outputs[job.uuid] = output
         try:
             session.start()
-        except JoblensError as error:
-            self._log(f"job {job.uuid} could not be started: {error}")
-            self._ended(session)
         finally:
             if job.uuid not in self._to_notify:
                 remove_payload(self._kit.spool_dir, job.uuid)
@@ -189,6 +202,8 @@ class Supervisor:
         self._idle_since_s = time.monotonic()
 
     def _ended(self, hosted: Hosted) -> None:
+        if isinstance(hosted, JobSession) and hosted.error is not None:
+            self._log(f"job {hosted.job.uuid} could not be started: {hosted.error}")
         self._hosted.pop(hosted.job.uuid, None)
         self._outputs.pop(hosted.job.uuid, None)
         self._idle_since_s = time.monotonic()
@@ -255,6 +270,8 @@ class Supervisor:
             return True
         if not self._next_look_s:
             return False  # it has not looked yet
+        if self._is_asking:
+            return False
         idle_s = self._plan.idle_s
         return idle_s is not None and time.monotonic() - self._idle_since_s > idle_s
 

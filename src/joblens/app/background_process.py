@@ -10,6 +10,7 @@ from joblens.app.child_store import store_of_arguments
 from joblens.app.settings import load_settings
 from joblens.model.errors import JoblensError
 from joblens.model.settings import Settings
+from joblens.views.standard_streams import guard_standard_error
 
 _LOG_BYTES = 5 * 1024**2
 
@@ -24,6 +25,7 @@ def log_line(what: str, text: str) -> None:
 def begin_service(what: str, serve: Callable[[Settings, Callable[[], None]], object]) -> None:
     """The program of one that serves a store until it is idle. `serve` gets what it is to call once it is
     there."""
+    guard_standard_error()  # it goes to a file, and the disk may be full
     options = service_arguments(what).parse_args()
     if os.fstat(2).st_size > _LOG_BYTES:
         os.ftruncate(2, 0)

@@ -21,6 +21,7 @@ from joblens.app.supervising import log
 from joblens.model.errors import JoblensError
 from joblens.model.run import Run, RunOptions
 from joblens.model.settings import Settings
+from joblens.views.standard_streams import guard_standard_error
 
 _BROKER_FROM_PARENT = "JOBLENS_QUEUE_BROKER_FROM_PARENT"
 
@@ -59,6 +60,7 @@ def main() -> None:
     parser.add_argument("--notify")
     parser.add_argument("run")
     options = parser.parse_args()
+    guard_standard_error()
     try:
         broker = os.environ.pop(_BROKER_FROM_PARENT, None)  # jobs do not get it
         settings = settings_of(options)

@@ -14,7 +14,7 @@ from joblens.agent.run_attempts import RunSetup
 from joblens.agent.run_driver import RunDriver
 from joblens.agent.run_facts import RunFacts
 from joblens.agent.run_signals import heed_as_before, heed_no_nudge
-from joblens.agent.run_view import NoView, RunView
+from joblens.agent.run_view import NoView, RunView, ThreadedView
 from joblens.agent.slot_marks import sweep_slots
 from joblens.app.drivers import store_name
 from joblens.app.earlier_runs import earlier_durations
@@ -142,7 +142,9 @@ class _Driving:
         side: QueueSide | None = None
         try:
             shown = self._offer if self._cluster is None else self._cluster.shown_offer(self._offer)
-            view = make_view(self._run, self._plan, shown) if make_view else NoView()
+            view: RunView = NoView()
+            if make_view is not None:
+                view = ThreadedView(make_view(self._run, self._plan, shown), self._log.warn)
             facts = RunFacts(kit, self._run.uuid, self._plan)
             schedule = self._schedule(kit)
             setup = self._setup()

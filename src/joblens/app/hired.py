@@ -24,6 +24,7 @@ from joblens.model.placing import Hire
 from joblens.model.settings import Settings
 from joblens.ports.hiring import Ear
 from joblens.probes.host import read_host
+from joblens.views.standard_streams import guard_standard_error
 
 _STDIN = "-"
 _LARGEST_BYTES = 64 << 20
@@ -176,6 +177,7 @@ def main() -> None:
     # Before anything else: a signal that comes early is not to end a process that has nothing yet.
     signal.signal(signal.SIGUSR1, signal.SIG_IGN)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    guard_standard_error()
     path = sys.argv[1] if len(sys.argv) > 1 else _STDIN
 
     def tell(text: str) -> None:

@@ -4,18 +4,16 @@ Imports logging, which costs start-up time: import this module only where someth
 
 import fcntl
 import gzip
-import io
 import logging
 import os
 import shutil
 import sys
 import time
-from typing import TextIO
 
 from joblens.model.errors import ConfigError
 from joblens.model.settings import LogSettings
 from joblens.model.units import MIB
-from joblens.stores.private_files import make_private_folder
+from joblens.stores.private_files import append_whole, make_private_folder
 
 LOGGER_NAME = "joblens"
 FILE_FORMAT = "%(asctime)s.%(msecs)03dZ %(levelname)s %(process)d %(name)s: %(message)s"
@@ -79,7 +77,7 @@ class TerminalHandler(_OwnHandler):
     def emit(self, record: logging.LogRecord) -> None:
         try:
             sys.stderr.write(self.format(record) + "\n")
-        except (OSError, ValueError):
+        except (OSError, ValueError, AttributeError):  # None, where a program closed it
             self.handleError(record)
 
 
@@ -99,34 +97,34 @@ class RotatingFile(_OwnHandler):
         self._backup_count = backup_count
         make_private_folder(os.path.dirname(self.path))
         self._lock_fd = _open_private(f"{self.path}.lock")
-        self._stream = self._open()
+        self._file = _open_private(self.path)
         formatter = logging.Formatter(FILE_FORMAT, datefmt="%Y-%m-%dT%H:%M:%S")
         formatter.converter = time.gmtime
         self.setFormatter(formatter)
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
-            line = self.format(record) + "\n"
+            line = f"{self.format(record)}\n".encode(errors="replace")
             fcntl.flock(self._lock_fd, fcntl.LOCK_EX)
             try:
                 self._reopen_if_moved()
                 if self._is_full_with(line):
                     self._rotate()
-                self._stream.write(line)
-                self._stream.flush()
+                append_whole(self._file, line)
             finally:
                 fcntl.flock(self._lock_fd, fcntl.LOCK_UN)
         except (OSError, ValueError):
             self.handleError(record)
 
     def close(self) -> None:
-        if not self._stream.closed:
-            self._stream.close()
+        if self._file >= 0:
+            self._close_file()
             os.close(self._lock_fd)
         super().close()
 
-    def _open(self) -> TextIO:
-        return io.TextIOWrapper(open(_open_private(self.path), "ab"), encoding="utf-8", errors="replace")
+    def _close_file(self) -> None:
+        file, self._file = self._file, -1
+        os.close(file)
 
     def _reopen_if_moved(self) -> None:
         """Another process has rotated the file, or someone moved it away."""
@@ -135,14 +133,15 @@ class RotatingFile(_OwnHandler):
         except FileNotFoundError:
             is_same = False
         else:
-            is_same = os.path.samestat(now, os.fstat(self._stream.fileno()))
+            is_same = os.path.samestat(now, os.fstat(self._file))
         if not is_same:
-            self._stream.close()
-            self._stream = self._open()
+            new = _open_private(self.path)
+            self._close_file()
+            self._file = new
 
-    def _is_full_with(self, line: str) -> bool:
-        size = os.fstat(self._stream.fileno()).st_size
-        return self._max_bytes > 0 and size > 0 and size + len(line.encode()) > self._max_bytes
+    def _is_full_with(self, line: bytes) -> bool:
+        size = os.fstat(self._file).st_size
+        return self._max_bytes > 0 and size > 0 and size + len(line) > self._max_bytes
 
     def _rotate(self) -> None:
         if self._backup_count:
@@ -153,8 +152,7 @@ class RotatingFile(_OwnHandler):
                     os.replace(self._rotated(number), self._rotated(number + 1))
             os.replace(partial, self._rotated(1))
         os.unlink(self.path)
-        self._stream.close()
-        self._stream = self._open()
+        self._reopen_if_moved()
 
     def _rotated(self, number: int) -> str:
         return f"{self.path}.{number}.gz"

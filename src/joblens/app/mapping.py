@@ -1,9 +1,7 @@
 """A sweep without a file: it becomes a workflow, runs as any other, and what its jobs print is passed on."""
 
 import os
-import queue
 import sys
-import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -117,8 +115,7 @@ def output_dir_of(settings: Settings, chosen: str | None) -> str:
 
 
 class MapView:
-    """Passes on what jobs print, each job's as one piece, when it has ended. A thread of its own does it: a
-    reader that is slow must not keep the next job from being started."""
+    """Passes on what jobs print, each job's as one piece, when it has ended."""
 
     def __init__(self, *, keeps_order: bool, count: int, say: Callable[[str], None] | None) -> None:
         self._keeps_order = keeps_order
@@ -126,9 +123,6 @@ class MapView:
         self._ended: dict[int, Record | None] = {}
         self._next = 0
         self._count = count
-        self._queue: queue.SimpleQueue[Record | None] = queue.SimpleQueue()
-        self._thread = threading.Thread(target=self._print_all, name="joblens-map", daemon=True)
-        self._thread.start()
 
     def state_changed(self, index: int, state: JobState, why: str = "") -> None:
         if state.is_final and index not in self._ended:
@@ -140,8 +134,8 @@ class MapView:
 
     def attempt_ended(self, index: int, attempt: int, record: Record) -> None:
         if not self._keeps_order:
-            self._queue.put(record)
             self._ended[index] = None
+            self._print(record)
             return
         self._ended[index] = record
         self._pass_on()
@@ -150,8 +144,8 @@ class MapView:
         while self._keeps_order and self._next in self._ended:
             record = self._ended[self._next]
             if record is not None:
-                self._queue.put(record)
                 self._ended[self._next] = None
+                self._print(record)
             self._next += 1
 
     def note(self, text: str) -> None:
@@ -165,17 +159,14 @@ class MapView:
         for index in range(self._next, self._count):
             record = self._ended.get(index)
             if record is not None:
-                self._queue.put(record)
-        self._queue.put(None)
-        self._thread.join()
+                self._print(record)
 
-    def _print_all(self) -> None:
-        while (record := self._queue.get()) is not None:
-            for stream, descriptor in (("stdout", 1), ("stderr", 2)):
-                _copy(record, stream, descriptor)
-            if record.status is not Status.SUCCESS and self._say is not None:
-                index = record.job.run.index if record.job.run else 0
-                self._say(failure_text(failure_of(index, 1, record)))
+    def _print(self, record: Record) -> None:
+        for stream, descriptor in (("stdout", 1), ("stderr", 2)):
+            _copy(record, stream, descriptor)
+        if record.status is not Status.SUCCESS and self._say is not None:
+            index = record.job.run.index if record.job.run else 0
+            self._say(failure_text(failure_of(index, 1, record)))
 
 
 def _copy(record: Record, stream: str, descriptor: int) -> None:

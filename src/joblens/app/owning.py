@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from joblens import __version__
@@ -29,11 +30,11 @@ if TYPE_CHECKING:
 
 
 def show(text: str, level: str) -> None:
-    if sys.stderr is None:  # joblens was started with it closed
-        return
+    """In any program: one that cannot be told never ends a job."""
     line = f"joblens: {level}: {_clean(text)}"
-    # On a terminal it takes the place of a live line, and the terminal may be in raw mode.
-    sys.stderr.write(f"\r{line}\x1b[K\r\n" if sys.stderr.isatty() else f"{line}\n")
+    with suppress(OSError, ValueError, AttributeError):  # None, where a program closed it
+        # On a terminal it takes the place of a live line, and the terminal may be in raw mode.
+        sys.stderr.write(f"\r{line}\x1b[K\r\n" if sys.stderr.isatty() else f"{line}\n")
 
 
 def _clean(text: str) -> str:

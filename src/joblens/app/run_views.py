@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from joblens.agent.run_screen import RunScreen
 from joblens.app.earlier_runs import earlier_durations
-from joblens.app.queries import SampleTails
+from joblens.app.live_tails import LiveTails
 from joblens.app.run_clock import driven_before_s
 from joblens.engine.offer import Offer
 from joblens.engine.run_progress import JobFailure, ProgressTracker, RunProgress
@@ -155,7 +155,7 @@ class LiveView(_Following):
         super().__init__(tracker, plan)
         self._screen = RunScreen(descriptor)
         self._paint = paint
-        self._tails = SampleTails(store, 3)
+        self._tails = LiveTails(store, 3)
         self._usage: dict[str, tuple[float | None, int | None]] = {}
         self._looked_at_s = self._draw_at_s = float("-inf")
 
@@ -191,6 +191,7 @@ class LiveView(_Following):
         self._look()
         self._draw()
         self._screen.leave()
+        self._tails.close()
 
     def leave(self) -> None:
         """The run goes on without being looked at."""
@@ -208,7 +209,8 @@ class LiveView(_Following):
     def _look(self) -> None:
         usage = {}
         try:
-            tails = self._tails.look_at([uuid for _, uuid in self.tracker.running_jobs()[:_JOBS_LOOKED_AT]])
+            running = self.tracker.running_jobs()[:_JOBS_LOOKED_AT]
+            tails = self._tails.look_at_jobs([uuid for _, uuid in running])
         except JoblensError:
             tails = {}  # what jobs use is then not shown; the run goes on
         for job_uuid, samples in tails.items():

@@ -68,9 +68,14 @@ class RunWatcher:
         self._told_status: RunStatus | None = None  # with which the states of its jobs were told
         self._is_first = True
 
-    def watch(self, after_look: Callable[[], None], wait_s: float | None = None) -> RunStatus:
-        """Until the run ends, or nobody drives it any more, or the time is up. `after_look` is called after
-        each look at the store."""
+    def watch(
+        self,
+        after_look: Callable[[], None],
+        wait_s: float | None = None,
+        is_enough: Callable[[float], bool] | None = None,
+    ) -> RunStatus:
+        """Until the run ends, or nobody drives it any more, or the time is up, or it is enough: that is asked
+        again and again, with the time it may wait. `after_look` is called after each look at the store."""
         deadline = None if wait_s is None else time.monotonic() + wait_s
         while True:
             began_s = time.monotonic()
@@ -91,15 +96,22 @@ class RunWatcher:
                 break
             if deadline is not None and time.monotonic() >= deadline:
                 break
-            self._wait(max(_LOOK_EVERY_S, took_s / _SHARE))
+            if not self._wait(max(_LOOK_EVERY_S, took_s / _SHARE), is_enough):
+                self._view.leave()
+                return self._status
         self._view.close(self._status)
         return self._status
 
-    def _wait(self, seconds: float) -> None:
+    def _wait(self, seconds: float, is_enough: Callable[[float], bool] | None) -> bool:
+        """False: it is enough."""
         until_s = time.monotonic() + seconds
         while (left_s := until_s - time.monotonic()) > 0:
             self._view.tick()
-            time.sleep(min(_NAP_S, left_s))
+            if is_enough is None:
+                time.sleep(min(_NAP_S, left_s))
+            elif is_enough(min(_NAP_S, left_s)):
+                return False
+        return True
 
     def look(self) -> None:
         self._read_events()

@@ -32,7 +32,6 @@ class Ended(Struct, frozen=True):
 
 
 def run_in_foreground(prepared: PreparedJob, settings: Settings, *, render_live: RenderLive | None) -> Ended:
-    _open_missing_streams()
     log = OwnLog(settings.logs)
     foreground: Foreground | None = None
 
@@ -83,14 +82,3 @@ def _output_files(uuid: str, settings: Settings, warn: Callable[[str], None]) ->
     except OSError as error:
         warn(f"the job's output is not kept: {base}: {error.strerror}")
         return None  # the job still runs, with its streams inherited
-
-
-def _open_missing_streams() -> None:
-    """A stream that joblens was started without (`>&-`) would give its number to the next file that is
-    opened, and the job would write into that."""
-    for descriptor in (0, 1, 2):
-        try:
-            os.fstat(descriptor)
-        except OSError:
-            # The lowest free number is taken, which is this one.
-            os.set_inheritable(os.open(os.devnull, os.O_RDONLY if descriptor == 0 else os.O_WRONLY), True)

@@ -64,6 +64,7 @@ def command(
 
         return render_live_line(shown, samples, session.width, color)
 
+    session.own_jobs()
     record = attach_in_foreground(
         target,
         request,

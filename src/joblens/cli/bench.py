@@ -103,6 +103,7 @@ def ab(session: Session, /, **given: Any) -> int:
     if report:
         check_report_place(report)
     runner = _runner(session, given["results_dir"])
+    session.own_jobs()
     with _Progress(session, plan) as progress:
         document = run_ab(plan, session.settings, progress.tell)
     has_runs = document["rounds"] > 0
@@ -161,6 +162,7 @@ def run(session: Session, /, **given: Any) -> int:
     params = parse_params(given["params"])
     runner = _runner(session, given["results_dir"])
     found = [find_tool(name) for name in given["tools"]]  # all known, before the first runs
+    session.own_jobs()
     documents = []
     for tool in found:
         devices, left_out = usable_devices(tool) if given["device"] == "all" else ([given["device"]], {})

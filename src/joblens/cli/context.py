@@ -240,6 +240,14 @@ class Session:
     def flush(self) -> None:
         sys.stdout.flush()
 
+    def own_jobs(self) -> None:
+        """From now on the exit code is a job's: output that cannot be written is a warning, and output that
+        nobody reads delays nothing."""
+        from joblens.views.standard_streams import guard_standard_output, wait_for_readers
+
+        guard_standard_output(self.warn)
+        wait_for_readers(may_wait=False)
+
     def warn(self, text: str) -> None:
         self.note(f"joblens: warning: {text}")
 

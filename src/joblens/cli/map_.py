@@ -118,6 +118,7 @@ def _drive(session: Session, run: "Run", loaded: "LoadedSpec", *, keeps_order: b
             return NoView()
         return MapView(keeps_order=keeps_order, count=len(plan.jobs), say=None if quiet else say)
 
+    session.own_jobs()
     driven = drive(run, loaded.plan, session.settings, make_view=make_view, log=OwnLog(session.settings.logs))
     if session.json:
         session.write_json(ending_document(session.store, driven, loaded.plan))

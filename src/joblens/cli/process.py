@@ -67,6 +67,7 @@ def _carry_out(session: Session, planned: "PlannedRecipe", *, quiet: bool) -> "E
     from joblens.app.processing import carry_out
     from joblens.app.recipe_views import recipe_view
 
+    session.own_jobs()
     if quiet:
         return carry_out(planned, session.settings)
     name = planned.checked.recipe.name

@@ -49,6 +49,7 @@ def run(session: Session, given: dict[str, Any]) -> None:
 
         return render_live_line(prepared.job.name, samples, _width(), color)
 
+    session.own_jobs()
     ended = run_in_foreground(prepared, settings, render_live=render_live if draws_line else None)
     record = ended.record
     if ended.error is None and (shows_live or given["verbose"]):
@@ -107,10 +108,9 @@ def _width() -> int:
 def _print_summary(record: Record, *, color: bool, ends_line_first: bool) -> None:
     from joblens.views.summary import render_summary
 
-    if sys.stderr is not None:  # None: joblens was started with it closed
-        before = "\n" if ends_line_first else ""
-        sys.stderr.write(before + render_summary(record, color=color, width=_width()))
-        sys.stderr.flush()
+    before = "\n" if ends_line_first else ""
+    sys.stderr.write(before + render_summary(record, color=color, width=_width()))
+    sys.stderr.flush()
 
 
 def _write_stdout(data: bytes) -> None:

@@ -219,6 +219,7 @@ def drive_in_front(
     from joblens.app.driving import drive
     from joblens.app.owning import OwnLog
 
+    session.own_jobs()
     driven = drive(
         run,
         plan,

@@ -25,6 +25,7 @@ def told(session: Session, record: "Record", given: dict[str, Any], care: "Care"
     if not given["wait"]:
         say(session, record)
         return
+    session.own_jobs()
     if not session.json:
         say(session, record)
         session.flush()  # whoever waits may be killed, and still wants to know the id

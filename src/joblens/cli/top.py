@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 _SAMPLES_KEPT = 30
 _FASTEST_S = 0.2
 _CARE_EVERY_S = 5.0
+_FIRST_RATE_S = 0.4
 
 
 @click.command("top")
@@ -45,32 +46,43 @@ class _Looks:
     """One after the other, each going on from what the last one has read."""
 
     def __init__(self, session: Session) -> None:
-        from joblens.app.queries import RunningJobs, SampleTails
+        from joblens.app.live_tails import LiveTails
+        from joblens.app.queries import RunningJobs
         from joblens.views.curves import KnownCurves
 
         self._running = RunningJobs(session.current_store)
-        self._tails = SampleTails(session.current_store, _SAMPLES_KEPT)
+        self._tails = LiveTails(session.current_store, _SAMPLES_KEPT)
         self._curves = KnownCurves()
+
+    def take_once(self) -> "tuple[list[Record], dict[str, list[Point]], int]":
+        """With rates, which take two looks where a job has just begun."""
+        from joblens.app.live_tails import has_rates
+
+        records = self._running.look()
+        if not has_rates(self._tails.look_at(records), records):
+            time.sleep(_FIRST_RATE_S)
+        return self.take()
 
     def take(self) -> "tuple[list[Record], dict[str, list[Point]], int]":
         from joblens.app.drivers import SystemClock
 
         records = self._running.look()
-        samples = self._tails.look_at([record.job.uuid for record in records])
+        samples = self._tails.look_at(records)
         return records, self._curves.of(samples), SystemClock().now_us()
 
 
 def _picture(session: Session, looks: _Looks, most: int | None = None) -> list[str]:
+    """`most`: rows there is room for; None: it is the only picture."""
     from joblens.views.running import render_top
 
-    records, curves, now_us = looks.take()
+    records, curves, now_us = looks.take_once() if most is None else looks.take()
     return render_top(records, curves, now_us=now_us, width=session.width, paint=session.palette, most=most)
 
 
 def _print_json(session: Session, looks: _Looks) -> None:
     from joblens.views.running import top_form
 
-    session.write_json(top_form(*looks.take()))
+    session.write_json(top_form(*looks.take_once()))
 
 
 def _loop(session: Session, looks: _Looks, interval_s: float) -> None:
@@ -81,7 +93,7 @@ def _loop(session: Session, looks: _Looks, interval_s: float) -> None:
         while True:
             lines = _picture(session, looks, screen.height)
             screen.draw([*lines, "", session.palette.paint("q quits", "dim")])
-            if screen.key(interval_s) in ("q", "Q", "\x1b"):
+            if screen.wants_to_quit(interval_s):
                 return
             if time.monotonic() - cared_at > _CARE_EVERY_S:
                 session.care()

@@ -32,6 +32,7 @@ def command(session: Session, idents: tuple[str, ...], timeout: str | None) -> i
 
     timeout_s = seconds_of("--timeout", timeout)
     deadline = None if timeout_s is None else time.monotonic() + timeout_s
+    session.own_jobs()
     session.wait_for_store(timeout_s)
     store = session.current_store
     # an unknown id is told at once, not after the first job has ended

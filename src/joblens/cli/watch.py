@@ -7,6 +7,7 @@ import click
 from joblens.cli.context import Session
 from joblens.cli.options import shared_options
 from joblens.cli.run_arguments import run_argument
+from joblens.cli.screen import Keys
 from joblens.model.run import RunStatus
 
 
@@ -17,8 +18,8 @@ from joblens.model.run import RunStatus
 def command(session: Session, ident: str, once: bool) -> int:
     """A run while it goes on: a bar a stage, running jobs, failures, and how long it will still take.
 
-    It leaves when the run ends: with 0 when every job succeeded, else with 1. Ctrl-C leaves the run alone.
-    On a pipe it prints lines; with --json one object a look."""
+    It leaves when the run ends: with 0 when every job succeeded, else with 1. q or Ctrl-C quits; the run goes
+    on. On a pipe it prints lines; with --json one object a look."""
     from joblens.analysis.workflow_rows import run_label
     from joblens.app.run_views import view_for
     from joblens.app.run_watching import RunWatcher, offer_of
@@ -44,12 +45,21 @@ def command(session: Session, ident: str, once: bool) -> int:
 
             session.write_json_line(progress_form(view.progress()))
 
-    watcher = RunWatcher(store, run, plan, view)
-    try:
-        status = watcher.watch(after_look, wait_s=0.0 if once else None)
-    except KeyboardInterrupt:
-        view.leave()
+    def say_that_it_goes_on() -> None:
         if not session.json:
             session.note(f"joblens: the run goes on; joblens watch {run_label(run)} shows it again")
+
+    watcher = RunWatcher(store, run, plan, view)
+    try:
+        if once or not session.is_interactive:
+            status = watcher.watch(after_look, wait_s=0.0 if once else None)
+        else:
+            with Keys() as keys:
+                status = watcher.watch(after_look, is_enough=keys.wants_to_quit)
+            if status is RunStatus.RUNNING:
+                say_that_it_goes_on()
+    except KeyboardInterrupt:
+        view.leave()
+        say_that_it_goes_on()
         raise
     return 0 if status in (RunStatus.COMPLETED, RunStatus.RUNNING, RunStatus.CREATED) else 1

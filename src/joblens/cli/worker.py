@@ -52,6 +52,7 @@ def command(
         concurrency=concurrency, queues=queues_of(queues), name=name or "", any_user=any_user
     )
     warn_of_password(broker, broker_of(session.settings), session.warn)
+    session.own_jobs()
     lines = _Lines(is_json=session.json)
     served = serve(
         session.settings,

@@ -8,6 +8,7 @@ from typing import NoReturn
 
 from joblens.data.quick_start import quickly
 from joblens.model.errors import JoblensError
+from joblens.views.standard_streams import guard_standard_error, guard_standard_output
 
 
 class _Asked:
@@ -60,4 +61,6 @@ def _leave(code: int) -> NoReturn:
 
 
 if __name__ == "__main__":
+    guard_standard_error()  # both go to files, and the disk may be full
+    guard_standard_output(_say)
     _leave(main(sys.argv[1:]))

@@ -2,8 +2,9 @@
 
 import threading
 from argparse import Namespace
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -95,23 +96,77 @@ class SlowServer:
         pass
 
 
-def test_who_asks_what_is_wished_never_waits_for_another_machine() -> None:
+def test_a_store_that_blocks_holds_up_nobody_who_asks() -> None:
     server = SlowServer()
     recorder = Recorder(server)  # type: ignore[arg-type]
-    assert recorder.cancel_requests() == {}  # it has not answered yet
-    assert recorder.cancel_requests() == {}
+    answers: list[set[str]] = []
+    for _ in range(3):  # the second and the third while the first has no answer
+        recorder.ask(lambda store: set(store.cancel_requests()), answers.append, name="cancel requests")
+    assert answers == []
     server.may_answer.set()
-    wait_until(lambda: set(recorder.cancel_requests()) == {"a1"}, what="the answer")
+    wait_until(lambda: answers == [{"a1"}], what="one answer")
+    recorder.ask(lambda store: set(store.cancel_requests()), answers.append, name="cancel requests")
+    wait_until(lambda: answers == [{"a1"}, {"a1"}], what="another")
     recorder.close()
 
 
-def test_whether_a_run_has_news_is_asked_without_waiting_for_another_machine() -> None:
+def test_a_question_that_fails_is_answered_too() -> None:
+    recorder = Recorder(SlowServer())  # type: ignore[arg-type]
+    errors: list[str] = []
+
+    def fail(_store: object) -> None:
+        raise ValueError("no such table")
+
+    recorder.ask(fail, print, lambda error: errors.append(str(error)))
+    wait_until(lambda: errors, what="the error")
+    assert "no such table" in errors[0]
+    recorder.close()
+
+
+def test_facts_are_in_the_store_before_a_later_question_is_asked(recorder: Recorder) -> None:
+    numbers: list[int | None] = []
+    recorder.record("a1", [queued("a1")], numbers.append)
+    wait_until(lambda: numbers, what="the number")
+    assert numbers == [1]
+
+
+class BrokenSink(Notebook):
+    def jobs_ended(self, records: Sequence[Record]) -> None:
+        raise ValueError("a fault of its own")
+
+
+def test_a_sink_that_fails_loses_nothing_of_what_comes_after(tmp_path: Path) -> None:
+    warnings: list[str] = []
+    recorder = Recorder(SqliteStore(str(tmp_path / "joblens.db")), [BrokenSink()], warnings.append)
+    numbers: list[int | None] = []
+    for uuid in ("a1", "b1"):
+        recorder.record(uuid, [queued(uuid), started(uuid), ended(uuid)], numbers.append)
+    wait_until(lambda: len(numbers) == 2, what="both jobs")
+    assert len(warnings) == 1
+    recorder.close()
+
+
+class Calls:
+    """A loop that does at once what it is called with."""
+
+    def call(self, function: Callable[[], None]) -> None:
+        function()
+
+
+def test_news_of_a_run_come_once_and_without_waiting_for_the_store() -> None:
     server = SlowServer()
     recorder = Recorder(server)  # type: ignore[arg-type]
-    facts = RunFacts(Namespace(recorder=recorder), "r1", Plan(name="p", jobs=()))  # type: ignore[arg-type]
-    assert not facts.has_new()  # it has not answered yet
+    kit = Namespace(recorder=recorder, loop=Calls())
+    facts = RunFacts(kit, "r1", Plan(name="p", jobs=()))  # type: ignore[arg-type]
+    news: list[list[type]] = []
+
+    def take(facts: list[Any], _asked: Any = None) -> None:
+        news.append([type(fact) for fact in facts])
+
+    facts.poll(take)
+    facts.fetch(take)  # it has the same answer, and there is nothing new in it any more
+    assert news == []
     server.may_answer.set()
-    wait_until(facts.has_new, what="the news")
-    assert [type(fact) for fact in facts.read_new()] == [StopAskedFor]
-    assert not facts.has_new()  # although the last answer is about them
+    wait_until(lambda: len(news) == 2, what="the answers")
+    assert news == [[StopAskedFor], []]
     recorder.close()

@@ -1,0 +1,199 @@
+"""A store that does not answer delays no sample, no time-out and no dependant: the threads that look after
+jobs never wait for it (rule 8 of ARCHITECTURE.md)."""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from joblens.stores.sqlite import SqliteStore
+from tests.conftest import wait_until
+from tests.integration.workflow_desk import WorkflowDesk
+
+# joblens with a store that waits while a file is there, and writes down who waits that should not.
+ODD_STORE = """
+import os, sys, threading, time, traceback
+from joblens.agent.loop import Loop
+from joblens.stores.sqlite import SqliteStore
+
+loops = threading.local()
+run_until = Loop.run_until
+
+def noted_run_until(self, is_done):
+    loops.are_running = True
+    try:
+        run_until(self, is_done)
+    finally:
+        loops.are_running = False
+
+def around(name, method):
+    def call(self, *arguments, **more):
+        thread = threading.current_thread().name
+        if thread == "joblens-sampler" or getattr(loops, "are_running", False):
+            with open("violations", "a") as file:
+                file.write(f"{name} on {thread}\\n" + "".join(traceback.format_stack(limit=12)))
+        while os.path.exists("blocked"):
+            time.sleep(0.02)
+        return method(self, *arguments, **more)
+    return call
+
+Loop.run_until = noted_run_until
+for name in dir(SqliteStore):
+    method = getattr(SqliteStore, name)
+    if not name.startswith("_") and callable(method) and name != "close":
+        setattr(SqliteStore, name, around(name, method))
+from joblens.__main__ import entry
+entry()
+"""
+FLOW = """
+name: flow
+resource_monitor: {enabled: true, sample_interval_seconds: 0.2}
+jobs:
+  - {name: long, command: "while [ ! -e over ]; do sleep 0.05; done"}
+  - name: timed
+    command: "trap 'touch timed-out; exit 1' TERM; touch timed; while :; do sleep 0.05; done"
+    resource_requirements: short
+  - {name: first, command: "while [ ! -e timed ]; do sleep 0.05; done; touch blocked"}
+  - {name: second, command: "touch second", depends_on: [first]}
+resource_requirements:
+  - {name: short, num_cpus: 1, memory: 64m, runtime: PT2S}
+"""
+PLAIN_FLOW = """
+name: flow
+user_data:
+  - {name: value, data: 1}
+jobs:
+  - {name: slot, command: "sleep 1.2", output_user_data: [value]}
+  - {name: limited, command: "sleep 1.2", resource_requirements: some}
+  - {name: late, command: "true", depends_on: [slot, limited], input_user_data: [value]}
+resource_requirements:
+  - {name: some, num_cpus: 1, memory: 64m, runtime: PT1M}
+"""
+
+
+@pytest.fixture
+def odd(desk: WorkflowDesk) -> Iterator["OddStore"]:
+    one = OddStore(desk.folder)
+    yield one
+    one.close()
+
+
+class OddStore:
+    """Runs joblens with such a store."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._started: list[subprocess.Popen[bytes]] = []
+
+    def start(self, *arguments: str, output: int = subprocess.DEVNULL) -> "subprocess.Popen[bytes]":
+        process = subprocess.Popen(
+            [sys.executable, "-c", ODD_STORE, *arguments],
+            cwd=self.folder,
+            env={**os.environ, "TERM": "xterm"},
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+        )
+        self._started.append(process)
+        return process
+
+    def violations(self) -> str:
+        path = self.folder / "violations"
+        return path.read_text() if path.exists() else ""
+
+    def close(self) -> None:
+        (self.folder / "blocked").unlink(missing_ok=True)
+        for process in self._started:
+            if process.poll() is None:
+                process.terminate()
+                process.wait(timeout=30)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (("run", "--interval", "0.1", "--", "sleep", "1.2"), 0),
+        (("run", "--timeout", "1", "--", "sleep", "60"), 124),
+        (("run", "--", "./not-there"), 127),
+        (("map", "sleep 1.2 # {}", ":::", "a", "b"), 0),
+        (("map", "--timeout", "30", "sleep 1.2 # {}", ":::", "a", "b"), 0),
+        (("run", "flow.yaml"), 0),
+    ],
+    ids=["run", "time-out", "not-there", "map", "map-limited", "workflow"],
+)
+def test_neither_sampler_nor_loop_touches_the_store(
+    odd: OddStore, arguments: tuple[str, ...], code: int
+) -> None:
+    """On a terminal, where the run is shown while it goes on."""
+    (odd.folder / "flow.yaml").write_text(PLAIN_FLOW)
+    master, slave = os.openpty()
+    job = odd.start(*arguments, output=slave)
+    os.close(slave)
+    while True:
+        try:
+            os.read(master, 65536)
+        except OSError:  # the other side is closed
+            break
+    os.close(master)
+    assert job.wait(timeout=30) == code
+    assert odd.violations() == ""
+
+
+def test_a_worker_that_looks_after_jobs_never_waits_for_the_store(
+    odd: OddStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("celery")
+    monkeypatch.setenv("JOBLENS_QUEUE_BROKER", str(odd.folder / "broker"))
+    worker = odd.start("worker", "-c", "2")
+    for limit in ((), ("--timeout", "30"), ("--cpus", "1")):
+        done = subprocess.run(
+            [sys.executable, "-m", "joblens", "submit", "--wait", *limit, "--", "sleep", "0.3"],
+            cwd=odd.folder,
+            check=False,
+            timeout=60,
+        )
+        assert done.returncode == 0
+    worker.terminate()
+    assert worker.wait(timeout=30) == 0
+    assert odd.violations() == ""
+
+
+def test_python_programs_never_wait_for_the_store_on_the_sampler(odd: OddStore) -> None:
+    code = (
+        "import joblens\n"
+        "assert [one.ok for one in joblens.map_commands(['sleep 1.2'] * 2)] == [True] * 2\n"
+        "assert joblens.run('sleep 1.2', timeout=30).ok\n"
+    )
+    script = ODD_STORE.replace("from joblens.__main__ import entry\nentry()\n", code)
+    subprocess.run([sys.executable, "-c", script], cwd=odd.folder, check=True, timeout=60)
+    assert odd.violations() == ""
+
+
+def test_samples_time_outs_and_dependants_do_not_wait_for_a_store_that_blocks(
+    odd: OddStore, desk: WorkflowDesk
+) -> None:
+    (odd.folder / "flow.yaml").write_text(FLOW)
+    run = odd.start("run", "flow.yaml", "--cpus", "8")
+    wait_until((odd.folder / "blocked").exists, what="the store to block")
+    blocked_at_us = time.time_ns() // 1000
+    wait_until((odd.folder / "second").exists, what="the dependant to start", timeout=10)
+    wait_until((odd.folder / "timed-out").exists, what="the time-out", timeout=10)
+    time.sleep(1)
+    (odd.folder / "blocked").unlink()
+    freed_at_us = time.time_ns() // 1000
+    (odd.folder / "over").touch()
+    assert run.wait(timeout=30) == 1
+    records = desk.records()
+    assert records["timed"].status == "timeout"
+    assert records["second"].status == "success"
+    store = SqliteStore(str(desk.store_path))
+    times = [sample.at_us for _, sample in store.samples(records["long"].job.uuid)]
+    store.close()
+    meanwhile = [at_us for at_us in times if blocked_at_us < at_us < freed_at_us]
+    gaps = [later - at_us for at_us, later in pairwise(times)]
+    assert len(meanwhile) >= (freed_at_us - blocked_at_us) // 400_000, gaps
