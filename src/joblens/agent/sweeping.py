@@ -7,6 +7,7 @@ import os
 from joblens.agent.container_note import noted
 from joblens.agent.forgotten_groups import remove_forgotten, shared_parents
 from joblens.agent.left_outcome import left_outcomes, outcome_path
+from joblens.agent.left_slots import remove_settled
 from joblens.agent.payload import payload_path, payloads
 from joblens.agent.settling import standing_groups
 from joblens.agent.slot_marks import has_slots, sweep_slots
@@ -21,6 +22,7 @@ _FORGOTTEN_US = 86_400_000_000  # nobody asks any more for what belongs to a job
 
 def sweep(spool_dir: str, store: Store, now_us: int, host: HostFacts) -> None:
     """Cheap when there is nothing: a few listings of a directory."""
+    remove_settled(spool_dir, host, lambda uuid: _is_over(store, uuid))
     if has_slots(spool_dir):
         sweep_slots(spool_dir, host, store.running())
     for path in glob.glob(os.path.join(glob.escape(spool_dir), "run-*.log")):
@@ -43,11 +45,7 @@ def _sweep_containers(spool_dir: str, store: Store) -> None:
         return
     from joblens.agent.container_removal import sweep_notes
 
-    def is_over(uuid: str) -> bool:
-        record = _find(store, uuid)
-        return record is None or record.status.is_final
-
-    sweep_notes(spool_dir, is_over)
+    sweep_notes(spool_dir, lambda uuid: _find(store, uuid) is None or _is_over(store, uuid))
 
 
 def _sweep_outcome(path: str, record: Record | None, now_us: int) -> None:
@@ -60,6 +58,11 @@ def _sweep_outcome(path: str, record: Record | None, now_us: int) -> None:
             if groups is not None:
                 groups.remove()
             _remove(path)
+
+
+def _is_over(store: Store, uuid: str) -> bool:
+    record = _find(store, uuid)
+    return record is not None and record.status.is_final
 
 
 def _is_unfinished(store: Store, uuid: str) -> bool:

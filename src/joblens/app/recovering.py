@@ -35,7 +35,7 @@ def recover_dead_owners(
 
     recovery = _recovery(spool, settings)
     found = recovery.orphans(unfinished)
-    if found.dead or found.never_started:
+    if found.dead or found.never_started or recovery.has_unrecorded():
         found = _settle_alone(store, recovery, settings, warn)
     if found.adoptable or _has_waiting(unfinished):
         from joblens.app.submitting import wake_supervisor
@@ -70,8 +70,11 @@ def _settle_alone(store: Store, recovery: "Recovery", settings: Settings, warn: 
     from joblens.agent.locks import alone
     from joblens.agent.settling import Circumstances, Seen
     from joblens.app.owning import current_user
+    from joblens.model.writes import JobEnded
 
     with alone(recovery.spool_dir, "recovery", _PATIENCE_S) as is_alone:
+        begun = recovery.unrecorded(store.find) if is_alone else []
+        store.apply(begun)
         found = recovery.orphans(store.running(user=current_user()))
         if not is_alone:
             return found
@@ -87,7 +90,9 @@ def _settle_alone(store: Store, recovery: "Recovery", settings: Settings, warn: 
             recovery.forget(uuid)
         for record in found.never_started:
             store.apply(recovery.give_up(record))
-        _mirror([record.job.uuid for record in (*found.dead, *found.never_started)], store, settings, warn)
+        unstarted = [write.uuid for write in begun if isinstance(write, JobEnded)]
+        ended = [record.job.uuid for record in (*found.dead, *found.never_started)]
+        _mirror([*unstarted, *ended], store, settings, warn)
     return found
 
 
