@@ -1,4 +1,4 @@
-"""`kill -9` of what drives jobs, and of nothing else: jobs that were begun are recorded once, as they ended."""
+"""`kill -9` of what drives jobs, and of nothing else: each job that was begun is recorded once."""
 
 import subprocess
 import sys

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
+from joblens.agent.pending_ends import PendingEnds
 from joblens.model.errors import JoblensError, StoreError
 from joblens.model.job import Record, Status
 from joblens.model.store_url import is_postgres
@@ -32,9 +33,17 @@ _PATIENCE_S = 1.9  # a little less than two ticks of a second
 class Recorder:
     """`put` returns at once; `write` returns when the facts are safe. Order is kept."""
 
-    def __init__(self, store: Store, sinks: Sequence[Sink] = (), warn: Callable[[str], None] = print) -> None:
+    def __init__(
+        self,
+        store: Store,
+        sinks: Sequence[Sink] = (),
+        warn: Callable[[str], None] = print,
+        pending: PendingEnds | None = None,
+    ) -> None:
+        """`pending`: tells the next process which ends the sinks did not get."""
         self.store = store
         self._sinks = tuple(sinks)
+        self._pending = pending if sinks else None
         self._warn = warn
         self._waiting: list[Write] = []
         self._records: dict[str, Record] = {}
@@ -119,6 +128,8 @@ class Recorder:
         self._apply_waiting()
         for sink in self._sinks:
             sink.close()
+        if self._pending is not None:
+            self._pending.close()
         self.store.close()
 
     def _run(self) -> None:
@@ -143,11 +154,13 @@ class Recorder:
             batch = self._not_muted(batch)
             if self.sieve is not None:
                 batch = self._not_muted(self.sieve(batch))
-            if batch:
-                self.store.apply(batch)
-            self.applied += taken
-            if self._sinks:
-                self._mirror(batch)
+            ends = [one.uuid for one in batch if isinstance(one, JobEnded)] if self._pending else []
+            with self._pending.around(ends) if self._pending else contextlib.nullcontext():
+                if batch:
+                    self.store.apply(batch)
+                self.applied += taken
+                if self._sinks:
+                    self._mirror(batch)
 
     def _not_muted(self, batch: list[Write]) -> list[Write]:
         return [one for one in batch if uuid_of(one) not in self.muted] if self.muted else batch

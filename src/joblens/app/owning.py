@@ -10,10 +10,12 @@ from joblens.agent.accounting import Accountant
 from joblens.agent.kit import Kit
 from joblens.agent.loop import Loop
 from joblens.agent.owners import this_process
+from joblens.agent.pending_ends import PendingEnds
 from joblens.agent.provenance_desk import ProvenanceDesk
 from joblens.agent.recorder import Recorder
 from joblens.agent.sampler import Sampler
 from joblens.app.drivers import SystemClock, is_own_store, open_sinks, open_store, store_name
+from joblens.app.missing_lines import write_missing_lines
 from joblens.app.places import spool_dir
 from joblens.model.job import Job, Record
 from joblens.model.settings import LogSettings, Settings
@@ -100,14 +102,17 @@ def open_kit(
     except OSError as error:
         # Only a job whose joblens is killed would miss it.
         warn(f"launchers have no place to leave outcomes: {spool}: {error.strerror}")
-    recorder = Recorder(around(open_store(settings, warn)), open_sinks(settings, warn), warn)
+    owner = this_process(host)
+    store = around(open_store(settings, warn))
+    write_missing_lines(store, settings, spool, host, warn)
+    recorder = Recorder(store, open_sinks(settings, warn), warn, PendingEnds(spool, owner))
     return Kit(
         recorder=recorder,
         sampler=Sampler(take_sample, clock, warn),
         accountant=Accountant(clock, settings.limits.cgroup_parent, warn),
         clock=clock,
         loop=Loop(),
-        owner=this_process(host),
+        owner=owner,
         host=host,
         spool_dir=spool,
         job_rlimits=job_rlimits,

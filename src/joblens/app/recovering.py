@@ -31,6 +31,7 @@ def recover_dead_owners(
     if not is_own_store(settings) or not may_write_store(settings):
         return
     from joblens.agent.sweeping import sweep
+    from joblens.app.missing_lines import write_missing_lines
     from joblens.probes.host import read_host
 
     recovery = _recovery(spool, settings)
@@ -45,6 +46,7 @@ def recover_dead_owners(
         from joblens.app.bells import remind_workers
 
         remind_workers(settings, store, config)  # type: ignore[arg-type]  # every store is both
+    write_missing_lines(store, settings, spool, read_host(), warn)
     sweep(spool, store, SystemClock().now_us(), read_host())
 
 
@@ -68,32 +70,45 @@ def _recovery(spool: str, settings: Settings) -> "Recovery":
 def _settle_alone(store: Store, recovery: "Recovery", settings: Settings, warn: Warn) -> "Orphans":
     """Looked at anew under the lock: somebody else may have done it all in the meantime."""
     from joblens.agent.locks import alone
-    from joblens.agent.settling import Circumstances, Seen
+    from joblens.agent.owners import this_process
+    from joblens.agent.pending_ends import PendingEnds
     from joblens.app.owning import current_user
     from joblens.model.writes import JobEnded
+    from joblens.probes.host import read_host
 
     with alone(recovery.spool_dir, "recovery", _PATIENCE_S) as is_alone:
         begun = recovery.unrecorded(store.find) if is_alone else []
-        store.apply(begun)
+        store.apply([write for write in begun if not isinstance(write, JobEnded)])
         found = recovery.orphans(store.running(user=current_user()))
         if not is_alone:
             return found
-        asked = store.cancel_requests()
-        for record in found.dead:
-            uuid = record.job.uuid
-            how = Circumstances(
-                cancel_asked_at_us=asked[uuid].asked_at_us if uuid in asked else None,
-                owns_groups=uuid not in found.superseded,
-            )
-            seen = Seen(store.samples(uuid), store.details(uuid))
-            store.apply(recovery.settle(record, seen, how))
-            recovery.forget(uuid)
-        for record in found.never_started:
-            store.apply(recovery.give_up(record))
-        unstarted = [write.uuid for write in begun if isinstance(write, JobEnded)]
+        unstarted = [write for write in begun if isinstance(write, JobEnded)]
         ended = [record.job.uuid for record in (*found.dead, *found.never_started)]
-        _mirror([*unstarted, *ended], store, settings, warn)
+        ended += [write.uuid for write in unstarted]
+        pending = PendingEnds(recovery.spool_dir, this_process(read_host()))
+        with pending.around(ended):
+            store.apply(unstarted)
+            _settle(found, store, recovery)
+            _mirror(ended, store, settings, warn)
+        pending.close()
     return found
+
+
+def _settle(found: "Orphans", store: Store, recovery: "Recovery") -> None:
+    from joblens.agent.settling import Circumstances, Seen
+
+    asked = store.cancel_requests()
+    for record in found.dead:
+        uuid = record.job.uuid
+        how = Circumstances(
+            cancel_asked_at_us=asked[uuid].asked_at_us if uuid in asked else None,
+            owns_groups=uuid not in found.superseded,
+        )
+        seen = Seen(store.samples(uuid), store.details(uuid))
+        store.apply(recovery.settle(record, seen, how))
+        recovery.forget(uuid)
+    for record in found.never_started:
+        store.apply(recovery.give_up(record))
 
 
 def _has_waiting(unfinished: list[Record]) -> bool:
