@@ -1,11 +1,13 @@
 """`kill -9` of what drives jobs, and of nothing else: each job that was begun is recorded once."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from joblens.agent.group_places import spool_mark
 from tests.conftest import wait_until
 from tests.integration.background_jobs import desk
 from tests.integration.driver_kills import fault_run
@@ -62,3 +64,55 @@ def test_a_job_of_which_the_store_never_heard_is_recorded_with_its_outcome(
         assert (adopted.outcome.usage.cpu_total_usec or 0) < 100_000  # not what its slot ran before
         one.call("list", code=0)
         assert len(one.records()) == len(lines)
+
+
+KILLED_AFTER_OUTCOME = """
+import os, signal, sys
+from joblens.agent.groups import JobGroups
+JobGroups.remove = lambda self: os.kill(os.getpid(), signal.SIGKILL)
+"""
+RUN = "sys.argv = ['joblens', 'run', '--', 'true']\nfrom joblens.__main__ import entry\nentry()\n"
+STANDBY = """
+from joblens.agent.launch import LauncherProcess
+LauncherProcess.join = lambda self, attach: os.kill(os.getpid(), signal.SIGKILL)
+sys.argv = ["joblens", "run", "flow.yaml"]
+from joblens.__main__ import entry
+entry()
+"""
+LIMITED = """
+name: limited
+jobs:
+  - {name: "a_{i}", command: "sleep 0.1", parameters: {i: "1:3"},
+     resource_requirements: {num_cpus: 1, memory: 200m, runtime: 60s}}
+"""
+
+
+@pytest.mark.cgroup
+@pytest.mark.parametrize("code", [RUN, STANDBY], ids=["after the outcome", "standing by"])
+@pytest.mark.parametrize("following", [["list"], ["run", "--", "true"]], ids=["list", "run"])
+def test_groups_that_a_killed_process_left_go_with_the_next_one(
+    code: str, following: list[str], tmp_path: Path
+) -> None:
+    with desk("auto", tmp_path) as one:
+        (one.folder / "flow.yaml").write_text(LIMITED)
+        program = [sys.executable, "-c", KILLED_AFTER_OUTCOME + code]
+        killed = subprocess.run(program, env=one.env(), cwd=one.folder, check=False)
+        assert killed.returncode == -9
+        assert _groups_of(one.spool)
+        one.call(*following, code=0)
+        running = [record for record in one.records() if not record.status.is_final]
+        wanted = {path for record in running if record.attempt for path in record.attempt.groups.values()}
+        assert set(_groups_of(one.spool)) <= wanted
+        one.call("list", code=0)
+        assert _groups_of(one.spool) == []
+
+
+def _groups_of(spool: Path) -> list[str]:
+    """In any hierarchy."""
+    mark = spool_mark(str(spool))
+    found = []
+    for folder, below, _ in os.walk("/sys/fs/cgroup"):
+        if os.path.basename(folder).startswith("joblens-"):
+            found += [f"{folder}/{name}" for name in below if mark in name]
+            below.clear()
+    return found

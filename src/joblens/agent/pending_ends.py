@@ -23,12 +23,16 @@ class _Ends(Struct, frozen=True):
 
 
 class PendingEnds:
-    """Of one process and thread. A spool directory that cannot be written is no trouble for jobs."""
+    """Of one process, which has the file while it lives: one that is left also says that it was killed. Jobs
+    run without it where it cannot be made."""
 
     def __init__(self, spool_dir: str, owner: Owner) -> None:
         self._path = os.path.join(spool_dir, new_uuid() + _SUFFIX)
         self._owner = owner
         self._file = -1
+        with contextlib.suppress(OSError):
+            self._file = open_with_folder(self._path, os.O_WRONLY)
+        self._write(())
 
     @contextlib.contextmanager
     def around(self, uuids: Sequence[str]) -> Iterator[None]:
@@ -42,10 +46,9 @@ class PendingEnds:
 
     def _write(self, uuids: Sequence[str]) -> None:
         """The first line counts; a longer one before it may leave its rest behind."""
-        with contextlib.suppress(OSError):
-            if self._file < 0:
-                self._file = open_with_folder(self._path, os.O_WRONLY)
-            os.pwrite(self._file, msgspec.json.encode(_Ends(self._owner, tuple(uuids))) + b"\n", 0)
+        if self._file >= 0:
+            with contextlib.suppress(OSError):
+                os.pwrite(self._file, msgspec.json.encode(_Ends(self._owner, tuple(uuids))) + b"\n", 0)
 
     def close(self) -> None:
         if self._file >= 0:
@@ -77,3 +80,11 @@ def _read(path: str) -> _Ends | None:
             return msgspec.json.decode(file.read().partition(b"\n")[0], type=_Ends)
     except (OSError, msgspec.MsgspecError):
         return None
+
+
+def forget_ends(path: str, host: HostFacts) -> None:
+    """Once their lines are written; what else the process left is found by the file."""
+    ends = _read(path)
+    if ends is not None and is_gone(ends.owner, host):
+        with contextlib.suppress(OSError), open(path, "r+b", buffering=0) as file:
+            file.write(msgspec.json.encode(_Ends(ends.owner, ())) + b"\n")

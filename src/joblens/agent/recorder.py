@@ -43,7 +43,7 @@ class Recorder:
         """`pending`: tells the next process which ends the sinks did not get."""
         self.store = store
         self._sinks = tuple(sinks)
-        self._pending = pending if sinks else None
+        self._pending = pending
         self._warn = warn
         self._waiting: list[Write] = []
         self._records: dict[str, Record] = {}
@@ -154,13 +154,17 @@ class Recorder:
             batch = self._not_muted(batch)
             if self.sieve is not None:
                 batch = self._not_muted(self.sieve(batch))
-            ends = [one.uuid for one in batch if isinstance(one, JobEnded)] if self._pending else []
-            with self._pending.around(ends) if self._pending else contextlib.nullcontext():
+            with self._ends_noted(batch):
                 if batch:
                     self.store.apply(batch)
                 self.applied += taken
                 if self._sinks:
                     self._mirror(batch)
+
+    def _ends_noted(self, batch: Sequence[Write]) -> contextlib.AbstractContextManager[None]:
+        if self._pending is None or not self._sinks:
+            return contextlib.nullcontext()
+        return self._pending.around([one.uuid for one in batch if isinstance(one, JobEnded)])
 
     def _not_muted(self, batch: list[Write]) -> list[Write]:
         return [one for one in batch if uuid_of(one) not in self.muted] if self.muted else batch

@@ -43,6 +43,10 @@ def remove_mark(spool_dir: str, name: str) -> None:
         os.unlink(os.path.join(spool_dir, name + _SUFFIX))
 
 
+def has_mark(spool_dir: str, uuid: str) -> bool:
+    return os.path.exists(os.path.join(spool_dir, f"slot-{uuid}{_SUFFIX}"))
+
+
 def has_slots(spool_dir: str) -> bool:
     return bool(slot_marks(spool_dir))
 

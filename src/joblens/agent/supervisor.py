@@ -247,7 +247,9 @@ class Supervisor:
     def _sweep(self) -> None:
         kit = self._kit
         with contextlib.suppress(JoblensError):
-            kit.recorder.read(lambda store: sweep(kit.spool_dir, store, kit.clock.now_us(), kit.host))
+            kit.recorder.read(
+                lambda store: sweep(kit.spool_dir, store, kit.clock.now_us(), kit.host, kit.accountant.parent)
+            )
 
     # ---- the end -----------------------------------------------------------------------------------
 

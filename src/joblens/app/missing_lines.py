@@ -1,10 +1,9 @@
 """Writes the history lines of jobs whose process was killed between store and history file."""
 
 import contextlib
-import os
 
 from joblens.agent.locks import alone
-from joblens.agent.pending_ends import pending_ends
+from joblens.agent.pending_ends import forget_ends, pending_ends
 from joblens.app.drivers import Warn, history_file
 from joblens.model.errors import JoblensError, UnknownJob
 from joblens.model.job import Record
@@ -18,7 +17,7 @@ _PATIENCE_S = 5.0
 def write_missing_lines(store: Store, settings: Settings, spool: str, host: HostFacts, warn: Warn) -> None:
     """Cheap when there is nothing: one listing of a directory. Lines that cannot be written now wait for the
     next process."""
-    if not pending_ends(spool, host):
+    if not any(pending_ends(spool, host).values()):
         return
     with alone(spool, "history", _PATIENCE_S) as is_alone, contextlib.suppress(JoblensError):
         if not is_alone:
@@ -27,8 +26,7 @@ def write_missing_lines(store: Store, settings: Settings, spool: str, host: Host
             records = [_find(store, uuid) for uuid in uuids]
             if settings.sinks.history.enabled:
                 _add([one for one in records if one is not None and one.status.is_final], settings, warn)
-            with contextlib.suppress(OSError):
-                os.unlink(path)
+            forget_ends(path, host)
 
 
 def _find(store: Store, uuid: str) -> Record | None:

@@ -3,10 +3,12 @@
 import os
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from joblens import __version__
 from joblens.agent.accounting import Accountant
+from joblens.agent.group_places import owner_mark
 from joblens.agent.kit import Kit
 from joblens.agent.loop import Loop
 from joblens.agent.owners import this_process
@@ -17,6 +19,7 @@ from joblens.agent.sampler import Sampler
 from joblens.app.drivers import SystemClock, is_own_store, open_sinks, open_store, store_name
 from joblens.app.missing_lines import write_missing_lines
 from joblens.app.places import spool_dir
+from joblens.model.errors import JoblensError
 from joblens.model.job import Job, Record
 from joblens.model.settings import LogSettings, Settings
 from joblens.probes.host import read_host
@@ -109,7 +112,7 @@ def open_kit(
     return Kit(
         recorder=recorder,
         sampler=Sampler(take_sample, clock, warn),
-        accountant=Accountant(clock, settings.limits.cgroup_parent, warn),
+        accountant=Accountant(clock, settings.limits.cgroup_parent, warn, owner_mark(owner, spool)),
         clock=clock,
         loop=Loop(),
         owner=owner,
@@ -153,6 +156,11 @@ def open_recovery(kit: Kit, settings: Settings) -> "Recovery":
 def close_kit(kit: Kit) -> None:
     kit.sampler.close()
     kit.instruments.close()
+    if kit.accountant.has_made_groups:
+        from joblens.agent.forgotten_groups import sweep_groups
+
+        with suppress(JoblensError, OSError):  # left by others that were killed
+            kit.recorder.read(lambda store: sweep_groups(kit.spool_dir, store, kit.accountant.parent))
     if kit.provenance is not None:
         kit.provenance.close()
     kit.recorder.close()

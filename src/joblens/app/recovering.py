@@ -47,7 +47,7 @@ def recover_dead_owners(
 
         remind_workers(settings, store, config)  # type: ignore[arg-type]  # every store is both
     write_missing_lines(store, settings, spool, read_host(), warn)
-    sweep(spool, store, SystemClock().now_us(), read_host())
+    sweep(spool, store, SystemClock().now_us(), read_host(), settings.limits.cgroup_parent)
 
 
 def _recovery(spool: str, settings: Settings) -> "Recovery":
