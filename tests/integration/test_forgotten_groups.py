@@ -2,47 +2,62 @@
 
 import os
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
-from joblens.agent.forgotten_groups import remove_forgotten, shared_parents
-from joblens.agent.group_places import GroupPlaces, find_places, shared_parent
+from joblens.agent.forgotten_groups import ForgottenGroups, shared_parents
+from joblens.agent.group_places import GroupPlaces, find_places, owner_mark, shared_parent
 from joblens.agent.groups import GroupFactory, JobGroups
+from joblens.agent.owners import this_process
 from joblens.model.ids import new_uuid
+from joblens.model.job import Owner
 from joblens.probes.cgroup_layout import read_layout
+from joblens.probes.host import read_host
 from tests.integration.cgroup_jobs import factory_or_skip, start_in
 
 pytestmark = pytest.mark.cgroup
+
+LIVING = this_process(read_host())
+DEAD = structs.replace(LIVING, start_ticks=1)  # another process had that number
+ELSEWHERE = structs.replace(DEAD, pid_namespace=1)
+WEEK_S = 7 * 86_400.0
 
 
 class Place:
     """Of this test alone: what is taken away here is nobody else's."""
 
-    def __init__(self, places: GroupPlaces) -> None:
+    def __init__(self, places: GroupPlaces, spool: Path) -> None:
+        self.spool = spool
         self._factory = GroupFactory(places)
         self._parents = [shared_parent(base) for base in places.bases.values()]
         self.made: list[JobGroups] = []
 
-    def make(self, name: str) -> JobGroups:
-        self.made.append(self._factory.create(name))
+    def make(self, name: str, owner: Owner | None = None, spool: Path | None = None) -> JobGroups:
+        mark = owner_mark(owner, str(spool or self.spool)) if owner is not None else ""
+        self.made.append(self._factory.create(name + mark))
         return self.made[-1]
 
     def sweep(self, unfinished: str = "", older_than_s: float = -1.0) -> None:
-        remove_forgotten(self._parents, read_layout(), lambda uuid: uuid == unfinished, older_than_s)
+        forgotten = ForgottenGroups(
+            str(self.spool), lambda name, _paths: name.uuid == unfinished, older_than_s
+        )
+        forgotten.remove(self._parents, read_layout())
 
     def left(self) -> list[bool]:
         return [any(map(os.path.exists, groups.paths.values())) for groups in self.made]
 
 
 @pytest.fixture
-def place() -> Iterator[Place]:
+def place(tmp_path: Path) -> Iterator[Place]:
     factory_or_skip()
     found = find_places(read_layout())
     bases = {key: f"{base}/joblens-forgotten-{os.getpid()}" for key, base in found.bases.items()}
     for base in dict.fromkeys(bases.values()):
         os.mkdir(base)
-    place = Place(GroupPlaces(kind=found.kind, bases=bases))
+    place = Place(GroupPlaces(kind=found.kind, bases=bases), tmp_path / "mine")
     yield place
     for groups in place.made:
         groups.kill()
@@ -90,6 +105,36 @@ def test_slots_and_what_is_not_joblens_stay(place: Place) -> None:
     place.make("mine")
     place.sweep()
     assert place.left() == [True, True]
+
+
+def test_groups_of_a_dead_process_of_this_store_go_at_once(place: Place) -> None:
+    place.make(new_uuid(), DEAD)
+    place.make(new_uuid(), DEAD)
+    place.make(f"slot-{new_uuid()}", DEAD)
+    place.sweep(older_than_s=WEEK_S)
+    assert place.left() == [False, False, False]
+
+
+@pytest.mark.parametrize("prefix", ["", "slot-"])
+def test_groups_stay_while_their_process_may_be_alive_or_a_job_needs_them(place: Place, prefix: str) -> None:
+    wanted = new_uuid()
+    for owner in (LIVING, ELSEWHERE):
+        place.make(prefix + new_uuid(), owner)
+    place.make(prefix + wanted, DEAD)
+    place.sweep(unfinished=wanted, older_than_s=WEEK_S)
+    assert place.left() == [True, True, True]
+
+
+def test_groups_of_other_stores_stay_but_for_slots_whose_spool_directory_is_gone(place: Place) -> None:
+    other, gone = place.spool.with_name("other"), place.spool.with_name("gone")
+    other.mkdir()
+    far_away = Path("/no/such/spool")
+    for spool in (other, gone, far_away):
+        place.make(new_uuid(), DEAD, spool)
+        place.make(f"slot-{new_uuid()}", DEAD, spool)
+    place.make(f"slot-{new_uuid()}", LIVING, gone)
+    place.sweep(older_than_s=WEEK_S)
+    assert place.left() == [True, True, True, False, True, True, True]
 
 
 def test_where_jobs_get_their_groups_is_looked_at() -> None:

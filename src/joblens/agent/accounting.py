@@ -41,10 +41,13 @@ class Accountant:
         clock: Clock,
         cgroup_parent: str | None = None,
         warn: Callable[[str], None] | None = None,
+        owner_mark: str = "",
     ) -> None:
+        """`owner_mark`: the end of the names of groups (group_places)."""
         self._clock = clock
         self._parent = cgroup_parent
         self._warn = warn
+        self._owner_mark = owner_mark
         self._host = RecentReading(HostProbe())
         self._factory: GroupFactory | None = None
         self._why_not: AccountingUnavailable | None = None
@@ -54,6 +57,10 @@ class Accountant:
     def parent(self) -> str | None:
         """Where job groups are to lie, below each mount; None: nobody said."""
         return self._parent
+
+    @property
+    def has_made_groups(self) -> bool:
+        return self._factory is not None
 
     def close(self) -> None:
         self._host.close()
@@ -90,7 +97,9 @@ class Accountant:
         try:
             layout = read_layout(pid=str(launcher_pid))
             parent = enter_leaf(layout, launcher_pid)
-            return GroupFactory.detect(parent, layout=read_layout(pid=str(launcher_pid))).create(job.uuid)
+            return GroupFactory.detect(parent, layout=read_layout(pid=str(launcher_pid))).create(
+                job.uuid + self._owner_mark
+            )
         except (OSError, AccountingUnavailable):
             self.give_up_scopes()
             return self.groups_for(job)
@@ -111,7 +120,7 @@ class Accountant:
             self._tell_of_wrong_parent(self._why_not)
             return None
         try:
-            return factory.create(name)
+            return factory.create(name + self._owner_mark)
         except (OSError, AccountingUnavailable) as error:
             if accounting is Accounting.CGROUP:
                 raise AccountingUnavailable(f"no control group could be made for the job: {error}") from error

@@ -9,18 +9,24 @@ lies above is Slurm's, which ends and counts its jobs by their groups."""
 import errno
 import os
 import re
+import zlib
 from collections.abc import Collection, Sequence
 
 from msgspec import Struct
 
 from joblens.model.errors import AccountingUnavailable
 from joblens.model.ids import is_uuid
+from joblens.model.job import Owner
 from joblens.probes.cgroup_layout import UNIFIED, CgroupLayout, Hierarchy
 from joblens.probes.kernel_files import read_text, read_words
 
 V2_CONTROLLERS = ("memory", "pids", "cpu", "io")
 # …/slurmstepd.scope/job_42/step_batch/user/task_0 on v2, …/uid_1000/job_42/step_0/task_1 on v1.
 _SLURM_STEP = re.compile(r"/job_(\d+)/step_([^/]+)(?:/user)?(?=/|$)")
+_GROUP_NAME = re.compile(
+    r"(?P<slot>slot-)?(?P<uuid>[0-9a-f-]{36})"
+    r"(?:\.(?P<pid>\d+)-(?P<ticks>\d+)-(?P<namespace>\d+)-(?P<spool>[0-9a-f]{8}_[0-9a-f]{8}))?(?:-\d+)?"
+)
 _SCOPE_HINT = (
     "start joblens in a scope of its own (systemd-run --user --scope -p Delegate=yes joblens …), name a "
     "delegated group with the setting limits.cgroup_parent, or use --accounting process_tree"
@@ -78,9 +84,40 @@ def is_job_group(path: str, mounts: Collection[str]) -> bool:
     parent, name = os.path.split(path)
     is_mounted = any(parent.startswith(mount.rstrip("/") + "/") for mount in mounts)
     is_ours = parent == shared_parent(os.path.dirname(parent))
-    uuid, number = name.removeprefix("slot-")[:36], name.removeprefix("slot-")[36:]
-    is_named_so = is_uuid(uuid) and (not number or (number[0] == "-" and number[1:].isdecimal()))
+    is_named_so = parse_group_name(name) is not None
     return is_mounted and is_ours and is_named_so and os.path.realpath(path) == path
+
+
+class GroupName(Struct, frozen=True):
+    """What the name of a job group tells."""
+
+    uuid: str  # of its job, or its own
+    is_slot: bool
+    pid: int | None = None  # of the process that made it; None: an earlier version did
+    start_ticks: int = 0
+    pid_namespace: int = 0
+    spool: str = ""  # mark of that process's spool directory
+
+
+def owner_mark(owner: Owner, spool_dir: str) -> str:
+    """The end of the names of groups that this process makes: whoever finds one knows whose it was."""
+    return f".{owner.pid}-{owner.start_ticks}-{owner.pid_namespace}-{spool_mark(spool_dir)}"
+
+
+def spool_mark(spool_dir: str) -> str:
+    root, name = os.path.split(spool_dir)
+    return f"{zlib.crc32(os.fsencode(root)):08x}_{zlib.crc32(os.fsencode(name)):08x}"
+
+
+def parse_group_name(name: str) -> GroupName | None:
+    found = _GROUP_NAME.fullmatch(name)
+    if found is None or not is_uuid(found["uuid"]):
+        return None
+    is_slot = bool(found["slot"])
+    if not found["pid"]:
+        return GroupName(found["uuid"], is_slot)
+    numbers = int(found["pid"]), int(found["ticks"]), int(found["namespace"])
+    return GroupName(found["uuid"], is_slot, *numbers, found["spool"])
 
 
 def slurm_step(directory: str) -> str:

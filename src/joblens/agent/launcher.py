@@ -49,6 +49,7 @@ TOTALS = (
     "io_write_bytes",
     "rss_floor_bytes",
 )
+NOTE_BYTES, NOTE_HEAD_BYTES = 4096, 48  # of a note in the ledger of slot jobs (slot_ledger.py)
 _MAX_MESSAGE = 1 << 17
 _IGNORED_HERE = (_signal.SIGINT, _signal.SIGTERM, _signal.SIGHUP, _signal.SIGQUIT, _signal.SIGTSTP)
 _HANDLED_HERE = (_signal.SIGCHLD, *_IGNORED_HERE)

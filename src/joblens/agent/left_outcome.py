@@ -1,4 +1,5 @@
-"""The file in which a launcher writes down how its job went when nobody is there to be told."""
+"""How a job went, as its launcher wrote it down: in a file of its own when its owner was gone, or in the
+ledger of its slot."""
 
 import ast
 import os
@@ -6,6 +7,7 @@ import os
 from msgspec import Struct
 
 from joblens.agent.launch import exit_usage_of
+from joblens.agent.slot_ledger import LedgerJob, find_begun
 from joblens.model.exit_usage import ExitUsage
 
 _SUFFIX = ".outcome"
@@ -17,6 +19,7 @@ class LeftOutcome(Struct, frozen=True):
     ended_at_us: int
     ended_mono_ns: int
     logs_dir: str  # where what it printed was put, when that was decided at its end
+    slot_job: LedgerJob | None = None  # as it stands in the ledger of its slot
 
 
 def outcome_path(spool_dir: str, uuid: str) -> str:
@@ -34,6 +37,19 @@ def left_outcomes(spool_dir: str) -> list[str]:
 
 def read_left_outcome(spool_dir: str, uuid: str) -> LeftOutcome | None:
     """None when there is none, or it was written by another version and says nothing to this one."""
+    return _read_file(spool_dir, uuid) or _read_ledger(spool_dir, uuid)
+
+
+def _read_ledger(spool_dir: str, uuid: str) -> LeftOutcome | None:
+    job = find_begun(spool_dir, uuid)
+    if job is None or job.end is None or job.end.answer[0] != "done":
+        return None
+    _, status, totals, _, _, ended_ns, _, _, logs_dir, *_ = job.end.answer
+    ended_at_us = job.begin.at_us + (ended_ns - job.begin.mono_ns) // 1000
+    return LeftOutcome(status, exit_usage_of(totals), ended_at_us, ended_ns, logs_dir, job)
+
+
+def _read_file(spool_dir: str, uuid: str) -> LeftOutcome | None:
     try:
         with open(outcome_path(spool_dir, uuid), encoding="ascii", errors="surrogateescape") as file:
             status, totals, ended_at_us, ended_mono_ns, logs_dir = ast.literal_eval(file.read())

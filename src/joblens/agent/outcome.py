@@ -77,12 +77,13 @@ def outcome_of(
     output: OutputFiles | None,
     details: Details = _NO_DETAILS,
     complete: Callable[[Outcome], Outcome] | None = None,
+    origins: Origins | None = None,
 ) -> Outcome:
     """`meter` None: nothing could be read any more but what was sampled. `complete` adds what was measured
-    elsewhere."""
+    elsewhere. `origins`: where the samples come from, if not from the meter."""
     samples = summary.samples
     printed = Printed(output.stdout_bytes, output.stderr_bytes, output.stderr_tail) if output else Printed()
-    outcome = measured_outcome(record, ending, samples, summary.count, origins_of(meter), printed)
+    outcome = measured_outcome(record, ending, samples, summary.count, origins or origins_of(meter), printed)
     if complete is not None:
         outcome = complete(outcome)
     # What joblens found running was there at the first sample, and maybe at the last.

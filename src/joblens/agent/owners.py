@@ -14,7 +14,7 @@ def this_process(host: HostFacts) -> Owner:
         pid=os.getpid(),
         start_ticks=process_start_ticks(os.getpid()) or 0,
         boot_id=host.boot_id,
-        pid_namespace=_pid_namespace(),
+        pid_namespace=pid_namespace(),
     )
 
 
@@ -46,7 +46,7 @@ def is_within_reach(owner: Owner, host: HostFacts) -> bool:
     """Its pid means something to this process: neither the machine nor the container was started anew."""
     if owner.boot_id != host.boot_id:
         return False
-    return not owner.pid_namespace or owner.pid_namespace == _pid_namespace()
+    return not owner.pid_namespace or owner.pid_namespace == pid_namespace()
 
 
 def is_gone(owner: Owner, host: HostFacts) -> bool:
@@ -56,7 +56,7 @@ def is_gone(owner: Owner, host: HostFacts) -> bool:
     return not is_within_reach(owner, host) or not is_running(owner.pid, owner.start_ticks)
 
 
-def _pid_namespace() -> int:
+def pid_namespace() -> int:
     try:
         return os.stat("/proc/self/ns/pid").st_ino
     except OSError:

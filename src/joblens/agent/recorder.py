@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
+from joblens.agent.pending_ends import PendingEnds
 from joblens.model.errors import JoblensError, StoreError
 from joblens.model.job import Record, Status
 from joblens.model.writes import (
@@ -35,9 +36,17 @@ class Recorder:
     """`put` and `ask` return at once; `write` and `read` wait for the store, so no thread that looks after
     jobs calls them. Order is kept."""
 
-    def __init__(self, store: Store, sinks: Sequence[Sink] = (), warn: Callable[[str], None] = print) -> None:
+    def __init__(
+        self,
+        store: Store,
+        sinks: Sequence[Sink] = (),
+        warn: Callable[[str], None] = print,
+        pending: PendingEnds | None = None,
+    ) -> None:
+        """`pending`: tells the next process which ends the sinks did not get."""
         self.store = store
         self._sinks = tuple(sinks)
+        self._pending = pending
         self._warn = warn
         self._waiting: list[Write] = []
         self._records: dict[str, Record] = {}
@@ -139,6 +148,8 @@ class Recorder:
         self._apply_waiting()
         for sink in self._sinks:
             sink.close()
+        if self._pending is not None:
+            self._pending.close()
         self.store.close()
 
     def _run(self) -> None:
@@ -172,13 +183,19 @@ class Recorder:
             batch = self._not_muted(batch)
             if self.sieve is not None:
                 batch = self._not_muted(self.sieve(batch))
-            try:
-                if batch:
-                    self.store.apply(batch)
-            finally:
-                self.applied += taken  # those that it could not take are lost: nobody is to wait for them
-            if self._sinks:
-                self._mirror_safely(batch)
+            with self._ends_noted(batch):
+                try:
+                    if batch:
+                        self.store.apply(batch)
+                finally:
+                    self.applied += taken  # those that it could not take are lost: nothing waits for them
+                if self._sinks:
+                    self._mirror_safely(batch)
+
+    def _ends_noted(self, batch: Sequence[Write]) -> contextlib.AbstractContextManager[None]:
+        if self._pending is None or not self._sinks:
+            return contextlib.nullcontext()
+        return self._pending.around([one.uuid for one in batch if isinstance(one, JobEnded)])
 
     def _not_muted(self, batch: list[Write]) -> list[Write]:
         return [one for one in batch if uuid_of(one) not in self.muted] if self.muted else batch

@@ -2,13 +2,17 @@
 
 import contextlib
 import os
+from collections.abc import Callable
 
 from msgspec import Struct
 
 from joblens.agent.accounting import Accountant
 from joblens.agent.left_outcome import outcome_path
+from joblens.agent.left_slots import left_ledgers, start_failure, unrecorded
 from joblens.agent.owners import is_gone, is_running, is_within_reach
 from joblens.agent.settling import UNKNOWN, Circumstances, Seen, Settling, Tools
+from joblens.agent.slot_ledger import find_begun
+from joblens.model.errors import UnknownJob
 from joblens.model.job import Outcome, Record, Status
 from joblens.model.writes import JobEnded, Write
 from joblens.ports.clock import Clock
@@ -65,12 +69,30 @@ class Recovery:
         adoptable = [
             record for record in orphaned if record.job.uuid not in superseded and self._is_adoptable(record)
         ]
+        dead = [record for record in orphaned if record not in adoptable]
+        # The newest job of a slot takes the groups away in which the older ones are read.
+        dead.sort(key=lambda record: record.job.uuid not in superseded)
         return Orphans(
             adoptable=adoptable,
-            dead=[record for record in orphaned if record not in adoptable],
+            dead=dead,
             never_started=[record for record in mine if self._will_never_start(record)],
             superseded=superseded,
         )
+
+    def has_unrecorded(self) -> bool:
+        """Whether an owner that is gone may have begun jobs that the store does not know."""
+        return self._trusts_records and bool(left_ledgers(self.spool_dir, self._host))
+
+    def unrecorded(self, find: Callable[[str], Record]) -> list[Write]:
+        """Records those jobs, which `orphans` then finds in the store. `find` raises UnknownJob."""
+
+        def known(uuid: str) -> Record | None:
+            try:
+                return find(uuid)
+            except UnknownJob:
+                return None
+
+        return unrecorded(self.spool_dir, self._host, known) if self.has_unrecorded() else []
 
     def _is_orphaned(self, record: Record) -> bool:
         attempt = record.attempt
@@ -99,6 +121,10 @@ class Recovery:
         """Ends what is left of the job; -> what is to be remembered about it."""
         attempt = record.attempt
         assert attempt is not None
+        begun = find_begun(self.spool_dir, record.job.uuid)
+        failure = start_failure(begun) if begun is not None else None
+        if failure is not None:
+            return [JobEnded(record.job.uuid, failure)]
         tools = Tools(self.spool_dir, self._accountant, self._clock, self._output_max_bytes)
         return Settling(
             record, seen, end, tools, is_within_reach=is_within_reach(attempt.owner, self._host)

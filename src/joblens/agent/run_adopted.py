@@ -31,6 +31,8 @@ class RunAdopted:
     def settle(self, run_uuid: str, logs_dir: str) -> list[Record]:
         """Brings to their end the run's jobs of which nothing is left. -> those that still run"""
         with alone(self._kit.spool_dir, "recovery", _PATIENCE_S):
+            begun = self._kit.recorder.read(lambda store: self._recovery.unrecorded(store.find))
+            self._kit.recorder.write(begun)
             unfinished = self._unfinished(run_uuid)
             found = self._recovery.orphans(unfinished)
             for record in found.dead:

@@ -5,7 +5,7 @@ groups. What can still be known is read, and all of it is cleared away."""
 
 import os
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -29,6 +29,9 @@ from joblens.model.writes import DetailsTaken, JobEnded, JobStarted, SamplesTake
 from joblens.ports.clock import Clock
 from joblens.ports.probe import Probe
 from joblens.probes.processes import IO_FIELDS
+
+if TYPE_CHECKING:  # most jobs have groups of their own
+    from joblens.agent.left_slots import SlotReading
 
 RESTARTED = "the machine was started anew while it ran"
 _TOLD_BY_LAUNCHER = ("faults_minor", "faults_major", *IO_FIELDS)
@@ -85,11 +88,15 @@ class Settling:
         self._is_within_reach = is_within_reach
         self._left = read_left_outcome(tools.spool_dir, record.job.uuid)
         self._groups = standing_groups(record.attempt) if is_within_reach and end.owns_groups else None
+        self._slot = self._slot_reading()
         self._container = hold_of(record.job, tools.spool_dir)
         if self._container is not None:
             self._container.processes.groups = self._groups
         self._was_alive = False
         self._summary = RunningSummary()
+        self._first = self._first_in_slot()
+        if self._first is not None:
+            self._summary.add(self._first)
         for _, sample in seen.samples:
             self._summary.add(sample)
 
@@ -98,6 +105,8 @@ class Settling:
         if self._is_within_reach:
             self._end_processes()
         writes: list[Write] = []
+        if self._first is not None:
+            writes.append(SamplesTaken(uuid, 0, (self._first,)))
         details = self._seen.details
         if self._container is not None:
             self._container.end_left()
@@ -113,7 +122,11 @@ class Settling:
         record = self._with_logs()
         if record.attempt is not None and record.attempt != self._attempt:
             writes.append(JobStarted(uuid, record.attempt))
-        outcome = outcome_of(record, self._ending(), self._summary, meter, self._output(record), details)
+        output = self._output(record)
+        origins = self._slot.origins if self._slot is not None else None
+        outcome = outcome_of(record, self._ending(), self._summary, meter, output, details, origins=origins)
+        if output is None and self._left is not None and self._left.slot_job is not None:
+            outcome = replace(outcome, stdout_bytes=0, stderr_bytes=0)  # else it would have a folder
         if meter is not None:
             meter.close()
         if self._groups is not None:
@@ -122,6 +135,21 @@ class Settling:
             self._container.forget()
         writes.append(JobEnded(uuid, outcome))
         return writes
+
+    def _slot_reading(self) -> "SlotReading | None":
+        """Better than what the groups of its slot say now, unless somebody has measured it to its end."""
+        if self._left is None or self._left.slot_job is None or self._seen.meter is not None:
+            return None
+        from joblens.agent.left_slots import reading_of
+
+        return reading_of(self._left.slot_job, self._attempt) if self._is_within_reach else None
+
+    def _first_in_slot(self) -> Sample | None:
+        """Its owner would have written it together with the last one."""
+        if self._slot is None or (self._seen.samples and self._seen.samples[0][0] == 0):
+            return None
+        self._next_index = max(1, self._next_index)
+        return Sample(at_us=self._attempt.started_at_us, elapsed_us=0, **self._slot.first)
 
     def _end_processes(self) -> None:
         groups, uuid = self._groups, self._record.job.uuid
@@ -134,6 +162,8 @@ class Settling:
 
     def _meter(self) -> JobMeter | None:
         """Only what can still be read, or could be at the time, has sources to name."""
+        if self._slot is not None:
+            return None
         if self._seen.meter is not None:
             return self._seen.meter
         if self._container is not None:
@@ -168,6 +198,9 @@ class Settling:
 
     def _final_sample(self, meter: JobMeter | None) -> Sample | None:
         left, started_mono_ns = self._left, self._attempt.started_mono_ns
+        if self._slot is not None:
+            ended_at_us, elapsed_us = self._when_it_ended()
+            return Sample(at_us=ended_at_us, elapsed_us=elapsed_us, **self._slot.last)
         if meter is None or started_mono_ns is None:
             return None
         if self._groups is None and self._container is None:

@@ -27,6 +27,7 @@ from joblens.agent.output import STDERR, STDOUT, CappedFile
 from joblens.agent.slot_counters import NO_PACKETS
 from joblens.agent.slot_home import SlotHome
 from joblens.agent.slot_instruments import UNSEEN, SlotInstruments
+from joblens.agent.slot_ledger import SentJob, SlotLedger
 from joblens.agent.slot_numbers import NOBODY_LOOKED, SlotNumbers, never_back
 from joblens.agent.slot_process import Order
 from joblens.analysis.reasons import NO_GRID_FACTOR
@@ -94,11 +95,14 @@ class Slot:
         logs_dir: str,
         output_max_bytes: int,
         env: Mapping[str, str] = _NOTHING_MORE,
+        ledger: SlotLedger | None = None,
     ) -> None:
-        """`env`: what its jobs have beside the owner's environment. Raises LaunchError."""
+        """`env`: what its jobs have beside the owner's environment. `ledger`: None where nobody has to find
+        its jobs again. Raises LaunchError."""
         self._kit = kit
         self._output_max_bytes = output_max_bytes
-        self._home = SlotHome(kit, accounting, logs_dir, env)
+        self._ledger = ledger
+        self._home = SlotHome(kit, accounting, logs_dir, env, ledger.path if ledger is not None else "")
         self.socket = self._home.launcher.socket
         self._probe = self._home.probe
         self._numbers = SlotNumbers(self._home.first_reading, can_reset_peak=self._home.can_reset_peak)
@@ -153,8 +157,15 @@ class Slot:
         """Has the launcher run them one after the other, after the one it has; `begin` follows when the first
         of them runs at once."""
         has_one = self.current is not None
-        self._home.launcher.give_jobs([_order(slot_job) for slot_job in slot_jobs], has_one=has_one)
+        self._home.launcher.give_jobs([self._order(slot_job) for slot_job in slot_jobs], has_one=has_one)
         self._ahead += slot_jobs if has_one else slot_jobs[1:]
+
+    def _order(self, slot_job: SlotJob) -> Order:
+        job, env, folder, streams = slot_job.job, slot_job.env, slot_job.folder, slot_job.streams
+        changes = {os.fsencode(name): os.fsencode(value) for name, value in env.items()} if env else {}
+        argv = [os.fsencode(word) for word in slot_job.argv]
+        place = -1 if self._ledger is None else self._ledger.add(SentJob(job, folder, streams))
+        return job.uuid, argv, changes, job.cwd, folder, streams, place
 
     def take_back(self) -> SlotJob | None:
         """The last job that was sent ahead, unless the launcher has begun it."""
@@ -454,13 +465,6 @@ class Slot:
             self.current = None
             self._forget_looks()
         self._home.close()
-
-
-def _order(slot_job: SlotJob) -> Order:
-    job, env = slot_job.job, slot_job.env
-    changes = {os.fsencode(name): os.fsencode(value) for name, value in env.items()} if env else {}
-    argv = [os.fsencode(word) for word in slot_job.argv]
-    return job.uuid, argv, changes, job.cwd, slot_job.folder, slot_job.streams
 
 
 def _most_ahead(duration_s: float) -> int:

@@ -21,8 +21,11 @@ _KILL_TRIES = 20  # a fork may slip between listing and killing
 
 
 class SlotHome:
-    def __init__(self, kit: Kit, accounting: Accounting, logs_dir: str, env: Mapping[str, str]) -> None:
-        """Raises LaunchError or AccountingUnavailable; nothing is left behind then."""
+    def __init__(
+        self, kit: Kit, accounting: Accounting, logs_dir: str, env: Mapping[str, str], ledger: str
+    ) -> None:
+        """`ledger`: path of the file that has its jobs. Raises LaunchError or AccountingUnavailable; nothing
+        is left behind then."""
         self._spool_dir = kit.spool_dir
         # Never used again: whoever comes to clear up after this process must not meet another's groups.
         self._name = f"slot-{new_uuid()}"
@@ -45,7 +48,7 @@ class SlotHome:
             self.can_reset_peak = self.probe is not None and self.probe.peak >= 0
             self.launcher = SlotProcess(
                 files,
-                kit.spool_dir,
+                ledger,
                 logs_dir,
                 attach,
                 kit.job_rlimits,

@@ -7,7 +7,8 @@ the cost of a start is that of a bare spawn. Like launcher.py it runs in a bare 
                       each job; the peak among them is read through the descriptor that both have, and reset
                       (-1: it cannot be); what the kernel has counted of packets, where it does, is read
                       with them
-                      [(uuid, argv, env changes, cwd, folder, streams, sent ahead?)…]; large: ("part", bytes)…
+                      [(uuid, argv, env changes, cwd, folder, streams, place in the ledger, sent ahead?)…];
+                      large: ("part", bytes)…
                       ("start",)
                       ("reap",) when what outlived the job has been ended  |  () to end
   launcher -> owner   ("hello", pid)  ("counters", contents)
@@ -20,6 +21,9 @@ the cost of a start is that of a bare spawn. Like launcher.py it runs in a bare 
 The next jobs are sent while one still runs, so that this process never waits for its owner. Such a job runs
 only after a clean end of the one before it, and only when there is a permit, a byte in a pipe, for it: the
 owner takes a permit back to give the last of them to another slot. Whoever reads the byte has the job.
+
+It notes in the ledger (slot_ledger.py) that it begins a job, and how the job ended: an owner that is killed
+may have heard of neither. Once the owner is gone it waits for the job that runs and begins no other.
 
 `folder` is where what it prints goes (empty: named by its uuid), `streams` what is different about it: c both
 into stdout.log, o no standard output, e no standard error, d nothing is kept of a job that succeeds."""
@@ -59,6 +63,8 @@ _PACKET_BYTES = 128
 _NO_IO = (0, 0, 0, 0, 0, 0)  # what all of them did is added in one piece
 _EINVAL = 22
 _REAP_PATIENCE_NS = 2_000_000_000
+_LONG_NS = 1_000_000_000
+_NOTE_ROOM = launcher.NOTE_BYTES - launcher.NOTE_HEAD_BYTES
 
 
 class CountedCalls:
@@ -96,6 +102,10 @@ class CountedCalls:
         self._writes += 1
         self._written_bytes += os.write(descriptor, data)
 
+    def pwrite(self, descriptor: int, parts: tuple[bytes, ...], place: int) -> None:
+        self._writes += 1
+        self._written_bytes += os.pwritev(descriptor, parts, place)
+
     def of_others(self) -> tuple[int, ...] | None:
         """What those that were waited for since the last call have read and written, in the order of
         launcher.read_io. None: the kernel does not tell."""
@@ -124,7 +134,7 @@ class CountedCalls:
 
 
 class SlotLauncher:
-    def __init__(self, socket: int, permits: int, packets: int, files: str, outcomes: str, logs: str) -> None:
+    def __init__(self, socket: int, permits: int, packets: int, files: str, ledger: str, logs: str) -> None:
         self.socket = socket
         os.set_inheritable(socket, False)  # a job that held it would hide this process's end
         self.permits = permits
@@ -132,12 +142,14 @@ class SlotLauncher:
         self.owner_is_there = True
         self.is_clean = True  # nothing of the last job is left behind
         self.files = files  # path prefix of the two files jobs print to
-        self.outcomes = outcomes
+        self.ledger = _open_ledger(ledger)
+        self.name = os.path.basename(files)[1:]
         self.logs = logs
         self.env = dict(os.environb)
         self.owner_pid = os.getppid()
         self.parts: list[bytes] = []
         self.counters: list[int] = []
+        self.contents: list[bytes] = []  # as they were last read
         self.peak = -1
         self.packets = _mapped(packets) if packets >= 0 else None
         self.own_ns = 0
@@ -202,6 +214,7 @@ class SlotLauncher:
         contents = self.calls.pread_all(self.counters, _COUNTER_BYTES)
         if self.packets is not None:
             contents.append(self.packets[:])
+        self.contents = contents
         return contents, (self.own_ns - before_ns) // 1000
 
     def _maybe(
@@ -212,6 +225,7 @@ class SlotLauncher:
         cwd: str,
         folder: str,
         streams: str,
+        place: int,
         is_ahead: bool,  # noqa: FBT001 - one marshalled message
     ) -> None:
         if os.getppid() != self.owner_pid:
@@ -219,7 +233,7 @@ class SlotLauncher:
         if is_ahead and not (self._has_permit() and self.is_clean):
             self._answer("skipped", uuid)
         else:
-            self._one(uuid, argv, changes, cwd, folder, streams)
+            self._one(uuid, argv, changes, cwd, folder, streams, place)
 
     def _reset_peak(self) -> None:
         try:
@@ -234,8 +248,16 @@ class SlotLauncher:
             return False
 
     def _one(
-        self, uuid: str, argv: list[bytes], changes: dict[bytes, bytes], cwd: str, folder: str, streams: str
+        self,
+        uuid: str,
+        argv: list[bytes],
+        changes: dict[bytes, bytes],
+        cwd: str,
+        folder: str,
+        streams: str,
+        place: int,
     ) -> None:
+        self._note_begin(uuid, place)
         if self.peak >= 0:
             self._reset_peak()  # once more: the kernel frees some memory of an ended job late
         # Before, not after: the call returns when the program is loaded, and a short one has ended by then.
@@ -243,14 +265,12 @@ class SlotLauncher:
         try:
             pid = self._spawn(uuid, argv, changes, cwd, streams)
         except ValueError:  # a null character where none can be
-            self.is_clean = True
-            self._answer("failed", _EINVAL, "execute", "")
+            self._could_not_start(uuid, place, _EINVAL, "execute", "")
             return
         except OSError as error:
             name = error.filename
             stage = "enter the directory" if name == cwd else "execute"
-            self.is_clean = True
-            self._answer("failed", error.errno or 0, stage, launcher.as_text(name))
+            self._could_not_start(uuid, place, error.errno or 0, stage, launcher.as_text(name))
             return
         _, status, usage = os.wait4(pid, 0)
         ended_ns = time.monotonic_ns()
@@ -270,12 +290,41 @@ class SlotLauncher:
         contents, own_usec = self._read_counters()
         if self.peak >= 0:
             self._reset_peak()  # before the answer: a sample of the next job never has this one's
-        answer = (status, tally.totals(), own_usec, started_ns, ended_ns, *printed, alive, contents)
+        answer = ("done", status, tally.totals(), own_usec, started_ns, ended_ns, *printed, alive, contents)
         self.tally = tally
         self.is_clean = not alive and not os.WIFSIGNALED(status)
-        if not self._answer("done", *answer):
-            path = os.path.join(self.outcomes, f"{uuid}.outcome")
-            launcher.write_outcome(path, status, tally.totals(), ended_ns, printed[2])
+        self._note_and_answer(uuid, place, answer)
+        if ended_ns - started_ns > _LONG_NS:
+            self.calls.of_others()  # the page may have been written back: to dirty it again counts as ours
+
+    def _could_not_start(self, uuid: str, place: int, error: int, stage: str, name: str) -> None:
+        self.is_clean = True
+        self._note_and_answer(uuid, place, ("failed", error, stage, name))
+
+    def _note_begin(self, uuid: str, place: int) -> None:
+        if place < 0 or self.ledger < 0:
+            return
+        reaped_s = os.times()[2:4] if not self.counters else (0.0, 0.0)
+        begin = time.monotonic_ns(), self.name, self.peak >= 0, reaped_s, self.contents
+        self._note(uuid, place, begin, marshal.dumps(begin))
+
+    def _note_and_answer(self, uuid: str, place: int, answer: tuple[Any, ...]) -> None:
+        data = marshal.dumps(answer)
+        if place >= 0 and self.ledger >= 0:
+            self._note(uuid, place + launcher.NOTE_BYTES, answer, data)
+        self._send(data)
+
+    def _note(self, uuid: str, place: int, facts: tuple[Any, ...], data: bytes) -> None:
+        """`data`: the facts, which end with the contents of counters."""
+        if len(data) > _NOTE_ROOM:
+            data = marshal.dumps((*facts[:-1], []))
+        head = (
+            uuid.encode() + (time.time_ns() // 1000).to_bytes(8, "little") + len(data).to_bytes(4, "little")
+        )
+        try:
+            self.calls.pwrite(self.ledger, (head, data), place)
+        except OSError:
+            pass  # a full disk: the owner will hear of it, if it lives
 
     def _reap_rest(self) -> None:
         """The owner has ended what outlived the job; what that used is the job's too."""
@@ -351,12 +400,22 @@ class SlotLauncher:
             os.close(source)
             os.close(target)
 
-    def _answer(self, *message: Any) -> bool:
+    def _answer(self, *message: Any) -> None:
+        self._send(marshal.dumps(message))
+
+    def _send(self, data: bytes) -> None:
         try:
-            self.calls.write(self.socket, marshal.dumps(message))
+            self.calls.write(self.socket, data)
         except OSError:
             self.owner_is_there = False  # what it sent ahead is not begun any more
-        return self.owner_is_there
+
+
+def _open_ledger(path: str) -> int:
+    """-1: there is none."""
+    try:
+        return os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    except OSError:
+        return -1
 
 
 def _found(program: bytes, path: bytes) -> bytes:
@@ -389,7 +448,7 @@ def _set_limits(limits: str) -> None:
 
 
 def main() -> None:
-    socket, permits, packets, files, outcomes, logs, limits, leash, *attach = sys.argv[1:]
+    socket, permits, packets, files, ledger, logs, limits, leash, *attach = sys.argv[1:]
     if limits:
         _set_limits(limits)
     launcher.become_subreaper()
@@ -403,7 +462,7 @@ def main() -> None:
     _signal.signal(_signal.SIGCHLD, _signal.SIG_DFL)  # a program that ignores it hands that down
     for number in (_signal.SIGINT, _signal.SIGTERM, _signal.SIGHUP, _signal.SIGQUIT, _signal.SIGTSTP):
         _signal.signal(number, _signal.SIG_IGN)
-    slot = SlotLauncher(int(socket), int(permits), int(packets), files, outcomes, logs)
+    slot = SlotLauncher(int(socket), int(permits), int(packets), files, ledger, logs)
     if leash:
         _end_with_owner(slot, [os.path.dirname(path) for path in attach])
     slot.run()

@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from joblens.agent.kit import Kit
 from joblens.agent.slot import Finished, Slot, SlotJob
+from joblens.agent.slot_ledger import SlotLedger
 from joblens.agent.slot_records import ended_record
 from joblens.engine.job_life import EndCause
 from joblens.model.job import Accounting, Attempt, Record
@@ -97,6 +98,7 @@ class SlotLoop:
         self._wakeup = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._poll = select.poll()
         self._poll.register(self._wakeup, select.POLLIN)
+        self._ledger = SlotLedger(kit.spool_dir, kit.owner)
         self._slots: dict[int, Slot] = {}  # by their sockets
         self._attempts: dict[str, Attempt] = {}
         self._host = HostProbe()
@@ -158,6 +160,7 @@ class SlotLoop:
         """`drive` has returned, or was never begun."""
         descriptor, self._wakeup = self._wakeup, -1
         os.close(descriptor)
+        self._ledger.close()
         self._host.close()
         self._tick_host.close()
 
@@ -254,7 +257,7 @@ class SlotLoop:
 
     def _add_slot(self) -> Slot:
         plan = self._plan
-        slot = Slot(self._kit, plan.accounting, plan.logs_dir, plan.output_max_bytes, plan.env)
+        slot = Slot(self._kit, plan.accounting, plan.logs_dir, plan.output_max_bytes, plan.env, self._ledger)
         self._slots[slot.socket] = slot
         self._poll.register(slot.socket, select.POLLIN)
         return slot
@@ -439,7 +442,8 @@ class SlotLoop:
         """Nothing runs any more when all went well. Else what runs is ended as a cancelled job is."""
         self._is_stopping = True
         try:
-            deadline_s = time.monotonic() + self._longest_grace_s() + _ANSWER_PATIENCE_S
+            graces_s = [slot.current.job.grace_s for slot in self._slots.values() if slot.current is not None]
+            deadline_s = time.monotonic() + max(graces_s, default=0.0) + _ANSWER_PATIENCE_S
             while self._busy() and time.monotonic() < deadline_s:
                 if self._is_urgent:
                     deadline_s = min(deadline_s, time.monotonic() + _ANSWER_PATIENCE_S)
@@ -453,10 +457,6 @@ class SlotLoop:
         finally:
             for slot in list(self._slots.values()):
                 self._drop_slot(slot)
-
-    def _longest_grace_s(self) -> float:
-        running = [slot.current.job.grace_s for slot in self._slots.values() if slot.current is not None]
-        return max(running, default=0.0)
 
     def _give_up_unanswered(self) -> None:
         """They end when their slot is dropped; how is not known any more."""
@@ -491,6 +491,7 @@ class SlotLoop:
     def _hand_over(self) -> None:
         while self._on_their_way and self._on_their_way[0][0] <= self._kit.recorder.applied:
             records = self._on_their_way.popleft()[1]
+            self._ledger.remove(record.job.uuid for record in records)
             if records and self._listener is not None:
                 self._listener.recorded(records)
             elif records:

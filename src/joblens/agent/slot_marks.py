@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from joblens.agent.groups import JobGroups
 from joblens.agent.owners import is_gone, is_running
+from joblens.agent.slot_ledger import ledger_owner, ledgers
 from joblens.model.errors import JoblensError
 from joblens.model.job import Owner, Record
 from joblens.probes.host import HostFacts
@@ -42,22 +43,28 @@ def remove_mark(spool_dir: str, name: str) -> None:
         os.unlink(os.path.join(spool_dir, name + _SUFFIX))
 
 
+def has_mark(spool_dir: str, uuid: str) -> bool:
+    return os.path.exists(os.path.join(spool_dir, f"slot-{uuid}{_SUFFIX}"))
+
+
 def has_slots(spool_dir: str) -> bool:
-    return bool(_marks(spool_dir))
+    return bool(slot_marks(spool_dir))
 
 
 def sweep_slots(spool_dir: str, host: HostFacts, unfinished: Iterable[Record]) -> None:
     """Takes away the groups of slots whose owner is gone, once nothing runs in them any more. Those of
-    `unfinished` jobs stay: whoever brings such a job to its end reads there what it used. Jobs of a queue are
-    begun anew instead."""
+    `unfinished` jobs stay: whoever brings such a job to its end reads there what it used. So do slots of an
+    owner whose ledger may have jobs that the store does not know. Jobs of a queue are begun anew instead."""
+    in_ledgers = [ledger_owner(path) for path in ledgers(spool_dir)]
     wanted = {
         path
         for one in unfinished
         if one.attempt is not None and not one.job.queue
         for path in one.attempt.groups.values()
     }
-    for name, mark in _marks(spool_dir).items():
-        if is_gone(mark.owner, host) and wanted.isdisjoint(mark.paths.values()) and _is_cleared(mark):
+    for name, mark in slot_marks(spool_dir).items():
+        is_wanted = mark.owner in in_ledgers or not wanted.isdisjoint(mark.paths.values())
+        if is_gone(mark.owner, host) and not is_wanted and _is_cleared(mark):
             remove_mark(spool_dir, name)
 
 
@@ -65,14 +72,15 @@ def end_unknown(spool_dir: str, logs_dir: str, host: HostFacts, known: Collectio
     """Of slots that print into `logs_dir` and whose owner is gone: ends what runs there in a launcher that is
     not `known` from any record. Its owner was killed before it could say what it had begun, so whoever
     goes on will begin it again."""
-    for mark in _marks(spool_dir).values():
+    for mark in slot_marks(spool_dir).values():
         if os.path.dirname(mark.files) != logs_dir or mark.launcher_pid in known:
             continue
         if is_gone(mark.owner, host) and is_running(mark.launcher_pid, mark.launcher_start_ticks):
-            _end(mark)
+            end_slot(mark)
 
 
-def _end(mark: SlotMark) -> None:
+def end_slot(mark: SlotMark) -> None:
+    """Its launcher, too."""
     standing = {key: path for key, path in mark.paths.items() if os.path.isdir(path)}
     if standing:
         with contextlib.suppress(JoblensError):
@@ -88,7 +96,7 @@ def _end(mark: SlotMark) -> None:
         tree.close()
 
 
-def _marks(spool_dir: str) -> dict[str, SlotMark]:
+def slot_marks(spool_dir: str) -> dict[str, SlotMark]:
     """By the names of their slots."""
     try:
         names = [name.removesuffix(_SUFFIX) for name in os.listdir(spool_dir) if name.endswith(_SUFFIX)]

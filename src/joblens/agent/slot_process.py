@@ -19,15 +19,15 @@ _PIECE = 1 << 16  # of a command that is larger than a socket takes at once
 
 
 Order = tuple[
-    str, list[bytes], dict[bytes, bytes], str, str, str
-]  # uuid, argv, env changes, cwd, folder, streams
+    str, list[bytes], dict[bytes, bytes], str, str, str, int
+]  # uuid, argv, env changes, cwd, folder, streams, place in the ledger
 
 
 class SlotProcess:
     def __init__(
         self,
         files: str,
-        spool_dir: str,
+        ledger: str,
         logs_dir: str,
         attach: Sequence[str],
         rlimits: Sequence[tuple[int, int, int]] = (),
@@ -37,6 +37,7 @@ class SlotProcess:
         is_leashed: bool = False,
     ) -> None:
         """`files` is the path prefix of what jobs print to, in `logs_dir` so that it can be moved there.
+        `ledger`: path of the file in which it notes what it runs; empty: there is none.
         `rlimits`: what jobs get where the owner changed its own. `env`: what they have beside its own.
         `descriptors` it is given, -1 where there is none: memory in which the kernel counts the packets of
         its group, and the memory peak, which it reads and resets. `is_leashed`: its job ends with this
@@ -54,7 +55,7 @@ class SlotProcess:
         self._permits, self._permit_end = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         ends = (their_end, self._permits)
         limits = ",".join(":".join(map(str, limit)) for limit in rlimits)
-        argv = [*launcher.start_argv("slot_launcher"), *map(str, ends), str(packets), files, spool_dir]
+        argv = [*launcher.start_argv("slot_launcher"), *map(str, ends), str(packets), files, ledger]
         argv += [logs_dir, limits, "leash" if is_leashed else "", *attach]
         # dup2 onto itself is how posix_spawn says "do not close this one".
         actions = [(os.POSIX_SPAWN_DUP2, end, end) for end in (*ends, packets, peak) if end >= 0]

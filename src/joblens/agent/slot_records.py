@@ -26,7 +26,7 @@ _NO_USAGE = Usage()
 def ended_record(slot_job: SlotJob, attempt: Attempt, finished: Finished, now_us: int) -> Record:
     job = slot_job.job
     if finished.error is not None:
-        outcome = _not_started(slot_job, finished.error, now_us)
+        outcome = not_started_outcome(slot_job, finished.error, now_us)
         return Record(status=outcome.status, job=job, outcome=outcome)
     if finished.logs_dir:
         attempt = replace(attempt, logs_dir=finished.logs_dir)
@@ -53,12 +53,12 @@ def _outcome(record: Record, finished: Finished, *, is_combined: bool) -> Outcom
 def early_outcome(slot_job: SlotJob, finished: Finished) -> Outcome:
     """How it ended, before anybody has put together what it used."""
     if finished.error is not None:
-        return _not_started(slot_job, finished.error, finished.ended_at_us)
+        return not_started_outcome(slot_job, finished.error, finished.ended_at_us)
     oom_kills = finished.samples[-1].oom_kills if finished.samples else None
     return verdict(_ending(finished), Usage(oom_kills=oom_kills) if oom_kills else _NO_USAGE, slot_job.job)
 
 
-def _not_started(slot_job: SlotJob, error: tuple[Any, ...], now_us: int) -> Outcome:
+def not_started_outcome(slot_job: SlotJob, error: tuple[Any, ...], now_us: int) -> Outcome:
     number, stage, name = error
     plan = LaunchPlan(argv=slot_job.argv, env={}, cwd=slot_job.job.cwd)
     return not_started(slot_job.job, start_error(int(number), str(stage), str(name), plan), now_us)

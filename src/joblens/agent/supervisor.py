@@ -213,11 +213,13 @@ class Supervisor:
     # ---- what earlier owners left --------------------------------------------------------------------
 
     def _adopt_and_settle(self, unfinished: list[Record]) -> None:
-        if not self._recovery.orphans(unfinished):
+        if not self._recovery.orphans(unfinished) and not self._recovery.has_unrecorded():
             return
         with alone(self._kit.spool_dir, "recovery", patience_s=0.0) as is_alone:
             if not is_alone:
                 return  # a command is at it; the next look sees what is left
+            begun = self._kit.recorder.read(lambda store: self._recovery.unrecorded(store.find))
+            self._kit.recorder.write(begun)
             found = self._recovery.orphans(self._kit.recorder.read(lambda store: store.running()))
             for record in found.adoptable:
                 if record.job.uuid not in self._hosted:
@@ -226,6 +228,7 @@ class Supervisor:
                 self._settle(record, owns_groups=record.job.uuid not in found.superseded)
             for record in found.never_started:
                 self._kit.recorder.write(self._recovery.give_up(record))
+        self._sweep()
 
     def _adopt(self, record: Record) -> None:
         self._log(f"job {record.job.uuid}: adopted from a dead owner")
@@ -259,7 +262,9 @@ class Supervisor:
     def _sweep(self) -> None:
         kit = self._kit
         with contextlib.suppress(JoblensError):
-            kit.recorder.read(lambda store: sweep(kit.spool_dir, store, kit.clock.now_us(), kit.host))
+            kit.recorder.read(
+                lambda store: sweep(kit.spool_dir, store, kit.clock.now_us(), kit.host, kit.accountant.parent)
+            )
 
     # ---- the end -----------------------------------------------------------------------------------
 

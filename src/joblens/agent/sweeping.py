@@ -5,22 +5,26 @@ import glob
 import os
 
 from joblens.agent.container_note import noted
-from joblens.agent.forgotten_groups import remove_forgotten, shared_parents
+from joblens.agent.forgotten_groups import sweep_groups
 from joblens.agent.left_outcome import left_outcomes, outcome_path
+from joblens.agent.left_slots import remove_settled
 from joblens.agent.payload import payload_path, payloads
+from joblens.agent.pending_ends import pending_ends
 from joblens.agent.settling import standing_groups
 from joblens.agent.slot_marks import has_slots, sweep_slots
 from joblens.model.errors import UnknownJob
 from joblens.model.job import Record, Status
 from joblens.ports.store import Store
-from joblens.probes.cgroup_layout import read_layout
 from joblens.probes.host import HostFacts
 
 _FORGOTTEN_US = 86_400_000_000  # nobody asks any more for what belongs to a job that no store knows
 
 
-def sweep(spool_dir: str, store: Store, now_us: int, host: HostFacts) -> None:
-    """Cheap when there is nothing: a few listings of a directory."""
+def sweep(
+    spool_dir: str, store: Store, now_us: int, host: HostFacts, cgroup_parent: str | None = None
+) -> None:
+    """Cheap when there is nothing: a few listings of a directory. `cgroup_parent`: where groups are made."""
+    remove_settled(spool_dir, host, lambda uuid: _is_over(store, uuid))
     if has_slots(spool_dir):
         sweep_slots(spool_dir, host, store.running())
     for path in glob.glob(os.path.join(glob.escape(spool_dir), "run-*.log")):
@@ -28,14 +32,16 @@ def sweep(spool_dir: str, store: Store, now_us: int, host: HostFacts) -> None:
     for uuid in left_outcomes(spool_dir):
         _sweep_outcome(outcome_path(spool_dir, uuid), _find(store, uuid), now_us)
     _sweep_containers(spool_dir, store)
-    layout = read_layout()
-    remove_forgotten(shared_parents(layout), layout, lambda uuid: _is_unfinished(store, uuid))
+    sweep_groups(spool_dir, store, cgroup_parent)
     for uuid in payloads(spool_dir):
         record = _find(store, uuid)
         if record is None:
             _remove_when_old(payload_path(spool_dir, uuid), now_us)
         elif record.status is not Status.QUEUED and (record.status.is_final or not record.job.notify):
             _remove(payload_path(spool_dir, uuid))
+    for path, jobs in pending_ends(spool_dir, host).items():
+        if not jobs:
+            _remove(path)
 
 
 def _sweep_containers(spool_dir: str, store: Store) -> None:
@@ -43,11 +49,7 @@ def _sweep_containers(spool_dir: str, store: Store) -> None:
         return
     from joblens.agent.container_removal import sweep_notes
 
-    def is_over(uuid: str) -> bool:
-        record = _find(store, uuid)
-        return record is None or record.status.is_final
-
-    sweep_notes(spool_dir, is_over)
+    sweep_notes(spool_dir, lambda uuid: _find(store, uuid) is None or _is_over(store, uuid))
 
 
 def _sweep_outcome(path: str, record: Record | None, now_us: int) -> None:
@@ -62,9 +64,9 @@ def _sweep_outcome(path: str, record: Record | None, now_us: int) -> None:
             _remove(path)
 
 
-def _is_unfinished(store: Store, uuid: str) -> bool:
+def _is_over(store: Store, uuid: str) -> bool:
     record = _find(store, uuid)
-    return record is not None and not record.status.is_final
+    return record is not None and record.status.is_final
 
 
 def _find(store: Store, uuid: str) -> Record | None:

@@ -193,21 +193,35 @@ class HostConnection:
 
         def write(store: Store) -> Record:
             looked = [] if details == Details() else [DetailsTaken(uuid, details)]
-            store.apply(
-                [SamplesTaken(uuid, measured.first_pending, samples), *looked, JobEnded(uuid, outcome)]
-            )
-            stored = record
-            with contextlib.suppress(JoblensError):
-                stored = store.find(uuid)
-            for sink in self._sinks:
-                sink.samples_taken(uuid, samples)
-                if looked:
-                    sink.details_taken(uuid, details)
-                sink.jobs_ended([stored])
+            taken = SamplesTaken(uuid, measured.first_pending, samples)
+            with self._pending(record):
+                store.apply([taken, *looked, JobEnded(uuid, outcome)])
+                stored = record
+                with contextlib.suppress(JoblensError):
+                    stored = store.find(uuid)
+                for sink in self._sinks:
+                    sink.samples_taken(uuid, samples)
+                    if looked:
+                        sink.details_taken(uuid, details)
+                    sink.jobs_ended([stored])
             apply_retention(store, self.settings(), outcome.ended_at_us)
             return stored
 
         return self._try(write) or record
+
+    @contextlib.contextmanager
+    def _pending(self, record: Record) -> Iterator[None]:
+        """For the next joblens, should this program be killed before the sinks have the end."""
+        if not self._sinks or record.attempt is None or not has_linux():
+            yield
+            return
+        from joblens.agent.pending_ends import PendingEnds
+        from joblens.app.drivers import store_name
+        from joblens.app.places import spool_dir
+
+        pending = PendingEnds(spool_dir(store_name(self.settings())), record.attempt.owner)
+        with contextlib.closing(pending), pending.around([record.job.uuid]):
+            yield
 
     def read(self, question: Callable[[Store], T]) -> T:
         with self._using() as store:

@@ -8,14 +8,18 @@ from typing import TYPE_CHECKING
 
 from joblens import __version__
 from joblens.agent.accounting import Accountant
+from joblens.agent.group_places import owner_mark
 from joblens.agent.kit import Kit
 from joblens.agent.loop import Loop
 from joblens.agent.owners import this_process
+from joblens.agent.pending_ends import PendingEnds
 from joblens.agent.provenance_desk import ProvenanceDesk
 from joblens.agent.recorder import Recorder
 from joblens.agent.sampler import Sampler
 from joblens.app.drivers import SystemClock, is_own_store, open_sinks, open_store, store_name
+from joblens.app.missing_lines import write_missing_lines
 from joblens.app.places import spool_dir
+from joblens.model.errors import JoblensError
 from joblens.model.job import Job, Record
 from joblens.model.settings import LogSettings, Settings
 from joblens.probes.host import read_host
@@ -107,14 +111,17 @@ def open_kit(
     except OSError as error:
         # Only a job whose joblens is killed would miss it.
         warn(f"launchers have no place to leave outcomes: {spool}: {error.strerror}")
-    recorder = Recorder(around(open_store(settings, warn)), open_sinks(settings, warn), warn)
+    owner = this_process(host)
+    store = around(open_store(settings, warn))
+    write_missing_lines(store, settings, spool, host, warn)
+    recorder = Recorder(store, open_sinks(settings, warn), warn, PendingEnds(spool, owner))
     return Kit(
         recorder=recorder,
         sampler=Sampler(take_sample, clock, warn),
-        accountant=Accountant(clock, settings.limits.cgroup_parent, warn),
+        accountant=Accountant(clock, settings.limits.cgroup_parent, warn, owner_mark(owner, spool)),
         clock=clock,
         loop=Loop(),
-        owner=this_process(host),
+        owner=owner,
         host=host,
         spool_dir=spool,
         job_rlimits=job_rlimits,
@@ -155,6 +162,11 @@ def open_recovery(kit: Kit, settings: Settings) -> "Recovery":
 def close_kit(kit: Kit) -> None:
     kit.sampler.close()
     kit.instruments.close()
+    if kit.accountant.has_made_groups:
+        from joblens.agent.forgotten_groups import sweep_groups
+
+        with suppress(JoblensError, OSError):  # left by others that were killed
+            kit.recorder.read(lambda store: sweep_groups(kit.spool_dir, store, kit.accountant.parent))
     if kit.provenance is not None:
         kit.provenance.close()
     kit.recorder.close()

@@ -31,11 +31,12 @@ def recover_dead_owners(
     if not is_own_store(settings) or not may_write_store(settings):
         return
     from joblens.agent.sweeping import sweep
+    from joblens.app.missing_lines import write_missing_lines
     from joblens.probes.host import read_host
 
     recovery = _recovery(spool, settings)
     found = recovery.orphans(unfinished)
-    if found.dead or found.never_started:
+    if found.dead or found.never_started or recovery.has_unrecorded():
         found = _settle_alone(store, recovery, settings, warn)
     if found.adoptable or _has_waiting(unfinished):
         from joblens.app.submitting import wake_supervisor
@@ -45,7 +46,8 @@ def recover_dead_owners(
         from joblens.app.bells import remind_workers
 
         remind_workers(settings, store, config)  # type: ignore[arg-type]  # every store is both
-    sweep(spool, store, SystemClock().now_us(), read_host())
+    write_missing_lines(store, settings, spool, read_host(), warn)
+    sweep(spool, store, SystemClock().now_us(), read_host(), settings.limits.cgroup_parent)
 
 
 def _recovery(spool: str, settings: Settings) -> "Recovery":
@@ -68,27 +70,45 @@ def _recovery(spool: str, settings: Settings) -> "Recovery":
 def _settle_alone(store: Store, recovery: "Recovery", settings: Settings, warn: Warn) -> "Orphans":
     """Looked at anew under the lock: somebody else may have done it all in the meantime."""
     from joblens.agent.locks import alone
-    from joblens.agent.settling import Circumstances, Seen
+    from joblens.agent.owners import this_process
+    from joblens.agent.pending_ends import PendingEnds
     from joblens.app.owning import current_user
+    from joblens.model.writes import JobEnded
+    from joblens.probes.host import read_host
 
     with alone(recovery.spool_dir, "recovery", _PATIENCE_S) as is_alone:
+        begun = recovery.unrecorded(store.find) if is_alone else []
+        store.apply([write for write in begun if not isinstance(write, JobEnded)])
         found = recovery.orphans(store.running(user=current_user()))
         if not is_alone:
             return found
-        asked = store.cancel_requests()
-        for record in found.dead:
-            uuid = record.job.uuid
-            how = Circumstances(
-                cancel_asked_at_us=asked[uuid].asked_at_us if uuid in asked else None,
-                owns_groups=uuid not in found.superseded,
-            )
-            seen = Seen(store.samples(uuid), store.details(uuid))
-            store.apply(recovery.settle(record, seen, how))
-            recovery.forget(uuid)
-        for record in found.never_started:
-            store.apply(recovery.give_up(record))
-        _mirror([record.job.uuid for record in (*found.dead, *found.never_started)], store, settings, warn)
+        unstarted = [write for write in begun if isinstance(write, JobEnded)]
+        ended = [record.job.uuid for record in (*found.dead, *found.never_started)]
+        ended += [write.uuid for write in unstarted]
+        pending = PendingEnds(recovery.spool_dir, this_process(read_host()))
+        with pending.around(ended):
+            store.apply(unstarted)
+            _settle(found, store, recovery)
+            _mirror(ended, store, settings, warn)
+        pending.close()
     return found
+
+
+def _settle(found: "Orphans", store: Store, recovery: "Recovery") -> None:
+    from joblens.agent.settling import Circumstances, Seen
+
+    asked = store.cancel_requests()
+    for record in found.dead:
+        uuid = record.job.uuid
+        how = Circumstances(
+            cancel_asked_at_us=asked[uuid].asked_at_us if uuid in asked else None,
+            owns_groups=uuid not in found.superseded,
+        )
+        seen = Seen(store.samples(uuid), store.details(uuid))
+        store.apply(recovery.settle(record, seen, how))
+        recovery.forget(uuid)
+    for record in found.never_started:
+        store.apply(recovery.give_up(record))
 
 
 def _has_waiting(unfinished: list[Record]) -> bool:

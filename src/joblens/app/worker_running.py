@@ -285,7 +285,9 @@ class RunningWorker:
         kit, worker = self.kit, self.worker
         self._take_signals(hearing)
         with suppress(JoblensError):
-            kit.recorder.read(lambda store: sweep(kit.spool_dir, store, kit.clock.now_us(), kit.host))
+            kit.recorder.read(
+                lambda store: sweep(kit.spool_dir, store, kit.clock.now_us(), kit.host, kit.accountant.parent)
+            )
         thread = _start_hearing(hearing, worker) if hearing is not None else None
         when_there()
         try:

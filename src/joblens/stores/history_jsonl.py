@@ -3,7 +3,7 @@
 import fcntl
 import os
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
@@ -49,6 +49,14 @@ class HistoryJsonl:
             if not self._has_warned:
                 self._has_warned = True
                 self._warn(f"{self._path} cannot be written: {error.strerror}; ended jobs are missing there")
+
+    def add_missing(self, records: Sequence[Record]) -> None:
+        """Writes those that have no line in the file, nor in the one that was rotated last."""
+        keys = {one.job.uuid: f'"job_uuid":"{one.job.uuid}"'.encode() for one in records}
+        known = _found(f"{self._path}.1", keys.values()) | _found(self._path, keys.values())
+        missing = [one for one in records if keys[one.job.uuid] not in known]
+        if missing:
+            self.jobs_ended(missing)
 
     def close(self) -> None:
         if self._descriptor is not None:
@@ -96,3 +104,14 @@ class HistoryJsonl:
             if os.path.exists(f"{self._path}.{number}"):
                 os.replace(f"{self._path}.{number}", f"{self._path}.{number + 1}")
         os.replace(self._path, f"{self._path}.1")
+
+
+def _found(path: str, keys: Iterable[bytes]) -> set[bytes]:
+    """Those that the file has."""
+    import mmap
+
+    try:
+        with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+            return {key for key in keys if content.find(key) >= 0}
+    except (OSError, ValueError):  # none, or an empty one
+        return set()

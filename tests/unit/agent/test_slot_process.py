@@ -12,13 +12,13 @@ from tests.conftest import wait_until
 
 @pytest.fixture
 def launcher(tmp_path: Path) -> Iterator[SlotProcess]:
-    process = SlotProcess(str(tmp_path / "logs" / ".slot"), str(tmp_path), str(tmp_path / "logs"), ())
+    process = SlotProcess(str(tmp_path / "logs" / ".slot"), "", str(tmp_path / "logs"), ())
     yield process
     process.close()
 
 
 def give(launcher: SlotProcess, uuid: str, *argv: str, is_ahead: bool = False) -> None:
-    launcher.give_jobs([(uuid, [os.fsencode(word) for word in argv], {}, "/", "", "")], has_one=is_ahead)
+    launcher.give_jobs([(uuid, [os.fsencode(word) for word in argv], {}, "/", "", "", -1)], has_one=is_ahead)
 
 
 def test_a_peak_that_the_kernel_lets_nobody_reset_is_read_all_the_same(launcher: SlotProcess) -> None:
@@ -95,7 +95,7 @@ def test_jobs_that_were_sent_together_can_be_taken_back_but_the_first(
 ) -> None:
     wait = f"while [ ! -e {tmp_path}/go ]; do sleep 0.01; done"
     launcher.give_jobs(
-        [(uuid, [b"sh", b"-c", wait.encode()], {}, "/", "", "") for uuid in "abc"], has_one=False
+        [(uuid, [b"sh", b"-c", wait.encode()], {}, "/", "", "", -1) for uuid in "abc"], has_one=False
     )
     assert [launcher.take_permit_back() for _ in range(3)] == [True, True, False]
     (tmp_path / "go").touch()

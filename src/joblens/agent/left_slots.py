@@ -1,0 +1,171 @@
+"""Slot jobs whose owner was killed, found in its ledger: those that the store does not know are recorded, and
+the end of each is told as its launcher noted it."""
+
+import contextlib
+import os
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from joblens.agent.accounting import PROCESS_TREE
+from joblens.agent.outcome import Origins
+from joblens.agent.owners import is_gone, is_running
+from joblens.agent.slot_ledger import LedgerJob, jobs_begun, ledger_owner, ledgers
+from joblens.agent.slot_marks import SlotMark, end_slot, slot_marks
+from joblens.analysis.reasons import NO_GRID_FACTOR
+from joblens.model.errors import ProbeError
+from joblens.model.job import Attempt, Outcome, Owner, Record
+from joblens.model.writes import JobEnded, JobQueued, JobStarted, Write
+from joblens.probes.host import HostFacts
+
+if TYPE_CHECKING:  # commands that find nothing left do without
+    from joblens.agent.slot_counters import SlotCounters
+    from joblens.agent.slot_numbers import SlotNumbers
+
+_PATIENCE_S = 3.0  # for a launcher that has yet to notice that its owner is gone
+_LOOK_EVERY_S = 0.005
+_UNREAD = "joblens was killed before it had read them"
+
+
+class SlotReading(Struct, frozen=True):
+    """What the groups of its slot say of a job, as its launcher read them before and after it."""
+
+    first: dict[str, Any]
+    last: dict[str, Any]
+    origins: Origins
+
+
+def left_ledgers(spool_dir: str, host: HostFacts) -> dict[str, Owner]:
+    """Paths of ledgers whose owner is gone."""
+    found = {path: ledger_owner(path) for path in ledgers(spool_dir)}
+    return {path: owner for path, owner in found.items() if owner is not None and is_gone(owner, host)}
+
+
+def unrecorded(spool_dir: str, host: HostFacts, find: Callable[[str], Record | None]) -> list[Write]:
+    """Records jobs that a launcher has begun and the store does not know. Jobs of a queue are left out: they
+    are delivered again. To be called by one process at a time (agent.locks.alone)."""
+    writes: list[Write] = []
+    for path, owner in left_ledgers(spool_dir, host).items():
+        marks = slot_marks(spool_dir)
+        _await_launchers(path, {name: mark for name, mark in marks.items() if mark.owner == owner})
+        for job in jobs_begun(path):
+            if not job.sent.job.queue and find(job.uuid) is None:
+                writes += _writes(job, owner, marks.get(job.begin.slot), host)
+    return writes
+
+
+def _await_launchers(path: str, marks: dict[str, SlotMark]) -> None:
+    """Until each runs a job that it has noted, or has ended. One that does neither is ended."""
+    deadline_s = time.monotonic() + _PATIENCE_S
+    while True:
+        busy = {job.begin.slot for job in jobs_begun(path) if job.end is None}
+        unclear = [
+            mark
+            for name, mark in marks.items()
+            if name not in busy and is_running(mark.launcher_pid, mark.launcher_start_ticks)
+        ]
+        if not unclear:
+            return
+        if time.monotonic() > deadline_s:
+            for mark in unclear:
+                end_slot(mark)
+            return
+        time.sleep(_LOOK_EVERY_S)
+
+
+def _writes(job: LedgerJob, owner: Owner, mark: SlotMark | None, host: HostFacts) -> list[Write]:
+    failure = start_failure(job)
+    if failure is not None:
+        return [JobQueued(job.sent.job), JobEnded(job.uuid, failure)]
+    attempt = Attempt(
+        started_at_us=job.begin.at_us,
+        started_mono_ns=job.begin.mono_ns,
+        owner=owner,
+        launcher_pid=mark.launcher_pid if mark else None,
+        launcher_start_ticks=mark.launcher_start_ticks if mark else None,
+        accounting=(mark.kind if mark else "") or PROCESS_TREE,
+        groups=mark.paths if mark else {},
+        base=_base(job, mark),
+        kernel=host.kernel,
+        cpu_count=host.cpu_count,
+        memory_total_bytes=host.memory_total_bytes,
+    )
+    return [JobQueued(job.sent.job), JobStarted(job.uuid, attempt)]
+
+
+def start_failure(job: LedgerJob) -> Outcome | None:
+    """Of a job whose program could not be started."""
+    if job.end is None or job.end.answer[0] != "failed":
+        return None
+    from joblens.agent.slot import SlotJob
+    from joblens.agent.slot_records import not_started_outcome
+
+    sent = job.sent
+    slot_job = SlotJob(sent.job, sent.job.argv, {}, sent.folder, sent.streams)
+    return not_started_outcome(slot_job, job.end.answer[1:], job.end.at_us)
+
+
+def reading_of(job: LedgerJob, attempt: Attempt) -> SlotReading | None:
+    """None: its launcher could not tell, or the groups are gone."""
+    from joblens.agent.slot_instruments import UNSEEN
+    from joblens.probes.traffic_code import FIELDS
+
+    opened = _open_counters(job, attempt.accounting, attempt.groups)
+    if opened is None:
+        return None
+    numbers, probe = opened
+    try:
+        if job.end is None or not job.end.answer[-1]:
+            return None
+        own_usec, after = job.end.answer[3], probe.parse(job.end.answer[-1][: len(probe.files())])
+        first = numbers.at_start()
+        last = numbers.since_start({**after, "processes": 1}, own_usec, was_looked_at=False)
+        unknown = {**UNSEEN, **numbers.unknown(), **probe.unknown}
+        unknown |= {**dict.fromkeys(FIELDS, _UNREAD), "co2": NO_GRID_FACTOR}
+        return SlotReading(first, last, Origins(dict(probe.sources), unknown))
+    finally:
+        probe.close()
+
+
+def _base(job: LedgerJob, mark: SlotMark | None) -> dict[str, int]:
+    """Counters of its groups when it began."""
+    opened = _open_counters(job, mark.kind, mark.paths) if mark is not None else None
+    if opened is None:
+        return {}
+    numbers, probe = opened
+    probe.close()
+    return numbers.base_of_counters()
+
+
+def _open_counters(
+    job: LedgerJob, kind: str, groups: Mapping[str, str]
+) -> "tuple[SlotNumbers, SlotCounters] | None":
+    from joblens.agent.slot_counters import SlotCounters
+    from joblens.agent.slot_numbers import SlotNumbers
+
+    if not groups or not job.begin.counters:
+        return None
+    try:
+        probe = SlotCounters(groups, kind, None)
+    except (ProbeError, OSError):
+        return None
+    before = probe.parse(job.begin.counters[: len(probe.files())])
+    numbers = SlotNumbers({**before, "processes": 1}, can_reset_peak=job.begin.can_reset_peak)
+    return numbers, probe
+
+
+def remove_settled(spool_dir: str, host: HostFacts, is_over: Callable[[str], bool]) -> None:
+    """Ledgers of which every job is over, with launchers that have ended."""
+    for path, owner in left_ledgers(spool_dir, host).items():
+        marks = [mark for mark in slot_marks(spool_dir).values() if mark.owner == owner]
+        if not _is_any_running(marks) and all(
+            job.sent.job.queue or is_over(job.uuid) for job in jobs_begun(path)
+        ):
+            with contextlib.suppress(OSError):
+                os.unlink(path)
+
+
+def _is_any_running(marks: Iterable[SlotMark]) -> bool:
+    return any(is_running(mark.launcher_pid, mark.launcher_start_ticks) for mark in marks)

@@ -1,0 +1,147 @@
+"""The ledger of slot jobs, as the owner writes it and the next joblens reads it."""
+
+import marshal
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec import structs
+
+from joblens.agent.launcher import NOTE_BYTES
+from joblens.agent.left_slots import remove_settled, unrecorded
+from joblens.agent.owners import this_process
+from joblens.agent.slot_ledger import LedgerJob, SentJob, SlotLedger, find_begun, jobs_begun, ledgers
+from joblens.model.ids import new_uuid
+from joblens.model.job import Job, Record, Status
+from joblens.model.writes import JobEnded, JobQueued, JobStarted
+from joblens.probes.host import read_host
+
+HOST = read_host()
+GONE = structs.replace(this_process(HOST), start_ticks=1)  # another process had that number
+DONE: tuple[Any, ...] = ("done", 0, (1, 2, *(0,) * 13), 5, 1_000, 3_000, 0, 0, "", False, [])
+FAILED: tuple[Any, ...] = ("failed", 2, "execute", "no-such")
+
+
+def sent(uuid: str = "", queue: str = "", words: int = 1) -> SentJob:
+    argv = ("no-such", *("x" * 100,) * words)
+    return SentJob(Job(uuid=uuid or new_uuid(), argv=argv, created_at_us=1, queue=queue))
+
+
+def note(path: str, place: int, uuid: str, facts: tuple[Any, ...]) -> None:
+    """As a launcher does."""
+    data = marshal.dumps(facts)
+    head = uuid.encode() + (7_000_000).to_bytes(8, "little") + len(data).to_bytes(4, "little")
+    with open(path, "r+b") as file:
+        file.seek(place)
+        file.write(head + data)
+
+
+def begin(ledger: SlotLedger, job: SentJob, answer: tuple[Any, ...] | None = None) -> None:
+    place = ledger.add(job)
+    note(ledger.path, place, job.job.uuid, (1_000, "slot-x", False, (0.0, 0.0), []))
+    if answer is not None:
+        note(ledger.path, place + NOTE_BYTES, job.job.uuid, answer)
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> SlotLedger:
+    return SlotLedger(str(tmp_path), GONE)
+
+
+def no_record(uuid: str) -> Record | None:
+    return None
+
+
+def begun(ledger: SlotLedger) -> dict[str, LedgerJob]:
+    return {job.uuid: job for job in jobs_begun(ledger.path)}
+
+
+def test_jobs_that_were_begun_are_found_with_their_ends(ledger: SlotLedger) -> None:
+    waiting, running, ended = sent(), sent(), sent(words=200)
+    ledger.add(waiting)
+    begin(ledger, running)
+    begin(ledger, ended, DONE)
+    found = begun(ledger)
+    assert found.keys() == {running.job.uuid, ended.job.uuid}
+    assert found[running.job.uuid].end is None
+    end = found[ended.job.uuid].end
+    assert end is not None
+    assert end.answer == DONE
+    assert found[ended.job.uuid].sent == ended
+
+
+def test_a_cell_is_used_again_when_the_store_has_the_end_and_old_notes_do_not_count(
+    ledger: SlotLedger,
+) -> None:
+    first, second = sent(), sent()
+    begin(ledger, first, DONE)
+    place = ledger.add(first)
+    ledger.remove([first.job.uuid, "unknown"])
+    assert begun(ledger) == {}
+    assert ledger.add(second) == place
+    assert begun(ledger) == {}
+    size = os.path.getsize(ledger.path)
+    for _ in range(50):
+        ledger.remove([second.job.uuid])
+        second = sent()
+        ledger.add(second)
+    assert os.path.getsize(ledger.path) == size
+
+
+def test_a_job_that_comes_again_keeps_its_place(ledger: SlotLedger) -> None:
+    job = sent()
+    assert ledger.add(job) == ledger.add(job)
+
+
+def test_jobs_run_without_a_ledger_where_no_file_can_be_made(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    ledger = SlotLedger(str(tmp_path / "file" / "below"), GONE)
+    assert (ledger.path, ledger.add(sent())) == ("", -1)
+    ledger.remove(["any"])
+    ledger.close()
+
+
+def test_a_half_written_ledger_tells_what_it_has(ledger: SlotLedger) -> None:
+    job = sent()
+    begin(ledger, job, DONE)
+    ledger.add(sent())
+    os.truncate(ledger.path, os.path.getsize(ledger.path) - 2 * NOTE_BYTES - 8)
+    assert begun(ledger).keys() == {job.job.uuid}
+
+
+def test_a_job_that_no_store_knows_is_recorded_as_its_launcher_began_it(
+    ledger: SlotLedger, tmp_path: Path
+) -> None:
+    running, unstarted, queued = sent(), sent(), sent(queue="q")
+    begin(ledger, running, DONE)
+    begin(ledger, unstarted, FAILED)
+    begin(ledger, queued, DONE)
+    writes = unrecorded(str(tmp_path), HOST, no_record)
+    first, started, second, ended = writes
+    assert (first, second) == (JobQueued(running.job), JobQueued(unstarted.job))
+    assert isinstance(started, JobStarted)
+    assert (started.attempt.started_at_us, started.attempt.started_mono_ns) == (7_000_000, 1_000)
+    assert started.attempt.owner == GONE
+    assert isinstance(ended, JobEnded)
+    assert (ended.outcome.status, ended.outcome.exit_code) == (Status.ERROR, 127)
+
+
+def test_a_ledger_of_a_living_owner_is_not_touched(tmp_path: Path) -> None:
+    ledger = SlotLedger(str(tmp_path), this_process(HOST))
+    begin(ledger, sent(), DONE)
+    assert unrecorded(str(tmp_path), HOST, no_record) == []
+    remove_settled(str(tmp_path), HOST, lambda _: True)
+    assert ledgers(str(tmp_path)) == [ledger.path]
+
+
+@pytest.mark.parametrize(("is_over", "left"), [(lambda _: True, 0), (lambda _: False, 1)])
+def test_a_ledger_goes_when_all_its_jobs_are_over(
+    ledger: SlotLedger, tmp_path: Path, is_over: Callable[[str], bool], left: int
+) -> None:
+    job = sent()
+    begin(ledger, job, DONE)
+    remove_settled(str(tmp_path), HOST, is_over)
+    assert len(ledgers(str(tmp_path))) == left
+    assert (find_begun(str(tmp_path), job.job.uuid) is not None) == bool(left)
