@@ -1,6 +1,7 @@
 """Carries facts to the store and the sinks on a thread of its own, so that a slow disk or a locked
 database delays neither a sample nor the job."""
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable, Sequence
