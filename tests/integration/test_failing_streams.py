@@ -374,3 +374,24 @@ def test_a_full_disk_under_the_log_file_or_a_sink(
     assert place.start(*called.arguments).wait(timeout=60) == called.code
     codes = [record.outcome.exit_code for record in place.records() if record.outcome]
     assert codes == [called.job_code] * called.jobs
+
+
+@pytest.mark.parametrize("options", [(), ("--json",)], ids=["text", "json"])
+@pytest.mark.parametrize("owner", ["run", "workflow", "map"])
+def test_a_store_that_is_gone_in_the_end_changes_no_exit_code(
+    place: Place, owner: str, options: tuple[str, ...]
+) -> None:
+    """What happened waits in a journal for the next joblens that opens it."""
+    folder = place.folder.parent / "store"
+    job = f"mv {folder} {folder}.away; touch {folder}; exit 0"
+    (place.folder / "wf.yaml").write_text(f"name: wf\njobs:\n  - {{name: a, command: '{job}'}}\n")
+    arguments = {
+        "run": ("run", *options, "--", "sh", "-c", job.replace("exit 0", "exit 6")),
+        "workflow": ("run", "wf.yaml", *options),
+        "map": ("map", *options, job + " # {}", ":::", "a"),
+    }[owner]
+    assert place.start(*arguments).wait(timeout=60) == (6 if owner == "run" else 0)
+    folder.unlink()
+    (place.folder.parent / "store.away").rename(folder)
+    assert place.start("history").wait(timeout=30) == 0  # brings it in
+    assert [record.status.is_final for record in place.records()] == [True]

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from msgspec.structs import replace
@@ -28,7 +29,7 @@ from joblens.app.results import JobFailed, Result
 from joblens.app.retention import apply_retention
 from joblens.app.session_starting import session_starter
 from joblens.app.settings import load_settings
-from joblens.model.errors import InputError
+from joblens.model.errors import InputError, JoblensError
 from joblens.model.job import Accounting, ContainerJob, Requirements
 from joblens.model.settings import Settings
 
@@ -197,7 +198,8 @@ def _run_sessions(prepared: Iterable[PreparedJob], settings: Settings, width: in
 
 def _leave(kit: Kit, settings: Settings) -> None:
     try:
-        kit.recorder.read(lambda store: apply_retention(store, settings, kit.clock.now_us()))
+        with suppress(JoblensError):  # how the jobs ended stands
+            kit.recorder.read(lambda store: apply_retention(store, settings, kit.clock.now_us()))
     finally:
         close_kit(kit)
 

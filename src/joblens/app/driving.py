@@ -77,9 +77,10 @@ def drive(
 ) -> Driven:
     """From where it stands to its end. `lock`: of this run, taken already. Raises RunIsDriven when another
     process is at it."""
+    spool = spool_dir(store_name(settings))  # now: the store may be gone in the end
     nudged = heed_no_nudge()
     if lock is None:
-        lock = RunLock(spool_dir(store_name(settings)), run.uuid)
+        lock = RunLock(spool, run.uuid)
         if not lock.take():
             heed_as_before(nudged)
             raise driven_by_another(run, lock)
@@ -88,7 +89,7 @@ def drive(
     finally:
         lock.release()
         heed_as_before(nudged)
-        remove_idle_folders(spool_dir(store_name(settings)))
+        remove_idle_folders(spool)
 
 
 class _Driving:
@@ -292,6 +293,9 @@ class _Driving:
     def _after(self, kit: Kit, setup: RunSetup) -> None:
         from joblens.app.after_run import after_run
 
-        kit.recorder.read(
-            lambda store: after_run(store, self._run, self._plan, setup, self._settings, self._log)
-        )
+        try:
+            kit.recorder.read(
+                lambda store: after_run(store, self._run, self._plan, setup, self._settings, self._log)
+            )
+        except JoblensError as error:  # how the run ended stands
+            self._log.warn(str(error))

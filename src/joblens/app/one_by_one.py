@@ -1,6 +1,7 @@
 """Jobs one after the other on one set of threads: nothing of ours starts or ends between two of them, so that
 the surroundings of all are the same."""
 
+from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
@@ -12,6 +13,7 @@ from joblens.app.owning import OwnLog, close_kit, open_kit
 from joblens.app.results import Result
 from joblens.app.retention import apply_retention
 from joblens.app.session_starting import session_starter
+from joblens.model.errors import JoblensError
 from joblens.model.settings import Settings
 
 
@@ -47,6 +49,7 @@ class OneByOne:
     ) -> None:
         try:
             clock = self._kit.clock
-            self._kit.recorder.read(lambda store: apply_retention(store, self._settings, clock.now_us()))
+            with suppress(JoblensError):  # how the jobs ended stands
+                self._kit.recorder.read(lambda store: apply_retention(store, self._settings, clock.now_us()))
         finally:
             close_kit(self._kit)

@@ -26,6 +26,7 @@ from joblens.app.session_starting import session_starter
 from joblens.app.snapshots import LiveSnapshot
 from joblens.engine.job_life import EndCause
 from joblens.model.details import Details
+from joblens.model.errors import JoblensError
 from joblens.model.job import Record, Status
 from joblens.model.job_snapshot import JobSnapshot, ProcessingStatus
 from joblens.model.recipe import RecipePlan
@@ -174,7 +175,8 @@ class _Executing:
         assert self._session is not None
         table = operator_table(snapshot, self._plan, kit.clock.now_us())
         kit.recorder.write([DetailsTaken(self._session.job.uuid, Details(operators=table))])
-        kit.recorder.read(lambda store: apply_retention(store, self._settings, kit.clock.now_us()))
+        with suppress(JoblensError):  # how the job ended stands
+            kit.recorder.read(lambda store: apply_retention(store, self._settings, kit.clock.now_us()))
 
     # ---- while it goes on, on the pool's thread ----------------------------------------------------------
 

@@ -9,6 +9,7 @@ import click
 from joblens.cli.context import Session
 from joblens.cli.options import shared_options
 from joblens.cli.run_options import checked_probes
+from joblens.model.errors import JoblensError
 
 if TYPE_CHECKING:
     from joblens.agent.run_view import RunView
@@ -121,7 +122,10 @@ def _drive(session: Session, run: "Run", loaded: "LoadedSpec", *, keeps_order: b
     session.own_jobs()
     driven = drive(run, loaded.plan, session.settings, make_view=make_view, log=OwnLog(session.settings.logs))
     if session.json:
-        session.write_json(ending_document(session.store, driven, loaded.plan))
+        try:
+            session.write_json(ending_document(session.store, driven, loaded.plan))
+        except JoblensError as error:  # the store is gone; how the run ended stands
+            session.warn(str(error))
     elif not quiet:
         done = driven.counts().get(JobState.COMPLETED, 0)
         if done < len(loaded.plan.jobs) or sys.stderr.isatty():

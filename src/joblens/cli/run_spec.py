@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from joblens.cli.context import Session
 from joblens.cli.option_table import JOB_OPTIONS, RUN_OPTIONS, OptionRow
-from joblens.model.errors import InputError
+from joblens.model.errors import InputError, JoblensError
 
 if TYPE_CHECKING:
     from joblens.agent.run_view import RunView
@@ -228,11 +228,14 @@ def drive_in_front(
         log=OwnLog(session.settings.logs),
         config=session.options.config,
     )
-    show_end(session, driven, plan, quiet=quiet)
-    if notify:
-        from joblens.app.run_notice import notify_run
+    try:
+        show_end(session, driven, plan, quiet=quiet)
+        if notify:
+            from joblens.app.run_notice import notify_run
 
-        notify_run(session.store, driven, plan, notify, session.warn)
+            notify_run(session.store, driven, plan, notify, session.warn)
+    except JoblensError as error:  # the store is gone; how the run ended stands
+        session.warn(str(error))
     sys.exit(exit_code_of(driven))
 
 
