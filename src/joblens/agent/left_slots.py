@@ -43,16 +43,15 @@ def left_ledgers(spool_dir: str, host: HostFacts) -> dict[str, Owner]:
     return {path: owner for path, owner in found.items() if owner is not None and is_gone(owner, host)}
 
 
-def unrecorded(spool_dir: str, host: HostFacts, find: Callable[[str], Record | None]) -> list[Write]:
-    """Records jobs that a launcher has begun and the store does not know. Jobs of a queue are left out: they
-    are delivered again. To be called by one process at a time (agent.locks.alone)."""
+def unrecorded(path: str, owner: Owner, host: HostFacts, find: Callable[[str], Record | None]) -> list[Write]:
+    """Records jobs of a left ledger that a launcher has begun and the store does not know. Jobs of a queue
+    are left out: they are delivered again. To be called by one process at a time (agent.locks.alone)."""
+    marks = slot_marks(os.path.dirname(path))
+    _await_launchers(path, {name: mark for name, mark in marks.items() if mark.owner == owner})
     writes: list[Write] = []
-    for path, owner in left_ledgers(spool_dir, host).items():
-        marks = slot_marks(spool_dir)
-        _await_launchers(path, {name: mark for name, mark in marks.items() if mark.owner == owner})
-        for job in jobs_begun(path):
-            if not job.sent.job.queue and find(job.uuid) is None:
-                writes += _writes(job, owner, marks.get(job.begin.slot), host)
+    for job in jobs_begun(path):
+        if not job.sent.job.queue and find(job.uuid) is None:
+            writes += _writes(job, owner, marks.get(job.begin.slot), host)
     return writes
 
 

@@ -13,7 +13,7 @@ from joblens.agent.owners import is_gone, is_running, is_within_reach
 from joblens.agent.settling import UNKNOWN, Circumstances, Seen, Settling, Tools
 from joblens.agent.slot_ledger import find_begun
 from joblens.model.errors import UnknownJob
-from joblens.model.job import Outcome, Record, Status
+from joblens.model.job import Outcome, Owner, Record, Status
 from joblens.model.writes import JobEnded, Write
 from joblens.ports.clock import Clock
 from joblens.probes.host import HostFacts
@@ -55,6 +55,7 @@ class Recovery:
         self._user = user
         self._output_max_bytes = output_max_bytes
         self._trusts_records = trusts_records
+        self._ledgers_read: set[str] = set()
 
     def orphans(self, records: list[Record]) -> Orphans:
         """Among unfinished jobs. Other users' and other machines' jobs are not ours to judge, and those of a
@@ -81,7 +82,7 @@ class Recovery:
 
     def has_unrecorded(self) -> bool:
         """Whether an owner that is gone may have begun jobs that the store does not know."""
-        return self._trusts_records and bool(left_ledgers(self.spool_dir, self._host))
+        return bool(self._new_ledgers())
 
     def unrecorded(self, find: Callable[[str], Record]) -> list[Write]:
         """Records those jobs, which `orphans` then finds in the store. `find` raises UnknownJob."""
@@ -92,7 +93,18 @@ class Recovery:
             except UnknownJob:
                 return None
 
-        return unrecorded(self.spool_dir, self._host, known) if self.has_unrecorded() else []
+        writes: list[Write] = []
+        for path, owner in self._new_ledgers().items():
+            writes += unrecorded(path, owner, self._host, known)
+            self._ledgers_read.add(path)
+        return writes
+
+    def _new_ledgers(self) -> dict[str, Owner]:
+        """Nothing is begun any more in those that were read."""
+        if not self._trusts_records:
+            return {}
+        left = left_ledgers(self.spool_dir, self._host)
+        return {path: owner for path, owner in left.items() if path not in self._ledgers_read}
 
     def _is_orphaned(self, record: Record) -> bool:
         attempt = record.attempt

@@ -129,22 +129,30 @@ def ledgers(spool_dir: str) -> list[str]:
 
 
 def ledger_owner(path: str) -> Owner | None:
-    """None: the file is gone, or was just made."""
-    try:
-        with open(path, "rb", buffering=0) as file:
-            return msgspec.json.decode(file.read(NOTE_BYTES).rstrip(b"\0"), type=Owner)
-    except (OSError, msgspec.MsgspecError):
-        return None
+    """None: the file is gone, was just made, or is somebody else's."""
+    with _opened(path) as file:
+        if file >= 0:
+            with contextlib.suppress(OSError, msgspec.MsgspecError):
+                return msgspec.json.decode(os.pread(file, NOTE_BYTES, 0).rstrip(b"\0"), type=Owner)
+    return None
 
 
 def jobs_begun(path: str) -> list[LedgerJob]:
     """Jobs whose end the owner did not see into the store."""
+    with _opened(path) as file:
+        return list(_jobs_begun(file, path)) if file >= 0 else []
+
+
+@contextlib.contextmanager
+def _opened(path: str) -> Iterator[int]:
+    """-1 unless this user has written it: what it says is believed."""
     try:
-        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     except OSError:
-        return []
+        yield -1
+        return
     try:
-        return list(_jobs_begun(file, path))
+        yield file if os.fstat(file).st_uid == os.geteuid() else -1
     finally:
         os.close(file)
 

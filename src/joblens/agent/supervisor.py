@@ -86,6 +86,7 @@ class Supervisor:
             # Whoever queued a job while the lock was held relies on this process looking once more.
             self._lock.release()
             if self._is_asked_to_end or not self._has_work() or not self._lock.take():
+                self._sweep()
                 return
             self._next_look_s = 0.0
             self._idle_since_s = time.monotonic()
@@ -228,7 +229,6 @@ class Supervisor:
                 self._settle(record, owns_groups=record.job.uuid not in found.superseded)
             for record in found.never_started:
                 self._kit.recorder.write(self._recovery.give_up(record))
-        self._sweep()
 
     def _adopt(self, record: Record) -> None:
         self._log(f"job {record.job.uuid}: adopted from a dead owner")

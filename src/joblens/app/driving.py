@@ -15,7 +15,7 @@ from joblens.agent.run_driver import RunDriver
 from joblens.agent.run_facts import RunFacts
 from joblens.agent.run_signals import heed_as_before, heed_no_nudge
 from joblens.agent.run_view import NoView, RunView, ThreadedView
-from joblens.agent.slot_marks import sweep_slots
+from joblens.agent.sweeping import sweep
 from joblens.app.drivers import store_name
 from joblens.app.earlier_runs import earlier_durations
 from joblens.app.jobs import Surroundings, probes_of
@@ -186,8 +186,8 @@ class _Driving:
                 side.store.close()
             if self._cluster is not None:
                 self._cluster.close(is_over=self._is_over)
-            with suppress(JoblensError):  # slots of an earlier driver that was killed
-                sweep_slots(kit.spool_dir, kit.host, kit.recorder.read(lambda store: store.running()))
+            with suppress(JoblensError):  # what an earlier driver left that was killed
+                kit.recorder.read(lambda store: sweep(kit.spool_dir, store, kit.clock.now_us(), kit.host))
             close_kit(kit)
 
     def _without_secrets(self, writes: Sequence[Write]) -> list[Write]:

@@ -10,7 +10,7 @@ import pytest
 from msgspec import structs
 
 from joblens.agent.launcher import NOTE_BYTES
-from joblens.agent.left_slots import remove_settled, unrecorded
+from joblens.agent.left_slots import left_ledgers, remove_settled, unrecorded
 from joblens.agent.owners import this_process
 from joblens.agent.slot_ledger import LedgerJob, SentJob, SlotLedger, find_begun, jobs_begun, ledgers
 from joblens.model.ids import new_uuid
@@ -118,7 +118,7 @@ def test_a_job_that_no_store_knows_is_recorded_as_its_launcher_began_it(
     begin(ledger, running, DONE)
     begin(ledger, unstarted, FAILED)
     begin(ledger, queued, DONE)
-    writes = unrecorded(str(tmp_path), HOST, no_record)
+    writes = unrecorded(ledger.path, GONE, HOST, no_record)
     first, started, second, ended = writes
     assert (first, second) == (JobQueued(running.job), JobQueued(unstarted.job))
     assert isinstance(started, JobStarted)
@@ -128,10 +128,18 @@ def test_a_job_that_no_store_knows_is_recorded_as_its_launcher_began_it(
     assert (ended.outcome.status, ended.outcome.exit_code) == (Status.ERROR, 127)
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
+def test_a_ledger_that_somebody_else_wrote_is_not_believed(ledger: SlotLedger, tmp_path: Path) -> None:
+    begin(ledger, sent(), DONE)
+    os.chown(ledger.path, 65534, 65534)
+    assert left_ledgers(str(tmp_path), HOST) == {}
+    assert begun(ledger) == {}
+
+
 def test_a_ledger_of_a_living_owner_is_not_touched(tmp_path: Path) -> None:
     ledger = SlotLedger(str(tmp_path), this_process(HOST))
     begin(ledger, sent(), DONE)
-    assert unrecorded(str(tmp_path), HOST, no_record) == []
+    assert left_ledgers(str(tmp_path), HOST) == {}
     remove_settled(str(tmp_path), HOST, lambda _: True)
     assert ledgers(str(tmp_path)) == [ledger.path]
 
