@@ -47,6 +47,7 @@ TOTALS = (
     "io_call_writes",
     "io_read_bytes",
     "io_write_bytes",
+    "io_removed_bytes",
     "rss_floor_bytes",
 )
 NOTE_BYTES, NOTE_HEAD_BYTES = 4096, 48  # of a note in the ledger of slot jobs (slot_ledger.py)
@@ -86,15 +87,15 @@ def prctl(option: int, argument: int) -> None:
 
 
 def read_io(pid: int) -> tuple[int, ...] | None:
-    """rchar, wchar, syscr, syscw, read_bytes, write_bytes of a living process and all it has reaped.
-    None: not ours to read."""
+    """rchar, wchar, syscr, syscw, read_bytes, write_bytes, cancelled_write_bytes of a living process and all
+    it has reaped. None: not ours to read."""
     text = _read_small(f"/proc/{pid}/io")
     return None if text is None else parse_io(text)
 
 
 def parse_io(text: bytes) -> tuple[int, ...]:
     words = text.split()
-    return tuple(int(words[place]) for place in (1, 3, 5, 7, 9, 11))
+    return tuple(int(words[place]) for place in (1, 3, 5, 7, 9, 11, 13))
 
 
 class TakenOver:
@@ -115,7 +116,7 @@ class TakenOver:
         _, status, usage = os.wait4(pid, 0)
         after = parse_io(os.pread(self._file, 4096, 0))
         # Each reading says how it stood before itself: the first one is in the second.
-        ours = (len(text), 0, 1, 0, 0, 0)
+        ours = (len(text), 0, 1, 0, 0, 0, 0)
         io = tuple(now - was - own for now, was, own in zip(after, parse_io(text), ours, strict=True))
         return status, usage, io
 
@@ -155,7 +156,7 @@ class Tally:
     def __init__(self) -> None:
         self.user_usec = self.system_usec = self.max_rss_bytes = 0
         self.faults_minor = self.faults_major = self.voluntary = self.involuntary = self.reaped = 0
-        self.io: tuple[int, ...] | None = (0, 0, 0, 0, 0, 0)
+        self.io: tuple[int, ...] | None = (0,) * 7
         self.before: dict[str, int] = {}
         self.io_before: tuple[int, ...] | None = None
 
@@ -200,7 +201,7 @@ class Tally:
             self.voluntary,
             self.involuntary,
             self.reaped,
-            *(self.io or (None,) * 6),
+            *(self.io or (None,) * 7),
             self.before.get("rss_floor_bytes", 0),
         )
 

@@ -60,7 +60,7 @@ _DEFAULTS = (
 _RSS_SLACK_BYTES = 1 << 20
 _COUNTER_BYTES = 16384
 _PACKET_BYTES = 128
-_NO_IO = (0, 0, 0, 0, 0, 0)  # what all of them did is added in one piece
+_NO_IO = (0,) * 7  # what all of them did is added in one piece
 _EINVAL = 22
 _REAP_PATIENCE_NS = 2_000_000_000
 _LONG_NS = 1_000_000_000
@@ -126,6 +126,7 @@ class CountedCalls:
             int(words[7]) - self._writes,
             int(words[9]),
             int(words[11]),
+            int(words[13]),
         )
         # Counted only now: the kernel says how it stood before this very call.
         self._reads += 1

@@ -15,6 +15,7 @@ from joblens.model.sample import Sample
 UNRECLAIMABLE = "unreclaimable"  # what Usage.memory_peak_basis says of peaks that are made here
 _TOLERANCE_BYTES = 1 << 20
 _TOLERANCE_SHARE = 50  # one part in so many
+_START_AND_END = 2  # samples
 
 
 class Mark(NamedTuple):
@@ -84,15 +85,18 @@ def is_noticeable(gap_bytes: int, beside_bytes: int) -> bool:
 
 
 def group_peak(
-    samples: Sequence[Sample], sampled: int, held_bytes: int | None, io_bytes: int
+    samples: Sequence[Sample], sampled: int, held_bytes: int | None, io_bytes: int, removed_bytes: int
 ) -> tuple[int, bool] | None:
     """The peak of a control group, and whether it is an estimate; None: the kernel kept none, or its file
     pages are not known. `sampled`: the largest sample. `held_bytes`: what its processes can have held at
-    most, by their high-water marks. `io_bytes` it has read from devices and written to files."""
+    most, by their high-water marks. `io_bytes` it has read from devices and written to files; `removed_bytes`
+    of them lay in files that it removed soon."""
     found = peak_of(map(group_mark, samples))
     if found is None:
         return None
-    peak, most = max(sampled, found.least), max(sampled, found.most)
+    # No sample of a short job can have seen what it wrote and removed.
+    removed = removed_bytes if len(samples) <= _START_AND_END else 0
+    peak, most = max(sampled, found.least - removed), max(sampled, found.most)
     if held_bytes is not None:
         held = max(sampled, held_bytes)
         most = min(most, held)
@@ -101,6 +105,6 @@ def group_peak(
         if peak > held and io_bytes >= peak - held:
             peak = held
     most = max(peak, most)
-    unseen = max(0, io_bytes - max((file_pages(sample) or 0 for sample in samples), default=0))
+    unseen = max(0, io_bytes - removed - max((file_pages(sample) or 0 for sample in samples), default=0))
     is_estimate = is_noticeable(most - peak, peak) or is_noticeable(min(unseen, peak - sampled), peak)
     return peak, is_estimate

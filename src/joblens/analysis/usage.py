@@ -287,7 +287,8 @@ class _Total:
 
     def _group_peak(self, sampled: int, largest: int | None, kernel_peak: int) -> tuple[int, bool, str]:
         """(peak, is it an estimate, source): the kernel's own peak, less file pages."""
-        found = group_peak(self.samples, sampled, self._held_bytes(), self._io_bytes())
+        removed = 0 if self.exit is None else self.exit.io_removed_bytes or 0
+        found = group_peak(self.samples, sampled, self._held_bytes(), self._io_bytes(), removed)
         if found is None:
             # A process's high-water mark has pages in it that others were charged for.
             peak = min(kernel_peak, max(sampled, largest or 0))

@@ -23,6 +23,9 @@ class ExitUsage(Struct, frozen=True, kw_only=True):
     io_call_writes: int | None = None
     io_read_bytes: int | None = None
     io_write_bytes: int | None = None
+    io_removed_bytes: int | None = (
+        None  # of those: in files removed, or cut short, before they reached a device
+    )
     reaped: int = 0
 
 

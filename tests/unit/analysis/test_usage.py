@@ -113,14 +113,18 @@ def test_page_cache_that_was_seen_is_said_to_be_taken_off() -> None:
     assert usage.memory_file_peak_bytes == 30 * MIB
 
 
-def loaded(files: int, kernel_peak: int, *, io: int = 0, largest: int = 0, **last: int) -> Usage:
+def loaded(
+    files: int, kernel_peak: int, *, io: int = 0, removed: int = 0, largest: int = 0, **last: int
+) -> Usage:
     """A job that was looked at when it began and when it had ended."""
     return usage_in_group(
         a_sample(0, memory_anon_bytes=0, memory_file_bytes=0, memory_kernel_peak_bytes=0),
         a_sample(
             1, memory_anon_bytes=0, memory_file_bytes=files, memory_kernel_peak_bytes=kernel_peak, **last
         ),
-        exit_usage=ExitUsage(max_rss_bytes=largest, io_read_bytes=io, io_write_bytes=0, reaped=1),
+        exit_usage=ExitUsage(
+            max_rss_bytes=largest, io_read_bytes=io, io_write_bytes=0, io_removed_bytes=removed, reaped=1
+        ),
     )
 
 
@@ -176,6 +180,12 @@ def test_files_that_were_read_while_others_were_still_there_are_no_memory() -> N
 def test_a_file_that_was_written_and_removed_between_two_samples_is_no_memory() -> None:
     usage = loaded(0, 204 * MIB, io=200 * MIB, largest=4 * MIB)
     assert usage.memory_peak_bytes == 4 * MIB
+
+
+def test_a_mapped_file_that_a_short_job_removed_is_no_memory() -> None:
+    """As MPI has one for its processes: a longer run of the same job is sampled while it is there."""
+    usage = loaded(0, 19 * MIB, io=8 * MIB, removed=8 * MIB, largest=28 * MIB)
+    assert usage.memory_peak_bytes == 11 * MIB
 
 
 def test_what_no_process_held_is_shared_memory_unless_files_were_written() -> None:
