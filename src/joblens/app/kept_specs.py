@@ -94,9 +94,9 @@ def hide_secrets(loaded: LoadedSpec, options: RunOptions) -> RunOptions:
         tables=dict(loaded.tables),
         options=options,
     )
-    secrets = secrets_of(run, loaded.plan)
-    loaded.plan = hide_names(loaded.plan, secrets)
-    return _hide_selection(options, secrets)
+    loaded.secrets = secrets_of(run, loaded.plan)
+    loaded.plan = hide_names(loaded.plan, loaded.secrets)
+    return _hide_selection(options, loaded.secrets)
 
 
 def _hide_selection(options: RunOptions, secrets: SecretValues) -> RunOptions:

@@ -11,6 +11,7 @@ from joblens.app.spec_tables import read_tables
 from joblens.model.errors import SpecError
 from joblens.model.plan import Plan
 from joblens.model.run import Run
+from joblens.model.secrets import SecretValues
 from joblens.model.workflow_spec import WorkflowSpec
 from joblens.plan.expansion import make_plan
 from joblens.plan.loose_names import loose_names
@@ -45,6 +46,7 @@ class LoadedSpec:
         self.tables = made.tables
         self.path = path
         self.warnings = made.warnings
+        self.secrets: SecretValues | None = None  # found out once (app.kept_specs): that reads the file again
         self._reading = made.reading
 
     @property

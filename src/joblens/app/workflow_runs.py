@@ -76,7 +76,7 @@ def create_run(
         user=current_user(),
         host=os.uname().nodename,
     )
-    secrets = secrets_of(run, made.plan)
+    secrets = secrets_of(run, made.plan) if made.secrets is None else made.secrets
     stored = without_secrets(run, made.plan, secrets)
     if stored.is_redacted:
         keep_spec(run, settings, secrets)

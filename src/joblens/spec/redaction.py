@@ -98,9 +98,33 @@ def secrets_in(*documents: Any) -> dict[str, str]:
     return {
         str(before): after
         for document in documents
-        for _, before, after in _changes(document, _redacted(document, Depth.FOR_STORE), ())
+        for known, redacted in _named(document)
+        for _, before, after in _changes(known, redacted, ())
         if isinstance(after, str) and _PLACEHOLDER.fullmatch(after)
     }
+
+
+def _named(value: Any) -> Iterator[tuple[Any, Any]]:
+    """Yields the sections whose names say whether a value is secret, as they are and redacted."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            redacted = _by_name(value, key, inner)
+            if redacted is not None:
+                yield inner, redacted
+            elif isinstance(inner, dict | list):
+                yield from _named(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _named(inner)
+
+
+def _by_name(entry: Mapping[str, Any], key: str, value: Any) -> Any:
+    """Returns the redacted value of a section with names; None for any other, or nothing."""
+    if key in _NAMED_VALUES and isinstance(value, dict):
+        return redact_parameters(value)
+    if key == "data" and isinstance(entry.get("name"), str):
+        return redact_params({entry["name"]: value})[entry["name"]]
+    return None
 
 
 def as_json(value: Any, format: str) -> tuple[str, str]:  # noqa: A002
@@ -117,14 +141,12 @@ def _redacted(value: Any, depth: Depth) -> Any:
 
 
 def _entry(entry: Mapping[str, Any], key: str, value: Any, depth: Depth) -> Any:
-    if key in _NAMED_VALUES and isinstance(value, dict):
-        known = redact_parameters(value)
-        if key == "env" and depth is Depth.FOR_OTHERS:
-            return {name: inner if is_allowed_env(name) else REDACTED for name, inner in known.items()}
-        return known
-    if key == "data" and isinstance(entry.get("name"), str):
-        return redact_params({entry["name"]: value})[entry["name"]]
-    return _redacted(value, depth)
+    known = _by_name(entry, key, value)
+    if known is None:
+        return _redacted(value, depth)
+    if key == "env" and depth is Depth.FOR_OTHERS:
+        return {name: inner if is_allowed_env(name) else REDACTED for name, inner in known.items()}
+    return known
 
 
 def _changes(before: Any, after: Any, path: Path) -> Iterator[tuple[Path, Any, Any]]:
