@@ -248,7 +248,7 @@ def _resources(snapshot: JobSnapshot) -> dict[str, Any]:
         "output_rows": snapshot.rows_out,
         "rows_per_second": rows / seconds if rows is not None and seconds else None,
         "rejected_rows": snapshot.rejected_rows,
-        "rejects": msgspec.to_builtins(snapshot.rejects),
+        "rejects": [msgspec.to_builtins(one) for one in snapshot.rejects],
         "waiting_partitions": snapshot.waiting_partitions,
         "retries": snapshot.retries,
         "runs": snapshot.runs,
