@@ -102,9 +102,9 @@ class CountedCalls:
         self._writes += 1
         self._written_bytes += os.write(descriptor, data)
 
-    def pwrite(self, descriptor: int, parts: tuple[bytes, ...], place: int) -> None:
+    def pwrite(self, descriptor: int, data: bytes, place: int) -> None:
         self._writes += 1
-        self._written_bytes += os.pwritev(descriptor, parts, place)
+        self._written_bytes += os.pwrite(descriptor, data, place)
 
     def of_others(self) -> tuple[int, ...] | None:
         """What those that were waited for since the last call have read and written, in the order of
@@ -323,7 +323,7 @@ class SlotLauncher:
             uuid.encode() + (time.time_ns() // 1000).to_bytes(8, "little") + len(data).to_bytes(4, "little")
         )
         try:
-            self.calls.pwrite(self.ledger, (head, data), place)
+            self.calls.pwrite(self.ledger, head + data, place)
         except OSError:
             pass  # a full disk: the owner will hear of it, if it lives
 

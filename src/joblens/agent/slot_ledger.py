@@ -3,13 +3,14 @@ process be killed before the store knows of the job, the next joblens records it
 
 The owner describes a job in its cell before it sends the job, and frees the cell when the store has the job's
 end. The launcher notes in the cell that it begins the job, and then how the job ended (slot_launcher.py).
-Nothing is synced to disk: the page cache outlives a killed process. The owner writes a cell over its whole
-length, so that its pages are charged to the owner's group and dirty already when the launcher writes to them:
-nothing of it counts for the job."""
+Nothing is synced to disk: the page cache outlives a killed process. Every few seconds the owner writes a cell
+over its whole length, so that its pages are charged to the owner's group and dirty already when the launcher
+writes to them: nothing of it counts for the job."""
 
 import contextlib
 import marshal
 import os
+import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -26,6 +27,7 @@ _SUFFIX = ".ledger"
 _USED, _FREE = b"used", b"free"
 _HEAD_BYTES = 12  # of a cell: state, number of pages, length of the description
 _NOTES_PAGES = 2  # begin, end
+_REFILL_S = 5.0  # less than the kernel takes to write a page back
 _encode = msgspec.msgpack.Encoder().encode
 
 
@@ -73,6 +75,7 @@ class SlotLedger:
         self.path = os.path.join(spool_dir, self.name + _SUFFIX)
         self._cells: dict[str, tuple[int, int]] = {}  # uuid -> place, pages
         self._free: defaultdict[int, list[int]] = defaultdict(list)  # pages -> places
+        self._filled_at_s: dict[int, float] = {}  # place -> when its whole length was written
         self._end = NOTE_BYTES
         try:
             self._file = open_with_folder(self.path, os.O_RDWR | os.O_TRUNC)
@@ -90,9 +93,13 @@ class SlotLedger:
             text = _encode(sent)
             pages = -(-(_HEAD_BYTES + len(text)) // NOTE_BYTES) + _NOTES_PAGES
             place = self._free[pages].pop() if self._free[pages] else self._end
-            head = _USED + pages.to_bytes(4, "little") + len(text).to_bytes(4, "little")
+            cell = _USED + pages.to_bytes(4, "little") + len(text).to_bytes(4, "little") + text
+            now_s = time.monotonic()
+            if now_s - self._filled_at_s.get(place, 0.0) > _REFILL_S:
+                cell = cell.ljust(pages * NOTE_BYTES, b"\0")
+                self._filled_at_s[place] = now_s
             try:
-                os.pwrite(self._file, (head + text).ljust(pages * NOTE_BYTES, b"\0"), place)
+                os.pwrite(self._file, cell, place)
             except OSError:  # a full disk
                 return -1
             self._end = max(self._end, place + pages * NOTE_BYTES)
