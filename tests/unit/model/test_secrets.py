@@ -312,3 +312,34 @@ def test_an_address_is_kept_without_who_logs_in_there(address: str, kept: str) -
 def test_seeds_of_a_job_are_searched_for_secrets() -> None:
     job = Job(uuid="a1", argv=("x",), created_at_us=0, seeds={"seed": "7", "password_seed": "hunter2!"})
     assert redact_job(job).seeds == {"seed": "7"}
+
+
+# Patterns that took seconds for 24 KB, and minutes for this, read each part of a text once.
+@pytest.mark.parametrize(
+    "unit",
+    [
+        *(
+            "pass",
+            "--pass-",
+            "key:",
+            "token:***:",
+            "eyJ-",
+            "eyJaaaaaaaa.",
+            "sk-",
+            "a.",
+            "a://b:c",
+            "password ",
+        ),
+        *('password="', "curl -u a ", '"key', 'key="\\\n', "docker login -p "),
+    ],
+)
+def test_a_long_text_is_looked_through_in_one_go(unit: str) -> None:
+    text = unit * (200_000 // len(unit)) + " tail://"
+    redacted = redact_argv(["run", text, "--password", "hunter2!"])
+    assert redacted[-1] == REDACTED
+    assert redact_text(text).endswith("tail://")
+
+
+def test_a_secret_behind_names_that_hide_nothing_is_found() -> None:
+    assert redact_text("key: key: password: hunter2! key: x") == f"key: key: password: {REDACTED} key: x"
+    assert redact_text("token:***:password=hunter2!") == "token:***:password=***"
