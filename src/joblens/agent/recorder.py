@@ -62,12 +62,18 @@ class Recorder:
             if not can_wait or time.monotonic() - self._applied_at_s >= _PATIENCE_S:
                 self._is_due = True
             self._wake_thread()
-            return ticket
+        if self._thread is None:
+            self._apply_waiting()
+        return ticket
 
     def _wake_thread(self) -> None:
         if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="joblens-recorder", daemon=True)
-            self._thread.start()
+            thread = threading.Thread(target=self._run, name="joblens-recorder", daemon=True)
+            try:
+                thread.start()
+            except RuntimeError:  # no more threads to be had: whoever puts something writes it
+                return
+            self._thread = thread
         if self._is_due:
             self._changed.notify()
 
@@ -100,7 +106,9 @@ class Recorder:
             self._questions[name] = question
             self._is_due = True
             self._wake_thread()
-            answer: T = self._answers.get(name, unknown)
+        if self._thread is None:
+            self._ask_questions()
+        answer: T = self._answers.get(name, unknown)
         return answer
 
     def _ask_questions(self) -> None:
