@@ -84,6 +84,25 @@ def _run_command(arguments: list[str]) -> int:
         hint = f"  {error.hint}\n" if error.hint else ""
         _write(sys.stderr, _clean(f"joblens: error: {error}\n{hint}"))
         return error.exit_code
+    except (OSError, RuntimeError, ImportError) as error:
+        if not _lacks_resources(error):
+            raise
+        hint = "raise the limits on open files and processes (ulimit -n, ulimit -u), or free some"
+        _write(sys.stderr, f"joblens: error: {error}\n  {hint}\n")
+        return JoblensError.exit_code
+    except UnicodeEncodeError as error:  # stores and engines take text, arguments may be any bytes
+        shown = error.object[:40].encode(errors="backslashreplace").decode()
+        _write(sys.stderr, f"joblens: error: '{shown}' is not UTF-8 text\n")
+        return 2
+
+
+def _lacks_resources(error: Exception) -> bool:
+    """No more files, processes, threads or memory may be had."""
+    import errno
+
+    if isinstance(error, OSError):
+        return error.errno in (errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM)
+    return "start new thread" in str(error) or "Too many open files" in str(error)
 
 
 def _import_msgspec() -> None:

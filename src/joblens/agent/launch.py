@@ -21,6 +21,7 @@ from joblens.model.exit_usage import ExitUsage
 _MAX_MESSAGE = 1 << 17
 _PIECE = 1 << 16  # of a description that is larger than a socket takes at once
 _ENOENT, _EACCES, _ENOEXEC = 2, 13, 8
+_EXHAUSTED = (11, 12, 23, 24)  # EAGAIN, ENOMEM, ENFILE, EMFILE: no more processes, memory or files
 _INTERPRETERS = {".py": "python3", ".sh": "bash", ".pl": "perl", ".R": "Rscript", ".jl": "julia"}
 # Held back while the launcher starts, so that a Ctrl-C in that moment does not end it.
 _HELD_BACK = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGTSTP)
@@ -177,7 +178,7 @@ def start_error(number: int, stage: str, name: str, plan: LaunchPlan) -> LaunchE
     command = plan.argv[0]
     if stage == "execute":
         return _exec_error(number, command, os.path.join(plan.cwd, command))
-    reason = os.strerror(number) if number else name
+    reason = os.strerror(number) if number else name or "the system gave no reason"
     where = f" ({name})" if name and number else ""
     if stage == "enter the directory":
         return LaunchError(f"the job's directory {plan.cwd} cannot be entered: {reason}")
@@ -192,6 +193,8 @@ def _exec_error(number: int, command: str, path: str) -> LaunchError:
                 hint="look at the first line of the script, and for carriage returns in it",
             )
         return CommandNotFound(f"{command}: command not found", hint=_hint_for_unknown(command, path))
+    if number in _EXHAUSTED:
+        return LaunchError(f"{command}: cannot be started: {os.strerror(number)}")
     if number == _ENOEXEC:
         return CommandNotExecutable(
             f"{command}: not a program this machine can run",

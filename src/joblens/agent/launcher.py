@@ -264,7 +264,11 @@ class Launcher:
         go_read, self.go = os.pipe()
         self.report, report_write = os.pipe()
         self.tally = Tally()
-        pid = os.fork()
+        try:
+            pid = os.fork()
+        except OSError as error:  # no more processes to be had
+            self._failed(marshal.dumps((error.errno or 0, "start", "")))
+            return False
         if pid == 0:
             os.close(self.go)
             os.close(self.report)
@@ -318,7 +322,8 @@ class Launcher:
             self.send("running", time.monotonic_ns())
 
     def _failed(self, answer: bytes) -> None:
-        error, stage, name = marshal.loads(answer) if answer else (0, "start", "")
+        killed = "it was killed before its command ran; its memory limit may be too low"
+        error, stage, name = marshal.loads(answer) if answer else (0, "start", killed)
         self.send("failed", error, stage, as_text(name))
 
     def reap(self) -> None:

@@ -204,8 +204,14 @@ class ProvenanceDesk:
 
     def _start_thread(self) -> None:
         if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="joblens-provenance", daemon=True)
-            self._thread.start()
+            thread = threading.Thread(target=self._run, name="joblens-provenance", daemon=True)
+            try:
+                thread.start()
+            except RuntimeError:  # no more threads to be had: what jobs run in stays unknown
+                self._is_on = False
+                self._asked.clear()
+                return
+            self._thread = thread
 
     def _run(self) -> None:
         from joblens.agent.job_files import with_digest

@@ -75,12 +75,18 @@ class Recorder:
             if not can_wait or time.monotonic() - self._applied_at_s >= _PATIENCE_S:
                 self._is_due = True
             self._wake_thread()
-            return ticket
+        if self._thread is None:
+            self._serve()
+        return ticket
 
     def _wake_thread(self) -> None:
         if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="joblens-recorder", daemon=True)
-            self._thread.start()
+            thread = threading.Thread(target=self._run, name="joblens-recorder", daemon=True)
+            try:
+                thread.start()
+            except RuntimeError:  # no more threads: the caller does the work of this one
+                return
+            self._thread = thread
         if self._is_due:
             self._changed.notify()
 
@@ -117,6 +123,8 @@ class Recorder:
             self._questions.append(partial(self._ask, question, then, otherwise, name))
             self._is_due = True
             self._wake_thread()
+        if self._thread is None:
+            self._serve()
 
     def record(self, uuid: str, writes: Sequence[Write], then: Callable[[int | None], None]) -> None:
         """Puts them. `then` gets the job's number once they are safe; None: they wait in a journal."""
@@ -161,10 +169,15 @@ class Recorder:
                 self._is_due = False
                 if self._closed:
                     return
-                questions, self._questions = self._questions, []
-            self._safely(self._apply_waiting)
-            for question in questions:
-                self._safely(question)
+            self._serve()
+
+    def _serve(self) -> None:
+        """Writes the facts and asks the questions that wait."""
+        with self._changed:
+            questions, self._questions = self._questions, []
+        self._safely(self._apply_waiting)
+        for question in questions:
+            self._safely(question)
 
     def _safely(self, work: Callable[[], None]) -> None:
         """A fault of the store's is no reason to record nothing from then on."""

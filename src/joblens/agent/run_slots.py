@@ -13,6 +13,7 @@ from joblens.agent.run_reports import RunReports
 from joblens.agent.slot import Finished, SlotJob
 from joblens.agent.slot_loop import SlotLoop, SlotPlan
 from joblens.agent.slot_records import early_outcome
+from joblens.model.errors import LaunchError
 from joblens.model.job import Attempt, Record
 
 
@@ -51,10 +52,19 @@ class RunSlots:
             return
         bundle, self._bundle = self._bundle, []
         if self._loop is None:
-            self._loop = SlotLoop(self._kit, self._plan, listener=self, places=self._places)
-            self._thread = threading.Thread(target=self._loop.drive, name="joblens-slots", daemon=True)
-            self._thread.start()
+            self._loop = self._started()
         self._loop.feed_all(bundle)
+
+    def _started(self) -> SlotLoop:
+        loop = SlotLoop(self._kit, self._plan, listener=self, places=self._places)
+        thread = threading.Thread(target=loop.drive, name="joblens-slots", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError as error:  # no more threads to be had
+            loop.close()
+            raise LaunchError(f"no job can be started: {error}") from error
+        self._thread = thread
+        return loop
 
     def holds(self, uuid: str) -> bool:
         return uuid in self._shapes

@@ -35,9 +35,18 @@ class Sampler:
         with self._changed:
             heappush(self._due, (self._clock.mono_ns() + interval_ns, uuid, interval_ns))
             if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="joblens-sampler", daemon=True)
-                self._thread.start()
+                self._start_thread()
             self._changed.notify_all()
+
+    def _start_thread(self) -> None:
+        """Without it the job runs all the same; its totals are read at its end."""
+        thread = threading.Thread(target=self._run, name="joblens-sampler", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError as error:  # no more threads to be had
+            self._warn(f"no samples are taken and no limits watched: {error}")
+        else:
+            self._thread = thread
 
     def change(self, uuid: str, interval_s: float) -> None:
         """From now on; nothing where it has been removed."""

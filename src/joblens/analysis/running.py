@@ -25,6 +25,7 @@ _WATCHED = (  # the sample with the highest value of each is never thinned out
     "memory_swap_bytes",
     "memory_pss_bytes",
     "memory_huge_bytes",
+    "memory_rss_sum_bytes",
     "processes",
     "threads",
     "open_files",

@@ -39,7 +39,6 @@ from joblens.model.units import format_instant
 
 LEAST_FOR_PRECISION = 6  # fewer pairs have no interval
 MOST_ROUNDS = 1000
-_TAG = "bench"
 
 
 class BenchCommand(Struct, frozen=True):

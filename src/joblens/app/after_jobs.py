@@ -24,8 +24,9 @@ class AfterJobs:
 
     def put(self, record: Record, payload: Payload | None) -> None:
         if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="joblens-after-jobs")
-            self._thread.start()
+            thread = threading.Thread(target=self._run, name="joblens-after-jobs")
+            thread.start()
+            self._thread = thread
         notice = Notice(payload.notify, payload.env, payload.cwd) if payload else notice_from_record(record)
         self._ended.put((record, notice))
 

@@ -17,10 +17,10 @@ from joblens.app.jobs import DEFAULT_INTERVAL_S, PreparedJob, Surroundings, prep
 from joblens.app.owning import OwnLog, close_kit, open_kit
 from joblens.app.requests import (
     Request,
-    bytes_of,
     check_request,
     command_of,
     mapping_of,
+    memory_of,
     seconds_of,
     tags_of,
     texts_of,
@@ -238,7 +238,7 @@ def _requirements(
 ) -> Requirements:
     return Requirements(
         cpus=cpus,
-        memory_bytes=bytes_of("memory", memory),
+        memory_bytes=memory_of("memory", memory),
         pids=pids,
         timeout_s=seconds_of("timeout", timeout),
     )

@@ -11,6 +11,7 @@ from joblens.analysis.bench_numbers import COMMANDS, FORMAT, TOOL, Document
 from joblens.app.drivers import store_name
 from joblens.app.places import store_home
 from joblens.model.errors import BenchmarkError
+from joblens.model.json_text import decode_json
 from joblens.model.settings import Settings
 from joblens.stores.private_files import make_private_folder
 
@@ -52,7 +53,7 @@ def save(document: Mapping[str, Any], folder: str, name: str = "") -> str:
 def load_file(path: str) -> Document:
     try:
         with open(path, "rb") as file:
-            document = msgspec.json.decode(file.read())
+            document = decode_json(file.read())
     except OSError as error:
         raise BenchmarkError(f"{path}: cannot be read: {error.strerror}") from error
     except msgspec.DecodeError as error:

@@ -6,6 +6,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from msgspec.structs import replace
+
 import joblens
 from joblens.analysis.bench_numbers import (
     FORMAT,
@@ -29,6 +31,7 @@ from joblens.app.results import Result
 from joblens.app.settings import load_settings
 from joblens.app.tools import find_tool, placed, request_of, tool_request
 from joblens.model.errors import BenchmarkError
+from joblens.model.history import BENCH_TAG
 from joblens.model.settings import Settings
 from joblens.model.tool import Tool
 from joblens.model.units import format_instant
@@ -79,7 +82,8 @@ class BenchmarkRunner:
         with OneByOne(self._settings) as jobs:
             for number in range(1 - warmup, runs + 1):
                 with tempfile.TemporaryDirectory(prefix="joblens-bench-") as folder:
-                    result = jobs.run(prepare(request_of(placed(planned, folder)), self._settings))
+                    request = replace(request_of(placed(planned, folder)), tags=(BENCH_TAG,))
+                    result = jobs.run(prepare(request, self._settings))
                 job = result.record.job
                 if tell is not None:
                     tell(max(0, number), result)

@@ -23,6 +23,7 @@ def check_container(container: ContainerJob, *, cwd: str | None, accounting: Acc
         for text in value if isinstance(value, tuple) else (value,):
             if not isinstance(text, bool):
                 check_word(f"container {name}", text)
+                _check_utf8(f"container {name}", text)
     if not container.image.strip():
         raise InputError("the container's image is empty", hint="--container IMAGE")
     if container.engine not in ("", "docker", "podman"):
@@ -42,6 +43,14 @@ def check_container(container: ContainerJob, *, cwd: str | None, accounting: Acc
     for text in container.devices:
         if not text.startswith(("/", "nvidia.com/", "amd.com/", "intel.com/")):
             raise InputError(f"--device {text}: expected a path such as /dev/fuse")
+
+
+def _check_utf8(where: str, text: str) -> None:
+    """An engine is asked in JSON."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise InputError(f"{where}: {text!r} is not UTF-8 text") from None
 
 
 def _check_volume(text: str) -> None:

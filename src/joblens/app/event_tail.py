@@ -7,8 +7,11 @@ import msgspec
 
 from joblens.analysis.recipe_seen import SeenEvent, SeenMetadata
 from joblens.analysis.recipe_snapshot import SnapshotFold
+from joblens.model.json_text import decode_json
+from joblens.stores.private_files import open_plain_file
 
 _CHUNK_BYTES = 1 << 18
+_LONGEST_LINE = 1 << 24
 _decoder = msgspec.json.Decoder(SeenEvent)
 
 
@@ -33,25 +36,32 @@ class EventTail:
 
     def feed(self, fold: SnapshotFold) -> None:
         try:
-            file = open(self.path, "rb", buffering=0)  # noqa: SIM115 - closed below, after the error is told apart
+            file = open_plain_file(self.path)
         except FileNotFoundError:
             return
         with file:
             self._inode = os.fstat(file.fileno()).st_ino
             file.seek(self._offset)
-            left = b""
+            begun: list[bytes] = []  # of a line of which the end has not come
             while chunk := file.read(_CHUNK_BYTES):
-                lines, line_end, left = (left + chunk).rpartition(b"\n")
+                lines, line_end, rest = chunk.rpartition(b"\n")
                 if line_end:
-                    self._offset += len(lines) + 1
-                    _add_lines(lines, fold)
+                    whole = b"".join([*begun, lines])
+                    self._offset += len(whole) + 1
+                    _add_lines(whole, fold)
+                    begun = []
+                begun.append(rest)
+                if len(begun) * _CHUNK_BYTES > _LONGEST_LINE:  # no event is so long
+                    self._offset += sum(map(len, begun))
+                    begun = []
+                    fold.add_malformed()
 
     def feed_rest(self, fold: SnapshotFold) -> None:
         """A last line without an end, of a log that nobody writes any more. Half an event stays where it is:
         should somebody go on with the job, it is read again."""
-        with open(self.path, "rb") as file:
+        with open_plain_file(self.path) as file:
             file.seek(self._offset)
-            rest = file.read()
+            rest = file.read(_LONGEST_LINE)
         event = _event_in(rest) if rest.strip() else None
         if event is not None:
             self._offset += len(rest)
@@ -62,7 +72,7 @@ class EventTail:
 def _add_lines(lines: bytes, fold: SnapshotFold) -> None:
     try:
         events = _decoder.decode_lines(lines)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         for line in lines.split(b"\n"):
             if line.strip():
                 _add_line(line, fold)
@@ -81,14 +91,14 @@ def _add_line(line: bytes, fold: SnapshotFold) -> None:
 def _event_in(line: bytes) -> SeenEvent | None:
     try:
         return _decoder.decode(line)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return _odd_event(line)
 
 
 def _odd_event(line: bytes) -> SeenEvent | None:
     """An event with fields of another form than expected is taken without those."""
     try:
-        written = msgspec.json.decode(line, type=dict[str, Any])
+        written = decode_json(line, dict[str, Any])
     except (msgspec.MsgspecError, UnicodeDecodeError):
         return None
     metadata = written.pop("metadata", None)

@@ -12,20 +12,28 @@ from msgspec import Struct, field, structs
 
 from joblens.analysis.gpu_form import read_gpu_facts
 from joblens.analysis.history_form import from_history_record
+from joblens.analysis.running import RunningSummary
 from joblens.analysis.sample_form import from_sample_object
 from joblens.analysis.usage import total_usage
 from joblens.model.details import Details, GpuFacts
 from joblens.model.errors import FormatError, InputError, UnknownJob
 from joblens.model.ids import uuid_from
 from joblens.model.job import Attempt, Job, Outcome, Owner, Record, Status
+from joblens.model.json_text import decode_json
 from joblens.model.sample import Sample
 from joblens.model.secrets import redact_job, redact_text
+from joblens.model.units import format_bytes
 from joblens.model.writes import DetailsTaken, JobEnded, JobQueued, JobStarted, SamplesTaken, Write
 from joblens.ports.store import Store
 from joblens.stores.time_series import OwnJob, Series, SeriesRow, read_time_series
 
 _BATCH = 500
 _SAMPLES_A_WRITE = 2000
+_MOST_JOBS = 100_000  # of which samples are read at once
+_LONGEST_LINE = 1 << 24
+_MOST_UNPACKED = 200  # times its size: samples are packed to a twentieth or fortieth
+_ALWAYS_UNPACKED = 1 << 24
+_IMPORTED = "imported"
 _BAD_KEPT = 20
 _UUID_LENGTH = 36
 _GZIP_MAGIC = b"\x1f\x8b"
@@ -86,7 +94,7 @@ def import_history(store: Store, paths: Sequence[str], result: Imported, advance
         for number, line in lines_of(path, result):
             advance(1)
             try:
-                fields = msgspec.json.decode(line)
+                fields = decode_json(line)
                 record, details = from_history_record(fields), _details_of(fields)
             except (msgspec.DecodeError, FormatError, UnicodeDecodeError) as error:
                 result.complain(f"{path}:{number}", error)
@@ -133,42 +141,44 @@ def writes_of(record: Record, details: Details | None) -> list[Write]:
 
 
 def import_samples(store: Store, paths: Sequence[str], result: Imported, advance: Advance) -> None:
-    """Files of the Joblet form, plain or gzip; a folder stands for all files below it."""
-    by_job: dict[str, list[Sample]] = {}
-    gpus: dict[str, dict[str, GpuFacts]] = {}
-    for path in _sample_files(paths):
-        last: dict[str, Sample] = {}
-        for number, line in lines_of(path, result):
-            advance(1)
-            try:
-                fields = msgspec.json.decode(line)
-                job_id = _job_id(fields, path)
-                sample = from_sample_object(fields, _before(by_job, last, job_id))
-                found = read_gpu_facts(fields)
-            except (msgspec.DecodeError, FormatError, UnicodeDecodeError) as error:
-                result.complain(f"{path}:{number}", error)
-                continue
-            last[job_id] = sample
-            gpus.setdefault(job_id, {}).update({each.id: each for each in found})
-            by_job.setdefault(job_id, []).append(sample)
-    for job_id, samples in by_job.items():
-        is_uuid = _looks_like_uuid(job_id)
-        job = Job(
-            uuid=job_id.lower() if is_uuid else uuid_from("samples", job_id),
-            argv=(),
-            created_at_us=samples[0].at_us,
-            external_id=None if is_uuid else job_id,
-        )
-        _add_samples(store, job, samples, _SAMPLE_SOURCES, result)
-        if gpus[job_id] and store.details(job.uuid).gpus is None:
-            store.apply([DetailsTaken(job.uuid, Details(gpus=tuple(gpus[job_id].values())))])
+    """Files of the Joblet form, plain or gzip; a folder stands for all files below it. What is held in memory
+    does not grow with the files."""
+    jobs: dict[str, _SamplesOfJob] = {}
+    try:
+        for path in _sample_files(paths):
+            _import_sample_file(store, path, jobs, result, advance)
+    finally:
+        for job in jobs.values():
+            job.finish()
 
 
-def _before(by_job: dict[str, list[Sample]], last: dict[str, Sample], job_id: str) -> Sample | None:
-    """The sample before in this file, or the last one of the job's file before it."""
-    if job_id in last:
-        return last[job_id]
-    return by_job[job_id][-1] if by_job.get(job_id) else None
+def _import_sample_file(
+    store: Store, path: str, jobs: "dict[str, _SamplesOfJob]", result: Imported, advance: Advance
+) -> None:
+    for number, line in lines_of(path, result):
+        advance(1)
+        try:
+            fields = decode_json(line)
+            job_id = _job_id(fields, path)
+            job = jobs.get(job_id)
+            sample = from_sample_object(fields, None if job is None else job.last)
+            gpus = read_gpu_facts(fields)
+        except (msgspec.DecodeError, FormatError, UnicodeDecodeError) as error:
+            result.complain(f"{path}:{number}", error)
+            continue
+        if job is None:
+            if len(jobs) == _MOST_JOBS:
+                raise InputError(f"{path}:{number}: samples of more than {_MOST_JOBS} jobs at once")
+            is_uuid = _looks_like_uuid(job_id)
+            described = Job(
+                uuid=job_id.lower() if is_uuid else uuid_from("samples", job_id),
+                argv=(),
+                created_at_us=sample.at_us,
+                external_id=None if is_uuid else job_id,
+            )
+            job = jobs[job_id] = _SamplesOfJob(store, described, _SAMPLE_SOURCES, result)
+        job.add(sample)
+        job.gpus.update({each.id: each for each in gpus})
 
 
 def import_time_series(store: Store, paths: Sequence[str], result: Imported, advance: Advance) -> None:
@@ -188,7 +198,7 @@ def _add_series(store: Store, series: Series, result: Imported) -> None:
     if own is not None and _looks_like_uuid(own.uuid):
         first_us = first_us if own.started_at_us is None else own.started_at_us
         job = Job(uuid=own.uuid.lower(), argv=(), created_at_us=first_us, name=series.job_name)
-        _add_samples(store, job, _own_samples(series, own), _OWN_SERIES_SOURCES, result)
+        _SamplesOfJob(store, job, _OWN_SERIES_SOURCES, result).add_all(_own_samples(series, own))
         return
     name = series.job_name or f"job {series.job_id}"
     job = Job(
@@ -198,7 +208,7 @@ def _add_series(store: Store, series: Series, result: Imported) -> None:
         external_id=str(series.job_id),
         name=name,
     )
-    _add_samples(store, job, _torc_samples(series), _TORC_SOURCES, result, _TORC_UNKNOWN)
+    _SamplesOfJob(store, job, _TORC_SOURCES, result, _TORC_UNKNOWN).add_all(_torc_samples(series))
 
 
 def _torc_samples(series: Series) -> list[Sample]:
@@ -247,61 +257,111 @@ def _counted_up(rows: Sequence[SeriesRow], started_us: int) -> Iterator[tuple[Se
         yield row, row.at_us - started_us, round(cpu_usec)
 
 
-def _add_samples(
-    store: Store,
-    job: Job,
-    samples: Sequence[Sample],
-    sources: dict[str, str],
-    result: Imported,
-    unknown: Mapping[str, str] = MappingProxyType({}),
-) -> None:
-    """New ones behind those the store has of this job."""
-    is_known = _is_known(store, job.uuid)
-    stored = store.samples(job.uuid) if is_known else []
-    newest_us = stored[-1][1].at_us if stored else -1
-    fresh = [sample for sample in samples if sample.at_us > newest_us]
-    if is_known:
-        result.known += 1
-        if not stored and store.find(job.uuid).outcome is None:
-            fresh = []  # it is running here: its own samples are on their way
-    else:
-        store.apply(_imported_job(job, samples, sources, unknown))
-        result.jobs += 1
-    first = stored[-1][0] + 1 if stored else 0
-    for offset in range(0, len(fresh), _SAMPLES_A_WRITE):
-        part = tuple(fresh[offset : offset + _SAMPLES_A_WRITE])
-        store.apply([SamplesTaken(job.uuid, first + offset, part)])
-    result.samples += len(fresh)
+class _SamplesOfJob:
+    """Samples on their way into the store, some thousands at a time, new ones behind those it has of the job.
+    They do not tell how the job ended: it is 'lost' until its record is imported too."""
+
+    def __init__(
+        self,
+        store: Store,
+        job: Job,
+        sources: dict[str, str],
+        result: Imported,
+        unknown: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
+        self._store = store
+        self._job = job
+        self._sources, self._unknown = sources, unknown
+        self._result = result
+        self.gpus: dict[str, GpuFacts] = {}
+        self._summary = RunningSummary()
+        self._first: Sample | None = None
+        self._waiting: list[Sample] = []
+        found = _found(store, job.uuid)
+        # An import that was killed has left it without an end.
+        self._is_ours = found is None or (found.outcome is None and _is_imported(found))
+        self._is_known = found is not None
+        last = store.tails({job.uuid: -1}, 1).get(job.uuid, []) if found is not None else []
+        self._next, self._newest_us = (last[-1][0] + 1, last[-1][1].at_us) if last else (0, -1)
+        # One that runs here: its own samples are on their way.
+        self._takes_none = not self._is_ours and not last and found is not None and found.outcome is None
+
+    @property
+    def last(self) -> Sample | None:
+        return self._summary.last
+
+    def add(self, sample: Sample) -> None:
+        if self._first is None:
+            self._first = sample
+        self._summary.add(sample)
+        if sample.at_us > self._newest_us and not self._takes_none:
+            self._waiting.append(sample)
+        if len(self._waiting) == _SAMPLES_A_WRITE:
+            self._write()
+
+    def add_all(self, samples: Iterable[Sample]) -> None:
+        for sample in samples:
+            self.add(sample)
+        self.finish()
+
+    def finish(self) -> None:
+        first, last = self._first, self._summary.last
+        if first is None or last is None:
+            return
+        self._write()
+        self._result.known += self._is_known
+        self._result.jobs += not self._is_known
+        if self._is_ours:
+            self._store.apply([JobEnded(self._job.uuid, self._outcome(last))])
+        if self.gpus and self._store.details(self._job.uuid).gpus is None:
+            self._store.apply([DetailsTaken(self._job.uuid, Details(gpus=tuple(self.gpus.values())))])
+
+    def _write(self) -> None:
+        writes: list[Write] = []
+        if self._first is not None and self._is_ours:  # changes nothing when it is there already
+            writes += [JobQueued(redact_job(self._job)), JobStarted(self._job.uuid, _attempt(self._first))]
+        if self._waiting:
+            writes.append(SamplesTaken(self._job.uuid, self._next, tuple(self._waiting)))
+        self._store.apply(writes)
+        self._next += len(self._waiting)
+        self._result.samples += len(self._waiting)
+        self._waiting = []
+
+    def _outcome(self, last: Sample) -> Outcome:
+        return Outcome(
+            status=Status.LOST,
+            ended_at_us=last.at_us,
+            duration_s=last.elapsed_us / 1e6,
+            reason="imported",
+            error="only samples were imported; they do not tell how the job ended",
+            usage=total_usage(
+                self._summary.samples,
+                None,
+                accounting=_IMPORTED,
+                sources=self._sources,
+                unknown=self._unknown,
+            ),
+            samples=self._summary.count,
+        )
 
 
-def _imported_job(
-    job: Job, samples: Sequence[Sample], sources: dict[str, str], unknown: Mapping[str, str]
-) -> list[Write]:
-    """Samples do not tell how a job ended: it is 'lost' until its record is imported too."""
-    first, last = samples[0], samples[-1]
-    attempt = Attempt(
+def _attempt(first: Sample) -> Attempt:
+    return Attempt(
         started_at_us=first.at_us - first.elapsed_us,
         owner=Owner(host="", pid=0, start_ticks=0, boot_id=""),
-        accounting="imported",
+        accounting=_IMPORTED,
     )
-    outcome = Outcome(
-        status=Status.LOST,
-        ended_at_us=last.at_us,
-        duration_s=last.elapsed_us / 1e6,
-        reason="imported",
-        error="only samples were imported; they do not tell how the job ended",
-        usage=total_usage(samples, None, accounting="imported", sources=sources, unknown=unknown),
-        samples=len(samples),
-    )
-    return [JobQueued(redact_job(job)), JobStarted(job.uuid, attempt), JobEnded(job.uuid, outcome)]
 
 
-def _is_known(store: Store, uuid: str) -> bool:
+def _is_imported(record: Record) -> bool:
+    return record.attempt is not None and record.attempt.accounting == _IMPORTED
+
+
+def _found(store: Store, uuid: str) -> Record | None:
     try:
-        store.find(uuid)
+        return store.find(uuid)
     except UnknownJob:
-        return False
-    return True
+        return None
 
 
 def is_settled(store: Store, record: Record) -> bool:
@@ -338,7 +398,7 @@ def _sample_files(paths: Iterable[str]) -> Iterator[str]:
             os.path.join(folder, name)
             for folder, _, names in os.walk(path)
             for name in names
-            if name.endswith((".jsonl.gz", ".jsonl"))
+            if name.endswith((".jsonl.gz", ".jsonl")) and os.path.isfile(os.path.join(folder, name))
         ]
         if not found:
             raise InputError(f"{path}: no .jsonl.gz or .jsonl files below it")
@@ -349,9 +409,8 @@ def lines_of(path: str, result: Imported) -> Iterator[tuple[int, bytes]]:
     """(number, line) of every line that is not blank; gzip is recognised by its first bytes."""
     try:
         with open(path, "rb") as raw:
-            is_gzip = raw.read(2) == _GZIP_MAGIC
-            raw.seek(0)
-            for number, line in enumerate(_unpacked(raw) if is_gzip else raw, start=1):
+            is_gzip = raw.peek(2)[:2] == _GZIP_MAGIC
+            for number, line in enumerate(_unpacked(raw) if is_gzip else _lines(raw), start=1):
                 if line.strip():
                     yield number, line
     except _TornFile as torn:  # what came before its torn end has been handed out
@@ -364,11 +423,41 @@ class _TornFile(FormatError):
     """A compressed file that is cut off or damaged."""
 
 
+def _lines(stream: IO[bytes]) -> Iterator[bytes]:
+    number = 0
+    while line := stream.readline(_LONGEST_LINE + 1):
+        number += 1
+        if len(line) > _LONGEST_LINE:
+            raise _TornFile(
+                f"line {number} is longer than {format_bytes(_LONGEST_LINE)}; the rest is left out"
+            )
+        yield line
+
+
+class _Counted:
+    """A stream that counts what is read of it."""
+
+    def __init__(self, raw: IO[bytes]) -> None:
+        self._raw = raw
+        self.count = 0
+
+    def read(self, size: int = -1) -> bytes:
+        data = self._raw.read(size)
+        self.count += len(data)
+        return data
+
+
 def _unpacked(raw: IO[bytes]) -> Iterator[bytes]:
     import gzip
+    import io
     import zlib
 
+    packed, size = _Counted(raw), 0
     try:
-        yield from gzip.GzipFile(fileobj=raw)
+        for line in _lines(io.BufferedReader(gzip.GzipFile(fileobj=packed))):  # type: ignore[call-overload]
+            size += len(line)
+            if size > max(_ALWAYS_UNPACKED, _MOST_UNPACKED * packed.count):
+                raise _TornFile(f"unpacks to more than {_MOST_UNPACKED} times its size; the rest is left out")
+            yield line
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise _TornFile from error

@@ -15,8 +15,10 @@ from joblens.analysis.recipe_planned import PlannedWork, planned_by_names, plann
 from joblens.analysis.recipe_snapshot_form import JobAbout
 from joblens.data.job_folder import JobFolder
 from joblens.model.errors import InputError
+from joblens.model.json_text import decode_json
 from joblens.model.recipe import CheckpointStrategy, RecipePlan
 from joblens.plan.plan_document import plan_from_json
+from joblens.stores.private_files import open_plain_file
 
 _NODE_NAME = re.compile(rb'"node_id"\s*:\s*"([^"\\]+)"')
 _DEFAULT_STRATEGY = CheckpointStrategy.EVERY_N_OPS  # of both, where checkpoints are on and nothing is said
@@ -88,9 +90,9 @@ class JobDirectory:
 
     def _read_plan(self) -> RecipePlan | None:
         try:
-            with open(os.path.join(self.path, "metadata", "plan.json"), "rb") as file:
+            with open_plain_file(os.path.join(self.path, "metadata", "plan.json")) as file:
                 return plan_from_json(file.read())
-        except (FileNotFoundError, msgspec.MsgspecError):
+        except (FileNotFoundError, msgspec.MsgspecError, RecursionError):
             return None
 
     # Events
@@ -135,7 +137,7 @@ class JobDirectory:
         """Without decoding the whole file: it has a node for each operator on each partition."""
         try:
             with (
-                open(self.dag_path, "rb") as file,
+                open_plain_file(self.dag_path) as file,
                 mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as text,
             ):
                 for found in _NODE_NAME.finditer(text):
@@ -179,9 +181,9 @@ class JobDirectory:
         import yaml
 
         try:
-            with open(path, encoding="utf-8", errors="replace") as file:
-                read = yaml.safe_load(file)
-        except (OSError, yaml.YAMLError):
+            with open_plain_file(path) as file:
+                read = yaml.safe_load(file.read().decode(errors="replace"))
+        except (OSError, yaml.YAMLError, RecursionError):
             return {}
         return read if isinstance(read, dict) else {}
 
@@ -244,7 +246,8 @@ def summary_in(job_dir: str) -> dict[str, Any]:
 def read_json_object(path: str) -> dict[str, Any]:
     """{} for a file that is not there or is no object."""
     try:
-        with open(path, "rb") as file:
-            return msgspec.json.decode(file.read(), type=dict[str, Any])
+        with open_plain_file(path) as file:
+            found: dict[str, Any] = decode_json(file.read(), dict[str, Any])
     except (FileNotFoundError, msgspec.MsgspecError, UnicodeDecodeError):
         return {}
+    return found

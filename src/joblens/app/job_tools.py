@@ -20,6 +20,8 @@ from joblens.app.job_stopping import Stopped, stop_process
 from joblens.app.snapshots import LiveSnapshot
 from joblens.model.errors import InputError
 from joblens.model.job_snapshot import JobSnapshot, ProcessingStatus
+from joblens.model.json_text import decode_json
+from joblens.stores.private_files import open_plain_file
 
 
 class JobUtils:
@@ -88,10 +90,10 @@ class JobUtils:
         """All events in order, over all runs of the job; lines that are none are left out."""
         events = []
         for path in JobDirectory(self.work_dir).event_files():
-            with told_if_unreadable(), open(path, "rb") as file:
+            with told_if_unreadable(), open_plain_file(path) as file:
                 for line in file:
                     try:
-                        event = msgspec.json.decode(line)
+                        event = decode_json(line)
                     except (msgspec.MsgspecError, UnicodeDecodeError):
                         continue
                     if isinstance(event, dict):

@@ -190,6 +190,8 @@ def parse_params(pairs: Sequence[str]) -> dict[str, Any]:
     """K=V, where V is read as JSON when it is JSON and kept as text otherwise; or a JSON object."""
     import msgspec
 
+    from joblens.model.json_text import decode_json
+
     params: dict[str, Any] = {}
     for pair in pairs:
         if pair.lstrip().startswith("{"):
@@ -204,7 +206,7 @@ def parse_params(pairs: Sequence[str]) -> dict[str, Any]:
         if key in params:
             raise InputError(f"--param {key}: given twice")
         try:
-            params[key] = msgspec.json.decode(text)
+            params[key] = decode_json(text)
         except msgspec.DecodeError:
             params[key] = text
         else:
@@ -232,8 +234,10 @@ def _refuse_doubles(text: str) -> None:
 def _object(text: str) -> dict[str, Any]:
     import msgspec
 
+    from joblens.model.json_text import decode_json
+
     try:
-        found = msgspec.json.decode(text)
+        found = decode_json(text)
     except (msgspec.DecodeError, UnicodeEncodeError) as error:
         hint = """in a shell quote it as a whole: -p '{"mesh_size": 64}'"""
         raise InputError(f"--param {as_text(text)}: not JSON: {error}", hint=hint) from None
@@ -264,7 +268,7 @@ def parse_early_signal(text: str) -> EarlySignal:
     name, separator, lead = text.partition("@")
     bare = name.upper().removeprefix("SIG")
     known = {signals.name: signals.value for signals in signal.Signals}
-    number = int(bare) if bare.isascii() and bare.isdigit() else known.get(f"SIG{bare}", 0)
+    number = int(bare[:4]) if bare.isascii() and bare.isdigit() else known.get(f"SIG{bare}", 0)
     if not separator:
         raise InputError(f"--signal {text}: expected NAME@TIME", hint="for one: --signal USR1@60")
     if not 1 <= number < signal.NSIG:

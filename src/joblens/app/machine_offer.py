@@ -14,6 +14,7 @@ from joblens.probes.machine import usable_cpus, usable_gpus, usable_memory_bytes
 
 _MIB, _GIB = 1 << 20, 1 << 30
 _UNKNOWN_MEMORY = _GIB
+_MOST_GPUS = 9999
 
 
 def machine_offer(options: RunOptions) -> Offer:
@@ -45,13 +46,20 @@ def parse_gpus(text: str) -> tuple[str, ...]:
     """'2' offers the first two that are there, or 0 and 1; '0,2' or names offer just these."""
     words = [word.strip() for word in text.split(",")]
     if len(words) == 1 and words[0].isdecimal():
-        count = int(words[0])
+        count = gpu_count(words[0])
         known = usable_gpus()
         return known[:count] if count <= len(known) else tuple(map(str, range(count)))
     is_below_zero = any(word.startswith("-") for word in words)
     if not all(words) or is_below_zero or len(set(words)) != len(words):
         raise InputError(f"--gpus {text}: expected a number, or devices such as 0,2")
     return tuple(words)
+
+
+def gpu_count(digits: str) -> int:
+    """Raises InputError for more than any machine has."""
+    if len(digits.lstrip("0")) > len(str(_MOST_GPUS)):
+        raise InputError(f"--gpus {digits:.20}: more than there can be", hint=f"at most {_MOST_GPUS}")
+    return int(digits)
 
 
 def check_fit(plan: Plan, offer: Offer, places: Collection[int] | None) -> None:

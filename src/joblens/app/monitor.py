@@ -25,7 +25,7 @@ from joblens.app.profiler import profile_of
 from joblens.app.ray_task import ray_placement
 from joblens.app.sample_rows import Samples
 from joblens.model.errors import InputError, UnknownJob
-from joblens.model.history import HistoryQuery
+from joblens.model.history import BENCH_TAG, HistoryQuery
 from joblens.model.ids import new_uuid
 from joblens.model.job import Attempt, Job, Outcome, Record, Status
 from joblens.model.probe_choice import chosen_probes
@@ -207,7 +207,7 @@ class JobMonitor:
         """Jobs that have ended, newest first."""
         if limit is not None and limit < 0:
             raise InputError(f"limit {limit}: expected a number of jobs, 0 or more")
-        query = HistoryQuery(limit=limit, include_unfinished=False)
+        query = HistoryQuery(limit=limit, include_unfinished=False, without_tag=BENCH_TAG)
         self._connection.settle()
         return self._connection.read(
             lambda store: [to_history_record(record) for record in store.records(query)]
@@ -222,8 +222,9 @@ class JobMonitor:
             return None
 
     def get_summary_statistics(self) -> dict[str, Any]:
+        query = HistoryQuery(without_tag=BENCH_TAG)
         self._connection.settle()
-        return self._connection.read(lambda store: summary_form(store.statistics(HistoryQuery())))
+        return self._connection.read(lambda store: summary_form(store.statistics(query)))
 
     def samples(self, task_id: str) -> Samples:
         """Every sample of a job so far."""

@@ -19,7 +19,7 @@ from joblens.agent.sampler import Sampler
 from joblens.app.drivers import SystemClock, is_own_store, open_sinks, open_store, store_name
 from joblens.app.missing_lines import write_missing_lines
 from joblens.app.places import spool_dir
-from joblens.model.errors import JoblensError
+from joblens.model.errors import JoblensError, LaunchError
 from joblens.model.job import Job, Record
 from joblens.model.settings import LogSettings, Settings
 from joblens.probes.host import read_host
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from joblens.agent.node_desks import NodeDesks
     from joblens.agent.recovery import Recovery
     from joblens.ports.store import Store
+
+_LEAST_DESCRIPTORS = 64
 
 
 def show(text: str, level: str) -> None:
@@ -93,6 +95,16 @@ def current_user() -> str:
         return str(os.getuid())
 
 
+def _check_descriptors() -> None:
+    """Before anything is begun that would have to be taken back."""
+    allowed = os.sysconf("SC_OPEN_MAX")
+    if 0 <= allowed < _LEAST_DESCRIPTORS:
+        raise LaunchError(
+            f"{allowed} open files are allowed here, and joblens needs {_LEAST_DESCRIPTORS} to run a job",
+            hint="raise the limit on open files: ulimit -n 1024",
+        )
+
+
 def open_kit(
     settings: Settings,
     take_sample: Callable[[str], None],
@@ -102,6 +114,7 @@ def open_kit(
 ) -> Kit:
     """`take_sample(uuid or watch name)` is called on the sampler's thread when a job is due. `around`: what
     is to stand between those who write and the store."""
+    _check_descriptors()
     warn = warn or OwnLog(settings.logs).warn
     clock = SystemClock()
     host = read_host()

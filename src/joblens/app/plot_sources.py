@@ -19,9 +19,9 @@ from joblens.analysis.plot_series import (
     series_of_samples,
     thinned,
 )
-from joblens.app.queries import Note, find, newest_named
+from joblens.app.queries import Note, find, newest_named, one_of_its_id
+from joblens.app.runs import kept_events, kept_results, records_of_whole_run
 from joblens.model.errors import FormatError, InputError, UnknownJob, UnknownRun, UnknownWorkflow
-from joblens.model.history import HistoryQuery, SortKey
 from joblens.model.job import Record, Status
 from joblens.model.plan import Plan
 from joblens.model.run import JobResult, OutputsMissing, RecoveryRan, Run, RunEvent
@@ -95,7 +95,8 @@ def _find(store: Store, ident: str, note: Note) -> Run | Record:
         if "not been run" in str(error):
             raise
     try:
-        record = store.find(ident.strip())
+        bare = ident.strip()
+        record = one_of_its_id(store, bare, store.find(bare), note, is_to_change=False)
     except UnknownJob:
         record = None if run is not None else newest_named(store, ident.strip(), note)
         if run is None and record is None:
@@ -180,22 +181,27 @@ def _reach(record: Record, now_us: int) -> tuple[int, int]:
 def source_of_run(
     store: Store, run: Run, plan: Plan | None = None, advance: Advance = lambda _: None
 ) -> Source:
-    """Every attempt that has begun; commands of actions are none of the workflow's jobs."""
+    """Every attempt that has begun, those of earlier runs whose results it keeps among them; commands of
+    actions are none of the workflow's jobs."""
     if plan is None:
         from joblens.app.specs import plan_of_run
 
         plan = plan_of_run(run)
     reading = _Reading(store)
     asked = {}
-    for record in store.records(HistoryQuery(run_uuid=run.uuid, sort=SortKey.STARTED, ascending=True)):
-        if record.attempt is not None and record.job.run is not None and record.job.run.index >= 0:
+    for record in records_of_whole_run(store, run):
+        if record.attempt is not None:
             reading.add(record)
             asked[record.job.uuid] = record.job.requirements
         advance(1)
     name = f"{run.workflow_number}.{run.number}"
+    kept = kept_results(store, run)
     events = [event for _, event in store.run_events(run.uuid)]
     jobs = [PlotJob(job.name, job.depends_on, job.requirements) for job in plan.jobs]
     results = store.run_results(run.uuid)
+    if kept is not None:
+        events = [*kept_events(store, kept), *events]
+        results = [*kept.results, *results]
     facts = AttemptFacts(asked=asked, not_before_us=ends_of_pauses(plan, results, events))
     gantt = gantt_of(jobs, results, events, time.time_ns() // 1000, facts)
     chart = None

@@ -7,7 +7,7 @@ from typing import Any
 from msgspec import structs, to_builtins
 
 from joblens.analysis.history_form import returncode_of, to_history_record
-from joblens.model.errors import JoblensError, UnknownJob
+from joblens.model.errors import AmbiguousJob, JoblensError, UnknownJob
 from joblens.model.history import HistoryQuery, Statistics
 from joblens.model.job import Record
 from joblens.model.sample import Sample
@@ -16,6 +16,7 @@ from joblens.ports.store import Store
 _FIRST_POLL_S = 0.1
 _LONGEST_POLL_S = 0.4
 _CARE_EVERY_S = 2.0
+_CANDIDATES = 11  # one more than are shown
 
 Note = Callable[[str], None]
 Care = Callable[[], None]  # looks after jobs whose owner has died: then nobody else will ever write their end
@@ -29,14 +30,15 @@ def history(store: Store, query: HistoryQuery) -> list[Record]:
     return list(store.records(query))
 
 
-def find(store: Store, ident: str, note: Note | None = None) -> Record:
+def find(store: Store, ident: str, note: Note | None = None, *, is_to_change: bool = False) -> Record:
     """`job:7` is how to say 7 where it could also be a workflow; commands that take jobs only know it too.
 
     `note`: where a name will do. A word that is no id may then be a job's name, and where several have it
-    is told which job was taken."""
+    is told which job was taken; so it is of an id that was given to several jobs, unless something
+    `is_to_change`: then AmbiguousJob is raised."""
     bare = ident.strip().removeprefix("job:")
     try:
-        return store.find(bare)
+        return one_of_its_id(store, bare, store.find(bare), note, is_to_change=is_to_change)
     except UnknownJob:
         if bare.endswith("..."):  # as job-history shows the beginning of an id
             return find(store, bare.rstrip("."), note)
@@ -48,6 +50,28 @@ def find(store: Store, ident: str, note: Note | None = None) -> Record:
     raise UnknownJob(
         f"'{ident}' is no job: it is a workflow, or a run of one",
         hint=f"its jobs: joblens results {ident}; while it runs: joblens watch {ident}",
+    )
+
+
+def one_of_its_id(
+    store: Store, ident: str, found: Record, note: Note | None, *, is_to_change: bool
+) -> Record:
+    """`found`: the newest job that was given this id, or one with such a number or UUID."""
+    if found.job.external_id != ident or (note is None and not is_to_change):
+        return found
+    query = HistoryQuery(external_id=ident)
+    count = store.count(query)
+    if count < 2:
+        return found
+    if not is_to_change:
+        assert note is not None
+        note(f"joblens: '{ident}' is job {found.number}, the newest of {count} jobs with that id")
+        return found
+    from joblens.stores.job_search import candidate_lines
+
+    lines = candidate_lines(ident, list(store.records(structs.replace(query, limit=_CANDIDATES))))
+    raise AmbiguousJob(
+        "\n".join([f"{count} jobs have the id '{ident}':", *lines]), hint="use the UUID, or its beginning"
     )
 
 

@@ -152,13 +152,15 @@ def find_tasks(store: Store, ident: str) -> list[Record]:
         raise
 
 
-def find_any(store: Store, ident: str, note: Note | None = None) -> Record | Run | TaskGroup:
-    """For commands that take jobs, runs and workflows of submit-workflow alike."""
+def find_any(
+    store: Store, ident: str, note: Note | None = None, *, is_to_change: bool = False
+) -> Record | Run | TaskGroup:
+    """For commands that take jobs, runs and workflows of submit-workflow alike; as `find_job_or_run`."""
     group = find_group(store, ident)
     if group is not None:
         return group
     try:
-        return find_job_or_run(store, ident, note)
+        return find_job_or_run(store, ident, note, is_to_change=is_to_change)
     except UnknownRun:
         if ident.startswith(WORKFLOW_PREFIX):
             raise unknown_workflow(ident) from None

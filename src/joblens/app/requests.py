@@ -12,9 +12,10 @@ from joblens.model.errors import InputError
 from joblens.model.job import Accounting, ContainerJob, EarlySignal, Granularity, Requirements
 
 LEAST_INTERVAL_S = 0.05
-_MOST_CPUS = 1_000_000
-_MOST_BYTES = 2**63  # what a kernel counts with
-_FOREVER_S = 1e11  # some thousand years: infinity and what no clock can add are above
+MOST_CPUS = 1_000_000
+# As in model.units, which a plain command does without.
+_MOST_BYTES = 2**63
+_FOREVER_S = 1e11
 
 
 class Request(Struct, frozen=True, kw_only=True):
@@ -97,10 +98,21 @@ def bytes_of(name: str, value: str | int | None) -> int | None:
 
     try:
         return parse_size(value)
-    except OverflowError:
-        raise InputError(f"{name}: '{value[:20]}…' is larger than any memory") from None
     except InputError as error:
         raise InputError(f"{name}: {error}", hint=error.hint) from error
+
+
+def memory_of(name: str, value: str | int | None) -> int | None:
+    """The same of memory that a job may use, or jobs together. Raises InputError for what nothing runs in."""
+    size = bytes_of(name, value)
+    if type(size) is not int or size <= 0:
+        return size  # said by `check_request`
+    from joblens.model.units import small_memory
+
+    problem = small_memory(size, value)
+    if problem:
+        raise InputError(f"{name}: {problem}")
+    return size
 
 
 def command_of(command: Any) -> tuple[tuple[str, ...], str | None]:
@@ -189,7 +201,7 @@ def _check_env(env: Mapping[Any, Any]) -> None:
 
 
 def _check_requirements(asked: Requirements) -> None:
-    _check_number("cpus", asked.cpus, most=_MOST_CPUS, unit="a number of CPUs")
+    _check_number("cpus", asked.cpus, most=MOST_CPUS, unit="a number of CPUs")
     _check_number(
         "memory", asked.memory_bytes, most=_MOST_BYTES, unit="a size such as 512m or 2g", whole=True
     )

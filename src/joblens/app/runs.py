@@ -7,7 +7,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from joblens.analysis.workflow_rows import run_label
-from joblens.app.queries import Note, find, newest_named
+from joblens.app.queries import Note, find, newest_named, one_of_its_id
 from joblens.model.errors import AmbiguousJob, AmbiguousRun, InputError, UnknownJob, UnknownRun
 from joblens.model.history import HistoryQuery, SortKey
 from joblens.model.job import Record, Status
@@ -73,12 +73,14 @@ def newest_run(store: Store) -> Run:
     return store.find_run(newest.uuid)  # with its file, which lists leave out
 
 
-def find_job_or_run(store: Store, ident: str, note: Note | None = None) -> Record | Run:
-    """For commands that take either. `job:3` and `workflow:3` say which where both fit. `note`: as of `find`;
-    a workflow's name comes before a job's."""
+def find_job_or_run(
+    store: Store, ident: str, note: Note | None = None, *, is_to_change: bool = False
+) -> Record | Run:
+    """For commands that take either. `job:3` and `workflow:3` say which where both fit. `note` and
+    `is_to_change`: as of `find`; a workflow's name comes before a job's."""
     ident = ident.strip()
     if ident.startswith(_JOB):
-        return find(store, ident, note)
+        return find(store, ident, note, is_to_change=is_to_change)
     if ident.startswith(_WORKFLOW):
         return store.find_run(ident)
     job, run = _job_or_error(store, ident), _run_or_error(store, ident)
@@ -87,7 +89,7 @@ def find_job_or_run(store: Store, ident: str, note: Note | None = None) -> Recor
             f"'{ident}' is a job and a workflow", hint=f"say which: {_JOB}{ident} or {_WORKFLOW}{ident}"
         )
     if isinstance(job, Record):
-        return job
+        return one_of_its_id(store, ident, job, note, is_to_change=is_to_change)
     if isinstance(run, Run):
         return run
     if isinstance(job, UnknownJob) and isinstance(run, UnknownRun):
@@ -122,6 +124,17 @@ def records_of_run(store: Store, run_uuid: str) -> Iterator[Record]:
     for record in store.records(query):
         if record.job.run is not None and record.job.run.index >= 0:
             yield record
+
+
+def records_of_whole_run(store: Store, run: Run) -> list[Record]:
+    """The same, and before them the attempts of earlier runs whose results the run keeps."""
+    kept = kept_results(store, run)
+    earlier: list[Record] = []
+    if kept is not None:
+        wanted = {result.job_uuid for result in kept.results}
+        for uuid in dict.fromkeys(kept.run_of.values()):
+            earlier += [record for record in records_of_run(store, uuid) if record.job.uuid in wanted]
+    return [*earlier, *records_of_run(store, run.uuid)]
 
 
 class KeptResults(Struct, frozen=True):

@@ -5,8 +5,9 @@ import os
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from msgspec import DecodeError, json
+from msgspec import DecodeError
 
+from joblens.model.json_text import decode_json
 from joblens.model.workflow_spec import WorkflowSpec
 from joblens.plan.problems import Path
 
@@ -111,6 +112,6 @@ def _values(name: str, text: str) -> list[Any]:
 
 def _from_json(name: str, text: str) -> Any:
     try:
-        return json.decode(text)
+        return decode_json(text)
     except DecodeError as error:
         raise Unreadable(f"{name} is not JSON: {error}") from None

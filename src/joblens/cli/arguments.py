@@ -1,4 +1,4 @@
-"""Job ids on the command line, with completion from the store."""
+"""Arguments of several commands: whole numbers, and job ids with completion from the store."""
 
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -7,11 +7,26 @@ import click
 from click.shell_completion import CompletionItem
 
 from joblens.cli.context import Globals, Session
+from joblens.cli.option_table import MOST_COUNT
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 _OFFERED = 30
 _LEAST_OF_ID = 3  # digits, from which on it may be an id and not a number
+
+
+class _Count(click.IntRange):
+    """A whole number that a store and a kernel can count with."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        number = super().convert(value, param, ctx)
+        if number > MOST_COUNT:
+            self.fail(f"{str(number)[:20]}… is more than there can be.", param, ctx)
+        return number
+
+
+def count_from(least: int) -> click.IntRange:
+    return _Count(min=least)
 
 
 def complete_job(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:

@@ -4,9 +4,11 @@ from typing import TYPE_CHECKING, Any, Self
 
 import click
 
+from joblens.cli.arguments import count_from
 from joblens.cli.context import Session
 from joblens.cli.options import shared_options
 from joblens.model.errors import BenchmarkError, InputError
+from joblens.model.history import BENCH_TAG
 
 if TYPE_CHECKING:
     from joblens.app.ab_runs import AbPlan, AbProgress
@@ -61,13 +63,9 @@ _results_dir = click.option(
 @click.option(
     "-N", "--name", "names", multiple=True, metavar="TEXT", help="Names, in the order of the commands."
 )
-@click.option("-n", "--runs", type=click.IntRange(min=1), metavar="N", help="Just so many runs of each.")
-@click.option(
-    "--max-runs", type=click.IntRange(min=1), default=1000, metavar="N", help="No more. Default: 1000."
-)
-@click.option(
-    "-w", "--warmup", type=click.IntRange(min=0), default=1, metavar="N", help="Runs before. Default: 1."
-)
+@click.option("-n", "--runs", type=count_from(1), metavar="N", help="Just so many runs of each.")
+@click.option("--max-runs", type=count_from(1), default=1000, metavar="N", help="No more. Default: 1000.")
+@click.option("-w", "--warmup", type=count_from(0), default=1, metavar="N", help="Runs before. Default: 1.")
 @click.option(
     "-t",
     "--time",
@@ -141,10 +139,8 @@ def _tell_failure(session: Session, document: dict[str, Any]) -> None:
     default="cpu",
     help="Where; all: wherever the tool can and this machine has it. Default: cpu.",
 )
-@click.option("-n", "--runs", type=click.IntRange(min=1), default=3, metavar="N", help="Default: 3.")
-@click.option(
-    "-w", "--warmup", type=click.IntRange(min=0), default=1, metavar="N", help="Runs before. Default: 1."
-)
+@click.option("-n", "--runs", type=count_from(1), default=3, metavar="N", help="Default: 3.")
+@click.option("-w", "--warmup", type=count_from(0), default=1, metavar="N", help="Runs before. Default: 1.")
 @click.option("-p", "--param", "params", multiple=True, metavar="K=V", help="A parameter (again for more).")
 @click.option("--script", metavar="FILE", help="In place of the tool's own script for benchmarks.")
 @click.option("--container", metavar="IMAGE", help="Run it inside a container of this image.")
@@ -288,7 +284,7 @@ def _plan(given: dict[str, Any]) -> "AbPlan":
         names.append(next(letter for letter in from_here if letter not in names))
     return AbPlan(
         commands=tuple(
-            make(name, what, tags=("bench",)) for name, (make, what) in zip(names, made, strict=True)
+            make(name, what, tags=(BENCH_TAG,)) for name, (make, what) in zip(names, made, strict=True)
         ),
         title=given["title"],
         warmup=given["warmup"],

@@ -56,7 +56,7 @@ def _found(session: Session, idents: tuple[str, ...], names: tuple[str, ...]) ->
             raise InputError("--job goes with one run", hint="joblens cancel RUN --job NAME")
         run = run_to_end(store, idents[0], store.find_run(idents[0]), session.note)
         return [job_of_run(store, run, name) for name in names]
-    found = [find_any(store, ident, session.note) for ident in idents]
+    found = [find_any(store, ident, session.note, is_to_change=True) for ident in idents]
     return [_meant(session, ident, one) for ident, one in zip(idents, found, strict=True)]
 
 

@@ -79,13 +79,13 @@ def _check(
 ) -> None:
     from joblens.analysis.utilization import check_utilization
     from joblens.app.job_sizing import records_named
-    from joblens.app.runs import find_named_run, records_of_run
+    from joblens.app.runs import find_named_run, records_of_whole_run
 
     store = session.current_store
     if (ident is None) == (not names):
         raise InputError("name a run, or jobs with --jobs NAME")
     run = None if ident is None else find_named_run(store, ident, session.note, run_number)
-    records = records_named(store, names) if run is None else records_of_run(store, run.uuid)
+    records = records_named(store, names) if run is None else records_of_whole_run(store, run)
     report = check_utilization(
         sorted(records, key=lambda record: record.number or 0),
         include_failed=include_failed,

@@ -1,6 +1,7 @@
 """`joblens config`: the settings in force."""
 
 import os
+import sys
 from typing import TYPE_CHECKING
 
 import click
@@ -11,6 +12,7 @@ from joblens.cli.options import shared_options
 
 if TYPE_CHECKING:
     from joblens.app.settings import LoadedSettings
+    from joblens.model.settings import Settings
 
 
 @click.group("config")
@@ -21,7 +23,7 @@ def command() -> None:
 @command.command("show")
 @shared_options
 def show(session: Session) -> None:
-    """Every setting with its value and its origin."""
+    """Every setting with the value in force and its origin."""
     with session.loaded_as_far_as_possible() as loaded:
         _show(session, loaded)
 
@@ -30,14 +32,38 @@ def _show(session: Session, loaded: "LoadedSettings") -> None:
     from joblens.spec.settings_list import all_settings
     from joblens.views.config import render_config, setting_values
 
-    values = setting_values(to_builtins(loaded.settings))
+    values, origins = setting_values(to_builtins(loaded.settings)), dict(loaded.origins)
+    for name, (value, origin) in _values_of_unset(loaded.settings).items():
+        if values[name] is None:
+            values[name], origins[name] = value, origin
     if session.json:
         session.write_json(
-            {name: {"value": value, "origin": loaded.origins[name]} for name, value in values.items()}
+            {name: {"value": value, "origin": origins[name]} for name, value in values.items()}
         )
         return
     kinds = {name: setting.kind.value for name, setting in all_settings().items()}
-    session.write_lines(render_config(values, kinds, loaded.origins, session.palette))
+    session.write_lines(render_config(values, kinds, origins, session.palette))
+
+
+def _values_of_unset(settings: "Settings") -> dict[str, tuple[object, str]]:
+    """What is in force where a setting is not set, with its origin, by the setting's name."""
+    from joblens.app.bells import broker_folder
+    from joblens.app.drivers import history_file, logs_root, store_name
+    from joblens.app.jobs import DEFAULT_INTERVAL_S
+    from joblens.app.places import default_journal_dir
+
+    found: dict[str, object] = {
+        "job_metrics.default_sample_rate": DEFAULT_INTERVAL_S,
+        "store.url": store_name(settings),
+        "store.journal_dir": default_journal_dir(),
+        "sinks.history.path": history_file(settings),
+        "output.dir": logs_root(settings),
+        "queue.broker": broker_folder(settings),
+        "slurm.python": sys.executable,
+    }
+    values = {name: (value, "default") for name, value in found.items()}
+    address = os.environ.get("RAY_ADDRESS")
+    return values | ({"ray.address": (address, "environment RAY_ADDRESS")} if address else {})
 
 
 @command.command("path")

@@ -8,7 +8,7 @@ from typing import IO, TYPE_CHECKING
 import click
 from msgspec import structs
 
-from joblens.cli.arguments import complete_job
+from joblens.cli.arguments import complete_job, count_from
 from joblens.cli.context import Session
 from joblens.cli.export_crate import CrateRequest, crate_options, export_crate, refuse_crate_options
 from joblens.cli.filters import is_narrowed, job_filters, with_run_found
@@ -37,7 +37,7 @@ FORMATS = ("history", "samples", "time-series", "parquet", "csv", "ro-crate")
     "--job", "idents", multiple=True, metavar="ID", shell_complete=complete_job, help="Only this job."
 )
 @click.option("--samples", is_flag=True, help="For csv and parquet: one row a sample instead of one a job.")
-@click.option("-l", "--limit", type=click.IntRange(min=1), metavar="N", help="At most the N newest jobs.")
+@click.option("-l", "--limit", type=count_from(1), metavar="N", help="At most the N newest jobs.")
 @crate_options
 @job_filters
 @shared_options
@@ -97,7 +97,9 @@ class _Export:
         self._session = session
         self._output = None if output in (None, "-") else output
         self._query = with_run_found(self._store, query)
-        self._named = [find(self._store, ident) for ident in idents]  # before anything is written
+        self._named = [
+            find(self._store, ident, session.note) for ident in idents
+        ]  # before anything is written
         self._bar = bar
         self._jobs = 0
 

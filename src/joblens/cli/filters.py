@@ -7,9 +7,10 @@ from typing import Any
 import click
 from msgspec import structs
 
+from joblens.cli.arguments import count_from
 from joblens.cli.run_arguments import complete_run
 from joblens.model.errors import InputError
-from joblens.model.history import HistoryQuery, SortKey
+from joblens.model.history import BENCH_TAG, HistoryQuery, SortKey
 from joblens.model.job import Status
 from joblens.model.units import parse_instant
 from joblens.ports.store import Store
@@ -83,17 +84,28 @@ def _instant(option: str, text: str | None, now_us: int) -> int | None:
         raise InputError(f"{option}: {error}", hint=error.hint) from error
 
 
+def bench_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Adds --bench. Who asks for the tag of benchmarks means them too."""
+
+    @functools.wraps(function)
+    def with_choice(*args: Any, query: HistoryQuery, bench: bool, **kwargs: Any) -> Any:
+        without = "" if bench or BENCH_TAG in query.tags else BENCH_TAG
+        return function(*args, query=structs.replace(query, without_tag=without), **kwargs)
+
+    return click.option("--bench", is_flag=True, help="Include runs of 'joblens bench'.")(with_choice)
+
+
 def sort_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Adds --limit, --sort and --reverse, and puts them into the query."""
 
     @functools.wraps(function)
     def with_order(
-        *args: Any, query: HistoryQuery, limit: int, sort: str, reverse: bool, **kwargs: Any
+        *args: Any, query: HistoryQuery, limit: int | None, sort: str, reverse: bool, **kwargs: Any
     ) -> Any:
         key = SortKey(sort)
         # names read from A to Z; of everything else the newest or the largest come first
         ascending = (key is SortKey.NAME) != reverse
-        ordered = structs.replace(query, limit=limit or None, sort=key, ascending=ascending)
+        ordered = structs.replace(query, limit=limit, sort=key, ascending=ascending)
         return function(*args, query=ordered, **kwargs)
 
     for option in (
@@ -108,11 +120,9 @@ def sort_options(function: Callable[..., Any]) -> Callable[..., Any]:
         click.option(
             "-l",
             "--limit",
-            type=click.IntRange(min=0),
-            default=10,
-            show_default=True,
+            type=count_from(0),
             metavar="N",
-            help="At most this many; 0 for all.",
+            help="At most this many; 0 for all. Default: 10, with --json all.",
         ),
     ):
         with_order = option(with_order)

@@ -1,62 +1,98 @@
 """`joblens history` and `job-history`: jobs, newest first."""
 
+from collections.abc import Iterator
+
 import click
-from msgspec import structs
+from msgspec import json, structs
 
 from joblens.cli.context import Session
-from joblens.cli.filters import is_narrowed, job_filters, sort_options, with_run_found
+from joblens.cli.filters import bench_option, is_narrowed, job_filters, sort_options, with_run_found
 from joblens.cli.options import shared_options
 from joblens.model.history import HistoryQuery
 from joblens.model.job import Record
+from joblens.ports.store import Store
+
+_SHOWN = 10  # as text, where nothing else was asked for
 
 
 @click.command("history")
 @job_filters
+@bench_option
 @sort_options
 @shared_options
 def command(session: Session, query: HistoryQuery) -> None:
     """Jobs, newest first, with what each one used."""
-    records = _records(session, query)
-    if session.json or not records:
-        _answer_without_table(session, query, records)
+    store = session.current_store
+    query = _limited(session, with_run_found(store, query))
+    records = _answered(session, store, query)
+    if not records:
         return
     from joblens.app.drivers import SystemClock
     from joblens.views.history import render_history
 
     now_us = SystemClock().now_us()
     session.write_lines(render_history(records, now_us=now_us, width=session.width, paint=session.palette))
-    if session.is_terminal and len(records) == query.limit:
-        session.write(session.palette.paint(f"{len(records)} shown; more with --limit N, 0 for all\n", "dim"))
+    _tell_of_more(session, store, query, len(records))
 
 
 @click.command("job-history")
 @job_filters
+@bench_option
 @sort_options
 @shared_options
 def job_history(session: Session, query: HistoryQuery) -> None:
     """Ended jobs, newest first, one paragraph each."""
-    records = _records(session, structs.replace(query, include_unfinished=bool(query.statuses)))
-    if session.json or not records:
-        _answer_without_table(session, query, records)
+    store = session.current_store
+    query = _limited(session, with_run_found(store, query))
+    query = structs.replace(query, include_unfinished=bool(query.statuses))
+    records = _answered(session, store, query)
+    if not records:
         return
     from joblens.views.history import render_job_history
 
     session.write_lines(render_job_history(records))
+    _tell_of_more(session, store, query, len(records))
 
 
-def _records(session: Session, query: HistoryQuery) -> list[Record]:
+def _limited(session: Session, query: HistoryQuery) -> HistoryQuery:
+    """A program that asks for no number gets everything: it would not notice that something is missing."""
+    limit = query.limit if query.limit is not None or session.json else _SHOWN
+    return structs.replace(query, limit=limit or None)
+
+
+def _answered(session: Session, store: Store, query: HistoryQuery) -> list[Record]:
+    """What there is to show as text; empty when the answer has been given."""
+    if session.json:
+        _write_json(session, store.records(query))
+        return []
     from joblens.app.queries import history
 
-    store = session.current_store
-    return history(store, with_run_found(store, query))
-
-
-def _answer_without_table(session: Session, query: HistoryQuery, records: list[Record]) -> None:
-    if session.json:
-        from joblens.analysis.history_form import to_history_record
-
-        session.write_json([to_history_record(record) for record in records])
-    elif is_narrowed(query):
+    records = history(store, query)
+    if not records and is_narrowed(query):
         session.write("No jobs match. 'joblens history' without filters shows the newest.\n")
-    else:
+    elif not records:
         session.write("No jobs yet. Run one: joblens run -- CMD\n")
+    return records
+
+
+def _write_json(session: Session, records: Iterator[Record]) -> None:
+    """One document, written while it is read: there may be millions."""
+    from joblens.analysis.history_form import to_history_record
+
+    if session.is_terminal:
+        session.write_json([to_history_record(record) for record in records])
+        return
+    between = "["
+    for record in records:
+        session.write(between + json.encode(to_history_record(record)).decode())
+        between = ","
+    session.write("[]\n" if between == "[" else "]\n")
+
+
+def _tell_of_more(session: Session, store: Store, query: HistoryQuery, shown: int) -> None:
+    if shown != query.limit:
+        return
+    total = store.count(query)
+    if total > shown:
+        text = f"{shown} of {total} jobs; more with --limit N, 0 for all"
+        session.write(session.palette.paint(text, "dim") + "\n")

@@ -5,6 +5,7 @@ from typing import Any, TypeVar
 
 import click
 
+from joblens.cli.arguments import count_from
 from joblens.cli.option_table import JOB_OPTIONS, OptionRow
 from joblens.cli.run_arguments import complete_file
 
@@ -20,7 +21,7 @@ def click_option(row: OptionRow) -> Callable[[F], F]:
     elif row.kind == "number":
         more["type"] = float
     elif row.kind == "count":
-        more["type"] = click.IntRange(min=row.least)
+        more["type"] = count_from(row.least)
     elif row.kind == "choice":
         more["type"] = click.Choice(row.choices)
     if row.default is not None:

@@ -3,7 +3,7 @@
 from typing import Any
 
 from joblens.app.jobs import parse_early_signal, parse_env, parse_notify, parse_params
-from joblens.app.requests import Request, UnusableValue, bytes_of, check_request, seconds_of
+from joblens.app.requests import Request, UnusableValue, check_request, memory_of, seconds_of
 from joblens.model.errors import InputError
 from joblens.model.job import Accounting, ContainerJob, Granularity, Requirements
 
@@ -25,7 +25,9 @@ def _gpus(text: str | None) -> int | None:
         return None
     if not (text.isascii() and text.isdecimal()):
         raise InputError(f"--gpus {text}: expected a number")
-    return int(text)
+    from joblens.app.machine_offer import gpu_count
+
+    return gpu_count(text)
 
 
 def _request(given: dict[str, Any], *, background: bool) -> Request:
@@ -42,7 +44,7 @@ def _request(given: dict[str, Any], *, background: bool) -> Request:
         cwd=given["cwd"],
         requirements=Requirements(
             cpus=given["cpus"],
-            memory_bytes=bytes_of("--memory", given["memory"]),
+            memory_bytes=memory_of("--memory", given["memory"]),
             gpus=_gpus(given["gpus"]),
             pids=given["pids"],
             timeout_s=seconds_of("--timeout", given["timeout"]),

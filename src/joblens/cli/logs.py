@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import click
 
-from joblens.cli.arguments import job_argument
+from joblens.cli.arguments import count_from, job_argument
 from joblens.cli.context import Session
 from joblens.cli.options import shared_options
 from joblens.model.errors import InputError
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @job_argument
 @click.option("-f", "--follow", is_flag=True, help="Go on with what comes until the job ends.")
 @click.option("--stderr", is_flag=True, help="Only what it printed to standard error.")
-@click.option("-n", "--tail", type=click.IntRange(min=0), metavar="N", help="Begin with the last N lines.")
+@click.option("-n", "--tail", type=count_from(0), metavar="N", help="Begin with the last N lines.")
 @shared_options
 def command(session: Session, ident: str, follow: bool, stderr: bool, tail: int | None) -> None:
     """What a job printed to standard output, byte for byte. Of a job that did not succeed or printed nothing

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from joblens.cli.arguments import count_from
 from joblens.cli.context import Session
 from joblens.cli.options import shared_options
 from joblens.cli.run_options import checked_probes
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @click.command("map", context_settings={"allow_interspersed_args": False})
-@click.option("-j", "--jobs", type=click.IntRange(min=1), metavar="N", help="At most N jobs at once.")
+@click.option("-j", "--jobs", type=count_from(1), metavar="N", help="At most N jobs at once.")
 @click.option("--cpus", type=float, metavar="N", help="CPUs each job needs; also its limit.")
 @click.option("--memory", metavar="SIZE", help="Memory each job needs; also its limit: 512m, 2g.")
 @click.option("--timeout", metavar="TIME", help="End a job after this long: 90, 30s, 1h30m.")

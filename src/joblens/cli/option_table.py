@@ -8,6 +8,8 @@ from msgspec import Struct
 from joblens.model.delivery import RetryLost
 from joblens.model.job import Accounting, Granularity
 
+MOST_COUNT = 2**63 - 1
+
 
 class OptionRow(Struct, frozen=True, kw_only=True):
     """`kind`: text, number, count (whole, at least `least`), choice, flag, or many (repeatable text)."""

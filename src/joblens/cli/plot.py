@@ -35,8 +35,8 @@ def _split_ids(_ctx: click.Context, _parameter: click.Parameter, given: str | No
     if given is None:
         return ()
     words = [word.strip() for word in given.split(",") if word.strip()]
-    if not words or not all(word.isdecimal() for word in words):
-        raise click.BadParameter(f"'{given}' is no list of job numbers, such as 1,3,5.")
+    if not words or not all(word.isdecimal() and len(word) < 19 for word in words):
+        raise click.BadParameter(f"'{given:.60}' is no list of job numbers, such as 1,3,5.")
     return tuple(dict.fromkeys(int(word) for word in words))
 
 

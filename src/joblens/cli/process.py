@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from joblens.cli.arguments import count_from
 from joblens.cli.context import Session
 from joblens.cli.options import shared_options
 from joblens.cli.run_arguments import complete_file
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 @click.option("--start-over", is_flag=True, help="Do all of a job that is there already anew.")
 @click.option("--work-dir", metavar="DIR", help="Where the job's folder is made.")
 @click.option("--executor", type=click.Choice(["local", "ray"]), help="Where the work is done.")
-@click.option("--np", type=click.IntRange(min=1), metavar="N", help="Workers at most.")
+@click.option("--np", type=count_from(1), metavar="N", help="Workers at most.")
 @click.option("--strict", is_flag=True, help="Fail at the first bad row instead of rejecting it.")
 @click.option(
     "--max-rejects",

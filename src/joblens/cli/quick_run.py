@@ -6,6 +6,7 @@ from typing import Any
 from joblens.cli.option_table import (
     GLOBAL_OPTIONS,
     JOB_OPTIONS,
+    MOST_COUNT,
     QUEUE_OPTIONS,
     RUN_OPTIONS,
     SPEC_OPTIONS,
@@ -92,7 +93,7 @@ def _take(given: dict[str, Any], row: OptionRow, value: str) -> bool:
             given[row.name] = float(value)
         elif row.kind == "count":
             given[row.name] = int(value)
-            return bool(given[row.name] >= row.least)
+            return bool(row.least <= given[row.name] <= MOST_COUNT)
         else:
             given[row.name] = value
     except ValueError:

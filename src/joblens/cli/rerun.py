@@ -40,7 +40,7 @@ def command(
     from joblens.app.runs import find_job_or_run
     from joblens.model.job import Record
 
-    found = find_job_or_run(session.current_store, ident, session.note)
+    found = find_job_or_run(session.current_store, ident, session.note, is_to_change=True)
     if isinstance(found, Record):
         from joblens.cli.rerun_job import rerun_job
 

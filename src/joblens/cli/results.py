@@ -11,6 +11,7 @@ from joblens.cli.run_arguments import complete_run, run_number_option
 if TYPE_CHECKING:
     from joblens.analysis.run_table import ResultRow
     from joblens.model.run import Run
+    from joblens.ports.store import Store
 
 _SORTS = ("job", "name", "status", "duration", "cpu", "memory")
 
@@ -40,12 +41,11 @@ def command(
 
     RUN is a workflow's number or name (its newest run), 3.2 for run 2 of workflow 3, or a run's UUID; without
     it, the newest run of all.
-    'results list RUN' is the same."""
+    'results list [RUN]' is the same."""
     from joblens.app.run_tables import ResultSort, result_rows, sorted_rows
-    from joblens.app.runs import find_named_run, newest_run
 
     store = session.current_store
-    run = find_named_run(store, _ident(words), session.note, run_number) if words else newest_run(store)
+    run = _run_meant(session, store, words, run_number)
     rows = sorted_rows(result_rows(store, run), ResultSort(sort), reverse=reverse)
     if only_failed:
         rows = [row for row in rows if row.has_failed]
@@ -56,12 +56,21 @@ def command(
         _write_actions(session, run)
 
 
-def _ident(words: tuple[str, ...]) -> str:
-    """`list` may stand first, as other tools have it; alone it is the name of a workflow."""
-    given = words[1:] if len(words) == 2 and words[0] == "list" else words
-    if len(given) != 1:
+def _run_meant(session: Session, store: "Store", words: tuple[str, ...], run_number: int | None) -> "Run":
+    """`list` may stand first, as other tools have it. Alone it stands for the newest run, unless a workflow
+    is called so."""
+    from joblens.app.runs import find_named_run, newest_run
+    from joblens.model.errors import UnknownRun, UnknownWorkflow
+
+    given = words[1:] if len(words) > 1 and words[0] == "list" else words
+    if len(given) > 1:
         raise click.UsageError(f"one RUN is expected, not {len(given)}: {' '.join(given)}")
-    return given[0]
+    try:
+        return find_named_run(store, given[0], session.note, run_number) if given else newest_run(store)
+    except (UnknownRun, UnknownWorkflow):
+        if given != ("list",):
+            raise
+    return newest_run(store)
 
 
 def _write_json(session: Session, run: "Run", rows: "list[ResultRow]") -> None:

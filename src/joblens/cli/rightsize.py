@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from joblens.cli.arguments import count_from
 from joblens.cli.context import Session
 from joblens.cli.options import shared_options
 from joblens.cli.run_arguments import complete_run
@@ -46,7 +47,7 @@ _THE_SAME = "\0"  # --write without a file: the one the workflow came from
     show_default=True,
     help="How to choose memory. All but max-seen have jobs that do not fit tried again with more.",
 )
-@click.option("--runs", type=click.IntRange(min=1), metavar="N", help="Look at the newest N runs only.")
+@click.option("--runs", type=count_from(1), metavar="N", help="Look at the newest N runs only.")
 @shared_options
 def command(
     session: Session,

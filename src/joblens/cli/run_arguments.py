@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 import click
 from click.shell_completion import CompletionItem
 
-from joblens.cli.arguments import complete_job
+from joblens.cli.arguments import complete_job, count_from
 from joblens.cli.context import Globals, Session
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -69,7 +69,7 @@ def run_number_option(function: F) -> F:
     return click.option(
         "--run-id",
         "run_number",
-        type=click.IntRange(min=1),
+        type=count_from(1),
         metavar="N",
         help="Run N of the workflow instead of its newest.",
     )(function)

@@ -53,16 +53,18 @@ def offer_options(function: F) -> F:
 
 def check_offer(given: dict[str, Any]) -> None:
     """Raises InputError for an offer of nothing: no job could ever start."""
-    from joblens.app.requests import bytes_of, seconds_of
+    from joblens.app.requests import MOST_CPUS, memory_of, seconds_of
     from joblens.model.errors import InputError
 
     for name, value in (
         ("--cpus", given["cpus"]),
-        ("--memory", bytes_of("--memory", given["memory"])),
+        ("--memory", memory_of("--memory", given["memory"])),
         ("--time", seconds_of("--time", given["time"])),
     ):
         if value is not None and not value > 0:
             raise InputError(f"{name} {value:g}: must be more than 0")
+    if given["cpus"] is not None and not given["cpus"] < MOST_CPUS:
+        raise InputError(f"--cpus {given['cpus']:g}: more than there can be")
     if given["output_dir"] is not None and not given["output_dir"].strip():
         raise InputError("-o: the name of the folder is empty", hint="leave it out, or name one")
 
@@ -81,14 +83,14 @@ def with_offer(options: Any, given: dict[str, Any]) -> Any:
     from msgspec.structs import replace
 
     from joblens.app.machine_offer import parse_gpus
-    from joblens.app.requests import bytes_of, seconds_of
+    from joblens.app.requests import memory_of, seconds_of
     from joblens.cli.cluster_options import changed_engine
 
     check_offer(given)
     changes = {
         "most_jobs": given["jobs"],
         "cpus": given["cpus"],
-        "memory_bytes": bytes_of("--memory", given["memory"]),
+        "memory_bytes": memory_of("--memory", given["memory"]),
         "gpus": parse_gpus(given["gpus"]) if given["gpus"] is not None else None,
         "time_s": seconds_of("--time", given["time"]),
         "probes": checked_probes(given["probes"]),

@@ -90,7 +90,7 @@ def _is_given(value: Any, row: OptionRow) -> bool:
 def options_from(given: dict[str, Any]) -> "RunOptions":
     from joblens.app.jobs import parse_params
     from joblens.app.machine_offer import parse_gpus
-    from joblens.app.requests import bytes_of, seconds_of
+    from joblens.app.requests import memory_of, seconds_of
     from joblens.cli.cluster_options import engine_options
     from joblens.cli.run_options import check_offer, checked_probes
     from joblens.model.run import RunOptions
@@ -101,7 +101,7 @@ def options_from(given: dict[str, Any]) -> "RunOptions":
         cwd=os.getcwd(),
         most_jobs=given["jobs"],
         cpus=given["cpus"],
-        memory_bytes=bytes_of("--memory", given["memory"]),
+        memory_bytes=memory_of("--memory", given["memory"]),
         gpus=parse_gpus(given["gpus"]) if given["gpus"] is not None else None,
         time_s=seconds_of("--time", given["time"]),
         only=given["only"],

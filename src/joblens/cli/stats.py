@@ -3,7 +3,7 @@
 import click
 
 from joblens.cli.context import Session
-from joblens.cli.filters import is_narrowed, job_filters, with_run_found
+from joblens.cli.filters import bench_option, is_narrowed, job_filters, with_run_found
 from joblens.cli.options import shared_options
 from joblens.model.errors import InputError
 from joblens.model.history import HistoryQuery, Statistics
@@ -17,6 +17,7 @@ from joblens.model.history import HistoryQuery, Statistics
     help="Print resources for Compose services, one a tool: limits with room above the peak.",
 )
 @job_filters
+@bench_option
 @shared_options
 def command(session: Session, query: HistoryQuery, profiles: bool, compose: bool) -> None:
     """Totals and percentiles of ended jobs, overall and by tool."""
@@ -38,6 +39,7 @@ def command(session: Session, query: HistoryQuery, profiles: bool, compose: bool
 
 @click.command("job-stats")
 @job_filters
+@bench_option
 @shared_options
 def job_stats(session: Session, query: HistoryQuery) -> None:
     """Totals of ended jobs, overall and by tool, in words."""

@@ -10,6 +10,7 @@ from joblens.cli.context import Session
 from joblens.cli.options import shared_options
 from joblens.cli.run_arguments import complete_run
 from joblens.model.errors import InputError
+from joblens.model.json_text import decode_json
 
 
 def _run_option(function: Any) -> Any:
@@ -41,7 +42,7 @@ def set_(session: Session, name: str, text: str, ident: str | None) -> None:
 
 def _parsed(text: str) -> Any:
     try:
-        return msgspec.json.decode(text.encode())
+        return decode_json(text.encode())
     except (msgspec.DecodeError, UnicodeEncodeError) as error:
         raise InputError(
             f"'{text.strip()[:60]}' is not JSON ({error})",

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from joblens.cli.arguments import count_from
 from joblens.cli.context import Session
 from joblens.cli.options import shared_options
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 @click.option(
     "-c",
     "--concurrency",
-    type=click.IntRange(min=1),
+    type=count_from(1),
     metavar="N",
     help="Places for jobs. Without: CPUs.",
 )

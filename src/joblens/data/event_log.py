@@ -12,7 +12,7 @@ from msgspec import UNSET, structs
 from joblens.data.event_text import event_line
 from joblens.data.rotating_log import RotatingFile
 from joblens.model.recipe_event import RecipeEvent
-from joblens.stores.private_files import append_whole, open_to_append
+from joblens.stores.private_files import append_whole, open_plain_file, open_to_append
 
 _CHUNK_BYTES = 4 << 20
 TEXT_BYTES = 100 * 2**20  # as the other logs of a job
@@ -99,7 +99,7 @@ class EventTail:
     def read_new(self) -> Iterator[list[RecipeEvent]]:
         """What has come in, some thousands at a time. Nothing when there is no file yet."""
         try:
-            file = open(self.path, "rb")  # noqa: SIM115 - closed below, opened apart for its own error
+            file = open_plain_file(self.path)
         except FileNotFoundError:
             return
         with file:
@@ -114,7 +114,7 @@ class EventTail:
 
     def read_rest(self) -> list[RecipeEvent]:
         """Of a log that nobody writes any more: a last line without its end, when it is whole."""
-        with open(self.path, "rb") as file:
+        with open_plain_file(self.path) as file:
             file.seek(self.offset)
             rest = file.read()
         self.offset += len(rest)
@@ -123,7 +123,7 @@ class EventTail:
     def _events(self, lines: bytes) -> list[RecipeEvent]:
         try:
             return _decoder.decode_lines(lines)
-        except (msgspec.MsgspecError, UnicodeDecodeError):
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             read = [_tolerant(line) for line in lines.split(b"\n") if line.strip()]
             events = [event for event in read if event is not None]
             self.malformed += len(read) - len(events)
@@ -143,12 +143,12 @@ def _tolerant(line: bytes) -> RecipeEvent | None:
     """Fields of a wrong type are left out; an event needs its type and time."""
     try:
         return _decoder.decode(line)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         pass
     try:
         values = msgspec.json.decode(line, type=dict[str, object])
         return RecipeEvent(**dict(_usable(values)))  # type: ignore[arg-type]
-    except (msgspec.MsgspecError, UnicodeDecodeError, TypeError):
+    except (msgspec.MsgspecError, UnicodeDecodeError, TypeError, RecursionError):
         return None
 
 

@@ -35,7 +35,7 @@ class Holder(Struct, frozen=True, kw_only=True):
 def running_executor(folder: JobFolder) -> Holder | None:
     """None: nobody carries the job out now."""
     try:
-        descriptor = os.open(folder.lock, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = os.open(folder.lock, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
         return None
     try:
@@ -111,5 +111,5 @@ def _is_free(descriptor: int) -> bool:
 def _read(descriptor: int) -> Holder | None:
     try:
         return msgspec.json.decode(os.pread(descriptor, 1000, 0), type=Holder)
-    except msgspec.MsgspecError:
-        return None  # somebody is just writing it
+    except (msgspec.MsgspecError, OSError):
+        return None  # somebody is just writing it, or it is no file of ours

@@ -16,6 +16,7 @@ from joblens.data.whole_files import write_whole
 from joblens.model.job_snapshot import StepProgress
 from joblens.model.recipe import Partition, RecipePlan
 from joblens.plan.recipe_paths import resumption_command
+from joblens.stores.private_files import open_plain_file
 
 _MAPPING_VERSION = "1.0"
 
@@ -91,9 +92,9 @@ class JobSummary:
 
 def _read(path: str) -> dict[str, Any]:
     try:
-        with open(path, "rb") as file:
+        with open_plain_file(path) as file:
             return msgspec.json.decode(file.read(), type=dict[str, Any])
-    except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return {}
 
 

@@ -9,6 +9,7 @@ import xxhash
 from msgspec import Struct
 
 from joblens.data.whole_files import write_whole
+from joblens.stores.private_files import open_plain_file
 
 _Manifest = TypeVar("_Manifest", bound=Struct)
 _CHECK = re.compile(rb',"checked":"([0-9a-f]{32})"}\n\Z')
@@ -24,14 +25,14 @@ def write_manifest(path: str, manifest: Struct) -> None:
 def read_manifest(path: str, kind: type[_Manifest]) -> _Manifest | None:
     """None: there is none, or it is not what was written."""
     try:
-        with open(path, "rb") as file:
+        with open_plain_file(path) as file:
             data = file.read()
         checked = _CHECK.search(data, max(0, len(data) - _CHECK_BYTES))
         told = data[:-_CHECK_BYTES] + b"}"
         if checked is None or digest_of(told) != checked[1].decode():
             return None
         return msgspec.json.decode(told, type=kind)
-    except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
 
 

@@ -6,6 +6,7 @@ from joblens.data.job_folder import JobFolder
 from joblens.model.errors import RecipeError
 from joblens.model.recipe import RecipePlan
 from joblens.plan.plan_document import plan_from_json
+from joblens.stores.private_files import open_plain_file
 
 START_OVER = "--start-over does all of it anew under the same id; without an id a new job is made"
 
@@ -14,13 +15,13 @@ def read_plan(job_dir: str) -> RecipePlan | None:
     """None: there is no such job. Raises RecipeError for a file that cannot be read."""
     path = JobFolder(job_dir).plan
     try:
-        with open(path, "rb") as file:
+        with open_plain_file(path) as file:
             return plan_from_json(file.read())
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
         raise RecipeError(f"{path} cannot be read: {error.strerror}") from error
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, RecursionError) as error:
         raise RecipeError(f"{path} is damaged: {error}", hint=START_OVER) from error
 
 

@@ -6,6 +6,8 @@ from msgspec import Struct, field
 
 from joblens.model.job import Status
 
+BENCH_TAG = "bench"  # of runs of `joblens bench`, which lists and statistics leave out
+
 
 class SortKey(enum.StrEnum):
     STARTED = "started"
@@ -21,6 +23,7 @@ class HistoryQuery(Struct, frozen=True, kw_only=True):
     tools: tuple[str, ...] = ()
     statuses: tuple[Status, ...] = ()
     tags: tuple[str, ...] = ()  # 'key=value' or 'word'; all must match
+    without_tag: str = ""  # jobs that have it are left out
     names: tuple[str, ...] = ()  # exact, or with * and ?
     since_us: int | None = None  # started at or after
     until_us: int | None = None  # started before
@@ -28,6 +31,7 @@ class HistoryQuery(Struct, frozen=True, kw_only=True):
     ascending: bool = False
     include_unfinished: bool = True
     user: str | None = None
+    external_id: str | None = None  # the id that the caller gave them
     run_uuid: str | None = None  # attempts of this run's jobs, and of its actions
 
 

@@ -5,7 +5,7 @@ URLs, private keys, …), and for the environment by an allow-list: other variab
 their value. A plain command costs a few substring searches; patterns are compiled at the first suspicion."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from enum import Enum
 from functools import cache
 from typing import Any, TypeVar
@@ -105,8 +105,9 @@ def redact_argv(argv: Sequence[str]) -> tuple[str, ...]:
         return tuple(argv)
     redacted: list[str] = []
     tool = ""
-    secret_comes = False
+    secret_comes = has_login = False
     for index, argument in enumerate(argv):
+        has_login = has_login or argument == "login"
         if secret_comes and not _is_option(argument):
             redacted.append(_tool_value(tool, argument) if tool else REDACTED)
             secret_comes, tool = False, ""
@@ -115,7 +116,7 @@ def redact_argv(argv: Sequence[str]) -> tuple[str, ...]:
         if _program(argument) in _TOOL_OPTIONS:
             tool = _program(argument)
         if tool and argument.startswith("-"):
-            text, secret_comes = _tool_option(tool, argument, argv[:index])
+            text, secret_comes = _tool_option(tool, argument, has_login=has_login)
             if secret_comes or text != argument:
                 redacted.append(text)
                 tool = tool if secret_comes else ""
@@ -287,9 +288,9 @@ def _program(word: str) -> str:
     return word.rsplit("/", 1)[-1]
 
 
-def _tool_option(tool: str, argument: str, before: Iterable[str]) -> tuple[str, bool]:
+def _tool_option(tool: str, argument: str, *, has_login: bool) -> tuple[str, bool]:
     """(the option with its joined secret taken out, whether the secret is the next word)."""
-    if tool in _LOGIN_ONLY and "login" not in before:
+    if tool in _LOGIN_ONLY and not has_login:
         return argument, False
     for option in _TOOL_OPTIONS[tool]:
         is_last_of_several = tool == "curl" and argument[1:].isalpha() and argument[-1:] == option[1:]
@@ -323,8 +324,8 @@ def _patterns() -> tuple[tuple[re.Pattern[str], str], ...]:
         ),
         # https://user:password@host and https://token@host
         # (as git and curl read them: up to the last @ before the path)
-        (re.compile(r"(\b[\w+.-]+://[^/\s:'\"]*):[^/\s'\"]+@"), rf"\1:{REDACTED}@"),
-        (re.compile(r"(\b[\w+.-]+://)[^/\s:'\"]{16,}@"), rf"\1{REDACTED}@"),
+        (re.compile(r"((?<![\w+.-])[\w+.-]++://[^/\s:'\"]*):[^/\s'\"]+@"), rf"\1:{REDACTED}@"),
+        (re.compile(r"((?<![\w+.-])[\w+.-]++://)[^/\s:'\"]{16,}@"), rf"\1{REDACTED}@"),
         # Authorization: Bearer …
         (
             re.compile(
@@ -344,39 +345,52 @@ def _patterns() -> tuple[tuple[re.Pattern[str], str], ...]:
         (re.compile(r"\bxox[a-z]-[\w-]{10,}"), REDACTED),
         (re.compile(r"\b[sr]k-[\w-]{20,}|\b[sr]k_(?:live|test)_\w{16,}"), REDACTED),
         (re.compile(r"\bAIza[\w-]{30,}"), REDACTED),
-        (re.compile(r"\beyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*"), REDACTED),
+        (re.compile(r"\beyJ(?:(?!-eyJ)[\w-]){8,}\.[\w-]{8,}\.[\w-]*"), REDACTED),
         (re.compile(r"(hooks\.slack\.com/services/)[^\s'\"]+"), rf"\1{REDACTED}"),
     )
 
 
 @cache
 def _assignments() -> re.Pattern[str]:
-    """name=value, name: value and --name value, where the name might be a secret's."""
-    word = r"[\w-]*(?:pass|pwd|secret|token|key|cred|auth|cookie|jwt|bearer|sig)[\w-]*"
-    value = r"""(?P<value>\[[^\[\]]*\]|"(?:[^"\\]|\\.)*"|'[^']*'|[^\s&;"'|)}\]]+)"""
-    return re.compile(
-        rf"""(?P<name>(?<![\w-])(?:--?)?['"]?{word}['"]?)(?P<between>\s*[=:]\s*|\s+){value}""", re.IGNORECASE
-    )
+    """name=, name: and --name before a value, where the name might be a secret's."""
+    words = "pass|pwd|secret|token|key|cred|auth|cookie|jwt|bearer|sig"
+    name = rf"""(?<![\w-])(?:--?)?+['"]?(?=[\w-]*(?:{words}))[\w-]++['"]?"""
+    return re.compile(rf"(?P<name>{name})(?P<between>\s*[=:]\s*|\s+)(?=[^\s&;|)}}\]])", re.IGNORECASE)
+
+
+@cache
+def _values() -> re.Pattern[str]:
+    return re.compile(r"""\[[^\[\]]*\]|(?P<quote>")(?:[^"\\]|\\.)*"|(?P<single>')[^']*'|[^\s&;"'|)}\]]+""")
 
 
 def _hide_assignments(text: str) -> str:
     parts = []
     position = 0
     while (match := _assignments().search(text, position)) is not None:
-        # A name that hides nothing may stand right before one that does.
-        end = match.end() if _is_hidden(match) else match.end("name")
-        parts.append(text[position : match.start("value")] if _is_hidden(match) else text[position:end])
-        if _is_hidden(match):
-            quote = match["value"][0] if match["value"][0] in "'\"" else ""
-            parts.append(f"{quote}{REDACTED}{quote}")
+        value = _value_to_hide(text, match)
+        if value is None:  # a name that hides nothing may stand right before one that does
+            end = match.end("name")
+            parts.append(text[position:end])
+        else:
+            end = value.end()
+            quote = value["quote"] or value["single"] or ""
+            parts.append(f"{text[position : value.start()]}{quote}{REDACTED}{quote}")
         position = end
     return "".join([*parts, text[position:]])
 
 
-def _is_hidden(match: re.Match[str]) -> bool:
-    name, value = match["name"].strip("'\""), match["value"].strip("[ ]'\"")
-    if not match["between"].strip() and (not name.startswith("-") or value.startswith("-")):
-        return False  # two words of a sentence, or an option after an option
-    if value.lower() in ("bearer", "basic", "token", "digest"):
-        return False  # the secret stands behind it and is gone already
-    return _hides(name, value) and not value.startswith(REDACTED)
+def _value_to_hide(text: str, match: re.Match[str]) -> re.Match[str] | None:
+    """The name is judged before the value is read: a long value behind many names is then read once."""
+    name = match["name"].strip("'\"")
+    head = text[match.end() : match.end() + 8].lstrip("'\"")
+    if not match["between"].strip() and (not name.startswith("-") or head.startswith("-")):
+        return None  # two words of a sentence, or an option after an option
+    if head.startswith(REDACTED) or not is_secret_name(name):
+        return None
+    value = _values().match(text, match.end())
+    if value is None:
+        return None
+    bare = value[0].strip("[ ]'\"")
+    if bare.lower() in ("bearer", "basic", "token", "digest"):
+        return None  # the secret stands behind it and is gone already
+    return value if _hides(name, bare) else None

@@ -14,9 +14,13 @@ GIB = 1024**3
 # Names that people know from other tools say MB and GB: memory_peak_mb, Peak Mem (GB). In joblens these are
 # powers of 1024, as in the sizes that it reads; where it has names of its own they say MiB and GiB.
 UNITS_NOTE = "MB and GB are MiB and GiB: 1024² and 1024³ bytes"
+MOST_BYTES = 2**63  # what a kernel counts with
+FOREVER_S = 1e11  # some thousand years: infinity and what no clock can add are above
+LEAST_MEMORY = 64 * KIB  # of a job, or of the jobs of a run together
 _ALMOST = 1023.95 / 1024  # what would be rounded to 1024.0 is shown in the next unit
 
 _SIZE = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*([kmgtp]?)(i?b)?\s*$", re.IGNORECASE)
+_LONGEST = 100  # characters of a size or a time: more are a mistake, and reading them would take long
 _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4, "p": 5}
 _DURATION_PART = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|us|d|h|m|s)", re.IGNORECASE)
 _ISO_DURATION = re.compile(
@@ -28,10 +32,26 @@ _SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400
 
 def parse_size(text: str) -> int:
     """'512m', '2g', '1.5GiB', '4096' -> bytes. Units are powers of 1024, as in the tools people know."""
-    match = _SIZE.match(text)
+    match = _SIZE.match(text) if len(text) <= _LONGEST else None
     if match is None:
-        raise InputError(f"'{text}' is not a size", hint="write a number and a unit: 512m, 2g, 1.5GiB")
-    return int(float(match[1]) * 1024 ** _POWERS[match[2].lower()])
+        raise InputError(
+            f"'{_brief(text)}' is not a size", hint="write a number and a unit: 512m, 2g, 1.5GiB"
+        )
+    size = float(match[1]) * 1024 ** _POWERS[match[2].lower()]
+    if size >= MOST_BYTES:
+        raise InputError(
+            f"'{_brief(text)}' is larger than any memory", hint="write a size such as 512m or 2g"
+        )
+    return int(size)
+
+
+def small_memory(size: int, typed: object) -> str:
+    """Why an amount of memory cannot be meant; empty: it can. `typed`: as it was written.
+    No program starts in so little, and a number without a unit is bytes, which few people mean."""
+    if size >= LEAST_MEMORY:
+        return ""
+    match = _SIZE.match(str(typed))
+    return f"{size} bytes is too small; did you mean {match[1] if match else size}m?"
 
 
 def in_mb(size: float | None) -> float | None:
@@ -46,6 +66,22 @@ def in_gb(size: float | None) -> float | None:
 
 def parse_duration(text: str) -> float:
     """'90', '90s', '1h30m', '500ms', 'PT2H' -> seconds."""
+    seconds = _seconds(text) if len(text) <= _LONGEST else None
+    if seconds is None:
+        hint = "write seconds or units: 90, 30s, 1h30m, PT2H"
+        raise InputError(f"'{_brief(text)}' is not a duration", hint=hint)
+    if not seconds < FOREVER_S:
+        raise InputError(
+            f"'{_brief(text)}' is too long a time", hint="write a time such as 90, 30s, 1h30m or 7d"
+        )
+    return seconds
+
+
+def _brief(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[:40]}…"
+
+
+def _seconds(text: str) -> float | None:
     stripped = text.strip()
     iso = _ISO_DURATION.match(stripped)
     if iso is not None and any(iso.groups()):
@@ -64,7 +100,7 @@ def parse_duration(text: str) -> float:
         total += float(match[1]) * _SECONDS[match[2].lower()]
         position = match.end()
     if position == 0 or stripped[position:].strip():
-        raise InputError(f"'{text}' is not a duration", hint="write seconds or units: 90, 30s, 1h30m, PT2H")
+        return None
     return total
 
 
@@ -77,7 +113,7 @@ def parse_instant(text: str, now_us: int) -> int:
             return now_us - int(parse_duration(text) * 1_000_000)
         except InputError:
             raise InputError(
-                f"'{text}' is not a time",
+                f"'{_brief(text)}' is not a time, or too long ago",
                 hint="write 2026-11-15, 2026-11-15T10:30:00+01:00, or an age such as 2h or 7d",
             ) from None
     if moment.tzinfo is None:

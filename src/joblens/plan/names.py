@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from msgspec import Struct
 
 from joblens.plan.alternations import branches_of
+from joblens.plan.regex_search import search_of
 
 _LITERAL = re.compile(r"[\w /:@#%&~,;<>='\"!-]")
 _GRAM = 3
@@ -132,7 +133,7 @@ class NameIndex:
         if literals.is_all and literals.at_start and literals.at_end:
             place = self.places.get(literals.runs[0])
             return () if place is None else (place,)
-        search = _plain_search(literals) if literals.is_all else re.compile(pattern).search
+        search = _plain_search(literals) if literals.is_all else search_of(pattern)
         candidates = self._candidates(literals)
         if candidates is None:
             return tuple(place for place, name in enumerate(self.names) if search(name))

@@ -31,6 +31,10 @@ class Store(Protocol):
         """Newest first unless the query sorts otherwise."""
         ...
 
+    def count(self, query: HistoryQuery) -> int:
+        """How many records there are; the limit does not count."""
+        ...
+
     def tagged(self, prefix: str) -> list[TaggedJobs]:
         """How the jobs of every tag stand that begins so, newest first."""
         ...

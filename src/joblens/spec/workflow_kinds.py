@@ -12,7 +12,7 @@ import sys
 from typing import Any, NoReturn
 
 from joblens.model.errors import InputError
-from joblens.model.units import parse_duration, parse_size
+from joblens.model.units import parse_duration, parse_size, small_memory
 from joblens.model.workflow_spec import WhenBlockedFails
 from joblens.spec.places import Path
 from joblens.spec.words import shown
@@ -254,6 +254,9 @@ def read_size(raw: Any) -> int:
         expected(Kind.SIZE, raw)
     if size <= 0:
         fail(f"must be more than 0, not {shown(raw)}")
+    problem = small_memory(size, raw)
+    if problem:
+        fail(f"must be memory that a job can run in: {problem}")
     return size
 
 

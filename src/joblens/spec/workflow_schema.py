@@ -5,6 +5,7 @@ inside JSON means, and everything about names that refer to each other."""
 
 from typing import Any
 
+from joblens.model.units import LEAST_MEMORY
 from joblens.spec.key_table import Key, Section
 from joblens.spec.sbatch_options import DECIDED_ELSEWHERE, SBATCH_OPTIONS
 from joblens.spec.workflow_keys import SECTIONS
@@ -47,7 +48,9 @@ _KIND_SCHEMAS: dict[Kind, Schema] = {
     Kind.WHEN_BLOCKED_FAILS: {"type": "boolean"},
     Kind.INT: {"type": "integer"},
     Kind.NUMBER: {"type": "number"},
-    Kind.SIZE: {"anyOf": [{"type": "integer", "minimum": 1}, {"type": "string", "pattern": _SIZE_PATTERN}]},
+    Kind.SIZE: {
+        "anyOf": [{"type": "integer", "minimum": LEAST_MEMORY}, {"type": "string", "pattern": _SIZE_PATTERN}]
+    },
     Kind.DURATION: {"anyOf": _DURATION},
     Kind.STAGGER: {"anyOf": [{"type": "boolean"}, {"type": "number", "minimum": 0}, _DURATION[1]]},
     Kind.EXIT_CODES: {"type": "array", "items": {"type": "integer", "minimum": 1, "maximum": 255}},

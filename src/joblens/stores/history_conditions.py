@@ -20,6 +20,8 @@ def conditions_of(query: HistoryQuery, pattern: Callable[[str], str]) -> dict[st
         found["tool"] = ("where_tool", (list(query.tools),))
     for place, tag in enumerate(query.tags):
         found[f"tag {place}"] = ("where_tag", (tag,))
+    if query.without_tag:
+        found["without_tag"] = ("where_without_tag", (query.without_tag,))
     if query.names:
         found |= _of_names(query.names, pattern)
     if query.since_us is not None:
@@ -28,6 +30,8 @@ def conditions_of(query: HistoryQuery, pattern: Callable[[str], str]) -> dict[st
         found["until"] = ("where_until", (query.until_us,))
     if query.user is not None:
         found["user"] = ("where_user", (query.user,))
+    if query.external_id is not None:
+        found["external_id"] = ("where_external_id", (query.external_id,))
     if query.run_uuid is not None:
         found["run"] = ("where_run", (query.run_uuid,))
     if not query.include_unfinished:

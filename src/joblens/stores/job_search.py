@@ -65,10 +65,11 @@ def _ambiguous(ident: str, records: list[Record]) -> AmbiguousJob:
     else:
         first = f"'{ident}' is the beginning of several job ids:"
         hint = "type more characters of the id"
-    return AmbiguousJob("\n".join([first, *_candidates(ident, records)]), hint=hint)
+    return AmbiguousJob("\n".join([first, *candidate_lines(ident, records)]), hint=hint)
 
 
-def _candidates(ident: str, records: list[Record]) -> list[str]:
+def candidate_lines(ident: str, records: list[Record]) -> list[str]:
+    """One a job, the first of them."""
     lines = []
     for record in records[:_CANDIDATES_SHOWN]:
         job, attempt = record.job, record.attempt

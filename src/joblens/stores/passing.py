@@ -34,6 +34,9 @@ class PassingStore:
     def records(self, query: HistoryQuery) -> Iterator[Record]:
         return self._reading().records(query)
 
+    def count(self, query: HistoryQuery) -> int:
+        return self._reading().count(query)
+
     def tagged(self, prefix: str) -> list[TaggedJobs]:
         return self._reading().tagged(prefix)
 

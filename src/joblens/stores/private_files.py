@@ -1,9 +1,10 @@
-"""Private folders and files: making them, and telling whether others could have written to one."""
+"""Private folders and files: making them, and reading files that others may have put there."""
 
 import contextlib
 import errno
 import os
 import stat
+from typing import BinaryIO
 
 _OPEN_TRIES = 10
 
@@ -99,3 +100,12 @@ def append_whole(descriptor: int, data: bytes) -> None:
     except OSError:
         os.ftruncate(descriptor, size)
         raise
+
+
+def open_plain_file(path: str) -> BinaryIO:
+    """For reading. Raises OSError for anything else: a FIFO would wait for a writer, a device has no end."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    if stat.S_ISREG(os.fstat(descriptor).st_mode):
+        return open(descriptor, "rb")
+    os.close(descriptor)
+    raise OSError(errno.EINVAL, "not a plain file", path)

@@ -4,6 +4,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from joblens.model.details import Details
 from joblens.model.errors import StoreCorrupt
 from joblens.model.history import HistoryQuery, TaggedJobs
@@ -49,6 +51,9 @@ class ReadingDesk:
             with self._asking() as ask:
                 part = list(read_records(ask, numbers[start : start + _RECORDS_AT_ONCE]))
             yield from part
+
+    def count(self, query: HistoryQuery) -> int:
+        return len(self._matching(replace(query, limit=None)))
 
     def tagged(self, prefix: str) -> list[TaggedJobs]:
         from joblens.stores.tag_rows import read_tagged

@@ -70,7 +70,8 @@ def sums_of(added: Iterable[EndedJob], removed: Iterable[EndedJob] = ()) -> Sums
 def needs_jobs(query: HistoryQuery) -> bool:
     """The sums know tools and statuses only: any other question is answered from the jobs themselves."""
     by_time = query.since_us is not None or query.until_us is not None
-    return bool(by_time or query.tags or query.names or query.user or query.run_uuid is not None)
+    by_tag = query.tags or query.without_tag
+    return bool(by_time or by_tag or query.names or query.user or query.external_id or query.run_uuid)
 
 
 def statistics_of(sums: Sums) -> Statistics:

@@ -16,7 +16,9 @@ from hypothesis import strategies as st
 from joblens.data import registry
 from joblens.data.operator import Filter, Mapper, Operator, RowErrors, Surroundings
 from joblens.data.operators import fix_unicode_mapper
+from joblens.data.texts import pattern_replacement
 from joblens.data.texts.special_characters import special_characters
+from joblens.data.texts.text_view import Text
 from joblens.model.errors import InputError
 from joblens.model.recipe import OperatorCall
 
@@ -275,3 +277,11 @@ def test_simple_lines_become_what_ftfy_makes_of_them(form: str) -> None:
     assert mapped("fix_unicode_mapper", lines, normalization=form) == [
         ftfy.fix_text(line, normalization=form) for line in lines
     ]
+
+
+def test_a_pattern_that_would_never_come_to_an_end_gives_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pattern_replacement, "LONGEST_MATCH_S", 0.05)
+    pattern = pattern_replacement.compiled("replace_content_mapper", "(.*a){20}b")
+    text = Text(pa.array(["a" * 300], pa.large_string()))
+    with pytest.raises(TimeoutError, match=r"^the pattern takes longer than 0\.05 s on this text$"):
+        pattern_replacement.replace_in_rows(text, pattern, "")

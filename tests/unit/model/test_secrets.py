@@ -360,3 +360,34 @@ def test_a_secret_of_any_shape_is_hidden_wherever_else_it_occurs(value: object) 
 @pytest.mark.parametrize("text", ["token: [one, two]", '"tokens": 1, "api_token": ["one", "two"]'])
 def test_a_list_in_a_text_is_hidden_whole(text: str) -> None:
     assert "two" not in redact_text(text)
+
+
+# Patterns that took seconds for 24 KB, and minutes for this, read each part of a text once.
+@pytest.mark.parametrize(
+    "unit",
+    [
+        *(
+            "pass",
+            "--pass-",
+            "key:",
+            "token:***:",
+            "eyJ-",
+            "eyJaaaaaaaa.",
+            "sk-",
+            "a.",
+            "a://b:c",
+            "password ",
+        ),
+        *('password="', "curl -u a ", '"key', 'key="\\\n', "docker login -p "),
+    ],
+)
+def test_a_long_text_is_looked_through_in_one_go(unit: str) -> None:
+    text = unit * (200_000 // len(unit)) + " tail://"
+    redacted = redact_argv(["run", text, "--password", "hunter2!"])
+    assert redacted[-1] == REDACTED
+    assert redact_text(text).endswith("tail://")
+
+
+def test_a_secret_behind_names_that_hide_nothing_is_found() -> None:
+    assert redact_text("key: key: password: hunter2! key: x") == f"key: key: password: {REDACTED} key: x"
+    assert redact_text("token:***:password=hunter2!") == "token:***:password=***"

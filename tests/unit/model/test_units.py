@@ -1,3 +1,5 @@
+from collections.abc import Callable
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,6 +17,7 @@ from joblens.model.units import (
     parse_duration,
     parse_instant,
     parse_size,
+    small_memory,
 )
 
 NOW_US = 1_760_524_200_000_000  # 2025-10-15T10:30:00Z
@@ -147,3 +150,33 @@ def test_mb_and_gb_of_other_tools_are_powers_of_1024() -> None:
     assert (in_mb(None), in_gb(None)) == (None, None)
     assert parse_size("3MB") == 3 << 20
     assert parse_size("3gb") == 3 << 30
+
+
+@pytest.mark.parametrize("text", ["1e308", "1" + "0" * 30, "9" * 90, "1" + "0" * 20 + "d", "1e11"])
+def test_times_that_no_clock_counts_are_refused(text: str) -> None:
+    with pytest.raises(InputError, match="is too long a time"):
+        parse_duration(text)
+    with pytest.raises(InputError, match="is not a time, or too long ago"):
+        parse_instant(text, NOW_US)
+
+
+@pytest.mark.parametrize("text", ["9" * 60 + "g", "1" + "0" * 30, "9000000000g"])
+def test_sizes_that_no_memory_has_are_refused(text: str) -> None:
+    with pytest.raises(InputError, match="is larger than any memory"):
+        parse_size(text)
+
+
+@pytest.mark.parametrize("parse", [parse_size, parse_duration])
+def test_long_texts_are_refused_unread_and_shown_in_part(parse: Callable[[str], float]) -> None:
+    with pytest.raises(InputError) as refused:
+        parse("9" * 100_000)
+    assert len(str(refused.value)) < 100
+
+
+@pytest.mark.parametrize(
+    ("size", "typed", "meant"),
+    [(512, "512", "512m"), (4096, "4k", "4m"), (1, 1, "1m"), (65535, 65535, "65535m")],
+)
+def test_memory_that_is_too_small_is_taken_for_a_missing_unit(size: int, typed: object, meant: str) -> None:
+    assert small_memory(size, typed) == f"{size} bytes is too small; did you mean {meant}?"
+    assert small_memory(64 * KIB, "64k") == ""

@@ -277,7 +277,7 @@ def test_numbers_are_text_where_text_is_natural() -> None:
         ("num_cpus: 0.5", RequirementsSpec(num_cpus=0.5)),
         ("num_gpus: 2.0", RequirementsSpec(num_gpus=2)),
         ("memory: 1.5GiB", RequirementsSpec(memory_bytes=1536 * 1024**2)),
-        ("memory: 4096", RequirementsSpec(memory_bytes=4096)),
+        ("memory: 4194304", RequirementsSpec(memory_bytes=4 * 1024**2)),
         ("runtime: 90", RequirementsSpec(runtime_s=90)),
         ("runtime: 1h30m", RequirementsSpec(runtime_s=5400)),
         ("num_nodes: 2", RequirementsSpec(num_nodes=2)),

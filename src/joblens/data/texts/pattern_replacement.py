@@ -14,6 +14,8 @@ from joblens.data.texts.splicing import spliced
 from joblens.data.texts.text_view import Text, text_array
 from joblens.model.errors import MissingExtra, RecipeError, how_to_install
 
+LONGEST_MATCH_S = 5.0  # of one row: a pattern that tries too many ways would never come to an end
+
 
 class TokenPattern(Struct, frozen=True):
     """A pattern whose matches hold no white space, so that each lies in one token, and no match depends on
@@ -72,9 +74,12 @@ def replace_tokens(text: Text, what: TokenPattern, replacement: str) -> Any:
 def replace_in_rows(text: Text, pattern: Any, replacement: str) -> Any:
     """The column; the same array when nothing matches."""
     changed: dict[int, str] = {}
-    for index, row in enumerate(text.array.to_pylist()):
-        if pattern.search(row) is not None:
-            changed[index] = pattern.sub(replacement, row)
+    try:
+        for index, row in enumerate(text.array.to_pylist()):
+            if pattern.search(row, timeout=LONGEST_MATCH_S) is not None:
+                changed[index] = pattern.sub(replacement, row, timeout=LONGEST_MATCH_S)
+    except TimeoutError:
+        raise TimeoutError(f"the pattern takes longer than {LONGEST_MATCH_S:g} s on this text") from None
     return with_rows(text, changed)
 
 

@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 import xxhash
 
 from joblens.data.operator import GlobalOperator
+from joblens.data.texts.pattern_replacement import LONGEST_MATCH_S
 from joblens.data.texts.shingles import (
     Shingles,
     Tokens,
@@ -20,7 +21,7 @@ from joblens.data.texts.shingles import (
     split_by,
 )
 from joblens.data.texts.text_folding import Texts, lowered, texts_of, without_pattern
-from joblens.model.errors import MissingExtra, RecipeError
+from joblens.model.errors import JobCannotGoOn, MissingExtra, RecipeError
 
 Tokenization = Literal["space", "punctuation", "character", "sentencepiece"]
 _BYTES_AT_ONCE = 4 << 20  # of text: what is made of it takes some twenty times as much
@@ -92,6 +93,23 @@ def in_slices(column: Any) -> Iterator[tuple[int, Texts]]:
         start = end
 
 
+class _Bounded:
+    """A pattern that gives up on a text it takes too long with, where the module can."""
+
+    def __init__(self, pattern: Any, *, is_bounded: bool) -> None:
+        self._pattern = pattern
+        self._bound = {"timeout": LONGEST_MATCH_S} if is_bounded else {}
+
+    def sub(self, replacement: str, text: str) -> str:
+        try:
+            return str(self._pattern.sub(replacement, text, **self._bound))
+        except TimeoutError:
+            raise JobCannotGoOn(
+                f"'ignore_pattern' takes longer than {LONGEST_MATCH_S:g} s on a text",
+                hint="repeats inside repeats, such as (a+)+, take for ever",
+            ) from None
+
+
 def _compiled(name: str, pattern: str) -> Any:
     """By the regex module where it is installed: it knows more (\\p{...})."""
     try:
@@ -99,7 +117,7 @@ def _compiled(name: str, pattern: str) -> Any:
     except ImportError:
         regex = re
     try:
-        return regex.compile(pattern)
+        return _Bounded(regex.compile(pattern), is_bounded=regex is not re)
     except (re.error, regex.error) as error:
         raise RecipeError(f"{name}: 'ignore_pattern' is no regular expression: {error}") from error
 

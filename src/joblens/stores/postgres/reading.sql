@@ -54,6 +54,15 @@ job.tool = ANY(%s::text[])
 -- name: where_tag
 job.id IN (SELECT tag.job_id FROM tag WHERE tag.tag = %s)
 
+-- name: where_external_id
+job.external_id = %s
+
+-- name: where_without_tag
+NOT EXISTS (SELECT 1 FROM tag WHERE tag.tag = %s AND tag.job_id = job.id)
+
+-- name: has_tag
+SELECT 1 FROM tag WHERE tag.tag = %s LIMIT 1
+
 -- name: where_name
 job.name LIKE %s
 

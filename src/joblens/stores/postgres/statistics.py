@@ -1,5 +1,7 @@
 """Statistics from the kept sums, or from the jobs where the sums do not know enough."""
 
+from msgspec.structs import replace
+
 from joblens.analysis.statistics import LOG_GAMMA, SMALLEST, ZERO_BUCKET
 from joblens.model.history import HistoryQuery, Statistics
 from joblens.stores.postgres.asking import asker
@@ -10,6 +12,8 @@ from joblens.stores.rollup_sums import METRICS, UNITS, Sum, Sums, needs_jobs, st
 
 
 def statistics(connection: Connection, query: HistoryQuery) -> Statistics:
+    if query.without_tag and not asker(connection)("has_tag", query.without_tag):
+        query = replace(query, without_tag="")
     return statistics_of(
         sums_by_server(connection, query) if needs_jobs(query) else stored_sums(connection, query)
     )

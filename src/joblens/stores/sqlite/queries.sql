@@ -202,6 +202,12 @@ job.tool IN (SELECT value FROM json_each(?))
 -- name: where_tag
 EXISTS (SELECT 1 FROM tag WHERE tag.tag = ? AND tag.job_id = job.id)
 
+-- name: where_external_id
+job.external_id = ?
+
+-- name: where_without_tag
+job.id NOT IN (SELECT tag.job_id FROM tag WHERE tag.tag = ?)
+
 -- name: where_in_tag
 -- The same for a scan of everything that matches: starts from the tag.
 job.id IN (SELECT tag.job_id FROM tag WHERE tag.tag = ?)

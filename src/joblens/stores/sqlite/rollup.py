@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 import apsw
 import msgspec
+from msgspec.structs import replace
 
 from joblens.model.history import HistoryQuery, Statistics
 from joblens.stores.rollup_sums import EndedJob, Sum, Sums, needs_jobs, statistics_of, sums_of
@@ -46,6 +47,8 @@ def stored_sums(connection: apsw.Connection, query: HistoryQuery) -> Sums:
 
 
 def statistics(connection: apsw.Connection, query: HistoryQuery) -> Statistics:
+    if query.without_tag and not connection.execute(QUERIES["count_tag_up_to"], (query.without_tag, 1)).get:
+        query = replace(query, without_tag="")
     if not needs_jobs(query):
         return statistics_of(stored_sums(connection, query))
     conditions, parameters = conditions_of(query)

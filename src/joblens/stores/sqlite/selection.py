@@ -88,6 +88,7 @@ def _fewest(connection: apsw.Connection, query: HistoryQuery) -> str | None:
         ("job_by_name", ("name", "name_between")),
         ("job_by_began", ("since", "until")),
         ("job_by_user", ("user",)),
+        ("job_by_external_id", ("external_id",)),
         ("job_of_run", ("run",)),
     ):
         used = [conditions[name] for name in names if name in conditions]

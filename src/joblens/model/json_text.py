@@ -1,0 +1,36 @@
+"""JSON that somebody else wrote, read with a bound on its depth: what works on it later may recurse."""
+
+from typing import Any
+
+import msgspec
+
+MOST_DEPTH = 100
+_TOO_DEEP = f"nested more than {MOST_DEPTH} levels deep"
+
+
+def decode_json(data: bytes | str, kind: Any = Any) -> Any:
+    """As msgspec does it. Raises DecodeError, for JSON that is too deep as well."""
+    try:
+        value = msgspec.json.decode(data, type=kind)
+    except RecursionError:
+        raise msgspec.DecodeError(_TOO_DEEP) from None
+    opening = ("[", "{") if isinstance(data, str) else (b"[", b"{")
+    # Counting is quick, and most texts have fewer brackets than levels are allowed.
+    if sum(map(data.count, opening)) > MOST_DEPTH and _is_too_deep(value):  # type: ignore[arg-type]
+        raise msgspec.DecodeError(_TOO_DEEP)
+    return value
+
+
+def _is_too_deep(value: Any) -> bool:
+    level = [value]
+    for _ in range(MOST_DEPTH + 1):
+        level = [inner for each in level for inner in _inside(each)]
+        if not level:
+            return False
+    return True
+
+
+def _inside(value: Any) -> Any:
+    if isinstance(value, dict):
+        return value.values()
+    return value if isinstance(value, list) else ()
