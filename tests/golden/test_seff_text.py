@@ -55,7 +55,7 @@ _WIDE = SlurmJob(row=_ROW, steps=(_STEP,))
 
 def _measured() -> Record:
     record = record_of(past_jobs.poisson(), 3)
-    usage = Usage(cpu_total_usec=76_443 * _S, memory_peak_bytes=11 * _GIB)
+    usage = Usage(cpu_total_usec=76_443 * _S, memory_peak_bytes=11 * _GIB, memory_peak_basis="unreclaimable")
     outcome = Outcome(
         status=Status.SUCCESS,
         ended_at_us=_BEGAN + 3815 * _S,
