@@ -117,7 +117,7 @@ def test_no_round_is_begun_that_would_end_after_the_time(joblens: RunJoblens) ->
         "bench", "--json", "--no-save", "--time", "1ms", "-w", "3", "--", "sleep", "0.05", code=0
     ).json
     assert (done["rounds"], done["stopped"]) == (1, "time")
-    assert len(joblens("history", "--json", code=0).json) == 2, "one to warm up, one that counts"
+    assert len(joblens("history", "--bench", "--json", code=0).json) == 2, "one to warm up, one that counts"
 
 
 def test_names_that_are_not_given_are_those_of_their_places(joblens: RunJoblens) -> None:

@@ -20,7 +20,7 @@ LEAST_MEMORY = 64 * KIB  # of a job, or of the jobs of a run together
 _ALMOST = 1023.95 / 1024  # what would be rounded to 1024.0 is shown in the next unit
 
 _SIZE = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*([kmgtp]?)(i?b)?\s*$", re.IGNORECASE)
-_LONGEST = 100  # characters of a size or a time: more are a mistake, and reading them would take long
+_LONGEST = 100  # characters of a time: more are a mistake, and reading them would take long
 _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4, "p": 5}
 _DURATION_PART = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|us|d|h|m|s)", re.IGNORECASE)
 _ISO_DURATION = re.compile(
@@ -32,7 +32,7 @@ _SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400
 
 def parse_size(text: str) -> int:
     """'512m', '2g', '1.5GiB', '4096' -> bytes. Units are powers of 1024, as in the tools people know."""
-    match = _SIZE.match(text) if len(text) <= _LONGEST else None
+    match = _SIZE.match(text)
     if match is None:
         raise InputError(
             f"'{_brief(text)}' is not a size", hint="write a number and a unit: 512m, 2g, 1.5GiB"
