@@ -382,7 +382,7 @@ def _hide_assignments(text: str) -> str:
 def _value_to_hide(text: str, match: re.Match[str]) -> re.Match[str] | None:
     """The name is judged before the value is read: a long value behind many names is then read once."""
     name = match["name"].strip("'\"")
-    head = text[match.end() : match.end() + 8].lstrip("'\"")
+    head = text[match.end() : match.end() + 8].lstrip("[ '\"")
     if not match["between"].strip() and (not name.startswith("-") or head.startswith("-")):
         return None  # two words of a sentence, or an option after an option
     if head.startswith(REDACTED) or not is_secret_name(name):
