@@ -13,6 +13,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from joblens.agent.locks import SupervisorLock
 from joblens.app.places import spool_dir
 from joblens.model.history import HistoryQuery
 from joblens.model.job import Record, Status
@@ -67,6 +68,7 @@ class KilledDrivers:
             "JOBLENS_SUPERVISOR_IDLE": "200ms",
         }
         self._store = folder / "data" / "joblens" / "joblens.db"
+        self._spool = spool_dir(str(self._store), self.env)
 
     # ---- kills -----------------------------------------------------------------------------------------
 
@@ -121,6 +123,7 @@ class KilledDrivers:
 
     def counts(self) -> Counts:
         wait_until(self._is_quiet, timeout=60, what="the end of all jobs")
+        self._call("list")
         records = {record.job.uuid: record for record in self._records()}
         begun = Counter(line.split()[1] for line in self._trace() if line.startswith("begin"))
         ended = {line.split()[1]: line.split()[2] for line in self._trace() if line.startswith("end")}
@@ -141,8 +144,10 @@ class KilledDrivers:
         )
 
     def _is_quiet(self) -> bool:
+        """All jobs are over, and the supervisor that looked after some of them has ended."""
         self._call("list")
-        return all(record.status.is_final for record in self._records())
+        is_supervised = SupervisorLock(self._spool).holder() is not None
+        return not is_supervised and all(record.status.is_final for record in self._records())
 
     def _records(self) -> list[Record]:
         store = SqliteStore(str(self._store))
@@ -158,7 +163,7 @@ class KilledDrivers:
 
     def _left(self, records: list[Record]) -> list[str]:
         groups = {path for one in records if one.attempt for path in one.attempt.groups.values()}
-        spool = Path(spool_dir(str(self._store), self.env))
+        spool = Path(self._spool)
         files = [path for path in spool.iterdir() if path.suffix != ".lock"] if spool.exists() else []
         return [*filter(os.path.isdir, groups), *map(str, files)]
 
