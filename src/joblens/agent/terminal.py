@@ -107,6 +107,14 @@ class RawTerminal:
         return True
 
 
+def is_in_background(descriptor: int) -> bool:
+    """Whether this process was started with '&' from it: reading from it would stop the process."""
+    try:
+        return os.tcgetpgrp(descriptor) != os.getpgrp()
+    except OSError:  # a terminal that does not control this process stops nothing
+        return False
+
+
 def is_in_foreground(descriptor: int) -> bool:
     """Whether this process may read from and set up the terminal now (it was not started with '&')."""
     try:

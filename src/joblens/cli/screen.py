@@ -9,7 +9,7 @@ import tty
 from types import FrameType, TracebackType
 from typing import Any, Self
 
-from joblens.agent.terminal import is_in_foreground
+from joblens.agent.terminal import is_in_background
 
 _ENTER = "\x1b[?1049h\x1b[?25l"
 _LEAVE = "\x1b[?25h\x1b[?1049l"
@@ -29,7 +29,7 @@ class Keys:
         self._on_term: Any = None
 
     def __enter__(self) -> Self:
-        if os.isatty(self._input) and is_in_foreground(self._input):
+        if os.isatty(self._input) and not is_in_background(self._input):
             self._before = termios.tcgetattr(self._input)
             tty.setcbreak(self._input)
         self._on_term = signal.signal(signal.SIGTERM, _interrupt)
