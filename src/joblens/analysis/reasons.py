@@ -2,3 +2,4 @@
 
 NOT_MEASURED = "not measured"  # nobody said anything: an import, a record of an older joblens
 NO_GRID_FACTOR = "no grid factor is set (energy.grid_co2_g_per_kwh)"
+ONLY_IMPORTED = "joblens does not add up resident sizes; imported files may"

@@ -17,7 +17,7 @@ from joblens.analysis.memory_peak import (
     process_mark,
 )
 from joblens.analysis.rates import page_cache, unreclaimable_bytes
-from joblens.analysis.reasons import NOT_MEASURED
+from joblens.analysis.reasons import NOT_MEASURED, ONLY_IMPORTED
 from joblens.model.exit_usage import ExitUsage
 from joblens.model.job import USAGE_NUMBERS, Usage
 from joblens.model.sample import Sample
@@ -102,6 +102,16 @@ _INSTRUMENT_COUNTERS = (
 )
 _INSTRUMENT_NUMBERS = frozenset(USAGE_NUMBERS[USAGE_NUMBERS.index("network_rx_bytes") :])
 _ONLY_WAITED = "known only when the job's processes are waited for"
+
+
+def _last_reason(number: str) -> str:
+    if number == "memory_rss_sum_peak_bytes":
+        return ONLY_IMPORTED
+    if number in _INSTRUMENT_NUMBERS:
+        return NOT_MEASURED
+    return "" if _ORIGINS[number][1] else _ONLY_WAITED
+
+
 # What is counted by one counter alone, and every number with the last of the reasons why it can be unknown
 # ('': it should have been read): looked up for every job that ends.
 _COUNTED = tuple((number, *_ORIGINS[number]) for number in (*_GROUP_COUNTERS, *_INSTRUMENT_COUNTERS))
@@ -109,7 +119,7 @@ _EXPLAINED = tuple(
     (
         number,
         *_ORIGINS[number],
-        NOT_MEASURED if number in _INSTRUMENT_NUMBERS else "" if _ORIGINS[number][1] else _ONLY_WAITED,
+        _last_reason(number),
     )
     for number in USAGE_NUMBERS
 )

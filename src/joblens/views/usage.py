@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from joblens.analysis.reasons import NO_GRID_FACTOR, NOT_MEASURED
+from joblens.analysis.reasons import NO_GRID_FACTOR, NOT_MEASURED, ONLY_IMPORTED
 from joblens.analysis.usage import source_of
 from joblens.model.job import Usage
 from joblens.model.units import format_bytes
@@ -127,6 +127,6 @@ def _unknown(usage: Usage) -> dict[str, list[str]]:
         reason = clean(usage.unknown.get(name, ""))
         if name == "co2_mg" and reason == NO_GRID_FACTOR and not _has_energy(usage):
             continue  # nobody asked for CO2, and there is nothing that could be told in it
-        if getattr(usage, name) is None and reason and reason != NOT_MEASURED:
+        if getattr(usage, name) is None and reason and reason not in (NOT_MEASURED, ONLY_IMPORTED):
             reasons.setdefault(reason, []).append(label.strip())
     return reasons
