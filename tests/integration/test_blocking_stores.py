@@ -14,6 +14,7 @@ import pytest
 from joblens.stores.sqlite import SqliteStore
 from tests.conftest import wait_until
 from tests.integration.workflow_desk import WorkflowDesk
+from tests.servers import PostgresServer
 
 # joblens with a store that waits while a file is there, and writes down who waits that should not.
 ODD_STORE = """
@@ -197,3 +198,24 @@ def test_samples_time_outs_and_dependants_do_not_wait_for_a_store_that_blocks(
     meanwhile = [at_us for at_us in times if blocked_at_us < at_us < freed_at_us]
     gaps = [later - at_us for at_us, later in pairwise(times)]
     assert len(meanwhile) >= (freed_at_us - blocked_at_us) // 400_000, gaps
+
+
+@pytest.mark.slow
+def test_time_outs_and_dependants_do_not_wait_for_a_server_that_hangs(
+    own_postgres: PostgresServer, desk: WorkflowDesk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JOBLENS_STORE", own_postgres.new_database())
+    desk.write(FLOW)
+    run = desk.start("run", "flow.yaml", "--cpus", "8")
+    wait_until((desk.folder / "blocked").exists, what="the first job to end")
+    own_postgres.freeze()
+    try:
+        wait_until((desk.folder / "second").exists, what="the dependant to start", timeout=10)
+        wait_until((desk.folder / "timed-out").exists, what="the time-out", timeout=10)
+    finally:
+        own_postgres.thaw()
+    (desk.folder / "over").touch()
+    assert run.wait(timeout=30) == 1
+    rows = desk.call("results", "flow", "--json").json["results"]
+    ends = {row["job_name"]: row["status"] for row in rows}
+    assert (ends["timed"], ends["second"]) == ("terminated", "completed")

@@ -330,7 +330,7 @@ class TestFiles:
 
     def test_a_log_that_cannot_be_read_is_bad_input(self, log: Path, tmp_path: Path) -> None:
         log.mkdir()
-        with pytest.raises(InputError, match=r"events\.jsonl cannot be read: Is a directory"):
+        with pytest.raises(InputError, match=r"events\.jsonl cannot be read: not a plain file"):
             joblens.create_snapshot(str(tmp_path))
 
     def test_half_a_line_is_waited_for_while_the_job_runs(self, log: Path, tmp_path: Path) -> None:
