@@ -43,11 +43,19 @@ def left_ledgers(spool_dir: str, host: HostFacts) -> dict[str, Owner]:
     return {path: owner for path, owner in found.items() if owner is not None and is_gone(owner, host)}
 
 
-def unrecorded(path: str, owner: Owner, host: HostFacts, find: Callable[[str], Record | None]) -> list[Write]:
+def unrecorded(
+    path: str,
+    owner: Owner,
+    host: HostFacts,
+    find: Callable[[str], Record | None],
+    unfinished: Iterable[Record],
+) -> list[Write]:
     """Records jobs of a left ledger that a launcher has begun and the store does not know. Jobs of a queue
-    are left out: they are delivered again. To be called by one process at a time (agent.locks.alone)."""
+    are left out: they are delivered again. `unfinished`: jobs that the store knows. To be called by one
+    process at a time (agent.locks.alone)."""
     marks = slot_marks(os.path.dirname(path))
-    _await_launchers(path, {name: mark for name, mark in marks.items() if mark.owner == owner})
+    of_owner = {name: mark for name, mark in marks.items() if mark.owner == owner}
+    _end_unknown(of_owner, lambda: jobs_begun(path), unfinished)
     writes: list[Write] = []
     for job in jobs_begun(path):
         if not job.sent.job.queue and find(job.uuid) is None:
@@ -55,20 +63,47 @@ def unrecorded(path: str, owner: Owner, host: HostFacts, find: Callable[[str], R
     return writes
 
 
-def _await_launchers(path: str, marks: dict[str, SlotMark]) -> None:
-    """Until each runs a job that it has noted, or has ended. One that does neither is ended."""
+def end_unknown(spool_dir: str, logs_dir: str, host: HostFacts, unfinished: Iterable[Record]) -> None:
+    """For slots that print into `logs_dir`, whose owner is gone and had no ledger (no file could be made):
+    ends launchers whose job is not recorded. The next driver of the run starts that job again."""
+    in_ledgers = [ledger_owner(path) for path in ledgers(spool_dir)]
+    marks = {
+        name: mark
+        for name, mark in slot_marks(spool_dir).items()
+        if os.path.dirname(mark.files) == logs_dir
+        and mark.owner not in in_ledgers
+        and is_gone(mark.owner, host)
+    }
+    _end_unknown(marks, list, unfinished)
+
+
+def _end_unknown(
+    marks: Mapping[str, SlotMark], begun: Callable[[], list[LedgerJob]], unfinished: Iterable[Record]
+) -> None:
+    """Waits until each launcher runs a job that is recorded or that it has noted, or has ended. Ends those
+    that do neither: nobody would ever learn of their job."""
+    unfinished = list(unfinished)
     deadline_s = time.monotonic() + _PATIENCE_S
     while True:
-        busy = {job.begin.slot for job in jobs_begun(path) if job.end is None}
-        unclear = [
+        jobs = begun()
+        busy = {job.begin.slot for job in jobs if job.end is None}
+        ended = {job.uuid for job in jobs if job.end is not None}
+        recorded = {
+            (one.attempt.launcher_pid, one.attempt.launcher_start_ticks)
+            for one in unfinished
+            if one.attempt is not None and one.job.uuid not in ended
+        }
+        unknown = [
             mark
             for name, mark in marks.items()
-            if name not in busy and is_running(mark.launcher_pid, mark.launcher_start_ticks)
+            if name not in busy
+            and (mark.launcher_pid, mark.launcher_start_ticks) not in recorded
+            and is_running(mark.launcher_pid, mark.launcher_start_ticks)
         ]
-        if not unclear:
+        if not unknown:
             return
         if time.monotonic() > deadline_s:
-            for mark in unclear:
+            for mark in unknown:
                 end_slot(mark)
             return
         time.sleep(_LOOK_EVERY_S)

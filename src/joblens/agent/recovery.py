@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-from collections.abc import Callable
 
 from msgspec import Struct
 
@@ -16,6 +15,7 @@ from joblens.model.errors import UnknownJob
 from joblens.model.job import Outcome, Owner, Record, Status
 from joblens.model.writes import JobEnded, Write
 from joblens.ports.clock import Clock
+from joblens.ports.store import Store
 from joblens.probes.host import HostFacts
 
 NEVER_STARTED = "the program that was to start it is gone"
@@ -84,18 +84,20 @@ class Recovery:
         """Whether an owner that is gone may have begun jobs that the store does not know."""
         return bool(self._new_ledgers())
 
-    def unrecorded(self, find: Callable[[str], Record]) -> list[Write]:
-        """Records those jobs, which `orphans` then finds in the store. `find` raises UnknownJob."""
+    def unrecorded(self, store: Store) -> list[Write]:
+        """Records those jobs, which `orphans` then finds in the store."""
 
         def known(uuid: str) -> Record | None:
             try:
-                return find(uuid)
+                return store.find(uuid)
             except UnknownJob:
                 return None
 
+        new = self._new_ledgers()
+        unfinished = store.running() if new else []
         writes: list[Write] = []
-        for path, owner in self._new_ledgers().items():
-            writes += unrecorded(path, owner, self._host, known)
+        for path, owner in new.items():
+            writes += unrecorded(path, owner, self._host, known, unfinished)
             self._ledgers_read.add(path)
         return writes
 

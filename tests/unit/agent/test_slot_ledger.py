@@ -2,21 +2,25 @@
 
 import marshal
 import os
-from collections.abc import Callable
+import subprocess
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from msgspec import structs
 
+from joblens.agent import left_slots
 from joblens.agent.launcher import NOTE_BYTES
-from joblens.agent.left_slots import left_ledgers, remove_settled, unrecorded
+from joblens.agent.left_slots import end_unknown, left_ledgers, remove_settled, unrecorded
 from joblens.agent.owners import this_process
 from joblens.agent.slot_ledger import LedgerJob, SentJob, SlotLedger, find_begun, jobs_begun, ledgers
+from joblens.agent.slot_marks import SlotMark, write_mark
 from joblens.model.ids import new_uuid
-from joblens.model.job import Job, Record, Status
+from joblens.model.job import Attempt, Job, Record, Status
 from joblens.model.writes import JobEnded, JobQueued, JobStarted
 from joblens.probes.host import read_host
+from joblens.probes.proc_files import process_start_ticks
 
 HOST = read_host()
 GONE = structs.replace(this_process(HOST), start_ticks=1)  # another process had that number
@@ -118,7 +122,7 @@ def test_a_job_that_no_store_knows_is_recorded_as_its_launcher_began_it(
     begin(ledger, running, DONE)
     begin(ledger, unstarted, FAILED)
     begin(ledger, queued, DONE)
-    writes = unrecorded(ledger.path, GONE, HOST, no_record)
+    writes = unrecorded(ledger.path, GONE, HOST, no_record, [])
     first, started, second, ended = writes
     assert (first, second) == (JobQueued(running.job), JobQueued(unstarted.job))
     assert isinstance(started, JobStarted)
@@ -153,3 +157,61 @@ def test_a_ledger_goes_when_all_its_jobs_are_over(
     remove_settled(str(tmp_path), HOST, is_over)
     assert len(ledgers(str(tmp_path))) == left
     assert (find_begun(str(tmp_path), job.job.uuid) is not None) == bool(left)
+
+
+class Launcher:
+    """A process in place of a slot's launcher, whose owner is gone."""
+
+    def __init__(self, spool: Path) -> None:
+        self.process = subprocess.Popen(["sleep", "60"])
+        self.ticks = process_start_ticks(self.process.pid)
+        files = str(spool / "logs" / ".slot-x")
+        write_mark(str(spool), "slot-x", SlotMark(GONE, files, "", {}, self.process.pid, self.ticks))
+
+    def record(self, job: Job) -> Record:
+        attempt = Attempt(
+            started_at_us=1, owner=GONE, launcher_pid=self.process.pid, launcher_start_ticks=self.ticks
+        )
+        return Record(status=Status.RUNNING, job=job, attempt=attempt)
+
+
+@pytest.fixture
+def launcher(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Launcher]:
+    monkeypatch.setattr(left_slots, "_PATIENCE_S", 0.0)
+    one = Launcher(tmp_path)
+    yield one
+    one.process.kill()
+    one.process.wait()
+
+
+def ended_soon(launcher: Launcher) -> bool:
+    try:
+        launcher.process.wait(0.5)
+    except subprocess.TimeoutExpired:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("has_ledger", [True, False])
+@pytest.mark.parametrize("is_recorded", [True, False])
+def test_a_launcher_is_ended_only_when_no_record_has_its_job(
+    ledger: SlotLedger, tmp_path: Path, launcher: Launcher, *, is_recorded: bool, has_ledger: bool
+) -> None:
+    """A full disk: the job runs and is recorded, and no cell has it."""
+    records = [launcher.record(sent().job)] if is_recorded else []
+    if has_ledger:
+        assert unrecorded(ledger.path, GONE, HOST, no_record, records) == []
+    else:
+        ledger.close()
+        end_unknown(str(tmp_path), str(tmp_path / "logs"), HOST, records)
+    assert ended_soon(launcher) == (not is_recorded)
+
+
+@pytest.mark.parametrize("answer", [None, DONE])
+def test_a_launcher_whose_recorded_job_has_ended_is_ended_when_it_runs_another_one_that_nobody_knows(
+    ledger: SlotLedger, launcher: Launcher, answer: tuple[Any, ...] | None
+) -> None:
+    job = sent()
+    begin(ledger, job, answer)
+    unrecorded(ledger.path, GONE, HOST, no_record, [launcher.record(job.job)])
+    assert ended_soon(launcher) == (answer is not None)
