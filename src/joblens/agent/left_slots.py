@@ -182,7 +182,7 @@ def _open_counters(
     if not groups or not job.begin.counters:
         return None
     try:
-        probe = SlotCounters(groups, kind, None)
+        probe = SlotCounters(groups, kind, None, resets_peak=False)
     except (ProbeError, OSError):
         return None
     before = probe.parse(job.begin.counters[: len(probe.files())])

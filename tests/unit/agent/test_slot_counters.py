@@ -5,7 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from joblens.agent.left_slots import reading_of
+from joblens.agent.owners import this_process
 from joblens.agent.slot_counters import SlotCounters
+from joblens.agent.slot_ledger import Begin, End, LedgerJob, SentJob
+from joblens.model.job import Attempt, Job
+from joblens.probes.host import read_host
 
 
 @pytest.fixture
@@ -45,3 +50,21 @@ def test_a_peak_that_cannot_be_reset_is_read_like_any_other_file(
     assert counters.read()["memory_kernel_peak_bytes"] == 900
     counters.reset_peak()
     counters.close()
+
+
+def test_recovery_leaves_the_peak_of_a_job_that_still_runs_alone(group: Path) -> None:
+    """cgroup v1 has one peak for all who open the file."""
+    contents = [b"5\n", b"900\n"]
+    begin = Begin(1, 1, "slot-x", can_reset_peak=True, reaped_s=(0.0, 0.0), counters=contents)
+    end = End(2, ("done", 0, (), 5, 1, 2, 0, 0, "", False, contents))
+    job = LedgerJob(
+        sent=SentJob(Job(uuid="u", argv=("x",), created_at_us=1)), begin=begin, end=end, path="", place=0
+    )
+    attempt = Attempt(
+        started_at_us=1,
+        owner=this_process(read_host()),
+        accounting="cgroup-v2",
+        groups={"unified": str(group)},
+    )
+    assert reading_of(job, attempt) is not None
+    assert (group / "memory.peak").read_text() == "900\n"
