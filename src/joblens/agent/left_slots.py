@@ -26,6 +26,7 @@ if TYPE_CHECKING:  # commands that find nothing left do without
 
 _PATIENCE_S = 3.0  # for a launcher that has yet to notice that its owner is gone
 _LOOK_EVERY_S = 0.005
+_OLD_S = 86_400.0
 _UNREAD = "joblens was killed before it had read them"
 
 
@@ -191,7 +192,11 @@ def _open_counters(
 
 
 def remove_settled(spool_dir: str, host: HostFacts, is_over: Callable[[str], bool]) -> None:
-    """Ledgers of which every job is over, with launchers that have ended."""
+    """Ledgers of which every job is over, with launchers that have ended. Old ones without an owner, too: it
+    was killed before it could write its name."""
+    for path in ledgers(spool_dir):
+        if ledger_owner(path) is None:
+            _remove_when_old(path)
     for path, owner in left_ledgers(spool_dir, host).items():
         marks = [mark for mark in slot_marks(spool_dir).values() if mark.owner == owner]
         if not _is_any_running(marks) and all(
@@ -199,6 +204,12 @@ def remove_settled(spool_dir: str, host: HostFacts, is_over: Callable[[str], boo
         ):
             with contextlib.suppress(OSError):
                 os.unlink(path)
+
+
+def _remove_when_old(path: str) -> None:
+    with contextlib.suppress(OSError):
+        if time.time() - os.stat(path).st_mtime > _OLD_S:
+            os.unlink(path)
 
 
 def _is_any_running(marks: Iterable[SlotMark]) -> bool:

@@ -1,8 +1,10 @@
 """The ledger of slot jobs, as the owner writes it and the next joblens reads it."""
 
+import errno
 import marshal
 import os
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -10,7 +12,7 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from joblens.agent import left_slots
+from joblens.agent import left_slots, slot_ledger
 from joblens.agent.launcher import NOTE_BYTES
 from joblens.agent.left_slots import end_unknown, left_ledgers, remove_settled, unrecorded
 from joblens.agent.owners import this_process
@@ -25,6 +27,7 @@ from joblens.probes.proc_files import process_start_ticks
 HOST = read_host()
 GONE = structs.replace(this_process(HOST), start_ticks=1)  # another process had that number
 DONE: tuple[Any, ...] = ("done", 0, (1, 2, *(0,) * 13), 5, 1_000, 3_000, 0, 0, "", False, [])
+PWRITE = os.pwrite
 FAILED: tuple[Any, ...] = ("failed", 2, "execute", "no-such")
 
 
@@ -107,12 +110,74 @@ def test_jobs_run_without_a_ledger_where_no_file_can_be_made(tmp_path: Path) -> 
     ledger.close()
 
 
+def full_disk(*_: object) -> int:
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def half_written(file: int, data: bytes, place: int) -> int:
+    return PWRITE(file, data[: len(data) // 2], place)
+
+
+@pytest.mark.parametrize("pwrite", [full_disk, half_written])
+def test_a_full_disk_leaves_no_ledger_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pwrite: Callable[..., int]
+) -> None:
+    files = os.listdir("/proc/self/fd")
+    monkeypatch.setattr(os, "pwrite", pwrite)
+    ledger = SlotLedger(str(tmp_path), GONE)
+    assert (ledger.path, ledger.add(sent())) == ("", -1)
+    assert (ledgers(str(tmp_path)), os.listdir("/proc/self/fd")) == ([], files)
+
+
+@pytest.mark.parametrize("pwrite", [full_disk, half_written])
+@pytest.mark.parametrize("is_used_again", [True, False])
+def test_a_cell_that_could_not_be_written_is_used_by_the_next_job(
+    ledger: SlotLedger,
+    monkeypatch: pytest.MonkeyPatch,
+    pwrite: Callable[..., int],
+    *,
+    is_used_again: bool,
+) -> None:
+    first, second, third = sent(), sent(), sent()
+    if is_used_again:
+        ledger.add(first)
+        ledger.remove([first.job.uuid])
+    with monkeypatch.context() as patch:
+        patch.setattr(slot_ledger, "_REFILL_S", -1.0)  # a few seconds later
+        patch.setattr(os, "pwrite", pwrite)
+        assert ledger.add(second) == -1
+    begin(ledger, third, DONE)
+    assert begun(ledger).keys() == {third.job.uuid}
+    assert os.path.getsize(ledger.path) == 4 * NOTE_BYTES  # the head and one cell, over its whole length
+
+
+@pytest.mark.parametrize(("age_s", "left"), [(0, 1), (2 * 86_400, 0)])
+def test_a_ledger_whose_owner_was_killed_before_it_wrote_its_name_goes_when_it_is_old(
+    tmp_path: Path, age_s: int, left: int
+) -> None:
+    path = tmp_path / "slots-x.ledger"
+    path.touch()
+    then_s = time.time() - age_s
+    os.utime(path, (then_s, then_s))
+    remove_settled(str(tmp_path), HOST, lambda _: False)
+    assert len(ledgers(str(tmp_path))) == left
+
+
 def test_a_half_written_ledger_tells_what_it_has(ledger: SlotLedger) -> None:
     job = sent()
     begin(ledger, job, DONE)
     ledger.add(sent())
     os.truncate(ledger.path, os.path.getsize(ledger.path) - 2 * NOTE_BYTES - 8)
     assert begun(ledger).keys() == {job.job.uuid}
+
+
+def test_a_half_written_note_says_nothing_and_the_one_before_it_stays(ledger: SlotLedger) -> None:
+    job = sent()
+    begin(ledger, job, DONE)
+    with open(ledger.path, "r+b") as file:
+        file.truncate(ledger.add(job) + NOTE_BYTES + 60)
+    found = begun(ledger)
+    assert found[job.job.uuid].end is None
 
 
 def test_a_job_that_no_store_knows_is_recorded_as_its_launcher_began_it(

@@ -1,6 +1,7 @@
 """The peak of a control group, as most short jobs get it and as all others do."""
 
 import random
+from typing import Any
 
 from joblens.analysis.memory_peak import group_peak, quiet_peak
 from joblens.model.sample import Sample
@@ -16,11 +17,11 @@ FIELDS = (
 
 
 def test_a_quiet_job_has_the_peak_that_the_full_account_gives() -> None:
-    choice = random.Random(5)  # noqa: S311 - the same every time
+    choice = random.Random(5)
     quiet = 0
     for _ in range(20_000):
-        start = {name: choice.choice((None, 0, 0, 0, 4096)) for name in FIELDS}
-        end = {name: choice.choice(SIZES) for name in FIELDS}
+        start: dict[str, Any] = {name: choice.choice((None, 0, 0, 0, 4096)) for name in FIELDS}
+        end: dict[str, Any] = {name: choice.choice(SIZES) for name in FIELDS}
         samples = [Sample(at_us=1, elapsed_us=0, **start), Sample(at_us=2, elapsed_us=1, **end)]
         sampled, held = choice.choice(SIZES) or 0, choice.choice(SIZES)
         io_bytes, removed = choice.choice((0, 0, 5000)), choice.choice((0, 0, 5000))
