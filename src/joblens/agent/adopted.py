@@ -21,7 +21,6 @@ from joblens.agent.output import NOTHING_NEW, OutputFiles
 from joblens.agent.owners import is_running
 from joblens.agent.recovery import Recovery
 from joblens.agent.settling import Circumstances, Seen, standing_groups
-from joblens.agent.slot_ledger import find_begun
 from joblens.engine.job_life import (
     Command,
     EndCause,
@@ -203,7 +202,7 @@ class AdoptedJob:
 
     def _reaped_in_slot(self) -> tuple[float, float] | None:
         """CPU time of the jobs that the launcher of its slot ran before it. None: it is in no slot."""
-        begun = find_begun(self._kit.spool_dir, self.job.uuid)
+        begun = self._recovery.slot_job(self.job.uuid)
         return begun.begin.reaped_s if begun is not None else None
 
     # ---- on the loop -------------------------------------------------------------------------------

@@ -44,22 +44,25 @@ def left_ledgers(spool_dir: str, host: HostFacts) -> dict[str, Owner]:
     return {path: owner for path, owner in found.items() if owner is not None and is_gone(owner, host)}
 
 
-def unrecorded(
-    path: str,
-    owner: Owner,
-    host: HostFacts,
-    find: Callable[[str], Record | None],
-    unfinished: Iterable[Record],
-) -> list[Write]:
-    """Records jobs of a left ledger that a launcher has begun and the store does not know. Jobs of a queue
-    are left out: they are delivered again. `unfinished`: jobs that the store knows. To be called by one
-    process at a time (agent.locks.alone)."""
+def read_left(path: str, owner: Owner, unfinished: Iterable[Record]) -> list[LedgerJob]:
+    """Jobs of a left ledger that a launcher has begun; none begins later. `unfinished`: jobs that the store
+    knows. To be called by one process at a time (agent.locks.alone)."""
     marks = slot_marks(os.path.dirname(path))
     of_owner = {name: mark for name, mark in marks.items() if mark.owner == owner}
     _end_unknown(of_owner, lambda: jobs_begun(path), unfinished)
+    return jobs_begun(path)
+
+
+def unrecorded(
+    jobs: Iterable[LedgerJob], owner: Owner, host: HostFacts, find: Callable[[str], Record | None]
+) -> list[Write]:
+    """Records those of a left ledger that the store does not know. Jobs of a queue are left out: they are
+    delivered again."""
     writes: list[Write] = []
-    for job in jobs_begun(path):
+    marks: dict[str, SlotMark] = {}
+    for job in jobs:
         if not job.sent.job.queue and find(job.uuid) is None:
+            marks = marks or slot_marks(os.path.dirname(job.path))
             writes += _writes(job, owner, marks.get(job.begin.slot), host)
     return writes
 

@@ -18,6 +18,7 @@ from joblens.agent.marked import end_marked
 from joblens.agent.meter import JobMeter
 from joblens.agent.outcome import Ending, outcome_of
 from joblens.agent.output import NOTHING_NEW, OutputFiles
+from joblens.agent.slot_ledger import LedgerJob
 from joblens.analysis.running import RunningSummary
 from joblens.engine.job_life import EndCause
 from joblens.model.details import Details
@@ -66,8 +67,8 @@ class Tools(Struct, frozen=True):
 
 
 class Settling:
-    """`is_within_reach` False: neither processes nor groups of the job can be there any more, and what has
-    their numbers and names now is somebody else's."""
+    """`slot_job`: the job in the ledger of its slot, if it is in one. `is_within_reach` False: neither
+    processes nor groups of the job can be there any more; others may have their numbers and names now."""
 
     def __init__(
         self,
@@ -75,6 +76,7 @@ class Settling:
         seen: Seen,
         end: Circumstances,
         tools: Tools,
+        slot_job: LedgerJob | None,
         *,
         is_within_reach: bool,
     ) -> None:
@@ -86,7 +88,7 @@ class Settling:
         self._end = end
         self._tools = tools
         self._is_within_reach = is_within_reach
-        self._left = read_left_outcome(tools.spool_dir, record.job.uuid)
+        self._left = read_left_outcome(tools.spool_dir, record.job.uuid, slot_job)
         self._groups = standing_groups(record.attempt) if is_within_reach and end.owns_groups else None
         self._slot = self._slot_reading()
         self._container = hold_of(record.job, tools.spool_dir)

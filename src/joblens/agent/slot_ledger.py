@@ -180,32 +180,46 @@ def _opened(path: str) -> Iterator[int]:
         os.close(file)
 
 
-def find_begun(spool_dir: str, uuid: str) -> LedgerJob | None:
-    return next((job for path in ledgers(spool_dir) for job in jobs_begun(path) if job.uuid == uuid), None)
+def read_again(job: LedgerJob) -> LedgerJob:
+    """Its end may have been noted since."""
+    with _opened(job.path) as file:
+        found = _job_at(file, job.path, job.place) if file >= 0 else None
+    return found if found is not None and found.uuid == job.uuid else job
 
 
 def _jobs_begun(file: int, path: str) -> Iterator[LedgerJob]:
     place = NOTE_BYTES
     while len(head := os.pread(file, _HEAD_BYTES, place)) == _HEAD_BYTES:
-        state, pages, length = _HEAD.unpack(head)
+        _, pages, _ = _HEAD.unpack(head)
         if not pages:
             return  # its owner was killed in between
-        if state == _USED:
-            notes = place + (pages - _NOTES_PAGES) * NOTE_BYTES
-            text = os.pread(file, length, place + _HEAD_BYTES)
-            with contextlib.suppress(msgspec.MsgspecError, ValueError, TypeError, EOFError):
-                sent = msgspec.msgpack.decode(text, type=SentJob)
-                begin = _note(file, notes, sent.job.uuid)
-                if begin is not None:
-                    end = _note(file, notes + NOTE_BYTES, sent.job.uuid)
-                    yield LedgerJob(
-                        sent=sent,
-                        begin=Begin(begin[0], *begin[1]),
-                        end=None if end is None else End(*end),
-                        path=path,
-                        place=place,
-                    )
+        job = _job_at(file, path, place)
+        if job is not None:
+            yield job
         place += pages * NOTE_BYTES
+
+
+def _job_at(file: int, path: str, place: int) -> LedgerJob | None:
+    """None: the cell is free, or no launcher has begun its job."""
+    head = os.pread(file, _HEAD_BYTES, place)
+    state, pages, length = _HEAD.unpack(head) if len(head) == _HEAD_BYTES else (_FREE, 0, 0)
+    if state != _USED:
+        return None
+    notes = place + (pages - _NOTES_PAGES) * NOTE_BYTES
+    text = os.pread(file, length, place + _HEAD_BYTES)
+    with contextlib.suppress(msgspec.MsgspecError, ValueError, TypeError, EOFError):
+        sent = msgspec.msgpack.decode(text, type=SentJob)
+        begin = _note(file, notes, sent.job.uuid)
+        if begin is not None:
+            end = _note(file, notes + NOTE_BYTES, sent.job.uuid)
+            return LedgerJob(
+                sent=sent,
+                begin=Begin(begin[0], *begin[1]),
+                end=None if end is None else End(*end),
+                path=path,
+                place=place,
+            )
+    return None
 
 
 def _note(file: int, place: int, uuid: str) -> tuple[int, Any] | None:

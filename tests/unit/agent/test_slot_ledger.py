@@ -13,11 +13,15 @@ import pytest
 from msgspec import structs
 
 from joblens.agent import left_slots, slot_ledger
+from joblens.agent.accounting import Accountant
 from joblens.agent.launcher import NOTE_BYTES
-from joblens.agent.left_slots import end_unknown, left_ledgers, remove_settled, unrecorded
+from joblens.agent.left_slots import end_unknown, left_ledgers, read_left, remove_settled, unrecorded
 from joblens.agent.owners import this_process
-from joblens.agent.slot_ledger import LedgerJob, SentJob, SlotLedger, find_begun, jobs_begun, ledgers
+from joblens.agent.recovery import Recovery
+from joblens.agent.slot_ledger import LedgerJob, SentJob, SlotLedger, jobs_begun, ledgers, read_again
 from joblens.agent.slot_marks import SlotMark, write_mark
+from joblens.app.drivers import SystemClock
+from joblens.model.errors import UnknownJob
 from joblens.model.ids import new_uuid
 from joblens.model.job import Attempt, Job, Record, Status
 from joblens.model.writes import JobEnded, JobQueued, JobStarted
@@ -187,7 +191,7 @@ def test_a_job_that_no_store_knows_is_recorded_as_its_launcher_began_it(
     begin(ledger, running, DONE)
     begin(ledger, unstarted, FAILED)
     begin(ledger, queued, DONE)
-    writes = unrecorded(ledger.path, GONE, HOST, no_record, [])
+    writes = unrecorded(jobs_begun(ledger.path), GONE, HOST, no_record)
     first, started, second, ended = writes
     assert (first, second) == (JobQueued(running.job), JobQueued(unstarted.job))
     assert isinstance(started, JobStarted)
@@ -221,7 +225,44 @@ def test_a_ledger_goes_when_all_its_jobs_are_over(
     begin(ledger, job, DONE)
     remove_settled(str(tmp_path), HOST, is_over)
     assert len(ledgers(str(tmp_path))) == left
-    assert (find_begun(str(tmp_path), job.job.uuid) is not None) == bool(left)
+    assert len(begun(ledger)) == left
+
+
+class NoRecords:
+    """In place of a store."""
+
+    def running(self) -> list[Record]:
+        return []
+
+    def find(self, uuid: str) -> Record:
+        raise UnknownJob(uuid)
+
+
+def test_recovery_reads_each_ledger_once_and_sees_ends_that_come_later(
+    ledger: SlotLedger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended, running = [sent() for _ in range(20)], sent()
+    for job in ended:
+        begin(ledger, job, DONE)
+    begin(ledger, running)
+    clock = SystemClock()
+    recovery = Recovery(str(tmp_path), Accountant(clock), clock, HOST, user="", output_max_bytes=0)
+    assert recovery.slot_job(running.job.uuid) is not None
+    writes = recovery.unrecorded(NoRecords())  # type: ignore[arg-type]
+    assert len(writes) == 2 * 21
+    monkeypatch.setattr("joblens.agent.recovery.jobs_begun", pytest.fail)
+    monkeypatch.setattr("joblens.agent.left_slots.jobs_begun", pytest.fail)
+    assert all(recovery.slot_job(job.job.uuid) for job in ended)
+    assert recovery.slot_job(new_uuid()) is None
+    found = recovery.slot_job(running.job.uuid)
+    assert found is not None
+    assert found.end is None
+    begin(ledger, running, DONE)
+    found = recovery.slot_job(running.job.uuid)
+    assert found is not None
+    assert found.end is not None
+    ledger.remove([running.job.uuid])
+    assert read_again(found) == found  # its cell has another job by now
 
 
 class Launcher:
@@ -265,7 +306,7 @@ def test_a_launcher_is_ended_only_when_no_record_has_its_job(
     """A full disk: the job runs and is recorded, and no cell has it."""
     records = [launcher.record(sent().job)] if is_recorded else []
     if has_ledger:
-        assert unrecorded(ledger.path, GONE, HOST, no_record, records) == []
+        assert read_left(ledger.path, GONE, records) == []
     else:
         ledger.close()
         end_unknown(str(tmp_path), str(tmp_path / "logs"), HOST, records)
@@ -278,5 +319,5 @@ def test_a_launcher_whose_recorded_job_has_ended_is_ended_when_it_runs_another_o
 ) -> None:
     job = sent()
     begin(ledger, job, answer)
-    unrecorded(ledger.path, GONE, HOST, no_record, [launcher.record(job.job)])
+    read_left(ledger.path, GONE, [launcher.record(job.job)])
     assert ended_soon(launcher) == (answer is not None)
