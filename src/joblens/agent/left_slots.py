@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from joblens.agent.accounting import PROCESS_TREE
 from joblens.agent.outcome import Origins
@@ -17,6 +18,7 @@ from joblens.agent.slot_marks import SlotMark, end_slot, slot_marks
 from joblens.analysis.reasons import NO_GRID_FACTOR
 from joblens.model.errors import ProbeError
 from joblens.model.job import Attempt, Outcome, Owner, Record
+from joblens.model.sample import Sample
 from joblens.model.writes import JobEnded, JobQueued, JobStarted, Write
 from joblens.probes.host import HostFacts
 
@@ -165,6 +167,13 @@ def reading_of(job: LedgerJob, attempt: Attempt) -> SlotReading | None:
         return SlotReading(first, last, Origins(dict(probe.sources), unknown))
     finally:
         probe.close()
+
+
+def with_noted_peak(sample: Sample, noted: SlotReading | None) -> Sample:
+    """For a sample of a slot's groups that another process than the slot's owner read: the peak that it found
+    there may be an earlier job's, and has the launcher in it. The launcher notes the job's own at its end."""
+    peak = noted.last.get("memory_kernel_peak_bytes") if noted is not None else None
+    return replace(sample, memory_kernel_peak_bytes=peak)
 
 
 def _base(job: LedgerJob, mark: SlotMark | None) -> dict[str, int]:
