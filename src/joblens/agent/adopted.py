@@ -365,7 +365,7 @@ def _hold(pid: int | None, start_ticks: int | None) -> int:
 
 
 def _reaped_by(launcher_pid: int) -> ExitUsage:
-    """What it has waited for, as the kernel adds it up for it."""
+    """Usage of its ended children, as the kernel adds it up in its stat file."""
     try:
         with open(f"/proc/{launcher_pid}/stat", "rb", buffering=0) as file:
             stat = parse_stat(file.read())

@@ -1,4 +1,4 @@
-"""Control groups that nobody looks after any more: their joblens was killed before it took them away."""
+"""Removes control groups that joblens processes left when they were killed."""
 
 import contextlib
 import os

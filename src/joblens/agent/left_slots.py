@@ -1,5 +1,5 @@
-"""Slot jobs whose owner was killed, found in its ledger: those that the store does not know are recorded, and
-the end of each is told as its launcher noted it."""
+"""Slot jobs whose owner was killed, read from its ledger. Records those that the store does not know, and
+gives the counters that their launchers noted at their ends."""
 
 import contextlib
 import os
@@ -33,7 +33,7 @@ _UNREAD = "joblens was killed before it had read them"
 
 
 class SlotReading(Struct, frozen=True):
-    """What the groups of its slot say of a job, as its launcher read them before and after it."""
+    """First and last sample of a slot job, from the counters that its launcher read before and after it."""
 
     first: dict[str, Any]
     last: dict[str, Any]
@@ -86,8 +86,8 @@ def end_unknown(spool_dir: str, logs_dir: str, host: HostFacts, unfinished: Iter
 def _end_unknown(
     marks: Mapping[str, SlotMark], begun: Callable[[], list[LedgerJob]], unfinished: Iterable[Record]
 ) -> None:
-    """Waits until each launcher runs a job that is recorded or that it has noted, or has ended. Ends those
-    that do neither: nobody would ever learn of their job."""
+    """Waits until each launcher runs a job that is recorded or that it has noted, or has ended. Ends the
+    others: no record would ever have their job."""
     unfinished = list(unfinished)
     deadline_s = time.monotonic() + _PATIENCE_S
     while True:
