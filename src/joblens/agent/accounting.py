@@ -59,8 +59,9 @@ class Accountant:
         return self._parent
 
     @property
-    def has_made_groups(self) -> bool:
-        return self._factory is not None
+    def parents(self) -> list[str]:
+        """Directories of the groups that were made; empty: there were none."""
+        return self._factory.parents if self._factory is not None else []
 
     def close(self) -> None:
         self._host.close()

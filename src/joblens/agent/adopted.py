@@ -14,6 +14,7 @@ from joblens.agent.container_holding import hold_of
 from joblens.agent.detail_taking import DetailTaker
 from joblens.agent.instruments import Watched
 from joblens.agent.kit import Kit, watch_name
+from joblens.agent.left_slots import with_noted_peak
 from joblens.agent.limit_watch import LimitWatch
 from joblens.agent.meter import COUNTERS, JobMeter
 from joblens.agent.other_probes import OtherProbes
@@ -21,7 +22,6 @@ from joblens.agent.output import NOTHING_NEW, OutputFiles
 from joblens.agent.owners import is_running
 from joblens.agent.recovery import Recovery
 from joblens.agent.settling import Circumstances, Seen, standing_groups
-from joblens.agent.slot_ledger import find_begun
 from joblens.engine.job_life import (
     Command,
     EndCause,
@@ -71,7 +71,7 @@ class AdoptedJob:
         stored, earlier = kit.recorder.read(
             lambda store: (store.samples(record.job.uuid), store.details(record.job.uuid))
         )
-        self._reaped_before = self._reaped_in_slot()
+        self._slot_job = recovery.slot_job(record.job.uuid)
         # First of all: where there are no groups, it knows who is alive.
         self._meter = self._open_meter()
         self._details = self._open_instruments(stored, earlier)
@@ -185,26 +185,21 @@ class AdoptedJob:
             return None
         in_container = self._container is not None
         try:
-            return read(NOTHING_REAPED if in_container else self._reaped_so_far())
+            sample = read(NOTHING_REAPED if in_container else self._reaped_so_far())
         except (ProbeError, OSError):
             return None
+        return sample if self._slot_job is None else with_noted_peak(sample, None)
 
     def _reaped_so_far(self) -> ExitUsage:
-        """What the launcher has waited for, less what that was before this job."""
+        """CPU time of ended processes of the job. Of a slot: less that of the jobs before it."""
         reaped = _reaped_by(self._attempt.launcher_pid or 0)
-        before = self._reaped_before
-        if before is None:
+        if self._slot_job is None:
             return reaped
-        user_s, system_s = before
+        user_s, system_s = self._slot_job.begin.reaped_s
         return ExitUsage(
             user_usec=max(0, reaped.user_usec - round(user_s * 1e6)),
             system_usec=max(0, reaped.system_usec - round(system_s * 1e6)),
         )
-
-    def _reaped_in_slot(self) -> tuple[float, float] | None:
-        """CPU time of the jobs that the launcher of its slot ran before it. None: it is in no slot."""
-        begun = find_begun(self._kit.spool_dir, self.job.uuid)
-        return begun.begin.reaped_s if begun is not None else None
 
     # ---- on the loop -------------------------------------------------------------------------------
 
@@ -370,7 +365,7 @@ def _hold(pid: int | None, start_ticks: int | None) -> int:
 
 
 def _reaped_by(launcher_pid: int) -> ExitUsage:
-    """What it has waited for, as the kernel adds it up for it."""
+    """Usage of its ended children, as the kernel adds it up in its stat file."""
     try:
         with open(f"/proc/{launcher_pid}/stat", "rb", buffering=0) as file:
             stat = parse_stat(file.read())

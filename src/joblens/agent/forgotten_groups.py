@@ -1,4 +1,4 @@
-"""Control groups that nobody looks after any more: their joblens was killed before it took them away."""
+"""Removes control groups that joblens processes left when they were killed."""
 
 import contextlib
 import os
@@ -14,7 +14,7 @@ from joblens.agent.group_places import (
 )
 from joblens.agent.groups import JobGroups
 from joblens.agent.owners import is_running, pid_namespace
-from joblens.agent.slot_marks import has_mark
+from joblens.model.job import Record
 from joblens.ports.store import Store
 from joblens.probes.cgroup_layout import CgroupLayout, read_layout
 
@@ -39,17 +39,35 @@ def shared_parents(layout: CgroupLayout, parent: str | None = None) -> list[str]
 
 
 def sweep_groups(spool_dir: str, store: Store, cgroup_parent: str | None = None) -> None:
-    """Asks the store only about groups of processes that are dead."""
-
-    def is_wanted(name: GroupName, paths: Iterable[str]) -> bool:
-        if name.is_slot and has_mark(spool_dir, name.uuid):
-            return True  # sweep_slots takes it away
-        running = store.running()
-        groups = {path for one in running if one.attempt for path in one.attempt.groups.values()}
-        return not groups.isdisjoint(paths) or any(one.job.uuid == name.uuid for one in running)
-
+    """Asks the store only about groups of processes that are dead, and about old ones."""
     layout = read_layout()
-    ForgottenGroups(spool_dir, is_wanted).remove(shared_parents(layout, cgroup_parent), layout)
+    forgotten = ForgottenGroups(spool_dir, _Needed(spool_dir, store))
+    forgotten.remove(shared_parents(layout, cgroup_parent), layout)
+
+
+def sweep_own_groups(spool_dir: str, store: Store, parents: Iterable[str]) -> None:
+    """The same for groups whose names say that processes of this store made them, in `parents` alone. Costs a
+    listing of each when there are none."""
+    ForgottenGroups(spool_dir, _Needed(spool_dir, store), older_than_s=None).remove(parents)
+
+
+class _Needed:
+    """Whether this store needs groups of that name, which have these paths. Asks it once."""
+
+    def __init__(self, spool_dir: str, store: Store) -> None:
+        self._spool_dir = spool_dir
+        self._store = store
+        self._running: list[Record] | None = None
+
+    def __call__(self, name: GroupName, paths: Iterable[str]) -> bool:
+        from joblens.agent.slot_marks import has_mark  # most processes find nothing
+
+        if name.is_slot and has_mark(self._spool_dir, name.uuid):
+            return True  # sweep_slots takes it away
+        if self._running is None:
+            self._running = self._store.running()
+        groups = {path for one in self._running if one.attempt for path in one.attempt.groups.values()}
+        return not groups.isdisjoint(paths) or any(one.job.uuid == name.uuid for one in self._running)
 
 
 class ForgottenGroups:
@@ -61,46 +79,61 @@ class ForgottenGroups:
         self,
         spool_dir: str,
         is_wanted: Callable[[GroupName, Iterable[str]], bool],
-        older_than_s: float = _FORGOTTEN_S,
+        older_than_s: float | None = _FORGOTTEN_S,
     ) -> None:
-        """`is_wanted`: whether this store needs groups of that name, which have these paths."""
+        """`is_wanted`: whether this store needs groups of that name, which have these paths. `older_than_s`
+        None: others stay, however old they are."""
         self._spool_dir = spool_dir
         self._is_wanted = is_wanted
         self._older_than_s = older_than_s
+        self._own_mark = spool_mark(spool_dir)
+        self._spools: set[str] | None = None  # marks of the directories beside this one
 
-    def remove(self, parents: Iterable[str], layout: CgroupLayout) -> None:
+    def remove(self, parents: Iterable[str], layout: CgroupLayout | None = None) -> None:
+        """Judges groups by their names first: a machine may have thousands of other stores."""
+        found = [
+            (parsed, paths)
+            for name, paths in _by_name(parents).items()
+            if (parsed := parse_group_name(name)) is not None and self._may_go(parsed, paths.values())
+        ]
+        if not found:
+            return
+        layout = layout or read_layout()
         mounts = {hierarchy.mount_point for hierarchy in layout.hierarchies.values()}
-        for name, paths in _by_name(parents).items():
-            parsed = parse_group_name(name)
-            if parsed is None or not all(is_job_group(path, mounts) for path in paths.values()):
+        for parsed, paths in found:
+            if self._is_wanted(parsed, paths.values()):
                 continue
-            groups = JobGroups(layout.kind, paths)
-            if self._is_nobodys(parsed, groups) and groups.is_empty():
-                groups.remove()
+            if all(is_job_group(path, mounts) for path in paths.values()):
+                groups = JobGroups(layout.kind, paths)
+                if groups.is_empty():
+                    groups.remove()
 
-    def _is_nobodys(self, name: GroupName, groups: JobGroups) -> bool:
-        paths = groups.paths.values()
-        if is_owner_dead(name) and (self._is_ours(name) or (name.is_slot and self._is_spool_gone(name))):
-            return not self._is_wanted(name, paths)
-        # A slot that an earlier version made: its mark says whose it is.
-        is_old = not name.is_slot and all(_age_s(path) > self._older_than_s for path in paths)
-        return is_old and not self._is_wanted(name, paths)
-
-    def _is_ours(self, name: GroupName) -> bool:
-        return name.spool == spool_mark(self._spool_dir)
+    def _may_go(self, name: GroupName, paths: Iterable[str]) -> bool:
+        is_made_here = name.spool == self._own_mark or (name.is_slot and self._is_spool_gone(name))
+        if is_made_here and is_owner_dead(name):
+            return True
+        # A slot that an earlier version made stays: its mark says whose it is.
+        older_than_s = self._older_than_s
+        return (
+            older_than_s is not None
+            and not name.is_slot
+            and all(_age_s(path) > older_than_s for path in paths)
+        )
 
     def _is_spool_gone(self, name: GroupName) -> bool:
         """Of another store; known only of those whose spool directories lie beside this one."""
-        root = os.path.dirname(self._spool_dir)
-        if name.spool.partition("_")[0] != spool_mark(self._spool_dir).partition("_")[0]:
+        if name.spool.partition("_")[0] != self._own_mark.partition("_")[0]:
             return False
-        try:
-            names = os.listdir(root)
-        except FileNotFoundError:
-            return True
-        except OSError:
-            return False
-        return name.spool not in {spool_mark(os.path.join(root, one)) for one in names}
+        if self._spools is None:
+            root = os.path.dirname(self._spool_dir)
+            try:
+                names = os.listdir(root)
+            except FileNotFoundError:
+                names = []
+            except OSError:
+                return False
+            self._spools = {spool_mark(os.path.join(root, one)) for one in names}
+        return name.spool not in self._spools
 
 
 def is_owner_dead(name: GroupName) -> bool:
@@ -117,11 +150,7 @@ def _by_name(parents: Iterable[str]) -> dict[str, dict[str, str]]:
         with contextlib.suppress(OSError):  # it has just been taken away
             for name in os.listdir(parent):
                 found.setdefault(name, {})[parent] = os.path.join(parent, name)
-    return {
-        name: {parent: path for parent, path in paths.items() if os.path.isdir(path)}
-        for name, paths in found.items()
-        if parse_group_name(name) is not None
-    }
+    return found
 
 
 def _age_s(path: str) -> float:

@@ -89,7 +89,7 @@ def is_job_group(path: str, mounts: Collection[str]) -> bool:
 
 
 class GroupName(Struct, frozen=True):
-    """What the name of a job group tells."""
+    """Parsed name of a job group."""
 
     uuid: str  # of its job, or its own
     is_slot: bool

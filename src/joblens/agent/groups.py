@@ -44,6 +44,12 @@ class GroupFactory:
         AccountingUnavailable with the reason and the fix. Never moves a process."""
         return cls(find_places(layout or read_layout(), parent))
 
+    @property
+    def parents(self) -> list[str]:
+        """Where it makes them, in each hierarchy."""
+        bases = (*self._places.bases.values(), *self._places.spare.values())
+        return list(dict.fromkeys(map(shared_parent, bases)))
+
     def create(self, name: str) -> "JobGroups":
         """Fresh groups, empty and without limits. A number is added to a name that is taken."""
         candidate = name

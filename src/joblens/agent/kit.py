@@ -32,7 +32,7 @@ class Kit(Struct, frozen=True):
     loop: Loop
     owner: Owner
     host: HostFacts
-    spool_dir: str  # where launchers leave outcomes
+    spool_dir: str  # of this store: outcomes that launchers leave, ledgers, slot marks, pending ends
     job_rlimits: tuple[tuple[int, int, int], ...] = ()  # what jobs get where the owner changed its own
     instruments: Instruments = field(default_factory=Instruments)
     is_leashed: bool = False  # jobs end with their owner, whatever becomes of it

@@ -7,7 +7,7 @@ import os
 from msgspec import Struct
 
 from joblens.agent.launch import exit_usage_of
-from joblens.agent.slot_ledger import LedgerJob, find_begun
+from joblens.agent.slot_ledger import LedgerJob
 from joblens.model.exit_usage import ExitUsage
 
 _SUFFIX = ".outcome"
@@ -35,13 +35,13 @@ def left_outcomes(spool_dir: str) -> list[str]:
     return [name.removesuffix(_SUFFIX) for name in names if name.endswith(_SUFFIX)]
 
 
-def read_left_outcome(spool_dir: str, uuid: str) -> LeftOutcome | None:
-    """None when there is none, or it was written by another version and says nothing to this one."""
-    return _read_file(spool_dir, uuid) or _read_ledger(spool_dir, uuid)
+def read_left_outcome(spool_dir: str, uuid: str, slot_job: LedgerJob | None) -> LeftOutcome | None:
+    """None when there is none, or it was written by another version and says nothing to this one. `slot_job`:
+    the job as it stands in a ledger."""
+    return _read_file(spool_dir, uuid) or _outcome_in_ledger(slot_job)
 
 
-def _read_ledger(spool_dir: str, uuid: str) -> LeftOutcome | None:
-    job = find_begun(spool_dir, uuid)
+def _outcome_in_ledger(job: LedgerJob | None) -> LeftOutcome | None:
     if job is None or job.end is None or job.end.answer[0] != "done":
         return None
     _, status, totals, _, _, ended_ns, _, _, logs_dir, *_ = job.end.answer

@@ -1,5 +1,5 @@
-"""Slot jobs whose owner was killed, found in its ledger: those that the store does not know are recorded, and
-the end of each is told as its launcher noted it."""
+"""Slot jobs whose owner was killed, read from its ledger. Records those that the store does not know, and
+gives the counters that their launchers noted at their ends."""
 
 import contextlib
 import os
@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from joblens.agent.accounting import PROCESS_TREE
 from joblens.agent.outcome import Origins
@@ -17,6 +18,7 @@ from joblens.agent.slot_marks import SlotMark, end_slot, slot_marks
 from joblens.analysis.reasons import NO_GRID_FACTOR
 from joblens.model.errors import ProbeError
 from joblens.model.job import Attempt, Outcome, Owner, Record
+from joblens.model.sample import Sample
 from joblens.model.writes import JobEnded, JobQueued, JobStarted, Write
 from joblens.probes.host import HostFacts
 
@@ -26,11 +28,12 @@ if TYPE_CHECKING:  # commands that find nothing left do without
 
 _PATIENCE_S = 3.0  # for a launcher that has yet to notice that its owner is gone
 _LOOK_EVERY_S = 0.005
+_OLD_S = 86_400.0
 _UNREAD = "joblens was killed before it had read them"
 
 
 class SlotReading(Struct, frozen=True):
-    """What the groups of its slot say of a job, as its launcher read them before and after it."""
+    """First and last sample of a slot job, from the counters that its launcher read before and after it."""
 
     first: dict[str, Any]
     last: dict[str, Any]
@@ -43,32 +46,70 @@ def left_ledgers(spool_dir: str, host: HostFacts) -> dict[str, Owner]:
     return {path: owner for path, owner in found.items() if owner is not None and is_gone(owner, host)}
 
 
-def unrecorded(path: str, owner: Owner, host: HostFacts, find: Callable[[str], Record | None]) -> list[Write]:
-    """Records jobs of a left ledger that a launcher has begun and the store does not know. Jobs of a queue
-    are left out: they are delivered again. To be called by one process at a time (agent.locks.alone)."""
+def read_left(path: str, owner: Owner, unfinished: Iterable[Record]) -> list[LedgerJob]:
+    """Jobs of a left ledger that a launcher has begun; none begins later. `unfinished`: jobs that the store
+    knows. To be called by one process at a time (agent.locks.alone)."""
     marks = slot_marks(os.path.dirname(path))
-    _await_launchers(path, {name: mark for name, mark in marks.items() if mark.owner == owner})
+    of_owner = {name: mark for name, mark in marks.items() if mark.owner == owner}
+    _end_unknown(of_owner, lambda: jobs_begun(path), unfinished)
+    return jobs_begun(path)
+
+
+def unrecorded(
+    jobs: Iterable[LedgerJob], owner: Owner, host: HostFacts, find: Callable[[str], Record | None]
+) -> list[Write]:
+    """Records those of a left ledger that the store does not know. Jobs of a queue are left out: they are
+    delivered again."""
     writes: list[Write] = []
-    for job in jobs_begun(path):
+    marks: dict[str, SlotMark] = {}
+    for job in jobs:
         if not job.sent.job.queue and find(job.uuid) is None:
+            marks = marks or slot_marks(os.path.dirname(job.path))
             writes += _writes(job, owner, marks.get(job.begin.slot), host)
     return writes
 
 
-def _await_launchers(path: str, marks: dict[str, SlotMark]) -> None:
-    """Until each runs a job that it has noted, or has ended. One that does neither is ended."""
+def end_unknown(spool_dir: str, logs_dir: str, host: HostFacts, unfinished: Iterable[Record]) -> None:
+    """For slots that print into `logs_dir`, whose owner is gone and had no ledger (no file could be made):
+    ends launchers whose job is not recorded. The next driver of the run starts that job again."""
+    in_ledgers = [ledger_owner(path) for path in ledgers(spool_dir)]
+    marks = {
+        name: mark
+        for name, mark in slot_marks(spool_dir).items()
+        if os.path.dirname(mark.files) == logs_dir
+        and mark.owner not in in_ledgers
+        and is_gone(mark.owner, host)
+    }
+    _end_unknown(marks, list, unfinished)
+
+
+def _end_unknown(
+    marks: Mapping[str, SlotMark], begun: Callable[[], list[LedgerJob]], unfinished: Iterable[Record]
+) -> None:
+    """Waits until each launcher runs a job that is recorded or that it has noted, or has ended. Ends the
+    others: no record would ever have their job."""
+    unfinished = list(unfinished)
     deadline_s = time.monotonic() + _PATIENCE_S
     while True:
-        busy = {job.begin.slot for job in jobs_begun(path) if job.end is None}
-        unclear = [
+        jobs = begun()
+        busy = {job.begin.slot for job in jobs if job.end is None}
+        ended = {job.uuid for job in jobs if job.end is not None}
+        recorded = {
+            (one.attempt.launcher_pid, one.attempt.launcher_start_ticks)
+            for one in unfinished
+            if one.attempt is not None and one.job.uuid not in ended
+        }
+        unknown = [
             mark
             for name, mark in marks.items()
-            if name not in busy and is_running(mark.launcher_pid, mark.launcher_start_ticks)
+            if name not in busy
+            and (mark.launcher_pid, mark.launcher_start_ticks) not in recorded
+            and is_running(mark.launcher_pid, mark.launcher_start_ticks)
         ]
-        if not unclear:
+        if not unknown:
             return
         if time.monotonic() > deadline_s:
-            for mark in unclear:
+            for mark in unknown:
                 end_slot(mark)
             return
         time.sleep(_LOOK_EVERY_S)
@@ -128,6 +169,13 @@ def reading_of(job: LedgerJob, attempt: Attempt) -> SlotReading | None:
         probe.close()
 
 
+def with_noted_peak(sample: Sample, noted: SlotReading | None) -> Sample:
+    """For a sample of a slot's groups that another process than the slot's owner read: the peak that it found
+    there may be an earlier job's, and has the launcher in it. The launcher notes the job's own at its end."""
+    peak = noted.last.get("memory_kernel_peak_bytes") if noted is not None else None
+    return replace(sample, memory_kernel_peak_bytes=peak)
+
+
 def _base(job: LedgerJob, mark: SlotMark | None) -> dict[str, int]:
     """Counters of its groups when it began."""
     opened = _open_counters(job, mark.kind, mark.paths) if mark is not None else None
@@ -147,7 +195,7 @@ def _open_counters(
     if not groups or not job.begin.counters:
         return None
     try:
-        probe = SlotCounters(groups, kind, None)
+        probe = SlotCounters(groups, kind, None, resets_peak=False)
     except (ProbeError, OSError):
         return None
     before = probe.parse(job.begin.counters[: len(probe.files())])
@@ -156,7 +204,11 @@ def _open_counters(
 
 
 def remove_settled(spool_dir: str, host: HostFacts, is_over: Callable[[str], bool]) -> None:
-    """Ledgers of which every job is over, with launchers that have ended."""
+    """Ledgers of which every job is over, with launchers that have ended. Old ones without an owner, too: it
+    was killed before it could write its name."""
+    for path in ledgers(spool_dir):
+        if ledger_owner(path) is None:
+            _remove_when_old(path)
     for path, owner in left_ledgers(spool_dir, host).items():
         marks = [mark for mark in slot_marks(spool_dir).values() if mark.owner == owner]
         if not _is_any_running(marks) and all(
@@ -164,6 +216,12 @@ def remove_settled(spool_dir: str, host: HostFacts, is_over: Callable[[str], boo
         ):
             with contextlib.suppress(OSError):
                 os.unlink(path)
+
+
+def _remove_when_old(path: str) -> None:
+    with contextlib.suppress(OSError):
+        if time.time() - os.stat(path).st_mtime > _OLD_S:
+            os.unlink(path)
 
 
 def _is_any_running(marks: Iterable[SlotMark]) -> bool:

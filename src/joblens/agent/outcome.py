@@ -132,7 +132,7 @@ def measured_outcome(
 
 
 def _with_last_line(outcome: Outcome, stderr_tail: str) -> str | None:
-    """What a job that failed by itself wrote last mostly says why."""
+    """Adds the last line on standard error, which mostly gives the reason of a failure."""
     from joblens.views.summary import last_words  # few jobs fail
 
     words = last_words(replace(outcome, stderr_tail=stderr_tail))

@@ -2,20 +2,20 @@
 
 import contextlib
 import os
-from collections.abc import Callable
 
 from msgspec import Struct
 
 from joblens.agent.accounting import Accountant
 from joblens.agent.left_outcome import outcome_path
-from joblens.agent.left_slots import left_ledgers, start_failure, unrecorded
+from joblens.agent.left_slots import left_ledgers, read_left, start_failure, unrecorded
 from joblens.agent.owners import is_gone, is_running, is_within_reach
 from joblens.agent.settling import UNKNOWN, Circumstances, Seen, Settling, Tools
-from joblens.agent.slot_ledger import find_begun
+from joblens.agent.slot_ledger import LedgerJob, jobs_begun, read_again
 from joblens.model.errors import UnknownJob
 from joblens.model.job import Outcome, Owner, Record, Status
 from joblens.model.writes import JobEnded, Write
 from joblens.ports.clock import Clock
+from joblens.ports.store import Store
 from joblens.probes.host import HostFacts
 
 NEVER_STARTED = "the program that was to start it is gone"
@@ -56,6 +56,7 @@ class Recovery:
         self._output_max_bytes = output_max_bytes
         self._trusts_records = trusts_records
         self._ledgers_read: set[str] = set()
+        self._slot_jobs: dict[str, LedgerJob] = {}  # of ledgers that are left, each read once
 
     def orphans(self, records: list[Record]) -> Orphans:
         """Among unfinished jobs. Other users' and other machines' jobs are not ours to judge, and those of a
@@ -84,20 +85,34 @@ class Recovery:
         """Whether an owner that is gone may have begun jobs that the store does not know."""
         return bool(self._new_ledgers())
 
-    def unrecorded(self, find: Callable[[str], Record]) -> list[Write]:
-        """Records those jobs, which `orphans` then finds in the store. `find` raises UnknownJob."""
+    def unrecorded(self, store: Store) -> list[Write]:
+        """Records those jobs, which `orphans` then finds in the store."""
 
         def known(uuid: str) -> Record | None:
             try:
-                return find(uuid)
+                return store.find(uuid)
             except UnknownJob:
                 return None
 
+        new = self._new_ledgers()
+        unfinished = store.running() if new else []
         writes: list[Write] = []
-        for path, owner in self._new_ledgers().items():
-            writes += unrecorded(path, owner, self._host, known)
+        for path, owner in new.items():
+            jobs = read_left(path, owner, unfinished)
+            self._slot_jobs.update((job.uuid, job) for job in jobs)
             self._ledgers_read.add(path)
+            writes += unrecorded(jobs, owner, self._host, known)
         return writes
+
+    def slot_job(self, uuid: str) -> LedgerJob | None:
+        """The job as it stands in a ledger. None: it did not run in a slot, or no ledger has it."""
+        if uuid not in self._slot_jobs:
+            for path in self._new_ledgers():  # an owner was killed just now
+                self._slot_jobs.update((job.uuid, job) for job in jobs_begun(path))
+        job = self._slot_jobs.get(uuid)
+        if job is not None and job.end is None:
+            job = self._slot_jobs[uuid] = read_again(job)
+        return job
 
     def _new_ledgers(self) -> dict[str, Owner]:
         """Nothing is begun any more in those that were read."""
@@ -133,14 +148,13 @@ class Recovery:
         """Ends what is left of the job; -> what is to be remembered about it."""
         attempt = record.attempt
         assert attempt is not None
-        begun = find_begun(self.spool_dir, record.job.uuid)
-        failure = start_failure(begun) if begun is not None else None
+        slot_job = self.slot_job(record.job.uuid)
+        failure = start_failure(slot_job) if slot_job is not None else None
         if failure is not None:
             return [JobEnded(record.job.uuid, failure)]
         tools = Tools(self.spool_dir, self._accountant, self._clock, self._output_max_bytes)
-        return Settling(
-            record, seen, end, tools, is_within_reach=is_within_reach(attempt.owner, self._host)
-        ).writes()
+        in_reach = is_within_reach(attempt.owner, self._host)
+        return Settling(record, seen, end, tools, slot_job, is_within_reach=in_reach).writes()
 
     def give_up(self, record: Record, why: str = NEVER_STARTED) -> list[Write]:
         """For a job that will never be started."""
@@ -150,6 +164,7 @@ class Recovery:
 
     def forget(self, uuid: str) -> None:
         """Once the outcome is in the store."""
+        self._slot_jobs.pop(uuid, None)
         with contextlib.suppress(OSError):
             os.unlink(outcome_path(self.spool_dir, uuid))
 

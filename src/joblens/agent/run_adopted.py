@@ -6,12 +6,12 @@ from functools import partial
 
 from joblens.agent.adopted import AdoptedJob
 from joblens.agent.kit import Kit, watch_name
+from joblens.agent.left_slots import end_unknown
 from joblens.agent.locks import alone
 from joblens.agent.recovery import Recovery
 from joblens.agent.run_attempts import BESIDE
 from joblens.agent.run_reports import RunReports
 from joblens.agent.settling import Circumstances, Seen
-from joblens.agent.slot_marks import end_unknown
 from joblens.engine.job_life import EndCause
 from joblens.model.job import Record
 from joblens.model.writes import CancelAsked
@@ -31,7 +31,7 @@ class RunAdopted:
     def settle(self, run_uuid: str, logs_dir: str) -> list[Record]:
         """Brings to their end the run's jobs of which nothing is left. -> those that still run"""
         with alone(self._kit.spool_dir, "recovery", _PATIENCE_S):
-            begun = self._kit.recorder.read(lambda store: self._recovery.unrecorded(store.find))
+            begun = self._kit.recorder.read(self._recovery.unrecorded)
             self._kit.recorder.write(begun)
             unfinished = self._unfinished(run_uuid)
             found = self._recovery.orphans(unfinished)
@@ -43,10 +43,7 @@ class RunAdopted:
             for record in found.adoptable:
                 self._adopted[record.job.uuid] = AdoptedJob(record, self._kit, self._recovery, self._ended)
             left = self._unfinished(run_uuid)
-            launchers = [one.attempt.launcher_pid for one in left if one.attempt is not None]
-            end_unknown(
-                self._kit.spool_dir, logs_dir, self._kit.host, [pid for pid in launchers if pid is not None]
-            )
+            end_unknown(self._kit.spool_dir, logs_dir, self._kit.host, left)
             for adopted in self._adopted.values():
                 adopted.start()
         self._elsewhere = {one.job.uuid: one for one in left if one.job.uuid not in self._adopted}

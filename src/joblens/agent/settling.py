@@ -18,6 +18,7 @@ from joblens.agent.marked import end_marked
 from joblens.agent.meter import JobMeter
 from joblens.agent.outcome import Ending, outcome_of
 from joblens.agent.output import NOTHING_NEW, OutputFiles
+from joblens.agent.slot_ledger import LedgerJob
 from joblens.analysis.running import RunningSummary
 from joblens.engine.job_life import EndCause
 from joblens.model.details import Details
@@ -66,8 +67,8 @@ class Tools(Struct, frozen=True):
 
 
 class Settling:
-    """`is_within_reach` False: neither processes nor groups of the job can be there any more, and what has
-    their numbers and names now is somebody else's."""
+    """`slot_job`: the job in the ledger of its slot, if it is in one. `is_within_reach` False: neither
+    processes nor groups of the job can be there any more; others may have their numbers and names now."""
 
     def __init__(
         self,
@@ -75,6 +76,7 @@ class Settling:
         seen: Seen,
         end: Circumstances,
         tools: Tools,
+        slot_job: LedgerJob | None,
         *,
         is_within_reach: bool,
     ) -> None:
@@ -86,9 +88,12 @@ class Settling:
         self._end = end
         self._tools = tools
         self._is_within_reach = is_within_reach
-        self._left = read_left_outcome(tools.spool_dir, record.job.uuid)
+        self._left = read_left_outcome(tools.spool_dir, record.job.uuid, slot_job)
         self._groups = standing_groups(record.attempt) if is_within_reach and end.owns_groups else None
-        self._slot = self._slot_reading()
+        self._slot_job = slot_job
+        self._noted = self._noted_reading()
+        # Better than what the groups of its slot say now, unless somebody has measured it to its end.
+        self._slot = self._noted if seen.meter is None else None
         self._container = hold_of(record.job, tools.spool_dir)
         if self._container is not None:
             self._container.processes.groups = self._groups
@@ -136,13 +141,13 @@ class Settling:
         writes.append(JobEnded(uuid, outcome))
         return writes
 
-    def _slot_reading(self) -> "SlotReading | None":
-        """Better than what the groups of its slot say now, unless somebody has measured it to its end."""
-        if self._left is None or self._left.slot_job is None or self._seen.meter is not None:
+    def _noted_reading(self) -> "SlotReading | None":
+        """As the launcher of its slot noted it at its end."""
+        if self._left is None or self._left.slot_job is None or not self._is_within_reach:
             return None
         from joblens.agent.left_slots import reading_of
 
-        return reading_of(self._left.slot_job, self._attempt) if self._is_within_reach else None
+        return reading_of(self._left.slot_job, self._attempt)
 
     def _first_in_slot(self) -> Sample | None:
         """Its owner would have written it together with the last one."""
@@ -215,6 +220,10 @@ class Settling:
             sample = meter.sample(self._reaped(), final=True)
         except ProbeError:
             return None
+        if self._slot_job is not None:
+            from joblens.agent.left_slots import with_noted_peak
+
+            sample = with_noted_peak(sample, self._noted)
         if self._was_alive and left is None:
             return sample
         # Its counters are those of the end, which was earlier than somebody came to look.

@@ -10,6 +10,7 @@ writes to them: nothing of it counts for the job."""
 import contextlib
 import marshal
 import os
+import struct
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
@@ -25,10 +26,11 @@ from joblens.stores.private_files import open_with_folder
 
 _SUFFIX = ".ledger"
 _USED, _FREE = b"used", b"free"
-_HEAD_BYTES = 12  # of a cell: state, number of pages, length of the description
+_HEAD = struct.Struct("<4sII")  # of a cell: state, number of pages, length of the description
+_HEAD_BYTES = _HEAD.size
 _NOTES_PAGES = 2  # begin, end
 _REFILL_S = 5.0  # less than the kernel takes to write a page back
-_encode = msgspec.msgpack.Encoder().encode
+_encode, _head = msgspec.msgpack.Encoder().encode, _HEAD.pack
 
 
 class SentJob(Struct, frozen=True, array_like=True):
@@ -77,11 +79,15 @@ class SlotLedger:
         self._free: defaultdict[int, list[int]] = defaultdict(list)  # pages -> places
         self._filled_at_s: dict[int, float] = {}  # place -> when its whole length was written
         self._end = NOTE_BYTES
+        self._file = -1
         try:
             self._file = open_with_folder(self.path, os.O_RDWR | os.O_TRUNC)
-            os.pwrite(self._file, msgspec.json.encode(owner), 0)
         except OSError:
-            self._file, self.path = -1, ""
+            self.path = ""
+            return
+        if not _is_written(self._file, msgspec.json.encode(owner), 0):
+            self.close()
+            self.path = ""
 
     def add(self, sent: SentJob) -> int:
         """-> the place for the launcher's notes; -1: none. The same for a job that comes again."""
@@ -90,29 +96,39 @@ class SlotLedger:
         uuid = sent.job.uuid
         known = self._cells.get(uuid)
         if known is None:
-            text = _encode(sent)
-            pages = -(-(_HEAD_BYTES + len(text)) // NOTE_BYTES) + _NOTES_PAGES
-            place = self._free[pages].pop() if self._free[pages] else self._end
-            cell = _USED + pages.to_bytes(4, "little") + len(text).to_bytes(4, "little") + text
-            now_s = time.monotonic()
-            if now_s - self._filled_at_s.get(place, 0.0) > _REFILL_S:
-                cell = cell.ljust(pages * NOTE_BYTES, b"\0")
-                self._filled_at_s[place] = now_s
-            try:
-                os.pwrite(self._file, cell, place)
-            except OSError:  # a full disk
+            known = self._write_cell(_encode(sent))
+            if known is None:
                 return -1
-            self._end = max(self._end, place + pages * NOTE_BYTES)
-            known = self._cells[uuid] = place, pages
+            self._cells[uuid] = known
         place, pages = known
         return place + (pages - _NOTES_PAGES) * NOTE_BYTES
+
+    def _write_cell(self, text: bytes) -> tuple[int, int] | None:
+        """-> place, pages; None: the disk is full"""
+        pages = -(-(_HEAD_BYTES + len(text)) // NOTE_BYTES) + _NOTES_PAGES
+        free = self._free[pages]
+        place = free[-1] if free else self._end
+        cell = _head(_USED, pages, len(text)) + text
+        now_s = time.monotonic()
+        is_filled = now_s - self._filled_at_s.get(place, 0.0) <= _REFILL_S
+        if not is_filled:
+            cell = cell.ljust(pages * NOTE_BYTES, b"\0")
+        if not _is_written(self._file, cell, place):
+            return None
+        if not is_filled:
+            self._filled_at_s[place] = now_s
+        if free:
+            free.pop()
+        else:
+            self._end += pages * NOTE_BYTES
+        return place, pages
 
     def remove(self, uuids: Iterable[str]) -> None:
         """Jobs whose end the store has, or that will never begin."""
         for uuid in uuids:
             place, pages = self._cells.pop(uuid, (-1, 0))
             if pages:
-                _free(self._file, place)
+                _is_written(self._file, _FREE, place)
                 self._free[pages].append(place)
 
     def close(self) -> None:
@@ -164,43 +180,61 @@ def _opened(path: str) -> Iterator[int]:
         os.close(file)
 
 
-def find_begun(spool_dir: str, uuid: str) -> LedgerJob | None:
-    return next((job for path in ledgers(spool_dir) for job in jobs_begun(path) if job.uuid == uuid), None)
+def read_again(job: LedgerJob) -> LedgerJob:
+    """Its end may have been noted since."""
+    with _opened(job.path) as file:
+        found = _job_at(file, job.path, job.place) if file >= 0 else None
+    return found if found is not None and found.uuid == job.uuid else job
 
 
 def _jobs_begun(file: int, path: str) -> Iterator[LedgerJob]:
     place = NOTE_BYTES
     while len(head := os.pread(file, _HEAD_BYTES, place)) == _HEAD_BYTES:
-        pages, length = int.from_bytes(head[4:8], "little"), int.from_bytes(head[8:12], "little")
+        _, pages, _ = _HEAD.unpack(head)
         if not pages:
             return  # its owner was killed in between
-        if head[:4] == _USED:
-            notes = place + (pages - _NOTES_PAGES) * NOTE_BYTES
-            text = os.pread(file, length, place + _HEAD_BYTES)
-            with contextlib.suppress(msgspec.MsgspecError, ValueError, TypeError, EOFError):
-                sent = msgspec.msgpack.decode(text, type=SentJob)
-                begin = _note(file, notes, sent.job.uuid)
-                if begin is not None:
-                    end = _note(file, notes + NOTE_BYTES, sent.job.uuid)
-                    yield LedgerJob(
-                        sent=sent,
-                        begin=Begin(begin[0], *begin[1]),
-                        end=None if end is None else End(*end),
-                        path=path,
-                        place=place,
-                    )
+        job = _job_at(file, path, place)
+        if job is not None:
+            yield job
         place += pages * NOTE_BYTES
 
 
+def _job_at(file: int, path: str, place: int) -> LedgerJob | None:
+    """None: the cell is free, or no launcher has begun its job."""
+    head = os.pread(file, _HEAD_BYTES, place)
+    state, pages, length = _HEAD.unpack(head) if len(head) == _HEAD_BYTES else (_FREE, 0, 0)
+    if state != _USED:
+        return None
+    notes = place + (pages - _NOTES_PAGES) * NOTE_BYTES
+    text = os.pread(file, length, place + _HEAD_BYTES)
+    with contextlib.suppress(msgspec.MsgspecError, ValueError, TypeError, EOFError):
+        sent = msgspec.msgpack.decode(text, type=SentJob)
+        begin = _note(file, notes, sent.job.uuid)
+        if begin is not None:
+            end = _note(file, notes + NOTE_BYTES, sent.job.uuid)
+            return LedgerJob(
+                sent=sent,
+                begin=Begin(begin[0], *begin[1]),
+                end=None if end is None else End(*end),
+                path=path,
+                place=place,
+            )
+    return None
+
+
 def _note(file: int, place: int, uuid: str) -> tuple[int, Any] | None:
-    """-> µs UTC, what was noted; None: nothing"""
+    """-> µs UTC, what was noted; None: nothing, or only a part of it"""
     data = os.pread(file, NOTE_BYTES, place)
     if data[:36] != uuid.encode():
         return None
     at_us, length = int.from_bytes(data[36:44], "little"), int.from_bytes(data[44:48], "little")
-    return at_us, marshal.loads(data[NOTE_HEAD_BYTES : NOTE_HEAD_BYTES + length])  # noqa: S302 - our launcher's
+    text = data[NOTE_HEAD_BYTES : NOTE_HEAD_BYTES + length]
+    return (at_us, marshal.loads(text)) if len(text) == length else None  # noqa: S302 - our launcher's
 
 
-def _free(file: int, place: int) -> None:
-    with contextlib.suppress(OSError):
-        os.pwrite(file, _FREE, place)
+def _is_written(file: int, data: bytes, place: int) -> bool:
+    """Whether all of it is: a full disk may take a part."""
+    try:
+        return os.pwrite(file, data, place) == len(data)
+    except OSError:
+        return False

@@ -4,7 +4,7 @@ and a program that is killed then would leave them standing for ever."""
 import contextlib
 import os
 import signal
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 
 import msgspec
 from msgspec import Struct
@@ -54,7 +54,7 @@ def has_slots(spool_dir: str) -> bool:
 def sweep_slots(spool_dir: str, host: HostFacts, unfinished: Iterable[Record]) -> None:
     """Takes away the groups of slots whose owner is gone, once nothing runs in them any more. Those of
     `unfinished` jobs stay: whoever brings such a job to its end reads there what it used. So do slots of an
-    owner whose ledger may have jobs that the store does not know. Jobs of a queue are begun anew instead."""
+    owner whose ledger may have jobs that the store does not know. Jobs of a queue are delivered again."""
     in_ledgers = [ledger_owner(path) for path in ledgers(spool_dir)]
     wanted = {
         path
@@ -68,17 +68,6 @@ def sweep_slots(spool_dir: str, host: HostFacts, unfinished: Iterable[Record]) -
             remove_mark(spool_dir, name)
 
 
-def end_unknown(spool_dir: str, logs_dir: str, host: HostFacts, known: Collection[int]) -> None:
-    """Of slots that print into `logs_dir` and whose owner is gone: ends what runs there in a launcher that is
-    not `known` from any record. Its owner was killed before it could say what it had begun, so whoever
-    goes on will begin it again."""
-    for mark in slot_marks(spool_dir).values():
-        if os.path.dirname(mark.files) != logs_dir or mark.launcher_pid in known:
-            continue
-        if is_gone(mark.owner, host) and is_running(mark.launcher_pid, mark.launcher_start_ticks):
-            end_slot(mark)
-
-
 def end_slot(mark: SlotMark) -> None:
     """Its launcher, too."""
     standing = {key: path for key, path in mark.paths.items() if os.path.isdir(path)}
@@ -87,9 +76,9 @@ def end_slot(mark: SlotMark) -> None:
             JobGroups.open(mark.kind, standing).kill()
         return
     assert mark.launcher_pid is not None
-    tree = ProcessTreeProbe(mark.launcher_pid, include_root=True)
+    tree = ProcessTreeProbe(mark.launcher_pid, include_root=False)
     try:
-        for pid in tree.descendants():
+        for pid in [mark.launcher_pid, *tree.descendants()]:
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
     finally:

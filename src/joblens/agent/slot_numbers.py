@@ -31,7 +31,8 @@ _GAUGES = (  # what the launcher itself holds is taken off these
 _PEAK = "memory_kernel_peak_bytes"
 _CHARGED = "memory_current_bytes"
 _FILES = "memory_file_bytes"
-_PARTS_CHARGED = ("memory_anon_bytes", _FILES, "memory_kernel_bytes", "memory_sock_bytes")
+_LASTING_PARTS = ("memory_anon_bytes", "memory_kernel_bytes", "memory_sock_bytes")
+_PARTS_CHARGED = (_FILES, *_LASTING_PARTS)
 _LESS_BASE = frozenset((*COUNTERS, *_GAUGES))
 _COUNTED_BY_LOOKING = ("processes", "threads")
 
@@ -98,10 +99,13 @@ class SlotNumbers:
         job's as soon as they are used."""
         before = self.base.get
         charged: int = before(_CHARGED, 0)
-        if not any(part in self.base for part in _PARTS_CHARGED):
+        if self.base.keys().isdisjoint(_PARTS_CHARGED):
             return charged
-        lasting = [min(before(part, 0), reading.get(part, 0)) for part in _PARTS_CHARGED if part != _FILES]
-        held: int = sum(lasting, start=before(_FILES, 0))
+        held: int = before(_FILES, 0)
+        for part in _LASTING_PARTS:
+            earlier = before(part, 0)
+            if earlier:
+                held += min(earlier, reading.get(part, 0))
         return min(charged, held)
 
     def _set_charged(self, fields: dict[str, Any], held: int) -> None:

@@ -219,7 +219,7 @@ class Supervisor:
         with alone(self._kit.spool_dir, "recovery", patience_s=0.0) as is_alone:
             if not is_alone:
                 return  # a command is at it; the next look sees what is left
-            begun = self._kit.recorder.read(lambda store: self._recovery.unrecorded(store.find))
+            begun = self._kit.recorder.read(self._recovery.unrecorded)
             self._kit.recorder.write(begun)
             found = self._recovery.orphans(self._kit.recorder.read(lambda store: store.running()))
             for record in found.adoptable:

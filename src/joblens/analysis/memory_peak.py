@@ -84,6 +84,23 @@ def is_noticeable(gap_bytes: int, beside_bytes: int) -> bool:
     return gap_bytes > max(_TOLERANCE_BYTES, beside_bytes // _TOLERANCE_SHARE)
 
 
+def quiet_peak(
+    samples: Sequence[Sample], sampled: int, io_bytes: int, removed_bytes: int
+) -> tuple[int, bool] | None:
+    """As `group_peak`, at a fraction of its cost, for most short jobs: seen at start and end alone, with no
+    I/O and hardly any file pages. None: not such a job."""
+    if len(samples) != _START_AND_END or io_bytes or removed_bytes:
+        return None
+    first, last = samples
+    highest, files = last.memory_kernel_peak_bytes, file_pages(last)
+    is_zero_at_start = first.memory_file_bytes == 0 and not (
+        first.memory_slab_reclaimable_bytes or first.memory_kernel_peak_bytes
+    )
+    if not is_zero_at_start or highest is None or files is None or files > _TOLERANCE_BYTES:
+        return None
+    return max(sampled, highest - files), False
+
+
 def group_peak(
     samples: Sequence[Sample], sampled: int, held_bytes: int | None, io_bytes: int, removed_bytes: int
 ) -> tuple[int, bool] | None:

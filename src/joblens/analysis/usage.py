@@ -15,6 +15,7 @@ from joblens.analysis.memory_peak import (
     is_noticeable,
     peak_of,
     process_mark,
+    quiet_peak,
 )
 from joblens.analysis.rates import page_cache, unreclaimable_bytes
 from joblens.analysis.reasons import NOT_MEASURED, ONLY_IMPORTED
@@ -298,7 +299,10 @@ class _Total:
     def _group_peak(self, sampled: int, largest: int | None, kernel_peak: int) -> tuple[int, bool, str]:
         """(peak, is it an estimate, source): the kernel's own peak, less file pages."""
         removed = 0 if self.exit is None else self.exit.io_removed_bytes or 0
-        found = group_peak(self.samples, sampled, self._held_bytes(), self._io_bytes(), removed)
+        io_bytes = self._io_bytes()
+        found = quiet_peak(self.samples, sampled, io_bytes, removed)
+        if found is None:
+            found = group_peak(self.samples, sampled, self._held_bytes(), io_bytes, removed)
         if found is None:
             # A process's high-water mark has pages in it that others were charged for.
             peak = min(kernel_peak, max(sampled, largest or 0))

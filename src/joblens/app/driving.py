@@ -3,7 +3,6 @@
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, structs
@@ -15,7 +14,6 @@ from joblens.agent.run_driver import RunDriver
 from joblens.agent.run_facts import RunFacts
 from joblens.agent.run_signals import heed_as_before, heed_no_nudge
 from joblens.agent.run_view import NoView, RunView, ThreadedView
-from joblens.agent.sweeping import sweep
 from joblens.app.drivers import store_name
 from joblens.app.earlier_runs import earlier_durations
 from joblens.app.jobs import Surroundings, probes_of
@@ -186,9 +184,7 @@ class _Driving:
                 side.store.close()
             if self._cluster is not None:
                 self._cluster.close(is_over=self._is_over)
-            with suppress(JoblensError):  # what an earlier driver left that was killed
-                kit.recorder.read(lambda store: sweep(kit.spool_dir, store, kit.clock.now_us(), kit.host))
-            close_kit(kit)
+            close_kit(kit, sweeps_all=True)
 
     def _without_secrets(self, writes: Sequence[Write]) -> list[Write]:
         """Hides secrets in what is written beside the jobs themselves, which have none."""

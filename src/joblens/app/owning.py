@@ -172,16 +172,27 @@ def open_recovery(kit: Kit, settings: Settings) -> "Recovery":
     )
 
 
-def close_kit(kit: Kit) -> None:
+def close_kit(kit: Kit, *, sweeps_all: bool = False) -> None:
+    """Removes groups that killed processes of this store left. `sweeps_all`: all else that they left, too."""
     kit.sampler.close()
     kit.instruments.close()
-    if kit.accountant.has_made_groups:
-        from joblens.agent.forgotten_groups import sweep_groups
-
-        with suppress(JoblensError, OSError):  # left by others that were killed
-            kit.recorder.read(lambda store: sweep_groups(kit.spool_dir, store, kit.accountant.parent))
+    with suppress(JoblensError, OSError):
+        _sweep(kit, sweeps_all=sweeps_all)
     if kit.provenance is not None:
         kit.provenance.close()
     kit.recorder.close()
     kit.accountant.close()
     kit.loop.close()
+
+
+def _sweep(kit: Kit, *, sweeps_all: bool) -> None:
+    accountant = kit.accountant
+    if sweeps_all:
+        from joblens.agent.sweeping import sweep
+
+        now_us = kit.clock.now_us()
+        kit.recorder.read(lambda store: sweep(kit.spool_dir, store, now_us, kit.host, accountant.parent))
+    elif accountant.parents:
+        from joblens.agent.forgotten_groups import sweep_own_groups
+
+        kit.recorder.read(lambda store: sweep_own_groups(kit.spool_dir, store, accountant.parents))

@@ -53,7 +53,7 @@ class HistoryJsonl:
     def add_missing(self, records: Sequence[Record]) -> None:
         """Writes those that have no line in the file, nor in the one that was rotated last."""
         keys = {one.job.uuid: f'"job_uuid":"{one.job.uuid}"'.encode() for one in records}
-        known = _found(f"{self._path}.1", keys.values()) | _found(self._path, keys.values())
+        known = _keys_in(f"{self._path}.1", keys.values()) | _keys_in(self._path, keys.values())
         missing = [one for one in records if keys[one.job.uuid] not in known]
         if missing:
             self.jobs_ended(missing)
@@ -106,8 +106,8 @@ class HistoryJsonl:
         os.replace(self._path, f"{self._path}.1")
 
 
-def _found(path: str, keys: Iterable[bytes]) -> set[bytes]:
-    """Those that the file has."""
+def _keys_in(path: str, keys: Iterable[bytes]) -> set[bytes]:
+    """Returns the keys that occur in the file."""
     import mmap
 
     try:

@@ -1,11 +1,28 @@
 """Counters of a slot's groups, on files that stand for the kernel's."""
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from msgspec import structs
 
+from joblens.agent.accounting import Accountant
+from joblens.agent.launcher import TOTALS
+from joblens.agent.left_slots import reading_of
+from joblens.agent.owners import this_process
+from joblens.agent.settling import UNKNOWN, Seen, Settling, Tools
 from joblens.agent.slot_counters import SlotCounters
+from joblens.agent.slot_ledger import Begin, End, LedgerJob, SentJob
+from joblens.app.drivers import SystemClock
+from joblens.model.details import Details
+from joblens.model.exit_usage import ExitUsage
+from joblens.model.ids import new_uuid
+from joblens.model.job import Attempt, Job, Record, Status
+from joblens.model.sample import Sample
+from joblens.model.writes import JobEnded
+from joblens.probes.host import read_host
 
 
 @pytest.fixture
@@ -45,3 +62,77 @@ def test_a_peak_that_cannot_be_reset_is_read_like_any_other_file(
     assert counters.read()["memory_kernel_peak_bytes"] == 900
     counters.reset_peak()
     counters.close()
+
+
+def ended_in(group: Path, peak: bytes) -> tuple[LedgerJob, Record]:
+    """A job that ended in the slot with this group, as its launcher noted it."""
+    counters = SlotCounters({"unified": str(group)}, "cgroup-v2", None, resets_peak=False)
+    before, after = [
+        [value if path.endswith("peak") else b"5\n" for path in counters.files()] for value in (b"0\n", peak)
+    ]
+    counters.close()
+    begin = Begin(1, 1, "slot-x", can_reset_peak=True, reaped_s=(0.0, 0.0), counters=before)
+    end = End(2, ("done", 0, (0,) * len(TOTALS), 5, 1, 2, 0, 0, "", False, after))
+    job = Job(uuid=new_uuid(), argv=("x",), created_at_us=1)
+    attempt = Attempt(
+        started_at_us=1,
+        started_mono_ns=1,
+        owner=this_process(read_host()),
+        accounting="cgroup-v2",
+        groups={"unified": str(group)},
+    )
+    record = Record(status=Status.RUNNING, job=job, attempt=attempt)
+    return LedgerJob(sent=SentJob(job), begin=begin, end=end, path="", place=0), record
+
+
+def test_recovery_leaves_the_peak_of_a_job_that_still_runs_alone(group: Path) -> None:
+    """cgroup v1 has one peak for all who open the file."""
+    job, record = ended_in(group, b"800\n")
+    assert record.attempt is not None
+    reading = reading_of(job, record.attempt)
+    assert reading is not None
+    assert reading.last["memory_kernel_peak_bytes"] == 795
+    assert (group / "memory.peak").read_text() == "900\n"
+
+
+class NoGroups:
+    """In place of the groups of a slot."""
+
+    paths: Mapping[str, str] = {}
+
+    def is_empty(self) -> bool:
+        return True
+
+    def kill(self) -> None: ...
+
+    def remove(self) -> None: ...
+
+
+class SlotMeter:
+    """Of an adopter: it reads the peak of all jobs that the slot ever had."""
+
+    others = SimpleNamespace(origins=lambda: ({}, {}, frozenset()))
+    probe = SimpleNamespace(sources={"memory_kernel_peak": "memory.peak"}, unknown={})
+    details = None
+
+    def sample(self, _reaped: ExitUsage, *, final: bool) -> Sample:
+        return Sample(at_us=2, elapsed_us=1, memory_file_bytes=0, memory_kernel_peak_bytes=9000 * final)
+
+    def close(self) -> None: ...
+
+
+@pytest.mark.parametrize("is_noted", [True, False])
+def test_an_adopted_job_has_the_peak_that_its_launcher_noted(
+    group: Path, monkeypatch: pytest.MonkeyPatch, *, is_noted: bool
+) -> None:
+    monkeypatch.setattr("joblens.agent.settling.standing_groups", lambda _: NoGroups())
+    job, record = ended_in(group, b"800\n")
+    if not is_noted:
+        job = structs.replace(job, end=None)
+    clock = SystemClock()
+    tools = Tools(str(group), Accountant(clock), clock, 0)
+    seen = Seen([], Details(), SlotMeter())  # type: ignore[arg-type]
+    writes = Settling(record, seen, UNKNOWN, tools, job, is_within_reach=True).writes()
+    ended = writes[-1]
+    assert isinstance(ended, JobEnded)
+    assert ended.outcome.usage.memory_kernel_peak_bytes == (795 if is_noted else None)
