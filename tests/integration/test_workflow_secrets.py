@@ -9,7 +9,12 @@ from pathlib import Path
 import pytest
 
 from joblens.app.places import spool_dir
+from joblens.app.specs import load_spec
+from joblens.app.workflow_runs import create_run
+from joblens.model.errors import StoreError
 from joblens.model.history import HistoryQuery
+from joblens.model.run import RunOptions
+from joblens.model.settings import Settings
 from tests.integration.workflow_desk import WorkflowDesk
 
 SECRETS = ("hunter2hunter2", "tok-abc-9876", "swordfish77", "s3cr3t-in-a-comment", "rowsecret55")
@@ -217,3 +222,28 @@ def test_jobs_with_secrets_in_their_names_are_chosen_and_known_again(desk: Workf
     assert desk.lines("used") == ["zz01-a", "zz01-a", "zz02-b"]
     rows = desk.call("results", "1.3", "--json", code=0).json["results"]
     assert [row["job_name"] for row in rows] == ["job_***1", "job_***2"]
+
+
+@pytest.mark.parametrize("word", ["name", "jobs"])
+def test_a_password_like_a_key_of_the_file_does_no_harm(desk: WorkflowDesk, word: str) -> None:
+    flow = desk.write(f"name: keyed\nenv: {{DB_PASSWORD: {word}}}\njobs: [{{name: a, command: 'true'}}]\n")
+    desk.call("run", flow, "-q", code=0)
+    assert desk.call("results", "1", "--json", code=0).json["results"][0]["job_name"] == "a"
+
+
+def test_no_workflow_stays_behind_a_run_that_could_not_be_stored(
+    desk: WorkflowDesk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise StoreError("no place for its secrets")
+
+    monkeypatch.setattr("joblens.app.kept_specs.keep_spec", fail)
+    store = desk.store()
+    flow = desk.write("name: x\nenv: {API_KEY: hunter2hunter2}\njobs: [{name: a, command: a}]\n")
+    made = load_spec(str(flow))
+    try:
+        with pytest.raises(StoreError):
+            create_run(store, "flow.yaml", made, RunOptions(), Settings())
+        assert store.workflows() == []
+    finally:
+        store.close()

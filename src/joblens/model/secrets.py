@@ -228,17 +228,22 @@ class SecretValues:
         return bool(self.shown)
 
     def hide(self, value: T) -> T:
-        """Returns the value without them, however deep they are: text, list, mapping or struct."""
+        """Returns the value without them, however deep they are: text, list, mapping or struct. Keys of
+        mappings stay: they have a meaning."""
         return value if self._pattern is None else self._hide(value)
 
-    def _hide(self, value: Any) -> Any:
+    def _hide(self, value: Any, *, keys: bool = False) -> Any:
+        """`keys`: those of mappings are user text too."""
         if isinstance(value, str) and not isinstance(value, Enum):
             assert self._pattern is not None
             return self._pattern.sub(lambda match: self.shown[match[0]], value)
         if isinstance(value, Mapping):
-            return {self._hide(name): self._hide(inner) for name, inner in value.items()}
+            return {
+                self._hide(name) if keys else name: self._hide(inner, keys=keys)
+                for name, inner in value.items()
+            }
         if isinstance(value, list | tuple):
-            return type(value)([self._hide(inner) for inner in value])
+            return type(value)([self._hide(inner, keys=keys) for inner in value])
         if isinstance(value, Struct):
             fields = {name: getattr(value, name) for name in value.__struct_fields__}
             changes = {
@@ -249,7 +254,10 @@ class SecretValues:
 
     def hide_in_job(self, job: Job) -> Job:
         """Returns the job as it may be stored. Its directories stay: it is run again from there."""
-        return replace(job, **{name: self._hide(getattr(job, name)) for name in _TEXTS}) if self else job
+        if not self:
+            return job
+        hidden = {name: self._hide(getattr(job, name), keys=name == "params") for name in _TEXTS}
+        return replace(job, **hidden)
 
 
 def secret_values(params: Mapping[str, Any]) -> SecretValues:
