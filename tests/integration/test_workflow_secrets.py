@@ -247,3 +247,20 @@ def test_no_workflow_stays_behind_a_run_that_could_not_be_stored(
         assert store.workflows() == []
     finally:
         store.close()
+
+
+def test_jobs_named_by_different_secrets_stay_different(desk: WorkflowDesk) -> None:
+    flow = desk.write(
+        "name: two\nvariables: {secret_one: eeee5xyz, secret_two: ffff5xyz}\njobs:\n"
+        "  - {name: 'j_{api_token}', command: 'echo one', parameters: {api_token: [aaaa5xyz]}}\n"
+        "  - {name: 'j_{db_password}', command: 'echo two', parameters: {db_password: [cccc5xyz]}}\n"
+        "  - {name: 'j_{secret_one}', command: 'echo three'}\n"
+        "  - {name: 'j_{secret_two}', command: 'echo four'}\n"
+    )
+    desk.call("run", flow, "-q", code=0)
+    rows = desk.call("results", "1", "--json", code=0).json["results"]
+    names = [row["job_name"] for row in rows]
+    assert len({*names}) == 4
+    assert not [name for name in names if "5xyz" in name]
+    printed = [desk.call("logs", name, code=0).stdout for name in names]
+    assert sorted(printed) == ["four\n", "one\n", "three\n", "two\n"]

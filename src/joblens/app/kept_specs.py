@@ -67,10 +67,7 @@ def secrets_of(run: Run, plan: Plan) -> SecretValues:
         if table and all(isinstance(row, dict) for row in table)
     ]
     named = [{"parameters": params} for params in (*columns, run.options.parameters, _swept(plan))]
-    shown: dict[str, str] = {}
-    for found in (secrets_in(document), *map(secrets_in, named)):
-        shown = found | shown
-    return SecretValues(shown)
+    return SecretValues(secrets_in(document, *named))
 
 
 def _swept(plan: Plan) -> dict[str, list[Any]]:
@@ -120,7 +117,7 @@ def _may_hold_secrets(run: Run) -> bool:
 def _redacted(run: Run, secrets: SecretValues) -> Run:
     text, form = redact_spec(run.spec_text, run.spec_format, secrets)
     tables = {name: redact_table(table, secrets) for name, table in run.tables.items()}
-    parameters = secrets.hide(redact_parameters(run.options.parameters))
+    parameters = secrets.hide(redact_parameters(run.options.parameters, secrets.placeholders))
     options = replace(_hide_selection(run.options, secrets), parameters=parameters)
     return replace(run, spec_text=text, spec_format=form, tables=tables, options=options)
 

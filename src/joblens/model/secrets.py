@@ -217,6 +217,7 @@ class SecretValues:
 
     def __init__(self, shown: Mapping[str, str]) -> None:
         """`shown`: what is shown instead of each. Short ones occur in too many words by chance."""
+        self.placeholders = dict(shown)  # with short ones: shown instead of a whole value
         self.shown = {
             secret: shown[secret]
             for secret in sorted(shown, key=len, reverse=True)
