@@ -264,3 +264,38 @@ def test_jobs_named_by_different_secrets_stay_different(desk: WorkflowDesk) -> N
     assert not [name for name in names if "5xyz" in name]
     printed = [desk.call("logs", name, code=0).stdout for name in names]
     assert sorted(printed) == ["four\n", "one\n", "three\n", "two\n"]
+
+
+@pytest.mark.parametrize(
+    "secret",
+    ["env: {POSTGRES_PASSWORD: postgres}", "variables: {db_password: postgres}"],
+)
+def test_a_name_that_was_written_with_a_word_that_is_a_secret_stays(desk: WorkflowDesk, secret: str) -> None:
+    flow = desk.write(
+        f"name: load_postgres\n{secret}\nfiles: [{{name: table, path: out/postgres.csv}}]\njobs:\n"
+        "  - {name: start_postgres, output_files: [table],\n"
+        "     command: 'mkdir -p out; echo a > out/postgres.csv'}\n"
+        "  - {name: 'read_postgres_{n}', command: 'cat out/postgres.csv', input_files: [table],\n"
+        "     depends_on: [start_postgres], parameters: {n: [1, 2]}}\n"
+    )
+    desk.call("run", flow, "-q", "--only", "*_postgres*", code=0)
+    rows = desk.call("results", "1", "--json", code=0).json["results"]
+    assert [row["job_name"] for row in rows] == ["start_postgres", "read_postgres_1", "read_postgres_2"]
+    assert desk.call("logs", "read_postgres_2", code=0).stdout == "a\n"
+    assert "postgres" not in repr(
+        [desk.records()["start_postgres"].job.argv, desk.records()["start_postgres"].job.env]
+    )
+    assert "Nothing has to run again" in desk.call("rerun", "1.1", "--changed", code=0).stdout
+    assert "PASSWORD: postgres" not in desk.newest_run().spec_text
+
+
+def test_a_file_named_by_a_secret_is_known_again(desk: WorkflowDesk) -> None:
+    flow = desk.write(
+        "name: named\nvariables: {password: zz02-variable}\n"
+        "files: [{name: made, path: 'made_{password}'}]\njobs:\n"
+        "  - {name: a, command: 'touch made_{password}', output_files: [made]}\n"
+        "  - {name: b, command: 'true', input_files: [made]}\n"
+    )
+    desk.call("run", flow, "-q", code=0)
+    assert "zz02" not in repr(desk.records())
+    assert "Nothing has to run again" in desk.call("rerun", "1.1", "--changed", code=0).stdout

@@ -33,6 +33,7 @@ __all__ = [
 
 REDACTED = "***"
 _LEAST_LENGTH = 4
+_NO_NAMES: Mapping[str, str] = {}
 
 # Of a job: what people wrote, and what was made of it.
 _TEXTS = ("name", "tool", "script", "tags", "external_id", "argv", "params", "env", "seeds", "notify",
@@ -215,8 +216,10 @@ def _is_harmless(value: str) -> bool:
 class SecretValues:
     """Texts that are secret wherever they occur, because of the name that one of them has somewhere."""
 
-    def __init__(self, shown: Mapping[str, str]) -> None:
-        """`shown`: what is shown instead of each. Short ones occur in too many words by chance."""
+    def __init__(self, shown: Mapping[str, str], names: Mapping[str, str] = _NO_NAMES) -> None:
+        """`shown`: what is shown instead of each. Short ones occur in too many words by chance.
+        `names`: of jobs and files that contain one, with the text shown instead, which may be the same."""
+        self.names = dict(names)
         self.placeholders = dict(shown)  # with short ones: shown instead of a whole value
         self.shown = {
             secret: shown[secret]
@@ -237,6 +240,8 @@ class SecretValues:
         """`keys`: those of mappings are user text too."""
         if isinstance(value, str) and not isinstance(value, Enum):
             assert self._pattern is not None
+            if value in self.names:
+                return self.names[value]
             return self._pattern.sub(lambda match: self.shown[match[0]], value)
         if isinstance(value, Mapping):
             return {

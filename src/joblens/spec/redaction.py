@@ -88,8 +88,8 @@ def _numbered(before: Any, after: Any, placeholders: Mapping[str, str]) -> Any:
 
 
 def secrets_in(*documents: Any) -> dict[str, str]:
-    """Returns values that are secret by their name, with the text shown instead. Of several values that {name}
-    may put into names of jobs, each has a text of its own."""
+    """Returns values that are secret by their name, with the text shown instead. Of several values that
+    {name} may put into names of jobs, each has a text of its own."""
     in_names = values_in_names(*documents)
     texts = {value: f"{REDACTED}{place}" for place, value in enumerate(in_names, 1)}
     found = dict.fromkeys(_secrets_of(documents, (*_NAMED_VALUES, "data")), REDACTED)
