@@ -13,10 +13,11 @@ from typing import Any, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from joblens.model.job import Job
+from joblens.model.job import Job, Outcome
 from joblens.model.secret_names import is_allowed_env, is_secret_name
 
 __all__ = [
+    "NO_SECRETS",
     "REDACTED",
     "SecretValues",
     "is_allowed_env",
@@ -38,6 +39,17 @@ _NO_NAMES: Mapping[str, str] = {}
 # Of a job: what people wrote, and what was made of it.
 _TEXTS = ("name", "tool", "script", "tags", "external_id", "argv", "params", "env", "seeds", "notify",
           "inputs", "outputs")  # fmt: skip
+
+_TEXTS_OF_OUTCOMES = (
+    "error",
+    "stderr_tail",
+    "stdout_tail",
+    "findings",
+    "profile",
+    "inputs",
+    "outputs",
+    "artifacts",
+)
 
 T = TypeVar("T")
 
@@ -231,6 +243,9 @@ class SecretValues:
     def __bool__(self) -> bool:
         return bool(self.shown)
 
+    def __or__(self, other: "SecretValues") -> "SecretValues":
+        return SecretValues(other.placeholders | self.placeholders, other.names | self.names)
+
     def hide(self, value: T) -> T:
         """Returns the value without them, however deep they are: text, list, mapping or struct. Keys of
         mappings stay: they have a meaning."""
@@ -258,12 +273,19 @@ class SecretValues:
             return replace(value, **changes) if changes else value
         return value
 
+    def hide_in_outcome(self, outcome: Outcome) -> Outcome:
+        texts = {name: self.hide(getattr(outcome, name)) for name in _TEXTS_OF_OUTCOMES}
+        return replace(outcome, **texts) if self else outcome
+
     def hide_in_job(self, job: Job) -> Job:
         """Returns the job as it may be stored. Its directories stay: it is run again from there."""
         if not self:
             return job
         hidden = {name: self._hide(getattr(job, name), keys=name == "params") for name in _TEXTS}
         return replace(job, **hidden)
+
+
+NO_SECRETS = SecretValues({})
 
 
 def secret_values(params: Mapping[str, Any]) -> SecretValues:
