@@ -7,14 +7,16 @@ import sys
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from joblens.app.places import spool_dir
 from joblens.app.specs import load_spec
+from joblens.app.user_data import set_user_data
 from joblens.app.workflow_runs import create_run
 from joblens.model.errors import StoreError
 from joblens.model.history import HistoryQuery
 from joblens.model.run import RunOptions
-from joblens.model.settings import Settings
+from joblens.model.settings import Settings, StoreSettings
 from tests.integration.workflow_desk import WorkflowDesk
 
 SECRETS = ("hunter2hunter2", "tok-abc-9876", "swordfish77", "s3cr3t-in-a-comment", "rowsecret55")
@@ -299,3 +301,46 @@ def test_a_file_named_by_a_secret_is_known_again(desk: WorkflowDesk) -> None:
     desk.call("run", flow, "-q", code=0)
     assert "zz02" not in repr(desk.records())
     assert "Nothing has to run again" in desk.call("rerun", "1.1", "--changed", code=0).stdout
+
+
+def test_user_data_that_is_set_before_a_run_begins_is_hidden(desk: WorkflowDesk) -> None:
+    flow = desk.write(
+        "name: later\nuser_data: [{name: api_token}]\njobs:\n"
+        "  - name: a\n    command: echo '${user_data.input.api_token}' >> used\n"
+        "    input_user_data: [api_token]\n"
+    )
+    desk.call("workflows", "create-from-spec", flow, code=0)
+    told = desk.call("user-data", "set", "--run", "1.1", "api_token", '"zz01-set"', "--json", code=0)
+    assert told.json["data"] == "***"
+    listed = desk.call("user-data", "list", "--run", "1.1", code=0).stdout
+    assert listed == 'api_token = "***"\n'
+    wrong = desk.call("user-data", "set", "--run", "1.1", "api_token", "zz02-set", code=2)
+    assert not [where for where, text in everything_stored(desk).items() if MARKED.search(text)]
+    assert not MARKED.search(wrong.stderr)
+    assert desk.call("user-data", "get", "--run", "1.1", "api_token", code=0).json == "zz01-set"
+    desk.call("resume", "1.1", "-q", code=0)
+    assert desk.lines("used") == ['"zz01-set"']
+
+
+@pytest.mark.parametrize(
+    ("host", "url", "engine", "is_in_store"),
+    [
+        ("elsewhere", "postgresql://x/y", "local", True),
+        ("elsewhere", None, "slurm", True),
+        ("elsewhere", None, "local", False),
+        (os.uname().nodename, "postgresql://x/y", "local", False),
+    ],
+)
+def test_only_the_store_carries_a_secret_to_another_host(
+    desk: WorkflowDesk, host: str, url: str | None, engine: str, is_in_store: bool
+) -> None:
+    settings = Settings(store=StoreSettings(url=url or str(desk.store_path)))
+    flow = desk.write("name: x\nuser_data: [{name: api_token}]\njobs: [{name: a, command: a}]\n")
+    store, made = desk.store(), load_spec(str(flow))
+    try:
+        run = create_run(store, "", made, RunOptions(engine=engine), Settings())
+        set_user_data(store, replace(run, host=host), "api_token", "zz01-set", settings)
+        (event,) = [event for _, event in store.run_events(run.uuid)]
+    finally:
+        store.close()
+    assert ("zz01" in repr(event)) is is_in_store
