@@ -78,18 +78,20 @@ class OutputFiles:
         self.stdout = CappedFile(os.path.join(directory, STDOUT), max_bytes, is_used="o" not in streams)
         self.stderr = CappedFile(os.path.join(directory, STDERR), max_bytes, is_used=keeps_stderr)
         self.stdout_bytes = self.stderr_bytes = 0
-        self.hide: Callable[[str], str] = str  # takes the job's secrets out of what is stored of them
+        self._hide: Callable[[str], str] = str
 
     def trim(self) -> None:
         self.stdout.trim()
         self.stderr.trim()
 
-    def finish(self) -> None:
+    def finish(self, hide: Callable[[str], str] = str) -> None:
+        """`hide`: takes the job's secrets out of what is stored of its output."""
+        self._hide = hide
         self.stdout_bytes = self.stdout.finish()
         self.stderr_bytes = self.stderr.finish()
 
     def stderr_tail(self) -> str:
-        return self.hide(tail_of((self.stdout if self._is_combined else self.stderr).path))
+        return self._hide(tail_of((self.stdout if self._is_combined else self.stderr).path))
 
 
 def tail_of(path: str, max_bytes: int = 2000) -> str:
