@@ -97,6 +97,22 @@ def test_a_job_that_ended_while_nobody_looked_has_its_true_outcome_and_exact_tim
     assert_samples_in_order(one, uuid)
 
 
+def test_nothing_that_a_job_with_a_secret_printed_is_stored_by_a_process_that_does_not_know_it(
+    by_group: Desk,
+) -> None:
+    ends = "os.write(2, os.environ['API_TOKEN'].encode()); os._exit(9)"
+    uuid = by_group.submit("--env", "API_TOKEN=S3CRETenv77", "--", *until_told(by_group, after=ends))
+    record = started(by_group, uuid)
+    by_group.kill_supervisor()
+    (by_group.folder / "go").touch()
+    wait_until(lambda: is_gone(record.attempt.launcher_pid), what="the launcher to end")  # type: ignore[union-attr, arg-type]
+    by_group.call("history", code=0)
+    record = by_group.record(uuid)
+    assert record.outcome is not None
+    assert (record.outcome.exit_code, record.outcome.stderr_bytes) == (9, 11)
+    assert "S3CRET" not in repr(record)
+
+
 def test_a_foreground_job_whose_joblens_was_killed_is_adopted(one: Desk) -> None:
     joblens = one.start(*until_told(one, after="os._exit(6)"), stdin=subprocess.DEVNULL)
     wait_for_file(one.folder / "here")

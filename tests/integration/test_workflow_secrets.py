@@ -7,9 +7,16 @@ import sys
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from joblens.app.places import spool_dir
+from joblens.app.specs import load_spec
+from joblens.app.user_data import set_user_data
+from joblens.app.workflow_runs import create_run
+from joblens.model.errors import StoreError
 from joblens.model.history import HistoryQuery
+from joblens.model.run import RunOptions
+from joblens.model.settings import Settings, StoreSettings
 from tests.integration.workflow_desk import WorkflowDesk
 
 SECRETS = ("hunter2hunter2", "tok-abc-9876", "swordfish77", "s3cr3t-in-a-comment", "rowsecret55")
@@ -217,3 +224,123 @@ def test_jobs_with_secrets_in_their_names_are_chosen_and_known_again(desk: Workf
     assert desk.lines("used") == ["zz01-a", "zz01-a", "zz02-b"]
     rows = desk.call("results", "1.3", "--json", code=0).json["results"]
     assert [row["job_name"] for row in rows] == ["job_***1", "job_***2"]
+
+
+@pytest.mark.parametrize("word", ["name", "jobs"])
+def test_a_password_like_a_key_of_the_file_does_no_harm(desk: WorkflowDesk, word: str) -> None:
+    flow = desk.write(f"name: keyed\nenv: {{DB_PASSWORD: {word}}}\njobs: [{{name: a, command: 'true'}}]\n")
+    desk.call("run", flow, "-q", code=0)
+    assert desk.call("results", "1", "--json", code=0).json["results"][0]["job_name"] == "a"
+
+
+def test_no_workflow_stays_behind_a_run_that_could_not_be_stored(
+    desk: WorkflowDesk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise StoreError("no place for its secrets")
+
+    monkeypatch.setattr("joblens.app.kept_specs.keep_spec", fail)
+    store = desk.store()
+    flow = desk.write("name: x\nenv: {API_KEY: hunter2hunter2}\njobs: [{name: a, command: a}]\n")
+    made = load_spec(str(flow))
+    try:
+        with pytest.raises(StoreError):
+            create_run(store, "flow.yaml", made, RunOptions(), Settings())
+        assert store.workflows() == []
+    finally:
+        store.close()
+
+
+def test_jobs_named_by_different_secrets_stay_different(desk: WorkflowDesk) -> None:
+    flow = desk.write(
+        "name: two\nvariables: {secret_one: eeee5xyz, secret_two: ffff5xyz}\njobs:\n"
+        "  - {name: 'j_{api_token}', command: 'echo one', parameters: {api_token: [aaaa5xyz]}}\n"
+        "  - {name: 'j_{db_password}', command: 'echo two', parameters: {db_password: [cccc5xyz]}}\n"
+        "  - {name: 'j_{secret_one}', command: 'echo three'}\n"
+        "  - {name: 'j_{secret_two}', command: 'echo four'}\n"
+    )
+    desk.call("run", flow, "-q", code=0)
+    rows = desk.call("results", "1", "--json", code=0).json["results"]
+    names = [row["job_name"] for row in rows]
+    assert len({*names}) == 4
+    assert not [name for name in names if "5xyz" in name]
+    printed = [desk.call("logs", name, code=0).stdout for name in names]
+    assert sorted(printed) == ["four\n", "one\n", "three\n", "two\n"]
+
+
+@pytest.mark.parametrize(
+    "secret",
+    ["env: {POSTGRES_PASSWORD: postgres}", "variables: {db_password: postgres}"],
+)
+def test_a_name_that_was_written_with_a_word_that_is_a_secret_stays(desk: WorkflowDesk, secret: str) -> None:
+    flow = desk.write(
+        f"name: load_postgres\n{secret}\nfiles: [{{name: table, path: out/postgres.csv}}]\njobs:\n"
+        "  - {name: start_postgres, output_files: [table],\n"
+        "     command: 'mkdir -p out; echo a > out/postgres.csv'}\n"
+        "  - {name: 'read_postgres_{n}', command: 'cat out/postgres.csv', input_files: [table],\n"
+        "     depends_on: [start_postgres], parameters: {n: [1, 2]}}\n"
+    )
+    desk.call("run", flow, "-q", "--only", "*_postgres*", code=0)
+    rows = desk.call("results", "1", "--json", code=0).json["results"]
+    assert [row["job_name"] for row in rows] == ["start_postgres", "read_postgres_1", "read_postgres_2"]
+    assert desk.call("logs", "read_postgres_2", code=0).stdout == "a\n"
+    assert "postgres" not in repr(
+        [desk.records()["start_postgres"].job.argv, desk.records()["start_postgres"].job.env]
+    )
+    assert "Nothing has to run again" in desk.call("rerun", "1.1", "--changed", code=0).stdout
+    assert "PASSWORD: postgres" not in desk.newest_run().spec_text
+
+
+def test_a_file_named_by_a_secret_is_known_again(desk: WorkflowDesk) -> None:
+    flow = desk.write(
+        "name: named\nvariables: {password: zz02-variable}\n"
+        "files: [{name: made, path: 'made_{password}'}]\njobs:\n"
+        "  - {name: a, command: 'touch made_{password}', output_files: [made]}\n"
+        "  - {name: b, command: 'true', input_files: [made]}\n"
+    )
+    desk.call("run", flow, "-q", code=0)
+    assert "zz02" not in repr(desk.records())
+    assert "Nothing has to run again" in desk.call("rerun", "1.1", "--changed", code=0).stdout
+
+
+def test_user_data_that_is_set_before_a_run_begins_is_hidden(desk: WorkflowDesk) -> None:
+    flow = desk.write(
+        "name: later\nuser_data: [{name: api_token}]\njobs:\n"
+        "  - name: a\n    command: echo '${user_data.input.api_token}' >> used\n"
+        "    input_user_data: [api_token]\n"
+    )
+    desk.call("workflows", "create-from-spec", flow, code=0)
+    told = desk.call("user-data", "set", "--run", "1.1", "api_token", '"zz01-set"', "--json", code=0)
+    assert told.json["data"] == "***"
+    listed = desk.call("user-data", "list", "--run", "1.1", code=0).stdout
+    assert listed == 'api_token = "***"\n'
+    wrong = desk.call("user-data", "set", "--run", "1.1", "api_token", "zz02-set", code=2)
+    assert not [where for where, text in everything_stored(desk).items() if MARKED.search(text)]
+    assert not MARKED.search(wrong.stderr)
+    assert desk.call("user-data", "get", "--run", "1.1", "api_token", code=0).json == "zz01-set"
+    desk.call("resume", "1.1", "-q", code=0)
+    assert desk.lines("used") == ['"zz01-set"']
+
+
+@pytest.mark.parametrize(
+    ("host", "url", "engine", "is_in_store"),
+    [
+        ("elsewhere", "postgresql://x/y", "local", True),
+        ("elsewhere", None, "slurm", True),
+        ("elsewhere", None, "local", False),
+        (os.uname().nodename, "postgresql://x/y", "local", False),
+    ],
+)
+def test_only_the_store_carries_a_secret_to_another_host(
+    desk: WorkflowDesk, host: str, url: str | None, engine: str, is_in_store: bool
+) -> None:
+    settings = Settings(store=StoreSettings(url=url or str(desk.store_path)))
+    flow = desk.write("name: x\nuser_data: [{name: api_token}]\njobs: [{name: a, command: a}]\n")
+    store, made = desk.store(), load_spec(str(flow))
+    try:
+        run = create_run(store, "", made, RunOptions(engine=engine), Settings())
+        set_user_data(store, replace(run, host=host), "api_token", "zz01-set", settings)
+        (event,) = [event for _, event in store.run_events(run.uuid)]
+    finally:
+        store.close()
+    assert ("zz01" in repr(event)) is is_in_store

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from joblens.agent.accounting import Accountant
 from joblens.agent.groups import JobGroups
@@ -14,12 +15,16 @@ from joblens.agent.provenance_desk import ProvenanceDesk
 from joblens.agent.recorder import Recorder
 from joblens.agent.sampler import Sampler
 from joblens.model.job import Job, Owner, Record
+from joblens.model.secrets import NO_SECRETS, SecretValues
 from joblens.ports.clock import Clock
 from joblens.probes.host import HostFacts
 
 if TYPE_CHECKING:  # most jobs run nowhere near a cluster
     from joblens.agent.node_desk import NodeDesk
     from joblens.agent.node_desks import NodeDesks
+
+
+ALL_JOBS = ""
 
 
 class Kit(Struct, frozen=True):
@@ -39,6 +44,7 @@ class Kit(Struct, frozen=True):
     nodes: "NodeDesks | None" = None  # None: no cluster has given any to this process
     complete: Callable[[Record], Record] | None = None  # adds to a record before it is written
     provenance: ProvenanceDesk | None = None  # None: nobody asks what jobs ran in
+    secrets: dict[str, SecretValues] = field(default_factory=dict)  # by job, until it has ended; see ALL_JOBS
 
     def ran_in(self, job: Job) -> str:
         """Called at its start, for its attempt."""
@@ -48,7 +54,26 @@ class Kit(Struct, frozen=True):
         """The last word on it before it is written."""
         if self.complete is not None:
             record = self.complete(record)
-        return record if self.provenance is None else self.provenance.complete(record)
+        if self.provenance is not None:
+            record = self.provenance.complete(record)
+        return self._without_secrets(record) if self.secrets else record
+
+    def _without_secrets(self, record: Record) -> Record:
+        secrets = self.secrets_of(record.job.uuid)
+        if not secrets or record.outcome is None:
+            return record
+        self.secrets.pop(record.job.uuid, None)
+        return replace(record, outcome=secrets.hide_in_outcome(record.outcome))
+
+    def secrets_of(self, uuid: str) -> SecretValues:
+        """Those of the job and those of all jobs."""
+        own, common = self.secrets.get(uuid), self.secrets.get(ALL_JOBS)
+        return own | common if own and common else own or common or NO_SECRETS
+
+    def add_secrets(self, secrets: SecretValues, uuid: str = ALL_JOBS) -> None:
+        """Hides them in the outcome of the job, or of all jobs."""
+        if secrets:
+            self.secrets[uuid] = secrets | self.secrets.get(uuid, NO_SECRETS)
 
     def desk_for(self, job: Job) -> "NodeDesk | None":
         """Of a job that may have processes which are not its own children."""

@@ -5,6 +5,7 @@ back to the file system as a hole while writing goes on; at the end the file is 
 that says what was left out."""
 
 import os
+from collections.abc import Callable
 
 from joblens.stores.private_files import make_private_folder
 
@@ -77,17 +78,20 @@ class OutputFiles:
         self.stdout = CappedFile(os.path.join(directory, STDOUT), max_bytes, is_used="o" not in streams)
         self.stderr = CappedFile(os.path.join(directory, STDERR), max_bytes, is_used=keeps_stderr)
         self.stdout_bytes = self.stderr_bytes = 0
+        self._hide: Callable[[str], str] = str
 
     def trim(self) -> None:
         self.stdout.trim()
         self.stderr.trim()
 
-    def finish(self) -> None:
+    def finish(self, hide: Callable[[str], str] = str) -> None:
+        """`hide`: takes the job's secrets out of what is stored of its output."""
+        self._hide = hide
         self.stdout_bytes = self.stdout.finish()
         self.stderr_bytes = self.stderr.finish()
 
     def stderr_tail(self) -> str:
-        return tail_of((self.stdout if self._is_combined else self.stderr).path)
+        return self._hide(tail_of((self.stdout if self._is_combined else self.stderr).path))
 
 
 def tail_of(path: str, max_bytes: int = 2000) -> str:

@@ -22,6 +22,7 @@ class Payload(Struct, frozen=True, kw_only=True):
     logs_dir: str  # for its two output files
     output_max_bytes: int  # kept of each
     notify: tuple[str, ...] = ()  # run at its end, as the job was: same environment, same directory
+    secrets: dict[str, str] = {}  # to be hidden in its outcome, and the text shown instead
 
 
 def payload_path(spool_dir: str, uuid: str) -> str:

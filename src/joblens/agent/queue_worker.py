@@ -37,6 +37,7 @@ from joblens.agent.worker_plan import Fences, WorkerPlan, WorkerView
 from joblens.model.delivery import Claim
 from joblens.model.errors import JoblensError, LaunchError
 from joblens.model.job import Attempt, Outcome, Record
+from joblens.model.secrets import SecretValues
 from joblens.model.writes import JobEnded
 from joblens.ports.bell import Bell
 from joblens.ports.deliveries import Deliveries
@@ -273,6 +274,7 @@ class QueueWorker:
         except Exception as error:  # noqa: BLE001 - whatever is wrong with one job, the others go on
             self._cannot_begin(claim, error)
             return
+        self._kit.add_secrets(SecretValues(claim.ticket.order.secrets), uuid)
         self._claimed[uuid] = held
         self._waiting.append(held)
 

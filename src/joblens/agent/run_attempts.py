@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from joblens.agent.device_env import device_env
 from joblens.agent.kit import Kit
@@ -165,7 +166,7 @@ class AttemptMaker:
         )
         given = {name: data[name] for name in self._data_names(planned) if name in data}
         if given:
-            job = secret_values(given).hide_in_job(job)
+            job = replace(secret_values(given).hide_in_job(job), name=job.name, tags=job.tags)
         folder = os.path.join(self._logs_dir, self._folder(planned.name, start.attempt))
         return PreparedAttempt(
             job, argv, env, folder, streams_of(planned.stdio or self._plan.execution.stdio)
@@ -225,7 +226,8 @@ class AttemptMaker:
             oom_exit_code=execution.oom_exit_code,
             grid_co2_g_per_kwh=setup.grid_co2_g_per_kwh,
         )
-        return setup.secrets.hide_in_job(job)
+        # Its name and tags are made from names that hide secrets already.
+        return replace(setup.secrets.hide_in_job(job), name=name, tags=job.tags) if setup.secrets else job
 
     def _data_names(self, planned: PlannedJob) -> list[str]:
         return [self._plan.user_data[place].name for place in planned.input_user_data]

@@ -11,6 +11,7 @@ from joblens.agent.kit import Kit
 from joblens.model.ids import new_uuid
 from joblens.model.plan import Plan
 from joblens.model.run import JobCancelled, RunEvent, RunFact, StopAskedFor, UserDataSet
+from joblens.model.secrets import secret_values
 from joblens.model.writes import CancelAsked, RunNoted
 from joblens.stores.private_files import read_own
 
@@ -106,7 +107,8 @@ class RunFacts:
         """-> its place in the plan; None: the plan knows no such data."""
         if fact.name not in self._places:
             return None
-        self.data[fact.name] = value_of(fact, self._kit.spool_dir)
+        value = self.data[fact.name] = value_of(fact, self._kit.spool_dir)
+        self._kit.add_secrets(secret_values({fact.name: value}))
         return self._places[fact.name]
 
     def is_first_wish(self, uuid: str) -> bool:

@@ -10,7 +10,7 @@ from typing import Protocol
 from msgspec import Struct
 from msgspec.structs import replace
 
-from joblens.agent.kit import Kit
+from joblens.agent.kit import ALL_JOBS, Kit
 from joblens.agent.outcome import not_started
 from joblens.agent.run_attempts import RUN_ATTEMPT_VARIABLES, PreparedAttempt
 from joblens.agent.run_calling import Ringing, RunCalling, WorkerCall
@@ -24,6 +24,7 @@ from joblens.model.job import Job, Record, Status
 from joblens.model.placing import Parcel, Room
 from joblens.model.plan import PlannedJob
 from joblens.model.run import RunFact
+from joblens.model.secrets import NO_SECRETS
 from joblens.model.writes import CancelAsked, JobEnded, JobQueued, TicketMade, Write
 from joblens.ports.deliveries import Deliveries
 from joblens.ports.store import Store
@@ -128,6 +129,7 @@ class RunTickets:
                 cwd=job.cwd,
                 folder=attempt.folder,
                 streams=attempt.streams,
+                secrets=self._kit.secrets.get(ALL_JOBS, NO_SECRETS).shown,
             ),
             retry_lost=planned.retry_lost or self._side.retry_lost,
             most_deliveries=self._side.most_deliveries,

@@ -437,7 +437,7 @@ class JobSession:
         if self._drain is not None:
             self._drain()
         if self._output is not None:
-            self._output.finish()
+            self._output.finish(self._kit.secrets_of(self.job.uuid).hide)
         ended_mono_ns = self._ended_mono_ns or self._kit.clock.mono_ns()
         ending = Ending(
             wait_status=self._wait_status,

@@ -24,8 +24,9 @@ from joblens.engine.job_life import EndCause
 from joblens.model.details import Details
 from joblens.model.errors import JoblensError, ProbeError
 from joblens.model.exit_usage import NOTHING_REAPED, ExitUsage
-from joblens.model.job import Attempt, Record
+from joblens.model.job import Attempt, Job, Record
 from joblens.model.sample import Sample
+from joblens.model.secrets import REDACTED, is_secret_name
 from joblens.model.writes import DetailsTaken, JobEnded, JobStarted, SamplesTaken, Write
 from joblens.ports.clock import Clock
 from joblens.ports.probe import Probe
@@ -285,10 +286,20 @@ class Settling:
             return None
         try:
             output = OutputFiles(folder, self._tools.output_max_bytes, NOTHING_NEW)
-            output.finish()
+            output.finish(_nothing if had_secrets(record.job) else str)
         except OSError:
             return None
         return output
+
+
+def had_secrets(job: Job) -> bool:
+    """Whether values were hidden in its description. Only the process that is gone knew them, so nothing of
+    what the job printed can be stored."""
+    return REDACTED in repr((job.argv, job.params)) or any(map(is_secret_name, job.env_given))
+
+
+def _nothing(_text: str) -> str:
+    return ""
 
 
 def standing_groups(attempt: Attempt) -> JobGroups | None:

@@ -419,7 +419,8 @@ class SlotLoop:
         now_us = self._kit.clock.now_us()
         for slot_job, finished in ended:
             attempt = self._attempts.pop(slot_job.job.uuid)
-            record = self._kit.completed(ended_record(slot_job, attempt, finished, now_us))
+            secrets = self._kit.secrets_of(slot_job.job.uuid)
+            record = self._kit.completed(ended_record(slot_job, attempt, finished, now_us, secrets))
             self._write(record, finished, is_attempt_new=record.attempt is not attempt)
             self._batch_records.append(record)
 

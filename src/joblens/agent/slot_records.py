@@ -1,7 +1,6 @@
 """The record of a slot's job, from what its slot tells of its end."""
 
 import os
-from functools import partial
 from typing import Any
 
 from msgspec.structs import replace
@@ -19,11 +18,15 @@ from joblens.agent.outcome import (
 from joblens.agent.output import STDERR, STDOUT, tail_of
 from joblens.agent.slot import Finished, SlotJob
 from joblens.model.job import Attempt, Outcome, Record, Status, Usage
+from joblens.model.secrets import NO_SECRETS, SecretValues
 
 _NO_USAGE = Usage()
 
 
-def ended_record(slot_job: SlotJob, attempt: Attempt, finished: Finished, now_us: int) -> Record:
+def ended_record(
+    slot_job: SlotJob, attempt: Attempt, finished: Finished, now_us: int, secrets: SecretValues = NO_SECRETS
+) -> Record:
+    """`secrets`: not to be in what is kept of its output."""
     job = slot_job.job
     if finished.error is not None:
         outcome = not_started_outcome(slot_job, finished.error, now_us)
@@ -31,15 +34,15 @@ def ended_record(slot_job: SlotJob, attempt: Attempt, finished: Finished, now_us
     if finished.logs_dir:
         attempt = replace(attempt, logs_dir=finished.logs_dir)
     running = Record(status=Status.RUNNING, job=job, attempt=attempt)
-    outcome = _outcome(running, finished, is_combined="c" in slot_job.streams)
+    outcome = _outcome(running, finished, secrets, is_combined="c" in slot_job.streams)
     return Record(status=outcome.status, job=job, attempt=attempt, outcome=outcome)
 
 
-def _outcome(record: Record, finished: Finished, *, is_combined: bool) -> Outcome:
+def _outcome(record: Record, finished: Finished, secrets: SecretValues, *, is_combined: bool) -> Outcome:
     printed = Printed(finished.stdout_bytes, finished.stderr_bytes)
     if finished.logs_dir and (is_combined or finished.stderr_bytes):
-        tail = partial(tail_of, os.path.join(finished.logs_dir, STDOUT if is_combined else STDERR))
-        printed = Printed(finished.stdout_bytes, finished.stderr_bytes, tail)
+        path = os.path.join(finished.logs_dir, STDOUT if is_combined else STDERR)
+        printed = Printed(finished.stdout_bytes, finished.stderr_bytes, lambda: secrets.hide(tail_of(path)))
     samples = finished.samples
     outcome = measured_outcome(
         record, _ending(finished), samples, finished.sample_count, finished.origins, printed

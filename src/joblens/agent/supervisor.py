@@ -26,6 +26,7 @@ from joblens.agent.sweeping import sweep
 from joblens.engine.job_life import EndCause
 from joblens.model.errors import JoblensError, LaunchError
 from joblens.model.job import Outcome, Record, Status
+from joblens.model.secrets import SecretValues
 from joblens.model.writes import CancelAsked, JobEnded
 
 _LOOK_EVERY_S = 1.0
@@ -172,6 +173,7 @@ class Supervisor:
         except OSError as error:
             self._cannot_start(record, LaunchError(f"its output files cannot be made: {error}"))
             return
+        self._kit.add_secrets(SecretValues(payload.secrets), job.uuid)
         session = JobSession(job, _launch_plan(payload, output), self._kit, output=output, on_end=self._ended)
         self._hosted[job.uuid] = session
         if payload.notify:

@@ -167,11 +167,16 @@ def _run_slots(
             ),
         )
         kit.sampler.add("slots", settings.job_metrics.default_sample_rate or DEFAULT_INTERVAL_S)
-        for record in pool.run(SlotJob(one.job, one.argv, env) for one in prepared):
+        for record in pool.run(_slot_job(one, env, kit) for one in prepared):
             log.ended(record)
             yield Result(record, settings)
     finally:
         _leave(kit, settings)
+
+
+def _slot_job(prepared: PreparedJob, env: dict[str, str], kit: Kit) -> SlotJob:
+    kit.add_secrets(prepared.secrets, prepared.job.uuid)
+    return SlotJob(prepared.job, prepared.argv, env)
 
 
 def _run_sessions(prepared: Iterable[PreparedJob], settings: Settings, width: int) -> Iterator[Result]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from joblens.app.drivers import Warn, open_store_directly
 from joblens.app.jobs import parse_params
 from joblens.app.specs import load_spec
-from joblens.app.workflow_runs import create_run, create_workflow
+from joblens.app.workflow_runs import create_run
 from joblens.model.run import Run, RunOptions
 from joblens.model.settings import Settings
 
@@ -20,7 +20,6 @@ def create_from_file(
     options = RunOptions(cwd=os.getcwd(), parameters=parameters, monitor=monitor)
     store = open_store_directly(settings, warn)
     try:
-        workflow = create_workflow(store, loaded, os.path.abspath(path))
-        return create_run(store, workflow, loaded, options, settings)
+        return create_run(store, os.path.abspath(path), loaded, options, settings)
     finally:
         store.close()

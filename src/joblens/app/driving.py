@@ -43,8 +43,6 @@ if TYPE_CHECKING:
     from joblens.agent.run_tickets import QueueSide
     from joblens.app.cluster_engine import ClusterEngine
 
-_TEXTS_OF_OUTCOMES = ("error", "stderr_tail", "stdout_tail", "findings", "inputs", "outputs")
-
 MakeView = Callable[[Run, Plan, Offer], RunView]
 
 
@@ -136,6 +134,7 @@ class _Driving:
         kit = open_kit(
             self._settings, self._take_sample, allow_many_files(), self._log.warn, self._keep_journaled
         )
+        kit.add_secrets(self._secrets)
         if self._secrets:
             kit.recorder.sieve = self._without_secrets
         side: QueueSide | None = None
@@ -187,17 +186,14 @@ class _Driving:
             close_kit(kit, sweeps_all=True)
 
     def _without_secrets(self, writes: Sequence[Write]) -> list[Write]:
-        """Hides secrets in what is written beside the jobs themselves, which have none."""
+        """Hides secrets in outcomes of jobs that an earlier process began, and in events."""
         return [self._without_secret(write) for write in writes]
 
     def _without_secret(self, write: Write) -> Write:
-        hide = self._secrets.hide
         if isinstance(write, JobEnded):
-            end = write.outcome
-            texts = {name: hide(getattr(end, name)) for name in _TEXTS_OF_OUTCOMES}
-            return structs.replace(write, outcome=structs.replace(end, **texts))
+            return structs.replace(write, outcome=self._secrets.hide_in_outcome(write.outcome))
         if isinstance(write, RunNoted) and isinstance(write.event.fact, OutputsMissing):
-            return structs.replace(write, event=hide(write.event))
+            return structs.replace(write, event=self._secrets.hide(write.event))
         return write
 
     def _keep_journaled(self, store: Store) -> Store:

@@ -17,6 +17,8 @@ from joblens.model.errors import InputError, LaunchError
 from joblens.model.ids import new_uuid
 from joblens.model.job import ContainerJob, EarlySignal, Job, Owner
 from joblens.model.secrets import (
+    NO_SECRETS,
+    SecretValues,
     is_allowed_env,
     redact_argv,
     redact_env,
@@ -40,6 +42,7 @@ class PreparedJob(Struct, frozen=True):
     env: dict[str, str]
     cwd: str
     notify: tuple[str, ...] = ()  # to be run at its end
+    secrets: SecretValues = NO_SECRETS  # to be hidden in its outcome
 
 
 class Surroundings(Struct, frozen=True):
@@ -114,14 +117,15 @@ def prepare(request: Request, settings: Settings, here: Surroundings | None = No
         seeds=seeds_of(redacted, params, added if container is not None else {**here.seeds, **added}),
         rerun_of=request.rerun_of,
     )
-    if params or added:
-        job = secret_values({**request.env, **request.params}).hide_in_job(job)
+    secrets = secret_values({**request.env, **request.params}) if params or added else NO_SECRETS
+    job = secrets.hide_in_job(job)
     if container is not None:
         from joblens.app.container_requests import client_env
 
-        return PreparedJob(job, argv, client_env(here.environ, request.env, uuid), cwd, request.notify)
+        inside = client_env(here.environ, request.env, uuid)
+        return PreparedJob(job, argv, inside, cwd, request.notify, secrets)
     env = {**here.environ, **request.env, JOB_ID_VARIABLE: uuid}
-    return PreparedJob(job, argv, env, cwd, request.notify)
+    return PreparedJob(job, argv, env, cwd, request.notify, secrets)
 
 
 def _recorded_additions(request: Request) -> dict[str, str]:

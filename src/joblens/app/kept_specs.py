@@ -17,6 +17,7 @@ from joblens.model.plan import Plan
 from joblens.model.run import Run, RunOptions
 from joblens.model.secrets import REDACTED, SecretValues, may_hold_secret
 from joblens.model.settings import Settings
+from joblens.plan.shown_names import shown_names
 from joblens.ports.store import Store
 from joblens.spec.documents import read_document
 from joblens.spec.redaction import (
@@ -26,6 +27,7 @@ from joblens.spec.redaction import (
     redact_spec,
     redact_table,
     secrets_in,
+    values_in_names,
 )
 from joblens.stores.private_files import read_own, write_own
 
@@ -40,6 +42,7 @@ class KeptSpec(Struct, frozen=True):
     tables: dict[str, Any]
     parameters: dict[str, Any]
     secrets: dict[str, str] = {}  # values to hide in the records of its jobs, and what is shown instead
+    names: dict[str, str] = {}  # the same for names of jobs and files that contain one
 
 
 def without_secrets(run: Run, plan: Plan, secrets: SecretValues) -> Run:
@@ -67,10 +70,10 @@ def secrets_of(run: Run, plan: Plan) -> SecretValues:
         if table and all(isinstance(row, dict) for row in table)
     ]
     named = [{"parameters": params} for params in (*columns, run.options.parameters, _swept(plan))]
-    shown: dict[str, str] = {}
-    for found in (secrets_in(document), *map(secrets_in, named)):
-        shown = found | shown
-    return SecretValues(shown)
+    shown = secrets_in(document, *named)
+    put_in = {value: shown[value] for value in values_in_names(document, *named)}
+    names = shown_names(document, plan, SecretValues(shown), SecretValues(put_in))
+    return SecretValues(shown, names)
 
 
 def _swept(plan: Plan) -> dict[str, list[Any]]:
@@ -100,15 +103,27 @@ def hide_secrets(loaded: LoadedSpec, options: RunOptions) -> RunOptions:
 
 
 def _hide_selection(options: RunOptions, secrets: SecretValues) -> RunOptions:
-    hide = secrets.hide
+    as_written = "\n".join(name for name, shown in secrets.names.items() if name == shown)
+
+    def hide(words: tuple[str, ...]) -> tuple[str, ...]:
+        hidden = SecretValues(
+            {secret: shown for secret, shown in secrets.shown.items() if secret not in as_written},
+            secrets.names,
+        )
+        return hidden.hide(words)
+
     return replace(options, only=hide(options.only), skip=hide(options.skip), until=hide(options.until))
 
 
 def hide_names(plan: Plan, secrets: SecretValues) -> Plan:
     """Returns the plan with names of jobs and labels without secrets: they are shown and name folders."""
-    if not secrets:
+    names = secrets.names
+    if not names:
         return plan
-    jobs = (replace(job, name=secrets.hide(job.name), label=secrets.hide(job.label)) for job in plan.jobs)
+    jobs = (
+        replace(job, name=names.get(job.name, job.name), label=names.get(job.label, job.label))
+        for job in plan.jobs
+    )
     return replace(plan, jobs=tuple(jobs))
 
 
@@ -120,7 +135,7 @@ def _may_hold_secrets(run: Run) -> bool:
 def _redacted(run: Run, secrets: SecretValues) -> Run:
     text, form = redact_spec(run.spec_text, run.spec_format, secrets)
     tables = {name: redact_table(table, secrets) for name, table in run.tables.items()}
-    parameters = secrets.hide(redact_parameters(run.options.parameters))
+    parameters = secrets.hide(redact_parameters(run.options.parameters, secrets.placeholders))
     options = replace(_hide_selection(run.options, secrets), parameters=parameters)
     return replace(run, spec_text=text, spec_format=form, tables=tables, options=options)
 
@@ -148,7 +163,9 @@ def _is_same_plan(run: Run, plan: Plan) -> bool:
 
 def keep_spec(run: Run, settings: Settings, secrets: SecretValues) -> None:
     """On disk for good before it returns. `run`: as it was written."""
-    kept = KeptSpec(run.spec_text, run.spec_format, run.tables, run.options.parameters, secrets.shown)
+    kept = KeptSpec(
+        run.spec_text, run.spec_format, run.tables, run.options.parameters, secrets.shown, secrets.names
+    )
     path = _path(run, settings)
     try:
         write_own(path, msgspec.json.encode(kept))
@@ -167,7 +184,7 @@ def whole_run(run: Run, store: Store, settings: Settings) -> Run:
     if kept is None:
         kept = _from_source(run, store)
         if kept is not None:
-            keep_spec(_with(run, kept), settings, SecretValues(kept.secrets))
+            keep_spec(_with(run, kept), settings, _values(kept))
     if kept is None:
         label = run_label(run)
         raise InputError(
@@ -181,7 +198,11 @@ def whole_run(run: Run, store: Store, settings: Settings) -> Run:
 def stored_secrets(run: Run, settings: Settings) -> SecretValues:
     """Returns what has to be hidden in everything that is stored of the run."""
     kept = _read(run, settings) if run.is_redacted else None
-    return SecretValues(kept.secrets if kept is not None else {})
+    return _values(kept) if kept is not None else SecretValues({})
+
+
+def _values(kept: KeptSpec) -> SecretValues:
+    return SecretValues(kept.secrets, kept.names)
 
 
 def with_kept_values(run: Run, settings: Settings) -> Run:
@@ -226,7 +247,7 @@ def _from_source(run: Run, store: Store) -> KeptSpec | None:
     again = without_secrets(made, loaded.plan, secrets)
     if (again.spec_text, again.tables) != (run.spec_text, run.tables):
         return None
-    return KeptSpec(loaded.text, loaded.format, dict(loaded.tables), parameters, secrets.shown)
+    return KeptSpec(loaded.text, loaded.format, dict(loaded.tables), parameters, secrets.shown, secrets.names)
 
 
 def _made_from(run: Run, loaded: LoadedSpec) -> Run:

@@ -13,7 +13,7 @@ from joblens.app.places import logs_dir
 from joblens.app.run_checks import prepare_place
 from joblens.app.run_views import failure_of
 from joblens.app.specs import LoadedSpec, loaded_run
-from joblens.app.workflow_runs import check_plan, create_run, create_workflow
+from joblens.app.workflow_runs import check_plan, create_run
 from joblens.model.errors import InputError, JoblensError, UnknownWorkflow
 from joblens.model.ids import new_uuid
 from joblens.model.job import Record, Status
@@ -94,7 +94,7 @@ def create_map(
     store = open_store_directly(settings, warn)
     try:
         workflow = _known(store, loaded.plan.name) if is_named else None
-        return create_run(store, workflow or create_workflow(store, loaded, ""), loaded, options, settings)
+        return create_run(store, workflow or "", loaded, options, settings)
     finally:
         store.close()
 

@@ -105,6 +105,7 @@ def _ticket(asked: QueueRequest, prepared: PreparedJob, settings: Settings, afte
         files=asked.files,
         notify=prepared.notify,
         programs=asked.programs,
+        secrets=prepared.secrets.shown,
     )
     ticket = Ticket(
         uuid=job.uuid,

@@ -1,6 +1,7 @@
 """Runs that repeat part of an earlier one: which of its jobs run again, and why."""
 
 import os
+from collections.abc import Callable
 
 from msgspec import Struct
 
@@ -11,7 +12,6 @@ from joblens.app.run_actions import failed_actions
 from joblens.app.run_state import RunState, state_of_run
 from joblens.app.runs import records_of_run
 from joblens.app.specs import LoadedSpec
-from joblens.model.plan import Plan
 from joblens.model.run import JobState, Run, Workflow
 from joblens.model.run_link import FileStamp
 from joblens.plan.changes import FilesNow, LastSuccess, jobs_to_run_again
@@ -47,10 +47,10 @@ def failed_of(store: Store, run: Run) -> Again:
     return Again(run, tuple(sorted(reasons)), reasons, bool(failed_actions(store, run.uuid)))
 
 
-def changed_of(store: Store, base: Run, plan: Plan, cwd: str) -> Again:
+def changed_of(store: Store, base: Run, loaded: LoadedSpec, cwd: str) -> Again:
     """Jobs whose command or inputs have changed since they succeeded in `base`, those that have not succeeded
     there, and everything that needs them."""
-    state = state_of_run(store, base)
+    plan, state = loaded.plan, state_of_run(store, base)
     last = _last_successes(store, state)
     # A job is known by its place: one that stands where another stood has not succeeded there.
     before = state.plan.jobs
@@ -60,7 +60,9 @@ def changed_of(store: Store, base: Run, plan: Plan, cwd: str) -> Again:
         if place < len(plan.jobs) and plan.jobs[place].name == before[place].name
     }
     why = f"has not succeeded in run {run_label(base)}"
-    reasons = jobs_to_run_again(plan, same, _files_in(cwd), without_success=lambda _: why)
+    reasons = jobs_to_run_again(
+        plan, same, _files_in(cwd), without_success=lambda _: why, shown=_shown(loaded)
+    )
     return Again(base, tuple(sorted(reasons)), reasons)
 
 
@@ -78,13 +80,19 @@ def changed_since_last(store: Store, workflow: Workflow | None, loaded: LoadedSp
         return past.failed.get(plan.jobs[place].name, "has not succeeded yet")
 
     last = {place: one.success for place, one in known.items()}
-    reasons = jobs_to_run_again(plan, last, _files_in(cwd), without_success=without_success)
+    reasons = jobs_to_run_again(
+        plan, last, _files_in(cwd), without_success=without_success, shown=_shown(loaded)
+    )
     kept: dict[str, list[tuple[int, int]]] = {}
     for place, one in known.items():
         if place not in reasons and (one.run_uuid, one.index) != (base.uuid, place):
             kept.setdefault(one.run_uuid, []).append((place, one.index))
     kept_from = {uuid: tuple(places) for uuid, places in kept.items()}
     return Again(store.find_run(base.uuid), tuple(sorted(reasons)), reasons, kept_from=kept_from)
+
+
+def _shown(loaded: LoadedSpec) -> Callable[[str], str]:
+    return loaded.secrets.hide if loaded.secrets else str
 
 
 def _last_successes(store: Store, state: RunState) -> dict[int, LastSuccess]:

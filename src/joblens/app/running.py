@@ -43,6 +43,7 @@ def run_in_foreground(prepared: PreparedJob, settings: Settings, *, render_live:
             foreground.session.watch_limits()
 
     kit = open_kit(settings, take_sample, warn=log.warn)
+    kit.add_secrets(prepared.secrets, prepared.job.uuid)
     try:
         foreground = Foreground(
             prepared.job,

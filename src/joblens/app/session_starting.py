@@ -23,6 +23,7 @@ def session_starter(prepared: PreparedJob, kit: Kit, settings: Settings) -> Star
             cwd=prepared.cwd,
             stdio=("/dev/null", output.stdout.path, output.stderr.path),
         )
+        kit.add_secrets(prepared.secrets, prepared.job.uuid)
         return JobSession(prepared.job, plan, kit, output=output, on_end=on_end)
 
     return start

@@ -32,6 +32,7 @@ def submit(
         logs_dir=os.path.join(logs_root(settings), uuid),
         output_max_bytes=settings.output.max_size,
         notify=prepared.notify,
+        secrets=prepared.secrets.shown,
     )
     try:
         write_payload(spool, uuid, payload)

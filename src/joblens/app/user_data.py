@@ -11,11 +11,11 @@ from msgspec.structs import replace
 
 from joblens.agent.locks import RunLock
 from joblens.agent.run_facts import value_of
-from joblens.app.drivers import store_name
+from joblens.app.drivers import is_file_store, store_name
 from joblens.app.places import spool_dir
 from joblens.model.errors import InputError, StoreError, UnknownRun
 from joblens.model.ids import new_uuid
-from joblens.model.run import Run, RunEvent, UserDataSet
+from joblens.model.run import Run, RunEvent, RunStarted, UserDataSet
 from joblens.model.secrets import redact_params
 from joblens.model.settings import Settings
 from joblens.model.writes import RunNoted
@@ -42,23 +42,36 @@ def run_meant(store: Store, ident: str | None) -> Run:
 def set_user_data(store: Store, run: Run, name: str, data: Any, settings: Settings) -> None:
     if run.jobs <= _MOST_JOBS_CHECKED:
         _check_name(run, name)
-    fact = _without_secret(UserDataSet(name, data, os.environ.get(JOB_VARIABLE, "")), run, settings)
+    fact = UserDataSet(name, data, os.environ.get(JOB_VARIABLE, ""))
+    shown = shown_data(name, data)
+    if shown != data and not _is_driven_elsewhere(store, run, settings):
+        fact = _with_private_file(replace(fact, data=shown), data, run, settings)
     store.apply([RunNoted(RunEvent(new_uuid(), run.uuid, time.time_ns() // 1000, fact))])
 
 
-def _without_secret(fact: UserDataSet, run: Run, settings: Settings) -> UserDataSet:
-    """A secret goes into a private file, if the process that drives the run reads it there. Otherwise only
-    the store can carry it."""
-    redacted = redact_params({fact.name: fact.data})[fact.name]
+def shown_data(name: str, data: Any) -> Any:
+    """The value without secrets."""
+    return redact_params({name: data})[name]
+
+
+def _is_driven_elsewhere(store: Store, run: Run, settings: Settings) -> bool:
+    """Whether another host drives the run, or did last: only the store can carry a secret there."""
+    is_on_one_host = is_file_store(settings) and run.options.engine == "local"
+    if is_on_one_host or RunLock(spool_dir(store_name(settings)), run.uuid).holder() is not None:
+        return False
+    facts = [event.fact for _, event in store.run_events(run.uuid)]
+    hosts = [run.host, *(fact.owner.host for fact in facts if isinstance(fact, RunStarted))]
+    return hosts[-1] not in ("", os.uname().nodename)
+
+
+def _with_private_file(fact: UserDataSet, data: Any, run: Run, settings: Settings) -> UserDataSet:
     spool = spool_dir(store_name(settings))
-    if redacted == fact.data or RunLock(spool, run.uuid).holder() is None:
-        return fact
     private = f"{run.uuid}.{new_uuid()}.data"
     try:
-        write_own(os.path.join(spool, private), msgspec.json.encode(fact.data))
+        write_own(os.path.join(spool, private), msgspec.json.encode(data))
     except OSError as error:
         raise StoreError(f"user data '{fact.name}' cannot be kept in {spool}: {error.strerror}") from error
-    return replace(fact, data=redacted, private=private)
+    return replace(fact, private=private)
 
 
 def _check_name(run: Run, name: str) -> None:

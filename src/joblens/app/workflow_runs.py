@@ -49,7 +49,7 @@ def known_workflow(store: Store, made: LoadedSpec, source: str) -> Workflow | No
 
 def create_run(
     store: Store,
-    workflow: Workflow,
+    workflow: Workflow | str,
     made: LoadedSpec,
     options: RunOptions,
     settings: Settings,
@@ -58,12 +58,13 @@ def create_run(
     again: tuple[int, ...] | None = None,
     kept_from: Mapping[str, tuple[tuple[int, int], ...]] = _NOTHING,
 ) -> Run:
-    """As it was written, which is what is to be driven; the store has it without secrets."""
+    """As it was written, which is what is to be driven; the store has it without secrets. `workflow`: or the
+    file that it is created from, after everything that may fail."""
     from joblens.app.kept_specs import hide_names, keep_spec, secrets_of, without_secrets
 
     run = Run(
         uuid=new_uuid(),
-        workflow_uuid=workflow.uuid,
+        workflow_uuid="",
         created_at_us=time.time_ns() // 1000,
         spec_text=made.text,
         spec_format=made.format,
@@ -81,7 +82,9 @@ def create_run(
     if stored.is_redacted:
         keep_spec(run, settings, secrets)
         made.plan = hide_names(made.plan, secrets)
-    store.apply([RunCreated(stored)])
+    if isinstance(workflow, str):
+        workflow = create_workflow(store, made, workflow)
+    store.apply([RunCreated(structs.replace(stored, workflow_uuid=workflow.uuid))])
     found = store.find_run(run.uuid)
     if stored.is_redacted:
         return structs.replace(

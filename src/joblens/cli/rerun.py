@@ -127,7 +127,7 @@ def _choose(session: Session, base: "Run", what: str) -> "tuple[LoadedSpec, Agai
     workflow = store.find_workflow(base.workflow_uuid)
     loaded = load_spec(workflow.source, base.options.parameters) if workflow.source else loaded_run(base)
     hide_secrets(loaded, base.options)  # jobs are compared by their names in the store
-    return loaded, changed_of(store, store.find_run(base.uuid), loaded.plan, base.options.cwd)
+    return loaded, changed_of(store, store.find_run(base.uuid), loaded, base.options.cwd)
 
 
 def _tell_of_changed_file(session: Session, base: "Run") -> None:

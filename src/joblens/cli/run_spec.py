@@ -165,17 +165,16 @@ def _create(
     base: "Again | None",
 ) -> "Run":
     from joblens.app.drivers import open_store_directly
-    from joblens.app.workflow_runs import check_plan, create_run, create_workflow
+    from joblens.app.workflow_runs import check_plan, create_run
 
     before, again = (base.base, base.places) if base is not None else (None, None)
     check_plan(loaded.plan, options, again)
     check_engine(session, loaded.plan, options, again)
     store = open_store_directly(session.settings, session.warn)
     try:
-        workflow = create_workflow(store, loaded, os.path.abspath(loaded.path))
         return create_run(
             store,
-            workflow,
+            os.path.abspath(loaded.path),
             loaded,
             options,
             session.settings,

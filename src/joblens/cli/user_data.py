@@ -31,21 +31,23 @@ def command() -> None:
 @shared_options
 def set_(session: Session, name: str, text: str, ident: str | None) -> None:
     """Give NAME a value: JSON, or - to read it from standard input. Jobs that wait for it can then start."""
-    from joblens.app.user_data import run_meant, set_user_data
+    from joblens.app.user_data import run_meant, set_user_data, shown_data
 
-    data = _parsed(sys.stdin.read() if text == "-" else text)
+    data = _parsed(name, sys.stdin.read() if text == "-" else text)
     run = run_meant(session.store, ident)
     set_user_data(session.store, run, name, data, session.settings)
     if session.json:
-        session.write_json({"name": name, "data": data, "run_uuid": run.uuid})
+        session.write_json({"name": name, "data": shown_data(name, data), "run_uuid": run.uuid})
 
 
-def _parsed(text: str) -> Any:
+def _parsed(name: str, text: str) -> Any:
+    from joblens.app.user_data import shown_data
+
     try:
         return decode_json(text.encode())
     except (msgspec.DecodeError, UnicodeEncodeError) as error:
         raise InputError(
-            f"'{text.strip()[:60]}' is not JSON ({error})",
+            f"'{shown_data(name, text.strip())[:60]}' is not JSON ({error})",
             hint="""text needs its own quotes: '"like this"'""",
         ) from error
 

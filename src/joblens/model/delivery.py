@@ -48,6 +48,7 @@ class Order(Struct, frozen=True, kw_only=True, omit_defaults=True):
     files: dict[str, str] = field(default_factory=dict)  # text files to put into `cwd` before it starts
     notify: tuple[str, ...] = ()
     programs: ToolPrograms | None = None  # to be found by the worker; until then `argv` has names
+    secrets: dict[str, str] = field(default_factory=dict)  # to hide in its outcome: text shown instead
 
 
 class Ticket(Struct, frozen=True, kw_only=True, omit_defaults=True):

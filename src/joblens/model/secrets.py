@@ -13,10 +13,11 @@ from typing import Any, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from joblens.model.job import Job
+from joblens.model.job import Job, Outcome
 from joblens.model.secret_names import is_allowed_env, is_secret_name
 
 __all__ = [
+    "NO_SECRETS",
     "REDACTED",
     "SecretValues",
     "is_allowed_env",
@@ -33,10 +34,22 @@ __all__ = [
 
 REDACTED = "***"
 _LEAST_LENGTH = 4
+_NO_NAMES: Mapping[str, str] = {}
 
 # Of a job: what people wrote, and what was made of it.
 _TEXTS = ("name", "tool", "script", "tags", "external_id", "argv", "params", "env", "seeds", "notify",
           "inputs", "outputs")  # fmt: skip
+
+_TEXTS_OF_OUTCOMES = (
+    "error",
+    "stderr_tail",
+    "stdout_tail",
+    "findings",
+    "profile",
+    "inputs",
+    "outputs",
+    "artifacts",
+)
 
 T = TypeVar("T")
 
@@ -215,8 +228,11 @@ def _is_harmless(value: str) -> bool:
 class SecretValues:
     """Texts that are secret wherever they occur, because of the name that one of them has somewhere."""
 
-    def __init__(self, shown: Mapping[str, str]) -> None:
-        """`shown`: what is shown instead of each. Short ones occur in too many words by chance."""
+    def __init__(self, shown: Mapping[str, str], names: Mapping[str, str] = _NO_NAMES) -> None:
+        """`shown`: what is shown instead of each. Short ones occur in too many words by chance.
+        `names`: of jobs and files that contain one, with the text shown instead, which may be the same."""
+        self.names = dict(names)
+        self.placeholders = dict(shown)  # with short ones: shown instead of a whole value
         self.shown = {
             secret: shown[secret]
             for secret in sorted(shown, key=len, reverse=True)
@@ -227,18 +243,28 @@ class SecretValues:
     def __bool__(self) -> bool:
         return bool(self.shown)
 
+    def __or__(self, other: "SecretValues") -> "SecretValues":
+        return SecretValues(other.placeholders | self.placeholders, other.names | self.names)
+
     def hide(self, value: T) -> T:
-        """Returns the value without them, however deep they are: text, list, mapping or struct."""
+        """Returns the value without them, however deep they are: text, list, mapping or struct. Keys of
+        mappings stay: they have a meaning."""
         return value if self._pattern is None else self._hide(value)
 
-    def _hide(self, value: Any) -> Any:
+    def _hide(self, value: Any, *, keys: bool = False) -> Any:
+        """`keys`: those of mappings are user text too."""
         if isinstance(value, str) and not isinstance(value, Enum):
             assert self._pattern is not None
+            if value in self.names:
+                return self.names[value]
             return self._pattern.sub(lambda match: self.shown[match[0]], value)
         if isinstance(value, Mapping):
-            return {self._hide(name): self._hide(inner) for name, inner in value.items()}
+            return {
+                self._hide(name) if keys else name: self._hide(inner, keys=keys)
+                for name, inner in value.items()
+            }
         if isinstance(value, list | tuple):
-            return type(value)([self._hide(inner) for inner in value])
+            return type(value)([self._hide(inner, keys=keys) for inner in value])
         if isinstance(value, Struct):
             fields = {name: getattr(value, name) for name in value.__struct_fields__}
             changes = {
@@ -247,9 +273,19 @@ class SecretValues:
             return replace(value, **changes) if changes else value
         return value
 
+    def hide_in_outcome(self, outcome: Outcome) -> Outcome:
+        texts = {name: self.hide(getattr(outcome, name)) for name in _TEXTS_OF_OUTCOMES}
+        return replace(outcome, **texts) if self else outcome
+
     def hide_in_job(self, job: Job) -> Job:
         """Returns the job as it may be stored. Its directories stay: it is run again from there."""
-        return replace(job, **{name: self._hide(getattr(job, name)) for name in _TEXTS}) if self else job
+        if not self:
+            return job
+        hidden = {name: self._hide(getattr(job, name), keys=name == "params") for name in _TEXTS}
+        return replace(job, **hidden)
+
+
+NO_SECRETS = SecretValues({})
 
 
 def secret_values(params: Mapping[str, Any]) -> SecretValues:

@@ -41,11 +41,13 @@ def jobs_to_run_again(
     graph: Graph | None = None,
     *,
     without_success: Callable[[int], str] = lambda _: "has not succeeded yet",
+    shown: Callable[[str], str] = str,
 ) -> dict[int, str]:
     """Place of each job that must run, with the reason, in an order they could run in. A job without a last
-    success must run (`without_success` says why it has none), and so must everything behind one that runs."""
+    success must run (`without_success` says why it has none), and so must everything behind one that runs.
+    `shown`: how a path is written in records."""
     graph = graph or Graph(plan)
-    seen = _Seen(plan, files)
+    seen = _Seen(plan, files, shown)
     reasons: dict[int, str] = {}
     for place in graph.order():
         job = plan.jobs[place]
@@ -66,8 +68,9 @@ def jobs_to_run_again(
 class _Seen:
     """Each file is looked at once, however many jobs read it."""
 
-    def __init__(self, plan: Plan, files: FilesNow) -> None:
+    def __init__(self, plan: Plan, files: FilesNow, shown: Callable[[str], str]) -> None:
         self._plan = plan
+        self._shown = shown
         self._files = files
         self._stamps: dict[str, FileStamp] = {}
         self._digests: dict[str, str | None] = {}
@@ -76,7 +79,7 @@ class _Seen:
         before = {stamp.path: stamp for stamp in last.inputs}
         for place in job.input_files:
             path = self._plan.files[place].path
-            then, now = before.get(path), self._stamp(path)
+            then, now = before.get(self._shown(path)), self._stamp(path)
             if then is None:
                 return f"input '{path}' is new to it"
             if now.mtime_ns is None:

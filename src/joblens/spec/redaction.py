@@ -5,7 +5,7 @@ written anew as JSON, which loses only comments."""
 
 import enum
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from msgspec import json
@@ -28,6 +28,8 @@ class Depth(enum.Enum):
 
 
 _NAMED_VALUES = ("env", "parameters", "variables")  # sections whose names say whether a value is secret
+_PUT_IN_NAMES = ("parameters", "variables")
+_NONE: Mapping[str, str] = {}
 
 
 def redact_spec(
@@ -58,59 +60,63 @@ def redact_spec(
 
 def redact_document(document: Any, secrets: SecretValues, depth: Depth = Depth.FOR_STORE) -> Any:
     """Returns what was written without secrets: by name, by form, and wherever a secret value occurs."""
-    return secrets.hide(_redacted(document, depth))
+    return secrets.hide(_redacted(document, depth, secrets.placeholders))
 
 
-def redact_parameters(params: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns as many values of each parameter as before, so that it stands for as many jobs."""
-    return {name: _numbered(params[name], known) for name, known in redact_params(params).items()}
+def redact_parameters(params: Mapping[str, Any], placeholders: Mapping[str, str] = _NONE) -> Any:
+    """Returns as many values of each parameter as before, so that it stands for as many jobs. `placeholders`:
+    of all secrets of the run; different ones stay different, for names of jobs may be made from them."""
+    return _numbered(params, redact_params(params), placeholders)
 
 
 def redact_table(table: Any, secrets: SecretValues) -> Any:
     """`table`: values for parameters, either rows or a list."""
-    known = redact_params({"": table})[""]
-    if isinstance(known, list) and all(isinstance(row, dict) for row in known):
-        for name in known[0] if known else ():
-            column = _numbered([row.get(name) for row in table], [row.get(name) for row in known])
-            known = [{**row, name: value} for row, value in zip(known, column, strict=True)]
-    elif isinstance(known, list):
-        known = [secrets.shown.get(str(value), value) for value in known]
+    known = _numbered(table, redact_params({"": table})[""], secrets.placeholders)
+    if isinstance(known, list) and not all(isinstance(row, dict) for row in known):
+        known = [secrets.placeholders.get(str(value), value) for value in known]
     return secrets.hide(known)
 
 
-def _numbered(before: Any, after: Any) -> Any:
-    """Different secrets in a list stay different: names of jobs may be made from them."""
-    if not isinstance(before, list | tuple) or not isinstance(after, list):
+def _numbered(before: Any, after: Any, placeholders: Mapping[str, str]) -> Any:
+    if isinstance(after, dict):
+        return {name: _numbered(before[name], inner, placeholders) for name, inner in after.items()}
+    if isinstance(after, list):
+        return [_numbered(one, inner, placeholders) for one, inner in zip(before, after, strict=True)]
+    if after != REDACTED:
         return after
-    hidden = [str(value) for value, known in zip(before, after, strict=True) if known == REDACTED]
-    numbers = {value: number for number, value in enumerate(dict.fromkeys(hidden), 1)}
-    if len(numbers) < 2:
-        return after
-    return [
-        f"{REDACTED}{numbers[str(value)]}" if known == REDACTED else known
-        for value, known in zip(before, after, strict=True)
-    ]
+    return before if _PLACEHOLDER.fullmatch(str(before)) else placeholders.get(str(before), after)
 
 
 def secrets_in(*documents: Any) -> dict[str, str]:
-    """Returns values that are secret by their name, with the text shown instead: {name} puts them into
-    commands."""
-    return {
-        str(before): after
-        for document in documents
-        for known, redacted in _named(document)
-        for _, before, after in _changes(known, redacted, ())
-        if isinstance(after, str) and _PLACEHOLDER.fullmatch(after)
-    }
+    """Returns values that are secret by their name, with the text shown instead. Of several values that
+    {name} may put into names of jobs, each has a text of its own."""
+    in_names = values_in_names(*documents)
+    texts = {value: f"{REDACTED}{place}" for place, value in enumerate(in_names, 1)}
+    found = dict.fromkeys(_secrets_of(documents, (*_NAMED_VALUES, "data")), REDACTED)
+    return found | texts if len(texts) > 1 else found
 
 
-def _named(value: Any) -> Iterator[tuple[Any, Any]]:
+def values_in_names(*documents: Any) -> list[str]:
+    """Returns secret values that {name} may put into names of jobs and paths of files."""
+    return list(dict.fromkeys(_secrets_of(documents, _PUT_IN_NAMES)))
+
+
+def _secrets_of(documents: Iterable[Any], sections: Collection[str]) -> Iterator[str]:
+    for document in documents:
+        for section, known, redacted in _named(document):
+            if section in sections:
+                for _, before, after in _changes(known, redacted, ()):
+                    if after == REDACTED and not _PLACEHOLDER.fullmatch(str(before)):
+                        yield str(before)
+
+
+def _named(value: Any) -> Iterator[tuple[str, Any, Any]]:
     """Yields the sections whose names say whether a value is secret, as they are and redacted."""
     if isinstance(value, dict):
         for key, inner in value.items():
             redacted = _by_name(value, key, inner)
             if redacted is not None:
-                yield inner, redacted
+                yield key, inner, redacted
             elif isinstance(inner, dict | list):
                 yield from _named(inner)
     elif isinstance(value, list):
@@ -118,12 +124,12 @@ def _named(value: Any) -> Iterator[tuple[Any, Any]]:
             yield from _named(inner)
 
 
-def _by_name(entry: Mapping[str, Any], key: str, value: Any) -> Any:
+def _by_name(entry: Mapping[str, Any], key: str, value: Any, placeholders: Mapping[str, str] = _NONE) -> Any:
     """Returns the redacted value of a section with names; None for any other, or nothing."""
     if key in _NAMED_VALUES and isinstance(value, dict):
-        return redact_parameters(value)
+        return redact_parameters(value, placeholders)
     if key == "data" and isinstance(entry.get("name"), str):
-        return redact_params({entry["name"]: value})[entry["name"]]
+        return redact_parameters({entry["name"]: value}, placeholders)[entry["name"]]
     return None
 
 
@@ -132,18 +138,18 @@ def as_json(value: Any, format: str) -> tuple[str, str]:  # noqa: A002
     return text, format if format in _LIKE_JSON else "json"
 
 
-def _redacted(value: Any, depth: Depth) -> Any:
+def _redacted(value: Any, depth: Depth, placeholders: Mapping[str, str]) -> Any:
     if isinstance(value, dict):
-        return {name: _entry(value, name, inner, depth) for name, inner in value.items()}
+        return {name: _entry(value, name, depth, placeholders) for name in value}
     if isinstance(value, list):
-        return [_redacted(inner, depth) for inner in value]
+        return [_redacted(inner, depth, placeholders) for inner in value]
     return redact_text(value) if isinstance(value, str) else value
 
 
-def _entry(entry: Mapping[str, Any], key: str, value: Any, depth: Depth) -> Any:
-    known = _by_name(entry, key, value)
+def _entry(entry: Mapping[str, Any], key: str, depth: Depth, placeholders: Mapping[str, str]) -> Any:
+    known = _by_name(entry, key, entry[key], placeholders)
     if known is None:
-        return _redacted(value, depth)
+        return _redacted(entry[key], depth, placeholders)
     if key == "env" and depth is Depth.FOR_OTHERS:
         return {name: inner if is_allowed_env(name) else REDACTED for name, inner in known.items()}
     return known
