@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from joblens.app.plot_sources import source_of_run
+from joblens.model.history import BENCH_TAG
 from joblens.stores.sqlite import SqliteStore
 from tests.conftest import RunJoblens
 from tests.contract.store_builders import NOON_US, SECOND, whole_job
@@ -19,7 +20,7 @@ def twelve(store_path: Path) -> Path:
     for number in range(12):
         store.apply(whole_job(at_us=NOON_US + number * SECOND, name=f"job {number}", tool="plain"))
     for number in range(2):
-        store.apply(whole_job(at_us=NOON_US + (20 + number) * SECOND, tags=("bench",), tool="timed"))
+        store.apply(whole_job(at_us=NOON_US + (20 + number) * SECOND, tags=(BENCH_TAG,), tool="timed"))
     store.close()
     return store_path
 
@@ -53,7 +54,7 @@ def test_runs_of_benchmarks_are_listed_only_on_request(
     twelve: Path, joblens: RunJoblens, command: str
 ) -> None:
     assert len(joblens(command, "--json", "--bench").json) == 14
-    assert len(joblens(command, "--json", "--tag", "bench").json) == 2
+    assert len(joblens(command, "--json", "--tag", "joblens:bench").json) == 2
     assert "10 of 14 jobs" in joblens(command, "--bench").stdout
 
 
