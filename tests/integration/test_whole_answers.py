@@ -100,6 +100,20 @@ def test_an_id_of_several_jobs_is_refused_where_something_changes(
     assert [line.split()[-5] for line in done.stderr.splitlines()[1:4]] == ["n2", "n1", "n0"]
 
 
+@pytest.mark.parametrize(
+    "words", ["show", "wait", "rerun", "cancel", "plot", "diff", "logs", "metrics", "status", "job-details"]
+)
+def test_every_command_takes_ids_as_job_history_shows_them(
+    repeated: Path, joblens: RunJoblens, tmp_path: Path, words: str
+) -> None:
+    joblens("run", "--", "true", code=0)
+    shown = joblens("job-history", "-l", "1").stdout.partition("Task: ")[2].split()[0]
+    assert shown.endswith("...")
+    more = {"diff": [shown], "plot": ["-o", str(tmp_path / "plot.html")]}
+    done = joblens(words, shown, *more.get(words, []))
+    assert shown not in done.stderr  # plot and cancel have other reasons to refuse this job
+
+
 def test_an_id_of_one_job_is_no_question(joblens: RunJoblens, repeated: Path) -> None:
     store = SqliteStore(str(repeated))
     store.apply(whole_job(external_id="once"))
