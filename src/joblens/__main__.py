@@ -34,7 +34,7 @@ def entry() -> "NoReturn":
     try:
         for stream in (sys.stdout, sys.stderr):
             if hasattr(stream, "may_wait"):
-                stream.may_wait = True  # no job needs looking after any more
+                stream.may_wait = True  # no job needs attention now
             _write(stream, "")
     except OSError:
         code = code or 1
@@ -81,18 +81,17 @@ def _run_command(arguments: list[str]) -> int:
             return 0
         return _run_with_click(arguments)
     except JoblensError as error:
-        hint = f"  {error.hint}\n" if error.hint else ""
-        _write(sys.stderr, _clean(f"joblens: error: {error}\n{hint}"))
+        _write_error(str(error), error.hint)
         return error.exit_code
     except (OSError, RuntimeError, ImportError) as error:
         if not _lacks_resources(error):
             raise
         hint = "raise the limits on open files and processes (ulimit -n, ulimit -u), or free some"
-        _write(sys.stderr, f"joblens: error: {error}\n  {hint}\n")
+        _write_error(str(error), hint)
         return JoblensError.exit_code
     except UnicodeEncodeError as error:  # stores and engines take text, arguments may be any bytes
         shown = error.object[:40].encode(errors="backslashreplace").decode()
-        _write(sys.stderr, f"joblens: error: '{shown}' is not UTF-8 text\n")
+        _write_error(f"'{shown}' is not UTF-8 text")
         return 2
 
 
@@ -154,16 +153,17 @@ def _run_with_click(arguments: list[str]) -> int:
         return error.exit_code
     except click.ClickException as error:
         context = error.ctx if isinstance(error, click.UsageError) else None
-        usage = f"  {context.get_usage()}\n  '{context.command_path} --help' tells more\n" if context else ""
-        _write(sys.stderr, _clean(f"joblens: error: {error.format_message()}\n{usage}"))
+        usage = f"{context.get_usage()}\n  '{context.command_path} --help' tells more" if context else ""
+        _write_error(error.format_message(), usage)
         return error.exit_code
     return result if isinstance(result, int) else 0
 
 
-def _clean(text: str) -> str:
+def _write_error(text: str, hint: str | None = None) -> None:
+    """Without terminal control: arguments, paths and files are quoted in errors."""
     from joblens.views.style import clean_text
 
-    return clean_text(text)
+    _write(sys.stderr, clean_text(f"joblens: error: {text}\n" + (f"  {hint}\n" if hint else "")))
 
 
 def _write(stream: "TextIO | None", text: str) -> None:
@@ -190,7 +190,7 @@ def _leave_stdout(error: OSError) -> int:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     if isinstance(error, BrokenPipeError):
         return 0
-    _write(sys.stderr, f"joblens: error: standard output cannot be written: {error.strerror}\n")
+    _write_error(f"standard output cannot be written: {error.strerror}")
     return 125
 
 

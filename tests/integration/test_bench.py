@@ -64,8 +64,19 @@ def test_two_commands_run_in_turns_and_the_slower_one_is_told(joblens: RunJoblen
     )
     rounds = ["".join(name for _, name in starts[at : at + 2]) for at in range(0, 12, 2)]
     assert {"".join(sorted(one)) for one in rounds} == {"AB"}, "each round has one run of each"
-    history = joblens("history", "--json", "--limit", "0", "--tag", "bench").json
+    history = joblens("history", "--json", "--limit", "0", "--tag", "joblens:bench").json
     assert len(history) == 14, "every run is a job, the warm-up included"
+
+
+def test_only_benchmarks_are_left_out_of_lists_and_counted_where_nothing_else_is(joblens: RunJoblens) -> None:
+    joblens("bench", "--no-save", "-n", "1", "--", "true", code=0)
+    for command in ("history", "job-history", "stats", "job-stats"):
+        assert "2 benchmark runs; --bench shows them" in joblens(command, code=0).stdout
+        assert "2 benchmark runs" in joblens(command, "--name", "true", code=0).stdout
+        assert "benchmark" not in joblens(command, "--name", "other", code=0).stdout
+    joblens("run", "--tag", "bench", "--", "true", code=0)
+    assert [job["tags"] for job in joblens("history", "--json", code=0).json] == [["bench"]]
+    assert joblens("stats", "--json", code=0).json["total_jobs"] == 1
 
 
 def test_the_order_of_a_seed_is_the_same_again(joblens: RunJoblens) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from joblens.__main__ import main
 from tests.conftest import RunJoblens
 from tests.integration import past_jobs
 
@@ -177,8 +178,15 @@ HOSTILE = "\x1b]0;title\x07\x1b[2Jx\x9b31m"
 @pytest.mark.parametrize(
     "command",
     [
-        *(["show", HOSTILE], ["run", "--", f"/nowhere/{HOSTILE}"], ["run", f"{HOSTILE}.yaml"], [HOSTILE]),
+        *(
+            ["show", HOSTILE],
+            ["show", f"{HOSTILE}\udcff"],
+            ["run", "--", f"/nowhere/{HOSTILE}"],
+            ["run", f"{HOSTILE}.yaml"],
+            [HOSTILE],
+        ),
         *(["history", "--since", HOSTILE], ["run", "--memory", HOSTILE, "--", "true"], ["process", HOSTILE]),
+        ["show", f"{HOSTILE}\udcff"],
         *(["export", "csv", "-o", f"/nowhere/{HOSTILE}/x"], ["--config", f"/nowhere/{HOSTILE}", "history"]),
     ],
 )
@@ -261,3 +269,16 @@ def test_directories_that_exports_and_plots_make_are_private(joblens: RunJoblens
     modes = {path.relative_to(made): path.stat().st_mode & 0o777 for path in made.rglob("*")}
     assert len(modes) > 8
     assert {path: oct(mode) for path, mode in modes.items() if mode & 0o077} == {}
+
+
+def test_an_error_of_the_system_reaches_the_terminal_without_control(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(_arguments: list[str]) -> int:
+        raise ImportError(f"{HOSTILE}: Too many open files")
+
+    monkeypatch.setattr("joblens.__main__._run_with_click", fail)
+    assert main(["show", "1"]) == 125
+    said = capsys.readouterr().err
+    assert "Too many open files" in said
+    assert not set(said) & set("\x1b\x07\x9b")

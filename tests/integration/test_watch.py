@@ -1,5 +1,6 @@
 """A run that another process drives, looked at."""
 
+import json
 import os
 import re
 import select
@@ -177,11 +178,24 @@ def test_jobs_that_are_sampled_seldom_are_shown_as_they_are_now(desk: WorkflowDe
     (desk.folder / "open").touch()
 
 
-def test_one_picture_of_top_has_current_values_too(desk: WorkflowDesk) -> None:
+@pytest.mark.parametrize(
+    ("command", "jobs_key"), [("top --json", "jobs"), ("watch seldom --once --json", "running")]
+)
+def test_one_picture_has_current_values_too(desk: WorkflowDesk, command: str, jobs_key: str) -> None:
     start_seldom(desk)
-    jobs = desk.call("top", "--json", code=0).json["jobs"]
+    jobs = desk.call(*command.split(), code=0).json_lines[-1][jobs_key]
     assert all(job["cpu_percent"] > 10 and job["memory_bytes"] > 0 for job in jobs), jobs
     (desk.folder / "open").touch()
+
+
+def test_watch_as_json_has_current_values(desk: WorkflowDesk) -> None:
+    start_seldom(desk)
+    watching = desk.start("watch", "seldom", "--json")
+    assert watching.stdout is not None
+    looks = [json.loads(watching.stdout.readline()) for _ in range(2)]
+    assert all(job["cpu_percent"] > 10 and job["memory_bytes"] > 0 for job in looks[1]["running"]), looks
+    (desk.folder / "open").touch()
+    watching.communicate(timeout=20)
 
 
 def test_the_view_of_a_run_that_samples_seldom_shows_current_values(desk: WorkflowDesk) -> None:

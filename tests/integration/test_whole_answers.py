@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from joblens.app.plot_sources import source_of_run
+from joblens.model.history import BENCH_TAG
 from joblens.stores.sqlite import SqliteStore
 from tests.conftest import RunJoblens
 from tests.contract.store_builders import NOON_US, SECOND, whole_job
@@ -19,7 +20,7 @@ def twelve(store_path: Path) -> Path:
     for number in range(12):
         store.apply(whole_job(at_us=NOON_US + number * SECOND, name=f"job {number}", tool="plain"))
     for number in range(2):
-        store.apply(whole_job(at_us=NOON_US + (20 + number) * SECOND, tags=("bench",), tool="timed"))
+        store.apply(whole_job(at_us=NOON_US + (20 + number) * SECOND, tags=(BENCH_TAG,), tool="timed"))
     store.close()
     return store_path
 
@@ -53,7 +54,7 @@ def test_runs_of_benchmarks_are_listed_only_on_request(
     twelve: Path, joblens: RunJoblens, command: str
 ) -> None:
     assert len(joblens(command, "--json", "--bench").json) == 14
-    assert len(joblens(command, "--json", "--tag", "bench").json) == 2
+    assert len(joblens(command, "--json", "--tag", "joblens:bench").json) == 2
     assert "10 of 14 jobs" in joblens(command, "--bench").stdout
 
 
@@ -97,6 +98,20 @@ def test_an_id_of_several_jobs_is_refused_where_something_changes(
     done = joblens(*words, "nightly", code=2)
     assert done.stderr.startswith("joblens: error: 3 jobs have the id 'nightly':\n")
     assert [line.split()[-5] for line in done.stderr.splitlines()[1:4]] == ["n2", "n1", "n0"]
+
+
+@pytest.mark.parametrize(
+    "words", ["show", "wait", "rerun", "cancel", "plot", "diff", "logs", "metrics", "status", "job-details"]
+)
+def test_every_command_takes_ids_as_job_history_shows_them(
+    repeated: Path, joblens: RunJoblens, tmp_path: Path, words: str
+) -> None:
+    joblens("run", "--", "true", code=0)
+    shown = joblens("job-history", "-l", "1").stdout.partition("Task: ")[2].split()[0]
+    assert shown.endswith("...")
+    more = {"diff": [shown], "plot": ["-o", str(tmp_path / "plot.html")]}
+    done = joblens(words, shown, *more.get(words, []))
+    assert shown not in done.stderr  # plot and cancel have other reasons to refuse this job
 
 
 def test_an_id_of_one_job_is_no_question(joblens: RunJoblens, repeated: Path) -> None:

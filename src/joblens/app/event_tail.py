@@ -7,7 +7,7 @@ import msgspec
 
 from joblens.analysis.recipe_seen import SeenEvent, SeenMetadata
 from joblens.analysis.recipe_snapshot import SnapshotFold
-from joblens.model.json_text import decode_json
+from joblens.model.json_text import decode_json, decode_json_lines
 from joblens.stores.private_files import open_plain_file
 
 _CHUNK_BYTES = 1 << 18
@@ -71,8 +71,8 @@ class EventTail:
 
 def _add_lines(lines: bytes, fold: SnapshotFold) -> None:
     try:
-        events = _decoder.decode_lines(lines)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        events = decode_json_lines(lines, _decoder)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
         for line in lines.split(b"\n"):
             if line.strip():
                 _add_line(line, fold)
@@ -90,8 +90,8 @@ def _add_line(line: bytes, fold: SnapshotFold) -> None:
 
 def _event_in(line: bytes) -> SeenEvent | None:
     try:
-        return _decoder.decode(line)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return decode_json(line, SeenEvent)  # type: ignore[no-any-return]
+    except (msgspec.MsgspecError, UnicodeDecodeError):
         return _odd_event(line)
 
 

@@ -92,7 +92,7 @@ class JobDirectory:
         try:
             with open_plain_file(os.path.join(self.path, "metadata", "plan.json")) as file:
                 return plan_from_json(file.read())
-        except (FileNotFoundError, msgspec.MsgspecError, RecursionError):
+        except (FileNotFoundError, msgspec.MsgspecError):
             return None
 
     # Events

@@ -14,6 +14,7 @@ from joblens.ports.store import Store
 from joblens.probes.host import read_host
 
 _OLD_US = 300_000
+FIRST_RATE_S = 0.4  # between two readings of a job that rates are worked out from
 
 
 class LiveTails:

@@ -33,15 +33,12 @@ def history(store: Store, query: HistoryQuery) -> list[Record]:
 def find(store: Store, ident: str, note: Note | None = None, *, is_to_change: bool = False) -> Record:
     """`job:7` is how to say 7 where it could also be a workflow; commands that take jobs only know it too.
 
-    `note`: where a name will do. A word that is no id may then be a job's name, and where several have it
-    is told which job was taken; so it is of an id that was given to several jobs, unless something
-    `is_to_change`: then AmbiguousJob is raised."""
+    `note`: accepts a job's name too, and is called with the job taken where several have that name or id.
+    `is_to_change`: raises AmbiguousJob for an id of several jobs."""
     bare = ident.strip().removeprefix("job:")
     try:
         return one_of_its_id(store, bare, store.find(bare), note, is_to_change=is_to_change)
     except UnknownJob:
-        if bare.endswith("..."):  # as job-history shows the beginning of an id
-            return find(store, bare.rstrip("."), note)
         named = None if note is None else newest_named(store, bare, note)
         if named is not None:
             return named

@@ -29,6 +29,7 @@ class LoadedRecipe(Struct, frozen=True):
     is_np_given: bool  # by the file or on the command line
     options: frozenset[str] = frozenset()  # keys whose values were given beside the file
     is_file: bool = True  # no: it was given as a mapping, or lies in the folder of a job only
+    path_note: str = ""  # the paths and weights that dataset_path was split into
 
 
 class CheckedRecipe(Struct, frozen=True):
@@ -63,7 +64,9 @@ def loaded_from_text(
     value = reading.document.value
     is_np_given = given.get("np") is not None or value.get("np") is not None
     options = frozenset(name for name, each in given.items() if each is not None)
-    return LoadedRecipe(reading.recipe, text, path, reading.document, is_np_given, options, is_file)
+    return LoadedRecipe(
+        reading.recipe, text, path, reading.document, is_np_given, options, is_file, reading.path_note
+    )
 
 
 def loaded_from_plan(plan: RecipePlan, given: Mapping[str, Any]) -> LoadedRecipe:
@@ -131,7 +134,7 @@ def check_recipe(loaded: LoadedRecipe) -> CheckedRecipe:
         tuple(registry.kind_of(registry.find(call.name)) for call in process),
         tuple(columns),
         tuple(key for key in _written_text_keys(loaded) if key not in columns),
-        tuple(_warnings(recipe)),
+        ((loaded.path_note,) if loaded.path_note else ()) + tuple(_warnings(recipe)),
     )
 
 

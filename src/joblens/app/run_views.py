@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from joblens.agent.run_screen import RunScreen
 from joblens.app.earlier_runs import earlier_durations
-from joblens.app.live_tails import LiveTails
+from joblens.app.live_tails import FIRST_RATE_S, LiveTails
 from joblens.app.run_clock import driven_before_s
 from joblens.engine.offer import Offer
 from joblens.engine.run_progress import JobFailure, ProgressTracker, RunProgress
@@ -87,10 +87,12 @@ def failure_of(index: int, attempt: int, record: Record) -> JobFailure:
 
 
 class _Following(ABC):
-    """What both kinds of view have in common."""
+    """The common part of both kinds of view."""
 
-    def __init__(self, tracker: ProgressTracker, plan: Plan) -> None:
+    def __init__(self, tracker: ProgressTracker, plan: Plan, store: Store) -> None:
         self.tracker = tracker
+        self._tails = LiveTails(store, 3)
+        self._usage: Usage = {}
         self._names = [job.name for job in plan.jobs]
         # Whether it is tried again, and whether its output files are there, is known with its next state.
         self._untold: dict[int, JobFailure] = {}
@@ -137,7 +139,31 @@ class _Following(ABC):
         self._untold_successes.clear()
 
     def progress(self) -> RunProgress:
-        return self.tracker.progress(_now_us())
+        """With what running jobs used when `read_usage` was last called."""
+        return self.tracker.progress(_now_us(), self._usage)
+
+    def read_usage(self, *, with_rates: bool = False) -> None:
+        """`with_rates`: reads a second time, a moment later, where one reading is all there is of a job."""
+        self._usage, has_all = self._current_usage()
+        if with_rates and not has_all:
+            time.sleep(FIRST_RATE_S)
+            self._usage, _ = self._current_usage()
+
+    def _current_usage(self) -> tuple[Usage, bool]:
+        running = [uuid for _, uuid in self.tracker.running_jobs()[:_JOBS_LOOKED_AT]]
+        try:
+            tails = self._tails.look_at_jobs(running)
+        except JoblensError:
+            return {}, True  # usage is not shown then; the run goes on
+        usage = {}
+        for job_uuid, samples in tails.items():
+            curve = points(samples)
+            if len(curve) > 1:  # the first values of a job say nothing
+                usage[job_uuid] = (
+                    last_known(point.cpu_percent for point in curve),
+                    last_known(point.memory_bytes for point in curve),
+                )
+        return usage, len(usage) == len(running)
 
     @abstractmethod
     def succeeded(self, index: int, attempt: int, record: Record) -> None: ...
@@ -152,11 +178,9 @@ class LiveView(_Following):
     def __init__(
         self, tracker: ProgressTracker, plan: Plan, store: Store, descriptor: int, paint: Palette
     ) -> None:
-        super().__init__(tracker, plan)
+        super().__init__(tracker, plan, store)
         self._screen = RunScreen(descriptor)
         self._paint = paint
-        self._tails = LiveTails(store, 3)
-        self._usage: dict[str, tuple[float | None, int | None]] = {}
         self._looked_at_s = self._draw_at_s = float("-inf")
 
     def succeeded(self, index: int, attempt: int, record: Record) -> None:
@@ -175,20 +199,17 @@ class LiveView(_Following):
             return
         if now_s - self._looked_at_s >= _LOOK_EVERY_S:
             self._looked_at_s = now_s
-            self._look()
+            self.read_usage()
         self._draw()
         took_s = time.monotonic() - now_s
         self._draw_at_s = now_s + max(_DRAW_EVERY_S, took_s / _SHARE)
-
-    def progress(self) -> RunProgress:
-        return self.tracker.progress(_now_us(), self._usage)
 
     def close(self, status: RunStatus) -> None:
         self._tell_rest()
         self.tracker.status = status
         if status is not RunStatus.STOPPED:
             self.tracker.message = ""  # what was so while it ran; of one that was stopped it says why
-        self._look()
+        self.read_usage()
         self._draw()
         self._screen.leave()
         self._tails.close()
@@ -206,29 +227,13 @@ class LiveView(_Following):
         )
         self._screen.draw(lines)
 
-    def _look(self) -> None:
-        usage = {}
-        try:
-            running = self.tracker.running_jobs()[:_JOBS_LOOKED_AT]
-            tails = self._tails.look_at_jobs([uuid for _, uuid in running])
-        except JoblensError:
-            tails = {}  # what jobs use is then not shown; the run goes on
-        for job_uuid, samples in tails.items():
-            curve = points(samples)
-            if len(curve) > 1:  # what a job has as it starts says nothing
-                usage[job_uuid] = (
-                    last_known(point.cpu_percent for point in curve),
-                    last_known(point.memory_bytes for point in curve),
-                )
-        self._usage = usage
-
 
 class LineView(_Following):
     """Where nothing can be drawn in place: a line for each end of a job as long as there are few, for every
     failure, and a summary every ten seconds or tenth of the way."""
 
-    def __init__(self, tracker: ProgressTracker, plan: Plan, descriptor: int | None) -> None:
-        super().__init__(tracker, plan)
+    def __init__(self, tracker: ProgressTracker, plan: Plan, store: Store, descriptor: int | None) -> None:
+        super().__init__(tracker, plan, store)
         self._descriptor = descriptor  # None: it only keeps count
         self._ends = 0
         self._summed_at_s = time.monotonic()
@@ -259,6 +264,7 @@ class LineView(_Following):
         self._tell_rest()
         self.tracker.status = status
         self._write(f"{summary_line(self.progress())}: run {status.value}")
+        self._tails.close()
 
     def leave(self) -> None:
         pass
@@ -281,10 +287,10 @@ def view_for(
     """The view that fits what `descriptor` is. `is_silent`: it only keeps count."""
     tracker = tracker_for(run, plan, store, offer)
     if is_silent:
-        return LineView(tracker, plan, None)
+        return LineView(tracker, plan, store, None)
     if os.isatty(descriptor) and os.environ.get("TERM", "dumb") != "dumb":
         return LiveView(tracker, plan, store, descriptor, Palette(is_on=color))
-    return LineView(tracker, plan, descriptor)
+    return LineView(tracker, plan, store, descriptor)
 
 
 def _now_us() -> int:

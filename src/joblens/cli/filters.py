@@ -85,7 +85,7 @@ def _instant(option: str, text: str | None, now_us: int) -> int | None:
 
 
 def bench_option(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Adds --bench. Who asks for the tag of benchmarks means them too."""
+    """Adds --bench. A query for the tag of benchmarks includes them too."""
 
     @functools.wraps(function)
     def with_choice(*args: Any, query: HistoryQuery, bench: bool, **kwargs: Any) -> Any:
@@ -93,6 +93,17 @@ def bench_option(function: Callable[..., Any]) -> Callable[..., Any]:
         return function(*args, query=structs.replace(query, without_tag=without), **kwargs)
 
     return click.option("--bench", is_flag=True, help="Include runs of 'joblens bench'.")(with_choice)
+
+
+def benchmarks_left_out(store: Store, query: HistoryQuery) -> str:
+    """A sentence about benchmarks that match a query which finds nothing else; "" without any."""
+    if not query.without_tag:
+        return ""
+    count = store.count(structs.replace(query, without_tag="", limit=None))
+    runs = (
+        "1 benchmark run; --bench shows it" if count == 1 else f"{count:,} benchmark runs; --bench shows them"
+    )
+    return f"No jobs but {runs}." if count else ""
 
 
 def sort_options(function: Callable[..., Any]) -> Callable[..., Any]:

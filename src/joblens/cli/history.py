@@ -6,7 +6,14 @@ import click
 from msgspec import json, structs
 
 from joblens.cli.context import Session
-from joblens.cli.filters import bench_option, is_narrowed, job_filters, sort_options, with_run_found
+from joblens.cli.filters import (
+    bench_option,
+    benchmarks_left_out,
+    is_narrowed,
+    job_filters,
+    sort_options,
+    with_run_found,
+)
 from joblens.cli.options import shared_options
 from joblens.model.history import HistoryQuery
 from joblens.model.job import Record
@@ -61,17 +68,18 @@ def _limited(session: Session, query: HistoryQuery) -> HistoryQuery:
 
 
 def _answered(session: Session, store: Store, query: HistoryQuery) -> list[Record]:
-    """What there is to show as text; empty when the answer has been given."""
+    """The jobs to show as text; empty when the answer has been given."""
     if session.json:
         _write_json(session, store.records(query))
         return []
     from joblens.app.queries import history
 
     records = history(store, query)
-    if not records and is_narrowed(query):
-        session.write("No jobs match. 'joblens history' without filters shows the newest.\n")
-    elif not records:
-        session.write("No jobs yet. Run one: joblens run -- CMD\n")
+    if not records:
+        usual = "No jobs yet. Run one: joblens run -- CMD"
+        if is_narrowed(query):
+            usual = "No jobs match. 'joblens history' without filters shows the newest."
+        session.write(f"{benchmarks_left_out(store, query) or usual}\n")
     return records
 
 

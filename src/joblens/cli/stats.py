@@ -1,12 +1,14 @@
 """`joblens stats` and `job-stats`: many jobs in a few numbers."""
 
 import click
+from msgspec import structs
 
 from joblens.cli.context import Session
-from joblens.cli.filters import bench_option, is_narrowed, job_filters, with_run_found
+from joblens.cli.filters import bench_option, benchmarks_left_out, is_narrowed, job_filters, with_run_found
 from joblens.cli.options import shared_options
 from joblens.model.errors import InputError
 from joblens.model.history import HistoryQuery, Statistics
+from joblens.ports.store import Store
 
 
 @click.command("stats")
@@ -55,11 +57,12 @@ def _show_profiles(session: Session, query: HistoryQuery) -> None:
     from joblens.app.queries import profile_statistics
 
     store = session.current_store
-    told = profile_statistics(store, with_run_found(store, query))
+    query = with_run_found(store, query)
+    told = profile_statistics(store, query)
     if session.json:
         session.write_json(told)
     elif not told["profiles"] and not told["without_profile"]:
-        session.note(_none_of(query))
+        session.note(_none_of(store, query))
     else:
         from joblens.views.profile_stats import render_profile_statistics
 
@@ -74,21 +77,23 @@ def _show_compose(session: Session, query: HistoryQuery) -> None:
     from joblens.app.compose import advise_stored
 
     store = session.current_store
-    services = advise_stored(store, with_run_found(store, query))
+    query = with_run_found(store, query)
+    services = advise_stored(store, query)
     if session.json:
         session.write_json({"services": to_builtins(services)})
     else:
         if not services:
-            session.note(_none_of(query))
+            session.note(_none_of(store, query))
         session.write(compose_text(services))  # a file that can be read, whatever was found
 
 
 def _statistics(session: Session, query: HistoryQuery) -> Statistics | None:
-    """What there is to show as text; None when the answer has been given."""
+    """The statistics to show as text; None when the answer has been given."""
     from joblens.app.queries import statistics
 
     store = session.current_store
-    found = statistics(store, with_run_found(store, query))
+    query = with_run_found(store, query)
+    found = statistics(store, query)
     if session.json:
         from joblens.analysis.statistics import summary_form
 
@@ -96,11 +101,14 @@ def _statistics(session: Session, query: HistoryQuery) -> Statistics | None:
         return None
     if found.overall.jobs:
         return found
-    session.write(f"{_none_of(query)}\n")
+    session.write(f"{_none_of(store, query)}\n")
     return None
 
 
-def _none_of(query: HistoryQuery) -> str:
+def _none_of(store: Store, query: HistoryQuery) -> str:
+    left_out = benchmarks_left_out(store, structs.replace(query, include_unfinished=False))
+    if left_out:
+        return left_out
     if is_narrowed(query):
         return "No ended jobs match."
     return "No jobs have ended yet. Run one: joblens run -- CMD"

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 _SAMPLES_KEPT = 30
 _FASTEST_S = 0.2
 _CARE_EVERY_S = 5.0
-_FIRST_RATE_S = 0.4
 
 
 @click.command("top")
@@ -56,11 +55,11 @@ class _Looks:
 
     def take_once(self) -> "tuple[list[Record], dict[str, list[Point]], int]":
         """With rates, which take two looks where a job has just begun."""
-        from joblens.app.live_tails import has_rates
+        from joblens.app.live_tails import FIRST_RATE_S, has_rates
 
         records = self._running.look()
         if not has_rates(self._tails.look_at(records), records):
-            time.sleep(_FIRST_RATE_S)
+            time.sleep(FIRST_RATE_S)
         return self.take()
 
     def take(self) -> "tuple[list[Record], dict[str, list[Point]], int]":

@@ -40,6 +40,8 @@ def command(session: Session, ident: str, once: bool) -> int:
     )
 
     def after_look() -> None:
+        if session.json or (once and session.is_terminal):
+            view.read_usage(with_rates=once)
         if session.json:
             from joblens.views.run_live import progress_form
 

@@ -42,6 +42,7 @@ class KeptFile(Struct, frozen=True, kw_only=True):
 
 class RejectsSoFar(Struct, frozen=True, kw_only=True):
     count: int = 0
+    unread: int = 0  # of them, rows that could not be read
     file: KeptFile | None = None
     reasons: tuple[RejectReason, ...] = ()
 

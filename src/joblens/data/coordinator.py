@@ -86,9 +86,9 @@ class Rejects:
             )
 
     def _rows(self) -> int:
-        """With those that could not be read, which no operator has seen."""
-        unread = sum(each.rows for each in self.reasons() if each.is_unread)
-        return unread + sum(rows for _, rows in self._of_partitions.values())
+        """Rows that could be read, and rows that could not. Rows rejected in cutting could not be read."""
+        of_partitions = self._of_partitions.values()
+        return self.in_cutting + sum(rejects.unread + rows for rejects, rows in of_partitions)
 
 
 class Coordinator:

@@ -11,6 +11,7 @@ from msgspec import UNSET, structs
 
 from joblens.data.event_text import event_line
 from joblens.data.rotating_log import RotatingFile
+from joblens.model.json_text import decode_json, decode_json_lines
 from joblens.model.recipe_event import RecipeEvent
 from joblens.stores.private_files import append_whole, open_plain_file, open_to_append
 
@@ -122,8 +123,8 @@ class EventTail:
 
     def _events(self, lines: bytes) -> list[RecipeEvent]:
         try:
-            return _decoder.decode_lines(lines)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            return decode_json_lines(lines, _decoder)
+        except (msgspec.MsgspecError, UnicodeDecodeError):
             read = [_tolerant(line) for line in lines.split(b"\n") if line.strip()]
             events = [event for event in read if event is not None]
             self.malformed += len(read) - len(events)
@@ -142,13 +143,13 @@ def read_events(path: str) -> Iterator[RecipeEvent]:
 def _tolerant(line: bytes) -> RecipeEvent | None:
     """Fields of a wrong type are left out; an event needs its type and time."""
     try:
-        return _decoder.decode(line)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return decode_json(line, RecipeEvent)  # type: ignore[no-any-return]
+    except (msgspec.MsgspecError, UnicodeDecodeError):
         pass
     try:
-        values = msgspec.json.decode(line, type=dict[str, object])
+        values = decode_json(line, dict[str, object])
         return RecipeEvent(**dict(_usable(values)))  # type: ignore[arg-type]
-    except (msgspec.MsgspecError, UnicodeDecodeError, TypeError, RecursionError):
+    except (msgspec.MsgspecError, UnicodeDecodeError, TypeError):
         return None
 
 

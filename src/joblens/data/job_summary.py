@@ -14,6 +14,7 @@ from joblens.data.job_folder import JobFolder
 from joblens.data.task_runner import GaveUp
 from joblens.data.whole_files import write_whole
 from joblens.model.job_snapshot import StepProgress
+from joblens.model.json_text import decode_json
 from joblens.model.recipe import Partition, RecipePlan
 from joblens.plan.recipe_paths import resumption_command
 from joblens.stores.private_files import open_plain_file
@@ -93,8 +94,8 @@ class JobSummary:
 def _read(path: str) -> dict[str, Any]:
     try:
         with open_plain_file(path) as file:
-            return msgspec.json.decode(file.read(), type=dict[str, Any])
-    except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            return decode_json(file.read(), dict[str, Any])  # type: ignore[no-any-return]
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
         return {}
 
 

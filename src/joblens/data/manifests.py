@@ -9,6 +9,7 @@ import xxhash
 from msgspec import Struct
 
 from joblens.data.whole_files import write_whole
+from joblens.model.json_text import decode_json
 from joblens.stores.private_files import open_plain_file
 
 _Manifest = TypeVar("_Manifest", bound=Struct)
@@ -31,8 +32,8 @@ def read_manifest(path: str, kind: type[_Manifest]) -> _Manifest | None:
         told = data[:-_CHECK_BYTES] + b"}"
         if checked is None or digest_of(told) != checked[1].decode():
             return None
-        return msgspec.json.decode(told, type=kind)
-    except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return decode_json(told, kind)  # type: ignore[no-any-return]
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
         return None
 
 

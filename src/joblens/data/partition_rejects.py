@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from joblens.data import checkpoints
 from joblens.data.checkpoints import RejectsSoFar
-from joblens.data.files.rejects import Reject, line_of, reasons_in, write_rejects
+from joblens.data.files.rejects import Reject, line_of, reasons_in, unread_in, write_rejects
 from joblens.data.job_folder import JobFolder
 from joblens.data.partition_report import PartitionReport
 from joblens.model.recipe import OperatorCall
@@ -60,4 +60,4 @@ def _kept(path: str, lines: Sequence[bytes]) -> RejectsSoFar:
     if not lines:
         return RejectsSoFar()
     file = checkpoints.keep_bytes(path, b"".join(lines))
-    return RejectsSoFar(count=len(lines), file=file, reasons=reasons_in(lines))
+    return RejectsSoFar(count=len(lines), unread=unread_in(lines), file=file, reasons=reasons_in(lines))

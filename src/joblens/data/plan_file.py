@@ -21,7 +21,7 @@ def read_plan(job_dir: str) -> RecipePlan | None:
         return None
     except OSError as error:
         raise RecipeError(f"{path} cannot be read: {error.strerror}") from error
-    except (msgspec.MsgspecError, RecursionError) as error:
+    except msgspec.MsgspecError as error:
         raise RecipeError(f"{path} is damaged: {error}", hint=START_OVER) from error
 
 

@@ -6,7 +6,7 @@ from msgspec import Struct, field
 
 from joblens.model.job import Status
 
-BENCH_TAG = "bench"  # of runs of `joblens bench`, which lists and statistics leave out
+BENCH_TAG = "joblens:bench"  # of runs of `joblens bench`, which lists and statistics leave out
 
 
 class SortKey(enum.StrEnum):

@@ -1,8 +1,10 @@
 """JSON that somebody else wrote, read with a bound on its depth: what works on it later may recurse."""
 
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
+
+T = TypeVar("T")
 
 MOST_DEPTH = 100
 _TOO_DEEP = f"nested more than {MOST_DEPTH} levels deep"
@@ -21,6 +23,15 @@ def decode_json(data: bytes | str, kind: Any = Any) -> Any:
     return value
 
 
+def decode_json_lines(data: bytes, decoder: msgspec.json.Decoder[T]) -> list[T]:
+    """The same for lines of JSON, without counting levels: there may be millions of lines, and decoding
+    itself has a bound."""
+    try:
+        return decoder.decode_lines(data)
+    except RecursionError:
+        raise msgspec.DecodeError(_TOO_DEEP) from None
+
+
 def _is_too_deep(value: Any) -> bool:
     level = [value]
     for _ in range(MOST_DEPTH + 1):
@@ -33,4 +44,6 @@ def _is_too_deep(value: Any) -> bool:
 def _inside(value: Any) -> Any:
     if isinstance(value, dict):
         return value.values()
-    return value if isinstance(value, list) else ()
+    if isinstance(value, msgspec.Struct):
+        return [getattr(value, name) for name in value.__struct_fields__]
+    return value if isinstance(value, list | tuple) else ()

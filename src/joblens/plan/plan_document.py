@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from joblens.model.json_text import decode_json
 from joblens.model.recipe import OperatorCall, RecipePlan
 from joblens.model.secrets import redact_params
 
@@ -25,7 +26,7 @@ def plan_digest(plan: RecipePlan) -> str:
 
 def plan_from_json(data: bytes) -> RecipePlan:
     """Raises msgspec.MsgspecError for what is no plan."""
-    return _with_params(msgspec.json.decode(data, type=RecipePlan), read_value)
+    return _with_params(decode_json(data, RecipePlan), read_value)
 
 
 def is_kept_exactly(value: Any) -> bool:

@@ -30,9 +30,6 @@ Search = Callable[[str], object]
 def search_of(pattern: str) -> Search:
     """Raises re.error for what is no regex, and for what can neither be followed nor left to `re`."""
     plain = re.compile(pattern)
-    quantifiers = sum(map(pattern.count, "*+{"))
-    if quantifiers <= _FEW and not any(end in pattern for end in (")*", ")+", "){")):
-        return plain.search
     parsed = _parser.parse(pattern)
     if not _may_take_long(parsed):
         return plain.search
@@ -130,7 +127,7 @@ class _Automaton:
             return self._add(_State([self._sequence(branch, flags, then) for branch in value[1]]))
         if operation in _REPEATS:
             return self._repeat(value, flags, then)
-        raise re.error("repeats inside repeats beside something that looks back or ahead may take for ever")
+        raise re.error("repeats inside repeats beside something that looks back or ahead may never end")
 
     def _repeat(self, value: Any, flags: int, then: int) -> int:
         least, most, inner = value

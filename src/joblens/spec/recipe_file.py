@@ -1,9 +1,10 @@
 """A recipe file into a Recipe, or everything that is wrong with it."""
 
+import glob
 import os
 import re
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from typing import Any
 
@@ -70,6 +71,7 @@ class RecipeReading(Struct, frozen=True):
     recipe: Recipe | None
     problems: tuple[Problem, ...]
     document: Document
+    path_note: str = ""  # the paths and weights that texts of dataset_path were split into
 
     def mark(self, path: Path) -> Mark:
         return self.document.mark(path)
@@ -89,6 +91,7 @@ def read_recipe(
     document = read_document(text, format)
     problems = list(document.problems)
     recipe: Recipe | None = None
+    path_note = ""
     notes: list[Note] = []
     if document.value is None:
         if not problems:
@@ -97,15 +100,16 @@ def read_recipe(
             )
     else:
         try:
-            recipe = _recipe_of(document.value, source, cwd, given or {})
+            recipe, path_note = _recipe_of(document.value, source, cwd, given or {})
         except Wrong as wrong:
             notes = wrong.finished
     problems += [Problem(document.mark(path), said) for path, said in notes]
     problems.sort(key=lambda problem: (problem.mark.line, problem.mark.column))
-    return RecipeReading(None if problems else recipe, tuple(dict.fromkeys(problems)), document)
+    return RecipeReading(None if problems else recipe, tuple(dict.fromkeys(problems)), document, path_note)
 
 
-def _recipe_of(value: Any, source: str, cwd: str, given: Mapping[str, Any]) -> Recipe:
+def _recipe_of(value: Any, source: str, cwd: str, given: Mapping[str, Any]) -> tuple[Recipe, str]:
+    """With the note about its paths."""
     try:
         values: dict[str, Any] = _readers()["recipe"](value)
     except Wrong as wrong:
@@ -119,19 +123,20 @@ def _recipe_of(value: Any, source: str, cwd: str, given: Mapping[str, Any]) -> R
     return _made(values, cwd)
 
 
-def _made(values: dict[str, Any], cwd: str) -> Recipe:
+def _made(values: dict[str, Any], cwd: str) -> tuple[Recipe, str]:
     work_dir, paths = _places(values, cwd)
+    dataset_path, path_note = _dataset_paths(
+        values, lambda path: _absolute(path.replace(WORK_DIR, work_dir), cwd)
+    )
     fields: dict[str, Any] = {name: each for name, each in values.items() if name in _AS_THEY_ARE}
     fields.setdefault("export_type", _FORMATS.get(_ending(paths["export_path"]), ""))
     fields.update(paths)
     resources = values.get("resource_optimization", {})
     budget_mb = resources.get("memory_budget_mb")
-    return Recipe(
+    recipe = Recipe(
         **fields,
         work_dir=work_dir,
-        dataset_path=tuple(
-            _absolute(path.replace(WORK_DIR, work_dir), cwd) for path in _dataset_paths(values, cwd)
-        ),
+        dataset_path=dataset_path,
         executor=Executor.RAY if values.get("executor_type") in _RAY else Executor.LOCAL,
         text_keys=values.get("text_keys") or ("text",),
         export_shard_bytes=values.get("shard_bytes", 0),
@@ -144,6 +149,7 @@ def _made(values: dict[str, Any], cwd: str) -> Recipe:
         delimiter=_delimiter(values),
         ignored=_ignored(values),
     )
+    return recipe, path_note
 
 
 def _delimiter(values: dict[str, Any]) -> str:
@@ -158,24 +164,44 @@ def _ignored(values: dict[str, Any]) -> tuple[str, ...]:
     return tuple(sorted(ignored))
 
 
-def _weighted_paths(written: str, cwd: str) -> list[str]:
-    """'0.8 a.jsonl 0.2 b.jsonl': several paths in one text, each behind its weight or without, unless it
-    is the name of a file. Weights matter only where rows are drawn by chance, which no recipe here does."""
-    if " " not in written or os.path.exists(os.path.join(cwd, os.path.expanduser(written))):
-        return [written]
+def _weighted_paths(written: str, whole: str) -> list[tuple[str, str]]:
+    """'0.8 a.jsonl 0.2 b.jsonl': several paths in one text, each behind its weight or without ("").
+
+    A text that is the name of a file or folder, or a pattern of some (`whole`), is one path. Weights matter
+    only where rows are drawn by chance, which no recipe here does."""
+    one = [(written, "")]
+    if " " not in written or os.path.exists(whole) or any(glob.iglob(whole, recursive=True)):
+        return one
     try:
         words = shlex.split(written)
     except ValueError:  # a quote that is a part of the name
-        return [written]
-    paths = [word for word in words if _WEIGHT.fullmatch(word) is None]
-    is_list = len(paths) < len(words) or all(_ending(path) for path in paths)
-    return paths if paths and is_list else [written]
+        return one
+    are_weights = [_WEIGHT.fullmatch(word) is not None for word in words]
+    paths = [
+        (word, words[index - 1] if index and are_weights[index - 1] else "")
+        for index, word in enumerate(words)
+        if not are_weights[index]
+    ]
+    is_list = any(are_weights) or all(_ending(path) for path, _ in paths)
+    return paths if paths and is_list else one
 
 
-def _dataset_paths(values: dict[str, Any], cwd: str) -> tuple[str, ...]:
-    if "dataset_path" in values:
-        return tuple(path for each in values["dataset_path"] for path in _weighted_paths(each, cwd))
-    return tuple(path for source in values["dataset"]["configs"] for path in source["path"])
+def _dataset_paths(values: dict[str, Any], absolute: Callable[[str], str]) -> tuple[tuple[str, ...], str]:
+    if "dataset_path" not in values:
+        listed = (path for source in values["dataset"]["configs"] for path in source["path"])
+        return tuple(map(absolute, listed)), ""
+    found: list[str] = []
+    notes = []
+    for written in values["dataset_path"]:
+        paths = _weighted_paths(written, absolute(written))
+        found += (absolute(path) for path, _ in paths)
+        if paths != [(written, "")]:
+            shown = ", ".join(
+                f"'{path}'" + (f" (weight {weight})" if weight else "") for path, weight in paths
+            )
+            count = "1 path" if len(paths) == 1 else f"{len(paths)} paths"
+            notes.append(f"dataset_path '{written}' was read as {count}: {shown}")
+    return tuple(found), "; ".join(notes)
 
 
 def _checkpoint(values: dict[str, Any]) -> CheckpointSettings:

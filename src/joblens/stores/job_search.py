@@ -31,8 +31,8 @@ def find_job(ask: Ask, ident: str) -> Record:
 
 
 def _matching_numbers(ask: Ask, ident: str) -> list[int]:
-    """What is exact comes before what is a prefix; several when it is a prefix of several, or when it is the
-    number of one job and the own id of another."""
+    """Exact matches come before prefixes; several when it is a prefix of several, or when it is the number of
+    one job and the own id of another."""
     if not ident:
         return []
     lower = ident.lower()
@@ -40,8 +40,9 @@ def _matching_numbers(ask: Ask, ident: str) -> list[int]:
         [("number_of_uuid", (lower,))],
         [("number_of_external_id", (ident,))],
     ]
-    if may_be_prefix(ident):
-        tries.append([("numbers_of_prefix", (lower, lower + _HIGHEST, _CANDIDATES_SHOWN + 1))])
+    prefix = lower.rstrip(".")  # job-history shows dots behind the beginning of an id
+    if may_be_prefix(prefix):
+        tries.append([("numbers_of_prefix", (prefix, prefix + _HIGHEST, _CANDIDATES_SHOWN + 1))])
     if ident.isascii() and ident.isdigit() and len(ident) < 19:
         tries[1].append(("number_exists", (int(ident),)))
     for equals in tries:

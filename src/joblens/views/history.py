@@ -80,7 +80,7 @@ def _paragraph(place: int, record: Record) -> list[str]:
 
 
 def _task_id(job: Job) -> str:
-    """The id that the job was given; otherwise enough of its UUID to find it by (`app.queries.find`)."""
+    """The id that the job was given; otherwise enough of its UUID to find it by (`stores.job_search`)."""
     return clean(job.external_id) if job.external_id else f"{job.uuid[:_UUID_SHOWN]}..."
 
 

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 from typing import TextIO
 
-_MOST_HELD = 1 << 24  # characters; a reader that never reads costs no more memory than this
+_MOST_HELD = 1 << 24  # bytes; a reader that never reads costs no more memory than this
 
 
 class GuardedStream(io.TextIOWrapper):
@@ -27,37 +27,47 @@ class GuardedStream(io.TextIOWrapper):
         self._on_error: Callable[[OSError], None] | None = on_error
         self._poll = select.poll()
         self._poll.register(descriptor, select.POLLOUT)
-        self._held: list[str] = []  # text that a reader had no room for
-        self._held_size = 0
-        self.may_wait = True  # False: text that there is no room for is written later
+        self._held = bytearray()  # encoded text that a reader had no room for
+        self._may_wait = True
+
+    @property
+    def may_wait(self) -> bool:
+        """False: text that there is no room for is written later."""
+        return self._may_wait
+
+    @may_wait.setter
+    def may_wait(self, may_wait: bool) -> None:
+        self.flush()  # so that the buffers below are empty while `_held` is used
+        self._may_wait = may_wait
 
     def write(self, text: str) -> int:
-        if not self.may_wait and not self._poll.poll(0):
-            if self._held_size < _MOST_HELD:
-                self._held.append(text)
-                self._held_size += len(text)
-            return len(text)
         try:
-            if self._held:
+            if self._may_wait:
                 self._write_held()
-            super().write(text)
+                super().write(text)
+            elif len(self._held) < _MOST_HELD:
+                self._held += text.encode(self.encoding, "backslashreplace")
+                self._write_held()
         except (OSError, ValueError) as error:
             self._failed(error)
         return len(text)
 
     def flush(self) -> None:
-        if not self.may_wait and not self._poll.poll(0):
-            return
         try:
-            if self._held:
-                self._write_held()
-            super().flush()
+            self._write_held()
+            if self._may_wait:
+                super().flush()
         except (OSError, ValueError) as error:
             self._failed(error)
 
     def _write_held(self) -> None:
-        held, self._held, self._held_size = self._held, [], 0
-        super().write("".join(held))
+        """In pieces that a pipe has room for whenever it has any: a larger one would wait."""
+        try:
+            while self._held and (self._may_wait or self._poll.poll(0)):
+                del self._held[: os.write(self.fileno(), self._held[: select.PIPE_BUF])]
+        except OSError:
+            self._held.clear()
+            raise
 
     def _failed(self, error: OSError | ValueError) -> None:
         on_error, self._on_error = self._on_error, None

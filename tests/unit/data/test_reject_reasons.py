@@ -1,7 +1,16 @@
 """Reasons of rejected rows, grouped and counted."""
 
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from joblens.data.coordinator import Rejects
 from joblens.data.files.rejects import Reject, joined_reasons, line_of, reasons_in
+from joblens.data.job_folder import JobFolder
+from joblens.data.partition_rejects import RejectsOfPartition
 from joblens.model.details import RejectReason
+from joblens.model.errors import JobCannotGoOn
 
 
 def _line(reason: str, operator: str = "") -> bytes:
@@ -36,3 +45,19 @@ def test_many_reasons_are_bounded_and_no_row_is_lost() -> None:
     assert len(found) <= 21
     assert found[-1] == RejectReason(reason="other reasons", rows=found[-1].rows)
     assert max(len(each.reason) for each in found) <= 300
+
+
+def test_every_unread_row_counts_in_a_share_however_many_reasons_there_are(tmp_path: Path) -> None:
+    """40 unread rows of 40 reasons and 60 that were read: 40 % of 100."""
+    folder = JobFolder(str(tmp_path))
+    of_partition = RejectsOfPartition(folder, 0, None)  # type: ignore[arg-type]
+    of_partition.begin([_line("no field " + "x" * number) for number in range(40)])
+    so_far = of_partition.keep_all(str(tmp_path / "rejects"))
+    for limit, is_enough in (("40%", True), ("39%", False)):
+        rejects = Rejects(limit)
+        rejects.ended(0, {"rejects": msgspec.to_builtins(so_far), "source_rows": 60})
+        if is_enough:
+            rejects.check("here", are_all_read=True)
+        else:
+            with pytest.raises(JobCannotGoOn, match="40 of 100 rows"):
+                rejects.check("here", are_all_read=True)

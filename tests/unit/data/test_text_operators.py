@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from joblens.data import registry
+from joblens.data import bad_rows, registry
 from joblens.data.operator import Filter, Mapper, Operator, RowErrors, Surroundings
 from joblens.data.operators import fix_unicode_mapper
 from joblens.data.texts import pattern_replacement
@@ -283,5 +283,33 @@ def test_a_pattern_that_would_never_come_to_an_end_gives_up(monkeypatch: pytest.
     monkeypatch.setattr(pattern_replacement, "LONGEST_MATCH_S", 0.05)
     pattern = pattern_replacement.compiled("replace_content_mapper", "(.*a){20}b")
     text = Text(pa.array(["a" * 300], pa.large_string()))
-    with pytest.raises(TimeoutError, match=r"^the pattern takes longer than 0\.05 s on this text$"):
+    with pytest.raises(RowErrors) as caught:
         pattern_replacement.replace_in_rows(text, pattern, "")
+    assert caught.value.reasons == {0: "the pattern takes longer than 0.05 s on this text"}
+
+
+class SlowPattern:
+    """Takes too long on some texts; counts how often it is tried on them."""
+
+    def __init__(self) -> None:
+        self.slow_tries: list[str] = []
+
+    def sub(self, replacement: str, row: str, timeout: float) -> str:
+        if "slow" in row:
+            self.slow_tries.append(row)
+            raise TimeoutError
+        return row.replace("x", replacement)
+
+
+def test_a_slow_pattern_is_tried_once_on_each_slow_row() -> None:
+    rows = [f"x{number}" if number % 5 else f"slow{number}" for number in range(16)]
+    batch = pa.record_batch({"text": pa.array(rows, pa.large_string())})
+    pattern = SlowPattern()
+
+    def work(part: Any) -> Any:
+        return pattern_replacement.replace_in_rows(Text(part["text"]), pattern, "y")
+
+    worked = bad_rows.work_on(batch, work, lambda pieces: pieces[0])
+    assert pattern.slow_tries == ["slow0", "slow5", "slow10", "slow15"]
+    assert sorted(worked.reasons) == [0, 5, 10, 15]
+    assert worked.result.to_pylist() == [row.replace("x", "y") for row in rows if "slow" not in row]

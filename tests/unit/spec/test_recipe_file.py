@@ -251,6 +251,24 @@ def test_a_file_whose_name_looks_like_a_weighted_path_is_that_file(tmp_path: Pat
     assert recipe_of(text).dataset_path == (f"{tmp_path}/2024 data.jsonl",)
 
 
+def test_a_pattern_that_looks_like_a_weighted_path_is_that_pattern(tmp_path: Path) -> None:
+    for folder in ("2024 logs", "logs"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "a.jsonl").touch()
+    text = 'dataset_path: "2024 logs/*.jsonl"\nprocess: [a]\n'
+    reading = read_recipe(text, "yaml", "r.yaml", cwd=str(tmp_path))
+    assert reading.recipe is not None
+    assert reading.recipe.dataset_path == (f"{tmp_path}/2024 logs/*.jsonl",)
+    assert reading.path_note == ""
+
+
+def test_the_paths_and_weights_that_one_text_was_read_as_are_reported() -> None:
+    assert read('dataset_path: "0.8 a.jsonl b.jsonl"\nprocess: [a]\n').path_note == (
+        "dataset_path '0.8 a.jsonl b.jsonl' was read as 2 paths: 'a.jsonl' (weight 0.8), 'b.jsonl'"
+    )
+    assert read('dataset_path: [a.jsonl, "my data"]\nprocess: [a]\n').path_note == ""
+
+
 def test_weights_are_told_to_change_nothing() -> None:
     text = "dataset: {configs: [{path: a.jsonl, weight: 0.5}]}\nprocess: [a]\n"
     assert recipe_of(text).ignored == ("weight",)

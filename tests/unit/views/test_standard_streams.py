@@ -1,6 +1,7 @@
 """Streams that never fail a command that looks after jobs."""
 
 import os
+import threading
 from collections.abc import Iterator
 
 import pytest
@@ -67,3 +68,39 @@ def test_text_without_room_waits_for_its_reader_and_holds_nobody_up(pipe: tuple[
     stream.write("second\n")
     stream.flush()
     assert os.read(pipe[0], 100) == b"first\nsecond\n"
+
+
+def test_a_long_text_is_written_in_pieces_that_hold_nobody_up(pipe: tuple[int, int]) -> None:
+    text = "".join(f"line {number}\n" for number in range(40_000))
+    stream = guarded(pipe[1])
+    stream.write("before\n")  # not flushed
+    stream.may_wait = False
+    # A write that waits is ended by this reader, and fails below.
+    stuck = threading.Timer(5, lambda: list(iter(lambda: os.read(pipe[0], 1 << 20), b"")))
+    stuck.daemon = True
+    stuck.start()
+    stream.write(text)
+    stream.flush()
+    assert stuck.is_alive()
+    stuck.cancel()
+    seen = b""
+    while len(seen) < len("before\n" + text):
+        seen += os.read(pipe[0], 1 << 20)
+        stream.flush()
+    assert seen.decode() == "before\n" + text
+
+
+def test_held_text_is_written_once_waiting_is_allowed(pipe: tuple[int, int]) -> None:
+    text = "x" * 300_000 + "\n"
+    stream = guarded(pipe[1])
+    stream.may_wait = False
+    stream.write(text)
+    seen: list[bytes] = []
+    reading = threading.Thread(target=lambda: seen.extend(iter(lambda: os.read(pipe[0], 1 << 20), b"")))
+    reading.start()
+    stream.may_wait = True
+    stream.write("end\n")
+    stream.flush()
+    os.close(pipe[1])
+    reading.join(10)
+    assert b"".join(seen).decode() == text + "end\n"

@@ -129,6 +129,11 @@ def reasons_in(lines: Iterable[bytes]) -> tuple[RejectReason, ...]:
     )
 
 
+def unread_in(lines: Iterable[bytes]) -> int:
+    """Counts the lines of a rejects file that are of rows which could not be read."""
+    return sum(not _told_in(line).operator for line in lines)
+
+
 def joined_reasons(tallies: Iterable[Iterable[RejectReason]]) -> tuple[RejectReason, ...]:
     """Adds up tallies. Rare reasons beyond the limit are counted together as "other reasons"."""
     groups: dict[tuple[str, ...], tuple[RejectReason, int]] = {}

@@ -78,7 +78,7 @@ _stand_ins = _StandIns()
 
 def _stand_in(token: str) -> str:
     """Digits of other scripts may follow www, where nothing stands for them: short tokens of that kind are
-    left to the pattern itself, which can take for ever with long ones."""
+    left to the pattern itself, which may never end on long ones."""
     if len(token) <= _SHORT and "www" in token.lower() and any(map(_is_other_digit, token)):
         return ""
     return token.translate(_stand_ins)

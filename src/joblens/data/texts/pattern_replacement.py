@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import Struct
 
+from joblens.data.operator import RowErrors
 from joblens.data.texts.bits import BLOCK, Bits, first_from, last_before
 from joblens.data.texts.splicing import spliced
 from joblens.data.texts.text_view import Text, text_array
@@ -72,14 +73,20 @@ def replace_tokens(text: Text, what: TokenPattern, replacement: str) -> Any:
 
 
 def replace_in_rows(text: Text, pattern: Any, replacement: str) -> Any:
-    """The column; the same array when nothing matches."""
+    """The column; the same array when nothing matches. Raises RowErrors, of all rows that take too long."""
     changed: dict[int, str] = {}
-    try:
-        for index, row in enumerate(text.array.to_pylist()):
-            if pattern.search(row, timeout=LONGEST_MATCH_S) is not None:
-                changed[index] = pattern.sub(replacement, row, timeout=LONGEST_MATCH_S)
-    except TimeoutError:
-        raise TimeoutError(f"the pattern takes longer than {LONGEST_MATCH_S:g} s on this text") from None
+    slow: list[int] = []
+    for index, row in enumerate(text.array.to_pylist()):
+        try:
+            replaced = pattern.sub(replacement, row, timeout=LONGEST_MATCH_S)
+        except TimeoutError:
+            slow.append(index)
+        else:
+            if replaced != row:
+                changed[index] = replaced
+    if slow:
+        reason = f"the pattern takes longer than {LONGEST_MATCH_S:g} s on this text"
+        raise RowErrors(dict.fromkeys(slow, reason))
     return with_rows(text, changed)
 
 

@@ -1,7 +1,6 @@
 """What the two deduplicators of similar texts have in common: how texts become shingles."""
 
 import itertools
-import re
 from collections.abc import Iterator
 from typing import Any, Literal
 
@@ -10,7 +9,7 @@ import pyarrow.compute as pc
 import xxhash
 
 from joblens.data.operator import GlobalOperator
-from joblens.data.texts.pattern_replacement import LONGEST_MATCH_S
+from joblens.data.texts.pattern_replacement import LONGEST_MATCH_S, regex_package
 from joblens.data.texts.shingles import (
     Shingles,
     Tokens,
@@ -94,31 +93,27 @@ def in_slices(column: Any) -> Iterator[tuple[int, Texts]]:
 
 
 class _Bounded:
-    """A pattern that gives up on a text it takes too long with, where the module can."""
+    """A pattern that gives up on a text it takes too long with."""
 
-    def __init__(self, pattern: Any, *, is_bounded: bool) -> None:
+    def __init__(self, pattern: Any) -> None:
         self._pattern = pattern
-        self._bound = {"timeout": LONGEST_MATCH_S} if is_bounded else {}
 
     def sub(self, replacement: str, text: str) -> str:
         try:
-            return str(self._pattern.sub(replacement, text, **self._bound))
+            return str(self._pattern.sub(replacement, text, timeout=LONGEST_MATCH_S))
         except TimeoutError:
             raise JobCannotGoOn(
                 f"'ignore_pattern' takes longer than {LONGEST_MATCH_S:g} s on a text",
-                hint="repeats inside repeats, such as (a+)+, take for ever",
+                hint="repeats inside repeats, such as (a+)+, may never end",
             ) from None
 
 
 def _compiled(name: str, pattern: str) -> Any:
-    """By the regex module where it is installed: it knows more (\\p{...})."""
+    """Raises RecipeError, and MissingExtra where the package regex is not installed."""
+    regex = regex_package()
     try:
-        import regex  # type: ignore[import-untyped, import-not-found, unused-ignore]
-    except ImportError:
-        regex = re
-    try:
-        return _Bounded(regex.compile(pattern), is_bounded=regex is not re)
-    except (re.error, regex.error) as error:
+        return _Bounded(regex.compile(pattern))
+    except regex.error as error:
         raise RecipeError(f"{name}: 'ignore_pattern' is no regular expression: {error}") from error
 
 
