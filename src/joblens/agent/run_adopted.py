@@ -2,6 +2,7 @@
 after here, those that another process (the supervisor) has adopted are followed in the store."""
 
 from collections.abc import Iterable
+from contextlib import suppress
 from functools import partial
 
 from joblens.agent.adopted import AdoptedJob
@@ -13,8 +14,10 @@ from joblens.agent.run_reports import RunReports
 from joblens.agent.settling import Circumstances, Seen
 from joblens.agent.slot_marks import end_unknown
 from joblens.engine.job_life import EndCause
+from joblens.model.errors import JoblensError
 from joblens.model.job import Record
 from joblens.model.writes import CancelAsked
+from joblens.ports.store import Store
 
 _PATIENCE_S = 30.0
 
@@ -104,7 +107,7 @@ class RunAdopted:
         elsewhere = list(self._elsewhere)
         if elsewhere:
             self._kit.recorder.ask(
-                lambda store: [store.find(uuid) for uuid in elsewhere],
+                partial(_find_all, elsewhere),
                 lambda records: self._kit.loop.call(partial(self._take_news, records)),
                 name="adopted elsewhere",
             )
@@ -121,3 +124,12 @@ class RunAdopted:
             adopted.take_sample()
         elif adopted is not None:
             adopted.watch_limits()
+
+
+def _find_all(uuids: Iterable[str], store: Store) -> list[Record]:
+    """A record that cannot be found does not hide the others."""
+    found: list[Record] = []
+    for uuid in uuids:
+        with suppress(JoblensError):
+            found.append(store.find(uuid))
+    return found
