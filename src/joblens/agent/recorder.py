@@ -57,7 +57,7 @@ class Recorder:
         self._closed = False
         self._taken = 0
         self._applied_at_s = 0.0
-        self._is_due = False  # something waits that the thread is to write now
+        self._is_due = False  # facts wait that the thread is to write now
         self.muted: set[str] = set()  # jobs of which nothing is written any more: they are another's
         self.sieve: Callable[[Sequence[Write]], list[Write]] | None = None  # what is written now, of these
         self._questions: list[Callable[[], None]] = []  # not asked yet
@@ -87,7 +87,7 @@ class Recorder:
             except RuntimeError:  # no more threads: the caller does the work of this one
                 return
             self._thread = thread
-        if self._is_due:
+        if self._is_due or self._questions:
             self._changed.notify()
 
     def write(self, writes: Sequence[Write]) -> None:
@@ -113,15 +113,15 @@ class Recorder:
         *,
         name: str = "",
     ) -> None:
-        """Asks the store on the recorder's thread, after everything that was put before. `then` or
-        `otherwise` is called there: it has to return soon, mostly by a call to the loop. A question with a
-        name that has no answer yet is not asked a second time."""
+        """Asks the store on the recorder's thread. `then` or `otherwise` is called there: it has to return
+        soon, mostly by a call to the loop. Everything put before is written first, except for a poll.
+        `name`: of a poll, which is not asked a second time before it has an answer."""
         with self._changed:
             if name and name in self._names:
                 return
             self._names.add(name)
             self._questions.append(partial(self._ask, question, then, otherwise, name))
-            self._is_due = True
+            self._is_due |= not name
             self._wake_thread()
         if self._thread is None:
             self._serve()
@@ -164,18 +164,19 @@ class Recorder:
     def _run(self) -> None:
         while True:
             with self._changed:
-                while not self._is_due and not self._closed:
+                while not self._is_due and not self._questions and not self._closed:
                     self._changed.wait()
-                self._is_due = False
                 if self._closed:
                     return
             self._serve()
 
     def _serve(self) -> None:
-        """Writes the facts and asks the questions that wait."""
+        """Writes the facts that are due and asks the questions that wait."""
         with self._changed:
             questions, self._questions = self._questions, []
-        self._safely(self._apply_waiting)
+            is_due, self._is_due = self._is_due, False
+        if is_due:
+            self._safely(self._apply_waiting)
         for question in questions:
             self._safely(question)
 

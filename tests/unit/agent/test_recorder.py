@@ -170,3 +170,37 @@ def test_news_of_a_run_come_once_and_without_waiting_for_the_store() -> None:
     wait_until(lambda: len(news) == 2, what="the answers")
     assert news == [[StopAskedFor], []]
     recorder.close()
+
+
+class CountingStore:
+    """Counts its commits."""
+
+    url = "counting"
+
+    def __init__(self) -> None:
+        self.batches: list[list[object]] = []
+
+    def apply(self, writes: Sequence[object]) -> None:
+        self.batches.append(list(writes))
+
+    def cancel_requests(self) -> dict[str, CancelAsked]:
+        return {}
+
+    def close(self) -> None:
+        pass
+
+
+def test_polls_leave_facts_that_can_wait_where_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("joblens.agent.recorder._PATIENCE_S", 60.0)
+    store, answers = CountingStore(), list[object]()
+    recorder = Recorder(store)  # type: ignore[arg-type]
+    recorder.write([queued("a1")])
+    for tick in range(5):
+        recorder.put([samples("a1", tick, 1)], can_wait=True)
+        recorder.ask(lambda store: store.cancel_requests(), answers.append, name="cancel requests")
+        wait_until(lambda tick=tick: len(answers) == tick + 1, what="the answer")  # type: ignore[misc]
+    assert len(store.batches) == 1
+    recorder.ask(lambda _store: None, answers.append)  # the facts are in the store before this one
+    wait_until(lambda: len(answers) == 6, what="the answer")
+    assert [len(batch) for batch in store.batches] == [1, 5]
+    recorder.close()
