@@ -54,7 +54,7 @@ class Recorder:
         self._changed = threading.Condition()
         self._applying = threading.Lock()
         self._thread: threading.Thread | None = None
-        self._closed = False
+        self.is_closing = False
         self._taken = 0
         self._applied_at_s = 0.0
         self._is_due = False  # facts wait that the thread is to write now
@@ -150,11 +150,12 @@ class Recorder:
 
     def close(self) -> None:
         with self._changed:
-            self._closed = True
+            self.is_closing = True
             self._changed.notify()
         if self._thread is not None:
             self._thread.join()
-        self._apply_waiting()
+        self._is_due = True
+        self._serve()  # whatever the thread has not come to: each question has its answer
         for sink in self._sinks:
             sink.close()
         if self._pending is not None:
@@ -164,9 +165,9 @@ class Recorder:
     def _run(self) -> None:
         while True:
             with self._changed:
-                while not self._is_due and not self._questions and not self._closed:
+                while not self._is_due and not self._questions and not self.is_closing:
                     self._changed.wait()
-                if self._closed:
+                if self.is_closing:
                     return
             self._serve()
 

@@ -204,3 +204,24 @@ def test_polls_leave_facts_that_can_wait_where_they_are(monkeypatch: pytest.Monk
     wait_until(lambda: len(answers) == 6, what="the answer")
     assert [len(batch) for batch in store.batches] == [1, 5]
     recorder.close()
+
+
+def test_questions_are_answered_when_the_recorder_closes(tmp_path: Path) -> None:
+    """Those that its thread has not come to."""
+    recorder = Recorder(SqliteStore(str(tmp_path / "joblens.db")))
+    answers: list[object] = []
+    is_asked, may_end = threading.Event(), threading.Event()
+
+    def wait(_store: object) -> None:
+        is_asked.set()
+        may_end.wait(20)
+
+    recorder.ask(wait, answers.append)
+    is_asked.wait(20)
+    recorder.record("a1", [queued("a1")], answers.append)
+    closing = threading.Thread(target=recorder.close)
+    closing.start()
+    wait_until(lambda: recorder.is_closing, what="close to begin")
+    may_end.set()
+    closing.join()
+    assert answers == [None, 1]
