@@ -9,6 +9,8 @@ import pytest
 
 from joblens.agent.kit import Kit
 from joblens.agent.slot import Finished, Slot, SlotJob
+from joblens.agent.slot_ledger import jobs_begun, ledgers
+from joblens.agent.slot_loop import SlotLoop, SlotPlan
 from joblens.app.owning import close_kit, open_kit
 from joblens.app.settings import load_settings
 from joblens.engine.job_life import EndCause
@@ -199,3 +201,31 @@ def test_opening_instruments_does_not_hold_up_the_end_of_a_job(
     assert taken == [None]
     assert energy.is_closed
     assert "energy" not in ended[0].origins.sources
+
+
+def test_jobs_that_the_store_refused_stay_in_the_ledger(
+    kit: Kit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next joblens records them."""
+    loop = SlotLoop(kit, SlotPlan(width=1, logs_dir=str(tmp_path / "logs"), output_max_bytes=1 << 20))
+
+    def refuse(_writes: object) -> None:
+        raise ValueError("no such table")
+
+    monkeypatch.setattr(kit.recorder.store, "apply", refuse)
+    one = job("true")
+    loop.feed(one)
+    loop.feed_no_more()
+    loop.drive()
+    loop.close()
+    (ledger,) = ledgers(kit.spool_dir)
+    assert [begun.uuid for begun in jobs_begun(ledger)] == [one.job.uuid]
+
+
+def test_nothing_is_left_of_a_ledger_whose_jobs_are_recorded(kit: Kit, tmp_path: Path) -> None:
+    loop = SlotLoop(kit, SlotPlan(width=1, logs_dir=str(tmp_path / "logs"), output_max_bytes=1 << 20))
+    loop.feed(job("true"))
+    loop.feed_no_more()
+    loop.drive()
+    loop.close()
+    assert ledgers(kit.spool_dir) == []

@@ -63,11 +63,13 @@ class Recorder:
         self._questions: list[Callable[[], None]] = []  # not asked yet
         self._names: set[str] = set()  # of questions without an answer
         self._has_warned_of_sinks = False
-        self.applied = 0  # how many of the facts taken so far are safe
+        self.applied = 0  # how many of the facts taken so far wait no more
+        self.unwritten: set[str] = set()  # jobs with facts that the store refused
 
     def put(self, writes: Sequence[Write], *, can_wait: bool = False) -> int:
-        """-> a ticket: the facts are safe once `applied` has reached it. What can wait is written together
-        with others, when the next fact comes after `_PATIENCE_S`: waking up costs more than writing."""
+        """-> a ticket: once `applied` has reached it, the facts are safe, except for jobs in `unwritten`.
+        Facts that can wait are written together with others, when the next fact comes after `_PATIENCE_S`:
+        waking up costs more than writing."""
         with self._changed:
             self._waiting.extend(writes)
             self._taken += len(writes)
@@ -141,12 +143,19 @@ class Recorder:
         try:
             answer = self.read(question)
         except Exception as error:  # noqa: BLE001 - whoever asked waits for one of the two
-            otherwise(error if isinstance(error, JoblensError) else StoreError(repr(error)))
+            failure = error if isinstance(error, JoblensError) else StoreError(repr(error))
+            self._call_back(partial(otherwise, failure))
         else:
-            then(answer)
+            self._call_back(partial(then, answer))
         finally:
             with self._changed:
                 self._names.discard(name)
+
+    def _call_back(self, function: Callable[[], None]) -> None:
+        try:
+            function()
+        except Exception as error:  # noqa: BLE001 - the questions of others wait
+            self._warn(f"a fault in joblens: an answer of the store was not used: {error!r}")
 
     def close(self) -> None:
         with self._changed:
@@ -177,14 +186,14 @@ class Recorder:
             questions, self._questions = self._questions, []
             is_due, self._is_due = self._is_due, False
         if is_due:
-            self._safely(self._apply_waiting)
+            self._apply_safely()
         for question in questions:
-            self._safely(question)
+            question()
 
-    def _safely(self, work: Callable[[], None]) -> None:
+    def _apply_safely(self) -> None:
         """A fault of the store's is no reason to record nothing from then on."""
         try:
-            work()
+            self._apply_waiting()
         except Exception as error:  # noqa: BLE001 - whatever it is, jobs go on
             self._warn(f"the store failed, and facts about jobs may be lost: {error!r}")
 
@@ -203,8 +212,11 @@ class Recorder:
                 try:
                     if batch:
                         self.store.apply(batch)
+                except BaseException:
+                    self.unwritten.update(map(uuid_of, batch))
+                    raise
                 finally:
-                    self.applied += taken  # those that it could not take are lost: nothing waits for them
+                    self.applied += taken
                 if self._sinks:
                     self._mirror_safely(batch)
 

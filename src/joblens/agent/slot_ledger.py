@@ -12,7 +12,7 @@ import marshal
 import os
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from typing import Any
 
 import msgspec
@@ -115,12 +115,14 @@ class SlotLedger:
                 _free(self._file, place)
                 self._free[pages].append(place)
 
-    def close(self) -> None:
+    def close(self, unwritten: Container[str] = ()) -> None:
+        """`unwritten`: jobs that the store refused. The next joblens finds them in the file."""
         if self._file >= 0:
             os.close(self._file)
             self._file = -1
-            with contextlib.suppress(OSError):
-                os.unlink(self.path)
+            if not any(uuid in unwritten for uuid in self._cells):
+                with contextlib.suppress(OSError):
+                    os.unlink(self.path)
 
 
 # ---- the next joblens --------------------------------------------------------------------------------------

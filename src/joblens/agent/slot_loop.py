@@ -160,7 +160,7 @@ class SlotLoop:
         """`drive` has returned, or was never begun."""
         descriptor, self._wakeup = self._wakeup, -1
         os.close(descriptor)
-        self._ledger.close()
+        self._ledger.close(self._kit.recorder.unwritten)
         self._host.close()
         self._tick_host.close()
 
@@ -491,7 +491,8 @@ class SlotLoop:
     def _hand_over(self) -> None:
         while self._on_their_way and self._on_their_way[0][0] <= self._kit.recorder.applied:
             records = self._on_their_way.popleft()[1]
-            self._ledger.remove(record.job.uuid for record in records)
+            uuids = (record.job.uuid for record in records)
+            self._ledger.remove(uuid for uuid in uuids if uuid not in self._kit.recorder.unwritten)
             if records and self._listener is not None:
                 self._listener.recorded(records)
             elif records:

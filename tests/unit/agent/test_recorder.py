@@ -225,3 +225,33 @@ def test_questions_are_answered_when_the_recorder_closes(tmp_path: Path) -> None
     may_end.set()
     closing.join()
     assert answers == [None, 1]
+
+
+def test_a_fault_of_a_callback_is_not_blamed_on_the_store() -> None:
+    warnings: list[str] = []
+    recorder = Recorder(CountingStore(), (), warnings.append)  # type: ignore[arg-type]
+
+    def fail(_answer: object) -> None:
+        raise ValueError("a slip")
+
+    recorder.ask(lambda _store: None, fail)
+    recorder.close()
+    (warning,) = warnings
+    assert "a slip" in warning
+    assert "lost" not in warning
+
+
+def test_jobs_whose_facts_the_store_refused_are_known() -> None:
+    class RefusingStore(CountingStore):
+        def apply(self, writes: Sequence[object]) -> None:
+            if writes == [queued("b1")]:
+                raise ValueError("no such table")
+
+    warnings: list[str] = []
+    recorder = Recorder(RefusingStore(), (), warnings.append)  # type: ignore[arg-type]
+    for uuid in ("a1", "b1"):
+        ticket = recorder.put([queued(uuid)])
+        wait_until(lambda ticket=ticket: recorder.applied == ticket, what="the write")  # type: ignore[misc]
+    recorder.close()
+    assert recorder.unwritten == {"b1"}
+    assert "lost" in warnings[0]
