@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from joblens.agent.kit import Kit
+from joblens.agent.live_readings import LiveReadings
 from joblens.agent.slot import Finished, Slot, SlotJob
 from joblens.agent.slot_ledger import jobs_begun, ledgers
 from joblens.agent.slot_loop import SlotLoop, SlotPlan
@@ -15,7 +16,7 @@ from joblens.app.owning import close_kit, open_kit
 from joblens.app.settings import load_settings
 from joblens.engine.job_life import EndCause
 from joblens.model.ids import new_uuid
-from joblens.model.job import Accounting, Job
+from joblens.model.job import Accounting, Job, Record, Status
 from joblens.probes.host import HostProbe
 from tests.conftest import wait_until
 from tests.fake_instruments import CountingProbe, FakeInstruments
@@ -229,3 +230,17 @@ def test_nothing_is_left_of_a_ledger_whose_jobs_are_recorded(kit: Kit, tmp_path:
     loop.drive()
     loop.close()
     assert ledgers(kit.spool_dir) == []
+
+
+def test_a_live_reading_of_a_slot_job_leaves_out_its_launcher(slot: Slot, kit: Kit) -> None:
+    one = job("sleep", "60")
+    slot.send([one])
+    attempt = slot.begin(one, {})
+    wait_until(lambda: len(slot._home.job_pids()) == 1, what="its process")
+    readings = LiveReadings(kit.host)
+    found = readings.read(Record(status=Status.RUNNING, job=one.job, attempt=attempt))
+    readings.close()
+    stop(slot)
+    assert found is not None
+    assert found.processes == 1
+    assert found.memory_kernel_peak_bytes is None
