@@ -34,8 +34,9 @@ class RunAdopted:
     def settle(self, run_uuid: str, logs_dir: str) -> list[Record]:
         """Brings to their end the run's jobs of which nothing is left. -> those that still run"""
         with alone(self._kit.spool_dir, "recovery", _PATIENCE_S):
-            begun = self._kit.recorder.read(lambda store: self._recovery.unrecorded(store.find))
-            self._kit.recorder.write(begun)
+            recorder = self._kit.recorder
+            begun = self._recovery.unrecorded(lambda uuid: recorder.read(lambda store: store.find(uuid)))
+            recorder.write(begun)
             unfinished = self._unfinished(run_uuid)
             found = self._recovery.orphans(unfinished)
             for record in found.dead:
@@ -44,7 +45,9 @@ class RunAdopted:
             for record in found.never_started:
                 self._kit.recorder.write(self._recovery.give_up(record))
             for record in found.adoptable:
-                self._adopted[record.job.uuid] = AdoptedJob(record, self._kit, self._recovery, self._ended)
+                seen = self._read_seen(record.job.uuid)
+                adopted = AdoptedJob(record, seen, self._kit, self._recovery, self._ended)
+                self._adopted[record.job.uuid] = adopted
             left = self._unfinished(run_uuid)
             launchers = [one.attempt.launcher_pid for one in left if one.attempt is not None]
             end_unknown(
@@ -60,16 +63,15 @@ class RunAdopted:
 
     def _settle(self, record: Record, *, owns_groups: bool) -> None:
         uuid = record.job.uuid
-        seen, asked = self._kit.recorder.read(
-            lambda store: (
-                Seen(store.samples(uuid), store.details(uuid)),
-                store.cancel_requests().get(uuid),
-            )
-        )
+        seen = self._read_seen(uuid)
+        asked = self._kit.recorder.read(lambda store: store.cancel_requests().get(uuid))
         asked_at_us = asked.asked_at_us if asked else None
         how = Circumstances(cancel_asked_at_us=asked_at_us, owns_groups=owns_groups)
         self._kit.recorder.write(self._recovery.settle(record, seen, how))
         self._recovery.forget(uuid)
+
+    def _read_seen(self, uuid: str) -> Seen:
+        return self._kit.recorder.read(lambda store: Seen(store.samples(uuid), store.details(uuid)))
 
     def _unfinished(self, run_uuid: str) -> list[Record]:
         return self._kit.recorder.read(lambda store: store.running(run=run_uuid))
