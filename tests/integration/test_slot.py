@@ -17,6 +17,7 @@ from joblens.app.settings import load_settings
 from joblens.engine.job_life import EndCause
 from joblens.model.ids import new_uuid
 from joblens.model.job import Accounting, Job, Record, Status
+from joblens.model.writes import CancelAsked
 from joblens.probes.host import HostProbe
 from tests.conftest import wait_until
 from tests.fake_instruments import CountingProbe, FakeInstruments
@@ -244,3 +245,27 @@ def test_a_live_reading_of_a_slot_job_leaves_out_its_launcher(slot: Slot, kit: K
     assert found is not None
     assert found.processes == 1
     assert found.memory_kernel_peak_bytes is None
+
+
+def test_a_cancel_request_that_comes_while_the_slots_close_is_written_nowhere_else(
+    kit: Kit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loop = SlotLoop(kit, SlotPlan(width=1, logs_dir=str(tmp_path / "logs"), output_max_bytes=1 << 20))
+    written: list[int] = []
+    closing = threading.Thread(target=loop.close)
+
+    def write(descriptor: int, _value: int) -> None:
+        closing.start()
+        closing.join(0.2)
+        os.fstat(descriptor)  # still that of the loop
+        written.append(descriptor)
+
+    monkeypatch.setattr(kit.recorder.store, "cancel_requests", lambda: {"a1": CancelAsked("a1", 1)})
+    monkeypatch.setattr(os, "eventfd_write", write)
+    loop.heed_cancel_requests()
+    wait_until(lambda: written, what="the wake-up", timeout=5)
+    closing.join()
+    loop.heed_cancel_requests()
+    kit.recorder.ask(lambda _store: None, lambda _: written.append(-1))
+    wait_until(lambda: len(written) > 1, what="the second answer")
+    assert written[1] == -1
