@@ -249,7 +249,7 @@ class AdoptedJob:
     def _settle(self, samples: list[tuple[int, Sample]]) -> None:
         kit, uuid = self._kit, self.job.uuid
         how = Circumstances(cause=self._life.cause, leftovers=self._life.leftovers)
-        seen = Seen(samples, self._details.latest, self._meter)
+        seen = Seen(samples, self._details.latest, self._meter, self._next_index)
         kit.recorder.put(self._recovery.settle(self.record, seen, how))
         self._details.close()
         self._recovery.forget(uuid)
