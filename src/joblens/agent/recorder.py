@@ -4,7 +4,7 @@ database delays neither a sample nor the job."""
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
@@ -14,6 +14,7 @@ from joblens.agent.pending_ends import PendingEnds
 from joblens.model.errors import JoblensError, StoreError
 from joblens.model.job import Record, Status
 from joblens.model.writes import (
+    CancelAsked,
     DetailsTaken,
     JobEnded,
     JobQueued,
@@ -61,21 +62,25 @@ class Recorder:
         self.muted: set[str] = set()  # jobs of which nothing is written any more: they are another's
         self.sieve: Callable[[Sequence[Write]], list[Write]] | None = None  # what is written now, of these
         self._questions: list[Callable[[], None]] = []  # not asked yet
-        self._names: set[str] = set()  # of questions without an answer
+        self._names: set[Hashable | None] = set()  # of questions without an answer
         self._has_warned_of_sinks = False
         self.applied = 0  # how many of the facts taken so far wait no more
         self.unwritten: set[str] = set()  # jobs with facts that the store refused
 
-    def put(self, writes: Sequence[Write], *, can_wait: bool = False) -> int:
+    def put(
+        self, writes: Sequence[Write], *, can_wait: bool = False, then: Callable[[], None] | None = None
+    ) -> int:
         """-> a ticket: once `applied` has reached it, the facts are safe, except for jobs in `unwritten`.
         Facts that can wait are written together with others, when the next fact comes after `_PATIENCE_S`:
-        waking up costs more than writing."""
+        waking up costs more than writing. `then` is called on the recorder's thread afterwards."""
         with self._changed:
             self._waiting.extend(writes)
             self._taken += len(writes)
             ticket = self._taken
-            if not can_wait or time.monotonic() - self._applied_at_s >= _PATIENCE_S:
+            if not can_wait or then is not None or time.monotonic() - self._applied_at_s >= _PATIENCE_S:
                 self._is_due = True
+            if then is not None:
+                self._questions.append(partial(self._call_back, then))
             self._wake_thread()
         if self._thread is None:
             self._serve()
@@ -113,20 +118,36 @@ class Recorder:
         then: Callable[[T], None],
         otherwise: Callable[[JoblensError], None] = _ignore,
         *,
-        name: str = "",
+        name: Hashable | None = None,
     ) -> None:
         """Asks the store on the recorder's thread. `then` or `otherwise` is called there: it has to return
         soon, mostly by a call to the loop. Everything put before is written first, except for a poll.
         `name`: of a poll, which is not asked a second time before it has an answer."""
         with self._changed:
-            if name and name in self._names:
+            if name is not None and name in self._names:
                 return
             self._names.add(name)
             self._questions.append(partial(self._ask, question, then, otherwise, name))
-            self._is_due |= not name
+            self._is_due |= name is None
             self._wake_thread()
         if self._thread is None:
             self._serve()
+
+    def poll_cancels(
+        self,
+        then: Callable[[Mapping[str, CancelAsked]], None],
+        call: Callable[[Callable[[], None]], None] | None = None,
+    ) -> None:
+        """`then` gets the requests that `joblens cancel` leaves in the store, through `call` (of a loop) if
+        given. Called again with the same bound method before its answer is there, it does nothing."""
+
+        def pass_on(asked: Mapping[str, CancelAsked]) -> None:
+            if call is None:
+                then(asked)
+            else:
+                call(partial(then, asked))
+
+        self.ask(lambda store: store.cancel_requests(), pass_on, name=then)
 
     def record(self, uuid: str, writes: Sequence[Write], then: Callable[[int | None], None]) -> None:
         """Puts them. `then` gets the job's number once they are safe; None: they wait in a journal."""
@@ -138,7 +159,7 @@ class Recorder:
         question: Callable[[Store], Any],
         then: Callable[[Any], None],
         otherwise: Callable[[JoblensError], None],
-        name: str,
+        name: Hashable | None,
     ) -> None:
         try:
             answer = self.read(question)

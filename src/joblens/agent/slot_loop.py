@@ -150,7 +150,7 @@ class SlotLoop:
 
     def heed_cancel_requests(self) -> None:
         """Asked on the recorder's thread, so that it costs the jobs nothing."""
-        self._kit.recorder.ask(lambda store: store.cancel_requests(), self._heed, name="cancel requests")
+        self._kit.recorder.poll_cancels(self._heed)
 
     def _heed(self, asked: Iterable[str]) -> None:
         self._asked_to_end = frozenset(asked)

@@ -205,8 +205,7 @@ class Supervisor:
 
     def _end_unstarted(self, record: Record, outcome: Outcome) -> None:
         uuid, spool_dir = record.job.uuid, self._kit.spool_dir
-        self._kit.recorder.put([JobEnded(uuid, outcome)])
-        self._kit.recorder.ask(lambda _store: None, lambda _: remove_payload(spool_dir, uuid))
+        self._kit.recorder.put([JobEnded(uuid, outcome)], then=partial(remove_payload, spool_dir, uuid))
         self._idle_since_s = time.monotonic()
 
     def _ended(self, hosted: Hosted) -> None:

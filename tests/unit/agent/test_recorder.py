@@ -2,7 +2,7 @@
 
 import threading
 from argparse import Namespace
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -255,3 +255,28 @@ def test_jobs_whose_facts_the_store_refused_are_known() -> None:
     recorder.close()
     assert recorder.unwritten == {"b1"}
     assert "lost" in warnings[0]
+
+
+class Poller:
+    def __init__(self) -> None:
+        self.asked: list[set[str]] = []
+
+    def heed(self, asked: Mapping[str, CancelAsked]) -> None:
+        self.asked.append(set(asked))
+
+
+def test_one_who_polls_for_cancels_does_not_silence_another() -> None:
+    server, pollers = SlowServer(), (Poller(), Poller())
+    recorder = Recorder(server)  # type: ignore[arg-type]
+    for _ in range(3):
+        recorder.poll_cancels(pollers[0].heed)
+        recorder.poll_cancels(pollers[1].heed, Calls().call)
+    server.may_answer.set()
+    recorder.close()
+    assert [poller.asked for poller in pollers] == [[{"a1"}], [{"a1"}]]
+
+
+def test_whoever_puts_facts_is_called_when_they_are_written(recorder: Recorder) -> None:
+    found: list[str] = []
+    recorder.put([queued("a1")], then=lambda: found.append(recorder.store.find("a1").job.uuid))
+    wait_until(lambda: found, what="the call")
