@@ -2,6 +2,7 @@
 jobs never wait for it (rule 8 of ARCHITECTURE.md)."""
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -11,6 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from joblens.agent.locks import SupervisorLock
+from joblens.app.places import spool_dir
+from joblens.model.history import HistoryQuery
 from joblens.stores.sqlite import SqliteStore
 from tests.conftest import wait_until
 from tests.integration.workflow_desk import WorkflowDesk
@@ -115,6 +119,11 @@ class OddStore:
                 process.wait(timeout=30)
 
 
+def read_soon(path: Path) -> str:
+    wait_until(lambda: path.exists() and path.read_text().endswith("\n"), what=path.name)
+    return path.read_text()
+
+
 @pytest.mark.parametrize(
     ("arguments", "code"),
     [
@@ -161,6 +170,40 @@ def test_a_worker_that_looks_after_jobs_never_waits_for_the_store(
         assert done.returncode == 0
     worker.terminate()
     assert worker.wait(timeout=30) == 0
+    assert odd.violations() == ""
+
+
+def test_a_supervisor_never_waits_for_the_store_on_its_loop(odd: OddStore, store_path: Path) -> None:
+    """It runs jobs, adopts one whose supervisor was killed, and settles one of which nothing is left."""
+
+    def submit(*arguments: str) -> None:
+        subprocess.run(
+            [sys.executable, "-m", "joblens", "submit", *arguments], cwd=odd.folder, check=True, timeout=60
+        )
+
+    def start() -> "subprocess.Popen[bytes]":
+        supervisor = odd.start("supervisor", "--stay")
+        lock = SupervisorLock(spool_dir(str(store_path)))
+        wait_until(lambda: lock.holder() == supervisor.pid, what="the supervisor")
+        return supervisor
+
+    first = start()
+    submit("--wait", "--timeout", "30", "--", "true")
+    submit("--", "./not-there")
+    submit("--", "sh", "-c", "echo $PPID >first; while [ ! -e over ]; do sleep 0.05; done; touch done")
+    submit("--", "sh", "-c", "echo $PPID >second; exec sleep 60")
+    launchers = [int(read_soon(odd.folder / name)) for name in ("first", "second")]
+    first.kill()
+    first.wait()
+    os.kill(launchers[1], signal.SIGKILL)
+    start()
+    (odd.folder / "over").touch()
+    wait_until((odd.folder / "done").exists, what="the adopted job")
+    store = SqliteStore(str(store_path))
+    wait_until(lambda: not store.running(), what="the end of all jobs", timeout=30)
+    statuses = [record.status.value for record in store.records(HistoryQuery())]
+    store.close()
+    assert sorted(statuses) == ["error", "lost", "success", "success"]
     assert odd.violations() == ""
 
 

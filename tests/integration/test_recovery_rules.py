@@ -10,12 +10,15 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from joblens.agent.adopted import AdoptedJob
 from joblens.agent.launcher import TOTALS, write_outcome
 from joblens.agent.owners import is_running, this_process
-from joblens.app.owning import current_user
+from joblens.agent.settling import Seen
+from joblens.app.owning import close_kit, current_user, open_kit, open_recovery
 from joblens.app.places import spool_dir
 from joblens.app.recovering import recover_dead_owners
 from joblens.app.settings import load_settings
+from joblens.model.errors import StoreError
 from joblens.model.ids import new_uuid
 from joblens.model.job import Attempt, Job, Owner, Record, Status
 from joblens.model.sample import Sample
@@ -284,3 +287,28 @@ def _leave_outcome(settings: Settings, uuid: str, *, ended_s_ago: int, status: i
     file = folder / f"{uuid}.outcome"
     write_outcome(str(file), status, totals, time.monotonic_ns() - ended_s_ago * 1_000_000_000)
     return file
+
+
+def test_the_last_sample_of_an_adopted_job_replaces_none_when_the_store_fails(
+    store: SqliteStore, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    launcher = gone()
+    uuid = put(
+        store, attempt_of(gone(), launcher_pid=launcher.pid, launcher_start_ticks=launcher.start_ticks)
+    )
+    before = [Sample(at_us=index, elapsed_us=index) for index in range(3)]
+    store.apply([SamplesTaken(uuid, 0, tuple(before))])
+    _leave_outcome(settings, uuid, ended_s_ago=1)
+    kit = open_kit(settings, lambda _: None)
+
+    def fail(_uuid: str) -> None:
+        raise StoreError("no answer")
+
+    ended: list[AdoptedJob] = []
+    seen = Seen(store.samples(uuid))
+    monkeypatch.setattr(kit.recorder.store, "samples", fail)
+    AdoptedJob(store.find(uuid), seen, kit, open_recovery(kit, settings), ended.append).start()
+    kit.loop.run_until(lambda: bool(ended))
+    close_kit(kit)
+    assert [index for index, _ in store.samples(uuid)] == [0, 1, 2, 3]
+    assert [sample for _, sample in store.samples(uuid)][:3] == before

@@ -8,12 +8,16 @@ from pathlib import Path
 import pytest
 
 from joblens.agent.kit import Kit
+from joblens.agent.live_readings import LiveReadings
 from joblens.agent.slot import Finished, Slot, SlotJob
+from joblens.agent.slot_ledger import jobs_begun, ledgers
+from joblens.agent.slot_loop import SlotLoop, SlotPlan
 from joblens.app.owning import close_kit, open_kit
 from joblens.app.settings import load_settings
 from joblens.engine.job_life import EndCause
 from joblens.model.ids import new_uuid
-from joblens.model.job import Accounting, Job
+from joblens.model.job import Accounting, Job, Record, Status
+from joblens.model.writes import CancelAsked
 from joblens.probes.host import HostProbe
 from tests.conftest import wait_until
 from tests.fake_instruments import CountingProbe, FakeInstruments
@@ -199,3 +203,69 @@ def test_opening_instruments_does_not_hold_up_the_end_of_a_job(
     assert taken == [None]
     assert energy.is_closed
     assert "energy" not in ended[0].origins.sources
+
+
+def test_jobs_that_the_store_refused_stay_in_the_ledger(
+    kit: Kit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next joblens records them."""
+    loop = SlotLoop(kit, SlotPlan(width=1, logs_dir=str(tmp_path / "logs"), output_max_bytes=1 << 20))
+
+    def refuse(_writes: object) -> None:
+        raise ValueError("no such table")
+
+    monkeypatch.setattr(kit.recorder.store, "apply", refuse)
+    one = job("true")
+    loop.feed(one)
+    loop.feed_no_more()
+    loop.drive()
+    loop.close()
+    (ledger,) = ledgers(kit.spool_dir)
+    assert [begun.uuid for begun in jobs_begun(ledger)] == [one.job.uuid]
+
+
+def test_nothing_is_left_of_a_ledger_whose_jobs_are_recorded(kit: Kit, tmp_path: Path) -> None:
+    loop = SlotLoop(kit, SlotPlan(width=1, logs_dir=str(tmp_path / "logs"), output_max_bytes=1 << 20))
+    loop.feed(job("true"))
+    loop.feed_no_more()
+    loop.drive()
+    loop.close()
+    assert ledgers(kit.spool_dir) == []
+
+
+def test_a_live_reading_of_a_slot_job_leaves_out_its_launcher(slot: Slot, kit: Kit) -> None:
+    one = job("sleep", "60")
+    slot.send([one])
+    attempt = slot.begin(one, {})
+    wait_until(lambda: len(slot._home.job_pids()) == 1, what="its process")
+    readings = LiveReadings(kit.host)
+    found = readings.read(Record(status=Status.RUNNING, job=one.job, attempt=attempt))
+    readings.close()
+    stop(slot)
+    assert found is not None
+    assert found.processes == 1
+    assert found.memory_kernel_peak_bytes is None
+
+
+def test_a_cancel_request_that_comes_while_the_slots_close_is_written_nowhere_else(
+    kit: Kit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loop = SlotLoop(kit, SlotPlan(width=1, logs_dir=str(tmp_path / "logs"), output_max_bytes=1 << 20))
+    written: list[int] = []
+    closing = threading.Thread(target=loop.close)
+
+    def write(descriptor: int, _value: int) -> None:
+        closing.start()
+        closing.join(0.2)
+        os.fstat(descriptor)  # still that of the loop
+        written.append(descriptor)
+
+    monkeypatch.setattr(kit.recorder.store, "cancel_requests", lambda: {"a1": CancelAsked("a1", 1)})
+    monkeypatch.setattr(os, "eventfd_write", write)
+    loop.heed_cancel_requests()
+    wait_until(lambda: written, what="the wake-up", timeout=5)
+    closing.join()
+    loop.heed_cancel_requests()
+    kit.recorder.ask(lambda _store: None, lambda _: written.append(-1))
+    wait_until(lambda: len(written) > 1, what="the second answer")
+    assert written[1] == -1

@@ -54,8 +54,14 @@ class AdoptedJob:
     """Driven by the loop like a session of one's own: time-out, cancelling and leftovers as there."""
 
     def __init__(
-        self, record: Record, kit: Kit, recovery: Recovery, on_end: Callable[["AdoptedJob"], None]
+        self,
+        record: Record,
+        seen: Seen,
+        kit: Kit,
+        recovery: Recovery,
+        on_end: Callable[["AdoptedJob"], None],
     ) -> None:
+        """`seen`: in the store."""
         assert record.attempt is not None
         self._attempt = replace(record.attempt, owner=kit.owner)
         self.record = replace(record, attempt=self._attempt)
@@ -68,9 +74,7 @@ class AdoptedJob:
         if self._container is not None:
             self._container.processes.groups = self._groups
             self._container.processes.tell_client = self._signal_main
-        stored, earlier = kit.recorder.read(
-            lambda store: (store.samples(record.job.uuid), store.details(record.job.uuid))
-        )
+        stored, earlier = seen.samples, seen.details
         self._slot_job = recovery.slot_job(record.job.uuid)
         # First of all: where there are no groups, it knows who is alive.
         self._meter = self._open_meter()
@@ -240,7 +244,7 @@ class AdoptedJob:
     def _settle(self, samples: list[tuple[int, Sample]]) -> None:
         kit, uuid = self._kit, self.job.uuid
         how = Circumstances(cause=self._life.cause, leftovers=self._life.leftovers)
-        seen = Seen(samples, self._details.latest, self._meter)
+        seen = Seen(samples, self._details.latest, self._meter, self._next_index)
         kit.recorder.put(self._recovery.settle(self.record, seen, how))
         self._details.close()
         self._recovery.forget(uuid)

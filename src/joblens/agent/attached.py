@@ -5,7 +5,7 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from functools import partial
 
 from msgspec.structs import replace
@@ -118,12 +118,11 @@ class Attachment:
             if self._pidfd < 0 and self._is_empty():
                 self._ended()
             else:
-                # `joblens cancel` leaves its request in the store.
-                self._kit.recorder.ask(
-                    lambda store: self.job.uuid in store.cancel_requests(),
-                    lambda is_asked: self._kit.loop.call(self.stop) if is_asked else None,
-                    name="cancel requests",
-                )
+                self._kit.recorder.poll_cancels(self._heed_cancels, self._kit.loop.call)
+
+    def _heed_cancels(self, asked: Container[str]) -> None:
+        if self.job.uuid in asked:
+            self.stop()
 
     def _measure(self) -> Measurement:
         kit, target = self._kit, self._target

@@ -5,7 +5,6 @@ import signal
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
-from functools import partial
 from types import FrameType
 from typing import Any
 
@@ -270,12 +269,7 @@ class Foreground:
             self._was_interrupted_by_key = False
             self.session.forgive()
         if not self.session.was_asked_to_stop and not self.session.is_over:
-            # `joblens cancel` leaves its request in the store.
-            self._kit.recorder.ask(
-                lambda store: store.cancel_requests(),
-                lambda asked: self._kit.loop.call(partial(self._heed_cancel, asked)),
-                name="cancel requests",
-            )
+            self._kit.recorder.poll_cancels(self._heed_cancel, self._kit.loop.call)
 
     def _heed_cancel(self, asked: Mapping[str, CancelAsked]) -> None:
         if self.session.job.uuid in asked and not self.session.was_asked_to_stop:

@@ -120,6 +120,11 @@ def parse_group_name(name: str) -> GroupName | None:
     return GroupName(found["uuid"], is_slot, *numbers, found["spool"])
 
 
+def is_slot_group(path: str) -> bool:
+    name = parse_group_name(os.path.basename(path))
+    return name is not None and name.is_slot
+
+
 def slurm_step(directory: str) -> str:
     """The group that Slurm gave the processes of a step, if this is it or lies in it; else empty."""
     found = _SLURM_STEP.search(directory)

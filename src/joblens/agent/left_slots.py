@@ -183,7 +183,7 @@ def _base(job: LedgerJob, mark: SlotMark | None) -> dict[str, int]:
         return {}
     numbers, probe = opened
     probe.close()
-    return numbers.base_of_counters()
+    return numbers.base_of_attempt()
 
 
 def _open_counters(

@@ -7,8 +7,10 @@ from collections.abc import Collection
 from contextlib import suppress
 from typing import Any
 
+from joblens.agent.group_places import is_slot_group
 from joblens.agent.meter import COUNTERS
 from joblens.agent.owners import is_here, is_running, is_within_reach
+from joblens.agent.slot_numbers import live_numbers
 from joblens.model.errors import ProbeError
 from joblens.model.job import Attempt, Record
 from joblens.model.sample import Sample
@@ -70,6 +72,8 @@ class LiveReadings:
 def _since_start(fields: dict[str, Any], attempt: Attempt) -> dict[str, Any]:
     fields.pop("devices", None)  # how much of it was there at the start is not in the record
     base = attempt.base
+    if any(is_slot_group(path) for path in attempt.groups.values()):
+        return live_numbers(fields, base)
     return {
         name: max(0, value - base.get(name, 0)) if name in COUNTERS and value is not None else value
         for name, value in fields.items()

@@ -118,7 +118,7 @@ class JobMeter:
 
     def resume(self, base: Mapping[str, int], start_mono_ns: int, last: Sample | None = None) -> None:
         """Goes on with a job that another process began to measure; `last` is what it saw last."""
-        self._base = dict(base)
+        self._base = {name: value for name, value in base.items() if name in COUNTERS}
         # How much of it was on which device is written down nowhere: it can be told only from nothing.
         self._knows_devices = not any(base.get(name) for name in _DEVICE_TOTALS)
         self._start_mono_ns = start_mono_ns

@@ -288,10 +288,8 @@ class QueueWorker:
         """Of a job that never began."""
         record = Record(status=outcome.status, job=claim.job, outcome=outcome)
         recorder, loop = self._kit.recorder, self._kit.loop
-        recorder.put([JobEnded(claim.job.uuid, outcome)])
-        recorder.ask(
-            lambda _store: None, lambda _: loop.call(partial(self._keeping.has_ended, record, claim))
-        )
+        has_ended = partial(self._keeping.has_ended, record, claim)
+        recorder.put([JobEnded(claim.job.uuid, outcome)], then=partial(loop.call, has_ended))
 
     def _fill(self) -> None:
         """In the order they were claimed: a large job is not passed by small ones for ever."""

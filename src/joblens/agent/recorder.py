@@ -4,7 +4,7 @@ database delays neither a sample nor the job."""
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
@@ -14,6 +14,7 @@ from joblens.agent.pending_ends import PendingEnds
 from joblens.model.errors import JoblensError, StoreError
 from joblens.model.job import Record, Status
 from joblens.model.writes import (
+    CancelAsked,
     DetailsTaken,
     JobEnded,
     JobQueued,
@@ -54,26 +55,32 @@ class Recorder:
         self._changed = threading.Condition()
         self._applying = threading.Lock()
         self._thread: threading.Thread | None = None
-        self._closed = False
+        self.is_closing = False
         self._taken = 0
         self._applied_at_s = 0.0
-        self._is_due = False  # something waits that the thread is to write now
+        self._is_due = False  # facts wait that the thread is to write now
         self.muted: set[str] = set()  # jobs of which nothing is written any more: they are another's
         self.sieve: Callable[[Sequence[Write]], list[Write]] | None = None  # what is written now, of these
         self._questions: list[Callable[[], None]] = []  # not asked yet
-        self._names: set[str] = set()  # of questions without an answer
+        self._names: set[Hashable | None] = set()  # of questions without an answer
         self._has_warned_of_sinks = False
-        self.applied = 0  # how many of the facts taken so far are safe
+        self.applied = 0  # how many of the facts taken so far wait no more
+        self.unwritten: set[str] = set()  # jobs with facts that the store refused
 
-    def put(self, writes: Sequence[Write], *, can_wait: bool = False) -> int:
-        """-> a ticket: the facts are safe once `applied` has reached it. What can wait is written together
-        with others, when the next fact comes after `_PATIENCE_S`: waking up costs more than writing."""
+    def put(
+        self, writes: Sequence[Write], *, can_wait: bool = False, then: Callable[[], None] | None = None
+    ) -> int:
+        """-> a ticket: once `applied` has reached it, the facts are safe, except for jobs in `unwritten`.
+        Facts that can wait are written together with others, when the next fact comes after `_PATIENCE_S`:
+        waking up costs more than writing. `then` is called on the recorder's thread afterwards."""
         with self._changed:
             self._waiting.extend(writes)
             self._taken += len(writes)
             ticket = self._taken
-            if not can_wait or time.monotonic() - self._applied_at_s >= _PATIENCE_S:
+            if not can_wait or then is not None or time.monotonic() - self._applied_at_s >= _PATIENCE_S:
                 self._is_due = True
+            if then is not None:
+                self._questions.append(partial(self._call_back, then))
             self._wake_thread()
         if self._thread is None:
             self._serve()
@@ -87,7 +94,7 @@ class Recorder:
             except RuntimeError:  # no more threads: the caller does the work of this one
                 return
             self._thread = thread
-        if self._is_due:
+        if self._is_due or self._questions:
             self._changed.notify()
 
     def write(self, writes: Sequence[Write]) -> None:
@@ -111,20 +118,36 @@ class Recorder:
         then: Callable[[T], None],
         otherwise: Callable[[JoblensError], None] = _ignore,
         *,
-        name: str = "",
+        name: Hashable | None = None,
     ) -> None:
-        """Asks the store on the recorder's thread, after everything that was put before. `then` or
-        `otherwise` is called there: it has to return soon, mostly by a call to the loop. A question with a
-        name that has no answer yet is not asked a second time."""
+        """Asks the store on the recorder's thread. `then` or `otherwise` is called there: it has to return
+        soon, mostly by a call to the loop. Everything put before is written first, except for a poll.
+        `name`: of a poll, which is not asked a second time before it has an answer."""
         with self._changed:
-            if name and name in self._names:
+            if name is not None and name in self._names:
                 return
             self._names.add(name)
             self._questions.append(partial(self._ask, question, then, otherwise, name))
-            self._is_due = True
+            self._is_due |= name is None
             self._wake_thread()
         if self._thread is None:
             self._serve()
+
+    def poll_cancels(
+        self,
+        then: Callable[[Mapping[str, CancelAsked]], None],
+        call: Callable[[Callable[[], None]], None] | None = None,
+    ) -> None:
+        """`then` gets the requests that `joblens cancel` leaves in the store, through `call` (of a loop) if
+        given. Called again with the same bound method before its answer is there, it does nothing."""
+
+        def pass_on(asked: Mapping[str, CancelAsked]) -> None:
+            if call is None:
+                then(asked)
+            else:
+                call(partial(then, asked))
+
+        self.ask(lambda store: store.cancel_requests(), pass_on, name=then)
 
     def record(self, uuid: str, writes: Sequence[Write], then: Callable[[int | None], None]) -> None:
         """Puts them. `then` gets the job's number once they are safe; None: they wait in a journal."""
@@ -136,25 +159,33 @@ class Recorder:
         question: Callable[[Store], Any],
         then: Callable[[Any], None],
         otherwise: Callable[[JoblensError], None],
-        name: str,
+        name: Hashable | None,
     ) -> None:
         try:
             answer = self.read(question)
         except Exception as error:  # noqa: BLE001 - whoever asked waits for one of the two
-            otherwise(error if isinstance(error, JoblensError) else StoreError(repr(error)))
+            failure = error if isinstance(error, JoblensError) else StoreError(repr(error))
+            self._call_back(partial(otherwise, failure))
         else:
-            then(answer)
+            self._call_back(partial(then, answer))
         finally:
             with self._changed:
                 self._names.discard(name)
 
+    def _call_back(self, function: Callable[[], None]) -> None:
+        try:
+            function()
+        except Exception as error:  # noqa: BLE001 - the questions of others wait
+            self._warn(f"a fault in joblens: an answer of the store was not used: {error!r}")
+
     def close(self) -> None:
         with self._changed:
-            self._closed = True
+            self.is_closing = True
             self._changed.notify()
         if self._thread is not None:
             self._thread.join()
-        self._apply_waiting()
+        self._is_due = True
+        self._serve()  # whatever the thread has not come to: each question has its answer
         for sink in self._sinks:
             sink.close()
         if self._pending is not None:
@@ -164,25 +195,26 @@ class Recorder:
     def _run(self) -> None:
         while True:
             with self._changed:
-                while not self._is_due and not self._closed:
+                while not self._is_due and not self._questions and not self.is_closing:
                     self._changed.wait()
-                self._is_due = False
-                if self._closed:
+                if self.is_closing:
                     return
             self._serve()
 
     def _serve(self) -> None:
-        """Writes the facts and asks the questions that wait."""
+        """Writes the facts that are due and asks the questions that wait."""
         with self._changed:
             questions, self._questions = self._questions, []
-        self._safely(self._apply_waiting)
+            is_due, self._is_due = self._is_due, False
+        if is_due:
+            self._apply_safely()
         for question in questions:
-            self._safely(question)
+            question()
 
-    def _safely(self, work: Callable[[], None]) -> None:
+    def _apply_safely(self) -> None:
         """A fault of the store's is no reason to record nothing from then on."""
         try:
-            work()
+            self._apply_waiting()
         except Exception as error:  # noqa: BLE001 - whatever it is, jobs go on
             self._warn(f"the store failed, and facts about jobs may be lost: {error!r}")
 
@@ -201,8 +233,11 @@ class Recorder:
                 try:
                     if batch:
                         self.store.apply(batch)
+                except BaseException:
+                    self.unwritten.update(map(uuid_of, batch))
+                    raise
                 finally:
-                    self.applied += taken  # those that it could not take are lost: nothing waits for them
+                    self.applied += taken
                 if self._sinks:
                     self._mirror_safely(batch)
 

@@ -2,6 +2,8 @@
 
 import contextlib
 import os
+from collections.abc import Callable
+from typing import Any
 
 from msgspec import Struct
 
@@ -85,17 +87,19 @@ class Recovery:
         """Whether an owner that is gone may have begun jobs that the store does not know."""
         return bool(self._new_ledgers())
 
-    def unrecorded(self, store: Store) -> list[Write]:
-        """Records those jobs, which `orphans` then finds in the store."""
+    def unrecorded(self, read: Callable[[Callable[[Store], Any]], Any]) -> list[Write]:
+        """Records those jobs, which `orphans` then finds in the store. `read` answers a question to the
+        store; between two questions this waits for launchers."""
 
         def known(uuid: str) -> Record | None:
             try:
-                return store.find(uuid)
+                record: Record = read(lambda store: store.find(uuid))
             except UnknownJob:
                 return None
+            return record
 
         new = self._new_ledgers()
-        unfinished = store.running() if new else []
+        unfinished = read(lambda store: store.running()) if new else []
         writes: list[Write] = []
         for path, owner in new.items():
             jobs = read_left(path, owner, unfinished)

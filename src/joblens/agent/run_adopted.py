@@ -2,6 +2,7 @@
 after here, those that another process (the supervisor) has adopted are followed in the store."""
 
 from collections.abc import Iterable
+from contextlib import suppress
 from functools import partial
 
 from joblens.agent.adopted import AdoptedJob
@@ -13,8 +14,10 @@ from joblens.agent.run_attempts import BESIDE
 from joblens.agent.run_reports import RunReports
 from joblens.agent.settling import Circumstances, Seen
 from joblens.engine.job_life import EndCause
+from joblens.model.errors import JoblensError
 from joblens.model.job import Record
 from joblens.model.writes import CancelAsked
+from joblens.ports.store import Store
 
 _PATIENCE_S = 30.0
 
@@ -31,8 +34,8 @@ class RunAdopted:
     def settle(self, run_uuid: str, logs_dir: str) -> list[Record]:
         """Brings to their end the run's jobs of which nothing is left. -> those that still run"""
         with alone(self._kit.spool_dir, "recovery", _PATIENCE_S):
-            begun = self._kit.recorder.read(self._recovery.unrecorded)
-            self._kit.recorder.write(begun)
+            recorder = self._kit.recorder
+            recorder.write(self._recovery.unrecorded(recorder.read))
             unfinished = self._unfinished(run_uuid)
             found = self._recovery.orphans(unfinished)
             for record in found.dead:
@@ -41,7 +44,9 @@ class RunAdopted:
             for record in found.never_started:
                 self._kit.recorder.write(self._recovery.give_up(record))
             for record in found.adoptable:
-                self._adopted[record.job.uuid] = AdoptedJob(record, self._kit, self._recovery, self._ended)
+                seen = self._read_seen(record.job.uuid)
+                adopted = AdoptedJob(record, seen, self._kit, self._recovery, self._ended)
+                self._adopted[record.job.uuid] = adopted
             left = self._unfinished(run_uuid)
             end_unknown(self._kit.spool_dir, logs_dir, self._kit.host, left)
             for adopted in self._adopted.values():
@@ -54,16 +59,15 @@ class RunAdopted:
 
     def _settle(self, record: Record, *, owns_groups: bool) -> None:
         uuid = record.job.uuid
-        seen, asked = self._kit.recorder.read(
-            lambda store: (
-                Seen(store.samples(uuid), store.details(uuid)),
-                store.cancel_requests().get(uuid),
-            )
-        )
+        seen = self._read_seen(uuid)
+        asked = self._kit.recorder.read(lambda store: store.cancel_requests().get(uuid))
         asked_at_us = asked.asked_at_us if asked else None
         how = Circumstances(cancel_asked_at_us=asked_at_us, owns_groups=owns_groups)
         self._kit.recorder.write(self._recovery.settle(record, seen, how))
         self._recovery.forget(uuid)
+
+    def _read_seen(self, uuid: str) -> Seen:
+        return self._kit.recorder.read(lambda store: Seen(store.samples(uuid), store.details(uuid)))
 
     def _unfinished(self, run_uuid: str) -> list[Record]:
         return self._kit.recorder.read(lambda store: store.running(run=run_uuid))
@@ -101,7 +105,7 @@ class RunAdopted:
         elsewhere = list(self._elsewhere)
         if elsewhere:
             self._kit.recorder.ask(
-                lambda store: [store.find(uuid) for uuid in elsewhere],
+                partial(_find_all, elsewhere),
                 lambda records: self._kit.loop.call(partial(self._take_news, records)),
                 name="adopted elsewhere",
             )
@@ -118,3 +122,12 @@ class RunAdopted:
             adopted.take_sample()
         elif adopted is not None:
             adopted.watch_limits()
+
+
+def _find_all(uuids: Iterable[str], store: Store) -> list[Record]:
+    """A record that cannot be found does not hide the others."""
+    found: list[Record] = []
+    for uuid in uuids:
+        with suppress(JoblensError):
+            found.append(store.find(uuid))
+    return found

@@ -105,8 +105,7 @@ class RunSessions:
             self._reports.recorded(record)
 
         self._unrecorded += 1
-        recorder.put([JobQueued(job), JobEnded(job.uuid, outcome)])
-        recorder.ask(lambda _store: None, lambda _: loop.call(recorded))
+        recorder.put([JobQueued(job), JobEnded(job.uuid, outcome)], then=partial(loop.call, recorded))
         self._reports.ended(job.uuid, outcome)
 
     def holds(self, uuid: str) -> bool:

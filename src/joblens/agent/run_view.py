@@ -11,7 +11,7 @@ from joblens.model.run import JobState, RunStatus
 
 
 class RunView(Protocol):
-    """A driver calls it through a ThreadedView: its methods may wait, but not for ever."""
+    """A driver calls it through a ThreadedView: its methods may wait, but not forever."""
 
     def state_changed(self, index: int, state: JobState, why: str = "") -> None:
         """Of a job of the plan. Called for every change; jobs that were settled before are told first."""
@@ -63,12 +63,13 @@ class ThreadedView:
     reader. Calls are passed on in their order, with each tick."""
 
     def __init__(self, view: RunView, warn: Callable[[str], None]) -> None:
-        """`warn` is told of a view that fails; it is not called any more then."""
+        """`warn` gets the error of a view that fails. After that the view is only closed."""
         self._view = view
         self._warn = warn
         self._calls: deque[Callable[[], None]] = deque()
         self._ticked = threading.Event()
-        self._is_closing = False
+        self._is_closing = self._has_failed = False
+        self._status = RunStatus.FAILED  # of the run, when it closes
         self._thread = threading.Thread(target=self._run, name="joblens-view", daemon=True)
         self._thread.start()
 
@@ -89,21 +90,41 @@ class ThreadedView:
         self._ticked.set()
 
     def close(self, status: RunStatus) -> None:
-        """When everything has been shown."""
-        self._calls.append(partial(self._view.close, status))
-        self._is_closing = True
-        self._ticked.set()
-        self._thread.join()
+        """Returns when everything has been shown. A second call does nothing."""
+        if not self._is_closing:
+            self._status = status
+            self._is_closing = True
+            self._ticked.set()
+            self._thread.join()
 
     def _run(self) -> None:
+        self._safely(self._show)
+        self._calls = deque(maxlen=0)
+        while not self._is_closing:  # the view has failed
+            self._await_tick()
+        self._safely(lambda: self._view.close(self._status))
+
+    def _safely(self, work: Callable[[], None]) -> None:
+        """A view that fails never disturbs a run."""
         try:
-            while not self._is_closing or self._calls:
-                self._ticked.wait()
-                self._ticked.clear()
-                while self._calls:
-                    self._calls.popleft()()
-                if not self._is_closing:
-                    self._view.tick()
-        except Exception as error:  # noqa: BLE001 - a view that fails never disturbs a run
-            self._warn(f"the run goes on, but cannot be shown: {error}")
-            self._calls = deque(maxlen=0)
+            work()
+        except Exception as error:  # noqa: BLE001
+            if not self._has_failed:
+                self._has_failed = True
+                self._warn(f"the run goes on, but cannot be shown: {error}")
+
+    def _show(self) -> None:
+        while not self._is_closing:
+            self._await_tick()
+            self._pass_on()
+            if not self._is_closing:
+                self._view.tick()
+        self._pass_on()
+
+    def _await_tick(self) -> None:
+        self._ticked.wait()
+        self._ticked.clear()
+
+    def _pass_on(self) -> None:
+        while self._calls:
+            self._calls.popleft()()

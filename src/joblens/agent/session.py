@@ -240,10 +240,9 @@ class JobSession:
         base = self._measurement.meter.take_base()
         attempt = replace(attempt, base=base, started_mono_ns=self._kit.clock.mono_ns())
         self.record = replace(self.record, status=Status.RUNNING, attempt=attempt)
-        self._kit.recorder.put([JobQueued(self.job), JobStarted(self.job.uuid, attempt)])
         go = partial(self._go, attempt, self._launcher, self._measurement.meter)
         step = partial(self._kit.loop.call, partial(self._take_step, go))
-        self._kit.recorder.ask(lambda _store: None, lambda _: step())
+        self._kit.recorder.put([JobQueued(self.job), JobStarted(self.job.uuid, attempt)], then=step)
 
     def _go(self, attempt: Attempt, launcher: LauncherProcess, meter: JobMeter) -> None:
         self._started_mono_ns = self._kit.clock.mono_ns()

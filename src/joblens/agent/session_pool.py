@@ -87,13 +87,8 @@ class SessionPool:
         return self._next_look_s
 
     def wake(self) -> None:
-        """`joblens cancel` leaves its wish in the store."""
         self._next_look_s = time.monotonic() + _CANCEL_POLL_S
-        self._kit.recorder.ask(
-            lambda store: store.cancel_requests(),
-            lambda asked: self._kit.loop.call(partial(self._heed_cancels, asked)),
-            name="cancel requests",
-        )
+        self._kit.recorder.poll_cancels(self._heed_cancels, self._kit.loop.call)
 
     def _heed_cancels(self, asked: Iterable[str]) -> None:
         for uuid in asked:

@@ -58,6 +58,7 @@ class Seen(Struct, frozen=True):
     samples: list[tuple[int, Sample]] = []
     details: Details = Details()
     meter: JobMeter | None = None  # of whoever measured it up to now; closed when it is settled
+    next_index: int = 0  # at least, of the sample that follows
 
 
 class Tools(Struct, frozen=True):
@@ -85,7 +86,7 @@ class Settling:
         self._record = record
         self._attempt = record.attempt
         self._seen = seen
-        self._next_index = seen.samples[-1][0] + 1 if seen.samples else 0
+        self._next_index = max(seen.next_index, seen.samples[-1][0] + 1 if seen.samples else 0)
         self._end = end
         self._tools = tools
         self._is_within_reach = is_within_reach

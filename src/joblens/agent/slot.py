@@ -215,7 +215,7 @@ class Slot:
             launcher_start_ticks=home.launcher.start_ticks,
             accounting=home.kind,
             groups=home.paths,
-            base=self._numbers.base_of_counters(),
+            base=self._numbers.base_of_attempt(),
             kernel=kit.host.kernel,
             cpu_count=kit.host.cpu_count,
             memory_total_bytes=kit.host.memory_total_bytes,

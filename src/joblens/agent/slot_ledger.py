@@ -13,7 +13,7 @@ import os
 import struct
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from typing import Any
 
 import msgspec
@@ -131,12 +131,14 @@ class SlotLedger:
                 _is_written(self._file, _FREE, place)
                 self._free[pages].append(place)
 
-    def close(self) -> None:
+    def close(self, unwritten: Container[str] = ()) -> None:
+        """`unwritten`: jobs that the store refused. The next joblens finds them in the file."""
         if self._file >= 0:
             os.close(self._file)
             self._file = -1
-            with contextlib.suppress(OSError):
-                os.unlink(self.path)
+            if not any(uuid in unwritten for uuid in self._cells):
+                with contextlib.suppress(OSError):
+                    os.unlink(self.path)
 
 
 # ---- the next joblens --------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@ and records go to the store in batches."""
 
 import os
 import select
+import threading
 import time
 from collections import Counter, defaultdict, deque
 from collections.abc import Iterable
@@ -14,8 +15,7 @@ from msgspec import Struct
 from joblens.agent.kit import Kit
 from joblens.agent.slot import Finished, Slot, SlotJob
 from joblens.agent.slot_ledger import SlotLedger
-from joblens.agent.slot_records import ended_record
-from joblens.engine.job_life import EndCause
+from joblens.agent.slot_records import cut_off, ended_record
 from joblens.model.job import Accounting, Attempt, Record
 from joblens.model.writes import JobEnded, JobQueued, JobStarted, SamplesTaken, Write
 from joblens.probes.host import HostProbe
@@ -95,6 +95,7 @@ class SlotLoop:
         self._is_all_fed = self._is_stopping = self._is_urgent = False
         self._asked_to_end: frozenset[str] = frozenset()
         self._to_end: dict[str, bool] = {}  # uuid -> at once?
+        self._waking = threading.Lock()
         self._wakeup = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._poll = select.poll()
         self._poll.register(self._wakeup, select.POLLIN)
@@ -149,23 +150,26 @@ class SlotLoop:
 
     def heed_cancel_requests(self) -> None:
         """Asked on the recorder's thread, so that it costs the jobs nothing."""
-        self._kit.recorder.ask(lambda store: store.cancel_requests(), self._heed, name="cancel requests")
+        self._kit.recorder.poll_cancels(self._heed)
 
     def _heed(self, asked: Iterable[str]) -> None:
         self._asked_to_end = frozenset(asked)
-        if self._asked_to_end and self._wakeup >= 0:
+        if self._asked_to_end:
             self._wake()
 
     def close(self) -> None:
         """`drive` has returned, or was never begun."""
-        descriptor, self._wakeup = self._wakeup, -1
-        os.close(descriptor)
-        self._ledger.close()
+        with self._waking:  # the recorder's thread may be at it
+            descriptor, self._wakeup = self._wakeup, -1
+            os.close(descriptor)
+        self._ledger.close(self._kit.recorder.unwritten)
         self._host.close()
         self._tick_host.close()
 
     def _wake(self) -> None:
-        os.eventfd_write(self._wakeup, 1)
+        with self._waking:
+            if self._wakeup >= 0:
+                os.eventfd_write(self._wakeup, 1)
 
     # ---- the thread ------------------------------------------------------------------------------
 
@@ -464,15 +468,8 @@ class SlotLoop:
         for slot in self._slots.values():
             slot_job = slot.current
             if slot_job is not None:
-                now_us = self._kit.clock.now_us()
-                started_at_us = self._attempts[slot_job.job.uuid].started_at_us
-                ended = Finished(
-                    status=None,
-                    cause=EndCause.CANCELLED,
-                    duration_s=max(0, now_us - started_at_us) / 1e6,
-                    ended_at_us=now_us,
-                )
-                self._has_ended(slot_job, ended)
+                attempt = self._attempts[slot_job.job.uuid]
+                self._has_ended(slot_job, cut_off(attempt, self._kit.clock.now_us()))
 
     # ---- to the store ----------------------------------------------------------------------------
 
@@ -492,7 +489,8 @@ class SlotLoop:
     def _hand_over(self) -> None:
         while self._on_their_way and self._on_their_way[0][0] <= self._kit.recorder.applied:
             records = self._on_their_way.popleft()[1]
-            self._ledger.remove(record.job.uuid for record in records)
+            uuids = (record.job.uuid for record in records)
+            self._ledger.remove(uuid for uuid in uuids if uuid not in self._kit.recorder.unwritten)
             if records and self._listener is not None:
                 self._listener.recorded(records)
             elif records:

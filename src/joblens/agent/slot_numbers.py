@@ -37,6 +37,15 @@ _LESS_BASE = frozenset((*COUNTERS, *_GAUGES))
 _COUNTED_BY_LOOKING = ("processes", "threads")
 
 
+def live_numbers(reading: Mapping[str, Any], base: Mapping[str, int]) -> dict[str, Any]:
+    """Of the job that runs now, without its launcher. The peak is the whole slot's, and is left out.
+    `base`: of the attempt."""
+    launcher = {"processes": 1, "threads": 1, **base}
+    return SlotNumbers(launcher).since_start(
+        {name: value for name, value in reading.items() if name != _PEAK and value is not None}
+    )
+
+
 class SlotNumbers:
     """`base` is a reading of the groups with nothing but the launcher inside."""
 
@@ -48,9 +57,10 @@ class SlotNumbers:
         self.base = base
         self._most_seen = 0
 
-    def base_of_counters(self) -> dict[str, int]:
-        """For whoever comes after a crash."""
-        return {name: self.base[name] for name in COUNTERS if name in self.base}
+    def base_of_attempt(self) -> dict[str, int]:
+        """Counters for recovery after a crash, and the launcher's own memory for live readings."""
+        counters = {name: self.base[name] for name in COUNTERS if name in self.base}
+        return counters | {name: held for name in _GAUGES if (held := self.base.get(name))}
 
     def at_start(self) -> dict[str, Any]:
         """What the first sample of a job says, which begins now: it has used nothing yet."""

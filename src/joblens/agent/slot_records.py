@@ -17,6 +17,7 @@ from joblens.agent.outcome import (
 )
 from joblens.agent.output import STDERR, STDOUT, tail_of
 from joblens.agent.slot import Finished, SlotJob
+from joblens.engine.job_life import EndCause
 from joblens.model.job import Attempt, Outcome, Record, Status, Usage
 from joblens.model.secrets import NO_SECRETS, SecretValues
 
@@ -51,6 +52,16 @@ def _outcome(record: Record, finished: Finished, secrets: SecretValues, *, is_co
         # Below that there is nothing to make a profile of: the totals say it all.
         outcome = with_profile(outcome, samples, finished.details)
     return with_findings(record, outcome, samples)
+
+
+def cut_off(attempt: Attempt, now_us: int) -> Finished:
+    """Of a job whose launcher does not answer and is ended."""
+    return Finished(
+        status=None,
+        cause=EndCause.CANCELLED,
+        duration_s=max(0, now_us - attempt.started_at_us) / 1e6,
+        ended_at_us=now_us,
+    )
 
 
 def early_outcome(slot_job: SlotJob, finished: Finished) -> Outcome:

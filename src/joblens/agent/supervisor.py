@@ -5,8 +5,10 @@ one finds the same work there. A nudge is only a signal that says "look now"."""
 
 import contextlib
 import signal
+import threading
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from types import FrameType
 
 from msgspec import Struct
@@ -24,7 +26,7 @@ from joblens.agent.session import JobSession
 from joblens.agent.settling import Circumstances, Seen
 from joblens.agent.sweeping import sweep
 from joblens.engine.job_life import EndCause
-from joblens.model.errors import JoblensError, LaunchError
+from joblens.model.errors import JoblensError, LaunchError, SupervisorError
 from joblens.model.job import Outcome, Record, Status
 from joblens.model.secrets import SecretValues
 from joblens.model.writes import CancelAsked, JobEnded
@@ -71,6 +73,7 @@ class Supervisor:
         self._idle_since_s = time.monotonic()
         self._is_asked_to_end = False
         self._is_asking = False  # the store, what there is to do
+        self._is_recovering = False  # on a thread
         self._trouble = ""
 
     def run(self) -> None:
@@ -126,13 +129,16 @@ class Supervisor:
     def _cannot_look(self, error: JoblensError) -> None:
         """The store cannot be asked. Running jobs go on, and the next look may find it well again."""
         self._is_asking = False
+        self._report_trouble(error)
+
+    def _report_trouble(self, error: JoblensError) -> None:
         if str(error) != self._trouble:
             self._log(str(error))
         self._trouble = str(error)
 
     def _look(self, unfinished: list[Record], asked_to_end: Mapping[str, CancelAsked]) -> None:
         others = [record for record in unfinished if record.job.uuid not in self._hosted]
-        self._adopt_and_settle(others)
+        self._recover_later(others)
         for uuid in asked_to_end:
             hosted = self._hosted.get(uuid)
             if hosted is not None and not hosted.was_asked_to_stop:
@@ -166,7 +172,7 @@ class Supervisor:
         if payload is None:
             # It is written before the job is queued; without it nobody can run the job any more.
             if self._kit.clock.now_us() - job.created_at_us > _PAYLOAD_PATIENCE_US:
-                self._kit.recorder.write(self._recovery.give_up(record, _NO_PAYLOAD))
+                self._kit.recorder.put(self._recovery.give_up(record, _NO_PAYLOAD))
             return
         try:
             output = OutputFiles(payload.logs_dir, payload.output_max_bytes)
@@ -200,8 +206,8 @@ class Supervisor:
         self._end_unstarted(record, cancelled)
 
     def _end_unstarted(self, record: Record, outcome: Outcome) -> None:
-        self._kit.recorder.write([JobEnded(record.job.uuid, outcome)])
-        remove_payload(self._kit.spool_dir, record.job.uuid)
+        uuid, spool_dir = record.job.uuid, self._kit.spool_dir
+        self._kit.recorder.put([JobEnded(uuid, outcome)], then=partial(remove_payload, spool_dir, uuid))
         self._idle_since_s = time.monotonic()
 
     def _ended(self, hosted: Hosted) -> None:
@@ -215,26 +221,61 @@ class Supervisor:
 
     # ---- what earlier owners left --------------------------------------------------------------------
 
-    def _adopt_and_settle(self, unfinished: list[Record]) -> None:
+    def _recover_later(self, unfinished: list[Record]) -> None:
+        """On a thread of its own: it reads the store, and may wait for launchers."""
+        if self._is_recovering:
+            return
         if not self._recovery.orphans(unfinished) and not self._recovery.has_unrecorded():
             return
-        with alone(self._kit.spool_dir, "recovery", patience_s=0.0) as is_alone:
-            if not is_alone:
-                return  # a command is at it; the next look sees what is left
-            begun = self._kit.recorder.read(self._recovery.unrecorded)
-            self._kit.recorder.write(begun)
-            found = self._recovery.orphans(self._kit.recorder.read(lambda store: store.running()))
-            for record in found.adoptable:
-                if record.job.uuid not in self._hosted:
-                    self._adopt(record)
-            for record in found.dead:
-                self._settle(record, owns_groups=record.job.uuid not in found.superseded)
-            for record in found.never_started:
-                self._kit.recorder.write(self._recovery.give_up(record))
+        with contextlib.suppress(RuntimeError):  # no more threads: the next look tries again
+            threading.Thread(target=self._recover, name="joblens-recovery", daemon=True).start()
+            self._is_recovering = True
 
-    def _adopt(self, record: Record) -> None:
+    def _recover(self) -> None:
+        call = self._kit.loop.call
+        try:
+            with alone(self._kit.spool_dir, "recovery", patience_s=0.0) as is_alone:
+                if is_alone:  # else a command is at it; the next look sees what is left
+                    self._adopt_and_settle()
+        except JoblensError as error:
+            call(partial(self._report_trouble, error))
+        except Exception as error:  # noqa: BLE001 - the jobs that it looks after go on
+            call(partial(self._report_trouble, SupervisorError(f"recovery failed: {error!r}")))
+        finally:
+            call(self._has_recovered)
+
+    def _has_recovered(self) -> None:
+        self._is_recovering = False
+
+    def _adopt_and_settle(self) -> None:
+        recorder, are_adopted = self._kit.recorder, threading.Event()
+        recorder.write(self._recovery.unrecorded(recorder.read))
+        found = self._recovery.orphans(recorder.read(lambda store: store.running()))
+        adoptable = [(record, self._read_seen(record.job.uuid)) for record in found.adoptable]
+        self._kit.loop.call(partial(self._adopt_all, adoptable, are_adopted))
+        for record in found.dead:
+            self._settle(record, owns_groups=record.job.uuid not in found.superseded)
+        for record in found.never_started:
+            recorder.write(self._recovery.give_up(record))
+        are_adopted.wait()
+        recorder.wait_until_applied()  # from here on others see whose they are
+
+    def _read_seen(self, uuid: str) -> Seen:
+        return self._kit.recorder.read(lambda store: Seen(store.samples(uuid), store.details(uuid)))
+
+    def _adopt_all(self, adoptable: list[tuple[Record, Seen]], are_adopted: threading.Event) -> None:
+        try:
+            for record, seen in adoptable:
+                if record.job.uuid not in self._hosted:
+                    self._adopt(record, seen)
+        except JoblensError as error:
+            self._report_trouble(error)  # the next look tries again
+        finally:
+            are_adopted.set()
+
+    def _adopt(self, record: Record, seen: Seen) -> None:
         self._log(f"job {record.job.uuid}: adopted from a dead owner")
-        adopted = AdoptedJob(record, self._kit, self._recovery, self._ended)
+        adopted = AdoptedJob(record, seen, self._kit, self._recovery, self._ended)
         payload = read_payload(self._kit.spool_dir, record.job.uuid) if record.job.notify else None
         if payload is not None:
             self._to_notify[record.job.uuid] = payload
@@ -245,20 +286,15 @@ class Supervisor:
         adopted.start()
 
     def _settle(self, record: Record, *, owns_groups: bool) -> None:
-        uuid = record.job.uuid
-        seen, asked = self._kit.recorder.read(
-            lambda store: (
-                Seen(store.samples(uuid), store.details(uuid)),
-                store.cancel_requests().get(uuid),
-            )
-        )
+        uuid, recorder = record.job.uuid, self._kit.recorder
+        seen, asked = self._read_seen(uuid), recorder.read(lambda store: store.cancel_requests().get(uuid))
         how = Circumstances(cancel_asked_at_us=asked.asked_at_us if asked else None, owns_groups=owns_groups)
-        self._kit.recorder.write(self._recovery.settle(record, seen, how))
+        recorder.write(self._recovery.settle(record, seen, how))
         self._recovery.forget(uuid)
         self._log(f"job {uuid}: its owner and its launcher were gone")
         payload = read_payload(self._kit.spool_dir, uuid) if record.job.notify else None
         with contextlib.suppress(JoblensError):  # it waits in the journal
-            self._on_job_end(self._kit.recorder.read(lambda store: store.find(uuid)), payload)
+            self._on_job_end(recorder.read(lambda store: store.find(uuid)), payload)
         remove_payload(self._kit.spool_dir, uuid)
 
     def _sweep(self) -> None:
@@ -271,7 +307,7 @@ class Supervisor:
     # ---- the end -----------------------------------------------------------------------------------
 
     def _is_done(self) -> bool:
-        if self._hosted:
+        if self._hosted or self._is_recovering:
             return False
         if self._is_asked_to_end:
             return True

@@ -138,9 +138,9 @@ class _Driving:
         if self._secrets:
             kit.recorder.sieve = self._without_secrets
         side: QueueSide | None = None
+        view: NoView | ThreadedView = NoView()
         try:
             shown = self._offer if self._cluster is None else self._cluster.shown_offer(self._offer)
-            view: RunView = NoView()
             if make_view is not None:
                 view = ThreadedView(make_view(self._run, self._plan, shown), self._log.warn)
             facts = RunFacts(kit, self._run.uuid, self._plan)
@@ -177,6 +177,7 @@ class _Driving:
             self._after(kit, setup)
             return driven
         finally:
+            view.close(RunStatus.FAILED)  # unless it was closed
             if self._driver is not None:
                 self._driver.wait()
             if side is not None:

@@ -77,7 +77,7 @@ def _settle_alone(store: Store, recovery: "Recovery", settings: Settings, warn: 
     from joblens.probes.host import read_host
 
     with alone(recovery.spool_dir, "recovery", _PATIENCE_S) as is_alone:
-        begun = recovery.unrecorded(store) if is_alone else []
+        begun = recovery.unrecorded(lambda question: question(store)) if is_alone else []
         store.apply([write for write in begun if not isinstance(write, JobEnded)])
         found = recovery.orphans(store.running(user=current_user()))
         if not is_alone:

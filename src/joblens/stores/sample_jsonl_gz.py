@@ -68,13 +68,17 @@ class _GzipStream:
         return True
 
     def _replace_end(self, data: bytes) -> None:
+        """A crash in between leaves zeros behind a shorter end, which readers of gzip skip."""
         is_new = not self._kept
         descriptor = os.open(self.path, os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if is_new else 0), 0o600)
         try:
-            if os.pwrite(descriptor, data, self._kept) != len(data):
+            padded = data.ljust(len(self._end), b"\0")
+            if os.pwrite(descriptor, padded, self._kept) != len(padded):
                 os.pwrite(descriptor, self._end, self._kept)
                 os.ftruncate(descriptor, self._kept + len(self._end))
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            if len(data) < len(padded):
+                os.ftruncate(descriptor, self._kept + len(data))
         finally:
             os.close(descriptor)
 

@@ -2,7 +2,7 @@
 
 import threading
 from argparse import Namespace
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -170,3 +170,113 @@ def test_news_of_a_run_come_once_and_without_waiting_for_the_store() -> None:
     wait_until(lambda: len(news) == 2, what="the answers")
     assert news == [[StopAskedFor], []]
     recorder.close()
+
+
+class CountingStore:
+    """Counts its commits."""
+
+    url = "counting"
+
+    def __init__(self) -> None:
+        self.batches: list[list[object]] = []
+
+    def apply(self, writes: Sequence[object]) -> None:
+        self.batches.append(list(writes))
+
+    def cancel_requests(self) -> dict[str, CancelAsked]:
+        return {}
+
+    def close(self) -> None:
+        pass
+
+
+def test_polls_leave_facts_that_can_wait_where_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("joblens.agent.recorder._PATIENCE_S", 60.0)
+    store, answers = CountingStore(), list[object]()
+    recorder = Recorder(store)  # type: ignore[arg-type]
+    recorder.write([queued("a1")])
+    for tick in range(5):
+        recorder.put([samples("a1", tick, 1)], can_wait=True)
+        recorder.ask(lambda store: store.cancel_requests(), answers.append, name="cancel requests")
+        wait_until(lambda tick=tick: len(answers) == tick + 1, what="the answer")  # type: ignore[misc]
+    assert len(store.batches) == 1
+    recorder.ask(lambda _store: None, answers.append)  # the facts are in the store before this one
+    wait_until(lambda: len(answers) == 6, what="the answer")
+    assert [len(batch) for batch in store.batches] == [1, 5]
+    recorder.close()
+
+
+def test_questions_are_answered_when_the_recorder_closes(tmp_path: Path) -> None:
+    """Those that its thread has not come to."""
+    recorder = Recorder(SqliteStore(str(tmp_path / "joblens.db")))
+    answers: list[object] = []
+    is_asked, may_end = threading.Event(), threading.Event()
+
+    def wait(_store: object) -> None:
+        is_asked.set()
+        may_end.wait(20)
+
+    recorder.ask(wait, answers.append)
+    is_asked.wait(20)
+    recorder.record("a1", [queued("a1")], answers.append)
+    closing = threading.Thread(target=recorder.close)
+    closing.start()
+    wait_until(lambda: recorder.is_closing, what="close to begin")
+    may_end.set()
+    closing.join()
+    assert answers == [None, 1]
+
+
+def test_a_fault_of_a_callback_is_not_blamed_on_the_store() -> None:
+    warnings: list[str] = []
+    recorder = Recorder(CountingStore(), (), warnings.append)  # type: ignore[arg-type]
+
+    def fail(_answer: object) -> None:
+        raise ValueError("a slip")
+
+    recorder.ask(lambda _store: None, fail)
+    recorder.close()
+    (warning,) = warnings
+    assert "a slip" in warning
+    assert "lost" not in warning
+
+
+def test_jobs_whose_facts_the_store_refused_are_known() -> None:
+    class RefusingStore(CountingStore):
+        def apply(self, writes: Sequence[object]) -> None:
+            if writes == [queued("b1")]:
+                raise ValueError("no such table")
+
+    warnings: list[str] = []
+    recorder = Recorder(RefusingStore(), (), warnings.append)  # type: ignore[arg-type]
+    for uuid in ("a1", "b1"):
+        ticket = recorder.put([queued(uuid)])
+        wait_until(lambda ticket=ticket: recorder.applied == ticket, what="the write")  # type: ignore[misc]
+    recorder.close()
+    assert recorder.unwritten == {"b1"}
+    assert "lost" in warnings[0]
+
+
+class Poller:
+    def __init__(self) -> None:
+        self.asked: list[set[str]] = []
+
+    def heed(self, asked: Mapping[str, CancelAsked]) -> None:
+        self.asked.append(set(asked))
+
+
+def test_one_who_polls_for_cancels_does_not_silence_another() -> None:
+    server, pollers = SlowServer(), (Poller(), Poller())
+    recorder = Recorder(server)  # type: ignore[arg-type]
+    for _ in range(3):
+        recorder.poll_cancels(pollers[0].heed)
+        recorder.poll_cancels(pollers[1].heed, Calls().call)
+    server.may_answer.set()
+    recorder.close()
+    assert [poller.asked for poller in pollers] == [[{"a1"}], [{"a1"}]]
+
+
+def test_whoever_puts_facts_is_called_when_they_are_written(recorder: Recorder) -> None:
+    found: list[str] = []
+    recorder.put([queued("a1")], then=lambda: found.append(recorder.store.find("a1").job.uuid))
+    wait_until(lambda: found, what="the call")

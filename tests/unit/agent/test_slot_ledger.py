@@ -248,7 +248,7 @@ def test_recovery_reads_each_ledger_once_and_sees_ends_that_come_later(
     clock = SystemClock()
     recovery = Recovery(str(tmp_path), Accountant(clock), clock, HOST, user="", output_max_bytes=0)
     assert recovery.slot_job(running.job.uuid) is not None
-    writes = recovery.unrecorded(NoRecords())  # type: ignore[arg-type]
+    writes = recovery.unrecorded(lambda question: question(NoRecords()))  # type: ignore[arg-type]
     assert len(writes) == 2 * 21
     monkeypatch.setattr("joblens.agent.recovery.jobs_begun", pytest.fail)
     monkeypatch.setattr("joblens.agent.left_slots.jobs_begun", pytest.fail)

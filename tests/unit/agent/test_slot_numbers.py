@@ -1,10 +1,10 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from joblens.agent.slot_numbers import SlotNumbers, never_back
+from joblens.agent.slot_numbers import SlotNumbers, live_numbers, never_back
 from joblens.model.sample import DeviceIo
 
-MIB = 1 << 20
+KIB, MIB = 1 << 10, 1 << 20
 
 
 def test_counters_and_levels_are_those_of_the_job_alone() -> None:
@@ -137,3 +137,21 @@ def test_a_counter_does_not_go_back() -> None:
     fields = {"cpu_user_usec": 5, "faults_minor": 9, "memory_anon_bytes": 1}
     never_back(fields, {"cpu_user_usec": 8, "faults_minor": 3, "memory_anon_bytes": 4}.get)
     assert fields == {"cpu_user_usec": 8, "faults_minor": 9, "memory_anon_bytes": 1}
+
+
+def test_a_live_reading_leaves_out_the_launcher_and_the_peak_of_the_slot() -> None:
+    held = {"cpu_total_usec": 700, "memory_current_bytes": 156 * KIB, "memory_anon_bytes": 100 * KIB}
+    base = SlotNumbers({**held, "memory_kernel_peak_bytes": 9 * MIB, "processes": 1}).base_of_attempt()
+    reading = {
+        "cpu_total_usec": 1000,
+        "memory_current_bytes": 448 * KIB,
+        "memory_anon_bytes": 150 * KIB,
+        "memory_kernel_peak_bytes": 9 * MIB,
+        "processes": 2,
+    }
+    assert live_numbers(reading, base) == {
+        "cpu_total_usec": 300,
+        "memory_current_bytes": 292 * KIB,
+        "memory_anon_bytes": 50 * KIB,
+        "processes": 1,
+    }

@@ -16,7 +16,7 @@ from joblens.analysis.gpu_form import read_gpu_facts
 from joblens.analysis.sample_form import from_sample_object
 from joblens.model.details import Details, GpuFacts
 from joblens.model.sample import Sample
-from joblens.stores.sample_jsonl_gz import SampleJsonlGz
+from joblens.stores.sample_jsonl_gz import SampleJsonlGz, _GzipStream
 from tests.unit.stores.sample_series import busy_series, gpu_series
 from tests.unit.stores.test_history_jsonl import ended_record
 
@@ -73,6 +73,23 @@ def test_the_file_is_one_complete_gzip_stream_after_every_sample(tmp_path: Path)
         assert (stream.eof, stream.unused_data) == (True, b"")
     done = subprocess.run(["zcat", file], capture_output=True, check=True)
     assert (done.stdout.count(b"\n"), done.stderr) == (40, b"")
+
+
+def test_an_end_that_is_shorter_than_the_one_before_leaves_nothing_of_that(tmp_path: Path) -> None:
+    """Lines that resemble each other closely take less space together than one after the other."""
+    shrunk = 0
+    for length in range(1, 100):
+        path, lines, sizes = tmp_path / f"{length}.gz", b"", list[int]()
+        stream = _GzipStream(str(path), 100)
+        for line in (b"ab" * length + b"\n", b"ab\n") * 2:
+            lines += line
+            assert stream.append(line, 1 << 20)
+            packed = path.read_bytes()
+            plain = zlib.decompressobj(31)
+            assert (plain.decompress(packed), plain.unused_data) == (lines, b"")
+            sizes.append(len(packed))
+        shrunk += sizes != sorted(sizes)
+    assert shrunk
 
 
 def test_a_file_cut_anywhere_gives_the_lines_before(tmp_path: Path) -> None:
