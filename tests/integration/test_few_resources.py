@@ -100,7 +100,8 @@ def test_few_processes_end_in_no_traceback(
 ) -> None:
     done = with_processes(group, limit, words, folder)
     assert "Traceback" not in done.stderr
-    assert done.returncode in (0, 1, 125)
+    # A run or map whose job could not be started has failed (1); `true` itself never ends with 1.
+    assert done.returncode in ((0, 125) if words == COMMANDS[0] else (0, 1, 125))
     if limit < 3:
         assert done.returncode == 125
 

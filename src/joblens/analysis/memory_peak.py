@@ -35,7 +35,7 @@ class Peak(Struct, frozen=True):
 
 
 def step_peak(before: Mark, mark: Mark) -> Peak | None:
-    """What a mark says about the time since the one before it; None: its file pages are not known."""
+    """The peak between a mark and the one before it; None: its file pages are not known."""
     known = [pages for pages in (before.files, mark.files) if pages is not None]
     if mark.highest is None or not known:
         return None

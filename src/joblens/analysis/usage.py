@@ -330,7 +330,7 @@ class _Total:
         return f"{_LARGEST_SAMPLE} {parts}" if peak == sampled else f"{source}{less}"
 
     def _held_bytes(self) -> int | None:
-        """What its processes together can have held, mapped files included; None: nobody waited for them."""
+        """The most that its processes together can have held, with mapped files; None: nobody waited."""
         if self.exit is None or not self.exit.max_rss_bytes:
             return None
         each = max(self.exit.max_rss_bytes, self._most("memory_largest_process_bytes") or 0)

@@ -58,7 +58,7 @@ def parse_gpus(text: str) -> tuple[str, ...]:
 def gpu_count(digits: str) -> int:
     """Raises InputError for more than any machine has."""
     if len(digits.lstrip("0")) > len(str(_MOST_GPUS)):
-        raise InputError(f"--gpus {digits:.20}: more than there can be", hint=f"at most {_MOST_GPUS}")
+        raise InputError(f"--gpus {digits:.20}: too large", hint=f"at most {_MOST_GPUS}")
     return int(digits)
 
 

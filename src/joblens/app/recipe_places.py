@@ -75,7 +75,7 @@ def _free(folder: str) -> Disk:
 
 
 def _size_below(folder: str) -> int:
-    """What a job that is resumed has written already."""
+    """Bytes that a resumed job has written already."""
     sizes = 0
     for above, _, names in os.walk(folder):
         for name in names:

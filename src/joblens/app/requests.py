@@ -248,4 +248,4 @@ def _check_number(name: str, value: Any, *, most: float, unit: str, whole: bool 
     if not value > 0:
         raise UnusableValue(name, f"{value:g}", "must be more than 0", hint=f"give {unit}")
     if not value < most:
-        raise UnusableValue(name, f"{value:g}", "more than there can be", hint=f"give {unit}")
+        raise UnusableValue(name, f"{value:g}", "too large", hint=f"give {unit}")

@@ -21,7 +21,7 @@ class _Count(click.IntRange):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         number = super().convert(value, param, ctx)
         if number > MOST_COUNT:
-            self.fail(f"{str(number)[:20]}… is more than there can be.", param, ctx)
+            self.fail(f"{str(number)[:20]}… is too large.", param, ctx)
         return number
 
 

@@ -46,7 +46,7 @@ def _show(session: Session, loaded: "LoadedSettings") -> None:
 
 
 def _values_of_unset(settings: "Settings") -> dict[str, tuple[object, str]]:
-    """What is in force where a setting is not set, with its origin, by the setting's name."""
+    """Values in force of settings that are not set, with their origins, by the setting's name."""
     from joblens.app.bells import broker_folder
     from joblens.app.drivers import history_file, logs_root, store_name
     from joblens.app.jobs import DEFAULT_INTERVAL_S

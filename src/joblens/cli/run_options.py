@@ -64,7 +64,7 @@ def check_offer(given: dict[str, Any]) -> None:
         if value is not None and not value > 0:
             raise InputError(f"{name} {value:g}: must be more than 0")
     if given["cpus"] is not None and not given["cpus"] < MOST_CPUS:
-        raise InputError(f"--cpus {given['cpus']:g}: more than there can be")
+        raise InputError(f"--cpus {given['cpus']:g}: too large")
     if given["output_dir"] is not None and not given["output_dir"].strip():
         raise InputError("-o: the name of the folder is empty", hint="leave it out, or name one")
 

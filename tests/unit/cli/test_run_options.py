@@ -19,7 +19,7 @@ WRONG: list[tuple[list[str], str]] = [
     (["--cpus", "0", "--", "true"], "--cpus 0: must be"),
     (["--cpus", "-1", "--", "true"], "--cpus -1: must be"),
     (["--cpus", "nan", "--", "true"], "cpus nan: must be"),
-    (["--cpus", "inf", "--", "true"], "cpus inf: more than there can be"),
+    (["--cpus", "inf", "--", "true"], "cpus inf: too large"),
     (["--cpus", "two", "--", "true"], "'two' is not a valid float"),
     (["--memory", "lots", "--", "true"], "--memory: 'lots' is not a size"),
     (["--memory", "0", "--", "true"], "--memory 0: must be more than 0"),

@@ -107,7 +107,7 @@ def _presentable(row: Any) -> Any:
 
 
 def told_reason(each: RejectReason) -> str:
-    """Who could not work on the rows, and why."""
+    """The operator that failed on the rows, and why."""
     return f"{each.operator}: {each.reason}" if each.operator else each.reason
 
 
