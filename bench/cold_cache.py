@@ -1,4 +1,4 @@
-"""Does peak memory depend on the page cache? Real programs, with their files in it and without."""
+"""Compares the peak memory of real programs with a warm and a cold page cache."""
 
 import os
 import shutil
@@ -25,7 +25,7 @@ def figures(bench: Workbench) -> Iterator[Figure]:
 
 
 def _programs(bench: Workbench) -> dict[str, list[str]]:
-    """Those that are installed here."""
+    """Programs that are installed here."""
     data = Path(bench.path("mapped"))
     data.write_bytes(os.urandom(MIB) * (_MAPPED_BYTES // MIB))
     found = {"a mapped file of 200 MB": [sys.executable, str(WORKLOADS / "mapped.py"), str(data)]}
@@ -48,7 +48,7 @@ def _can(command: list[str]) -> bool:
 
 
 def _figure(bench: Workbench, name: str, command: list[str]) -> Figure:
-    """By how much the peaks differ, beside what they may: 2 % or 1 MiB."""
+    """Difference of the peaks; up to 2 % or 1 MiB is allowed."""
     files = {word for word in command if os.path.isfile(word)}
     for _ in range(_WARM_UPS):
         files |= _files_of(command, bench)
@@ -73,7 +73,7 @@ def _peak_mib(bench: Workbench, command: list[str], state: str) -> float:
 
 
 def _files_of(command: list[str], bench: Workbench) -> set[str]:
-    """What it maps, as seen while it runs."""
+    """Files that it maps while it runs."""
     quiet = subprocess.DEVNULL
     found: set[str] = set()
     with subprocess.Popen(command, stdout=quiet, stderr=quiet, cwd=bench.folder) as process:
@@ -92,7 +92,7 @@ def _mapped_by(pid: int) -> set[str]:
 
 
 def _drop(files: set[str]) -> None:
-    """From the page cache; pages that a running program maps stay."""
+    """Drops files from the page cache; pages that a running program maps stay."""
     for path in files:
         try:
             with open(path, "rb") as file:

@@ -90,7 +90,7 @@ class ContainerWatch:
         self.info: ContainerInfo | None = None
         self._counted_from_us: int | None = None  # this and the next: since the watch began
         self._counted_until_us = 0
-        self._answered_us = 0  # when the engine told what it told last
+        self._answered_us = 0  # when the engine last answered
         self._stopped = threading.Event()
         self._driver.use()
         self._is_asking = True

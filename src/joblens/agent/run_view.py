@@ -1,4 +1,4 @@
-"""What looks on while a run is driven. The driver calls it; what is shown where, its maker knows."""
+"""Views of a run while it is driven. The driver calls the view; the caller decides what is shown where."""
 
 import threading
 from collections import deque
@@ -14,13 +14,13 @@ class RunView(Protocol):
     """A driver calls it through a ThreadedView: its methods may wait, but not forever."""
 
     def state_changed(self, index: int, state: JobState, why: str = "") -> None:
-        """Of a job of the plan. Called for every change; jobs that were settled before are told first."""
+        """Of a job of the plan. Called for every change; jobs that ended earlier come first."""
         ...
 
     def attempt_began(self, index: int, attempt: int, job_uuid: str, at_us: int) -> None: ...
 
     def attempt_ended(self, index: int, attempt: int, record: Record) -> None:
-        """With its outcome, before the state it puts the job into is told."""
+        """With its outcome, before `state_changed` reports the job's new state."""
         ...
 
     def note(self, text: str) -> None:

@@ -13,7 +13,7 @@ from joblens.runners.own_variables import leave_out_passwords
 
 _WAIT_S = 60.0
 _IDS_A_CALL = 500
-_TOLD = 600  # letters of what a command complains of
+_LONGEST_MESSAGE = 600  # letters of a command's error output
 # Set by users to see what they like, or to have defaults for their own sbatch: here they would mix in.
 _PREFIXES = ("SBATCH_", "SQUEUE_", "SACCT_", "SINFO_", "SCANCEL_", "SALLOC_")
 _OF_THE_SITE = ("SLURM_CONF", "SLURM_CLUSTERS")
@@ -177,14 +177,14 @@ class SlurmCommands:
         except OSError as error:
             raise PlacingError(f"{program} cannot be started: {error}") from error
         if done.returncode != 0 and not (is_fine and is_fine(done.stderr)):
-            told = _complaint(done.stderr) or done.stdout.strip() or f"exit code {done.returncode}"
-            told = told[-_TOLD:]
-            if any(sign in told for sign in _UNREACHABLE):
+            message = _complaint(done.stderr) or done.stdout.strip() or f"exit code {done.returncode}"
+            message = message[-_LONGEST_MESSAGE:]
+            if any(sign in message for sign in _UNREACHABLE):
                 raise PlacingError(
-                    f"Slurm cannot be reached: {told.splitlines()[-1]}",
+                    f"Slurm cannot be reached: {message.splitlines()[-1]}",
                     hint="on a login node of the cluster: see `scontrol ping` and SLURM_CONF",
                 )
-            raise PlacingError(told if told.startswith(program) else f"{program}: {told}")
+            raise PlacingError(message if message.startswith(program) else f"{program}: {message}")
         return done.stdout
 
 
