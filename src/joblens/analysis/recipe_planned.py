@@ -30,7 +30,7 @@ def planned_by_plan(plan: RecipePlan) -> PlannedWork:
             PlannedOperator(call.index, call.name, call.index in closing) for call in plan.recipe.process
         ),
         partition_ids=tuple(partition.id for partition in plan.partitions),
-        is_parquet=plan.recipe.export_type == "parquet" or plan.recipe.export_path.endswith(".parquet"),
+        is_parquet=(plan.recipe.export_type or plan.recipe.export_path).lower().endswith("parquet"),
     )
 
 

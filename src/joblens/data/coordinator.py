@@ -14,7 +14,7 @@ from joblens.data.checkpoints import FinishedPart, RejectsSoFar
 from joblens.data.files.cutting import partitions_with_pieces
 from joblens.data.files.exporting import Export
 from joblens.data.files.input_stamps import changed_since
-from joblens.data.files.rejects import joined_reasons, told_reason
+from joblens.data.files.rejects import joined_reasons, describe_reject
 from joblens.data.job_folder import JobFolder, is_of_stage
 from joblens.data.job_summary import JobEnd, write_mapping
 from joblens.data.pool import Pool
@@ -81,7 +81,7 @@ class Rejects:
             of_all = f" of {every:,}" if are_all_read else ""
             raise JobCannotGoOn(
                 f"{self.count():,}{of_all} rows were rejected, more than max_rejects ({self._limit}) allows; "
-                f"most of them: {told_reason(self.reasons()[0])}",
+                f"most of them: {describe_reject(self.reasons()[0])}",
                 hint=f"the rows are in {folder}; resume with a higher --max-rejects to accept them",
             )
 
@@ -266,7 +266,7 @@ class Coordinator:
         export."""
         rejected = self._rejects.count()
         if rejected and not any(each.part.rows for each in self._finished.values()):
-            first = told_reason(self._rejects.reasons()[0])
+            first = describe_reject(self._rejects.reasons()[0])
             raise JobCannotGoOn(
                 f"no row is left to export: {rejected} were rejected ({first}; "
                 f"all of them in {self._folder.rejects}). {self._plan.recipe.export_path} was not written"

@@ -66,12 +66,12 @@ def operators_section(look: Look) -> list[str]:
 def reject_lines(rejects: Sequence[RejectReason]) -> list[str]:
     """'34 shorten: ValueError: …', one line per reason."""
     width = max((len(f"{each.rows:,}") for each in rejects), default=0)
-    lines = [f"{each.rows:>{width},} {_told_reason(each)}" for each in rejects[:_REASONS_SHOWN]]
+    lines = [f"{each.rows:>{width},} {_describe_reject(each)}" for each in rejects[:_REASONS_SHOWN]]
     left = sum(each.rows for each in rejects[_REASONS_SHOWN:])
     return [*lines, f"{left:>{width},} for other reasons"] if left else lines
 
 
-def _told_reason(each: RejectReason) -> str:
+def _describe_reject(each: RejectReason) -> str:
     by = each.operator or ("reading" if each.is_unread else "")
     return clean(f"{by}: {each.reason}" if by else f"for {each.reason}")
 

@@ -1,3 +1,7 @@
+import signal
+from collections.abc import Iterator
+from types import FrameType
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -362,6 +366,20 @@ def test_a_list_in_a_text_is_hidden_whole(text: str) -> None:
     assert "two" not in redact_text(text)
 
 
+@pytest.fixture
+def little_cpu() -> Iterator[None]:
+    """Fails a test that takes 20 s of CPU time."""
+
+    def fail(_number: int, _frame: FrameType | None) -> None:
+        pytest.fail("this took 20 s of CPU time")
+
+    before = signal.signal(signal.SIGVTALRM, fail)
+    signal.setitimer(signal.ITIMER_VIRTUAL, 20)
+    yield
+    signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+    signal.signal(signal.SIGVTALRM, before)
+
+
 # Patterns that took seconds for 24 KB, and minutes for this, read each part of a text once.
 @pytest.mark.parametrize(
     "unit",
@@ -381,7 +399,7 @@ def test_a_list_in_a_text_is_hidden_whole(text: str) -> None:
         *('password="', "curl -u a ", '"key', 'key="\\\n', "docker login -p "),
     ],
 )
-def test_a_long_text_is_looked_through_in_one_go(unit: str) -> None:
+def test_a_long_text_is_looked_through_in_one_go(unit: str, little_cpu: None) -> None:
     text = unit * (200_000 // len(unit)) + " tail://"
     redacted = redact_argv(["run", text, "--password", "hunter2!"])
     assert redacted[-1] == REDACTED

@@ -106,7 +106,7 @@ def _presentable(row: Any) -> Any:
     return msgspec.Raw(line)
 
 
-def told_reason(each: RejectReason) -> str:
+def describe_reject(each: RejectReason) -> str:
     """The operator that failed on the rows, and why."""
     return f"{each.operator}: {each.reason}" if each.operator else each.reason
 
