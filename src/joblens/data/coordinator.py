@@ -14,7 +14,7 @@ from joblens.data.checkpoints import FinishedPart, RejectsSoFar
 from joblens.data.files.cutting import partitions_with_pieces
 from joblens.data.files.exporting import Export
 from joblens.data.files.input_stamps import changed_since
-from joblens.data.files.rejects import joined_reasons, describe_reject
+from joblens.data.files.rejects import describe_reject, joined_reasons
 from joblens.data.job_folder import JobFolder, is_of_stage
 from joblens.data.job_summary import JobEnd, write_mapping
 from joblens.data.pool import Pool
