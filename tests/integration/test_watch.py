@@ -97,12 +97,13 @@ def test_a_run_nobody_knows_is_bad_input(desk: WorkflowDesk) -> None:
     assert "error" in desk.call("watch", "nothing", code=2).stderr
 
 
+BUSY = "import os\nheld = bytearray(20_000_000)\nwhile not os.path.exists('open'):\n    pass\n"
 SELDOM = """
 name: seldom
 resource_monitor: {enabled: true, sample_interval_seconds: 60}
 jobs:
-  - {name: slot, command: "while [ ! -e open ]; do :; done"}
-  - {name: limited, command: "while [ ! -e open ]; do :; done", resource_requirements: some}
+  - {name: slot, command: python3 busy.py}
+  - {name: limited, command: python3 busy.py, resource_requirements: some}
 resource_requirements:
   - {name: some, num_cpus: 1, memory: 64m, runtime: PT1M}
 """
@@ -152,8 +153,13 @@ class Terminal:
         return self._process.poll() is None or bool(ready)
 
 
+def write_seldom(desk: WorkflowDesk) -> Path:
+    desk.write(BUSY, "busy.py")
+    return desk.write(SELDOM)
+
+
 def start_seldom(desk: WorkflowDesk) -> None:
-    desk.start("run", desk.write(SELDOM), "--cpus", "4")
+    desk.start("run", write_seldom(desk), "--cpus", "4")
     wait_until(lambda: desk.store_path.exists() and len(desk.records()) == 2, what="both jobs")
 
 
@@ -199,7 +205,7 @@ def test_watch_as_json_has_current_values(desk: WorkflowDesk) -> None:
 
 
 def test_the_view_of_a_run_that_samples_seldom_shows_current_values(desk: WorkflowDesk) -> None:
-    terminal = Terminal(desk, "run", str(desk.write(SELDOM)), "--cpus", "4")
+    terminal = Terminal(desk, "run", str(write_seldom(desk)), "--cpus", "4")
     for job in (rb"slot", rb"limited"):
         terminal.wait_for(job + rb"[^\n]*\d%[^\n]*\d+(\.\d)? ?(K|M|KiB|MiB)")
     (desk.folder / "open").touch()
