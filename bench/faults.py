@@ -21,6 +21,6 @@ def figures(bench: Workbench) -> Iterator[Figure]:
         ("jobs that ran again after success", counts.repeated),
         ("records of jobs that never began", counts.invented),
         ("history lines missing or doubled", counts.lines_missing + counts.lines_twice),
-        ("files and control groups left", counts.left),
+        ("files and control groups left", len(counts.left)),
     ):
         yield Figure(f"drivers killed: {what}", value, "", 0, note=note)

@@ -11,7 +11,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from joblens.agent.locks import SupervisorLock
 from joblens.app.places import spool_dir
@@ -42,12 +42,12 @@ class Counts(Struct):
     invented: int = 0  # records of jobs that never began
     lines_missing: int = 0  # in the history file
     lines_twice: int = 0
-    left: int = 0  # files in the spool directory, and control groups
+    left: list[str] = field(default_factory=list)  # files in the spool directory, and control groups
 
     @property
     def errors(self) -> int:
         facts = (self.unrecorded, self.lost, self.wrong, self.repeated, self.invented)
-        return sum(facts) + self.lines_missing + self.lines_twice + self.left
+        return sum(facts) + self.lines_missing + self.lines_twice + len(self.left)
 
     def add(self, other: "Counts") -> None:
         for name in self.__struct_fields__:
@@ -140,7 +140,7 @@ class KilledDrivers:
             invented=len(records.keys() - begun.keys()),
             lines_missing=len(records.keys() - mirrored.keys()),
             lines_twice=sum(count - 1 for count in mirrored.values()),
-            left=len(self._left(list(records.values()))),
+            left=self._left(list(records.values())),
         )
 
     def _is_quiet(self) -> bool:

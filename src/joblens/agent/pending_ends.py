@@ -12,7 +12,7 @@ from joblens.agent.owners import is_gone
 from joblens.model.ids import new_uuid
 from joblens.model.job import Owner
 from joblens.probes.host import HostFacts
-from joblens.stores.private_files import open_with_folder
+from joblens.stores.private_files import create_with
 
 _SUFFIX = ".ends"
 
@@ -31,8 +31,7 @@ class PendingEnds:
         self._owner = owner
         self._file = -1
         with contextlib.suppress(OSError):
-            self._file = open_with_folder(self._path, os.O_WRONLY)
-        self._write(())
+            self._file = create_with(self._path, self._line(()))
 
     @contextlib.contextmanager
     def around(self, uuids: Sequence[str]) -> Iterator[None]:
@@ -48,7 +47,10 @@ class PendingEnds:
         """The first line counts; a longer one before it may leave its rest behind."""
         if self._file >= 0:
             with contextlib.suppress(OSError):
-                os.pwrite(self._file, msgspec.json.encode(_Ends(self._owner, tuple(uuids))) + b"\n", 0)
+                os.pwrite(self._file, self._line(uuids), 0)
+
+    def _line(self, uuids: Sequence[str]) -> bytes:
+        return msgspec.json.encode(_Ends(self._owner, tuple(uuids))) + b"\n"
 
     def close(self) -> None:
         if self._file >= 0:

@@ -22,7 +22,7 @@ from msgspec import Struct
 from joblens.agent.launcher import NOTE_BYTES, NOTE_HEAD_BYTES
 from joblens.model.ids import new_uuid
 from joblens.model.job import Job, Owner
-from joblens.stores.private_files import open_with_folder
+from joblens.stores.private_files import create_with
 
 _SUFFIX = ".ledger"
 _USED, _FREE = b"used", b"free"
@@ -81,12 +81,8 @@ class SlotLedger:
         self._end = NOTE_BYTES
         self._file = -1
         try:
-            self._file = open_with_folder(self.path, os.O_RDWR | os.O_TRUNC)
+            self._file = create_with(self.path, msgspec.json.encode(owner))
         except OSError:
-            self.path = ""
-            return
-        if not _is_written(self._file, msgspec.json.encode(owner), 0):
-            self.close()
             self.path = ""
 
     def add(self, sent: SentJob) -> int:

@@ -16,7 +16,7 @@ from joblens.model.errors import JoblensError
 from joblens.model.job import Owner, Record
 from joblens.probes.host import HostFacts
 from joblens.probes.process_tree import ProcessTreeProbe
-from joblens.stores.private_files import make_private_folder
+from joblens.stores.private_files import create_with
 
 _SUFFIX = ".slot"
 
@@ -31,11 +31,17 @@ class SlotMark(Struct, frozen=True):
 
 
 def write_mark(spool_dir: str, name: str, mark: SlotMark) -> None:
-    """A slot works without, should there be no place for it."""
+    """A slot works without, should there be no place for it. Never leaves half a mark, also when killed."""
+    path, text = os.path.join(spool_dir, name + _SUFFIX), msgspec.json.encode(mark)
     with contextlib.suppress(OSError):
-        make_private_folder(spool_dir)  # it was taken away when it seemed idle
-        with open(os.path.join(spool_dir, name + _SUFFIX), "wb", opener=_private) as file:
-            file.write(msgspec.json.encode(mark))
+        try:
+            file = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            file = create_with(path, text)
+        else:
+            os.pwrite(file, text, 0)
+            os.ftruncate(file, len(text))
+        os.close(file)
 
 
 def remove_mark(spool_dir: str, name: str) -> None:
@@ -118,7 +124,3 @@ def _read(spool_dir: str, name: str) -> SlotMark | None:
             return msgspec.json.decode(file.read(), type=SlotMark)
     except (OSError, msgspec.MsgspecError):
         return None
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)

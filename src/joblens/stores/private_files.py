@@ -32,6 +32,31 @@ def open_with_folder(path: str, flags: int) -> int:
     raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
 
 
+def create_with(path: str, data: bytes) -> int:
+    """Creates a file that has its content from the first moment: a killed process never leaves an empty one.
+    Makes its folder too. Returns a descriptor for reading and writing. Raises OSError."""
+    folder = os.path.dirname(path)
+    make_private_folder(folder)
+    try:
+        descriptor = os.open(folder, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        is_named = False
+    except OSError:  # a file system without files that have no name
+        descriptor = open_with_folder(path, os.O_RDWR | os.O_EXCL)
+        is_named = True
+    try:
+        append_whole(descriptor, data)
+        if not is_named:
+            # Only with a directory's descriptor does Python follow the link to the file.
+            os.link(f"/proc/self/fd/{descriptor}", path, src_dir_fd=descriptor)
+    except OSError:
+        os.close(descriptor)
+        if is_named:
+            with contextlib.suppress(OSError):
+                os.unlink(path)
+        raise
+    return descriptor
+
+
 def write_own(path: str, data: bytes) -> None:
     """The whole file is on disk for good before it returns, with its folder; only its owner may read it."""
     part = f"{path}.part"

@@ -122,12 +122,12 @@ def half_written(file: int, data: bytes, place: int) -> int:
     return PWRITE(file, data[: len(data) // 2], place)
 
 
-@pytest.mark.parametrize("pwrite", [full_disk, half_written])
+@pytest.mark.parametrize("write", [full_disk, lambda _file, data: len(data) // 2])
 def test_a_full_disk_leaves_no_ledger_behind(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pwrite: Callable[..., int]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, write: Callable[..., int]
 ) -> None:
     files = os.listdir("/proc/self/fd")
-    monkeypatch.setattr(os, "pwrite", pwrite)
+    monkeypatch.setattr(os, "write", write)
     ledger = SlotLedger(str(tmp_path), GONE)
     assert (ledger.path, ledger.add(sent())) == ("", -1)
     assert (ledgers(str(tmp_path)), os.listdir("/proc/self/fd")) == ([], files)
