@@ -266,7 +266,7 @@ class Launcher:
         self.tally = Tally()
         try:
             pid = os.fork()
-        except OSError as error:  # no more processes to be had
+        except OSError as error:  # no more processes can be started
             self._failed(marshal.dumps((error.errno or 0, "start", "")))
             return False
         if pid == 0:

@@ -207,7 +207,7 @@ class ProvenanceDesk:
             thread = threading.Thread(target=self._run, name="joblens-provenance", daemon=True)
             try:
                 thread.start()
-            except RuntimeError:  # no more threads to be had: what jobs run in stays unknown
+            except RuntimeError:  # no more threads can be started: provenance stays unknown
                 self._is_on = False
                 self._asked.clear()
                 return

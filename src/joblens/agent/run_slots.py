@@ -60,7 +60,7 @@ class RunSlots:
         thread = threading.Thread(target=loop.drive, name="joblens-slots", daemon=True)
         try:
             thread.start()
-        except RuntimeError as error:  # no more threads to be had
+        except RuntimeError as error:  # no more threads can be started
             loop.close()
             raise LaunchError(f"no job can be started: {error}") from error
         self._thread = thread

@@ -43,7 +43,7 @@ class Sampler:
         thread = threading.Thread(target=self._run, name="joblens-sampler", daemon=True)
         try:
             thread.start()
-        except RuntimeError as error:  # no more threads to be had
+        except RuntimeError as error:  # no more threads can be started
             self._warn(f"no samples are taken and no limits watched: {error}")
         else:
             self._thread = thread
