@@ -49,7 +49,7 @@ def usage_of(result: joblens_api.Result) -> Usage:
 def measure(request: pytest.FixtureRequest, store_path: Path) -> Measure:
     found: Measure = request.param
     if in_a_session("pass").memory_kernel_peak_bytes is None:
-        pytest.skip("no control group with a peak is to be had here")
+        pytest.skip("no control group with a peak here")
     return found
 
 

@@ -45,7 +45,7 @@ def test_a_history_line_is_written_once(code: str, moment: str, tmp_path: Path) 
             assert _lines(history) == [record.job.uuid for record in one.records()]
 
 
-def test_whoever_owns_jobs_next_writes_the_line_too(tmp_path: Path) -> None:
+def test_the_next_owner_of_jobs_writes_the_line_too(tmp_path: Path) -> None:
     with desk("auto", tmp_path) as one:
         program = [sys.executable, "-c", KILLED + MAP, "before"]
         subprocess.run(program, env=one.env(), cwd=one.folder, check=False)

@@ -134,7 +134,7 @@ class Terminal:
     def wait_for(self, pattern: bytes, timeout_s: float = 15.0) -> None:
         end = time.monotonic() + timeout_s
         while not re.search(pattern, self.screen):
-            assert time.monotonic() < end, f"waited in vain for {pattern!r}: {self.screen[-2000:]!r}"
+            assert time.monotonic() < end, f"timed out waiting for {pattern!r}: {self.screen[-2000:]!r}"
             self._read()
 
     def wait(self) -> int:

@@ -100,7 +100,7 @@ class GroupName(Struct, frozen=True):
 
 
 def owner_mark(owner: Owner, spool_dir: str) -> str:
-    """The end of the names of groups that this process makes: whoever finds one knows whose it was."""
+    """Ends the names of groups that this process creates: the owner can be read from it."""
     return f".{owner.pid}-{owner.start_ticks}-{owner.pid_namespace}-{spool_mark(spool_dir)}"
 
 

@@ -163,7 +163,7 @@ class Recorder:
     ) -> None:
         try:
             answer = self.read(question)
-        except Exception as error:  # noqa: BLE001 - whoever asked waits for one of the two
+        except Exception as error:  # noqa: BLE001 - the caller waits for one of the two
             failure = error if isinstance(error, JoblensError) else StoreError(repr(error))
             self._call_back(partial(otherwise, failure))
         else:

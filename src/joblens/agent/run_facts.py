@@ -76,7 +76,7 @@ class RunFacts:
         )
 
     def poll(self, then: Callable[[list[News], Mapping[str, CancelAsked]], None]) -> None:
-        """The same for what is asked again and again, with the jobs that somebody wants to end. `then` is not
+        """The same for what is asked again and again, with the jobs to cancel. `then` is not
         called where there is nothing new."""
         recorder, loop, seen = self._kit.recorder, self._kit.loop, self._seen
 

@@ -94,7 +94,7 @@ class Settling:
         self._groups = standing_groups(record.attempt) if is_within_reach and end.owns_groups else None
         self._slot_job = slot_job
         self._noted = self._noted_reading()
-        # Better than what the groups of its slot say now, unless somebody has measured it to its end.
+        # Better than what the groups of its slot say now, unless the job was measured to its end.
         self._slot = self._noted if seen.meter is None else None
         self._container = hold_of(record.job, tools.spool_dir)
         if self._container is not None:

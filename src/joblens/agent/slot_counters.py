@@ -67,7 +67,7 @@ class SlotCounters:
 
     def _open_peak(self) -> int:
         """Only trying tells whether this kernel lets it be reset, and this user. cgroup v2 keeps a reset peak
-        for each open file (Linux 6.12): whoever else opens the same path reads another one."""
+        for each open file (Linux 6.12): another open of the same path reads another one."""
         place = self.peak_place()
         if place < 0:
             return -1

@@ -150,7 +150,7 @@ def ledgers(spool_dir: str) -> list[str]:
 
 
 def ledger_owner(path: str) -> Owner | None:
-    """None: the file is gone, was just made, or is somebody else's."""
+    """None: the file is gone, was just made, or belongs to another user."""
     with _opened(path) as file:
         if file >= 0:
             with contextlib.suppress(OSError, msgspec.MsgspecError):

@@ -59,7 +59,7 @@ def has_slots(spool_dir: str) -> bool:
 
 def sweep_slots(spool_dir: str, host: HostFacts, unfinished: Iterable[Record]) -> None:
     """Takes away the groups of slots whose owner is gone, once nothing runs in them any more. Those of
-    `unfinished` jobs stay: whoever brings such a job to its end reads there what it used. So do slots of an
+    `unfinished` jobs stay: recovery reads their usage there. So do slots of an
     owner whose ledger may have jobs that the store does not know. Jobs of a queue are delivered again."""
     in_ledgers = [ledger_owner(path) for path in ledgers(spool_dir)]
     wanted = {

@@ -13,7 +13,7 @@ from joblens.analysis.recipe_columns import DONE, RUNNING, SAVED, OperatorColumn
 from joblens.analysis.recipe_partitions import PartitionRows
 from joblens.model.recipe_event import Step
 
-# Putting an export together, in units of what its parts took: lines are moved, Parquet is written anew.
+# Putting an export together, in units of what its parts took: lines are moved, Parquet is rewritten.
 _ASSEMBLY = {True: 0.75, False: 0.5}
 _OVERDUE = 0.25  # of the mean: what is left of an operator that has taken longer than that
 _AS_LONG_AGAIN = 2.0  # the total of something that was never seen to end, in units of its time so far

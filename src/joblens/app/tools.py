@@ -170,7 +170,7 @@ def _upwards(folder: str) -> Iterator[str]:
 
 
 def _passed_over(path: str) -> str:
-    """A folder or file that somebody else left in /tmp must not decide what runs."""
+    """A folder or file that another user left in /tmp must not decide what runs."""
     reason = untrusted_reason(path)
     users = shlex.quote(_users_folder())
     name = "NAME.yaml" if os.path.isdir(path) else ""

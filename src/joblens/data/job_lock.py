@@ -112,4 +112,4 @@ def _read(descriptor: int) -> Holder | None:
     try:
         return msgspec.json.decode(os.pread(descriptor, 1000, 0), type=Holder)
     except (msgspec.MsgspecError, OSError):
-        return None  # somebody is just writing it, or it is no file of ours
+        return None  # it is being written, or is not a file of ours

@@ -1,4 +1,4 @@
-"""JSON that somebody else wrote, read with a bound on its depth: what works on it later may recurse."""
+"""JSON from others, read with a bound on its depth: code that works on it later may recurse."""
 
 from typing import Any, TypeVar
 

@@ -161,7 +161,7 @@ class SampleJsonlGz:
                 if stream.append(together, self._max_file_size):
                     return
             except FileNotFoundError:
-                pass  # somebody removed it
+                pass  # it was removed
         job.stream = _GzipStream(self._new_path(job.record.job.uuid, at_us), longest)
         job.stream.append(together, self._max_file_size)
 

@@ -276,7 +276,7 @@ def test_one_who_polls_for_cancels_does_not_silence_another() -> None:
     assert [poller.asked for poller in pollers] == [[{"a1"}], [{"a1"}]]
 
 
-def test_whoever_puts_facts_is_called_when_they_are_written(recorder: Recorder) -> None:
+def test_a_caller_is_notified_when_its_facts_are_written(recorder: Recorder) -> None:
     found: list[str] = []
     recorder.put([queued("a1")], then=lambda: found.append(recorder.store.find("a1").job.uuid))
     wait_until(lambda: found, what="the call")

@@ -51,7 +51,7 @@ def test_nothing_is_shown_after_the_end(notes: Notes) -> None:
 
 
 def test_a_thread_that_is_quick_does_not_tick_after_the_end(notes: Notes) -> None:
-    """It takes every call before whoever made it goes on."""
+    """Takes every call before its caller continues."""
 
     class QuickCalls(deque[Callable[[], None]]):
         def append(self, call: Callable[[], None]) -> None:

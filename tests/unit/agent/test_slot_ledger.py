@@ -202,7 +202,7 @@ def test_a_job_that_no_store_knows_is_recorded_as_its_launcher_began_it(
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
-def test_a_ledger_that_somebody_else_wrote_is_not_believed(ledger: SlotLedger, tmp_path: Path) -> None:
+def test_a_ledger_of_another_user_is_ignored(ledger: SlotLedger, tmp_path: Path) -> None:
     begin(ledger, sent(), DONE)
     os.chown(ledger.path, 65534, 65534)
     assert left_ledgers(str(tmp_path), HOST) == {}

@@ -86,7 +86,7 @@ def test_a_folder_of_somebody_else_is_not_used(project: Path, monkeypatch: pytes
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="gives files away")
-def test_a_file_of_somebody_else_is_not_used_wherever_it_is(project: Path, users: Path) -> None:
+def test_a_file_of_another_user_is_not_used_wherever_it_is(project: Path, users: Path) -> None:
     for folder, name in ((project / ".joblens" / "tools", "mine"), (users, "yours")):
         write_tool(folder, name)
         os.chown(folder / f"{name}.yaml", 12345, 12345)

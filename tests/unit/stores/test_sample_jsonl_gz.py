@@ -161,7 +161,7 @@ def test_a_full_disk_leaves_the_lines_before_and_none_is_lost_when_there_is_room
     assert len(objects_in(file)) == 3
 
 
-def test_a_file_that_somebody_removed_is_begun_anew(tmp_path: Path) -> None:
+def test_a_file_that_was_removed_is_created_again(tmp_path: Path) -> None:
     sink = SampleJsonlGz(str(tmp_path))
     samples = busy_series(2)
     sink.samples_taken("a1", samples[:1])
