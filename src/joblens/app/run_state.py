@@ -58,7 +58,7 @@ def state_of_run(store: Store, run: Run) -> RunState:
         attempts.setdefault(result.index, []).append(result)
     own = {result.index for result in results}
     events = [event for _, event in store.run_events(run.uuid)]
-    status, stop, places = _status_now(run), last_stop(events), ClusterPlaces(events)
+    status, stop, places = status_now(run), last_stop(events), ClusterPlaces(events)
     jobs = []
     for index, job in enumerate(plan.jobs):
         tried = tuple(attempts.get(index, ()))
@@ -80,7 +80,7 @@ def state_of_run(store: Store, run: Run) -> RunState:
     return RunState(run=run, plan=plan, jobs=tuple(jobs))
 
 
-def _status_now(run: Run) -> RunStatus:
+def status_now(run: Run) -> RunStatus:
     """A run whose driver is gone is stopped, though nobody noted so."""
     is_deserted = (
         run.status is RunStatus.RUNNING and run.owner is not None and is_gone(run.owner, read_host())
