@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
+from joblens.model.run_link import FileStamp
 from joblens.model.workflow_spec import HashMode
 
 _PIECE = 1 << 20
@@ -41,6 +42,15 @@ def summarize(
     """`shown`: how messages call the path. A plain file is a dataset of one file. Raises DatasetError, and
     Abandoned once it is not wanted any more."""
     return _Summing(mode, is_wanted, shown or path).sum(path)
+
+
+def dataset_now(path: str, mode: str, cwd: str) -> FileStamp:
+    """Returns the stamp of a dataset as it is; without `files` where it cannot be read."""
+    try:
+        found = summarize(os.path.join(cwd, path), HashMode(mode))
+    except DatasetError:
+        return FileStamp(path)
+    return FileStamp(path, found.bytes, digest=found.sha256 or None, files=found.files, hash_mode=mode)
 
 
 class _Summing:

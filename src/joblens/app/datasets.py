@@ -13,11 +13,12 @@ from joblens.analysis.workflow_rows import run_label
 from joblens.app.run_state import schedule_of, status_now
 from joblens.app.runs import kept_events, kept_results
 from joblens.engine.dataset_table import DatasetState
+from joblens.engine.run_standing import failed_finalizations
 from joblens.engine.schedule import Schedule
 from joblens.model.errors import InputError, JoblensError, RunIsDriven
 from joblens.model.ids import new_uuid
 from joblens.model.plan import Plan, PlannedDataset
-from joblens.model.run import DatasetFinalized, JobState, Run, RunEvent, RunStarted, RunStatus
+from joblens.model.run import DatasetFinalized, JobState, Run, RunEvent, RunStatus
 from joblens.model.settings import Settings
 from joblens.model.writes import RunNoted
 from joblens.plan.problems import did_you_mean
@@ -112,27 +113,17 @@ def _standing(
             finalized_at_us=event.at_us,
             duration_s=fact.duration_s,
         )
+    if state == DatasetState.FAILED:
+        return replace(found, status=FAILED, error=schedule.table.datasets.errors[place], is_due=True)
     is_due = state == DatasetState.FINALIZING
-    if is_due and is_driven:
-        return replace(found, status=FINALIZING)
-    if is_due and isinstance(fact, DatasetFinalized) and fact.error:
-        return replace(found, status=FAILED, error=fact.error, is_due=True)
-    return replace(found, is_due=is_due)
+    return replace(found, status=FINALIZING) if is_due and is_driven else replace(found, is_due=is_due)
 
 
 def failed_datasets(store: Store, run_uuid: str) -> list[DatasetFinalized]:
-    """Those whose last finalization since the run was started failed."""
-    last: dict[int, DatasetFinalized] = {}
     try:
-        events = store.run_events(run_uuid)
+        return failed_finalizations(event for _, event in store.run_events(run_uuid))
     except JoblensError:
         return []  # the store cannot be asked now
-    for _, event in events:
-        if isinstance(event.fact, RunStarted):
-            last = {place: fact for place, fact in last.items() if not fact.error}
-        elif isinstance(event.fact, DatasetFinalized):
-            last[event.fact.place] = event.fact
-    return [fact for _, fact in sorted(last.items()) if fact.error]
 
 
 def find_dataset(datasets: Sequence[DatasetStanding], name: str, run: Run) -> DatasetStanding:

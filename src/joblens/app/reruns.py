@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
-from joblens.agent.dataset_summary import DatasetError, summarize
+from joblens.agent.dataset_summary import dataset_now
 from joblens.agent.file_stamps import digest_of
 from joblens.analysis.workflow_rows import run_label
 from joblens.app.last_successes import find_successes, success_of
@@ -127,11 +127,6 @@ def _files_in(cwd: str) -> FilesNow:
             return None
 
     def dataset(planned: PlannedDataset) -> FileStamp:
-        try:
-            found = summarize(os.path.join(cwd, planned.path), planned.hash_mode)
-        except DatasetError:
-            return FileStamp(planned.path)
-        digest = found.sha256 or None
-        return FileStamp(planned.path, found.bytes, digest=digest, files=found.files)
+        return dataset_now(planned.path, planned.hash_mode.value, cwd)
 
     return FilesNow(stamp_of, digest, dataset)

@@ -48,7 +48,8 @@ class DatasetTable:
 
     def recall(self, place: int) -> None:
         """It was finalized before."""
-        self.states[place] = DatasetState.FINALIZED
+        if place < len(self.states):
+            self.states[place] = DatasetState.FINALIZED
 
     def open(self, jobs: Sequence[int]) -> list[int]:
         """`jobs`: their states; those without one will run. Returns the jobs that have to wait for datasets:

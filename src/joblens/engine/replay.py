@@ -203,8 +203,7 @@ def _recall_events(schedule: Schedule, events: Sequence[RunEvent], own_events: S
         if isinstance(event.fact, ActionRan):
             schedule.triggers.recall(event.fact.action, event.fact.command, event.fact.status)
         elif isinstance(event.fact, DatasetFinalized) and not event.fact.error:
-            if event.fact.place < len(schedule.plan.datasets):
-                schedule.table.datasets.recall(event.fact.place)
+            schedule.table.datasets.recall(event.fact.place)
 
 
 def _recall_kept_datasets(

@@ -51,7 +51,7 @@ class PlannedJob(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False
     a file, of user data or of a dataset: places in `Plan.jobs`, ascending, each once."""
 
     name: str
-    command: str  # `${files.…}` and `${datasets.…}` are resolved; `${user_data.input.N}` is resolved when it starts
+    command: str  # with paths of files and datasets; `${user_data.input.N}` is resolved when it starts
     depends_on: tuple[int, ...] = ()
     invocation_script: str = ""
     requirements: Requirements = Requirements()
