@@ -14,6 +14,7 @@ from joblens.agent.file_stamps import FileStamps
 from joblens.agent.kit import Kit
 from joblens.agent.recovery import Recovery
 from joblens.agent.run_attempts import AttemptMaker, PreparedAttempt, RunSetup
+from joblens.agent.run_datasets import RunDatasets
 from joblens.agent.run_facts import News, RunFacts
 from joblens.agent.run_flights import Flights
 from joblens.agent.run_folder import RunFolder
@@ -33,6 +34,8 @@ from joblens.engine.run_events import (
     CommandEnded,
     DataChanged,
     Event,
+    FinalizationEnded,
+    FinalizeDataset,
     OfferGrew,
     RunActionCommand,
     RunIsOver,
@@ -48,6 +51,7 @@ from joblens.engine.schedule import Schedule
 from joblens.model.job import Outcome, Record, Status
 from joblens.model.run import (
     ActionRan,
+    DatasetFinalized,
     JobCancelled,
     JobState,
     OutputsMissing,
@@ -92,6 +96,7 @@ class RunDriver:
         self._hosts = RunHosts(
             setup, kit, recovery, self._maker, self, side=side, note=view.note, note_fact=facts.note
         )
+        self._datasets = RunDatasets(kit.loop, setup.plan, setup.cwd, self._dataset_ended)
         self._starts = RunStarts(setup.plan, FileStamps(kit.loop, setup.cwd), self._hand_over)
         self._folder = RunFolder(setup.logs_dir)
         self._events: deque[Event] = deque()
@@ -165,6 +170,7 @@ class RunDriver:
         kit.sampler.remove(_LOOK)
         kit.sampler.remove(_SLOTS)
         self._starts.close()
+        self._datasets.close()
         self._hosts.close(is_over=self._is_over)
 
     def wait(self) -> None:
@@ -174,7 +180,8 @@ class RunDriver:
     def _status(self) -> RunStatus:
         counts = self._schedule.counts()
         done = counts.get(JobState.COMPLETED, 0) + counts.get(JobState.DISABLED, 0)
-        if done == len(self._plan.jobs) and not self._schedule.failed_actions():
+        has_failed_beside = self._schedule.failed_actions() or self._schedule.failed_datasets()
+        if done == len(self._plan.jobs) and not has_failed_beside:
             return RunStatus.COMPLETED
         return RunStatus.STOPPED if self._schedule.stopping is not None else RunStatus.FAILED
 
@@ -216,6 +223,8 @@ class RunDriver:
                 self._stop(command)  # type: ignore[arg-type]
             elif kind is RunIsOver:
                 self._is_over = True
+            elif kind is FinalizeDataset:
+                self._datasets.finalize(command.place)  # type: ignore[union-attr]
             elif kind is AskForNodes:
                 self._hosts.ask_for_nodes(command.action)  # type: ignore[union-attr]
             else:
@@ -228,6 +237,7 @@ class RunDriver:
         self._starts.add(start)
 
     def _hand_over(self, start: StartAttempt, stamps: tuple[FileStamp, ...]) -> None:
+        stamps += self._facts.stamps_of_datasets(start.index)
         attempt = self._maker.make(start, self._facts.data, stamps)
         uuid = attempt.job.uuid
         self._flights.add(start, uuid)
@@ -343,6 +353,14 @@ class RunDriver:
     def _missing_outputs(self, places: tuple[int, ...]) -> tuple[str, ...]:
         paths = (self._plan.files[place].path for place in places)
         return tuple(path for path in paths if not os.path.exists(os.path.join(self._setup.cwd, path)))
+
+    def _dataset_ended(self, fact: DatasetFinalized) -> None:
+        if self._is_over:
+            return
+        self._facts.note(fact)
+        if fact.error:
+            self._view.note(f"dataset '{fact.name}' could not be finalized: {fact.error}")
+        self._post(FinalizationEnded(fact.place, fact.error))
 
     def _beside_ended(self, what: RunActionCommand | RunRecovery, uuid: str, status: Status) -> None:
         if isinstance(what, RunActionCommand):

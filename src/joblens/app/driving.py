@@ -33,7 +33,7 @@ from joblens.engine.schedule import Schedule
 from joblens.model.errors import JoblensError
 from joblens.model.job import Record, Status
 from joblens.model.plan import Plan
-from joblens.model.run import JobState, OutputsMissing, Run, RunEnded, RunStarted, RunStatus
+from joblens.model.run import DatasetFinalized, JobState, OutputsMissing, Run, RunEnded, RunStarted, RunStatus
 from joblens.model.settings import Settings
 from joblens.model.writes import JobEnded, RunNoted, Write
 from joblens.ports.store import Store
@@ -193,7 +193,7 @@ class _Driving:
     def _without_secret(self, write: Write) -> Write:
         if isinstance(write, JobEnded):
             return structs.replace(write, outcome=self._secrets.hide_in_outcome(write.outcome))
-        if isinstance(write, RunNoted) and isinstance(write.event.fact, OutputsMissing):
+        if isinstance(write, RunNoted) and isinstance(write.event.fact, OutputsMissing | DatasetFinalized):
             return structs.replace(write, event=self._secrets.hide(write.event))
         return write
 

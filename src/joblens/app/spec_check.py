@@ -27,8 +27,8 @@ class SpecCheck(Struct, frozen=True, kw_only=True):
     warnings: tuple[str, ...] = ()
 
 
-def check_spec(loaded: LoadedSpec, offer: Offer | None = None) -> SpecCheck:
-    """`offer`: what a run of it would have; None: what this machine offers."""
+def check_spec(loaded: LoadedSpec, offer: Offer | None = None, engine: str = "local") -> SpecCheck:
+    """`offer`: what a run of it would have; None: what this machine offers. `engine`: of that run."""
     plan = loaded.plan
     return SpecCheck(
         jobs=len(plan.jobs),
@@ -38,7 +38,7 @@ def check_spec(loaded: LoadedSpec, offer: Offer | None = None) -> SpecCheck:
             *_without_requirements(plan),
             *_too_large(plan, offer or machine_offer(RunOptions())),
             *_of_several_nodes(plan),
-            *loaded.warnings,
+            *loaded.warnings_for(engine),
             *misplaced_scripts(plan, loaded.path, os.getcwd()),
             *_missing_inputs(plan),
         ),
@@ -92,4 +92,11 @@ def _of_several_nodes(plan: Plan) -> list[str]:
 def _missing_inputs(plan: Plan) -> list[str]:
     read = {place for job in plan.jobs for place in job.input_files if plan.files[place].producer < 0}
     missing = [plan.files[place].path for place in sorted(read) if not os.path.exists(plan.files[place].path)]
-    return [f"no job makes these input files, and they are not there: {_named(missing)}"] if missing else []
+    lines = [f"no job makes these input files, and they are not there: {_named(missing)}"] if missing else []
+    unmade = {
+        place for job in plan.jobs for place in job.input_datasets if not plan.datasets[place].producers
+    }
+    absent = [path for place in sorted(unmade) if not os.path.exists(path := plan.datasets[place].path)]
+    if absent:
+        lines.append(f"no job makes these datasets, and they are not there: {_named(absent)}")
+    return lines

@@ -42,7 +42,12 @@ def _named_files(spec: WorkflowSpec, overrides: Iterable[Any]) -> Iterator[Found
     for place, job in enumerate(spec.jobs):
         if job.parameters_file:
             yield ("jobs", place, "parameters_file"), job.parameters_file
-    sections: dict[str, Iterable[Any]] = {"jobs": spec.jobs, "files": spec.files, "user_data": spec.user_data}
+    sections: dict[str, Iterable[Any]] = {
+        "jobs": spec.jobs,
+        "files": spec.files,
+        "user_data": spec.user_data,
+        "datasets": spec.datasets,
+    }
     written: list[tuple[Path, Any]] = [(("--param",), each) for each in overrides]
     written += [(("parameters", name), each) for name, each in spec.parameters.items()]
     for section, entries in sections.items():

@@ -87,6 +87,25 @@ class UserDataSpec(Struct, frozen=True, kw_only=True, omit_defaults=True):
     use_parameters: tuple[str, ...] | None = None
 
 
+class HashMode(enum.StrEnum):
+    """How a change of a dataset is noticed: by names, sizes and times of its files, by their content, or
+    not at all."""
+
+    MANIFEST = "manifest"
+    CONTENT = "content"
+    NONE = "none"
+
+
+class DatasetSpec(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    name: str
+    path: str
+    hash_mode: HashMode = HashMode.MANIFEST
+    description: str | None = None
+    parameters: dict[str, Any] = field(default_factory=dict)
+    parameter_mode: ParameterMode = ParameterMode.PRODUCT
+    use_parameters: tuple[str, ...] | None = None
+
+
 class TriggerType(enum.StrEnum):
     ON_WORKFLOW_START = "on_workflow_start"
     ON_WORKFLOW_COMPLETE = "on_workflow_complete"
@@ -191,7 +210,7 @@ class WorkflowSpec(Struct, frozen=True, kw_only=True, omit_defaults=True):
     env: dict[str, str] = field(default_factory=dict)
     files: tuple[FileSpec, ...] = ()
     user_data: tuple[UserDataSpec, ...] = ()
-    datasets: tuple[dict[str, Any], ...] = ()
+    datasets: tuple[DatasetSpec, ...] = ()
     requirements: tuple[RequirementsSpec, ...] = ()
     failure_handlers: tuple[FailureHandler, ...] = ()
     actions: tuple[ActionSpec, ...] = ()

@@ -6,13 +6,14 @@ from typing import Any, TypeVar
 
 from msgspec import Struct, structs
 
-from joblens.model.workflow_spec import FileSpec, JobSpec, UserDataSpec
+from joblens.model.workflow_spec import DatasetSpec, FileSpec, JobSpec, UserDataSpec
 from joblens.plan.problems import Path, Problems, did_you_mean
 from joblens.plan.substitution import Slots, Variables, filler, pattern_of, with_variables
 from joblens.plan.sweeps import Sweep, Sweeps
 from joblens.plan.unread import NOTHING_UNREAD, Unread
 
-E = TypeVar("E", JobSpec, FileSpec, UserDataSpec)
+Entry = JobSpec | FileSpec | UserDataSpec | DatasetSpec
+E = TypeVar("E", JobSpec, FileSpec, UserDataSpec, DatasetSpec)
 
 # Fields in which names are put, with the key they have in a file.
 _JOB_KEYS = {
@@ -42,10 +43,11 @@ _KEYS: dict[type, dict[str, str]] = {
     JobSpec: _JOB_KEYS,
     FileSpec: {"name": "name", "path": "path", "identifier": "identifier"},
     UserDataSpec: {"name": "name", "data": "data"},
+    DatasetSpec: {"name": "name", "path": "path", "description": "description"},
 }
 
 
-def keys_of(entry: JobSpec | FileSpec | UserDataSpec) -> dict[str, str]:
+def keys_of(entry: Entry) -> dict[str, str]:
     """The fields of an entry in which names are put, with the key each has in a file."""
     return _KEYS[type(entry)]
 

@@ -6,8 +6,9 @@ from typing import Any
 from msgspec import Struct, structs
 
 from joblens.model.job import Requirements
-from joblens.model.plan import Plan, PlannedAction, PlannedData, PlannedFile, PlannedJob
+from joblens.model.plan import Plan, PlannedAction, PlannedData, PlannedDataset, PlannedFile, PlannedJob
 from joblens.model.workflow_spec import (
+    DatasetSpec,
     FailureHandler,
     FileSpec,
     JobSpec,
@@ -32,6 +33,7 @@ class PlanReading(Struct, frozen=True):
 
     plan: Plan | None
     problems: tuple[PlanProblem, ...] = ()
+    warnings: tuple[PlanProblem, ...] = ()
 
 
 def make_plan(
@@ -50,7 +52,8 @@ def make_plan(
     entries = Entries(sweeps, variables_of(spec, parameters, problems), problems, unread)
     plan = _Planning(spec, entries, problems, unread).plan()
     found = tuple(one for one in problems.all() if not unread.hides(one.path))
-    return PlanReading(None if found else plan, found)
+    warnings = tuple(PlanProblem(path, message) for path, message in problems.warnings.items())
+    return PlanReading(None if found else plan, found, warnings)
 
 
 def expand_files(
@@ -74,18 +77,21 @@ class _Planning:
         self._equal: dict[Requirements, Requirements] = {}  # as do entries that say the same
         self._handlers = {each.name: self._handler(each, at) for at, each in enumerate(spec.failure_handlers)}
         self._schedulers = {str(each["name"]) for each in spec.slurm_schedulers if each.get("name")}
-        self._datasets = {str(each["name"]) for each in spec.datasets if each.get("name")}
         self._env = entries.literal(spec.env, ("env",))
         self._envs: dict[tuple[tuple[str, str], ...], dict[str, str]] = {}
 
     def plan(self) -> Plan:
         files = self._entries.expand("files", self._spec.files)
         user_data = self._entries.expand("user_data", self._spec.user_data)
+        datasets = self._entries.expand("datasets", self._spec.datasets)
         jobs = self._entries.expand("jobs", self._spec.jobs)
         paths = [each.value.path for each in files]
         file_things = Things("file", self._index("file", "files", files), paths)
         data_things = Things("user data", self._index("user data", "user_data", user_data))
-        linker = Linker(jobs, self._index("job", "jobs", jobs), file_things, data_things, self._problems)
+        directories = [each.value.path for each in datasets]
+        dataset_things = Things("dataset", self._index("dataset", "datasets", datasets), directories)
+        things = {"files": file_things, "user_data": data_things, "datasets": dataset_things}
+        linker = Linker(jobs, self._index("job", "jobs", jobs), things, self._problems)
         links = linker.links()
         planned = [
             self._job(each, links[place], linker.depends_on(place, links[place]))
@@ -104,6 +110,10 @@ class _Planning:
             user_data=tuple(
                 _planned_data(each.value, data_things.maker_of(place)) for place, each in enumerate(user_data)
             ),
+            datasets=tuple(
+                _planned_dataset(each.value, tuple(dataset_things.makers_of(place)))
+                for place, each in enumerate(datasets)
+            ),
             actions=self._actions(linker),
             monitor=self._spec.monitor,
             execution=self._spec.execution,
@@ -121,8 +131,6 @@ class _Planning:
         job: JobSpec = expanded.value
         path: Path = ("jobs", expanded.entry)
         requirements, requirements_name = self._needs(job, expanded.entry, path)
-        if job.input_datasets or job.output_datasets:
-            self._check_datasets(job, path)
         if job.scheduler:
             self._check_scheduler(job.scheduler, path)
         handler = None
@@ -145,6 +153,8 @@ class _Planning:
             output_files=links.output_files,
             input_user_data=links.input_user_data,
             output_user_data=links.output_user_data,
+            input_datasets=links.input_datasets,
+            output_datasets=links.output_datasets,
             env=self._env_of(job),
             priority=job.priority,
             stdio=job.stdio,
@@ -185,12 +195,6 @@ class _Planning:
         if shared is None:
             shared = self._envs[key] = {**self._env, **job.env}
         return shared
-
-    def _check_datasets(self, job: JobSpec, path: Path) -> None:
-        for key, names in (("input_datasets", job.input_datasets), ("output_datasets", job.output_datasets)):
-            for which, name in enumerate(names):
-                if name not in self._datasets and not self._unread.may_have("datasets", name):
-                    self._problems.unknown((*path, key, which), "dataset", name, sorted(self._datasets))
 
     def _check_scheduler(self, name: str, path: Path) -> None:
         if name not in self._schedulers and not self._unread.may_have("slurm_schedulers", name):
@@ -234,6 +238,10 @@ class _Planning:
 
 def _planned_data(written: UserDataSpec, maker: int) -> PlannedData:
     return PlannedData(written.name, written.data, written.is_ephemeral, maker)
+
+
+def _planned_dataset(written: DatasetSpec, producers: tuple[int, ...]) -> PlannedDataset:
+    return PlannedDataset(written.name, written.path, written.hash_mode, producers, written.description or "")
 
 
 def requirements_of(written: RequirementsSpec) -> Requirements:

@@ -1,5 +1,5 @@
-"""`${files.input.NAME}` and its kin in commands: files become paths, and what is named so is what the job
-reads or makes. User data has its value only when the job starts, so those references stay until then."""
+"""`${files.input.NAME}` and its kin in commands: files and datasets become paths, and the names say what the
+job reads or makes. User data has its value only when the job starts, so those references stay until then."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -7,27 +7,23 @@ from typing import Any
 
 from msgspec import Struct, json
 
-REFERENCE = re.compile(r"\$\{(files|user_data)\.(input|output)\.([^${}]+)\}")
+KINDS = ("files", "user_data", "datasets")
+REFERENCE = re.compile(r"\$\{(files|user_data|datasets)\.(input|output)\.([^${}]+)\}")
 # Looks like one of ours and is none: told, because a shell would silently make nothing of it.
-_ALMOST = re.compile(r"\$\{((?:files|user_data)\.[^{}]*)\}")
+_ALMOST = re.compile(r"\$\{((?:files|user_data|datasets)\.[^{}]*)\}")
 
 
 class References(Struct, frozen=True):
-    """`text` with the files' paths; the names found, in order, each once. `unclear`: not understood."""
+    """`text` with paths. `names`: those found, in order, each once, by kind and direction (`files`, `input`).
+    `unclear`: not understood."""
 
     text: str
-    input_files: tuple[str, ...] = ()
-    output_files: tuple[str, ...] = ()
-    input_user_data: tuple[str, ...] = ()
-    output_user_data: tuple[str, ...] = ()
+    names: dict[tuple[str, str], tuple[str, ...]] = {}
     unclear: tuple[str, ...] = ()
 
-    def names(self) -> tuple[tuple[str, ...], ...]:
-        return self.input_files, self.output_files, self.input_user_data, self.output_user_data
 
-
-def resolve_files(text: str, path_of: Callable[[str], str | None]) -> References:
-    """`path_of` gives a file's path, None where there is no such file (the reference then stays)."""
+def resolve_paths(text: str, path_of: Callable[[str, str], str | None]) -> References:
+    """`path_of` gives the path for a kind and a name, None where there is none (the reference then stays)."""
     if "${" not in text:
         return References(text)
     found: dict[tuple[str, str], dict[str, None]] = {}
@@ -35,16 +31,12 @@ def resolve_files(text: str, path_of: Callable[[str], str | None]) -> References
         found.setdefault((kind, way), {})[name] = None
 
     def put(match: re.Match[str]) -> str:
-        path = path_of(match[3]) if match[1] == "files" else None
+        path = path_of(match[1], match[3])
         return match[0] if path is None else path
 
-    names = {key: tuple(each) for key, each in found.items()}
     return References(
         REFERENCE.sub(put, text),
-        names.get(("files", "input"), ()),
-        names.get(("files", "output"), ()),
-        names.get(("user_data", "input"), ()),
-        names.get(("user_data", "output"), ()),
+        {key: tuple(each) for key, each in found.items()},
         tuple(inside for inside in _ALMOST.findall(text) if not REFERENCE.fullmatch(f"${{{inside}}}")),
     )
 
@@ -56,7 +48,7 @@ def put_user_data(text: str, data: Mapping[str, Any], quote: Callable[[str], str
         return text
 
     def put(match: re.Match[str]) -> str:
-        if match[1] == "files":
+        if match[1] != "user_data":
             return match[0]
         return quote(json.encode(data[match[3]]).decode())
 

@@ -5,12 +5,19 @@ from typing import Any
 
 from msgspec import Struct
 
-from joblens.model.workflow_spec import FileSpec, JobSpec, ParameterMode, UserDataSpec, WorkflowSpec
+from joblens.model.workflow_spec import (
+    DatasetSpec,
+    FileSpec,
+    JobSpec,
+    ParameterMode,
+    UserDataSpec,
+    WorkflowSpec,
+)
 from joblens.plan.parameters import PARAMETER_NAME, BadParameter, Value, combinations, rows_of, values_of
 from joblens.plan.problems import Path, Problems, did_you_mean
 from joblens.plan.unread import NOTHING_UNREAD, Unread
 
-Entry = JobSpec | FileSpec | UserDataSpec
+Entry = JobSpec | FileSpec | UserDataSpec | DatasetSpec
 
 
 class Sweep(Struct, frozen=True):
@@ -114,7 +121,8 @@ class Sweeps:
         """Values given for this run must be of something the workflow has."""
         if self._unread.has_parameters:
             return
-        entries: list[Entry] = [*self._spec.jobs, *self._spec.files, *self._spec.user_data]
+        spec = self._spec
+        entries: list[Entry] = [*spec.jobs, *spec.files, *spec.user_data, *spec.datasets]
         known = set(self._spec.parameters) | set(self._spec.variables)
         known.update(name for entry in entries for name in entry.parameters)
         for name in self._overrides:
@@ -132,6 +140,7 @@ def variables_of(spec: WorkflowSpec, overrides: Mapping[str, Any], problems: Pro
         *(("jobs", job) for job in spec.jobs),
         *(("files", file) for file in spec.files),
         *(("user_data", data) for data in spec.user_data),
+        *(("datasets", dataset) for dataset in spec.datasets),
     ]
     clashes = dict.fromkeys(spec.parameters, "a shared parameter")
     for section, entry in entries:

@@ -3,8 +3,8 @@
 Reading, the JSON Schema and docs/spec.md all come from these tables; `SECTIONS` has all of them."""
 
 from joblens.model.delivery import RetryLost
-from joblens.model.workflow_spec import ParameterMode
-from joblens.spec.key_table import Section, choice, flag, key, required, section
+from joblens.model.workflow_spec import HashMode, ParameterMode
+from joblens.spec.key_table import NoEffect, Section, choice, flag, key, required, section
 from joblens.spec.workflow_kinds import Kind
 from joblens.spec.workflow_run_keys import (
     ACTION,
@@ -67,7 +67,7 @@ WORKFLOW = section(
     key("env", Kind.ENV, "Environment of all jobs."),
     key("files", Kind.SECTIONS, "Files that jobs read and write.", section="file"),
     key("user_data", Kind.SECTIONS, "JSON values that jobs hand to each other.", section="user_data"),
-    key("datasets", Kind.SECTIONS, "Directories of data, by name; kept.", section="dataset"),
+    key("datasets", Kind.SECTIONS, "Directories that jobs fill and read.", section="dataset"),
     key(
         "resource_requirements",
         Kind.SECTIONS,
@@ -108,13 +108,17 @@ WORKFLOW = section(
         least=0,
     ),
     flag(
-        "compute_node_ignore_workflow_completion", "Nodes stay when the workflow is complete.", default=None
+        "compute_node_ignore_workflow_completion",
+        "Nodes stay when the workflow is complete.",
+        default=None,
+        no_effect=NoEffect(why="allocations serve one run and end with it"),
     ),
     key(
         "compute_node_wait_for_healthy_database_minutes",
         Kind.NUMBER,
         "Minutes a node goes on without the store.",
         least=0,
+        no_effect=NoEffect(why="workers go on without the store as long as their allocation lasts"),
     ),
     key(
         "compute_node_expiration_buffer_seconds",
@@ -129,7 +133,12 @@ WORKFLOW = section(
     ),
     key("dynamic_jobs", Kind.SECTION, "Jobs that add jobs; kept.", section="dynamic_jobs"),
     flag("enable_ro_crate", "Write an RO-Crate description of the run; kept.", default=None),
-    key("access_groups", Kind.NAMES, "Groups that may see the workflow; kept."),
+    key(
+        "access_groups",
+        Kind.NAMES,
+        "Groups that may see the workflow.",
+        no_effect=NoEffect(why="everyone who can read the store sees its workflows"),
+    ),
     key("$schema", Kind.TEXT, "Where editors find the JSON Schema; joblens does not look at it."),
     excludes=(("parameters_file", ("parameters",)),),
     free_prefix="x-",
@@ -171,8 +180,8 @@ JOB = section(
     key("output_user_data", Kind.NAMES, "User data it makes."),
     key("input_user_data_regexes", Kind.REGEXES, "User data it reads, by patterns of their names."),
     key("output_user_data_regexes", Kind.REGEXES, "User data it makes, by patterns of their names."),
-    key("input_datasets", Kind.NAMES, "Datasets it reads; kept."),
-    key("output_datasets", Kind.NAMES, "Datasets it makes; kept."),
+    key("input_datasets", Kind.NAMES, "Datasets it reads: all that fill them come first."),
+    key("output_datasets", Kind.NAMES, "Datasets it fills, alone or with others."),
     *_SWEEP,
     key("parameters_file", Kind.PATH, "CSV or JSON table: one job for each row."),
     flag("use_parameters_file", "One job for each row of the workflow's parameters_file."),
@@ -218,10 +227,16 @@ DATASET = section(
     "dataset",
     "dataset",
     "an entry of `datasets`",
-    required("name", Kind.LONG_NAME, "Name by which jobs mean it."),
-    required("path", Kind.PATH, "Where it is."),
-    choice("hash_mode", ("manifest", "content", "none"), "How a change is recognised."),
-    key("description", Kind.TEXT, "What it is."),
+    required("name", Kind.LONG_NAME, "Name by which jobs mean it.", example="parts"),
+    required("path", Kind.PATH, "The directory.", example="out/parts/"),
+    choice(
+        "hash_mode",
+        HashMode,
+        "How a change is noticed: names, sizes and times of its files; their content; not at all.",
+        default="manifest",
+    ),
+    key("description", Kind.TEXT, "A note about it."),
+    *_SWEEP,
 )
 
 REQUIREMENTS = section(
