@@ -6,7 +6,9 @@ up. Its place is not its own: asked to end (SIGTERM) it gives back what it has, 
 import contextlib
 import os
 import signal
+import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Mapping
 
@@ -14,7 +16,7 @@ import msgspec
 
 from joblens.app.background_process import log_line
 from joblens.app.hire_desk import leave_words
-from joblens.app.hired_place import is_on_every_node, place_of
+from joblens.app.hired_place import is_on_every_node, place_of, rename_command
 from joblens.app.owning import OwnLog
 from joblens.app.settings import load_settings
 from joblens.app.worker_running import HiredFor, RunningWorker, WorkerOptions
@@ -28,6 +30,7 @@ from joblens.views.standard_streams import guard_standard_error
 
 _STDIN = "-"
 _LARGEST_BYTES = 64 << 20
+_RENAME_S = 30.0  # for Slurm to take a name
 
 
 def read_hire(path: str) -> Hire | None:
@@ -61,6 +64,7 @@ def own_tickets(hire: Hire, environ: Mapping[str, str]) -> tuple[str, ...]:
 def serve(hire: Hire, environ: Mapping[str, str], tell: Callable[[str], None], folder: str = "") -> None:
     """Until its work is done. `folder`: where its file was found. Raises JoblensError."""
     _check_store(hire)
+    _rename_element(hire, environ)
     settings = _settings(hire)
     placement = place_of(hire, environ)
     options = _options(hire, placement, environ)
@@ -83,6 +87,26 @@ def serve(hire: Hire, environ: Mapping[str, str], tell: Callable[[str], None], f
         from joblens.runners.node_hiring import leave_home
 
         leave_home(hire.listen)
+
+
+def _rename_element(hire: Hire, environ: Mapping[str, str]) -> None:
+    """Beside the job: a controller that is busy or a node without scontrol delays nothing."""
+    command = rename_command(hire, environ)
+    if command is None:
+        return
+
+    def rename() -> None:
+        with contextlib.suppress(OSError, subprocess.SubprocessError):
+            subprocess.run(
+                command,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                env=dict(environ),
+                timeout=_RENAME_S,
+                check=False,
+            )
+
+    threading.Thread(target=rename, name="joblens-rename", daemon=True).start()
 
 
 class _LeavesInTime:

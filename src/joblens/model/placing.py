@@ -71,6 +71,7 @@ class Hire(Struct, frozen=True, kw_only=True, omit_defaults=True):
     queues: tuple[str, ...] = ()  # it looks for work in
     tickets: tuple[str, ...] = ()  # or only these; of an array: the one at its own index
     is_array: bool = False
+    names: tuple[str, ...] = ()  # of the elements of an array, as the cluster is to show them
     concurrency: int | None = None  # None: what it finds it was given
     memory_bytes: int | None = None
     most_jobs: int | None = None  # at a time

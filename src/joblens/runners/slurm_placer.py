@@ -164,6 +164,7 @@ class SlurmPlacer:
                 queues=order.queues,
                 tickets=order.uuids,
                 is_array=order.is_array,
+                names=order.names,
                 # Its own part of an allocation is not for jobs.
                 memory_bytes=max(0, memory - self._settings.agent_memory) if memory is not None else None,
                 most_jobs=order.most_jobs,

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from joblens.app.hire_desk import FileHireDesk, leave_words
 from joblens.app.hired import _leaves_at_s, _memory_given, _options, own_tickets, read_hire, serve
-from joblens.app.hired_place import place_of, slurm_job_id
+from joblens.app.hired_place import place_of, rename_command, slurm_job_id
 from joblens.model.errors import ConfigError, InputError
 from joblens.model.job import Placement
 from joblens.model.placing import Hire
@@ -60,6 +60,16 @@ def test_a_task_of_an_array_has_the_ticket_at_its_index() -> None:
     for index in ("", "3", "x"):
         with pytest.raises(InputError, match="no job for task"):
             own_tickets(array, {"SLURM_ARRAY_TASK_ID": index})
+
+
+def test_an_element_of_an_array_gets_the_name_and_comment_of_its_job() -> None:
+    array = replace(HIRE, run_uuid="r", is_array=True, names=("w:a", "w:b", "w:c"))
+    environ = {"SLURM_ARRAY_JOB_ID": "12", "SLURM_ARRAY_TASK_ID": "1", "SLURM_JOB_ID": "14"}
+    assert rename_command(array, environ) == [
+        *("scontrol", "update", "jobid=12_1", "name=w:b", "comment=joblens run=r job=b")
+    ]
+    assert rename_command(HIRE, environ) is None
+    assert rename_command(array, {"SLURM_JOB_ID": "14"}) is None
 
 
 def test_the_file_of_another_machine_is_refused(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from joblens.model.placing import PlaceState
 from joblens.plan.slurm_answers import is_for_good, is_mistake, place_state
-from joblens.plan.slurm_script import array_name, batch_script, natural, safe_job_name
+from joblens.plan.slurm_script import allocation_name, array_name, batch_script, job_name, natural
 
 
 def test_the_script_becomes_the_worker_after_the_sites_own_lines() -> None:
@@ -39,14 +39,34 @@ def test_the_worker_knows_when_its_time_is_up() -> None:
 
 
 def test_names_have_nothing_in_them_that_would_break_a_line() -> None:
-    assert safe_job_name("train\n {1}") == "train__{1}"
-    assert safe_job_name("") == "joblens"
+    assert job_name("my flow", "train\n\x1b[1m{1}") == "my_flow:train__[1m{1}"
+    assert job_name("", "") == "joblens"
+    assert job_name("", "fit") == "fit"
+
+
+def test_long_names_are_cut_so_that_both_parts_can_be_read() -> None:
+    name = job_name("w" * 100, "j" * 100)
+    assert len(name) == 64
+    assert name.startswith("wwww")
+    assert ":jjjj" in name
+    assert job_name("w" * 100, "fit_3").endswith(":fit_3")
+    assert job_name("w", "fit_" + "x" * 100 + "_3").endswith("x_3")
+
+
+def test_names_hide_secrets() -> None:
+    assert "hunter22" not in job_name("load --password=hunter22", "a")
 
 
 def test_an_array_is_called_what_its_jobs_have_in_common() -> None:
-    assert array_name(["train_1", "train_12", "train_10"]) == "train"
-    assert array_name(["train_1"]) == "train_1"
-    assert array_name(["a", "b"]) == "a"
+    assert array_name("flow", ["train_1", "train_12", "train_10"]) == "flow:train"
+    assert array_name("flow", ["train_1"]) == "flow:train_1"
+    assert array_name("flow", ["a", "b"]) == "flow:a"
+
+
+def test_an_allocation_that_jobs_share_is_called_after_its_workflow_and_scheduler() -> None:
+    assert allocation_name("flow", "") == "flow:allocation"
+    assert allocation_name("flow", "wide") == "flow:wide"
+    assert allocation_name("flow", "wide", "1a2b3c4d") == "flow:wide.1a2b3c4d"
     assert sorted(["job_10", "job_2"], key=natural) == ["job_2", "job_10"]
 
 
