@@ -40,8 +40,8 @@ def _nodes(placement: Placement, environ: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def rename_command(hire: Hire, environ: Mapping[str, str]) -> list[str] | None:
-    """Returns the command that names an element of an array after its job: Slurm gives all of them the name of
-    the array. None: it is no element of an array."""
+    """Returns the command that names an element of an array after its job: Slurm gives all elements the name
+    of the array. None: it is no element of an array."""
     index = environ.get("SLURM_ARRAY_TASK_ID", "")
     if not hire.names or not hire.is_array or not index.isdecimal() or int(index) >= len(hire.names):
         return None

@@ -171,6 +171,7 @@ class SlurmPlacer:
                 idle_s=self._idle_s() if order.queues else 0.0,
                 reserve_s=float(buffer_s) if buffer_s is not None else order.lead_s or _LEAST_RESERVE_S,
                 placement=placement,
+                walltime_s=order.time_s,
             )
         )
 
