@@ -11,7 +11,7 @@ from joblens.model.job import Placement, Record, Status
 from tests.conftest import RunJoblens, wait_until
 from tests.integration.test_slurm_runs import GATED, SLURM, ended, has_left, placements, places
 from tests.integration.workflow_desk import WorkflowDesk, states
-from tests.slurm_server import SlurmServer
+from tests.slurm_server import QOS, SlurmServer
 
 FAILING = """
 name: train
@@ -209,3 +209,74 @@ def test_a_job_that_fills_the_walltime_of_its_allocation_times_out(
     assert record.outcome.error is not None
     assert "walltime of 1m" in record.outcome.error
     assert len(desk.lines("ran")) == 1
+
+
+# ---- options -----------------------------------------------------------------------------------------------
+
+
+def test_constraint_account_and_qos_are_options_and_are_kept_with_the_run(
+    slurm: SlurmServer, desk: WorkflowDesk
+) -> None:
+    path = desk.write('name: where\njobs: [{name: a, command: "hostname; exit 3"}]\n')
+    chosen = ("--constraint", "on-n2", "--account", "test", "--qos", QOS)
+    desk.call("run", path, *SLURM, *chosen, "--sbatch=--mail-type=FAIL", code=1)
+    one = placements(desk)["a"]
+    assert one.nodes == ("n2",)
+    wait_until(lambda: sacct(slurm, "Account,QOS,Constraints", one.job_id) == [f"test|{QOS}|on-n2"])
+    assert one.asked["mail-type"] == "FAIL"
+    options = desk.newest_run().options.slurm
+    assert (options.constraint, options.account, options.qos) == ("on-n2", "test", QOS)
+
+
+def test_a_constraint_that_no_node_has_is_refused_before_anything_is_written(
+    slurm: SlurmServer, desk: WorkflowDesk
+) -> None:
+    path = desk.write('name: x\njobs: [{name: a, command: "true"}]\n')
+    done = desk.call("run", path, *SLURM, "--constraint", "gold", code=2)
+    assert "Invalid feature specification" in done.stderr
+    done = desk.call("run", path, *SLURM, "--constraint", "", code=2)
+    assert "--constraint is empty" in done.stderr
+    done = desk.call("run", path, "--constraint", "ib", code=2)
+    assert "--constraint is for --engine slurm" in done.stderr
+    assert not desk.store_path.exists()
+
+
+@pytest.mark.parametrize("packing", ["jobs", "allocations"])
+def test_more_than_a_node_has_in_a_scheduler_is_refused_before_anything_runs(
+    slurm: SlurmServer, desk: WorkflowDesk, packing: str
+) -> None:
+    text = """
+name: x
+slurm_schedulers: [{name: huge, account: test, mem: 900G}]
+jobs: [{name: a, command: "true"}]
+"""
+    done = desk.call("run", desk.write(text), *SLURM, "--packing", packing, code=2)
+    assert (
+        "scheduler 'huge': mem 900G is more than a node of the default partition has, 3.9 GiB" in done.stderr
+    )
+    done = desk.call("run", desk.write(text.replace("mem: 900G", 'extra: "--mincpus=64"')), *SLURM, code=2)
+    assert "Requested node configuration is not available" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not desk.store_path.exists()
+
+
+def test_a_limit_of_a_qos_makes_jobs_wait_and_an_unknown_one_is_refused(
+    own_slurm: SlurmServer, desk: WorkflowDesk
+) -> None:
+    own_slurm.ask("sacctmgr", "-i", "modify", "qos", QOS, "set", "MaxSubmitJobsPerUser=1")
+    own_slurm.end("slurmctld")
+    with own_slurm.conf.open("a") as conf:
+        conf.write("AccountingStorageEnforce=associations,limits,qos\n")
+    own_slurm.start()
+    text = """
+name: limited
+jobs:
+  - {name: a, command: "true"}
+  - {name: b, command: "true"}
+"""
+    path = desk.write(text)
+    done = desk.call("run", path, *SLURM, "--account", "test", "--qos", "nothing", code=2)
+    assert "Invalid qos specification" in done.stderr
+    done = desk.call("run", path, *SLURM, "--account", "test", "--qos", QOS, "--json", code=0)
+    assert set(states(done.json).values()) == {"completed"}
+    assert "QOSMaxSubmitJobPerUserLimit" in done.stderr

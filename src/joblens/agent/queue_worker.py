@@ -218,17 +218,16 @@ class QueueWorker:
         written yet was not the job's own. Jobs end as `ending` says; those that may run again elsewhere are
         given back, as are all without an `ending`."""
         final = self._ending_with_place(ending) if ending is not None else {}
-        if self._ends is not None:
-            self._ends.release(partial(self._with_place, ending, final) if ending is not None else None)
+        if not self._is_ending:
+            self.end()
         if ending is not None and final:
             self._ended_by = (ending, final)
-            if not self._is_ending:
-                self.end()
             for uuid in final.keys() & self._running.keys():
                 self._end_job(uuid, at_once=False)
-            if final.keys() >= self._claimed.keys():
-                return
-        self._give_back_all(final)
+        if not final or not final.keys() >= self._claimed.keys():
+            self._give_back_all(final)
+        if self._ends is not None:  # after those that go back were taken out
+            self._ends.release(partial(self._with_place, ending, final) if ending is not None else None)
 
     def _ending_with_place(self, ending: PlaceEnding) -> dict[str, Job]:
         """A job with an allocation of its own had all of its time; of a shared one it had what was left."""
@@ -249,8 +248,6 @@ class QueueWorker:
         return ended_with_place(final[uuid], outcome, ending) if uuid in final else outcome
 
     def _give_back_all(self, but: Collection[str]) -> None:
-        if not self._is_ending:
-            self.end()
         if not self._is_giving_back:
             self._is_giving_back = not but
             going = [uuid for uuid in self._running if uuid not in but]

@@ -36,7 +36,10 @@ _PASSING = (
     "cannot be started",
 )
 
-_MISTAKES = ("unrecognized option", "invalid", "requires an argument", "doesn't allow an argument")
+_MISTAKES = (
+    *("unrecognized option", "invalid", "requires an argument", "doesn't allow an argument"),
+    *("node configuration is not available", "specification can not be satisfied"),
+)
 
 
 def is_for_good(complaint: str) -> bool:

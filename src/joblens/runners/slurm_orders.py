@@ -139,9 +139,20 @@ class SlurmOrders:
         return [*orders, *self._of_their_own(alone)]
 
     def samples(self, parcels: Sequence[Parcel]) -> list[Options]:
-        """Of each scheduler, what would be asked for the first of its jobs."""
-        first = {parcel.scheduler: parcel for parcel in reversed(parcels)}
-        return [self._job_options(scheduler, one.requirements) for scheduler, one in first.items()]
+        """Returns for each scheduler the options for the first of its jobs that has an allocation of its own,
+        and for the allocation that others share."""
+        packing = self.packing()
+        alone: dict[str, Parcel] = {}
+        shared: dict[str, None] = {}
+        for parcel in parcels:
+            if packing.shares(parcel.spec_job, parcel.requirements):
+                shared[parcel.scheduler] = None
+            else:
+                alone.setdefault(parcel.scheduler, parcel)
+        return [
+            *(self._job_options(scheduler, one.requirements) for scheduler, one in alone.items()),
+            *(self.allocation_options(scheduler) for scheduler in shared),
+        ]
 
     def _of_their_own(self, parcels: Sequence[Parcel]) -> list[SlurmOrder]:
         """Those of one entry of the file that need the same go into one array."""

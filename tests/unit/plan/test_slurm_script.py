@@ -94,7 +94,10 @@ def test_what_sbatch_would_say_again_is_final_and_the_rest_is_not(complaint: str
         ("sbatch: unrecognized option '--bogus=1'", True),
         ("allocation failure: Invalid feature specification", True),
         ("allocation failure: Requested nodes are busy", False),
+        ("allocation failure: Requested node configuration is not available", True),
+        ("sbatch: error: Memory specification can not be satisfied", True),
         ("Unable to contact slurm controller", False),
+        ("sbatch: error: Batch job submission failed: Invalid qos specification", True),
     ],
 )
 def test_a_trial_finds_mistakes_and_not_what_is_so_at_the_moment(complaint: str, is_one: bool) -> None:
