@@ -149,6 +149,7 @@ def test_scancel_of_a_running_job_ends_it_as_cancelled_in_slurm(
 def test_scancel_of_a_waiting_job_ends_it_too(slurm: SlurmServer, desk: WorkflowDesk) -> None:
     process = desk.start("run", desk.write(GATED % 1), *SLURM, "--sbatch=--hold")
     one = wait_until(lambda: first_placement(desk), what="an sbatch")
+    assert one is not None
     slurm.ask("scancel", one.job_id)
     assert ended(process) == 1
     record = newest(desk, "part_1")
@@ -280,3 +281,34 @@ jobs:
     done = desk.call("run", path, *SLURM, "--account", "test", "--qos", QOS, "--json", code=0)
     assert set(states(done.json).values()) == {"completed"}
     assert "QOSMaxSubmitJobPerUserLimit" in done.stderr
+
+
+# ---- ids ---------------------------------------------------------------------------------------------------
+
+
+def test_commands_take_ids_of_slurm(slurm: SlurmServer, desk: WorkflowDesk) -> None:
+    text = """
+name: ids
+jobs:
+  - {name: "say_{i}", command: "echo hello {i}", parameters: {i: "1:2"}}
+"""
+    desk.call("run", desk.write(text), *SLURM, code=0)
+    found = {name: one.job_id for name, one in placements(desk).items()}
+    one, array = found["say_2"], found["say_2"].partition("_")[0]
+    assert desk.call("show", one, "--json", code=0).json["record"]["job"]["name"] == "say_2"
+    assert desk.call("logs", f"slurm:{one}", code=0).stdout == "hello 2\n"
+    assert desk.call("status", one, "--json", code=0).json["status"].upper() == "SUCCESS"
+    desk.call("metrics", f"slurm:{one}", code=0)
+    desk.call("wait", one, code=0)
+    done = desk.call("cancel", f"slurm:{one}", code=0)
+    assert "was already over" in done.stdout
+    done = desk.call("results", f"slurm:{array}", "--json", code=0)
+    assert [row["job_name"] for row in done.json["results"]] == ["say_1", "say_2"]
+    done = desk.call("show", f"slurm:{array}", code=2)
+    assert f"2 jobs of joblens ran in Slurm job {array}" in done.stderr
+    assert done.stderr.count("say_") == 2
+    wait_until(lambda: sacct(slurm, "State", array) == ["COMPLETED"] * 2)
+    table = desk.call("seff", f"slurm:{array}", "--json", code=0).json
+    assert [row["name"] for row in table] == ["say_1", "say_2"]
+    done = desk.call("show", "slurm:99999999", code=2)
+    assert "no job of joblens ran in Slurm job 99999999" in done.stderr

@@ -307,6 +307,8 @@ def main() -> None:
     if path != _STDIN and hire.tickets and not hire.is_array and not hire.queues:
         with contextlib.suppress(OSError):
             os.unlink(path)  # nobody else is hired by it
+    # Of a signal that comes now nobody is to think that it ended the job.
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
     sys.exit(code)
 
 

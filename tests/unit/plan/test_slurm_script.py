@@ -5,8 +5,10 @@ import time
 
 import pytest
 
-from joblens.model.placing import PlaceState
-from joblens.plan.slurm_answers import is_for_good, is_mistake, place_state
+from joblens.model.job import Status
+from joblens.model.placing import PlaceEnding, PlaceState
+from joblens.model.slurm import ENDED_STATES, WAITING_STATES
+from joblens.plan.slurm_answers import ending_of, is_for_good, is_mistake, place_state, state_in_notice
 from joblens.plan.slurm_script import allocation_name, array_name, batch_script, job_name, natural
 
 
@@ -120,3 +122,46 @@ def test_a_trial_finds_mistakes_and_not_what_is_so_at_the_moment(complaint: str,
 )
 def test_what_its_states_mean_for_a_place(word: str, state: PlaceState) -> None:
     assert place_state(word) is state
+
+
+@pytest.mark.parametrize("state", sorted(ENDED_STATES | WAITING_STATES | {"RUNNING", "SUSPENDED", ""}))
+def test_only_scancel_and_the_walltime_end_jobs_for_good(state: str) -> None:
+    ending = ending_of(state, "12", cancelled_by="ada", walltime_s=3600)
+    if state == "CANCELLED":
+        assert ending == PlaceEnding(
+            status=Status.CANCELLED, reason="slurm-cancelled", text="cancelled in Slurm by ada"
+        )
+    elif state in ("TIMEOUT", "DEADLINE"):
+        assert ending is not None
+        assert (ending.status, ending.reason) == (Status.TIMEOUT, "slurm-walltime")
+        assert ending.text.startswith("its Slurm allocation 12 reached its ")
+    else:
+        assert ending is None  # preempted, failed with its job, or lost with its node
+
+
+def test_an_ending_says_what_is_known() -> None:
+    cancelled, timed_out = ending_of("CANCELLED", "1"), ending_of("TIMEOUT", "1")
+    assert cancelled is not None
+    assert cancelled.text == "cancelled in Slurm"
+    assert timed_out is not None
+    assert timed_out.text == "its Slurm allocation 1 reached its walltime"
+    hour = ending_of("TIMEOUT", "1", walltime_s=3600)
+    assert hour is not None
+    assert hour.text.endswith("its walltime of 1h00m00s")
+
+
+@pytest.mark.parametrize(
+    ("output", "state"),
+    [
+        ("slurmstepd-n1: error: *** JOB 10 ON n1 CANCELLED AT 2026-11-16T13:22:16 ***", "CANCELLED"),
+        ("x\nslurmstepd: error: *** STEP 10.0 ON n1 CANCELLED AT 2026-11-16T13:22:16 ***\n", "CANCELLED"),
+        ("*** JOB 10 ON n1 CANCELLED AT 2026-11-16T13:22:16 DUE TO TIME LIMIT ***", "TIMEOUT"),
+        ("*** JOB 10 ON n1 CANCELLED AT 2026-11-16T13:22:16 DUE TO PREEMPTION ***", "PREEMPTED"),
+        ("*** JOB 10 ON n1 CANCELLED AT 2026-11-16T13:22:16 DUE TO NODE FAILURE ***", "NODE_FAIL"),
+        ("*** JOB 10 ON n1 CANCELLED AT 2026-11-16T13:22:16 DUE TO SOMETHING NEW ***", ""),
+        ("the job was CANCELLED AT noon", ""),
+        ("", ""),
+    ],
+)
+def test_slurm_announces_in_the_output_why_it_ends_a_job(output: str, state: str) -> None:
+    assert state_in_notice(output) == state
