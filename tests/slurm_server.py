@@ -70,6 +70,7 @@ AccountingStoragePort={accounts}
 AccountingStoragePass={folder}/munge.sock
 AccountingStorageTRES=gres/gpu
 AccountingStoreFlags=job_comment
+MailProg={folder}/mail
 {nodes}
 PartitionName=main Nodes={names} Default=YES MaxTime=1-00:00:00 DefaultTime=01:00:00 DefMemPerCPU=500 State=UP
 PartitionName=short Nodes={names} MaxTime=00:02:00 DefaultTime=00:01:00 DefMemPerCPU=500 State=UP
@@ -131,6 +132,8 @@ class SlurmServer(Server):
             (self.folder / folder).mkdir()
         _write_private(self.folder / "munge.key", os.urandom(64))
         _write_private(self.folder / "slurmdbd.conf", _DBD_CONF.format(**names).encode())
+        (self.folder / "mail").write_text(f'#!/bin/sh\necho "$@" >> {self.folder}/mails\n')
+        (self.folder / "mail").chmod(0o755)
         self.conf.write_text(_SLURM_CONF.format(**names, nodes=nodes))
         self._make_database(password)
 
@@ -170,6 +173,13 @@ class SlurmServer(Server):
         for node in NODES:
             self._start(f"slurmd-{node}", ["slurmd", "-D", "-N", node], lambda: True)
         self._wait("nodes that are idle", self.is_ready)
+
+    def mails(self) -> list[str]:
+        """Subject and recipient of each mail that Slurm sent."""
+        try:
+            return (self.folder / "mails").read_text().splitlines()
+        except FileNotFoundError:
+            return []
 
     def is_ready(self) -> bool:
         words = (self._says("sinfo", "-h", "-N", "-p", "main", "-o", "%t") or "").split()

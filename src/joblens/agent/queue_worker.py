@@ -204,7 +204,7 @@ class QueueWorker:
 
     @property
     def has_jobs(self) -> bool:
-        return bool(self._claimed)
+        return bool(self._claimed or self._keeping.settling)
 
     def hold_ends(self) -> None:
         """Takes nothing more, and writes no end before it knows why its allocation ends (`give_up_place`)."""

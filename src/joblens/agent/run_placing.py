@@ -368,6 +368,12 @@ class RunPlacing:
         uuids = (set(named) or began) & self._parcels.keys()
         now_s = time.monotonic()
         self._placed_at_s.update((uuid, now_s) for uuid in uuids)  # none is placed again meanwhile
+        if not named:
+            count = f"{len(uuids)} job{'' if len(uuids) == 1 else 's'}"
+            self._telling.warn(
+                f"allocation {job_id} was {ending.text}: {count} that ran there ended with it,"
+                " jobs that had not begun go elsewhere"
+            )
         self._telling.ended_with_place(uuids, job_id, ending)
 
     def _note_ended(self, job_ids: Collection[str], word: str, *, is_gone: bool = False) -> None:
