@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from joblens.model.run import RunOptions, SlurmChoice
 
 LOCAL, RAY, SLURM = "local", "ray", "slurm"
+_SLURM_TEXTS = ("partition", "account", "qos", "constraint")
 _SLURM_FIELDS = tuple(row.name for row in SLURM_OPTIONS)
 
 
@@ -16,6 +17,10 @@ def check_engine_options(engine: str, given: dict[str, Any]) -> None:
     """Raises InputError for what means nothing to that engine."""
     if given.get("address") and engine != RAY:
         raise InputError("--address is for --engine ray", hint="joblens run FILE --engine ray --address …")
+    for name in _SLURM_TEXTS:
+        text = given.get(name)
+        if text is not None and not (text.strip() and text.isprintable()):
+            raise InputError(f"--{name} is empty" if not text.strip() else f"--{name}: not in one line")
     for row in SLURM_OPTIONS:
         if given.get(row.name) not in (None, (), "") and engine != SLURM:
             raise InputError(
@@ -39,6 +44,7 @@ def slurm_choice(given: dict[str, Any]) -> "SlurmChoice":
         partition=given["partition"] or "",
         account=given["account"] or "",
         qos=given["qos"] or "",
+        constraint=given["constraint"] or "",
         nodes=given["nodes"],
         allocations=given["allocations"],
         time_s=_walltime_s(given["walltime"]),
@@ -65,7 +71,7 @@ def _sbatch_options(words: tuple[str, ...]) -> tuple[str, ...]:
         if not word.startswith("-") or "\n" in word or "\0" in word:
             raise InputError(
                 f"--sbatch {word}: that is no option of sbatch",
-                hint="as sbatch takes it: --sbatch=--constraint=ib",
+                hint="as sbatch takes it: --sbatch=--mail-type=FAIL",
             )
     return words
 

@@ -65,6 +65,7 @@ class SlurmChoice(Struct, frozen=True, kw_only=True, omit_defaults=True):
     partition: str = ""
     account: str = ""
     qos: str = ""
+    constraint: str = ""  # features that nodes must have
     nodes: int | None = None  # of each allocation
     allocations: int | None = None
     time_s: float | None = None  # walltime of each allocation
