@@ -67,6 +67,14 @@ class FailureHandler(Struct, frozen=True, kw_only=True, omit_defaults=True):
     name: str
     rules: tuple[RetryRule, ...] = ()
 
+    def rule_for(self, exit_code: int | None) -> RetryRule | None:
+        """The first rule that names the exit code, else the first that is for all of them: their order
+        decides only between rules of one kind. None stands for a failure without an exit code."""
+        for rule in self.rules:
+            if exit_code is not None and exit_code in rule.exit_codes:
+                return rule
+        return next((rule for rule in self.rules if rule.match_all_exit_codes), None)
+
 
 class FileSpec(Struct, frozen=True, kw_only=True, omit_defaults=True):
     name: str

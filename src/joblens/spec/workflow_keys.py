@@ -245,7 +245,12 @@ FAILURE_HANDLER = section(
     "failure handler",
     "an entry of `failure_handlers`",
     required("name", Kind.LONG_NAME, "Name by which jobs mean it.", example="retry"),
-    required("rules", Kind.SECTIONS, "The first that has the exit code is followed.", section="rule"),
+    required(
+        "rules",
+        Kind.SECTIONS,
+        "What to do, by exit code: rules that name it come first, then match_all_exit_codes.",
+        section="rule",
+    ),
 )
 
 RULE = section(
