@@ -84,6 +84,8 @@ class FileSpec(Struct, frozen=True, kw_only=True, omit_defaults=True):
     parameters: dict[str, Any] = field(default_factory=dict)
     parameter_mode: ParameterMode = ParameterMode.PRODUCT
     use_parameters: tuple[str, ...] | None = None
+    parameters_file: str | None = None
+    use_parameters_file: bool = False
 
 
 class UserDataSpec(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -93,6 +95,8 @@ class UserDataSpec(Struct, frozen=True, kw_only=True, omit_defaults=True):
     parameters: dict[str, Any] = field(default_factory=dict)
     parameter_mode: ParameterMode = ParameterMode.PRODUCT
     use_parameters: tuple[str, ...] | None = None
+    parameters_file: str | None = None
+    use_parameters_file: bool = False
 
 
 class TriggerType(enum.StrEnum):

@@ -45,9 +45,10 @@ def make_plan(
     `parameters`: values that replace those of parameters and variables of the same name.
     `unread`: what the spec should have and has not; problems that may come from that are not told."""
     problems = Problems()
-    sweeps = Sweeps(spec, tables, parameters, problems, unread)
+    variables = variables_of(spec, parameters, problems)
+    sweeps = Sweeps(spec, tables, parameters, variables, problems, unread)
     sweeps.check_overrides()
-    entries = Entries(sweeps, variables_of(spec, parameters, problems), problems, unread)
+    entries = Entries(sweeps, variables, problems, unread)
     plan = _Planning(spec, entries, problems, unread).plan()
     found = tuple(one for one in problems.all() if not unread.hides(one.path))
     return PlanReading(None if found else plan, found)
@@ -58,8 +59,9 @@ def expand_files(
 ) -> list[FileSpec]:
     """Only the files, with everything that was written about them."""
     problems = Problems()
-    sweeps = Sweeps(spec, tables, parameters, problems)
-    entries = Entries(sweeps, variables_of(spec, parameters, problems), problems)
+    variables = variables_of(spec, parameters, problems)
+    sweeps = Sweeps(spec, tables, parameters, variables, problems)
+    entries = Entries(sweeps, variables, problems)
     return [each.value for each in entries.expand("files", spec.files)]
 
 
@@ -75,7 +77,7 @@ class _Planning:
         self._handlers = {each.name: self._handler(each, at) for at, each in enumerate(spec.failure_handlers)}
         self._schedulers = {str(each["name"]) for each in spec.slurm_schedulers if each.get("name")}
         self._datasets = {str(each["name"]) for each in spec.datasets if each.get("name")}
-        self._env = entries.literal(spec.env, ("env",))
+        self._env = entries.shared_env(spec)
         self._envs: dict[tuple[tuple[str, str], ...], dict[str, str]] = {}
 
     def plan(self) -> Plan:
