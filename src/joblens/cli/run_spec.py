@@ -46,17 +46,17 @@ def run_spec(session: Session, given: dict[str, Any]) -> None:
     options = options_from(given)
     loaded = _load(given)
     options = hide_secrets(loaded, options)
-    _warn(session, loaded, options, quiet=given["quiet"])
+    warnings = _warn(session, loaded, options, quiet=given["quiet"])
     base = _base(session, given, loaded, options)
     if given["dry_run"]:
-        show_dry_run(session, loaded, _known(session, given, loaded), options, base)
+        show_dry_run(session, loaded, _known(session, given, loaded), options, base, warnings)
         return
     _check_place(session, options, base, detach=given["detach"])
     run = _create(session, loaded, options, base)
     if given["detach"]:
-        detach(session, run, given["notify"])
+        detach(session, run, given["notify"], warnings)
         return
-    drive_in_front(session, run, loaded.plan, quiet=given["quiet"], notify=given["notify"])
+    drive_in_front(session, run, loaded.plan, quiet=given["quiet"], notify=given["notify"], warnings=warnings)
 
 
 def submit_spec(session: Session, given: dict[str, Any]) -> None:
@@ -124,12 +124,18 @@ def _load(given: dict[str, Any]) -> "LoadedSpec":
     return load_spec(given["spec"], parse_params(given["params"]))
 
 
-def _warn(session: Session, loaded: "LoadedSpec", options: "RunOptions", *, quiet: bool) -> None:
+def _warn(session: Session, loaded: "LoadedSpec", options: "RunOptions", *, quiet: bool) -> tuple[str, ...]:
+    """Prints the warnings and returns them, for the document of --json."""
     from joblens.app.script_places import misplaced_scripts
 
+    warnings = (
+        *loaded.warnings_for(options.engine),
+        *misplaced_scripts(loaded.plan, loaded.path, options.cwd),
+    )
     if not quiet:
-        for warning in (*loaded.warnings, *misplaced_scripts(loaded.plan, loaded.path, options.cwd)):
+        for warning in warnings:
             session.warn(warning)
+    return warnings
 
 
 def _base(
@@ -196,14 +202,14 @@ def check_engine(
         check_for_workers(plan, options, session.settings, session.options.config, again)
 
 
-def detach(session: Session, run: "Run", notify: str | None = None) -> None:
+def detach(session: Session, run: "Run", notify: str | None = None, warnings: tuple[str, ...] = ()) -> None:
     from joblens.analysis.workflow_rows import run_label
     from joblens.app.detaching import detach_run
 
     detach_run(run, session.settings, session.options.config, notify)
     if session.json:
         document = {"workflow_id": run.workflow_number, "run_id": run.number, "run_uuid": run.uuid}
-        session.write_json({**document, "run": run_label(run)})
+        session.write_json({**document, "run": run_label(run), "warnings": list(warnings)})
     elif session.is_terminal:
         label = run_label(run)
         session.write(f"Run {label} goes on in the background: joblens watch {label}, joblens wait {label}\n")
@@ -212,7 +218,13 @@ def detach(session: Session, run: "Run", notify: str | None = None) -> None:
 
 
 def drive_in_front(
-    session: Session, run: "Run", plan: "Plan", *, quiet: bool, notify: str | None = None
+    session: Session,
+    run: "Run",
+    plan: "Plan",
+    *,
+    quiet: bool,
+    notify: str | None = None,
+    warnings: tuple[str, ...] = (),
 ) -> None:
     """To its end, with a view on a terminal and lines anywhere else; ends with the exit code."""
     from joblens.app.driving import drive
@@ -228,7 +240,7 @@ def drive_in_front(
         config=session.options.config,
     )
     try:
-        show_end(session, driven, plan, quiet=quiet)
+        show_end(session, driven, plan, quiet=quiet, warnings=warnings)
         if notify:
             from joblens.app.run_notice import notify_run
 
@@ -256,11 +268,19 @@ def exit_code_of(driven: "Driven") -> int:
     return 130 if driven.was_interrupted else 1
 
 
-def show_end(session: Session, driven: "Driven", plan: "Plan", *, quiet: bool = False) -> None:
+def show_end(
+    session: Session,
+    driven: "Driven",
+    plan: "Plan",
+    *,
+    quiet: bool = False,
+    warnings: tuple[str, ...] = (),
+) -> None:
     from joblens.app.run_endings import ending_document, ending_of
 
     if session.json:
-        session.write_json(ending_document(session.store, driven, plan))
+        document = ending_document(session.store, driven, plan)
+        session.write_json({**document, "warnings": list(warnings)})
     elif not quiet:
         from joblens.views.run_ending import render_ending
 
@@ -274,6 +294,7 @@ def show_dry_run(
     workflow: "Workflow | None",
     options: "RunOptions",
     base: "Again | None",
+    warnings: tuple[str, ...] = (),
 ) -> None:
     from joblens.app.dry_runs import dry_run, dry_run_document
     from joblens.app.workflow_runs import check_plan
@@ -282,7 +303,8 @@ def show_dry_run(
     check_plan(loaded.plan, options, again)
     rehearsal = dry_run(session.store_to_consult, loaded.plan, workflow, options, again)
     if session.json:
-        session.write_json(dry_run_document(loaded.plan, rehearsal, reasons))
+        document = dry_run_document(loaded.plan, rehearsal, reasons)
+        session.write_json({**document, "warnings": list(warnings)})
         return
     from joblens.app.cluster_engine import places_in_words
     from joblens.views.dry_run import render_dry_run
