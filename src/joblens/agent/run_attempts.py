@@ -15,6 +15,7 @@ from joblens.agent.kit import Kit
 from joblens.agent.marked import JOB_ID_VARIABLE
 from joblens.agent.run_commands import command_line
 from joblens.engine.run_events import RunActionCommand, RunRecovery, StartAttempt
+from joblens.model.errors import InputError
 from joblens.model.ids import uuid_of
 from joblens.model.job import Accounting, EarlySignal, Granularity, Job, Requirements
 from joblens.model.plan import Plan, PlannedJob
@@ -85,13 +86,15 @@ class RunSetup(Struct, frozen=True, kw_only=True):
 
 
 class PreparedAttempt(Struct, frozen=True):
-    """`env`: changes to the environment all attempts have in common. `streams`: as slots take it."""
+    """`env`: changes to the environment all attempts have in common. `streams`: as slots take it. `refusal`:
+    why it cannot be started."""
 
     job: Job
     argv: tuple[str, ...]
     env: dict[str, str]
     folder: str
     streams: str
+    refusal: str = ""
 
 
 class AttemptMaker:
@@ -139,7 +142,7 @@ class AttemptMaker:
     def make(
         self, start: StartAttempt, data: Mapping[str, Any], inputs: tuple[FileStamp, ...] = ()
     ) -> PreparedAttempt:
-        """`data`: user data as it stands now. Raises InputError for a command no program can be given."""
+        """`data`: user data as it stands now."""
         planned = self._plan.jobs[start.index]
         written = self._written_env(planned)
         env = {
@@ -152,7 +155,12 @@ class AttemptMaker:
         }
         if start.gpus:
             env |= device_env(start.gpus)
-        command, is_shell, argv = command_line(planned, data, self._shell)
+        refusal = ""
+        try:
+            command, is_shell, argv = command_line(planned, data, self._shell)
+        except InputError as error:
+            command, is_shell, argv = planned.command, True, (self._shell, "-c", planned.command)
+            refusal = str(error)
         job = self._job(
             command,
             argv,
@@ -169,7 +177,7 @@ class AttemptMaker:
             job = replace(secret_values(given).hide_in_job(job), name=job.name, tags=job.tags)
         folder = os.path.join(self._logs_dir, self._folder(planned.name, start.attempt))
         return PreparedAttempt(
-            job, argv, env, folder, streams_of(planned.stdio or self._plan.execution.stdio)
+            job, argv, env, folder, streams_of(planned.stdio or self._plan.execution.stdio), refusal
         )
 
     def _job(  # noqa: PLR0913 - one field each

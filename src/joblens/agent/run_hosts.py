@@ -78,7 +78,9 @@ class RunHosts:
             self._sessions.expect(count)
 
     def start(self, attempt: PreparedAttempt, start: StartAttempt, *, is_limited: bool) -> None:
-        if self._tickets is not None:
+        if attempt.refusal:
+            self._sessions.refuse(attempt)
+        elif self._tickets is not None:
             self._tickets.start(attempt, self._setup.plan.jobs[start.index])
         elif is_limited:
             self._sessions.start(attempt)

@@ -11,7 +11,7 @@ from joblens.model.workflow_spec import JobSpec
 from joblens.plan.entries import Expanded
 from joblens.plan.names import NameIndex
 from joblens.plan.problems import Path, Problems
-from joblens.plan.references import resolve_files
+from joblens.plan.references import check_user_data, resolve_files
 
 Places = tuple[int, ...]
 _LONG = 100  # looking for an equal one costs more than it saves
@@ -106,6 +106,12 @@ class Linker:
                 if names:
                     places = self._named(kinds[which].index, names, kinds[which].kind, (*path, key), None)
                     lists[which] = self._share(tuple(dict.fromkeys([*lists[which], *places])))
+        line = f"{texts[1]} {texts[0]}" if texts[1] else texts[0]
+        unclear = check_user_data(line)
+        if unclear is not None:
+            reference, why = unclear
+            key = "command" if reference in texts[0] else "invocation_script"
+            self._problems.note((*path, key), f"{reference} {why}", "unclear user data")
         return Links(texts[0], texts[1], *lists)
 
     def _path_of(self, name: str) -> str | None:
