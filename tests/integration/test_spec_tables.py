@@ -78,12 +78,18 @@ def test_tables_are_read_by_their_ending(tmp_path: Path, ending: str) -> None:
         ('{"a": 1}\n\n{"a": \n', "rows.jsonl:3: not JSON: Input data was truncated"),
         ("", "rows.jsonl: the table has no rows"),
         ('{"a": 1}\n{"b": 1}\n', "rows.jsonl: row 2 of the table differs from the first in 'a', 'b'"),
-        ('{"a": {"deep": 1}}\n', "rows.jsonl: a value must be a number or text, not a mapping"),
     ],
 )
 def test_lines_that_are_no_rows_are_mistakes(tmp_path: Path, lines: str, message: str) -> None:
     text = 'name: w\njobs: [{name: "j_{a}", command: x, parameters_file: rows.jsonl}]\n'
     assert problems(spec_in(tmp_path, text, rows__jsonl=lines)) == [f"2:36: {message}"]
+
+
+def test_nested_values_of_a_table_stand_for_their_json_text(tmp_path: Path) -> None:
+    text = "name: w\njobs: [{name: 'j_{n}', command: 'x {a}', parameters_file: rows.json}]\n"
+    rows = '[{"n": 1, "a": {"b": [1, "c"]}}, {"n": 2, "a": null}, {"n": 3, "a": true}, {"n": 4, "a": [2.5]}]'
+    plan = load_spec(str(spec_in(tmp_path, text, rows__json=rows))).plan
+    assert [job.command for job in plan.jobs] == ['x {"b":[1,"c"]}', "x null", "x true", "x [2.5]"]
 
 
 @pytest.mark.parametrize(

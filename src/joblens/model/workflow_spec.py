@@ -104,6 +104,8 @@ class TriggerType(enum.StrEnum):
     ON_WORKFLOW_COMPLETE = "on_workflow_complete"
     ON_JOBS_READY = "on_jobs_ready"
     ON_JOBS_COMPLETE = "on_jobs_complete"
+    ON_WORKER_START = "on_worker_start"
+    ON_WORKER_COMPLETE = "on_worker_complete"
 
 
 class ActionType(enum.StrEnum):

@@ -181,7 +181,14 @@ class Linker:
     def jobs_named(self, names: tuple[str, ...], regexes: tuple[str, ...], path: Path) -> Places:
         """For actions."""
         found = self._named(self._index, names, "job", (*path, "jobs"))
-        found += self._matched(self._index, regexes, "job", (*path, "job_name_regexes"))
+        where: Path = (*path, "job_name_regexes")
+        by_regex = [self._find(self._index, regex, (*where, which)) for which, regex in enumerate(regexes)]
+        found += [place for places in by_regex for place in places or ()]
+        for which, places in enumerate(by_regex):
+            if places == () and self._index.is_complete:
+                message = f"regex '{regexes[which]}' finds no job{_some_of(self._index.places)}"
+                # one that others make up for may be meant for jobs of other days
+                (self._problems.warn if found else self._problems.note)((*where, which), message)
         return tuple(sorted(set(found)))
 
     def _named(
@@ -206,11 +213,17 @@ class Linker:
             found += self._match(index, regex, kind, (*path, which))
         return found
 
-    def _match(self, index: NameIndex, regex: str, kind: str, path: Path) -> Places:
+    def _find(self, index: NameIndex, regex: str, path: Path) -> Places | None:
+        """None: it is no regex, which was noted."""
         try:
-            found = index.matching(regex)
+            return index.matching(regex)
         except re.error as error:
             self._problems.note(path, f"'{regex}' is not a regex: {error}")
+            return None
+
+    def _match(self, index: NameIndex, regex: str, kind: str, path: Path) -> Places:
+        found = self._find(index, regex, path)
+        if found is None:
             return ()
         if not found and index.is_complete:
             self._problems.note(path, f"regex '{regex}' finds no {kind}{_some_of(index.places)}")
