@@ -57,6 +57,7 @@ class RunHosts:
                 side,
                 reports,
                 common_env=maker.common_env,
+                worker_actions=maker.make_worker_actions(),
                 user=setup.user,
                 note=note,
                 note_fact=note_fact,

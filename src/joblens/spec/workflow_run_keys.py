@@ -76,7 +76,7 @@ ACTION = section(
         only_with=("action_type", _SCHEDULE),
         warns_elsewhere=True,
     ),
-    flag("persistent", "It may happen again, for every worker that comes to it."),
+    flag("persistent", "It may happen again: when its jobs are ready or end once more, at the start of every resume."),
     needs=(
         Need("trigger_type", _OF_JOBS, ("jobs", "job_name_regexes")),
         Need("action_type", _RUN, ("commands",)),
