@@ -22,6 +22,7 @@ from joblens.agent.leftovers import Leftovers
 from joblens.agent.loop import Timed
 from joblens.agent.lost_workers import Journals, LostWorkers, look_every_s
 from joblens.agent.outcome import not_started
+from joblens.agent.served_runs import ServedRuns
 from joblens.agent.store_watch import StoreWatch
 from joblens.agent.ticket_desk import TicketDesk
 from joblens.agent.ticket_keeping import TicketKeeping
@@ -93,6 +94,9 @@ class QueueWorker:
             lease_s=plan.lease_s,
         )
         self._hosts = WorkerHosts(plan, kit, self)
+        self._served = ServedRuns(
+            plan.info.name, kit, self._maker, start=self._hosts.start_beside, is_ready=self._fill
+        )
         self._broker = BrokerPresence(self._view.note)
         claiming = Claiming(plan, self._keeping, self._maker, self._leftovers)
         self._search = TicketSearch(
@@ -116,7 +120,7 @@ class QueueWorker:
         """Until it has been idle for long enough, or was asked to end and its jobs have ended."""
         kit = self._kit
         self._desk.start()
-        everyone: list[Timed] = [self, self._keeping, self._others]
+        everyone: list[Timed] = [self, self._keeping, self._others, self._served]
         if self._ends is not None:
             everyone.append(self._ends)
         for timed in everyone:
@@ -154,17 +158,17 @@ class QueueWorker:
         if self._running or self._waiting or self._clearing or self._claimed or self._search.is_asking:
             return False
         if self._is_giving_back:
-            return True  # what is not in the store yet is in the journal
+            return self._served.leave()  # what is not in the store yet is in the journal
         if self._keeping.held:
             return False
         if self._is_ending:
-            return True
+            return self._served.leave()
         idle_s = self._plan.idle_s
         if idle_s is None or self._heard or self._heard.are_left or not self._search.next_look_s:
             return False
         if self._others.is_more_to_come and not self._plan.is_hired:
             return False
-        if time.monotonic() - self._search.idle_since_s <= idle_s:
+        if time.monotonic() - self._search.idle_since_s <= idle_s or not self._served.leave():
             return False
         self._search.idle_since_s = time.monotonic()
         return self._may_leave()
@@ -356,6 +360,8 @@ class QueueWorker:
         while self._waiting and self._places.fits(self._waiting[0]):
             if not self._keeping.may_begin(self._waiting[0].uuid):
                 break  # this process or the store has slept: first it asks whether it still has them
+            if not self._served.may_begin(self._waiting[0]):
+                break
             self._begin(self._waiting.popleft())
         self._hosts.flush()
         self._search.claim_next()
@@ -385,6 +391,8 @@ class QueueWorker:
             self._search.idle_since_s = time.monotonic()
             self._search.has_more_room()
             self._fill()
+        else:
+            self._served.ended(uuid, outcome)
 
     def withdrawn(self, uuid: str) -> None:
         held = self._running.pop(uuid, None)
@@ -403,6 +411,7 @@ class QueueWorker:
     def recorded(self, record: Record) -> None:
         held = self._claimed.get(record.job.uuid)
         if held is None:
+            self._served.recorded(record.job.uuid)
             return
         if self._ended_by is not None and record.outcome is not None:
             outcome = self._with_place(*self._ended_by, held.uuid, record.outcome)

@@ -406,6 +406,9 @@ class RunDriver:
             self.stop(StopMode(fact.how), fact.by)
         elif isinstance(fact, JobCancelled):
             self._cancel_job(fact.index)
+        elif isinstance(fact, ActionRan):  # on a worker
+            if fact.status is not Status.SUCCESS:
+                self._schedule.triggers.failed_elsewhere(fact.action)
         else:
             place = self._facts.take_data(fact)
             if place is not None:

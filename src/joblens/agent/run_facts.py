@@ -10,13 +10,21 @@ import msgspec
 from joblens.agent.kit import Kit
 from joblens.model.ids import new_uuid
 from joblens.model.plan import Plan
-from joblens.model.run import DatasetFinalized, JobCancelled, RunEvent, RunFact, StopAskedFor, UserDataSet
+from joblens.model.run import (
+    ActionRan,
+    DatasetFinalized,
+    JobCancelled,
+    RunEvent,
+    RunFact,
+    StopAskedFor,
+    UserDataSet,
+)
 from joblens.model.run_link import FileStamp
 from joblens.model.secrets import secret_values
 from joblens.model.writes import CancelAsked, RunNoted
 from joblens.stores.private_files import read_own
 
-News = UserDataSet | StopAskedFor | JobCancelled
+News = UserDataSet | StopAskedFor | JobCancelled | ActionRan
 
 
 def value_of(fact: UserDataSet, spool_dir: str) -> Any:
@@ -120,7 +128,7 @@ class RunFacts:
             self._seen = number
             is_own = event.uuid in self._own
             self._own.discard(event.uuid)
-            if not is_own and isinstance(event.fact, UserDataSet | StopAskedFor | JobCancelled):
+            if not is_own and isinstance(event.fact, News):
                 news.append(event.fact)
         return news
 

@@ -20,7 +20,7 @@ from joblens.agent.run_reports import QueueReports
 from joblens.agent.ticket_desk import TicketDesk
 from joblens.agent.worker_endings import cut_off_with_place
 from joblens.analysis.finding_codes import Code
-from joblens.model.delivery import Order, RetryLost, Ticket, WorkerInfo
+from joblens.model.delivery import Order, RetryLost, Ticket, WorkerActions, WorkerInfo
 from joblens.model.errors import LaunchError
 from joblens.model.job import Job, Record, Status
 from joblens.model.placing import Parcel, PlaceEnding, Room
@@ -65,10 +65,12 @@ class RunTickets:
         reports: QueueReports,
         *,
         common_env: dict[str, str],
+        worker_actions: WorkerActions | None,
         user: str,
         note: Callable[[str], None],
         note_fact: Callable[[RunFact], None],
     ) -> None:
+        self._worker_actions = worker_actions
         self._kit = kit
         self._side = side
         self._reports = reports
@@ -133,6 +135,7 @@ class RunTickets:
                 folder=attempt.folder,
                 streams=attempt.streams,
                 secrets=self._kit.secrets.get(ALL_JOBS, NO_SECRETS).shown,
+                worker_actions=self._worker_actions,
             ),
             retry_lost=planned.retry_lost or self._side.retry_lost,
             most_deliveries=self._side.most_deliveries,

@@ -222,10 +222,10 @@ class _Driving:
         if options.engine == "local":
             return {}
         if self._cluster is not None:
-            return {"may_go_ahead": False, "lost_is_final": True}  # it queues for itself
+            return {"may_go_ahead": False, "lost_is_final": True, "is_worker": False}  # it queues for itself
         # With an end of the run in sight nothing is begun that would not fit.
         ahead = structs.replace(AHEAD_OF_WORKERS, limited_too=options.time_s is None)
-        return {"ahead": ahead, "lost_is_final": True}
+        return {"ahead": ahead, "lost_is_final": True, "is_worker": False}
 
     def _expected(self, store: Store) -> dict[int, float]:
         """How long jobs took before, for those that are looked at first to be the right ones."""

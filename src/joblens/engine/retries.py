@@ -128,14 +128,12 @@ def exit_code_for_rules(ending: Ending, execution: ExecutionSpec) -> int | None:
 
 
 def matching_rule(job: PlannedJob, ending: Ending, execution: ExecutionSpec) -> RetryRule | None:
-    """The first that knows the exit code. Missing outputs have none: a rule for all codes is theirs."""
+    """The rule of the job's handler for this failure. Missing outputs have no exit code of their own: only a
+    rule for all codes is for them."""
     if job.failure_handler is None:
         return None
     code = None if ending.outputs_missing else exit_code_for_rules(ending, execution)
-    for rule in job.failure_handler.rules:
-        if rule.match_all_exit_codes or (code is not None and code in rule.exit_codes):
-            return rule
-    return None
+    return job.failure_handler.rule_for(code)
 
 
 def pause_s(rule: RetryRule, retry: int) -> float:

@@ -60,7 +60,7 @@ class Schedule:
         self._starter = Starter(self.table, offer, choices)
         self.buckets = self._starter.buckets
         self.occupancy = self._starter.occupancy
-        self.triggers = Triggers(plan)
+        self.triggers = Triggers(plan, is_worker=choices.is_worker)
         self.stopping: StopMode | None = None
         self.is_over = False
         self.whys: dict[int, str] = {}  # of jobs that did not succeed
@@ -71,6 +71,7 @@ class Schedule:
         self._cancelled: set[int] = set()  # running, and someone asked for their end
         self._past: dict[int, Again] = {}  # recalled jobs that are to be tried again
         self._wrapped_up = False
+        self._is_leaving = False  # as the run's worker: what runs now runs also when the run is stopped
         self._became_ready: list[int] = []
         self._now_s = 0.0  # of the last event
         self._commands: list[Command] = []
@@ -327,7 +328,7 @@ class Schedule:
             self._run_actions(self.triggers.on_job_complete(index))
 
     def _run_actions(self, due: list[Due]) -> None:
-        if self.stopping is None:
+        if self.stopping is None or self._is_leaving:
             self._commands += due
         else:
             self.triggers.forget(due)
@@ -382,5 +383,11 @@ class Schedule:
                 self._commands += due
                 if due:
                     return
+        if not self._is_leaving:
+            self._is_leaving = True
+            due = self.triggers.on_worker_complete()
+            self._commands += due
+            if due:
+                return
         self.is_over = True
         self._commands.append(RunIsOver())

@@ -184,6 +184,7 @@ class ActionRan(Struct, frozen=True, tag="action"):
     command: int
     job_uuid: str
     status: Status
+    worker: str = ""  # that ran it; '': the process that drives the run
 
 
 class RecoveryRan(Struct, frozen=True, tag="recovery"):

@@ -11,7 +11,7 @@ from joblens.model.workflow_spec import JobSpec
 from joblens.plan.entries import Expanded
 from joblens.plan.names import NameIndex
 from joblens.plan.problems import Path, Problems
-from joblens.plan.references import KINDS, resolve_paths
+from joblens.plan.references import KINDS, check_user_data, resolve_paths
 
 Places = tuple[int, ...]
 _NOBODY: list[int] = []
@@ -122,6 +122,12 @@ class Linker:
                     things = self._things[kind]
                     places = self._named(things.index, names, things.kind, (*path, key), None)
                     lists[which] = self._share(tuple(dict.fromkeys([*lists[which], *places])))
+        line = f"{texts[1]} {texts[0]}" if texts[1] else texts[0]
+        unclear = check_user_data(line)
+        if unclear is not None:
+            reference, why = unclear
+            key = "command" if reference in texts[0] else "invocation_script"
+            self._problems.note((*path, key), f"{reference} {why}", "unclear user data")
         return Links(texts[0], texts[1], *lists)
 
     def _path_of(self, kind: str, name: str) -> str | None:
@@ -199,7 +205,14 @@ class Linker:
     def jobs_named(self, names: tuple[str, ...], regexes: tuple[str, ...], path: Path) -> Places:
         """For actions."""
         found = self._named(self._index, names, "job", (*path, "jobs"))
-        found += self._matched(self._index, regexes, "job", (*path, "job_name_regexes"))
+        where: Path = (*path, "job_name_regexes")
+        by_regex = [self._find(self._index, regex, (*where, which)) for which, regex in enumerate(regexes)]
+        found += [place for places in by_regex for place in places or ()]
+        for which, places in enumerate(by_regex):
+            if places == () and self._index.is_complete:
+                message = f"regex '{regexes[which]}' finds no job{_some_of(self._index.places)}"
+                # one that others make up for may be meant for jobs of other days
+                (self._problems.warn if found else self._problems.note)((*where, which), message)
         return tuple(sorted(set(found)))
 
     def _named(
@@ -224,11 +237,17 @@ class Linker:
             found += self._match(index, regex, kind, (*path, which))
         return found
 
-    def _match(self, index: NameIndex, regex: str, kind: str, path: Path) -> Places:
+    def _find(self, index: NameIndex, regex: str, path: Path) -> Places | None:
+        """None: it is no regex, which was noted."""
         try:
-            found = index.matching(regex)
+            return index.matching(regex)
         except re.error as error:
             self._problems.note(path, f"'{regex}' is not a regex: {error}")
+            return None
+
+    def _match(self, index: NameIndex, regex: str, kind: str, path: Path) -> Places:
+        found = self._find(index, regex, path)
+        if found is None:
             return ()
         if not found and index.is_complete:
             self._problems.note(path, f"regex '{regex}' finds no {kind}{_some_of(index.places)}")

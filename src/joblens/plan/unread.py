@@ -44,7 +44,7 @@ class Unread:
         shared = [("parameters", name) for name in entry.use_parameters or ()]
         if shared and any(self.hides(one) for one in shared):
             return True
-        if isinstance(entry, JobSpec) and entry.use_parameters_file and self.hides(("parameters_file",)):
+        if entry.use_parameters_file and self.hides(("parameters_file",)):
             return True
         return path in self._unclear or any(start in entry.name for start in self._placeholders)
 

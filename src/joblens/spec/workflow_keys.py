@@ -45,6 +45,13 @@ _SWEEP = (
         default="product",
     ),
     key("use_parameters", Kind.NAMES, "Shared parameters to use."),
+    key("parameters_file", Kind.PATH, "Table (CSV, JSON or JSONL): one for each row."),
+    flag("use_parameters_file", "One for each row of the workflow's parameters_file."),
+)
+_INLINE_SWEEP = ("parameters", "parameter_mode", "use_parameters")
+_ONE_SWEEP = (
+    ("parameters_file", (*_INLINE_SWEEP, "use_parameters_file")),
+    ("use_parameters_file", _INLINE_SWEEP),
 )
 
 WORKFLOW = section(
@@ -62,7 +69,7 @@ WORKFLOW = section(
         Kind.PARAMETERS,
         "Shared parameters, for jobs and files that name them in use_parameters.",
     ),
-    key("parameters_file", Kind.PATH, "CSV or JSON table whose rows are shared parameters."),
+    key("parameters_file", Kind.PATH, "Table (CSV, JSON or JSONL) for entries that say use_parameters_file."),
     key("variables", Kind.VARIABLES, "Texts that replace {name} everywhere.", example={"data": "/srv/data"}),
     key("env", Kind.ENV, "Environment of all jobs."),
     key("files", Kind.SECTIONS, "Files that jobs read and write.", section="file"),
@@ -183,12 +190,10 @@ JOB = section(
     key("input_datasets", Kind.NAMES, "Datasets it reads: all that fill them come first."),
     key("output_datasets", Kind.NAMES, "Datasets it fills, alone or with others."),
     *_SWEEP,
-    key("parameters_file", Kind.PATH, "CSV or JSON table: one job for each row."),
-    flag("use_parameters_file", "One job for each row of the workflow's parameters_file."),
     key("env", Kind.ENV, "Environment of this job, over the workflow's."),
     key("priority", Kind.INT, "Higher goes first among jobs that are ready.", default=0),
     key("stdio", Kind.SECTION, "Where its output goes, if not as execution_config says.", section="stdio"),
-    key("label", Kind.TEXT, "A word to show and to choose by."),
+    key("label", Kind.LABEL, "A word to show and to choose by."),
     key("queue", Kind.TEXT, "Queue of the workers it is for, with --engine celery."),
     choice(
         "retry_lost",
@@ -196,8 +201,7 @@ JOB = section(
         "When its worker is lost: another takes it up, or it ends as lost; with --engine celery.",
     ),
     excludes=(
-        ("parameters_file", ("parameters", "use_parameters", "use_parameters_file")),
-        ("use_parameters_file", ("parameters", "use_parameters")),
+        *_ONE_SWEEP,
         ("resource_requirements", AMOUNT_NAMES),
     ),
 )
@@ -211,6 +215,7 @@ FILE = section(
     key("st_mtime", Kind.NUMBER, "Time of its last change, in seconds since 1970; kept.", least=0),
     key("identifier", Kind.TEXT, "A name it has elsewhere, such as a DOI; kept."),
     *_SWEEP,
+    excludes=_ONE_SWEEP,
 )
 
 USER_DATA = section(
@@ -221,6 +226,7 @@ USER_DATA = section(
     key("data", Kind.JSON, "Its value at the start; nothing: a job makes it."),
     flag("is_ephemeral", "Made anew in every run."),
     *_SWEEP,
+    excludes=_ONE_SWEEP,
 )
 
 DATASET = section(
@@ -237,6 +243,7 @@ DATASET = section(
     ),
     key("description", Kind.TEXT, "A note about it."),
     *_SWEEP,
+    excludes=_ONE_SWEEP,
 )
 
 REQUIREMENTS = section(
@@ -260,7 +267,12 @@ FAILURE_HANDLER = section(
     "failure handler",
     "an entry of `failure_handlers`",
     required("name", Kind.LONG_NAME, "Name by which jobs mean it.", example="retry"),
-    required("rules", Kind.SECTIONS, "The first that has the exit code is followed.", section="rule"),
+    required(
+        "rules",
+        Kind.SECTIONS,
+        "What to do, by exit code: rules that name it come first, then match_all_exit_codes.",
+        section="rule",
+    ),
 )
 
 RULE = section(
