@@ -26,7 +26,7 @@ from joblens.app.run_clock import driven_before_s
 from joblens.app.runs import kept_events, kept_results
 from joblens.app.store_of_jobs import store_for_jobs
 from joblens.app.supervising import allow_many_files
-from joblens.app.workflow_runs import enabled_places
+from joblens.app.workflow_runs import enabled_places, jobs_to_run
 from joblens.engine.offer import AHEAD_OF_WORKERS, Choices, Offer
 from joblens.engine.replay import restore
 from joblens.engine.schedule import Schedule
@@ -117,7 +117,7 @@ class _Driving:
             )
             return self._cluster.offer()
         offer = run_offer(self._plan, options, self._settings, self._log.warn)
-        check_fit(self._plan, offer, enabled_places(self._plan, options))
+        check_fit(self._plan, offer, jobs_to_run(self._plan, options, self._run.again))
         return offer
 
     def _open_side(self, kit: Kit) -> "QueueSide | None":

@@ -1,4 +1,4 @@
-"""Workflows and runs are made: looked over first, so that nothing is written that cannot work."""
+"""Workflows and runs in the store: creating them, and which jobs of a plan a run has."""
 
 import os
 import time
@@ -6,7 +6,6 @@ from collections.abc import Mapping
 
 from msgspec import structs
 
-from joblens.app.machine_offer import check_fit, machine_offer
 from joblens.app.owning import current_user
 from joblens.app.specs import LoadedSpec
 from joblens.model.errors import PlanError
@@ -16,10 +15,8 @@ from joblens.model.run import Run, RunOptions, Workflow
 from joblens.model.secrets import redact_text
 from joblens.model.settings import Settings
 from joblens.model.writes import RunCreated, WorkflowCreated
-from joblens.plan.srun_signal import srun_signal
 from joblens.ports.store import Store
 
-_SHOWN = 20
 _NOTHING: Mapping[str, tuple[tuple[int, int], ...]] = {}
 
 
@@ -105,32 +102,9 @@ def enabled_places(plan: Plan, options: RunOptions) -> frozenset[int] | None:
     return frozenset(selection.places)
 
 
-def check_plan(plan: Plan, options: RunOptions, again: tuple[int, ...] | None = None) -> None:
-    """Raises PlanError for what cannot work, before anything runs."""
-    srun_signal(plan.execution)
+def jobs_to_run(plan: Plan, options: RunOptions, again: tuple[int, ...] | None = None) -> frozenset[int]:
+    """Indexes of the jobs that a run starts. `again`: of a run that repeats part of an earlier one. Raises
+    PlanError for words that stand for no job."""
     enabled = enabled_places(plan, options)
-    places = set(range(len(plan.jobs))) if enabled is None else set(enabled)
-    if again is not None:
-        places &= set(again)
-    if options.engine == "local":  # what workers can take is found out when it is driven
-        check_fit(plan, machine_offer(options), places)
-    _check_inputs(plan, options.cwd, places)
-
-
-def _check_inputs(plan: Plan, cwd: str, places: set[int]) -> None:
-    wanted: dict[int, int] = {}
-    for index in sorted(places):
-        for place in plan.jobs[index].input_files:
-            if plan.files[place].producer not in places:
-                wanted.setdefault(place, index)
-    missing = [
-        f"{plan.files[place].path}, which {plan.jobs[index].name} reads"
-        for place, index in wanted.items()
-        if not os.path.exists(os.path.join(cwd, plan.files[place].path))
-    ]
-    if missing:
-        more = [f"and {len(missing) - _SHOWN} more"] if len(missing) > _SHOWN else []
-        raise PlanError(
-            "input files are missing:\n  " + "\n  ".join([*missing[:_SHOWN], *more]),
-            hint=f"paths are looked for from {cwd or os.getcwd()}",
-        )
+    places = frozenset(range(len(plan.jobs))) if enabled is None else enabled
+    return places if again is None else places & frozenset(again)

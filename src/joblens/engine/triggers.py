@@ -8,8 +8,9 @@ from itertools import chain
 from joblens.engine.retries import CUT_OFF
 from joblens.engine.run_events import AskForNodes, RunActionCommand
 from joblens.model.job import Status
-from joblens.model.plan import Plan, PlannedAction
-from joblens.model.workflow_spec import ActionType, TriggerType
+from joblens.model.plan import Plan
+from joblens.model.workflow_spec import TriggerType
+from joblens.plan.stages import schedules_nodes
 
 Due = RunActionCommand | AskForNodes
 
@@ -19,7 +20,7 @@ class Triggers:
         self._actions = {
             place: action
             for place, action in enumerate(plan.actions)
-            if _asks_for_nodes(action) or action.spec.commands
+            if schedules_nodes(action.spec) or action.spec.commands
         }
         self._on_ready = self._watchers(TriggerType.ON_JOBS_READY)
         self._on_complete = self._watchers(TriggerType.ON_JOBS_COMPLETE)
@@ -114,7 +115,7 @@ class Triggers:
             if place in self._fired and not self._actions[place].spec.persistent:
                 continue
             self._fired.add(place)
-            if _asks_for_nodes(self._actions[place]):
+            if schedules_nodes(self._actions[place].spec):
                 due.append(AskForNodes(place))
                 continue
             if place in self._running:
@@ -131,10 +132,3 @@ class Triggers:
     def _run(self, place: int, command: int) -> list[Due]:
         self._running[place] = command
         return [RunActionCommand(place, command)]
-
-
-def _asks_for_nodes(action: PlannedAction) -> bool:
-    """When the workflow is complete nodes would have nothing to do."""
-    spec = action.spec
-    is_too_late = spec.trigger_type is TriggerType.ON_WORKFLOW_COMPLETE
-    return spec.action_type is ActionType.SCHEDULE_NODES and not is_too_late

@@ -12,9 +12,11 @@ from joblens.model.placing import Parcel, queue_of_run
 from joblens.model.plan import Plan, PlannedJob
 from joblens.model.run import RunOptions
 from joblens.model.settings import SlurmSettings
+from joblens.model.workflow_spec import ActionSpec
 from joblens.plan.sbatch_words import Options
 from joblens.plan.slurm_keys import slurm_headroom, unused_keys
 from joblens.plan.slurm_packing import (
+    JOBS,
     Demand,
     Packing,
     choose_packing,
@@ -189,6 +191,16 @@ class SlurmOrders:
             return False
         self._waited_for_actions.add(queue)
         return True
+
+    @property
+    def uses_actions(self) -> bool:
+        """Whether actions of the workflow ask for allocations."""
+        return self._options.slurm.packing != JOBS
+
+    def of_action(self, spec: ActionSpec) -> list[SlurmOrder]:
+        """Allocations that an action schedules at Slurm."""
+        count = self._options.slurm.allocations or spec.num_allocations or 1
+        return self.allocations(spec.scheduler or "", count, spec.max_parallel_jobs)
 
     def has_asked(self, queues: Sequence[str]) -> None:
         """An action did."""
