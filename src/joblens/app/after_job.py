@@ -7,6 +7,7 @@ from msgspec import Struct
 
 from joblens.app.retention import apply_retention
 from joblens.model.errors import JoblensError
+from joblens.model.ids import short
 from joblens.model.job import Granularity, Record
 from joblens.model.secrets import REDACTED
 from joblens.model.settings import Settings
@@ -56,11 +57,11 @@ def time_series_path(record: Record) -> str:
 
 
 def write_time_series(record: Record, store: Store) -> None:
-    from joblens.stores.time_series_db import write_time_series as write
+    from joblens.stores.time_series_db import write_own_time_series
 
-    path = time_series_path(record)
-    samples = [sample for _, sample in store.samples(record.job.uuid)]
-    write(path, [(record, samples)])
+    uuid = record.job.uuid
+    samples = [sample for _, sample in store.samples(uuid)]
+    write_own_time_series(time_series_path(record), short(uuid), {uuid}, [(record, samples)])
 
 
 def notify(record: Record, notice: Notice) -> None:

@@ -9,7 +9,7 @@ from msgspec import to_builtins
 from joblens.app.earlier_runs import earlier_durations
 from joblens.app.run_checks import CheckedRun
 from joblens.engine.offer import Choices
-from joblens.engine.rehearsal import DryRun, rehearse
+from joblens.engine.rehearsal import DryRun, RehearsedStart, rehearse
 from joblens.engine.schedule import Schedule
 from joblens.model.plan import Plan
 from joblens.model.run import Run, Workflow
@@ -88,6 +88,8 @@ def _without_secrets(planned: DryRun, secrets: SecretValues | None) -> DryRun:
 
 def dry_run_document(planned: DryRun) -> dict[str, Any]:
     plan, rehearsal, reasons = planned.plan, planned.rehearsal, planned.reasons
+    not_started = frozenset(planned.not_started)
+    late = [RehearsedStart(index, 0.0, None) for index in planned.not_started]
     stage_of = {index: stage.number for stage in planned.stages for index in stage.jobs}
     return {
         "workflow_name": plan.name,
@@ -97,7 +99,9 @@ def dry_run_document(planned: DryRun) -> dict[str, Any]:
             {
                 "name": plan.jobs[start.index].name,
                 "stage": stage_of.get(start.index),
-                "start_s": start.at_s if rehearsal.makespan_s is not None else None,
+                "start_s": start.at_s
+                if rehearsal.makespan_s is not None and start.index not in not_started
+                else None,
                 "expected_s": start.expected_s,
                 "num_nodes": plan.jobs[start.index].requirements.nodes or 1,
                 "num_cpus": plan.jobs[start.index].requirements.cpus,
@@ -107,7 +111,7 @@ def dry_run_document(planned: DryRun) -> dict[str, Any]:
                 "command": plan.jobs[start.index].command,
                 **({"because": reasons[start.index]} if start.index in reasons else {}),
             }
-            for start in rehearsal.starts
+            for start in (*rehearsal.starts, *late)
         ],
         "not_started": [plan.jobs[index].name for index in planned.not_started],
         "stages": stages_document(plan, planned.stages),

@@ -118,6 +118,7 @@ class Run(Struct, frozen=True, kw_only=True, omit_defaults=True):
     started_at_us: int | None = None
     ended_at_us: int | None = None
     owner: Owner | None = None  # of the last start
+    logs_dir: str = ""  # absolute, with a folder for each attempt; '': not started, or by an earlier version
 
 
 # ---- facts that are appended to a run -------------------------------------------------------------------
@@ -128,6 +129,7 @@ class RunStarted(Struct, frozen=True, tag="started", omit_defaults=True):
     cpus: float = 0.0  # offered
     memory_bytes: int = 0
     gpus: tuple[str, ...] = ()
+    logs_dir: str = ""  # for the output of its jobs; '' in events of earlier versions
 
 
 class StopAskedFor(Struct, frozen=True, tag="stop", omit_defaults=True):

@@ -1,8 +1,8 @@
 """A dry run as text: jobs in their order, stages, and the requests to a cluster."""
 
-from joblens.engine.rehearsal import DryRun
+from joblens.engine.rehearsal import DryRun, RehearsedStart
 from joblens.model.units import format_bytes, format_duration
-from joblens.views.numbers import counted
+from joblens.views.numbers import UNKNOWN, counted
 from joblens.views.stages import render_cluster, render_stages
 from joblens.views.style import PLAIN, Palette, clean, wrap
 from joblens.views.table import Column, render_table
@@ -26,24 +26,26 @@ _BECAUSE = Column("Because", goes=1)
 def render_dry_run(planned: DryRun, *, width: int, paint: Palette = PLAIN) -> list[str]:
     """The table takes the whole width; lines of text are for people, and no longer than a terminal's."""
     plan, rehearsal = planned.plan, planned.rehearsal
-    if not rehearsal.starts and not planned.not_started:
+    count = len(rehearsal.starts) + len(planned.not_started)
+    if not count:
         return ["Nothing would run."]
-    lines = [*_table(planned, width, paint), ""] if rehearsal.starts else []
-    count = len(rehearsal.starts)
+    lines = [*_table(planned, width, paint), ""]
     takes = ""
     if rehearsal.makespan_s is not None:
         takes = f", expected to take {format_duration(rehearsal.makespan_s)}"
         if planned.cluster.engine == "slurm":
             takes += " without the time in the queue"
-    lines += wrap(f"{counted(count, 'job')} would run in {counted(_stages(planned), 'stage')}{takes}.", _TEXT)
+    stages = sum(bool(stage.jobs) for stage in planned.stages)
+    within = f" in {stages} stages" if stages > 1 else ""
+    lines += wrap(f"{counted(count, 'job')} would run{within}{takes}.", _TEXT)
     if planned.not_started:
         lines += wrap(_not_started(planned), _TEXT)
     text = min(width, _TEXT)
     if planned.cluster.engine != "local":
         lines += ["", *render_cluster(planned.cluster, width=text)]
     if planned.cluster.requests or len(planned.stages) > 1:
-        stages = render_stages(plan, planned.stages, planned.cluster.requests, width=text, paint=paint)
-        lines += ["", *stages]
+        requests = planned.cluster.requests
+        lines += ["", *render_stages(plan, planned.stages, requests, width=text, paint=paint)]
     return lines
 
 
@@ -51,26 +53,31 @@ def _not_started(planned: DryRun) -> str:
     indexes = planned.not_started
     names = ", ".join(clean(planned.plan.jobs[index].name) for index in indexes[:_MOST_NAMES])
     more = f" and {len(indexes) - _MOST_NAMES:,} more" if len(indexes) > _MOST_NAMES else ""
-    return f"{counted(len(indexes), 'job')} would not start, the time is too short: {names}{more}."
+    return f"{counted(len(indexes), 'job')} may not start within the time of the run: {names}{more}."
 
 
-def _stages(planned: DryRun) -> int:
-    return sum(bool(stage.jobs) for stage in planned.stages)
+def _begin(place: int, start: RehearsedStart, planned: DryRun) -> str:
+    """When it starts, or only after how many others; '-' where the time is too short for it."""
+    if place >= len(planned.rehearsal.starts):
+        return UNKNOWN
+    return f"+{format_duration(start.at_s)}" if planned.rehearsal.makespan_s is not None else str(place + 1)
 
 
 def _table(planned: DryRun, width: int, paint: Palette) -> list[str]:
     plan, rehearsal, reasons = planned.plan, planned.rehearsal, planned.reasons
     knows = rehearsal.makespan_s is not None
     first = Column("Start" if knows else "Order", is_right=True)  # times, or only which comes after which
-    has_nodes = any((plan.jobs[start.index].requirements.nodes or 1) > 1 for start in rehearsal.starts)
+    indexes = [*(start.index for start in rehearsal.starts), *planned.not_started]
+    has_nodes = any((plan.jobs[index].requirements.nodes or 1) > 1 for index in indexes)
     name, *others = _COLUMNS
     columns = [first, name, *([_NODES] if has_nodes else []), *others, *([_BECAUSE] if reasons else [])]
     rows = []
-    for place, start in enumerate(rehearsal.starts):
+    late = [RehearsedStart(index, 0.0, None) for index in planned.not_started]
+    for place, start in enumerate((*rehearsal.starts, *late)):
         job = plan.jobs[start.index]
         asked = job.requirements
         row = [
-            f"+{format_duration(start.at_s)}" if knows else str(place + 1),
+            _begin(place, start, planned),
             clean(job.name),
             *([str(asked.nodes or 1)] if has_nodes else []),
             f"{asked.cpus or 1:g}",  # who asks for none is given room for one

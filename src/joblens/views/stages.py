@@ -2,7 +2,7 @@
 
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from joblens.model.cluster_preview import (
@@ -21,13 +21,22 @@ from joblens.model.units import format_bytes, format_duration
 from joblens.model.workflow_spec import ActionSpec, ActionType, TriggerType
 from joblens.plan.stages import Stage, jobs_by_kind
 from joblens.views.numbers import counted
-from joblens.views.style import PLAIN, Palette, clean, fit
+from joblens.views.style import PLAIN, Palette, clean, fit, wrap
 
 _NUMBERS = re.compile(r"\d+")
 _TIMES = "\N{MULTIPLICATION SIGN}"
 _MOST_NAMES = 3
 _MOST_NODES = 20
 _INDENT = "  "
+_LABEL = 10  # columns
+_LABELS = {
+    QUEUE: "queue",
+    TASK: "ray",
+    JOB: "sbatch",
+    ARRAY: "sbatch",
+    ALLOCATION: "sbatch",
+    WORKER: "worker",
+}
 
 
 def kind_title(plan: Plan, jobs: Sequence[int]) -> str:
@@ -53,22 +62,29 @@ def render_stages(
         if lines:
             lines.append("")
         lines.append(paint.paint(fit(f"Stage {stage.number}: {_when(plan, stage)}", width), "bold"))
-        rows = [("", kind_title(plan, some)) for some in jobs_by_kind(plan, stage.jobs)]
         asked = [one for one in requests if one.stage == stage.number]
-        by_action = {one.action for one in asked}
-        rows += [
-            (f"action {index + 1}", _action(plan, plan.actions[index].spec))
-            for index in stage.actions
-            if index not in by_action
-        ]
-        for one in asked:
-            rows.append((_by(one), _request(plan, one)))
-            if one.argv:
-                rows += [("", line) for line in _command(one.argv, width - 4)]
-        for label, text in rows:
-            lead = f"{label}: " if label else ""
-            lines.append(_INDENT + (fit(f"{lead}{text}", width - 2) if not text.startswith(" ") else text))
+        for label, text in _rows(plan, stage, asked, width - len(_INDENT) - _LABEL):
+            lines.append(f"{_INDENT}{label:<{_LABEL}}{text}".rstrip())
     return lines
+
+
+def _rows(
+    plan: Plan, stage: Stage, requests: Sequence[PlannedRequest], width: int
+) -> Iterator[tuple[str, str]]:
+    titles = [kind_title(plan, some) for some in jobs_by_kind(plan, stage.jobs)]
+    for index, line in enumerate(wrap(", ".join(titles), width) if titles else ()):
+        yield "" if index else "jobs", line
+    scheduled = {one.action for one in requests}
+    for index in stage.actions:
+        if index not in scheduled:
+            for number, line in enumerate(wrap(_action(plan, plan.actions[index].spec), width)):
+                yield "" if number else f"action {index + 1}", line
+    for one in requests:
+        label = f"action {one.action + 1}" if one.action is not None else _LABELS[one.kind]
+        for number, line in enumerate(wrap(_request(plan, one), width)):
+            yield "" if number else label, line
+        for line in _command(one.argv, width):
+            yield "", line
 
 
 def _when(plan: Plan, stage: Stage) -> str:
@@ -133,15 +149,11 @@ def _size_of_scheduler(scheduler: Mapping[str, Any]) -> str:
 # ---- requests -------------------------------------------------------------------------------------------
 
 
-def _by(one: PlannedRequest) -> str:
-    return f"action {one.action + 1}" if one.action is not None else ""
-
-
 def _request(plan: Plan, one: PlannedRequest) -> str:
     name = clean(one.name)
     jobs = counted(len(one.jobs), "job")
     if one.kind == QUEUE:
-        return f"queue {name}: {jobs}"
+        return f"{name}: {jobs}"
     if one.kind == WORKER:
         return f"{counted(one.count, 'worker')} on this machine for {jobs}"
     if one.kind == TASK:
@@ -153,21 +165,21 @@ def _request(plan: Plan, one: PlannedRequest) -> str:
         ARRAY: f"array {name} of {len(one.jobs):,}",
         ALLOCATION: f"{counted(one.count, 'allocation')} {name} for {jobs}",
     }[one.kind]
-    each = " each" if one.kind == ARRAY or one.count > 1 else ""
-    return f"{what}: {_size(one)}{each}"
+    each = ", each" if one.kind == ARRAY or one.count > 1 else ":"
+    return f"{what}{each} {_size(one)}"
 
 
 def _size(one: PlannedRequest) -> str:
     parts = []
     if one.cpus is not None:
-        parts.append(counted(int(one.cpus), "CPU") if one.cpus.is_integer() else f"{one.cpus:g} CPUs")
+        parts.append(f"{one.cpus:g} CPU{'' if one.cpus == 1 else 's'}")
     if one.memory_bytes:
         parts.append(format_bytes(one.memory_bytes))
     if one.gpus:
         parts.append(counted(one.gpus, "GPU"))
     parts += [f"{clean(name)}={amount:g}" for name, amount in one.resources.items()]
     if one.nodes > 1:
-        parts = [f"{one.nodes:,} nodes {_TIMES} ({', '.join(parts)})" if parts else f"{one.nodes:,} nodes"]
+        parts = [f"{one.nodes:,} nodes" + (f" with {', '.join(parts)} per node" if parts else "")]
     if one.walltime_s is not None:
         parts.append(format_duration(one.walltime_s))
     if one.partition:
@@ -177,6 +189,8 @@ def _size(one: PlannedRequest) -> str:
 
 def _command(argv: Sequence[str], width: int) -> list[str]:
     """Lines of a shell command that can be copied: each but the last ends with a backslash."""
+    if not argv:
+        return []
     words = [shlex.quote(clean(word)) for word in argv]
     lines, line = [], ""
     for word in words:
@@ -185,7 +199,7 @@ def _command(argv: Sequence[str], width: int) -> list[str]:
             line = f"  {word}"
         else:
             line = f"{line} {word}" if line else word
-    return [f"  {one}" for one in [*lines, line]]
+    return [*lines, line]
 
 
 def render_cluster(cluster: ClusterPreview, *, width: int) -> list[str]:
