@@ -14,7 +14,8 @@ from joblens.engine.schedule import Schedule
 from joblens.model.plan import Plan
 from joblens.model.run import Run, Workflow
 from joblens.model.secrets import SecretValues, redact_text
-from joblens.plan.stages import Stage, jobs_by_kind, stages_of
+from joblens.model.workflow_spec import ActionType
+from joblens.plan.stages import Stage, jobs_by_kind, kind_name, stages_of
 from joblens.ports.store import Store
 
 _NO_REASONS: Mapping[int, str] = {}
@@ -134,12 +135,31 @@ def stages_document(plan: Plan, stages: tuple[Stage, ...]) -> list[dict[str, Any
             "after": [plan.jobs[index].name for index in stage.needs],
             "jobs": [plan.jobs[index].name for index in stage.jobs],
             "kinds": [
-                {"jobs": len(some), "first": plan.jobs[some[0]].name}
-                for some in jobs_by_kind(plan, stage.jobs)
+                {"name": kind_name(plan, some), "jobs": len(some)} for some in jobs_by_kind(plan, stage.jobs)
             ],
-            "actions": [
-                {"action": index + 1, **to_builtins(plan.actions[index].spec)} for index in stage.actions
-            ],
+            "actions": [_action_form(plan, index) for index in stage.actions],
         }
         for stage in stages
     ]
+
+
+def _action_form(plan: Plan, index: int) -> dict[str, Any]:
+    """An action of the file; one that schedules nodes with the keys of its scheduler."""
+    spec = plan.actions[index].spec
+    form = {
+        "action": index + 1,
+        "trigger_type": spec.trigger_type,
+        "action_type": spec.action_type,
+        "jobs": [plan.jobs[job].name for job in plan.actions[index].jobs],
+    }
+    if spec.action_type is ActionType.RUN_COMMANDS:
+        return {**form, "commands": [redact_text(command) for command in spec.commands]}
+    known = {str(one.get("name")): one for one in plan.slurm_schedulers}
+    scheduler = known.get(spec.scheduler or "", {})
+    return {
+        **form,
+        "scheduler": spec.scheduler,
+        "scheduler_type": spec.scheduler_type or "slurm",
+        "num_allocations": spec.num_allocations or 1,
+        **{key: scheduler.get(key) for key in ("nodes", "mem", "gres", "walltime", "partition")},
+    }

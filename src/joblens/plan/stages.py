@@ -1,12 +1,15 @@
 """Stages of a plan: jobs that become ready together, and the actions that fire with them."""
 
-from collections.abc import Collection, Iterable
+import re
+from collections.abc import Collection, Iterable, Sequence
 
 from msgspec import Struct
 
 from joblens.model.plan import Plan, PlannedAction
 from joblens.model.workflow_spec import ActionSpec, ActionType, TriggerType
 from joblens.plan.graph import Graph
+
+_NUMBERS = re.compile(r"\d+")
 
 
 class Stage(Struct, frozen=True, kw_only=True):
@@ -52,6 +55,15 @@ def jobs_by_kind(plan: Plan, places: Iterable[int]) -> list[tuple[int, ...]]:
     for index in places:
         kinds.setdefault(plan.jobs[index].spec_job, []).append(index)
     return [tuple(some) for some in kinds.values()]
+
+
+def kind_name(plan: Plan, jobs: Sequence[int]) -> str:
+    """Name of one kind: of a sweep with stars for numbers, or the first and the last."""
+    first, last = plan.jobs[jobs[0]].name, plan.jobs[jobs[-1]].name
+    if len(jobs) == 1:
+        return first
+    patterns = {_NUMBERS.sub("*", plan.jobs[index].name) for index in jobs}
+    return patterns.pop() if len(patterns) == 1 else f"{first} … {last}"
 
 
 def _depths(plan: Plan, places: Collection[int] | None) -> dict[int, int]:

@@ -1,6 +1,5 @@
 """Stages of a plan as text: jobs by kind, actions, and the requests to a cluster."""
 
-import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -19,11 +18,10 @@ from joblens.model.cluster_preview import (
 from joblens.model.plan import Plan
 from joblens.model.units import format_bytes, format_duration
 from joblens.model.workflow_spec import ActionSpec, ActionType, TriggerType
-from joblens.plan.stages import Stage, jobs_by_kind
+from joblens.plan.stages import Stage, jobs_by_kind, kind_name
 from joblens.views.numbers import counted
 from joblens.views.style import PLAIN, Palette, clean, fit, wrap
 
-_NUMBERS = re.compile(r"\d+")
 _TIMES = "\N{MULTIPLICATION SIGN}"
 _MOST_NAMES = 3
 _MOST_NODES = 20
@@ -40,13 +38,14 @@ _LABELS = {
 
 
 def kind_title(plan: Plan, jobs: Sequence[int]) -> str:
-    """Names of a sweep's jobs as one, with stars for numbers, and how many there are."""
-    names = [clean(plan.jobs[index].name) for index in jobs]
-    if len(names) == 1:
-        return names[0]
-    patterns = {_NUMBERS.sub("*", name) for name in names}
-    title = patterns.pop() if len(patterns) == 1 else f"{names[0]} … {names[-1]}"
-    return f"{title} {_TIMES}{len(names):,}"
+    name = clean(kind_name(plan, jobs))
+    return name if len(jobs) == 1 else f"{name} {_TIMES}{len(jobs):,}"
+
+
+def render_plan(plan: Plan, stages: Sequence[Stage], *, width: int, paint: Palette = PLAIN) -> list[str]:
+    count = sum(bool(stage.jobs) for stage in stages)
+    title = f"{clean(plan.name)}: {counted(len(plan.jobs), 'job')} in {counted(count, 'stage')}"
+    return [fit(title, width), "", *render_stages(plan, stages, width=width, paint=paint)]
 
 
 def render_stages(
@@ -77,7 +76,7 @@ def _rows(
     scheduled = {one.action for one in requests}
     for index in stage.actions:
         if index not in scheduled:
-            for number, line in enumerate(wrap(_action(plan, plan.actions[index].spec), width)):
+            for number, line in enumerate(wrap(action_text(plan, plan.actions[index].spec), width)):
                 yield "" if number else f"action {index + 1}", line
     for one in requests:
         label = f"action {one.action + 1}" if one.action is not None else _LABELS[one.kind]
@@ -105,7 +104,7 @@ def _listed(names: Sequence[str]) -> str:
 # ---- actions --------------------------------------------------------------------------------------------
 
 
-def _action(plan: Plan, spec: ActionSpec) -> str:
+def action_text(plan: Plan, spec: ActionSpec) -> str:
     if spec.action_type is ActionType.RUN_COMMANDS:
         return f"{_trigger(spec)}, runs {counted(len(spec.commands), 'command')}"
     count = counted(spec.num_allocations or 1, "allocation")
