@@ -68,6 +68,10 @@ def bounds_of(key: Key) -> str:
         said.append(f"At most {key.most:g}.")
     if key.only_with is not None:
         said.append(f"Only with `{key.only_with[0]}` {' or '.join(key.only_with[1])}.")
+    if key.no_effect is not None:
+        values = "".join(f" `{str(value).lower()}`" for value in key.no_effect.only)
+        engines = f" with {', '.join(key.no_effect.engines)}" if key.no_effect.engines else ""
+        said.append(f"*No effect*{engines}{' of' if values else ''}{values}: {key.no_effect.why}.")
     return " ".join(["", *said])
 
 

@@ -27,8 +27,8 @@ class SpecCheck(Struct, frozen=True, kw_only=True):
     warnings: tuple[str, ...] = ()
 
 
-def check_spec(loaded: LoadedSpec, offer: Offer | None = None) -> SpecCheck:
-    """`offer`: what a run of it would have; None: what this machine offers."""
+def check_spec(loaded: LoadedSpec, offer: Offer | None = None, engine: str = "local") -> SpecCheck:
+    """`offer`: what a run of it would have; None: what this machine offers. `engine`: of that run."""
     plan = loaded.plan
     return SpecCheck(
         jobs=len(plan.jobs),
@@ -38,7 +38,7 @@ def check_spec(loaded: LoadedSpec, offer: Offer | None = None) -> SpecCheck:
             *_without_requirements(plan),
             *_too_large(plan, offer or machine_offer(RunOptions())),
             *_of_several_nodes(plan),
-            *loaded.warnings,
+            *loaded.warnings_for(engine),
             *misplaced_scripts(plan, loaded.path, os.getcwd()),
             *_missing_inputs(plan),
         ),

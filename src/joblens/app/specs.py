@@ -13,7 +13,7 @@ from joblens.model.plan import Plan
 from joblens.model.run import Run
 from joblens.model.secrets import SecretValues
 from joblens.model.workflow_spec import WorkflowSpec
-from joblens.plan.expansion import make_plan
+from joblens.plan.expansion import PlanReading, make_plan
 from joblens.plan.loose_names import loose_names
 from joblens.plan.problems import Path
 from joblens.plan.settling import WORTH_PACKING, PackedPlan, pack_plan, unpack_plan
@@ -25,12 +25,14 @@ _NONE: dict[str, Any] = {}
 # Older words for the same key: a place is asked for under the newer one.
 _OLDER_KEYS = {"depends_on": "blocked_by"}
 _MOST_SHOWN = 50
+# The text of a warning, and the engines of runs it concerns; (): all.
+Warned = tuple[str, tuple[str, ...]]
 _WORKFLOW_HINT = "a workflow has a name and jobs: name: x, jobs: [...]"
 
 
 class LoadedSpec:
     """`tables`: the files it names for its parameters, as they were; they go into the run (`Run.tables`).
-    `warnings`: what may not have been meant as it was written in the file.
+    `warnings`: of what may not have been meant as it was written, with the engines of runs each concerns.
 
     What was written takes several times the memory of its plan: it is kept only for who says so when loading,
     and read once more for others that ask."""
@@ -48,6 +50,10 @@ class LoadedSpec:
         self.warnings = made.warnings
         self.secrets: SecretValues | None = None  # found out once (app.kept_specs): that reads the file again
         self._reading = made.reading
+
+    def warnings_for(self, engine: str = "local") -> tuple[str, ...]:
+        """Returns the warnings that a run with this engine should get."""
+        return tuple(text for text, engines in self.warnings if not engines or engine in engines)
 
     @property
     def spec(self) -> WorkflowSpec:
@@ -90,7 +96,7 @@ class _Made(Struct, frozen=True):
     plan: Plan | PackedPlan
     tables: dict[str, Any]
     reading: SpecReading | None
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[Warned, ...] = ()
 
 
 def _made_from_file(
@@ -102,9 +108,25 @@ def _made_from_file(
         _refuse_other_files(path, reading)
         raise spec_error(path, _all_that_is_wrong(path, reading, parameters, folder))
     tables, missing = read_tables(reading.spec, parameters.values(), folder)
-    plan = _plan(path, reading.spec, reading.document, tables, parameters, missing)
-    warnings = tuple(loose_names(reading.spec, plan))
-    return _made(plan, tables, reading, keeps_spec=keeps_spec, warnings=warnings)
+    planned = _plan(path, reading.spec, reading.document, tables, parameters, missing)
+    assert planned.plan is not None
+    warnings = (*_warnings(path, reading, planned), *_unplaced(loose_names(reading.spec, planned.plan)))
+    return _made(planned.plan, tables, reading, keeps_spec=keeps_spec, warnings=warnings)
+
+
+def _warnings(path: str, reading: SpecReading, planned: PlanReading) -> list[Warned]:
+    """In the order of the file, each with its line and column."""
+    found = [(one.path, one.message, one.engines) for one in reading.warnings]
+    found += [(one.path, one.message, ()) for one in planned.warnings]
+    placed = [
+        (Problem(mark_of(reading.document, where), message), engines) for where, message, engines in found
+    ]
+    placed.sort(key=lambda each: (each[0].mark.line, each[0].mark.column))
+    return [(_told(path, [problem])[0], engines) for problem, engines in placed]
+
+
+def _unplaced(texts: Iterable[str]) -> list[Warned]:
+    return [(text, ()) for text in texts]
 
 
 def _refuse_other_files(path: str, reading: SpecReading) -> None:
@@ -135,8 +157,9 @@ def _made_from_run(run: Run, source: str, *, keeps_spec: bool) -> _Made:
     reading = read_workflow(run.spec_text, run.spec_format, source)
     if reading.spec is None:
         raise spec_error(source, _told(source, reading.problems))
-    plan = _plan(source, reading.spec, reading.document, run.tables, run.options.parameters)
-    return _made(plan, run.tables, reading, keeps_spec=keeps_spec)
+    planned = _plan(source, reading.spec, reading.document, run.tables, run.options.parameters)
+    assert planned.plan is not None
+    return _made(planned.plan, run.tables, reading, keeps_spec=keeps_spec)
 
 
 def _made(
@@ -145,7 +168,7 @@ def _made(
     reading: SpecReading,
     *,
     keeps_spec: bool,
-    warnings: tuple[str, ...] = (),
+    warnings: tuple[Warned, ...] = (),
 ) -> _Made:
     if keeps_spec:
         return _Made(plan, tables, reading, warnings)
@@ -169,10 +192,11 @@ def _plan(
     tables: Mapping[str, Any],
     parameters: Mapping[str, Any],
     missing: Sequence[tuple[Path, str]] = (),
-) -> Plan:
+) -> PlanReading:
+    """The one it returns has a plan."""
     reading = make_plan(spec, tables=tables, parameters=parameters)
     if reading.plan is not None and not missing:
-        return reading.plan
+        return reading
     # why a table could not be read says more than that it was not
     unread = {where for where, _ in missing}
     problems = [(one.path, one.message) for one in reading.problems if one.path not in unread]

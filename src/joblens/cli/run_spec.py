@@ -48,17 +48,17 @@ def run_spec(session: Session, given: dict[str, Any]) -> None:
     options = options_from(given)
     loaded = _load(given)
     options = hide_secrets(loaded, options)
-    _warn(session, loaded, options, quiet=given["quiet"])
+    warnings = _warn(session, loaded, options, quiet=given["quiet"])
     again = _again(session, given, loaded, options)
     request = RunRequest(loaded=loaded, options=options, again=again, detach=given["detach"])
     if given["dry_run"]:
-        show_dry_run(session, request, _known(session, given, loaded))
+        show_dry_run(session, request, _known(session, given, loaded), warnings)
         return
     run = start(session, request, os.path.abspath(loaded.path))
     if given["detach"]:
-        detach(session, run, given["notify"])
+        detach(session, run, given["notify"], warnings)
         return
-    drive_in_front(session, run, loaded.plan, quiet=given["quiet"], notify=given["notify"])
+    drive_in_front(session, run, loaded.plan, quiet=given["quiet"], notify=given["notify"], warnings=warnings)
 
 
 def submit_spec(session: Session, given: dict[str, Any]) -> None:
@@ -126,12 +126,18 @@ def _load(given: dict[str, Any]) -> "LoadedSpec":
     return load_spec(given["spec"], parse_params(given["params"]))
 
 
-def _warn(session: Session, loaded: "LoadedSpec", options: "RunOptions", *, quiet: bool) -> None:
+def _warn(session: Session, loaded: "LoadedSpec", options: "RunOptions", *, quiet: bool) -> tuple[str, ...]:
+    """Prints the warnings and returns them, for the document of --json."""
     from joblens.app.script_places import misplaced_scripts
 
+    warnings = (
+        *loaded.warnings_for(options.engine),
+        *misplaced_scripts(loaded.plan, loaded.path, options.cwd),
+    )
     if not quiet:
-        for warning in (*loaded.warnings, *misplaced_scripts(loaded.plan, loaded.path, options.cwd)):
+        for warning in warnings:
             session.warn(warning)
+    return warnings
 
 
 def _again(
@@ -161,14 +167,14 @@ def start(session: Session, request: "RunRequest", workflow: "Workflow | str") -
     return start_request(request, workflow, session.settings, session.options.config, store, session.warn)
 
 
-def detach(session: Session, run: "Run", notify: str | None = None) -> None:
+def detach(session: Session, run: "Run", notify: str | None = None, warnings: tuple[str, ...] = ()) -> None:
     from joblens.analysis.workflow_rows import run_label
     from joblens.app.detaching import detach_run
 
     detach_run(run, session.settings, session.options.config, notify)
     if session.json:
         document = {"workflow_id": run.workflow_number, "run_id": run.number, "run_uuid": run.uuid}
-        session.write_json({**document, "run": run_label(run)})
+        session.write_json({**document, "run": run_label(run), "warnings": list(warnings)})
     elif session.is_terminal:
         label = run_label(run)
         session.write(f"Run {label} goes on in the background: joblens watch {label}, joblens wait {label}\n")
@@ -177,7 +183,13 @@ def detach(session: Session, run: "Run", notify: str | None = None) -> None:
 
 
 def drive_in_front(
-    session: Session, run: "Run", plan: "Plan", *, quiet: bool, notify: str | None = None
+    session: Session,
+    run: "Run",
+    plan: "Plan",
+    *,
+    quiet: bool,
+    notify: str | None = None,
+    warnings: tuple[str, ...] = (),
 ) -> None:
     """To its end, with a view on a terminal and lines anywhere else; ends with the exit code."""
     from joblens.app.driving import drive
@@ -193,7 +205,7 @@ def drive_in_front(
         config=session.options.config,
     )
     try:
-        show_end(session, driven, plan, quiet=quiet)
+        show_end(session, driven, plan, quiet=quiet, warnings=warnings)
         if notify:
             from joblens.app.run_notice import notify_run
 
@@ -221,11 +233,19 @@ def exit_code_of(driven: "Driven") -> int:
     return 130 if driven.was_interrupted else 1
 
 
-def show_end(session: Session, driven: "Driven", plan: "Plan", *, quiet: bool = False) -> None:
+def show_end(
+    session: Session,
+    driven: "Driven",
+    plan: "Plan",
+    *,
+    quiet: bool = False,
+    warnings: tuple[str, ...] = (),
+) -> None:
     from joblens.app.run_endings import ending_document, ending_of
 
     if session.json:
-        session.write_json(ending_document(session.store, driven, plan))
+        document = ending_document(session.store, driven, plan)
+        session.write_json({**document, "warnings": list(warnings)})
     elif not quiet:
         from joblens.views.run_ending import render_ending
 
@@ -233,17 +253,28 @@ def show_end(session: Session, driven: "Driven", plan: "Plan", *, quiet: bool = 
         session.write_lines(render_ending(ending, width=session.width, paint=session.palette))
 
 
-def show_dry_run(session: Session, request: "RunRequest", workflow: "Workflow | None") -> None:
+def show_dry_run(
+    session: Session,
+    request: "RunRequest",
+    workflow: "Workflow | None",
+    warnings: tuple[str, ...] = (),
+) -> None:
     """The checks of the run, and its plan. `workflow`: where the store has it already."""
     from joblens.app.dry_runs import dry_run, dry_run_document
     from joblens.app.run_checks import checked_run
 
+    shown = list(warnings)
+
+    def warn(text: str) -> None:
+        shown.append(text)
+        session.warn(text)
+
     settings, config, store = session.settings, session.options.config, session.store_if_exists
     reasons = request.again.reasons if request.again is not None else {}
-    with checked_run(request, settings, config, store, session.warn) as checked:
+    with checked_run(request, settings, config, store, warn) as checked:
         planned = dry_run(checked, store, workflow, reasons)
     if session.json:
-        session.write_json(dry_run_document(planned))
+        session.write_json({**dry_run_document(planned), "warnings": shown})
         return
     from joblens.views.dry_run import render_dry_run
 

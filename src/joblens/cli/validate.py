@@ -17,8 +17,14 @@ if TYPE_CHECKING:
 @click.command("validate")
 @click.argument("files", metavar="FILE...", nargs=-1, required=True, shell_complete=complete_file)
 @param_option
+@click.option(
+    "--engine",
+    type=click.Choice(["local", "celery", "ray", "slurm"]),
+    default="local",
+    help="Warn of keys that have no effect with this engine. Default: local.",
+)
 @shared_options
-def command(session: Session, files: tuple[str, ...], params: tuple[str, ...]) -> None:
+def command(session: Session, files: tuple[str, ...], params: tuple[str, ...], engine: str) -> None:
     """Check workflow files without running anything.
 
     Exit code 0: all can be run; 2: some cannot, and every problem of each was told with its place.
@@ -32,7 +38,7 @@ def command(session: Session, files: tuple[str, ...], params: tuple[str, ...]) -
     bad: list[SpecError] = []
     for file in files:
         try:
-            check = check_spec(load_spec(file, values, keeps_spec=True))
+            check = check_spec(load_spec(file, values, keeps_spec=True), engine=engine)
         except SpecError as error:
             bad.append(error)
             answers.append({"file": file, "valid": False, "problems": list(error.problems)})

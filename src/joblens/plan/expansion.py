@@ -32,6 +32,7 @@ class PlanReading(Struct, frozen=True):
 
     plan: Plan | None
     problems: tuple[PlanProblem, ...] = ()
+    warnings: tuple[PlanProblem, ...] = ()
 
 
 def make_plan(
@@ -50,7 +51,8 @@ def make_plan(
     entries = Entries(sweeps, variables_of(spec, parameters, problems), problems, unread)
     plan = _Planning(spec, entries, problems, unread).plan()
     found = tuple(one for one in problems.all() if not unread.hides(one.path))
-    return PlanReading(None if found else plan, found)
+    warnings = tuple(PlanProblem(path, message) for path, message in problems.warnings.items())
+    return PlanReading(None if found else plan, found, warnings)
 
 
 def expand_files(

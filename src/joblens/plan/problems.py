@@ -24,12 +24,17 @@ class Problems:
     mistakes at one place apart."""
 
     def __init__(self) -> None:
+        self.warnings: dict[Path, str] = {}
         self._first: dict[tuple[Path, str | int], str] = {}
         self._more: dict[tuple[Path, str | int], int] = {}
 
     def note(self, path: Path, message: str, part: str | int = "") -> None:
         if self._is_new(path, part):
             self._first[path, part] = message
+
+    def warn(self, path: Path, message: str) -> None:
+        """Something that is no mistake and may not have been meant: once for each path."""
+        self.warnings.setdefault(path, message)
 
     def unknown(self, path: Path, kind: str, name: str, known: Collection[str], part: str | int = "") -> None:
         """A name that stands for nothing, with the one that was probably meant."""

@@ -41,15 +41,6 @@ def asked_by_actions(plan: Plan, choice: SlurmChoice) -> frozenset[str]:
 def unused_keys(plan: Plan, choice: SlurmChoice) -> list[str]:
     """One line for each."""
     lines = []
-    if plan.other.get("compute_node_ignore_workflow_completion"):
-        lines.append(
-            "compute_node_ignore_workflow_completion is not used: allocations serve one run, and end with it"
-        )
-    if plan.other.get("compute_node_wait_for_healthy_database_minutes") is not None:
-        lines.append(
-            "compute_node_wait_for_healthy_database_minutes is not used: "
-            "workers go on without the store as long as their allocation lasts"
-        )
     asks = any(action.spec.action_type is ActionType.SCHEDULE_NODES for action in plan.actions)
     if asks and choice.packing == JOBS:
         lines.append(

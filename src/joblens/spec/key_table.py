@@ -8,6 +8,23 @@ from msgspec import Struct
 from joblens.spec.workflow_kinds import Kind
 
 
+class NoEffect(Struct, frozen=True, kw_only=True):
+    """A key that is read and changes nothing: a file that sets it gets a warning (`spec.key_warnings`)."""
+
+    why: str  # follows 'KEY has no effect: '
+    engines: tuple[str, ...] = ()  # with which it has no effect; (): with all
+    only: tuple[Any, ...] = ()  # values that have none; (): all but `same_as_absent`
+    same_as_absent: tuple[Any, ...] = (False,)  # values that say the same as leaving the key out
+
+    def covers(self, value: Any) -> bool:
+        """Whether this value deserves the warning. `True` is no 1 here."""
+        if value is None or value in ([], {}):
+            return False
+        listed = self.only or self.same_as_absent
+        is_listed = any(value == one and type(value) is type(one) for one in listed)
+        return is_listed if self.only else not is_listed
+
+
 class Key(Struct, frozen=True, kw_only=True):
     name: str
     kind: Kind
@@ -24,6 +41,7 @@ class Key(Struct, frozen=True, kw_only=True):
     section: str = ""  # what is inside, for mappings and lists of them
     only_with: tuple[str, tuple[str, ...]] | None = None  # another key, and the values of it this goes with
     example: Any = None
+    no_effect: NoEffect | None = None
 
     @property
     def target(self) -> str:
@@ -47,6 +65,7 @@ class Section(Struct, frozen=True, kw_only=True):
     needs_any: tuple[str, ...] = ()  # one of these must be there
     excludes: tuple[tuple[str, tuple[str, ...]], ...] = ()  # a key, and those that cannot stand beside it
     free_prefix: str = ""  # keys that begin so are the writer's own, and not looked at
+    warns_of_unknown: bool = False  # an unknown key gets a warning and is skipped; else it is a mistake
 
     def is_free(self, name: str) -> bool:
         return bool(self.free_prefix) and name.startswith(self.free_prefix)

@@ -39,8 +39,8 @@ class SectionReader:
         for name, given in raw.items():
             entry = entries.get(name)
             if entry is None:
-                if self._is_free(name):
-                    continue
+                if self._is_free(name) or self._section.warns_of_unknown:
+                    continue  # spec.key_warnings reports the latter
                 problems.append(((name,), unknown_key(self._section, name, raw)))
                 continue
             field, read, is_required = entry

@@ -8,6 +8,7 @@ from joblens.model.workflow_spec import WorkflowSpec
 from joblens.spec.documents import read_document
 from joblens.spec.drafts import Draft, draft_of
 from joblens.spec.format_words import in_words_of
+from joblens.spec.key_warnings import SpecWarning, find_key_warnings
 from joblens.spec.places import Document, Path, Problem
 from joblens.spec.workflow_kinds import Note, Wrong
 from joblens.spec.workflow_values import section_reader
@@ -18,12 +19,13 @@ _MOST_DOUBLED = 200
 
 class SpecReading(Struct, frozen=True):
     """What a file says. `spec` is None when there are problems; they are sorted by their places. `draft` is
-    then as much of it as can be understood, if any."""
+    then as much of it as can be understood, if any. `warnings`: of a file without problems."""
 
     spec: WorkflowSpec | None
     problems: tuple[Problem, ...]
     document: Document
     draft: Draft | None = None
+    warnings: tuple[SpecWarning, ...] = ()
 
 
 def read_workflow(text: str, format: str, source: str) -> SpecReading:  # noqa: A002
@@ -41,7 +43,8 @@ def read_workflow(text: str, format: str, source: str) -> SpecReading:  # noqa: 
         except Wrong as wrong:
             notes = wrong.finished
     if not problems and not notes:
-        return SpecReading(spec, (), document)
+        warnings = tuple(find_key_warnings(document.value))
+        return SpecReading(spec, (), document, warnings=warnings)
     draft = _draft_of(document, notes)
     said = [*notes, *((draft.path_in_file(path), text) for path, text in draft.late)] if draft else notes
     problems += [Problem(document.mark(path), in_words_of(format, text)) for path, text in said]

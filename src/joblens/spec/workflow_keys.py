@@ -4,7 +4,7 @@ Reading, the JSON Schema and docs/spec.md all come from these tables; `SECTIONS`
 
 from joblens.model.delivery import RetryLost
 from joblens.model.workflow_spec import ParameterMode
-from joblens.spec.key_table import Section, choice, flag, key, required, section
+from joblens.spec.key_table import NoEffect, Section, choice, flag, key, required, section
 from joblens.spec.workflow_kinds import Kind
 from joblens.spec.workflow_run_keys import (
     ACTION,
@@ -108,13 +108,17 @@ WORKFLOW = section(
         least=0,
     ),
     flag(
-        "compute_node_ignore_workflow_completion", "Nodes stay when the workflow is complete.", default=None
+        "compute_node_ignore_workflow_completion",
+        "Nodes stay when the workflow is complete.",
+        default=None,
+        no_effect=NoEffect(why="allocations serve one run and end with it"),
     ),
     key(
         "compute_node_wait_for_healthy_database_minutes",
         Kind.NUMBER,
         "Minutes a node goes on without the store.",
         least=0,
+        no_effect=NoEffect(why="workers go on without the store as long as their allocation lasts"),
     ),
     key(
         "compute_node_expiration_buffer_seconds",
@@ -129,7 +133,12 @@ WORKFLOW = section(
     ),
     key("dynamic_jobs", Kind.SECTION, "Jobs that add jobs; kept.", section="dynamic_jobs"),
     flag("enable_ro_crate", "Write an RO-Crate description of the run; kept.", default=None),
-    key("access_groups", Kind.NAMES, "Groups that may see the workflow; kept."),
+    key(
+        "access_groups",
+        Kind.NAMES,
+        "Groups that may see the workflow.",
+        no_effect=NoEffect(why="everyone who can read the store sees its workflows"),
+    ),
     key("$schema", Kind.TEXT, "Where editors find the JSON Schema; joblens does not look at it."),
     excludes=(("parameters_file", ("parameters",)),),
     free_prefix="x-",

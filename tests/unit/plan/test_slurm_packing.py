@@ -165,18 +165,9 @@ def test_keys_of_a_run_that_have_no_use_are_told() -> None:
         name="test",
         jobs=(job(0, nodes=2),),
         actions=(nodes_action(), nodes_action(trigger=TriggerType.ON_WORKFLOW_COMPLETE)),
-        other={
-            "compute_node_ignore_workflow_completion": True,
-            "compute_node_wait_for_healthy_database_minutes": 3,
-        },
     )
     told = unused_keys(plan, SlurmChoice())
-    assert [line.split(" ")[0] for line in told] == [
-        "compute_node_ignore_workflow_completion",
-        "compute_node_wait_for_healthy_database_minutes",
-        "jobs",
-        "action",
-    ]
+    assert [line.split(" ")[0] for line in told] == ["jobs", "action"]
     assert "--packing jobs" in " ".join(unused_keys(plan, SlurmChoice(packing="jobs")))
     assert unused_keys(Plan(name="test", jobs=(job(),)), SlurmChoice()) == []
 

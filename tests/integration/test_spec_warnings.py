@@ -1,0 +1,35 @@
+"""Warnings about a workflow file reach the person who runs it: on standard error, and in every document."""
+
+from tests.integration.workflow_desk import WorkflowDesk
+
+FLOW = """\
+name: quiet
+access_groups: [team]
+jobs:
+  - name: a
+    command: "true"
+"""
+MESSAGE = "flow.yaml:2:1: access_groups has no effect: everyone who can read the store sees its workflows"
+
+
+def test_every_command_that_reads_a_file_to_run_it_warns(desk: WorkflowDesk) -> None:
+    desk.write(FLOW)
+    for words in (("run", "flow.yaml"), ("run", "flow.yaml", "--dry-run"), ("submit", "flow.yaml")):
+        done = desk.call(*words, code=0)
+        assert done.stderr.count(f"joblens: warning: {MESSAGE}") == 1, words
+        assert MESSAGE not in done.stdout
+    assert f"warning: {MESSAGE}" in desk.call("validate", "flow.yaml", code=0).stdout
+
+
+def test_documents_have_the_warnings(desk: WorkflowDesk) -> None:
+    desk.write(FLOW)
+    for words in (("run", "flow.yaml"), ("run", "flow.yaml", "--dry-run"), ("submit", "flow.yaml")):
+        document = desk.call(*words, "--json", code=0).json
+        assert document["warnings"] == [MESSAGE], words
+    [checked] = desk.call("validate", "flow.yaml", "--json", code=0).json
+    assert MESSAGE in checked["warnings"]
+
+
+def test_quiet_means_quiet(desk: WorkflowDesk) -> None:
+    desk.write(FLOW)
+    assert desk.call("run", "flow.yaml", "--quiet", code=0).stderr == ""

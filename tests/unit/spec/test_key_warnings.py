@@ -1,0 +1,84 @@
+"""Keys that are read and change nothing get a warning with their position; a file is valid all the same."""
+
+import pytest
+from msgspec import structs
+
+from joblens.spec.key_table import NoEffect, Section, flag, key, section
+from joblens.spec.key_warnings import find_key_warnings
+from joblens.spec.section_reader import SectionReader
+from joblens.spec.workflow_file import read_workflow
+from joblens.spec.workflow_keys import SECTIONS
+from joblens.spec.workflow_kinds import Kind, Wrong
+
+TOP = "name: w\njobs: [{name: a, command: ls}]\n"
+
+
+def warned(text: str) -> list[tuple[tuple[str | int, ...], str]]:
+    reading = read_workflow(text, "yaml", "w.yaml")
+    assert reading.problems == ()
+    return [(one.path, one.message) for one in reading.warnings]
+
+
+def test_a_file_whose_keys_all_have_an_effect_gets_no_warning() -> None:
+    assert warned(TOP) == []
+
+
+def test_a_key_without_effect_is_warned_of_with_its_position() -> None:
+    [(path, message)] = warned(TOP + "access_groups: [team]\n")
+    assert path == ("access_groups",)
+    assert message == "access_groups has no effect: everyone who can read the store sees its workflows"
+
+
+@pytest.mark.parametrize("value", ["null", "[]"])
+def test_a_value_that_says_nothing_is_not_warned_of(value: str) -> None:
+    assert warned(TOP + f"access_groups: {value}\n") == []
+
+
+def test_a_value_that_is_the_default_elsewhere_is_not_warned_of() -> None:
+    assert warned(TOP + "compute_node_ignore_workflow_completion: false\n") == []
+    assert len(warned(TOP + "compute_node_ignore_workflow_completion: true\n")) == 1
+
+
+def test_one_is_not_taken_for_true() -> None:
+    no_effect = NoEffect(why="it is so", only=(True,))
+    assert no_effect.covers(True)
+    assert not no_effect.covers(1)
+
+
+def test_a_file_with_mistakes_has_only_mistakes() -> None:
+    reading = read_workflow(TOP + "access_groups: [team]\nnonsense: 1\n", "yaml", "w.yaml")
+    assert reading.problems
+    assert reading.warnings == ()
+
+
+def tolerant() -> Section:
+    return section(
+        "resource_monitor",
+        "resource_monitor",
+        "`resource_monitor`",
+        flag("enabled", "Measure."),
+        key("old", Kind.TEXT, "Nothing.", no_effect=NoEffect(why="it is old", engines=("ray",))),
+        warns_of_unknown=True,
+    )
+
+
+def test_a_section_may_tolerate_unknown_keys_with_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = tolerant()
+    assert SectionReader(table, dict, {})({"enabled": True, "enabeld": 1}) == {"enabled": True}
+    strict = structs.replace(table, warns_of_unknown=False)
+    with pytest.raises(Wrong):
+        SectionReader(strict, dict, {})({"enabeld": 1})
+    monkeypatch.setitem(SECTIONS, "resource_monitor", table)
+    from joblens.spec import key_warnings
+
+    key_warnings._watched.cache_clear()
+    try:
+        found = find_key_warnings({"resource_monitor": {"enabeld": 1, "old": "x"}})
+    finally:
+        key_warnings._watched.cache_clear()
+    assert [(one.path, one.engines) for one in found] == [
+        (("resource_monitor", "enabeld"), ()),
+        (("resource_monitor", "old"), ("ray",)),
+    ]
+    assert found[0].message.startswith("unknown key 'enabeld' in resource_monitor; did you mean 'enabled'?")
+    assert "has no effect with this engine: it is old" in found[1].message
