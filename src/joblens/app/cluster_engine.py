@@ -65,6 +65,8 @@ class ClusterCapacity:
 
     def check(self, places: Collection[int]) -> None:
         """Raises PlanError for what the cluster could never place, PlacingError where it does not answer."""
+        if isinstance(self._placer, LooksAhead):
+            self._placer.expect(places, {})
         self._placer.check([self._parcel(index) for index in sorted(places)])
 
     def preview(

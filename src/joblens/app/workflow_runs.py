@@ -59,6 +59,7 @@ def create_run(
     file that it is created from, after everything that may fail."""
     from joblens.app.kept_specs import hide_names, keep_spec, secrets_of, without_secrets
 
+    enabled = enabled_places(made.plan, options)
     run = Run(
         uuid=new_uuid(),
         workflow_uuid="",
@@ -67,6 +68,7 @@ def create_run(
         spec_format=made.format,
         tables=dict(made.tables),
         jobs=len(made.plan.jobs),
+        selected=len(enabled) if enabled is not None else None,
         options=options,
         base_run_uuid=base.uuid if base is not None else None,
         again=again,

@@ -105,6 +105,7 @@ class Run(Struct, frozen=True, kw_only=True, omit_defaults=True):
     spec_format: str = "yaml"
     tables: dict[str, Any] = field(default_factory=dict)  # files the spec names for parameters, as they were
     jobs: int = 0  # how many the plan has
+    selected: int | None = None  # of these, by --only, --skip and --until; None: all
     options: RunOptions = RunOptions()
     # A run that repeats part of an earlier one: the others keep the outcome they had there.
     base_run_uuid: str | None = None
