@@ -1,10 +1,12 @@
 """Dry runs of workflows: the checks of the real run, its jobs and its requests to a cluster, and no trace."""
 
 import os
+import sys
 from pathlib import Path
 
 import pytest
 
+from tests.conftest import wait_until
 from tests.integration.workflow_desk import WorkflowDesk
 from tests.servers import RedisServer
 from tests.slurm_server import SlurmServer
@@ -61,9 +63,8 @@ def test_an_output_folder_that_cannot_be_used_is_refused_by_both(desk: WorkflowD
 def test_a_dry_run_inside_of_a_job_says_that_it_cannot_be_detached(desk: WorkflowDesk) -> None:
     path = desk.write(SWEEP)
     for more in ("", " --dry-run"):
-        done = desk.call(
-            "run", "--", "sh", "-c", f"exec $0 -m joblens run {path} --detach{more}", os.sys.executable
-        )
+        line = f"exec $0 -m joblens run {path} --detach{more}"
+        done = desk.call("run", "--", "sh", "-c", line, sys.executable)
         assert done.code == 125, (more, done.stderr)
         assert "inside a job" in done.stderr
 
@@ -121,6 +122,79 @@ def test_celery_names_the_workers_or_says_that_one_is_started(
     assert "no worker serves the queue" in done.stderr
     assert "5 jobs would run" in done.stdout
     assert everything_below(tmp_path) == before
+
+
+def test_celery_shows_the_capacity_of_living_workers(desk: WorkflowDesk, redis_server: RedisServer) -> None:
+    path = desk.write(SWEEP)
+    broker = ("--broker", redis_server.url)
+    worker = desk.start("worker", *broker, "--concurrency", "3")
+    try:
+        wait_until(lambda: desk.store_path.exists() and _workers(desk) == 1, timeout=60, what="a worker")
+        options = ("--engine", "celery", *broker, "--dry-run")
+        document = desk.call("run", path, *options, "--json", code=0).json
+        [capacity] = document["cluster"]["capacity"]
+        assert (capacity["cpus"], capacity["queues"]) == (3, ["default"])
+        assert [one["kind"] for one in document["cluster"]["requests"]] == ["queue"] * 3
+        large = desk.write('name: l\njobs: [{name: huge, command: "true", num_cpus: 4}]\n', "large.yaml")
+        for words in (options, options[:-1]):
+            assert "huge: needs 4 CPUs, 3 are offered" in desk.call("run", large, *words, code=2).stderr
+    finally:
+        worker.terminate()
+        worker.communicate(timeout=60)
+
+
+def _workers(desk: WorkflowDesk) -> int:
+    store = desk.store()
+    try:
+        return len(store.workers())
+    finally:
+        store.close()
+
+
+def test_runs_that_exist_can_be_tried_out_too(desk: WorkflowDesk) -> None:
+    path = desk.write(SWEEP)
+    desk.call("workflows", "create-from-spec", path, code=0)
+    document = desk.call("run-jobs", "1", "--dry-run", "--json", code=0).json
+    assert [job["name"] for job in document["jobs"]] == NAMES
+    assert desk.newest_run().status == "created"
+    assert not (desk.folder / "output").exists()
+    done = desk.call("resume", "1.1", "--dry-run", "--cpus", "0.5", code=2)
+    assert "prepare: needs 1 CPU, 0.5 are offered" in done.stderr
+    desk.call("run-jobs", "1", code=0)
+    document = desk.call("rerun", "1.1", "--all", "--dry-run", "--json", code=0).json
+    assert len(document["jobs"]) == 5
+    assert desk.newest_run().number == 1
+
+
+def test_map_makes_the_checks_of_its_run(desk: WorkflowDesk) -> None:
+    done = desk.call("map", "--dry-run", "--cpus", "4096", "echo {}", ":::", "1", code=2)
+    assert "needs 4096 CPUs" in done.stderr
+    assert desk.call("map", "--dry-run", "echo {}", ":::", "1", "2", code=0).stdout == "echo 1\necho 2\n"
+    assert not desk.store_path.exists()
+
+
+def test_jobs_that_may_be_too_late_are_listed(desk: WorkflowDesk) -> None:
+    path = desk.write(
+        'name: late\njobs: [{name: a, command: "true", runtime: 40m},'
+        ' {name: b, command: "true", runtime: 40m, depends_on: [a]}]\n'
+    )
+    document = desk.call("run", path, "--time", "1h", "--dry-run", "--json", code=0).json
+    assert [job["name"] for job in document["jobs"]] == ["a", "b"]
+    assert document["not_started"] == ["b"]
+    text = desk.call("run", path, "--time", "1h", "--dry-run", code=0).stdout
+    assert "2 jobs would run in 2 stages" in text
+    assert "1 job may not start within the time of the run: b." in text
+
+
+def test_secrets_are_not_shown(desk: WorkflowDesk) -> None:
+    path = desk.write(
+        'name: s\nenv: {API_TOKEN: "hunter2-hunter2"}\n'
+        "jobs: [{name: a, command: \"curl -u hunter2-hunter2 -H 'Authorization: Bearer abcdef123456'\"}]\n"
+    )
+    for more in ((), ("--json",)):
+        shown = desk.call("run", path, "--dry-run", *more, code=0).stdout
+        assert "hunter2" not in shown
+        assert "abcdef123456" not in shown
 
 
 def test_slurm_shows_each_sbatch_as_the_run_submits_it(

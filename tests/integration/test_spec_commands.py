@@ -172,6 +172,7 @@ def test_validate_tells_good_and_bad_files_and_exits_with_2(joblens: RunJoblens,
 
 def test_expand_takes_parameters_and_speaks_json(joblens: RunJoblens, tmp_path: Path) -> None:
     text = joblens("expand", RAIN, "--param", "month=10:10", code=0).stdout
+    assert "# Stage 2: when fetch has ended\n#   jobs      clean_10, check_raw\n" in text
     (tmp_path / "again.yaml").write_text(text)
     document = joblens("expand", "again.yaml", "--json", code=0).json
     assert [job["name"] for job in document["jobs"]] == [

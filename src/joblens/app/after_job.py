@@ -38,7 +38,7 @@ def after_job(
 ) -> None:
     """Nothing here may change the job's outcome: what fails is a warning."""
     if record.job.granularity is Granularity.TIME_SERIES and record.attempt is not None:
-        _warned(lambda: write_time_series(record, store), warn)
+        _warned(lambda: write_time_series(record, store, warn), warn)
     if notice is not None:
         _warned(lambda: notify(record, notice), warn)
     elif record.job.notify:
@@ -56,12 +56,15 @@ def time_series_path(record: Record) -> str:
     return os.path.join(folder, f"resource_metrics_{host}_{record.number or 0}_1.db")
 
 
-def write_time_series(record: Record, store: Store) -> None:
+def write_time_series(record: Record, store: Store, warn: Warn) -> None:
     from joblens.stores.time_series_db import write_own_time_series
 
     uuid = record.job.uuid
     samples = [sample for _, sample in store.samples(uuid)]
-    write_own_time_series(time_series_path(record), short(uuid), {uuid}, [(record, samples)])
+    usual = time_series_path(record)
+    path = write_own_time_series(usual, short(uuid), {uuid}, [(record, samples)])
+    if path != usual:
+        warn(f"{usual} has jobs of another store; samples of this one are in {path}")
 
 
 def notify(record: Record, notice: Notice) -> None:

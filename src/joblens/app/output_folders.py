@@ -9,7 +9,7 @@ import os
 from joblens.app.drivers import store_name
 from joblens.model.run import Run
 from joblens.model.settings import Settings
-from joblens.stores.private_files import create_with, make_private_folder
+from joblens.stores.private_files import create_with, make_private_folder, open_plain_file
 
 MARK = ".joblens-owner"
 _LONGEST_MARK = 8192
@@ -32,9 +32,9 @@ def claim_folder(path: str, owner: str, *, is_known: bool = False) -> str:
 
 def _take(path: str, owner: str, *, is_known: bool) -> bool:
     make_private_folder(path)
-    found = _mark_of(path)
-    if found is not None:
-        return found == owner
+    mark = _mark_of(path)
+    if mark is not None:
+        return mark == owner
     if not is_known and os.listdir(path):
         return _mark_of(path) == owner  # somebody's output; or the mark of one that was faster
     try:
@@ -47,7 +47,7 @@ def _take(path: str, owner: str, *, is_known: bool) -> bool:
 def _mark_of(path: str) -> str | None:
     """None: there is none. One that cannot be read is nobody's."""
     try:
-        with open(os.path.join(path, MARK), "rb") as file:
+        with open_plain_file(os.path.join(path, MARK)) as file:
             return file.read(_LONGEST_MARK).decode("utf-8", "surrogateescape")
     except FileNotFoundError:
         return None
@@ -69,11 +69,11 @@ def claim_run_folder(run: Run, output_dir: str, settings: Settings) -> str:
     job_output/<workflow>_<run>. Raises OSError."""
     usual = os.path.join(output_dir, "job_output", f"{run.workflow_number or 0}_{run.number or 0}")
     is_same_place = os.path.dirname(run.logs_dir) == os.path.dirname(usual)
-    wanted = run.logs_dir if is_same_place else usual
+    folder = run.logs_dir if is_same_place else usual
     # A version without marks used the usual folder.
     began_without_mark = run.started_at_us is not None and not run.logs_dir
     return claim_folder(
-        wanted, f"{run.uuid} {store_owner(settings)}", is_known=is_same_place or began_without_mark
+        folder, f"{run.uuid} {store_owner(settings)}", is_known=is_same_place or began_without_mark
     )
 
 

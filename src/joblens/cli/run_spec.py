@@ -263,10 +263,10 @@ def show_dry_run(
     from joblens.app.dry_runs import dry_run, dry_run_document
     from joblens.app.run_checks import checked_run
 
-    shown = list(warnings)
+    messages = list(warnings)
 
     def warn(text: str) -> None:
-        shown.append(text)
+        messages.append(text)
         session.warn(text)
 
     settings, config, store = session.settings, session.options.config, session.store_if_exists
@@ -274,7 +274,7 @@ def show_dry_run(
     with checked_run(request, settings, config, store, warn) as checked:
         planned = dry_run(checked, store, workflow, reasons)
     if session.json:
-        session.write_json({**dry_run_document(planned), "warnings": shown})
+        session.write_json({**dry_run_document(planned), "warnings": messages})
         return
     from joblens.views.dry_run import render_dry_run
 

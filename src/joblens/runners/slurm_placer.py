@@ -98,10 +98,10 @@ class SlurmPlacer:
     def _planned(self, draft: Draft) -> PlannedRequest:
         order = draft.order
         # Ids of jobs are made when the run is: the line has a word in their stead.
-        shown = replace(order, uuids=(JOB_ID,) * len(order.uuids))
+        without_ids = replace(order, uuids=(JOB_ID,) * len(order.uuids))
         hire = os.path.join(self._desk.folder, "WORKER.json")
-        argv = sbatch_argv(self._arguments(shown))
-        return planned_request(draft, argv, self._script(shown, hire))
+        argv = sbatch_argv(self._arguments(without_ids))
+        return planned_request(draft, argv, self._script(without_ids, hire))
 
     # ---- placing ---------------------------------------------------------------------------------------
 
