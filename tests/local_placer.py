@@ -16,6 +16,7 @@ from contextlib import suppress
 from msgspec.structs import replace
 
 from joblens.app import cluster_engine
+from joblens.model.cluster_preview import JOB, ClusterPreview, PlannedRequest, PreviewStep
 from joblens.model.errors import PlacingError, PlanError
 from joblens.model.fitting import Lack, more_than_there_is
 from joblens.model.job import Placement
@@ -56,6 +57,15 @@ class LocalPlacer:
         ]
         if lacks:
             raise more_than_there_is(lacks)
+
+    def preview(self, steps: Sequence[PreviewStep]) -> ClusterPreview:
+        self._fail_while_away()
+        requests = [
+            PlannedRequest(stage=step.stage, kind=JOB, name=one.name, jobs=(int(one.uuid),))
+            for step in steps
+            for one in step.parcels
+        ]
+        return ClusterPreview(engine=self.engine, where="this machine", requests=tuple(requests))
 
     def place(self, parcels: Sequence[Parcel]) -> list[Placed]:
         self._fail_while_away()

@@ -3,10 +3,12 @@
 from msgspec.structs import replace
 
 from joblens.analysis.run_ending import FailedJob, RunEnding
-from joblens.engine.rehearsal import Rehearsal, RehearsedStart
+from joblens.engine.rehearsal import DryRun, Rehearsal, RehearsedStart
+from joblens.model.cluster_preview import ARRAY, Capacity, ClusterPreview, PlannedRequest
 from joblens.model.job import Requirements
 from joblens.model.plan import Plan, PlannedJob
 from joblens.model.run import JobState, RunStatus
+from joblens.plan.stages import stages_of
 from joblens.views.dry_run import render_dry_run
 from joblens.views.run_ending import render_ending
 from tests.golden.golden import same_as_golden
@@ -62,14 +64,44 @@ def test_the_end_of_a_run_that_was_stopped() -> None:
     same_as_golden("run-ending-stopped", render_ending(stopped, width=100))
 
 
+def dry_run_of(rehearsal: Rehearsal, cluster: ClusterPreview, reasons: dict[int, str]) -> DryRun:
+    stages = tuple(stages_of(PLAN, [start.index for start in rehearsal.starts]))
+    return DryRun(plan=PLAN, rehearsal=rehearsal, stages=stages, cluster=cluster, reasons=reasons)
+
+
+HERE = ClusterPreview(engine="local", where="this machine")
+KNOWN = Rehearsal(
+    (RehearsedStart(0, 0.0, 12.5), RehearsedStart(1, 12.5, 3600.0, ("0", "3"))), makespan_s=3612.5
+)
+
+
 def test_a_dry_run_of_which_all_is_known() -> None:
-    rehearsal = Rehearsal(
-        (RehearsedStart(0, 0.0, 12.5), RehearsedStart(1, 12.5, 3600.0, ("0", "3"))), makespan_s=3612.5
-    )
-    same_as_golden("dry-run", render_dry_run(PLAN, rehearsal, {}, width=110))
+    same_as_golden("dry-run", render_dry_run(dry_run_of(KNOWN, HERE, {}), width=110))
 
 
 def test_a_dry_run_of_what_has_changed() -> None:
     rehearsal = Rehearsal((RehearsedStart(1, 0.0, None),), makespan_s=None)
     reasons = {1: "input 'data.csv' has changed"}
-    same_as_golden("dry-run-changed", render_dry_run(PLAN, rehearsal, reasons, width=150))
+    same_as_golden("dry-run-changed", render_dry_run(dry_run_of(rehearsal, HERE, reasons), width=150))
+
+
+def test_a_dry_run_on_slurm() -> None:
+    request = PlannedRequest(
+        stage=2,
+        kind=ARRAY,
+        name="train",
+        jobs=(1,),
+        nodes=2,
+        cpus=4,
+        memory_bytes=8 << 30,
+        gpus=2,
+        walltime_s=7320,
+        partition="gpu",
+        argv=("sbatch", "--parsable", "--nodes=2", "--comment=joblens run=RUN", "--partition=gpu\x1b[31m"),
+    )
+    capacity = Capacity(name="gpu", count=4, cpus=64, memory_bytes=256 << 30, gpus=4, time_limit_s=86400)
+    cluster = ClusterPreview(
+        engine="slurm", where="Slurm cluster test", capacity=(capacity,), requests=(request,)
+    )
+    planned = replace(dry_run_of(KNOWN, cluster, {}), not_started=())
+    same_as_golden("dry-run-slurm", render_dry_run(planned, width=80))

@@ -347,8 +347,8 @@ def test_ordinary_workers_leave_jobs_of_a_cluster_alone(desk: WorkflowDesk) -> N
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--address", "auto"), "--address is for --engine ray"),
-        (("--partition", "x"), "--partition is for --engine slurm"),
+        (("--address", "auto"), "--address has no effect with --engine local: it needs --engine ray"),
+        (("--partition", "x"), "--partition has no effect with --engine local: it needs --engine slurm"),
         (("--engine", "slurm", "--walltime", "soon"), "'soon' is not a length of time"),
         (("--engine", "slurm", "--sbatch", "constraint"), "no option of sbatch"),
     ],

@@ -279,3 +279,53 @@ def test_a_command_of_a_worker_that_fails_keeps_no_job_from_running(there: Engin
     assert states(document) == {"first": "completed", "second": "completed"}
     assert [action["name"] for action in document["failed_actions"]][:1] == ["action-1.1"]
     assert "ready" not in there.desk.lines("workers")
+
+
+# ---- dry runs -------------------------------------------------------------------------------------------
+
+DRY = """
+name: dry
+jobs:
+  - {name: prepare, command: "true"}
+  - {name: "train_{i}", command: "true", num_cpus: 1, memory: 64m, depends_on: [prepare],
+     parameters: {i: "1:3"}}
+  - {name: report, command: "true", depends_on_regexes: ["train_.*"]}
+"""
+IMPOSSIBLE = 'name: large\njobs: [{name: huge, command: "echo ran > ran", num_cpus: 4096}]\n'
+
+
+def test_a_dry_run_names_the_jobs_of_the_run_and_leaves_nothing_behind(there: Engine) -> None:
+    desk = there.desk
+    path = desk.write(DRY)
+    before = sorted(desk.folder.rglob("*"))
+    planned = desk.call("run", path, "--dry-run", "--json", *there.options, code=0, timeout=120.0).json
+    if there.name == "celery":  # its worker writes files of its own
+        assert not (desk.folder / "output").exists()
+    else:
+        assert sorted(desk.folder.rglob("*")) == before
+    if desk.store_path.exists():  # of the worker
+        store = desk.store()
+        try:
+            assert store.workflows() == []
+            assert not list(store.records(HistoryQuery()))
+        finally:
+            store.close()
+    if there.name.startswith("slurm"):
+        assert subprocess.run(["squeue", "--noheader"], capture_output=True, check=True).stdout == b""
+    _, found = there.run(DRY, code=0)
+    assert sorted(job["name"] for job in planned["jobs"]) == sorted(found)
+    named = [name for request in planned["cluster"]["requests"] for name in request["jobs"]]
+    assert sorted(named) == sorted(found)
+
+
+def test_a_dry_run_refuses_an_impossible_job_as_the_run_does(here: Engine, there: Engine) -> None:
+    desk = here.desk
+    path = desk.write(IMPOSSIBLE)
+    for engine in (here, there):
+        ends = [
+            desk.call("run", path, *engine.options, *more, code=2, timeout=120.0).stderr
+            for more in ((), ("--dry-run",))
+        ]
+        assert ends[0] == ends[1]
+        assert "huge: needs 4096 CPUs" in ends[0]
+    assert not (desk.folder / "ran").exists()

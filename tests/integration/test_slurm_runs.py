@@ -210,9 +210,11 @@ def test_a_dry_run_tells_of_nodes_and_of_which_jobs_share_allocations(
     )
     done = desk.call("run", path, *SLURM, "--packing", "allocations", "--dry-run", code=0)
     assert "Nodes" in done.stdout
-    assert "On Slurm: 3 in shared allocations, 1 with a place of its own." in done.stdout
+    assert "1 allocation joblens-RUN for 3 jobs: " in done.stdout
+    assert "job b: 2 nodes with 1 CPU per node" in done.stdout
     done = desk.call("run", path, *SLURM, "--packing", "jobs", "--dry-run", code=0)
-    assert "On Slurm: 4 with places of their own." in done.stdout
+    assert "array a of 3, each 1 CPU" in done.stdout
+    assert "allocation" not in done.stdout
 
 
 def test_what_sbatch_would_refuse_is_told_in_its_own_words_before_anything_is_written(

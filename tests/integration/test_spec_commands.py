@@ -105,7 +105,7 @@ def test_a_job_of_several_nodes_is_planned_as_one_and_warned_of(tmp_path: Path) 
     loaded = load_spec(str(spec))
     assert [job.requirements.nodes for job in loaded.plan.jobs] == [2, 1]
     warnings = check_spec(loaded).warnings
-    assert "more than one node: 'a'; here each runs on this one" in warnings
+    assert "num_nodes in job 'a' has no effect with this engine" in " ".join(warnings)
 
 
 def test_problems_are_told_in_the_order_of_the_file_with_their_places(tmp_path: Path) -> None:
@@ -172,6 +172,7 @@ def test_validate_tells_good_and_bad_files_and_exits_with_2(joblens: RunJoblens,
 
 def test_expand_takes_parameters_and_speaks_json(joblens: RunJoblens, tmp_path: Path) -> None:
     text = joblens("expand", RAIN, "--param", "month=10:10", code=0).stdout
+    assert "# Stage 2: when fetch has ended\n#   jobs      clean_10, check_raw\n" in text
     (tmp_path / "again.yaml").write_text(text)
     document = joblens("expand", "again.yaml", "--json", code=0).json
     assert [job["name"] for job in document["jobs"]] == [

@@ -33,3 +33,21 @@ def test_documents_have_the_warnings(desk: WorkflowDesk) -> None:
 def test_quiet_means_quiet(desk: WorkflowDesk) -> None:
     desk.write(FLOW)
     assert desk.call("run", "flow.yaml", "--quiet", code=0).stderr == ""
+
+
+NODES = """\
+name: wide
+jobs:
+  - {name: a, command: "true", num_nodes: 2}
+  - {name: b, command: "true", num_nodes: 1}
+"""
+
+
+def test_several_nodes_without_a_cluster_are_warned_of_where_they_stand(desk: WorkflowDesk) -> None:
+    desk.write(NODES)
+    where = "flow.yaml:3:32: num_nodes in job 'a' has no effect with this engine"
+    for words in (("run", "flow.yaml"), ("run", "flow.yaml", "--engine", "celery", "--dry-run")):
+        done = desk.call(*words, code=0)
+        assert done.stderr.count(where) == 1, done.stderr
+        assert "more like it" not in done.stderr
+        assert "--engine slurm or ray" in done.stderr

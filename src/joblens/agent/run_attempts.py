@@ -71,6 +71,7 @@ class RunSetup(Struct, frozen=True, kw_only=True):
     cwd: str
     store_url: str
     output_dir: str  # absolute
+    logs_dir: str  # below it; every attempt has a folder there
     enforce: bool
     monitor: bool
     probes: tuple[str, ...] | None
@@ -79,11 +80,6 @@ class RunSetup(Struct, frozen=True, kw_only=True):
     output_max_bytes: int
     grid_co2_g_per_kwh: float | None = None
     secrets: SecretValues = _NO_SECRETS  # hidden wherever they occur
-
-    @property
-    def logs_dir(self) -> str:
-        name = f"{self.run.workflow_number or 0}_{self.run.number or 0}"
-        return os.path.join(self.output_dir, "job_output", name)
 
 
 class PreparedAttempt(Struct, frozen=True):

@@ -17,7 +17,9 @@ class RunRow(Struct, frozen=True, kw_only=True):
 
     @property
     def left(self) -> int:
-        return max(0, self.run.jobs - self.done - self.failed)
+        """Jobs of the run without an end; those that --only, --skip or --until left out are not counted."""
+        wanted = self.run.jobs if self.run.selected is None else self.run.selected
+        return max(0, wanted - self.done - self.failed)
 
 
 class WorkflowRow(Struct, frozen=True, kw_only=True):

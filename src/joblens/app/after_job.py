@@ -7,6 +7,7 @@ from msgspec import Struct
 
 from joblens.app.retention import apply_retention
 from joblens.model.errors import JoblensError
+from joblens.model.ids import short
 from joblens.model.job import Granularity, Record
 from joblens.model.secrets import REDACTED
 from joblens.model.settings import Settings
@@ -37,7 +38,7 @@ def after_job(
 ) -> None:
     """Nothing here may change the job's outcome: what fails is a warning."""
     if record.job.granularity is Granularity.TIME_SERIES and record.attempt is not None:
-        _warned(lambda: write_time_series(record, store), warn)
+        _warned(lambda: write_time_series(record, store, warn), warn)
     if notice is not None:
         _warned(lambda: notify(record, notice), warn)
     elif record.job.notify:
@@ -55,12 +56,15 @@ def time_series_path(record: Record) -> str:
     return os.path.join(folder, f"resource_metrics_{host}_{record.number or 0}_1.db")
 
 
-def write_time_series(record: Record, store: Store) -> None:
-    from joblens.stores.time_series_db import write_time_series as write
+def write_time_series(record: Record, store: Store, warn: Warn) -> None:
+    from joblens.stores.time_series_db import write_own_time_series
 
-    path = time_series_path(record)
-    samples = [sample for _, sample in store.samples(record.job.uuid)]
-    write(path, [(record, samples)])
+    uuid = record.job.uuid
+    samples = [sample for _, sample in store.samples(uuid)]
+    usual = time_series_path(record)
+    path = write_own_time_series(usual, short(uuid), {uuid}, [(record, samples)])
+    if path != usual:
+        warn(f"{usual} has jobs of another store; samples of this one are in {path}")
 
 
 def notify(record: Record, notice: Notice) -> None:

@@ -22,24 +22,33 @@ def after_run(
 ) -> None:
     monitor = plan.monitor
     if setup.monitor and monitor.enabled and monitor.granularity is Granularity.TIME_SERIES:
-        _warned(lambda: _write_time_series(store, run, plan, setup.output_dir), own_log)
+        _warned(lambda: _write_time_series(store, run, plan, setup.output_dir, settings, own_log), own_log)
     if setup.monitor and monitor.enabled and monitor.generate_plots:
-        _warned(lambda: _plot(store, run, plan, setup.output_dir), own_log)
+        _warned(lambda: _plot(store, run, plan, setup.output_dir, settings, own_log), own_log)
     if run.options.engine == "slurm":
         _keep_accounts(store, run)
     _warned(lambda: apply_retention(store, settings, run.created_at_us), own_log)
 
 
-def _write_time_series(store: Store, run: Run, plan: Plan, output_dir: str) -> None:
+def _write_time_series(
+    store: Store, run: Run, plan: Plan, output_dir: str, settings: Settings, own_log: OwnLog
+) -> None:
+    from joblens.app.output_folders import store_owner
     from joblens.app.plotting import write_run_time_series
 
-    write_run_time_series(store, run, plan, output_dir)
+    path = write_run_time_series(store, run, plan, output_dir, store_owner(settings))
+    if not path.endswith(f"_{run.number}.db"):
+        own_log.warn(f"the file of samples with this run's number has jobs of another store: see {path}")
 
 
-def _plot(store: Store, run: Run, plan: Plan, output_dir: str) -> None:
+def _plot(store: Store, run: Run, plan: Plan, output_dir: str, settings: Settings, own_log: OwnLog) -> None:
+    from joblens.app.output_folders import claim_plots_folder
     from joblens.app.plotting import plot_run
 
-    plot_run(store, run, os.path.join(output_dir, "plots"), plan=plan)
+    folder = claim_plots_folder(output_dir, settings)
+    if os.path.basename(folder) != "plots":
+        own_log.warn(f"{os.path.join(output_dir, 'plots')} belongs to another store; plots are in {folder}")
+    plot_run(store, run, folder, plan=plan)
 
 
 def _keep_accounts(store: Store, run: Run) -> None:

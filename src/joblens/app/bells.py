@@ -96,6 +96,20 @@ def check_broker(settings: Settings) -> None:
         configured_bell(settings).close()
 
 
+def check_broker_answers(settings: Settings) -> str:
+    """Describes the configured broker; '' when there is none. Raises BrokerError when it does not answer."""
+    if not settings.queue.broker:
+        return ""
+    broker = broker_of(settings)
+    if broker.kind == "folder":
+        return f"folder at {broker.shown}"  # it is made when it is used
+    bell = configured_bell(settings)
+    try:
+        return bell.check()
+    finally:
+        bell.close()
+
+
 def configured_bell(settings: Settings) -> Bell:
     """Of the broker that is named, or else of the folder. Raises MissingExtra."""
     try:

@@ -1,8 +1,7 @@
-"""Clusters that give the jobs of a run their places: which driver each engine has, and what a run is checked
-for before anything of it is written."""
+"""Cluster engines: the driver of each, the capacity of its cluster, and its part in a run."""
 
 import importlib
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import cast
 
 from msgspec import structs
@@ -13,16 +12,17 @@ from joblens.agent.run_tickets import QueueSide
 from joblens.app.drivers import Warn
 from joblens.app.hire_desk import FileHireDesk
 from joblens.app.queueing import open_queue_store
-from joblens.app.workflow_runs import enabled_places
 from joblens.engine.cluster_places import ClusterPlaces
 from joblens.engine.offer import Offer
-from joblens.model.errors import JoblensError, MissingExtra, how_to_install
+from joblens.model.cluster_preview import Capacity, ClusterPreview, PreviewStep
+from joblens.model.errors import MissingExtra, how_to_install
 from joblens.model.placing import Parcel, Placed, Room, queue_of_run
 from joblens.model.plan import Plan, PlannedJob
 from joblens.model.run import Run, RunOptions
 from joblens.model.settings import Settings
+from joblens.plan.stages import Stage, schedules_nodes
 from joblens.ports.hiring import HireDesk
-from joblens.ports.placer import LooksAhead, Placer, QueueChoice, TellsPlaces
+from joblens.ports.placer import LooksAhead, Placer, QueueChoice
 from joblens.ports.store import Store
 
 # Where each is: its class is made with (plan, options, settings, desk, warn), which touches nothing yet.
@@ -30,6 +30,7 @@ PLACERS = {
     "ray": ("joblens.runners.ray_placer", "RayPlacer"),
     "slurm": ("joblens.runners.slurm_placer", "SlurmPlacer"),
 }
+_NO_RUN = "RUN"  # in the place of the id of a run that does not exist yet
 _MOST_UNDER_WAY = 2000  # jobs that are handed to a cluster at once
 _PLENTY_OF_CPUS, _PLENTY_OF_MEMORY, _PLENTY_OF_GPUS = 1e6, 1 << 60, 1_000_000
 
@@ -51,42 +52,63 @@ def open_placer(plan: Plan, options: RunOptions, settings: Settings, desk: HireD
     return cast(Placer, make(plan, options, settings, desk, warn))
 
 
-def check_cluster(
-    plan: Plan, options: RunOptions, settings: Settings, config: str | None, again: tuple[int, ...] | None
-) -> None:
-    """Raises PlanError for what the cluster could never place, PlacingError where it cannot be asked."""
-    placer = open_placer(plan, options, settings, FileHireDesk(settings, config, ""), lambda _text: None)
-    enabled = enabled_places(plan, options)
-    places: Iterable[int] = range(len(plan.jobs)) if enabled is None else sorted(enabled)
-    if again is not None:
-        places = sorted(set(places) & set(again))
-    try:
-        placer.check([_parcel(plan, place, options.engine) for place in places])
-    finally:
-        placer.close(is_over=False)
+class ClusterCapacity:
+    """The cluster of a run that does not exist yet (app.engine_capacity)."""
 
+    def __init__(
+        self, plan: Plan, options: RunOptions, settings: Settings, config: str | None, warn: Warn
+    ) -> None:
+        self._plan = plan
+        self._options = options
+        self._placer = open_placer(plan, options, settings, FileHireDesk(settings, config, _NO_RUN), warn)
+        self._capacity: tuple[Capacity, ...] = ()
 
-def places_in_words(
-    plan: Plan, options: RunOptions, settings: Settings, config: str | None, places: Iterable[int]
-) -> str:
-    """What a run of these jobs would ask of the cluster; '' where that cannot be told."""
-    if not is_cluster(options.engine):
-        return ""
-    placer = open_placer(plan, options, settings, FileHireDesk(settings, config, ""), lambda _text: None)
-    try:
-        if not isinstance(placer, TellsPlaces):
-            return ""
-        return placer.in_words([_parcel(plan, place, options.engine) for place in places])
-    except JoblensError:
-        return ""
-    finally:
-        placer.close(is_over=False)
+    def check(self, places: Collection[int]) -> None:
+        """Raises PlanError for what the cluster could never place, PlacingError where it does not answer."""
+        if isinstance(self._placer, LooksAhead):
+            self._placer.expect(places, {})
+        self._placer.check([self._parcel(index) for index in sorted(places)])
+
+    def preview(
+        self, stages: Sequence[Stage], places: Collection[int], expected_s: Mapping[int, float]
+    ) -> ClusterPreview:
+        if isinstance(self._placer, LooksAhead):
+            self._placer.expect(places, expected_s)
+        steps = [
+            PreviewStep(
+                stage.number,
+                tuple(index for index in stage.actions if schedules_nodes(self._plan.actions[index].spec)),
+                [self._parcel(index) for index in stage.jobs],
+            )
+            for stage in stages
+        ]
+        preview = self._placer.preview(steps)
+        self._capacity = preview.capacity
+        return preview
+
+    def offer(self) -> Offer:
+        """For the rehearsal. Ray starts as much as its nodes hold; Slurm decides for itself."""
+        offer = cluster_offer(self._options, self._placer.room())
+        if self._options.engine != "ray" or not self._capacity:
+            return offer
+        return structs.replace(
+            offer,
+            cpus=min(offer.cpus, sum(node.cpus or 0.0 for node in self._capacity)),
+            memory_bytes=min(offer.memory_bytes, sum(node.memory_bytes or 0 for node in self._capacity)),
+            nameless_gpus=min(offer.nameless_gpus, int(sum(node.gpus for node in self._capacity))),
+        )
+
+    def close(self) -> None:
+        self._placer.close(is_over=False)
+
+    def _parcel(self, index: int) -> Parcel:
+        return _parcel(self._plan, index, self._options.engine)
 
 
 def _parcel(plan: Plan, place: int, engine: str) -> Parcel:
     job = plan.jobs[place]
     return Parcel(
-        uuid="",
+        uuid=str(place),
         queue=queue_of_run(engine, "", job.scheduler),
         name=job.name,
         requirements=job.requirements,

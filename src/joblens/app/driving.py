@@ -26,7 +26,7 @@ from joblens.app.run_clock import driven_before_s
 from joblens.app.runs import kept_events, kept_results
 from joblens.app.store_of_jobs import store_for_jobs
 from joblens.app.supervising import allow_many_files
-from joblens.app.workflow_runs import enabled_places
+from joblens.app.workflow_runs import enabled_places, jobs_to_run
 from joblens.engine.offer import AHEAD_OF_WORKERS, Choices, Offer
 from joblens.engine.replay import restore
 from joblens.engine.schedule import Schedule
@@ -117,7 +117,7 @@ class _Driving:
             )
             return self._cluster.offer()
         offer = run_offer(self._plan, options, self._settings, self._log.warn)
-        check_fit(self._plan, offer, enabled_places(self._plan, options))
+        check_fit(self._plan, offer, jobs_to_run(self._plan, options, self._run.again))
         return offer
 
     def _open_side(self, kit: Kit) -> "QueueSide | None":
@@ -154,7 +154,8 @@ class _Driving:
             self._restore(kit, schedule, facts, running)
             before_s = kit.recorder.read(lambda store: driven_before_s(store, self._run))
             began_s = time.monotonic()
-            facts.note_now(RunStarted(kit.owner, shown.cpus, shown.memory_bytes, shown.gpus))
+            started = RunStarted(kit.owner, shown.cpus, shown.memory_bytes, shown.gpus, setup.logs_dir)
+            facts.note_now(started)
             status = RunStatus.FAILED
             try:
                 status = driver.run(running)
@@ -264,6 +265,7 @@ class _Driving:
         settings, run = self._settings, self._run
         here = Surroundings.here()
         cwd = run.options.cwd or here.cwd
+        output_dir = os.path.normpath(os.path.join(cwd, run.options.output_dir))
         return RunSetup(
             run=run,
             plan=self._plan,
@@ -272,7 +274,8 @@ class _Driving:
             user=here.user,
             cwd=cwd,
             store_url=store_for_jobs(settings, is_elsewhere=run.options.engine != "local"),
-            output_dir=os.path.normpath(os.path.join(cwd, run.options.output_dir)),
+            output_dir=output_dir,
+            logs_dir=self._claim_logs_dir(os.path.abspath(output_dir)),
             enforce=run.options.enforce and settings.limits.enforce,
             monitor=run.options.monitor and settings.job_metrics.enabled,
             probes=probes_of(run.options.probes, settings),
@@ -282,6 +285,20 @@ class _Driving:
             grid_co2_g_per_kwh=settings.energy.grid_co2_g_per_kwh,
             secrets=self._secrets,
         )
+
+    def _claim_logs_dir(self, output_dir: str) -> str:
+        """Says so when another store uses the folder that the run has by its number."""
+        from joblens.app.output_folders import claim_run_folder
+
+        run = self._run
+        usual = os.path.join(output_dir, "job_output", f"{run.workflow_number or 0}_{run.number or 0}")
+        try:
+            folder = claim_run_folder(run, output_dir, self._settings)
+        except OSError:
+            return usual  # the first job says that it cannot be written
+        if folder not in (usual, run.logs_dir):
+            self._log.warn(f"{usual} belongs to another run; output of this one goes to {folder}")
+        return folder
 
     def _after(self, kit: Kit, setup: RunSetup) -> None:
         from joblens.app.after_run import after_run

@@ -1,14 +1,17 @@
 """What a run is offered: what the machine has, or what was said instead."""
 
-from collections.abc import Collection
+import os
+from collections.abc import Collection, Mapping, Sequence
 
 from msgspec.structs import replace
 
 from joblens.engine.offer import Offer, unfit
+from joblens.model.cluster_preview import Capacity, ClusterPreview
 from joblens.model.errors import InputError
 from joblens.model.fitting import Lack, more_than_there_is
 from joblens.model.plan import Plan
 from joblens.model.run import RunOptions
+from joblens.plan.stages import Stage
 from joblens.probes.cgroup_layout import read_layout
 from joblens.probes.machine import usable_cpus, usable_gpus, usable_memory_bytes
 
@@ -28,6 +31,40 @@ def machine_offer(options: RunOptions) -> Offer:
         time_s=options.time_s,
         most_jobs=options.most_jobs,
     )
+
+
+def machine_capacity(offer: Offer) -> tuple[Capacity, ...]:
+    return (
+        Capacity(
+            name=os.uname().nodename,
+            cpus=offer.cpus,
+            memory_bytes=offer.memory_bytes,
+            gpus=len(offer.gpus) + offer.nameless_gpus,
+            time_limit_s=offer.time_s,
+        ),
+    )
+
+
+class MachineCapacity:
+    """This machine, for a run that does not exist yet (app.engine_capacity)."""
+
+    def __init__(self, plan: Plan, options: RunOptions) -> None:
+        self._plan = plan
+        self._offer = machine_offer(options)
+
+    def check(self, places: Collection[int]) -> None:
+        check_fit(self._plan, self._offer, places)
+
+    def offer(self) -> Offer:
+        return self._offer
+
+    def preview(
+        self, stages: Sequence[Stage], places: Collection[int], expected_s: Mapping[int, float]
+    ) -> ClusterPreview:
+        return ClusterPreview(engine="local", where="this machine", capacity=machine_capacity(self._offer))
+
+    def close(self) -> None:
+        pass
 
 
 def without_names(offer: Offer) -> Offer:

@@ -7,13 +7,12 @@ from typing import Any
 
 from msgspec import Struct, json
 
-from joblens.app.drivers import open_store_directly, store_name
+from joblens.app.drivers import Warn, open_store_directly, store_is_there, store_name
 from joblens.app.job_logs import read_log
 from joblens.app.places import logs_dir
-from joblens.app.run_checks import prepare_place
+from joblens.app.run_checks import RunRequest, start_request
 from joblens.app.run_views import failure_of
 from joblens.app.specs import LoadedSpec, loaded_run
-from joblens.app.workflow_runs import check_plan, create_run
 from joblens.model.errors import InputError, JoblensError, UnknownWorkflow
 from joblens.model.ids import new_uuid
 from joblens.model.job import Record, Status
@@ -86,17 +85,21 @@ def spec_of(name: str, jobs: Sequence[MappedJob], each: EachJob) -> LoadedSpec:
 
 
 def create_map(
-    settings: Settings, loaded: LoadedSpec, options: RunOptions, *, is_named: bool, warn: Any
+    settings: Settings, loaded: LoadedSpec, options: RunOptions, *, is_named: bool, warn: Warn
 ) -> Run:
     """A run of a new workflow; of the one of that name where it was named and came from no file either."""
-    check_plan(loaded.plan, options)
-    prepare_place(options)
-    store = open_store_directly(settings, warn)
-    try:
-        workflow = _known(store, loaded.plan.name) if is_named else None
-        return create_run(store, workflow or "", loaded, options, settings)
-    finally:
-        store.close()
+    workflow = None
+    if is_named and store_is_there(settings):
+        store = open_store_directly(settings, warn)
+        try:
+            workflow = _known(store, loaded.plan.name)
+        finally:
+            store.close()
+    return start_request(map_request(loaded, options), workflow or "", settings, None, None, warn)
+
+
+def map_request(loaded: LoadedSpec, options: RunOptions) -> RunRequest:
+    return RunRequest(loaded=loaded, options=options)
 
 
 def _known(store: Store, name: str) -> Workflow | None:

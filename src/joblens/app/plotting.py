@@ -211,15 +211,18 @@ def _make_folder(path: str) -> None:
 # ---- the time series of a run ---------------------------------------------------------------------------
 
 
-def write_run_time_series(store: Store, run: Run, plan: Plan, output_dir: str) -> str:
+def write_run_time_series(store: Store, run: Run, plan: Plan, output_dir: str, owner: str = "") -> str:
     """Returns the file, resource_utilization/resource_metrics_<host>_<workflow>_<run>.db in `output_dir`: a
-    row for each sample of each attempt; job_id is the number of its record. Written again it is the same."""
-    from joblens.stores.time_series_db import write_time_series
+    row for each sample of each attempt; job_id is the number of its record. Written again it is the same.
+    Where the file has jobs of another store, its name gets a suffix, made from `owner` and the run."""
+    from joblens.app.output_folders import owner_suffix
+    from joblens.stores.time_series_db import write_own_time_series
 
     name = f"resource_metrics_{_safe(run.host or os.uname().nodename)}_{run.workflow_number}_{run.number}.db"
     path = os.path.join(output_dir, "resource_utilization", name)
-    write_time_series(path, _attempts_with_samples(store, run, plan))
-    return path
+    own = {one.job_uuid for one in store.run_results(run.uuid)}
+    suffix = owner_suffix(f"{run.uuid} {owner}")
+    return write_own_time_series(path, suffix, own, _attempts_with_samples(store, run, plan))
 
 
 def _attempts_with_samples(store: Store, run: Run, plan: Plan) -> Iterator[tuple[Record, list[Sample]]]:

@@ -1,25 +1,38 @@
 """A run whose jobs are carried out by workers of a queue: what it stands on, and what it is offered."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing
 
 from msgspec.structs import replace
 
 from joblens.agent.run_calling import Tickets
 from joblens.agent.run_tickets import QueueSide
-from joblens.app.bells import StartedWorker, check_broker, living_workers, open_bell, remind_workers
-from joblens.app.cluster_engine import check_cluster, is_cluster
-from joblens.app.drivers import Warn, open_deliveries
-from joblens.app.machine_offer import check_fit, less_reserve, machine_offer, without_names
+from joblens.app.bells import (
+    StartedWorker,
+    check_broker,
+    check_broker_answers,
+    living_workers,
+    open_bell,
+    remind_workers,
+)
+from joblens.app.drivers import Warn, open_deliveries, store_is_there
+from joblens.app.machine_offer import (
+    check_fit,
+    less_reserve,
+    machine_capacity,
+    machine_offer,
+    without_names,
+)
 from joblens.app.owning import current_user
 from joblens.app.queueing import QueueStore, open_queue_store
-from joblens.app.workflow_runs import enabled_places
 from joblens.engine.offer import Offer
+from joblens.model.cluster_preview import QUEUE, Capacity, ClusterPreview, PlannedRequest
 from joblens.model.delivery import WorkerInfo
 from joblens.model.errors import InputError, PlanError
 from joblens.model.plan import Plan
 from joblens.model.run import RunOptions
 from joblens.model.settings import Settings
+from joblens.plan.stages import Stage
 from joblens.ports.bell import Bell
 from joblens.ports.deliveries import Deliveries
 from joblens.runners.broker_url import check_queue
@@ -84,17 +97,100 @@ def open_side(
 
 
 def run_offer(plan: Plan, options: RunOptions, settings: Settings, warn: Warn) -> Offer:
-    """What all workers of the run's queues have together; where there are none yet, what this machine has."""
-    queues = check_queues(plan, options, settings)
-    with closing(open_deliveries(settings, warn)) as deliveries:  # type: ignore[type-var]  # the store itself
-        workers = _workers_of(queues, settings, deliveries)
-        is_started_here = isinstance(_peek(settings, deliveries), StartedWorker)
-    if not workers:
-        if not is_started_here:
-            names = ", ".join(sorted(queues))
+    """Capacity of all workers of the run's queues together; where there are none yet, of this machine."""
+    return QueueCapacity(plan, options, settings, warn).offer()
+
+
+class QueueCapacity:
+    """The workers of a run that does not exist yet (app.engine_capacity). Makes no store."""
+
+    def __init__(self, plan: Plan, options: RunOptions, settings: Settings, warn: Warn) -> None:
+        self._plan = plan
+        self._options = options
+        self._settings = settings
+        self._queues = check_queues(plan, options, settings)
+        check_broker(settings)
+        self._workers: list[WorkerInfo] = []
+        self._is_started_here = not settings.queue.broker
+        if store_is_there(settings):
+            with closing(open_deliveries(settings, warn)) as deliveries:  # type: ignore[type-var]  # the store
+                self._workers = _workers_of(self._queues, settings, deliveries)
+                self._is_started_here = isinstance(_peek(settings, deliveries), StartedWorker)
+        if not self._workers and not self._is_started_here:
+            names = ", ".join(sorted(self._queues))
             warn(f"no worker serves the queue {names} yet: jobs wait for one (joblens worker)")
-        return without_names(machine_offer(options))
-    return _together(workers, options)
+
+    def check(self, places: Collection[int]) -> None:
+        """Raises PlanError for what no worker could take."""
+        offer = self.offer()
+        check_fit(self._plan, offer, places)
+        check_fit(self._plan, self._most_of_one(offer), places)
+
+    def offer(self) -> Offer:
+        if self._workers:
+            return _together(self._workers, self._options)
+        return without_names(machine_offer(self._options))
+
+    def _most_of_one(self, together: Offer) -> Offer:
+        """Capacity of the largest of the workers: a job cannot be spread over several."""
+        options = self._options
+        workers = [one for one in self._workers if one.broker]
+        if not workers:
+            return together  # one is started here, and takes what there is
+        memory = [less_reserve(one.memory_bytes) for one in workers if one.memory_bytes is not None]
+        return replace(
+            together,
+            memory_bytes=max(memory) if options.memory_bytes is None and memory else together.memory_bytes,
+            nameless_gpus=max(one.gpus for one in workers)
+            if options.gpus is None
+            else together.nameless_gpus,
+        )
+
+    def preview(
+        self, stages: Sequence[Stage], places: Collection[int], expected_s: Mapping[int, float]
+    ) -> ClusterPreview:
+        """Raises BrokerError when the broker does not answer."""
+        broker = check_broker_answers(self._settings)
+        if self._workers:
+            where = f"{len(self._workers)} worker{'' if len(self._workers) == 1 else 's'}"
+        elif self._is_started_here:
+            where = "a worker is started on this machine when there is work"
+        else:
+            where = "no worker yet: jobs wait for one"
+        return ClusterPreview(
+            engine=self._options.engine,
+            where=f"{broker}; {where}" if broker else where,
+            capacity=self._capacity(),
+            requests=tuple(self._requests(stages)),
+        )
+
+    def _capacity(self) -> tuple[Capacity, ...]:
+        if not self._workers:
+            return machine_capacity(self.offer()) if self._is_started_here else ()
+        return tuple(
+            Capacity(
+                name=one.name,
+                cpus=float(one.concurrency),
+                memory_bytes=one.memory_bytes,
+                gpus=one.gpus,
+                queues=one.queues,
+            )
+            for one in self._workers
+        )
+
+    def _requests(self, stages: Sequence[Stage]) -> Iterator[PlannedRequest]:
+        usual = self._options.queue or self._settings.queue.name
+        for stage in stages:
+            queues: dict[str, list[int]] = {}
+            for index in stage.jobs:
+                queues.setdefault(self._plan.jobs[index].queue or usual, []).append(index)
+            for queue, jobs in queues.items():
+                yield PlannedRequest(
+                    stage=stage.number, kind=QUEUE, name=queue, count=len(jobs), jobs=tuple(jobs)
+                )
+
+    def close(self) -> None:
+        pass
 
 
 def _workers_of(queues: set[str], settings: Settings, deliveries: Deliveries) -> list[WorkerInfo]:
@@ -123,35 +219,6 @@ def _together(workers: Collection[WorkerInfo], options: RunOptions) -> Offer:
         nameless_gpus=len(options.gpus) if options.gpus is not None else sum(one.gpus for one in workers),
         time_s=options.time_s,
         most_jobs=options.most_jobs,
-    )
-
-
-def check_for_workers(
-    plan: Plan, options: RunOptions, settings: Settings, config: str | None, again: tuple[int, ...] | None
-) -> None:
-    """Before anything of the run is written. Raises PlanError or InputError for what no worker could take."""
-    if is_cluster(options.engine):
-        check_cluster(plan, options, settings, config, again)
-        return
-    check_broker(settings)
-    offer = run_offer(plan, options, settings, lambda _text: None)  # warnings come when it is driven
-    places = enabled_places(plan, options)
-    check_fit(plan, offer, places)
-    check_fit(plan, _most_of_one(plan, options, settings, offer), places)
-
-
-def _most_of_one(plan: Plan, options: RunOptions, settings: Settings, together: Offer) -> Offer:
-    """What the best of the workers has: a job cannot be spread over several."""
-    queues = check_queues(plan, options, settings)
-    with closing(open_deliveries(settings, lambda _text: None)) as deliveries:  # type: ignore[type-var]
-        workers = [one for one in _workers_of(queues, settings, deliveries) if one.broker]
-    if not workers:
-        return together  # one is started here, and takes what there is
-    memory = [less_reserve(one.memory_bytes) for one in workers if one.memory_bytes is not None]
-    return replace(
-        together,
-        memory_bytes=max(memory) if options.memory_bytes is None and memory else together.memory_bytes,
-        nameless_gpus=max(one.gpus for one in workers) if options.gpus is None else together.nameless_gpus,
     )
 
 

@@ -13,6 +13,7 @@ from joblens.agent.run_screen import RunScreen
 from joblens.app.earlier_runs import earlier_durations
 from joblens.app.live_tails import FIRST_RATE_S, LiveTails
 from joblens.app.run_clock import driven_before_s
+from joblens.app.workflow_runs import enabled_places
 from joblens.engine.offer import Offer
 from joblens.engine.run_progress import JobFailure, ProgressTracker, RunProgress
 from joblens.model.errors import JoblensError
@@ -49,7 +50,7 @@ Usage = Mapping[str, tuple[float | None, int | None]]
 def tracker_for(run: Run, plan: Plan, store: Store, offer: Offer) -> ProgressTracker:
     """Its clock tells how long the run was driven, the same as all tables do."""
     before_s = driven_before_s(store, run)
-    return ProgressTracker(
+    tracker = ProgressTracker(
         plan,
         Graph(plan).stages(),
         offer,
@@ -57,6 +58,12 @@ def tracker_for(run: Run, plan: Plan, store: Store, offer: Offer) -> ProgressTra
         run=f"{run.workflow_number}.{run.number}" if run.number else run.uuid[:8],
         began_at_us=_now_us() - round(before_s * 1e6),
     )
+    enabled = enabled_places(plan, run.options)
+    if enabled is not None:
+        for index in range(len(plan.jobs)):
+            if index not in enabled:
+                tracker.state_changed(index, JobState.DISABLED, tracker.began_at_us)
+    return tracker
 
 
 def failure_of(index: int, attempt: int, record: Record) -> JobFailure:

@@ -1,4 +1,4 @@
-"""Workflows and runs are made: looked over first, so that nothing is written that cannot work."""
+"""Workflows and runs in the store: creating them, and which jobs of a plan a run has."""
 
 import os
 import time
@@ -6,7 +6,6 @@ from collections.abc import Mapping
 
 from msgspec import structs
 
-from joblens.app.machine_offer import check_fit, machine_offer
 from joblens.app.owning import current_user
 from joblens.app.specs import LoadedSpec
 from joblens.model.errors import PlanError
@@ -16,10 +15,8 @@ from joblens.model.run import Run, RunOptions, Workflow
 from joblens.model.secrets import redact_text
 from joblens.model.settings import Settings
 from joblens.model.writes import RunCreated, WorkflowCreated
-from joblens.plan.srun_signal import srun_signal
 from joblens.ports.store import Store
 
-_SHOWN = 20
 _NOTHING: Mapping[str, tuple[tuple[int, int], ...]] = {}
 
 
@@ -62,6 +59,7 @@ def create_run(
     file that it is created from, after everything that may fail."""
     from joblens.app.kept_specs import hide_names, keep_spec, secrets_of, without_secrets
 
+    enabled = enabled_places(made.plan, options)
     run = Run(
         uuid=new_uuid(),
         workflow_uuid="",
@@ -70,6 +68,7 @@ def create_run(
         spec_format=made.format,
         tables=dict(made.tables),
         jobs=len(made.plan.jobs),
+        selected=len(enabled) if enabled is not None else None,
         options=options,
         base_run_uuid=base.uuid if base is not None else None,
         again=again,
@@ -105,41 +104,9 @@ def enabled_places(plan: Plan, options: RunOptions) -> frozenset[int] | None:
     return frozenset(selection.places)
 
 
-def check_plan(plan: Plan, options: RunOptions, again: tuple[int, ...] | None = None) -> None:
-    """Raises PlanError for what cannot work, before anything runs."""
-    srun_signal(plan.execution)
+def jobs_to_run(plan: Plan, options: RunOptions, again: tuple[int, ...] | None = None) -> frozenset[int]:
+    """Indexes of the jobs that a run starts. `again`: of a run that repeats part of an earlier one. Raises
+    PlanError for words that stand for no job."""
     enabled = enabled_places(plan, options)
-    places = set(range(len(plan.jobs))) if enabled is None else set(enabled)
-    if again is not None:
-        places &= set(again)
-    if options.engine == "local":  # what workers can take is found out when it is driven
-        check_fit(plan, machine_offer(options), places)
-    _check_inputs(plan, options.cwd, places)
-
-
-def _check_inputs(plan: Plan, cwd: str, places: set[int]) -> None:
-    files: dict[str, int] = {}
-    datasets: dict[str, int] = {}
-    for index in sorted(places):
-        for place in plan.jobs[index].input_files:
-            if plan.files[place].producer not in places:
-                files.setdefault(plan.files[place].path, index)
-        for place in plan.jobs[index].input_datasets:
-            if places.isdisjoint(plan.datasets[place].producers):
-                datasets.setdefault(plan.datasets[place].path, index)
-    missing = [
-        [
-            f"{path}, which {plan.jobs[index].name} reads"
-            for path, index in wanted.items()
-            if not os.path.exists(os.path.join(cwd, path))
-        ]
-        for wanted in (files, datasets)
-    ]
-    if any(missing):
-        kinds = [kind for kind, paths in zip(("files", "datasets"), missing, strict=True) if paths]
-        paths = [*missing[0], *missing[1]]
-        more = [f"and {len(paths) - _SHOWN} more"] if len(paths) > _SHOWN else []
-        raise PlanError(
-            f"input {' and '.join(kinds)} are missing:\n  " + "\n  ".join([*paths[:_SHOWN], *more]),
-            hint=f"paths are looked for from {cwd or os.getcwd()}",
-        )
+    places = frozenset(range(len(plan.jobs))) if enabled is None else enabled
+    return places if again is None else places & frozenset(again)

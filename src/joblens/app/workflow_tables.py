@@ -113,6 +113,7 @@ def run_form(row: RunRow) -> dict[str, Any]:
         "end_time": _instant(run.ended_at_us),
         "duration_seconds": None if row.status == RunStatus.RUNNING else row.took_s,
         "output_dir": run.options.output_dir,
+        "job_output": run.logs_dir or None,
         "base_run_uuid": run.base_run_uuid,
         "user": run.user,
         "host": run.host,

@@ -2,30 +2,61 @@
 
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
+
 from joblens.cli.option_table import ENGINE_OPTIONS, SLURM_OPTIONS, OptionRow
 from joblens.model.errors import InputError
 
 if TYPE_CHECKING:
     from joblens.model.run import RunOptions, SlurmChoice
 
-LOCAL, RAY, SLURM = "local", "ray", "slurm"
+LOCAL, CELERY, RAY, SLURM = "local", "celery", "ray", "slurm"
 _SLURM_TEXTS = ("partition", "account", "qos", "constraint")
 _SLURM_FIELDS = tuple(row.name for row in SLURM_OPTIONS)
 
 
+class OptionNeed(Struct, frozen=True):
+    """Without it the option has no effect."""
+
+    engine: str
+    allocations: bool = False  # jobs that share allocations: not with --packing jobs
+
+
+# What each option needs. Whether jobs of the file can use it is known with their plan (slurm_orders).
+OPTION_NEEDS = {
+    "address": OptionNeed(RAY),
+    "queue": OptionNeed(CELERY),
+    "broker": OptionNeed(CELERY),
+    "packing": OptionNeed(SLURM),
+    "partition": OptionNeed(SLURM),
+    "account": OptionNeed(SLURM),
+    "qos": OptionNeed(SLURM),
+    "constraint": OptionNeed(SLURM),
+    "nodes": OptionNeed(SLURM, allocations=True),
+    "allocations": OptionNeed(SLURM, allocations=True),
+    "walltime": OptionNeed(SLURM),
+    "sbatch": OptionNeed(SLURM),
+}
+
+
 def check_engine_options(engine: str, given: dict[str, Any]) -> None:
-    """Raises InputError for what means nothing to that engine."""
-    if given.get("address") and engine != RAY:
-        raise InputError("--address is for --engine ray", hint="joblens run FILE --engine ray --address …")
+    """Raises InputError for options that have no effect with that engine, or with the chosen packing."""
     for name in _SLURM_TEXTS:
         text = given.get(name)
         if text is not None and not (text.strip() and text.isprintable()):
             raise InputError(f"--{name} is empty" if not text.strip() else f"--{name}: not in one line")
-    for row in SLURM_OPTIONS:
-        if given.get(row.name) not in (None, (), "") and engine != SLURM:
+    for name, need in OPTION_NEEDS.items():
+        if given.get(name) in (None, (), ""):
+            continue
+        if need.engine != engine:
             raise InputError(
-                f"{row.flags[-1]} is for --engine slurm",
-                hint=f"joblens run FILE --engine slurm {row.flags[-1]} …",
+                f"--{name} has no effect with --engine {engine}: it needs --engine {need.engine}",
+                hint=f"add --engine {need.engine}, or leave out --{name}",
+            )
+        if need.allocations and given.get("packing") == "jobs":
+            raise InputError(
+                f"--{name} has no effect with --packing jobs, which gives each job an sbatch of its own",
+                hint=f"choose --packing allocations, or leave out --{name}",
             )
 
 
@@ -33,12 +64,6 @@ def slurm_choice(given: dict[str, Any]) -> "SlurmChoice":
     """Raises InputError for what Slurm could not read."""
     from joblens.model.run import SlurmChoice
 
-    for name in ("allocations", "nodes"):
-        if given["packing"] == "jobs" and given.get(name):
-            raise InputError(
-                f"--packing jobs gives each job a place of its own: --{name} means nothing then",
-                hint="--packing allocations, or leave one of them out",
-            )
     return SlurmChoice(
         packing=given["packing"] or "",
         partition=given["partition"] or "",

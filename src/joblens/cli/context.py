@@ -133,12 +133,12 @@ class Session:
         return self._store
 
     @property
-    def store_to_consult(self) -> Store:
-        """For what may be known already: read as it is, also where it may not be written; made only when it
-        is not there."""
+    def store_if_exists(self) -> Store | None:
+        """For what may be known already: read as it is, also where it may not be written. None: there is
+        none, and none is made."""
         from joblens.app.drivers import store_is_there
 
-        return self.store if store_is_there(self.settings) else self.store_to_fill
+        return self.store if store_is_there(self.settings) else None
 
     @property
     def current_store(self) -> Store:

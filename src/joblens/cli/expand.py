@@ -15,17 +15,24 @@ from joblens.cli.spec_options import param_option, params_of
 def command(session: Session, file: str, params: tuple[str, ...]) -> None:
     """Write a workflow with every parameter, variable, regex and reference put in.
 
-    The result is a workflow file itself (YAML; with --json JSON) that stands for the same jobs.
+    The result is a workflow file itself (YAML; with --json JSON) that stands for the same jobs. In YAML its
+    stages stand before it, as comments.
     """
     from joblens.app.expanding import expanded_workflow
     from joblens.app.specs import load_spec
 
     values = params_of(params)
-    document = expanded_workflow(load_spec(file, values, keeps_spec=True), values)
+    loaded = load_spec(file, values, keeps_spec=True)
+    plan = loaded.plan
+    document = expanded_workflow(loaded, values)
     if session.json:
         session.write_json(document)
         return
+    from joblens.plan.stages import stages_of
+    from joblens.views.stages import render_plan
     from joblens.views.yaml_text import yaml_lines
 
+    for line in render_plan(plan, stages_of(plan), width=session.width - 2):
+        session.write(f"# {line}".rstrip() + "\n")
     for line in yaml_lines(document):
         session.write(f"{line}\n")

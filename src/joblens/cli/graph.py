@@ -8,7 +8,7 @@ import click
 from joblens.cli.context import Session
 from joblens.cli.options import shared_options
 from joblens.cli.run_arguments import complete_file_or_run
-from joblens.cli.spec_options import param_option, params_of
+from joblens.cli.spec_options import load_file_or_run, param_option, params_of
 from joblens.model.errors import InputError
 
 if TYPE_CHECKING:
@@ -54,35 +54,19 @@ def command(
 def _drawing(
     session: Session, target: str, params: dict[str, str], form: str, *, all_jobs: bool
 ) -> "Drawing":
-    from joblens.app.specs import load_spec, loaded_run
     from joblens.views.graph_drawing import Grouping, drawing_of, fitting_drawing
 
+    loaded, run = load_file_or_run(session, target, params, keeps_spec=True)
     states = None
-    if _is_file(target):
-        loaded = load_spec(target, params, keeps_spec=True)
-    else:
+    if run is not None:
         from joblens.app.run_state import state_of_run
-        from joblens.app.runs import find_run
 
-        if params:
-            raise InputError("--param has no meaning for a run, whose parameters are given")
-        store = session.current_store
-        run = find_run(store, target, None)
-        loaded = loaded_run(run, keeps_spec=True)
-        states = {job.index: job.state for job in state_of_run(store, run).jobs}
+        states = {job.index: job.state for job in state_of_run(session.store, run).jobs}
     entries = [job.name for job in loaded.spec.jobs]
     if all_jobs:
         return drawing_of(loaded.plan, entries, Grouping.JOB, states)
     finest = Grouping.JOB if form in ("svg", "mermaid") else Grouping.ENTRY
     return fitting_drawing(loaded.plan, entries, finest, states)
-
-
-def _is_file(target: str) -> bool:
-    """What is there, or is written as a file would be: a missing one is told as such."""
-    from joblens.spec.documents import FORMATS
-
-    endings = tuple(f".{form}" for form in (*FORMATS, "yml"))
-    return os.path.isfile(target) or "/" in target or target.lower().endswith(endings)
 
 
 def _format(session: Session, output: str | None) -> str:

@@ -46,6 +46,7 @@ SECTIONS: dict[str, dict[str, CommandEntry]] = {
     "Workflow files": {
         "validate": _entry("validate", "Check workflow files without running them."),
         "expand": _entry("expand", "A workflow file with every job by itself."),
+        "plan": _entry("plan", "Stages of a workflow, and the allocations each asks for."),
         "graph": _entry("graph", "Which job waits for which: text, SVG, Mermaid."),
     },
     "Tools": {

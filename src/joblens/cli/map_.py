@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 @click.option("--probes", metavar="LIST", help="What else to measure: all, none, names, +memory, -network.")
 @click.option("-k", "--keep-order", is_flag=True, help="Print in the order of the values, not of the ends.")
 @click.option("-o", "--output-dir", metavar="DIR", help="For what jobs print. Default: beside the store.")
-@click.option("-n", "--dry-run", is_flag=True, help="Print the commands, run nothing.")
+@click.option("-n", "--dry-run", is_flag=True, help="Check everything and print the commands; run nothing.")
 @click.option("-q", "--quiet", is_flag=True, help="Only what the jobs print.")
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="COMMAND ::: VALUES")
 @shared_options
@@ -67,10 +67,12 @@ def command(
         EachJob,
         create_map,
         lines_of_file,
+        map_request,
         output_dir_of,
         parameter_sources,
         spec_of,
     )
+    from joblens.app.run_checks import checked_run
     from joblens.model.run import RunOptions
     from joblens.plan.map_lines import mapped_jobs, refuse_misplaced, split_words
 
@@ -78,12 +80,6 @@ def command(
     asked_probes = checked_probes(probes)
     given, sources = split_words(words, lines_of_file)
     mapped = mapped_jobs(given, [*parameter_sources(params), *sources])
-    if dry_run:
-        if session.json:
-            session.write_json([{"name": job.name, "command": job.command} for job in mapped])
-        else:
-            session.write_lines([job.command for job in mapped])
-        return 0
     title = name or os.path.basename(given[0].split()[0] if given[0].split() else "map")
     loaded = spec_of(title, mapped, EachJob(cpus=cpus, memory=memory, timeout=timeout))
     options = RunOptions(
@@ -92,6 +88,14 @@ def command(
         most_jobs=jobs,
         probes=asked_probes,
     )
+    if dry_run:
+        with checked_run(map_request(loaded, options), session.settings, None, None, session.warn):
+            pass
+        if session.json:
+            session.write_json([{"name": job.name, "command": job.command} for job in mapped])
+        else:
+            session.write_lines([job.command for job in mapped])
+        return 0
     run = create_map(session.settings, loaded, options, is_named=name is not None, warn=session.warn)
     return _drive(session, run, loaded, keeps_order=keep_order, quiet=quiet)
 

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 @click.option("--failed", is_flag=True, help="What has not succeeded, and everything that needs it.")
 @click.option("--changed", is_flag=True, help="What has changed since: the file, commands, input files.")
 @click.option("--all", "everything", is_flag=True, help="Everything.")
-@click.option("--dry-run", is_flag=True, help="Only tell which jobs would start, in which order, and why.")
 @click.option(
     "--env", multiple=True, metavar="K=V", help="JOB: variable for it, such as a secret (again for more)."
 )
@@ -56,15 +55,11 @@ def command(
 
 
 def _run_again(session: Session, base: "Run", what: str, given: dict[str, Any]) -> None:
-    from joblens.app.drivers import open_store_directly
     from joblens.app.kept_specs import hide_secrets
-    from joblens.app.run_checks import prepare_place, refuse_unfinished_base
-    from joblens.app.workflow_runs import check_plan, create_run
-    from joblens.cli.run_spec import check_engine, detach, drive_in_front, show_dry_run
+    from joblens.app.run_checks import RunRequest
+    from joblens.cli.run_spec import detach, drive_in_front, show_dry_run, start
 
-    store = session.store
-    if not given["dry_run"]:
-        refuse_unfinished_base(base, store, session.settings)
+    first = base
     base = _whole(session, base, what)
     loaded, again = _choose(session, base, what)
     base = replace(base, options=hide_secrets(loaded, base.options))
@@ -74,28 +69,18 @@ def _run_again(session: Session, base: "Run", what: str, given: dict[str, Any]) 
         else:
             session.write("Nothing has to run again\n")
         return
-    options = with_offer(base.options, given)
-    places = again.places if again is not None else None
+    request = RunRequest(
+        loaded=loaded,
+        options=with_offer(base.options, given),
+        again=again,
+        base=first,
+        detach=given["detach"],
+    )
+    workflow = session.store.find_workflow(base.workflow_uuid)
     if given["dry_run"]:
-        show_dry_run(session, loaded, store.find_workflow(base.workflow_uuid), options, again)
+        show_dry_run(session, request, workflow)
         return
-    check_plan(loaded.plan, options, places)
-    check_engine(session, loaded.plan, options, places)
-    prepare_place(options, detach=given["detach"])
-    direct = open_store_directly(session.settings, session.warn)
-    try:
-        workflow = store.find_workflow(base.workflow_uuid)
-        run = create_run(
-            direct,
-            workflow,
-            loaded,
-            options,
-            session.settings,
-            base=base if again is not None else None,
-            again=places,
-        )
-    finally:
-        direct.close()
+    run = start(session, request, workflow)
     if given["detach"]:
         detach(session, run)
     else:

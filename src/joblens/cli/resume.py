@@ -22,11 +22,10 @@ def command(session: Session, /, ident: str, **given: Any) -> None:
     The exit code is that of run FILE: 0 when all jobs have succeeded, 1 when some have not."""
     from joblens.analysis.workflow_rows import run_label
     from joblens.app.kept_specs import hide_secrets, whole_run
-    from joblens.app.run_checks import prepare_place, refuse_driven, refuse_other_engine
+    from joblens.app.run_checks import RunRequest, check_request, refuse_driven
     from joblens.app.runs import find_named_run
     from joblens.app.specs import loaded_run
-    from joblens.app.workflow_runs import check_plan
-    from joblens.cli.run_spec import check_engine, detach, drive_in_front
+    from joblens.cli.run_spec import detach, drive_in_front, show_dry_run
     from joblens.model.run import RunStatus
 
     run = find_named_run(session.store, ident, session.note)
@@ -36,11 +35,9 @@ def command(session: Session, /, ident: str, **given: Any) -> None:
     refuse_driven(run, session.settings)
     run = whole_run(run, session.store, session.settings)
     options = with_offer(run.options, given)
-    refuse_other_engine(run, options, session.store)
-    run = replace(run, options=options)
+    before, run = run, replace(run, options=options)
     loaded = loaded_run(run)
     run = replace(run, options=hide_secrets(loaded, run.options))
-    plan = loaded.plan
     left, can_go_on = _left(session, run)
     if run.status is RunStatus.FAILED and not can_go_on and not session.json:
         session.write(
@@ -48,13 +45,17 @@ def command(session: Session, /, ident: str, **given: Any) -> None:
             f"  joblens rerun {run_label(run)} --failed runs again what failed and what needs it\n"
         )
         raise SystemExit(1)
-    check_plan(plan, run.options, left)
-    check_engine(session, plan, run.options, left)
-    prepare_place(run.options, detach=given["detach"])
+    request = RunRequest(
+        loaded=loaded, options=run.options, resumed=before, left=left, detach=given["detach"]
+    )
+    if given["dry_run"]:
+        show_dry_run(session, request, session.store.find_workflow(run.workflow_uuid))
+        return
+    check_request(request, session.settings, session.options.config, session.store)
     if given["detach"]:
         detach(session, run)
     else:
-        drive_in_front(session, run, plan, quiet=given["quiet"])
+        drive_in_front(session, run, loaded.plan, quiet=given["quiet"])
 
 
 def _left(session: Session, run: Any) -> tuple[tuple[int, ...], bool]:

@@ -70,8 +70,9 @@ def run(session: Session, given: dict[str, Any]) -> None:
 def _take_queue_options(session: Session, given: dict[str, Any]) -> None:
     if given["queue"] is None and given["broker"] is None:
         return
-    if given["engine"] != "celery":
-        raise InputError("--queue and --broker go with --engine celery", hint="add --engine celery")
+    from joblens.cli.cluster_options import LOCAL, check_engine_options
+
+    check_engine_options(given["engine"] or LOCAL, given)
     session.override("queue.name", given["queue"])
     session.override("queue.broker", given["broker"])
     session.warn_of_broker(given["broker"])

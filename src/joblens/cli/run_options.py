@@ -39,6 +39,12 @@ OFFER_OPTIONS = (
 )
 DRIVE_OPTIONS = (
     OptionRow(
+        flags=("--dry-run",),
+        name="dry_run",
+        kind="flag",
+        help="Check everything and show the plan; run nothing.",
+    ),
+    OptionRow(
         flags=("--detach",), name="detach", kind="flag", help="In the background; prints the run's id."
     ),
     OptionRow(flags=("-q", "--quiet"), name="quiet", kind="flag", help="No progress and no summary."),

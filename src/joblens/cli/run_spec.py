@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from joblens.agent.run_view import RunView
     from joblens.app.driving import Driven
     from joblens.app.reruns import Again
+    from joblens.app.run_checks import RunRequest
     from joblens.app.specs import LoadedSpec
     from joblens.engine.offer import Offer
     from joblens.model.plan import Plan
@@ -41,18 +42,19 @@ _SHARED = frozenset(
 def run_spec(session: Session, given: dict[str, Any]) -> None:
     """Ends with 0 when every job succeeded, 1 when some did not, 130 after an interrupt."""
     from joblens.app.kept_specs import hide_secrets
+    from joblens.app.run_checks import RunRequest
 
     _refuse_command_options(given)
     options = options_from(given)
     loaded = _load(given)
     options = hide_secrets(loaded, options)
     warnings = _warn(session, loaded, options, quiet=given["quiet"])
-    base = _base(session, given, loaded, options)
+    again = _again(session, given, loaded, options)
+    request = RunRequest(loaded=loaded, options=options, again=again, detach=given["detach"])
     if given["dry_run"]:
-        show_dry_run(session, loaded, _known(session, given, loaded), options, base, warnings)
+        show_dry_run(session, request, _known(session, given, loaded), warnings)
         return
-    _check_place(session, options, base, detach=given["detach"])
-    run = _create(session, loaded, options, base)
+    run = start(session, request, os.path.abspath(loaded.path))
     if given["detach"]:
         detach(session, run, given["notify"], warnings)
         return
@@ -138,68 +140,31 @@ def _warn(session: Session, loaded: "LoadedSpec", options: "RunOptions", *, quie
     return warnings
 
 
-def _base(
+def _again(
     session: Session, given: dict[str, Any], loaded: "LoadedSpec", options: "RunOptions"
 ) -> "Again | None":
     """With --rerun-changed: the run before, which jobs run again and why. None: everything runs."""
-    if not given["rerun_changed"]:
+    if not given["rerun_changed"] or session.store_if_exists is None:
         return None
     from joblens.app.reruns import changed_since_last
 
     workflow = _known(session, given, loaded)
-    return changed_since_last(session.store_to_consult, workflow, loaded, options.cwd)
+    return changed_since_last(session.store_if_exists, workflow, loaded, options.cwd)
 
 
 def _known(session: Session, given: dict[str, Any], loaded: "LoadedSpec") -> "Workflow | None":
     from joblens.app.workflow_runs import known_workflow
 
-    return known_workflow(session.store_to_consult, loaded, os.path.abspath(given["spec"]))
+    store = session.store_if_exists
+    return None if store is None else known_workflow(store, loaded, os.path.abspath(given["spec"]))
 
 
-def _check_place(session: Session, options: "RunOptions", base: "Again | None", *, detach: bool) -> None:
-    from joblens.app.run_checks import prepare_place, refuse_unfinished_base
+def start(session: Session, request: "RunRequest", workflow: "Workflow | str") -> "Run":
+    """Creates the run after all its checks. `workflow`: or the file that it is created from."""
+    from joblens.app.run_checks import start_request
 
-    if base is not None:
-        refuse_unfinished_base(base.base, session.store_to_fill, session.settings)
-    prepare_place(options, detach=detach)
-
-
-def _create(
-    session: Session,
-    loaded: "LoadedSpec",
-    options: "RunOptions",
-    base: "Again | None",
-) -> "Run":
-    from joblens.app.drivers import open_store_directly
-    from joblens.app.workflow_runs import check_plan, create_run
-
-    before, again = (base.base, base.places) if base is not None else (None, None)
-    check_plan(loaded.plan, options, again)
-    check_engine(session, loaded.plan, options, again)
-    store = open_store_directly(session.settings, session.warn)
-    try:
-        return create_run(
-            store,
-            os.path.abspath(loaded.path),
-            loaded,
-            options,
-            session.settings,
-            base=before,
-            again=again,
-            kept_from=base.kept_from if base is not None else {},
-        )
-    finally:
-        store.close()
-
-
-def check_engine(
-    session: Session, plan: "Plan", options: "RunOptions", again: tuple[int, ...] | None = None
-) -> None:
-    """Raises PlanError for jobs that nobody there could ever run."""
-    if options.engine != "local":
-        from joblens.app.run_engine import check_for_workers
-
-        check_for_workers(plan, options, session.settings, session.options.config, again)
+    store = session.store_if_exists if request.again or request.base or request.resumed else None
+    return start_request(request, workflow, session.settings, session.options.config, store, session.warn)
 
 
 def detach(session: Session, run: "Run", notify: str | None = None, warnings: tuple[str, ...] = ()) -> None:
@@ -290,28 +255,28 @@ def show_end(
 
 def show_dry_run(
     session: Session,
-    loaded: "LoadedSpec",
+    request: "RunRequest",
     workflow: "Workflow | None",
-    options: "RunOptions",
-    base: "Again | None",
     warnings: tuple[str, ...] = (),
 ) -> None:
+    """The checks of the run, and its plan. `workflow`: where the store has it already."""
     from joblens.app.dry_runs import dry_run, dry_run_document
-    from joblens.app.workflow_runs import check_plan
+    from joblens.app.run_checks import checked_run
 
-    again, reasons = (base.places, base.reasons) if base is not None else (None, {})
-    check_plan(loaded.plan, options, again)
-    rehearsal = dry_run(session.store_to_consult, loaded.plan, workflow, options, again)
+    messages = list(warnings)
+
+    def warn(text: str) -> None:
+        messages.append(text)
+        session.warn(text)
+
+    settings, config, store = session.settings, session.options.config, session.store_if_exists
+    reasons = request.again.reasons if request.again is not None else {}
+    with checked_run(request, settings, config, store, warn) as checked:
+        planned = dry_run(checked, store, workflow, reasons)
     if session.json:
-        document = dry_run_document(loaded.plan, rehearsal, reasons)
-        session.write_json({**document, "warnings": list(warnings)})
+        session.write_json({**dry_run_document(planned), "warnings": messages})
         return
-    from joblens.app.cluster_engine import places_in_words
     from joblens.views.dry_run import render_dry_run
 
     width = session.width if session.is_terminal else 1 << 20
-    session.write_lines(render_dry_run(loaded.plan, rehearsal, reasons, width=width, paint=session.palette))
-    starts = [start.index for start in rehearsal.starts]
-    config = session.options.config
-    if starts and (words := places_in_words(loaded.plan, options, session.settings, config, starts)):
-        session.write(f"{words}\n")
+    session.write_lines(render_dry_run(planned, width=width, paint=session.palette))

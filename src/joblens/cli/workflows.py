@@ -6,7 +6,7 @@ import click
 
 from joblens.cli.context import Session
 from joblens.cli.options import global_options, remember_globals, shared_options
-from joblens.cli.run_arguments import complete_run
+from joblens.cli.run_arguments import complete_file_or_run, complete_run
 
 
 @click.group("workflows", invoke_without_command=True)
@@ -62,6 +62,16 @@ def create_from_spec(session: Session, path: str, params: tuple[str, ...], unmon
         session.write(f"Workflow {number} has {run.jobs:,} jobs: joblens run-jobs {number}\n")
     else:
         session.write(f"{run.workflow_number}\n")
+
+
+@command.command("execution-plan")
+@click.argument("target", metavar="FILE|ID", shell_complete=complete_file_or_run)
+@shared_options
+def execution_plan(session: Session, target: str) -> None:
+    """Stages of a workflow, as 'joblens plan' shows them."""
+    from joblens.cli.plan import show_plan
+
+    show_plan(session, target)
 
 
 @command.command("show")

@@ -18,7 +18,10 @@ from joblens.engine.run_events import (
     StartAttempt,
 )
 from joblens.engine.schedule import Schedule
+from joblens.model.cluster_preview import ClusterPreview
 from joblens.model.job import Status
+from joblens.model.plan import Plan
+from joblens.plan.stages import Stage
 
 
 class RehearsedStart(Struct, frozen=True):
@@ -33,6 +36,17 @@ class Rehearsal(Struct, frozen=True):
 
     starts: tuple[RehearsedStart, ...]
     makespan_s: float | None
+
+
+class DryRun(Struct, frozen=True, kw_only=True):
+    """A run that passed its checks and was not created."""
+
+    plan: Plan
+    rehearsal: Rehearsal
+    stages: tuple[Stage, ...]
+    cluster: ClusterPreview
+    reasons: Mapping[int, str]  # why jobs run again, by index
+    not_started: tuple[int, ...] = ()  # jobs for which the time of the run (--time) is too short
 
 
 def rehearse(schedule: Schedule, known_s: Mapping[int, float]) -> Rehearsal:

@@ -187,7 +187,7 @@ class ProgressTracker:
             run=self._run,
             status=self.status,
             elapsed_s=self.elapsed_s(now_us),
-            stages=tuple(stage.progress() for stage in self._stages),
+            stages=tuple(one for stage in self._stages if (one := stage.progress()).total),
             running=tuple(self._running(index, now_us, usage or {}) for index in self._begun),
             failures=tuple(self.failures.values()),
             ready=self._all.counts[JobState.READY],

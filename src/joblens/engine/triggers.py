@@ -13,6 +13,7 @@ from joblens.engine.run_events import AskForNodes, RunActionCommand
 from joblens.model.job import Status
 from joblens.model.plan import Plan, PlannedAction
 from joblens.model.workflow_spec import ActionType, TriggerType
+from joblens.plan.stages import schedules_nodes
 
 Due = RunActionCommand | AskForNodes
 WORKER_TRIGGERS = (TriggerType.ON_WORKER_START, TriggerType.ON_WORKER_COMPLETE)
@@ -25,7 +26,7 @@ class Triggers:
         self._actions = {
             place: action
             for place, action in enumerate(plan.actions)
-            if _asks_for_nodes(action) or _runs_commands(action)
+            if schedules_nodes(action.spec) or _runs_commands(action)
         }
         self._is_worker = is_worker
         self._on_ready = self._watchers(TriggerType.ON_JOBS_READY)
@@ -134,7 +135,7 @@ class Triggers:
             if place in self._fired and not self._actions[place].spec.persistent:
                 continue
             self._fired.add(place)
-            if _asks_for_nodes(self._actions[place]):
+            if schedules_nodes(self._actions[place].spec):
                 due.append(AskForNodes(place))
                 continue
             if place in self._running:
@@ -155,10 +156,3 @@ class Triggers:
 
 def _runs_commands(action: PlannedAction) -> bool:
     return action.spec.action_type is ActionType.RUN_COMMANDS and bool(action.spec.commands)
-
-
-def _asks_for_nodes(action: PlannedAction) -> bool:
-    """When the workflow is complete nodes would have nothing to do, and workers ask for none."""
-    spec = action.spec
-    has_no_use = spec.trigger_type in (TriggerType.ON_WORKFLOW_COMPLETE, *WORKER_TRIGGERS)
-    return spec.action_type is ActionType.SCHEDULE_NODES and not has_no_use

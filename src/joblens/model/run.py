@@ -107,6 +107,7 @@ class Run(Struct, frozen=True, kw_only=True, omit_defaults=True):
     spec_format: str = "yaml"
     tables: dict[str, Any] = field(default_factory=dict)  # files the spec names for parameters, as they were
     jobs: int = 0  # how many the plan has
+    selected: int | None = None  # of these, by --only, --skip and --until; None: all
     options: RunOptions = RunOptions()
     # A run that repeats part of an earlier one: the others keep the outcome they had there.
     base_run_uuid: str | None = None
@@ -120,6 +121,7 @@ class Run(Struct, frozen=True, kw_only=True, omit_defaults=True):
     started_at_us: int | None = None
     ended_at_us: int | None = None
     owner: Owner | None = None  # of the last start
+    logs_dir: str = ""  # absolute, with a folder for each attempt; '': not started, or by an earlier version
 
 
 # ---- facts that are appended to a run -------------------------------------------------------------------
@@ -130,6 +132,7 @@ class RunStarted(Struct, frozen=True, tag="started", omit_defaults=True):
     cpus: float = 0.0  # offered
     memory_bytes: int = 0
     gpus: tuple[str, ...] = ()
+    logs_dir: str = ""  # for the output of its jobs; '' in events of earlier versions
 
 
 class StopAskedFor(Struct, frozen=True, tag="stop", omit_defaults=True):

@@ -6,6 +6,7 @@ from joblens.model.settings import SlurmSettings
 from joblens.model.workflow_spec import ActionSpec, ActionType, ExecutionSpec, TriggerType
 from joblens.plan.slurm_packing import JOBS
 from joblens.plan.slurm_terms import Headroom
+from joblens.plan.stages import schedules_nodes
 
 _LEAST_LEAD_S = 30.0  # Slurm may send a signal a minute early, and never exactly in time
 
@@ -33,9 +34,7 @@ def asked_by_actions(plan: Plan, choice: SlurmChoice) -> frozenset[str]:
     return frozenset(
         action.spec.scheduler or ""
         for action in plan.actions
-        if action.spec.action_type is ActionType.SCHEDULE_NODES
-        and action.spec.scheduler_type != "local"
-        and not _is_too_late(action.spec)
+        if schedules_nodes(action.spec) and action.spec.scheduler_type != "local"
     )
 
 

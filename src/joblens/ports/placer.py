@@ -3,6 +3,7 @@
 from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol, runtime_checkable
 
+from joblens.model.cluster_preview import ClusterPreview, PreviewStep
 from joblens.model.placing import Parcel, Placed, PlaceNews, Room
 from joblens.model.plan import PlannedJob
 
@@ -17,6 +18,11 @@ class Placer(Protocol):
 
     def check(self, parcels: Sequence[Parcel]) -> None:
         """Before anything runs. Raises PlanError for what the cluster could never place."""
+        ...
+
+    def preview(self, steps: Sequence[PreviewStep]) -> ClusterPreview:
+        """Capacity of the cluster, and the requests that a run of these stages makes. Submits nothing, starts
+        nothing. Raises PlacingError when the cluster does not answer."""
         ...
 
     def place(self, parcels: Sequence[Parcel]) -> list[Placed]:
@@ -68,15 +74,6 @@ class SparesPlaces(Protocol):
     def are_busy(self, queues: Collection[str]) -> None:
         """Those with jobs of the run that have not ended, as they are before the next look: others may have
         what serves only the rest."""
-        ...
-
-
-@runtime_checkable
-class TellsPlaces(Protocol):
-    """A placer that can say beforehand what it would ask for."""
-
-    def in_words(self, parcels: Sequence[Parcel]) -> str:
-        """Raises PlacingError when the cluster cannot be asked."""
         ...
 
 

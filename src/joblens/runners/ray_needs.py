@@ -1,10 +1,12 @@
 """What jobs ask of Ray, and whether any of its nodes has as much. Pure."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
+from joblens.model.cluster_preview import TASK, Capacity, PlannedRequest, PreviewStep
 from joblens.model.errors import InputError
 from joblens.model.fitting import Lack
 from joblens.model.job import Requirements
+from joblens.model.placing import Parcel
 from joblens.model.units import format_bytes
 from joblens.runners.ray_words import Need, NodeOffer
 
@@ -83,6 +85,41 @@ def _fits(need: Need, node: NodeOffer) -> bool:
         and need.gpus <= node.gpus
         and all(amount <= node.more.get(key, 0.0) for key, amount in need.more)
     )
+
+
+def capacity_of(node: NodeOffer) -> Capacity:
+    return Capacity(
+        name=node.name or node.node_id or "this machine",
+        cpus=node.cpus,
+        memory_bytes=node.memory_bytes,
+        gpus=node.gpus,
+        resources=dict(node.more),
+    )
+
+
+def planned_requests(
+    steps: Sequence[PreviewStep], more: More, nodes: Sequence[NodeOffer]
+) -> Iterator[PlannedRequest]:
+    """A task for each job, or a placement group where it needs several nodes. Short jobs of one kind may
+    share a task."""
+    for step in steps:
+        kinds: dict[tuple[int, Need], list[Parcel]] = {}
+        for parcel in step.parcels:
+            kinds.setdefault((parcel.spec_job, need_of(parcel.requirements, more)), []).append(parcel)
+        for (_, need), parcels in kinds.items():
+            yield PlannedRequest(
+                stage=step.stage,
+                kind=TASK,
+                name=parcels[0].name,
+                count=len(parcels),
+                jobs=tuple(int(parcel.uuid) for parcel in parcels),
+                nodes=need.nodes,
+                cpus=need.cpus,
+                memory_bytes=need.memory_bytes or None,
+                gpus=need.gpus,
+                resources=dict(need.more),
+                at_once=width_of(need, nodes),
+            )
 
 
 def read_resources(text: str) -> More:

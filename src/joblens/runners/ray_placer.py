@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 from msgspec.structs import replace
 
+from joblens.model.cluster_preview import ClusterPreview, PreviewStep
 from joblens.model.errors import MissingExtra, PlacingError, how_to_install
 from joblens.model.fitting import more_than_there_is
 from joblens.model.job import Placement
@@ -27,7 +28,7 @@ from joblens.model.settings import Settings
 from joblens.ports.hiring import HireDesk
 from joblens.runners.node_words import Lines
 from joblens.runners.ray_address import VARIABLE, meant_address
-from joblens.runners.ray_needs import lack_of, need_of, read_resources
+from joblens.runners.ray_needs import capacity_of, lack_of, need_of, planned_requests, read_resources
 from joblens.runners.ray_own import folder_note, remove_noted
 from joblens.runners.ray_words import (
     Close,
@@ -84,7 +85,7 @@ class RayPlacer:
     def check(self, parcels: Sequence[Parcel]) -> None:
         if importlib.util.find_spec("ray") is None:
             raise _missing()
-        nodes = self._look_at_nodes() if self._address else (self._own_node(),)
+        nodes = self._cluster_nodes()
         lacks = [
             lack
             for parcel in parcels
@@ -93,6 +94,23 @@ class RayPlacer:
         if lacks and not self._settings.wait_for_nodes:
             hint = "ask for less in the file, or let jobs wait for nodes that have it: ray.wait_for_nodes"
             raise more_than_there_is(lacks, hint if self._address else "")
+
+    def preview(self, steps: Sequence[PreviewStep]) -> ClusterPreview:
+        nodes = self._cluster_nodes()
+        return ClusterPreview(
+            engine=self.engine,
+            where=f"Ray at {self._address}"
+            if self._address
+            else "a Ray of its own on this machine, started with the run",
+            capacity=tuple(capacity_of(node) for node in nodes),
+            requests=tuple(planned_requests(steps, self._more, nodes)),
+        )
+
+    def _cluster_nodes(self) -> tuple[NodeOffer, ...]:
+        """Nodes of the cluster, asked once. A Ray of its own is not started for it."""
+        if not self._address:
+            return (self._own_node(),)
+        return self._nodes or self._look_at_nodes()
 
     def _look_at_nodes(self) -> tuple[NodeOffer, ...]:
         """By a desk that is there for nothing else."""

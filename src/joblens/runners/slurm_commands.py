@@ -32,6 +32,10 @@ def has_slurm() -> bool:
     return shutil.which("sbatch") is not None
 
 
+def sbatch_argv(options: Sequence[str]) -> list[str]:
+    return ["sbatch", "--parsable", *options]
+
+
 class SlurmCommands:
     """Every method may wait as long as Slurm does (a controller that is busy answers late), raises
     PlacingError when it cannot be asked or says no, in its own words."""
@@ -43,9 +47,7 @@ class SlurmCommands:
 
     def sbatch(self, options: Sequence[str], script: str, env: Mapping[str, str] | None = None) -> str:
         """-> the job's id. The script goes through a pipe: no file of it is left."""
-        said = self._ask(
-            "sbatch", "--parsable", *options, stdin=script, base=_submitters_environment(), env=env
-        )
+        said = self._ask(*sbatch_argv(options), stdin=script, base=_submitters_environment(), env=env)
         # 'N', or 'N;cluster'; a plug-in may have talked before.
         return said.strip().rsplit("\n", 1)[-1].partition(";")[0].strip()
 

@@ -6,15 +6,17 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from joblens.model.errors import PlacingError
+from joblens.model.errors import PlacingError, PlanError
 from joblens.model.job import Requirements
 from joblens.model.placing import Parcel, queue_of_run
 from joblens.model.plan import Plan, PlannedJob
 from joblens.model.run import RunOptions
 from joblens.model.settings import SlurmSettings
+from joblens.model.workflow_spec import ActionSpec
 from joblens.plan.sbatch_words import Options
-from joblens.plan.slurm_keys import slurm_headroom, unused_keys
+from joblens.plan.slurm_keys import asked_by_actions, slurm_headroom, unused_keys
 from joblens.plan.slurm_packing import (
+    JOBS,
     Demand,
     Packing,
     choose_packing,
@@ -85,6 +87,27 @@ class SlurmOrders:
     def expect(self, places: Collection[int] | None, expected_s: Mapping[int, float]) -> None:
         """Before anything is asked: which jobs of the plan are to run, and how long they took before."""
         self._places, self._expected_s = places, expected_s
+        self._known_packing = None
+        self._demands.clear()
+
+    def check_choice(self, parcels: Sequence[Parcel]) -> None:
+        """Raises PlanError for options of the command line that no request to Slurm would show."""
+        choice, packing = self._options.slurm, self.packing()
+        if asked_by_actions(self._plan, choice):
+            return
+        if any(packing.shares(one.spec_job, one.requirements) for one in parcels):
+            return
+        for name, value in (("--allocations", choice.allocations), ("--nodes", choice.nodes)):
+            if value is not None:
+                raise PlanError(
+                    f"{name} has no effect: no job shares an allocation, all need several nodes of their own",
+                    hint=f"leave out {name}",
+                )
+        if choice.time_s is not None and all(one.requirements.timeout_s is not None for one in parcels):
+            raise PlanError(
+                "--walltime has no effect: each job has an sbatch of its own, with the time of its runtime",
+                hint="choose --packing allocations, or leave out --walltime",
+            )
 
     def terms(self) -> dict[str, Terms]:
         if self._known_terms is None:
@@ -203,6 +226,16 @@ class SlurmOrders:
             return False
         self._waited_for_actions.add(queue)
         return True
+
+    @property
+    def uses_actions(self) -> bool:
+        """Whether actions of the workflow ask for allocations."""
+        return self._options.slurm.packing != JOBS
+
+    def of_action(self, spec: ActionSpec) -> list[SlurmOrder]:
+        """Allocations that an action schedules at Slurm."""
+        count = self._options.slurm.allocations or spec.num_allocations or 1
+        return self.allocations(spec.scheduler or "", count, spec.max_parallel_jobs)
 
     def has_asked(self, queues: Sequence[str]) -> None:
         """An action did."""

@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 from msgspec.structs import replace
 
+from joblens.model.cluster_preview import ClusterPreview, PlannedRequest, PreviewStep
 from joblens.model.errors import PlacingError, PlanError
 from joblens.model.job import Placement
 from joblens.model.placing import Parcel, Placed, PlaceNews, PlaceState, Room
@@ -17,11 +18,11 @@ from joblens.model.settings import Settings
 from joblens.plan.sbatch_words import CHECKED_WORDS, Options, as_arguments
 from joblens.plan.slurm_answers import is_for_good, is_mistake
 from joblens.plan.slurm_keys import asked_by_actions, worker_env
-from joblens.plan.slurm_packing import JOBS
 from joblens.plan.slurm_script import batch_script
 from joblens.plan.slurm_terms import memory_asked
 from joblens.ports.hiring import HireDesk
-from joblens.runners.slurm_commands import SlurmCommands
+from joblens.runners.slurm_commands import SlurmCommands, sbatch_argv
+from joblens.runners.slurm_drafts import JOB_ID, Draft, SlurmDrafts, capacity_of, planned_request
 from joblens.runners.slurm_here import WorkersHere
 from joblens.runners.slurm_idle import IdleAllocations
 from joblens.runners.slurm_orders import ENGINE, SlurmOrder, SlurmOrders
@@ -59,6 +60,7 @@ class SlurmPlacer:
             self._orders.headroom,
             asked_by_actions(self._plan, self._options.slurm),
         )
+        self._orders.check_choice(parcels)
         for options in self._orders.samples(parcels):
             self._check_words(options)
 
@@ -76,16 +78,30 @@ class SlurmPlacer:
     def expect(self, places: Collection[int] | None, expected_s: Mapping[int, float]) -> None:
         self._orders.expect(places, expected_s)
 
-    def in_words(self, parcels: Sequence[Parcel]) -> str:
-        packing = self._orders.packing()
-        shared = sum(packing.shares(one.spec_job, one.requirements) for one in parcels)
-        own = len(parcels) - shared
-        parts = [f"{shared} in shared allocations"] if shared else []
-        parts += [f"{own} with {'a place' if own == 1 else 'places'} of {'its' if own == 1 else 'their'} own"]
-        return f"On Slurm: {', '.join(parts if own else parts[:1])}."
-
     def queue_of(self, job: PlannedJob) -> str:
         return self._orders.queue_of(job)
+
+    # ---- dry runs --------------------------------------------------------------------------------------
+
+    def preview(self, steps: Sequence[PreviewStep]) -> ClusterPreview:
+        drafts = SlurmDrafts(self._plan, self._orders)
+        for step in steps:
+            drafts.add(step)
+        cluster = self._site.cluster()
+        return ClusterPreview(
+            engine=self.engine,
+            where=f"Slurm cluster {cluster}" if cluster else "Slurm",
+            capacity=capacity_of(self._site.rooms()),
+            requests=tuple(self._planned(draft) for draft in drafts.drafts),
+        )
+
+    def _planned(self, draft: Draft) -> PlannedRequest:
+        order = draft.order
+        # Ids of jobs are made when the run is: the line has a word in their stead.
+        without_ids = replace(order, uuids=(JOB_ID,) * len(order.uuids))
+        hire = os.path.join(self._desk.folder, "WORKER.json")
+        argv = sbatch_argv(self._arguments(without_ids))
+        return planned_request(draft, argv, self._script(without_ids, hire))
 
     # ---- placing ---------------------------------------------------------------------------------------
 
@@ -99,10 +115,10 @@ class SlurmPlacer:
         return {} if self._here.serves(queue) else None
 
     def ask_for_nodes(self, action: int) -> list[Placed]:
-        if self._options.slurm.packing == JOBS:
-            return []  # that is told before the run
         spec = self._plan.actions[action].spec
         queues = self._orders.queues_of(spec.scheduler or "")
+        if not self._orders.uses_actions:
+            return []  # that is told before the run
         self._orders.has_asked(queues)
         if not spec.persistent and self._has_followed(queues[0]):
             return []  # an earlier driver of the run asked for it, and it is there
@@ -111,8 +127,7 @@ class SlurmPlacer:
                 self._desk.hire, queues=queues, idle_s=self._idle_s(), most_jobs=spec.max_parallel_jobs
             )
             return [self._here.start(hire) for _ in range(spec.num_allocations or 1)]
-        count = self._options.slurm.allocations or spec.num_allocations or 1
-        return self._submit_all(self._orders.allocations(spec.scheduler or "", count, spec.max_parallel_jobs))
+        return self._submit_all(self._orders.of_action(spec))
 
     def _has_followed(self, queue: str) -> bool:
         return any(not place.hire for place in self._places.serving(queue))

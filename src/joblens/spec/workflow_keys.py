@@ -17,11 +17,16 @@ from joblens.spec.workflow_run_keys import (
     STDIO,
 )
 
+_ONE_MACHINE = NoEffect(
+    why="the job runs on one machine; --engine slurm or ray gives it several nodes",
+    engines=("local", "celery"),
+    same_as_absent=(1, "1"),
+)
 _AMOUNTS = (
     key("num_cpus", Kind.NUMBER, "CPUs it needs; also the limit.", more_than=0, example=4),
     key("memory", Kind.SIZE, "Memory it needs; also the limit.", field="memory_bytes", example="8g"),
     key("num_gpus", Kind.INT, "GPUs it gets for itself.", least=0, example=1),
-    key("num_nodes", Kind.INT, "Nodes it spans, with Slurm.", least=1),
+    key("num_nodes", Kind.INT, "Nodes it spans, with Slurm or Ray.", least=1, no_effect=_ONE_MACHINE),
     key(
         "runtime",
         Kind.DURATION,
@@ -32,7 +37,14 @@ _AMOUNTS = (
     ),
     key("cpus", Kind.NUMBER, "Older name of num_cpus.", older_name_of="num_cpus", more_than=0),
     key("gpus", Kind.INT, "Older name of num_gpus.", older_name_of="num_gpus", least=0),
-    key("nodes", Kind.INT, "Older name of num_nodes.", older_name_of="num_nodes", least=1),
+    key(
+        "nodes",
+        Kind.INT,
+        "Older name of num_nodes.",
+        older_name_of="num_nodes",
+        least=1,
+        no_effect=_ONE_MACHINE,
+    ),
 )
 AMOUNT_NAMES = tuple(one.name for one in _AMOUNTS)
 

@@ -48,7 +48,12 @@ def _with_turns(ask: Ask, run_id: int, run: Run) -> Run:
         if isinstance(fact, RunStarted):
             first_us = at_us if run.started_at_us is None else run.started_at_us
             run = replace(
-                run, status=RunStatus.RUNNING, started_at_us=first_us, ended_at_us=None, owner=fact.owner
+                run,
+                status=RunStatus.RUNNING,
+                started_at_us=first_us,
+                ended_at_us=None,
+                owner=fact.owner,
+                logs_dir=fact.logs_dir,
             )
         else:
             run = replace(run, status=fact.status, ended_at_us=at_us)

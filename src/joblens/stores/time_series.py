@@ -2,7 +2,7 @@
 and the machine's numbers in `system_resource_samples`."""
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 
 import apsw
@@ -87,6 +87,17 @@ class TimeSeriesWriter:
         with self._errors():
             self._connection.executemany(_QUERIES["put_host_sample"], complete)
             self._connection.executemany(_QUERIES["raise_host_sample"], complete)
+
+    def has_other_jobs(self, own: Collection[str]) -> bool:
+        """Whether the file has jobs of others: with another UUID, or that another program wrote."""
+        with self._errors():
+            return any(uuid not in own for (uuid,) in self._connection.execute(_QUERIES["uuids_of_jobs"]))
+
+    def abandon(self) -> None:
+        """Leaves the file as it was."""
+        with self._errors():
+            self._connection.execute(_QUERIES["rollback"])
+            self._connection.close()
 
     def close(self) -> None:
         with self._errors():

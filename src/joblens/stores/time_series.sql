@@ -67,6 +67,12 @@ BEGIN IMMEDIATE
 -- name: commit
 COMMIT
 
+-- name: rollback
+ROLLBACK
+
+-- name: uuids_of_jobs
+SELECT coalesce(joblens_jobs.job_uuid, '') FROM job_metadata LEFT JOIN joblens_jobs USING (job_id)
+
 -- name: put_job
 INSERT INTO job_metadata (job_id, job_name) VALUES (?, ?)
 ON CONFLICT DO UPDATE SET job_name = excluded.job_name

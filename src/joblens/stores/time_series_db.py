@@ -1,7 +1,7 @@
 """Records with their samples into a time-series file."""
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from joblens.analysis.sample_form import is_summed_rss, time_series_rows
 from joblens.model.errors import StoreError
@@ -13,15 +13,36 @@ from joblens.stores.time_series import HostRow, OwnJob, TimeSeriesWriter
 
 def write_time_series(path: str, jobs: Iterable[tuple[Record, Sequence[Sample]]]) -> int:
     """Adds to the file when it is there. Returns the rows written for the jobs. Raises StoreError."""
+    writer = _open_writer(path)
+    rows = sum(add_job(writer, record, samples) for record, samples in jobs)
+    writer.close()
+    return rows
+
+
+def _open_writer(path: str) -> TimeSeriesWriter:
     folder = os.path.dirname(os.path.abspath(path))
     try:
         make_private_folder(folder)
     except OSError as error:
         raise StoreError(f"{folder}: cannot be made: {error.strerror}") from error
-    writer = TimeSeriesWriter(path)
-    rows = sum(add_job(writer, record, samples) for record, samples in jobs)
+    return TimeSeriesWriter(path)
+
+
+def write_own_time_series(
+    path: str, suffix: str, own: Collection[str], jobs: Iterable[tuple[Record, Sequence[Sample]]]
+) -> str:
+    """Writes the file, or, where it has jobs whose UUIDs are not in `own`, one with a suffix to its name.
+    Returns its path. Raises StoreError."""
+    writer = _open_writer(path)
+    if writer.has_other_jobs(own):  # known under the lock of the file: of two writers one is the first
+        writer.abandon()
+        stem, ending = os.path.splitext(path)
+        path = f"{stem}-{suffix}{ending}"
+        writer = TimeSeriesWriter(path)
+    for record, samples in jobs:
+        add_job(writer, record, samples)
     writer.close()
-    return rows
+    return path
 
 
 def add_job(writer: TimeSeriesWriter, record: Record, samples: Sequence[Sample]) -> int:

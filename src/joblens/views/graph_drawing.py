@@ -12,6 +12,8 @@ from msgspec import Struct
 from joblens.model.plan import Plan
 from joblens.model.run import JobState
 from joblens.plan.graph import Graph
+from joblens.plan.stages import stages_of
+from joblens.views.stages import action_text
 
 # Beyond this many boxes a picture is not readable any more.
 MOST_BOXES = 300
@@ -43,12 +45,21 @@ class Arrow(Struct, frozen=True):
     jobs: int
 
 
+class DrawnAction(Struct, frozen=True):
+    """`number`: of the action in the file, from 1. The stage may be one after the last job."""
+
+    number: int
+    stage: int
+    text: str
+
+
 class Drawing(Struct, frozen=True):
     name: str
     jobs: int
     stages: int
     boxes: tuple[Box, ...]  # stage by stage
     arrows: tuple[Arrow, ...]
+    actions: tuple[DrawnAction, ...] = ()  # stage by stage
 
 
 def fitting_drawing(
@@ -100,6 +111,11 @@ def drawing_of(
             for box, places in enumerate(members)
         ),
         _arrows(plan, box_of),
+        tuple(
+            DrawnAction(index + 1, stage.number - 1, action_text(plan, plan.actions[index].spec))
+            for stage in (stages_of(plan) if plan.actions else ())
+            for index in stage.actions
+        ),
     )
 
 
@@ -151,4 +167,7 @@ def drawing_form(drawing: Drawing) -> dict[str, object]:
             for box in drawing.boxes
         ],
         "edges": [{"from": arrow.source, "to": arrow.target, "jobs": arrow.jobs} for arrow in drawing.arrows],
+        "actions": [
+            {"action": one.number, "stage": one.stage + 1, "text": one.text} for one in drawing.actions
+        ],
     }

@@ -71,6 +71,8 @@ def render_graph(drawing: Drawing, width: int, paint: Palette = PLAIN) -> list[s
     number_width = len(str(drawing.stages))
     stage = -1
     for place, box in enumerate(drawing.boxes):
+        if box.stage != stage:
+            lines += _actions(drawing, stage, number_width, width)
         number = str(box.stage + 1) if box.stage != stage else ""
         stage = box.stage
         state = state_shown(box)
@@ -79,7 +81,22 @@ def render_graph(drawing: Drawing, width: int, paint: Palette = PLAIN) -> list[s
         rest = "  ".join(part for part in (_states(box), _needs(needs.get(place, []))) if part)
         room = max(width - number_width - title_width - 4, 20)
         lines.append(f"{number:>{number_width}}  {shown}  {fit(rest, room)}".rstrip())
+    last = max([stage, *(one.stage for one in drawing.actions)])
+    for each in range(stage, last + 1):
+        lines += _actions(drawing, each, number_width, width, is_alone=each > stage)
     return lines
+
+
+def _actions(
+    drawing: Drawing, stage: int, number_width: int, width: int, *, is_alone: bool = False
+) -> list[str]:
+    """Below the jobs of their stage; those after the last job are alone in theirs."""
+    texts = [f"action {one.number}: {one.text}" for one in drawing.actions if one.stage == stage]
+    numbers = [str(stage + 1) if is_alone and not place else "" for place in range(len(texts))]
+    room = max(width - number_width - 2, 20)
+    return [
+        f"{number:>{number_width}}  {fit(text, room)}" for number, text in zip(numbers, texts, strict=True)
+    ]
 
 
 def _states(box: Box) -> str:

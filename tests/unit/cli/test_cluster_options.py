@@ -1,16 +1,54 @@
 import pytest
 
-from joblens.cli.cluster_options import ENGINE_OPTIONS_OF_RUNS, engine_options
+from joblens.cli.cluster_options import (
+    ENGINE_OPTIONS_OF_RUNS,
+    OPTION_NEEDS,
+    check_engine_options,
+    engine_options,
+)
+from joblens.cli.option_table import ENGINE_OPTIONS, SLURM_OPTIONS
 from joblens.model.errors import InputError
 
+VALUES = {
+    "address": "host:6379",
+    "queue": "gpu",
+    "broker": "redis://host",
+    "packing": "allocations",
+    "partition": "main",
+    "account": "a",
+    "qos": "q",
+    "nodes": 2,
+    "allocations": 2,
+    "walltime": "1h",
+    "sbatch": ("--nice=1",),
+}
 
-def test_allocations_for_jobs_that_each_have_a_place_of_their_own_are_refused() -> None:
-    given = {"engine": "slurm", "packing": "jobs", "allocations": 2}
-    with pytest.raises(InputError, match="--allocations means nothing"):
+
+@pytest.mark.parametrize(
+    "name", [row.name for row in (*ENGINE_OPTIONS, *SLURM_OPTIONS) if row.name != "engine"]
+)
+def test_every_option_of_an_engine_says_what_it_needs(name: str) -> None:
+    assert name in OPTION_NEEDS
+
+
+@pytest.mark.parametrize("name", OPTION_NEEDS)
+@pytest.mark.parametrize("engine", ["local", "celery", "ray", "slurm"])
+def test_options_of_another_engine_are_refused(name: str, engine: str) -> None:
+    given = {"engine": engine, name: VALUES[name]}
+    if OPTION_NEEDS[name].engine == engine:
+        check_engine_options(engine, given)
+        return
+    with pytest.raises(InputError, match=f"--{name} has no effect with --engine {engine}") as caught:
+        check_engine_options(engine, given)
+    assert f"--engine {OPTION_NEEDS[name].engine}" in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize("name", ["allocations", "nodes"])
+def test_allocations_for_jobs_that_each_have_a_place_of_their_own_are_refused(name: str) -> None:
+    given = {"engine": "slurm", "packing": "jobs", name: 2}
+    with pytest.raises(InputError, match=f"--{name} has no effect with --packing jobs"):
         engine_options(given)
-    with pytest.raises(InputError, match="--nodes means nothing"):
-        engine_options({"engine": "slurm", "packing": "jobs", "nodes": 2})
-    assert engine_options({**given, "packing": "allocations"})["slurm"].allocations == 2
+    assert getattr(engine_options({**given, "packing": "allocations"})["slurm"], name) == 2
 
 
 def test_names_keep_their_capitals_where_an_option_is_told_without_its_file() -> None:
