@@ -76,7 +76,10 @@ ACTION = section(
         only_with=("action_type", _SCHEDULE),
         warns_elsewhere=True,
     ),
-    flag("persistent", "It may happen again: when its jobs are ready or end once more, at the start of every resume."),
+    flag(
+        "persistent",
+        "It may happen again: when its jobs are ready or end once more, or in a resume.",
+    ),
     needs=(
         Need("trigger_type", _OF_JOBS, ("jobs", "job_name_regexes")),
         Need("action_type", _RUN, ("commands",)),
