@@ -124,7 +124,9 @@ class AttemptMaker:
             "JOBLENS_OUTPUT_DIR": output_dir,
             "JOBLENS_STORE": self._setup.store_url,
             "TORC_WORKFLOW_ID": workflow,
+            "TORC_RUN_ID": str(run.number or 0),
             "TORC_OUTPUT_DIR": output_dir,
+            "TORC_WORKFLOW_SUBMISSION_DIR": self._setup.cwd,
         }
 
     def _written_env(self, planned: PlannedJob) -> dict[str, str]:

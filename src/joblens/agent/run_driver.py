@@ -48,6 +48,7 @@ from joblens.engine.run_events import (
     Tick,
 )
 from joblens.engine.schedule import Schedule
+from joblens.engine.triggers import WORKER_TRIGGERS
 from joblens.model.job import Outcome, Record, Status
 from joblens.model.run import (
     ActionRan,
@@ -104,6 +105,9 @@ class RunDriver:
         self._flights = Flights()
         self._uuids: dict[int, str] = {}  # of jobs of the plan that are under way, by index
         self._exit_codes: dict[int, int | None] = {}  # of the last attempt of jobs that are recovering
+        self._has_worker_actions = side is not None and any(
+            action.spec.trigger_type in WORKER_TRIGGERS for action in setup.plan.actions
+        )
         self._is_over = False
         self._next_draw_s = 0.0
         self._deadline_s: float | None = None
@@ -222,13 +226,24 @@ class RunDriver:
             elif kind is StopAttempt:
                 self._stop(command)  # type: ignore[arg-type]
             elif kind is RunIsOver:
-                self._is_over = True
+                self._end_of_run()
             elif kind is FinalizeDataset:
                 self._datasets.finalize(command.place)  # type: ignore[union-attr]
             elif kind is AskForNodes:
                 self._hosts.ask_for_nodes(command.action)  # type: ignore[union-attr]
             else:
                 self._start_beside(command)  # type: ignore[arg-type]
+
+    def _end_of_run(self) -> None:
+        """Asks once more how actions went on workers: their last ones may have failed since the last poll."""
+        if self._has_worker_actions:
+            self._facts.fetch(self._take_last_facts)
+        else:
+            self._is_over = True
+
+    def _take_last_facts(self, news: list[News]) -> None:
+        self._take_facts([fact for fact in news if isinstance(fact, ActionRan)])
+        self._is_over = True
 
     # ---- starting ------------------------------------------------------------------------------------
 

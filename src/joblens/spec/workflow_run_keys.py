@@ -78,7 +78,7 @@ ACTION = section(
     ),
     flag(
         "persistent",
-        "It may happen again: when its jobs are ready or end once more, at the start of every resume.",
+        "It may happen again: when its jobs are ready or end once more, or in a resume.",
     ),
     needs=(
         Need("trigger_type", _OF_JOBS, ("jobs", "job_name_regexes")),
