@@ -1,5 +1,6 @@
 """Jobs and runs by the ids that Slurm gave them."""
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,7 +22,14 @@ def store(tmp_path: Path) -> Iterator[SqliteStore]:
     placed = [("a1", "2"), ("b1", "90_0"), ("c1", "90_1"), ("d1", "80"), ("e1", "80"), ("f1", "80")]
     for uuid, job_id in placed:
         placement = Placement(engine="slurm", job_id=job_id)
-        store.apply([queued(uuid * 4, name=uuid), started(uuid * 4, placement=placement), ended(uuid * 4)])
+        now_us = int(time.time()) * 1_000_000
+        store.apply(
+            [
+                queued(uuid * 4, name=uuid, at_us=now_us),
+                started(uuid * 4, placement=placement, at_us=now_us),
+                ended(uuid * 4, at_us=now_us),
+            ]
+        )
     yield store
     store.close()
 
