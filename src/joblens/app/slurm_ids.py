@@ -11,6 +11,7 @@ from joblens.model.history import HistoryQuery
 from joblens.model.job import Record, Status
 from joblens.model.placing import CLUSTER_MARK
 from joblens.ports.store import Store
+from joblens.runners.slurm_commands import has_slurm
 
 PREFIX = "slurm:"
 _RECENT_S = 7 * 86400.0
@@ -123,9 +124,9 @@ def refuse_ambiguous(store: Store, ident: str, found: Record) -> None:
 
 
 def also_in_slurm(store: Store, ident: str, found: Record) -> str:
-    """Returns a note where a number that stands for a job of joblens is also that of a job of Slurm; ''."""
-    others = _others(store, ident, found)
-    if not others:
+    """Returns a note where a number that stands for a job of joblens is also that of a job of Slurm; ''. On
+    machines without Slurm nobody means one."""
+    if not has_slurm() or not _others(store, ident, found):
         return ""
     return f"joblens: {ident} is a job of joblens; Slurm job {ident} is {PREFIX}{ident}"
 

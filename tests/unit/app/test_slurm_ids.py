@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from joblens.app import slurm_ids
 from joblens.app.queries import find
 from joblens.app.runs import find_job_or_run, find_run
 from joblens.app.slurm_ids import is_array_element, may_be_slurm_id, slurm_id
@@ -67,8 +68,14 @@ def test_a_job_is_found_by_its_slurm_id(store: SqliteStore) -> None:
     assert name_of(find_job_or_run(store, "90_0", is_to_change=True)) == "b1"
 
 
-def test_a_number_of_joblens_wins_and_slurms_is_named(store: SqliteStore) -> None:
+def test_a_number_of_joblens_wins_and_slurms_is_named(
+    store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     notes: list[str] = []
+    monkeypatch.setattr(slurm_ids, "has_slurm", lambda: False)
+    assert name_of(find(store, "2", notes.append)) == "b1"
+    assert notes == []
+    monkeypatch.setattr(slurm_ids, "has_slurm", lambda: True)
     assert name_of(find(store, "2", notes.append)) == "b1"
     assert notes == ["joblens: 2 is a job of joblens; Slurm job 2 is slurm:2"]
     assert name_of(find(store, "job:2", notes.append)) == "b1"
