@@ -117,7 +117,7 @@ def test_a_job_that_joblens_cancels_is_cancelled_in_slurm_too(slurm: SlurmServer
     process = desk.start("run", desk.write(GATED % 1), *SLURM)
     wait_until(lambda: len(desk.lines("ran")) == 1)
     (one,) = places(desk)[0]
-    desk.call("cancel", "part_1", code=0)
+    desk.call("cancel", f"slurm:{one.job_id}", code=0)
     assert ended(process) != 0
     wait_until(lambda: sacct(slurm, "State", one.job_id)[0].startswith("CANCELLED"))
 
@@ -175,6 +175,19 @@ def test_scancel_of_a_shared_allocation_cancels_what_runs_there_and_no_other_job
     found = {name: record.status for name, record in desk.records().items()}
     assert sorted(found.values()) == [Status.CANCELLED, Status.SUCCESS]
     assert len(places(desk)[0]) == 2
+
+
+def test_scancel_of_an_allocation_of_two_nodes_cancels_the_jobs_on_both(
+    slurm: SlurmServer, desk: WorkflowDesk
+) -> None:
+    process = desk.start("run", desk.write(GATED % 4), *SLURM, "--nodes", "2")
+    wait_until(lambda: len(desk.lines("ran")) == 4, what="four jobs on two nodes of two CPUs")
+    (one,) = places(desk)[0]
+    slurm.ask("scancel", one.job_id)
+    assert ended(process) == 1
+    assert {record.status for record in desk.records().values()} == {Status.CANCELLED}
+    assert len(places(desk)[0]) == 1
+    assert len(desk.lines("ran")) == 4
 
 
 def test_a_killed_worker_of_a_cancelled_allocation_still_says_cancelled_in_slurm(

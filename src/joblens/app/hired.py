@@ -1,7 +1,8 @@
 """The worker that a cluster starts for a run: `python -m joblens.app.hired FILE`, FILE a private JSON text
 (`model.placing.Hire`), `-` for one on standard input. It is a worker like any other, but that it takes only
 tickets of its run, and leaves when they have ended, when there were none for a while, or before its time is
-up. Its place is not its own: asked to end (SIGTERM) it gives back what it has, for others to go on with."""
+up. On SIGTERM it asks the cluster why its allocation ends: jobs of a cancelled one end with it, others are
+given back. The worker of one job ends with the exit code of that job."""
 
 import contextlib
 import os

@@ -2,6 +2,7 @@
 joblens' own."""
 
 import re
+import time
 from collections.abc import Sequence
 
 from joblens.engine.cluster_places import ClusterPlaces
@@ -10,8 +11,10 @@ from joblens.model.history import HistoryQuery
 from joblens.model.job import Record, Status
 from joblens.model.placing import CLUSTER_MARK
 from joblens.ports.store import Store
+from joblens.runners.slurm_commands import has_slurm
 
 PREFIX = "slurm:"
+_RECENT_S = 7 * 86400.0
 _ID = re.compile(r"[0-9]{1,18}(_[0-9]{1,18})?(\+[0-9]{1,9})?")
 _ELEMENT = re.compile(r"[0-9]{1,18}_[0-9]{1,18}")
 _QUEUES = f"{CLUSTER_MARK}slurm."
@@ -42,9 +45,9 @@ def is_array_element(ident: str) -> bool:
     return _ELEMENT.fullmatch(ident.strip()) is not None
 
 
-def records_in(store: Store, job_id: str) -> list[Record]:
+def records_in(store: Store, job_id: str, since_us: int | None = None) -> list[Record]:
     """Returns the jobs that ran or wait in this job of Slurm, oldest first; of an array, all elements."""
-    query = HistoryQuery(cluster_job=job_id)
+    query = HistoryQuery(cluster_job=job_id, since_us=since_us)
     found = {record.job.uuid: record for record in store.records(query) if _is_in(record, job_id)}
     for record in _waiting(store, job_id):
         found.setdefault(record.job.uuid, record)
@@ -121,17 +124,20 @@ def refuse_ambiguous(store: Store, ident: str, found: Record) -> None:
 
 
 def also_in_slurm(store: Store, ident: str, found: Record) -> str:
-    """Returns a note where a number that stands for a job of joblens is also that of a job of Slurm; ''."""
-    others = _others(store, ident, found)
-    if not others:
+    """Returns a note where a number that stands for a job of joblens is also that of a job of Slurm; ''. On
+    machines without Slurm nobody means one."""
+    if not has_slurm() or not _others(store, ident, found):
         return ""
     return f"joblens: {ident} is a job of joblens; Slurm job {ident} is {PREFIX}{ident}"
 
 
 def _others(store: Store, ident: str, found: Record) -> list[Record]:
+    """Only recent ones: a large store is not read through for a number that joblens knows."""
     if not ident.isdecimal() or not may_be_slurm_id(ident):
         return []
+    since_us = round((time.time() - _RECENT_S) * 1e6)
     try:
-        return [record for record in records_in(store, ident) if record.job.uuid != found.job.uuid]
+        records = records_in(store, ident, since_us)
+        return [record for record in records if record.job.uuid != found.job.uuid]
     except JoblensError:
         return []

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from joblens.app.hire_desk import FileHireDesk, leave_words
 from joblens.app.hired import (
     _leaves_at_s,
+    _LeavesInTime,
     _memory_given,
     _options,
     allocation_exit_code,
@@ -24,6 +25,7 @@ from joblens.model.errors import ConfigError, InputError
 from joblens.model.job import Job, Outcome, Placement, Record, Status
 from joblens.model.placing import Hire
 from joblens.model.settings import Settings, StoreSettings
+from joblens.plan.slurm_answers import ending_of
 
 HIRE = Hire(store="jobs.db", tickets=("a", "b", "c"))
 
@@ -157,6 +159,31 @@ def test_what_slurm_gave_is_what_is_shared_out() -> None:
     assert options.hired.memory_bytes == 2 << 30
     assert _memory_given({"SLURM_MEM_PER_CPU": "100", "SLURM_CPUS_ON_NODE": "3"}) == 300 << 20
     assert _memory_given({"SLURM_MEM_PER_NODE": "0"}) is None
+
+
+def test_at_the_end_of_its_walltime_a_worker_takes_nothing_more_and_then_ends_its_jobs() -> None:
+    calls: list[object] = []
+
+    class Worker:
+        def end(self) -> None:
+            calls.append("end")
+
+        def give_up_place(self, ending: object) -> None:
+            calls.append(ending)
+
+    class Running:
+        worker = Worker()
+
+    ending = ending_of("TIMEOUT", "12")
+    now_s = time.monotonic()
+    leaves = _LeavesInTime(now_s - 2, now_s + 1000, Running(), ending)  # type: ignore[arg-type]
+    leaves.wake()
+    assert calls == ["end"]
+    assert leaves.next_wake_s() == now_s + 1000
+    leaves = _LeavesInTime(now_s - 2, now_s - 1, Running(), ending)  # type: ignore[arg-type]
+    leaves.wake()
+    assert calls == ["end", "end", ending]
+    assert leaves.next_wake_s() is None
 
 
 @pytest.mark.parametrize(("left_s", "reserve_s"), [(1000, 60), (100, 20)])

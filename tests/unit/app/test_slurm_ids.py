@@ -1,10 +1,12 @@
 """Jobs and runs by the ids that Slurm gave them."""
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from joblens.app import slurm_ids
 from joblens.app.queries import find
 from joblens.app.runs import find_job_or_run, find_run
 from joblens.app.slurm_ids import is_array_element, may_be_slurm_id, slurm_id
@@ -21,7 +23,14 @@ def store(tmp_path: Path) -> Iterator[SqliteStore]:
     placed = [("a1", "2"), ("b1", "90_0"), ("c1", "90_1"), ("d1", "80"), ("e1", "80"), ("f1", "80")]
     for uuid, job_id in placed:
         placement = Placement(engine="slurm", job_id=job_id)
-        store.apply([queued(uuid * 4, name=uuid), started(uuid * 4, placement=placement), ended(uuid * 4)])
+        now_us = int(time.time()) * 1_000_000
+        store.apply(
+            [
+                queued(uuid * 4, name=uuid, at_us=now_us),
+                started(uuid * 4, placement=placement, at_us=now_us),
+                ended(uuid * 4, at_us=now_us),
+            ]
+        )
     yield store
     store.close()
 
@@ -59,8 +68,14 @@ def test_a_job_is_found_by_its_slurm_id(store: SqliteStore) -> None:
     assert name_of(find_job_or_run(store, "90_0", is_to_change=True)) == "b1"
 
 
-def test_a_number_of_joblens_wins_and_slurms_is_named(store: SqliteStore) -> None:
+def test_a_number_of_joblens_wins_and_slurms_is_named(
+    store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     notes: list[str] = []
+    monkeypatch.setattr(slurm_ids, "has_slurm", lambda: False)
+    assert name_of(find(store, "2", notes.append)) == "b1"
+    assert notes == []
+    monkeypatch.setattr(slurm_ids, "has_slurm", lambda: True)
     assert name_of(find(store, "2", notes.append)) == "b1"
     assert notes == ["joblens: 2 is a job of joblens; Slurm job 2 is slurm:2"]
     assert name_of(find(store, "job:2", notes.append)) == "b1"
