@@ -10,12 +10,12 @@ import msgspec
 from joblens.agent.kit import Kit
 from joblens.model.ids import new_uuid
 from joblens.model.plan import Plan
-from joblens.model.run import JobCancelled, RunEvent, RunFact, StopAskedFor, UserDataSet
+from joblens.model.run import JobCancelled, JobsSpawned, RunEvent, RunFact, StopAskedFor, UserDataSet
 from joblens.model.secrets import secret_values
 from joblens.model.writes import CancelAsked, RunNoted
 from joblens.stores.private_files import read_own
 
-News = UserDataSet | StopAskedFor | JobCancelled
+News = UserDataSet | StopAskedFor | JobCancelled | JobsSpawned
 
 
 def value_of(fact: UserDataSet, spool_dir: str) -> Any:
@@ -65,14 +65,14 @@ class RunFacts:
         self._own.add(event.uuid)
         return RunNoted(event)
 
-    def fetch(self, then: Callable[[list[News]], None]) -> None:
-        """`then` gets, on the loop, what others have noted since the last time; nothing where the store
-        cannot be asked now."""
+    def fetch(self, then: Callable[[list[News]], None], otherwise: Callable[[], None] | None = None) -> None:
+        """`then` gets, on the loop, what others have noted since the last time. Where the store cannot be
+        asked now `otherwise` is called, or `then` gets nothing."""
         recorder, loop, seen = self._kit.recorder, self._kit.loop, self._seen
         recorder.ask(
             lambda store: store.run_events(self._run_uuid, seen),
             lambda events: loop.call(lambda: then(self._news(events))),
-            lambda _error: loop.call(lambda: then([])),
+            lambda _error: loop.call(otherwise or (lambda: then([]))),
         )
 
     def poll(self, then: Callable[[list[News], Mapping[str, CancelAsked]], None]) -> None:
@@ -99,7 +99,7 @@ class RunFacts:
             self._seen = number
             is_own = event.uuid in self._own
             self._own.discard(event.uuid)
-            if not is_own and isinstance(event.fact, UserDataSet | StopAskedFor | JobCancelled):
+            if not is_own and isinstance(event.fact, News):
                 news.append(event.fact)
         return news
 

@@ -8,6 +8,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from joblens.agent.added_jobs import whole_batch
 from joblens.analysis.workflow_rows import run_label
 from joblens.app.drivers import store_name
 from joblens.app.places import spool_dir
@@ -178,6 +179,8 @@ def keep_spec(run: Run, settings: Settings, secrets: SecretValues) -> None:
 
 def whole_run(run: Run, store: Store, settings: Settings) -> Run:
     """With what the store does not have. Raises InputError where nobody has it any more."""
+    if any(batch.private for batch in run.spawned):
+        run = _with_whole_batches(run, settings)
     if not run.is_redacted:
         return run
     kept = _read(run, settings)
@@ -193,6 +196,19 @@ def whole_run(run: Run, store: Store, settings: Settings) -> Run:
             hint="joblens run FILE begins a new run",
         )
     return _with(run, kept)
+
+
+def _with_whole_batches(run: Run, settings: Settings) -> Run:
+    spool = spool_dir(store_name(settings))
+    whole = [whole_batch(batch, spool) for batch in run.spawned]
+    missing = [batch.private for batch, one in zip(run.spawned, whole, strict=True) if one is None]
+    if missing:
+        raise InputError(
+            f"run {run_label(run)} cannot be run from here: there are secrets in jobs that were added to it, "
+            f"and the private file that had them, {os.path.join(spool, missing[0])}, is gone",
+            hint="joblens run FILE begins a new run",
+        )
+    return replace(run, spawned=tuple(batch for batch in whole if batch is not None))
 
 
 def stored_secrets(run: Run, settings: Settings) -> SecretValues:

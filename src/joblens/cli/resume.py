@@ -28,6 +28,7 @@ def command(session: Session, /, ident: str, **given: Any) -> None:
     from joblens.app.workflow_runs import check_plan
     from joblens.cli.run_spec import check_engine, detach, drive_in_front
     from joblens.model.run import RunStatus
+    from joblens.plan.spawning import extended
 
     run = find_named_run(session.store, ident, session.note)
     if run.status is RunStatus.COMPLETED and not session.json:
@@ -40,7 +41,7 @@ def command(session: Session, /, ident: str, **given: Any) -> None:
     run = replace(run, options=options)
     loaded = loaded_run(run)
     run = replace(run, options=hide_secrets(loaded, run.options))
-    plan = loaded.plan
+    plan = extended(loaded.plan, run.spawned)
     left, can_go_on = _left(session, run)
     if run.status is RunStatus.FAILED and not can_go_on and not session.json:
         session.write(

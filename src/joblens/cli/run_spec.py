@@ -228,11 +228,11 @@ def drive_in_front(
         config=session.options.config,
     )
     try:
-        show_end(session, driven, plan, quiet=quiet)
+        show_end(session, driven, quiet=quiet)
         if notify:
             from joblens.app.run_notice import notify_run
 
-            notify_run(session.store, driven, plan, notify, session.warn)
+            notify_run(session.store, driven, notify, session.warn)
     except JoblensError as error:  # the store is gone; how the run ended stands
         session.warn(str(error))
     sys.exit(exit_code_of(driven))
@@ -256,15 +256,15 @@ def exit_code_of(driven: "Driven") -> int:
     return 130 if driven.was_interrupted else 1
 
 
-def show_end(session: Session, driven: "Driven", plan: "Plan", *, quiet: bool = False) -> None:
+def show_end(session: Session, driven: "Driven", *, quiet: bool = False) -> None:
     from joblens.app.run_endings import ending_document, ending_of
 
     if session.json:
-        session.write_json(ending_document(session.store, driven, plan))
+        session.write_json(ending_document(session.store, driven))
     elif not quiet:
         from joblens.views.run_ending import render_ending
 
-        ending = ending_of(session.store, driven, plan)
+        ending = ending_of(session.store, driven)
         session.write_lines(render_ending(ending, width=session.width, paint=session.palette))
 
 

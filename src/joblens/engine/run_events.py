@@ -64,12 +64,31 @@ class OfferGrew(Struct, frozen=True):
     memory_bytes: int
 
 
+class JobsAdded(Struct, frozen=True):
+    """The plan has grown; `first`: the index of its first new job."""
+
+    first: int
+
+
+class JobsAsked(Struct, frozen=True):
+    """Answers AskForJobs: every job that was added until then has come as JobsAdded."""
+
+
 class Tick(Struct, frozen=True):
     pass
 
 
 Event = (
-    AttemptBegan | AttemptEnded | DataChanged | CommandEnded | StopWanted | CancelWanted | OfferGrew | Tick
+    AttemptBegan
+    | AttemptEnded
+    | DataChanged
+    | CommandEnded
+    | StopWanted
+    | CancelWanted
+    | OfferGrew
+    | JobsAdded
+    | JobsAsked
+    | Tick
 )
 
 
@@ -116,8 +135,21 @@ class StateChanged(Struct, frozen=True):
     why: str = ""
 
 
+class AskForJobs(Struct, frozen=True):
+    """Nothing is left to do: did jobs that have ended add others? Answered by one JobsAsked."""
+
+
 class RunIsOver(Struct, frozen=True):
     pass
 
 
-Command = StartAttempt | StopAttempt | RunActionCommand | AskForNodes | RunRecovery | StateChanged | RunIsOver
+Command = (
+    StartAttempt
+    | StopAttempt
+    | RunActionCommand
+    | AskForNodes
+    | RunRecovery
+    | StateChanged
+    | AskForJobs
+    | RunIsOver
+)

@@ -10,6 +10,7 @@ from msgspec import Struct, field
 
 from joblens.model.job import Owner, Status
 from joblens.model.placing import Placed
+from joblens.model.workflow_spec import JobSpec
 
 
 class JobState(enum.IntEnum):
@@ -118,6 +119,13 @@ class Run(Struct, frozen=True, kw_only=True, omit_defaults=True):
     started_at_us: int | None = None
     ended_at_us: int | None = None
     owner: Owner | None = None  # of the last start
+    # Jobs that were added while it ran, batch by batch; `jobs` counts them.
+    spawned: "tuple[JobsSpawned, ...]" = ()
+
+    @property
+    def declared_jobs(self) -> int:
+        """How many jobs the file alone stands for."""
+        return self.spawned[0].first if self.spawned else self.jobs
 
 
 # ---- facts that are appended to a run -------------------------------------------------------------------
@@ -159,6 +167,21 @@ class UserDataSet(Struct, frozen=True, tag="user-data"):
     data: Any
     job_uuid: str = ""  # who set it
     private: str = ""  # the file in the store's spool folder that has the value where it is secret
+
+
+class JobsSpawned(Struct, frozen=True, kw_only=True, tag="spawned", omit_defaults=True):
+    """A running job, the orchestrator, added jobs to its run. Without jobs: its lineage's final state."""
+
+    orchestrator: int  # index in the plan
+    attempt: int
+    lineage: str
+    iteration: int  # of the lineage: how many batches it has with this one
+    first: int  # index in the plan of the first job
+    jobs: tuple[JobSpec, ...] = ()  # without secrets
+    state: Any = None  # of the lineage
+    token: str = ""  # tells two batches apart that were written at the same moment
+    job_uuid: str = ""  # the attempt that added them
+    private: str = ""  # file in the store's spool folder with jobs and state where they hold secrets
 
 
 class ActionRan(Struct, frozen=True, tag="action"):
@@ -212,6 +235,7 @@ RunFact = (
     | JobCancelled
     | OutputsMissing
     | UserDataSet
+    | JobsSpawned
     | ActionRan
     | RecoveryRan
     | WorkPlaced
