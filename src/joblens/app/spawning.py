@@ -1,7 +1,7 @@
 """Jobs that a running job adds to its run: checked as those of a file, and recorded in one event.
 
-The n-th batch of a run is an event whose UUID follows from the run and n. Two jobs that add a batch at the same
-moment write the same event: the store takes the first, and the other one tries again with the next n."""
+The n-th batch of a run is an event whose UUID follows from the run and n. Two jobs that add a batch at once
+write the same event: the store takes the first, and the other one tries again with the next n."""
 
 import os
 import time
@@ -83,7 +83,7 @@ class Caller(Struct, frozen=True):
         if not run or not name:
             raise InputError(
                 "only a job of a running workflow can add jobs to it",
-                hint=f"call this in a job of a workflow; joblens sets {RUN_VARIABLE} and {_NAME_VARIABLE} there",
+                hint=f"call it in a job of a workflow; joblens sets {RUN_VARIABLE} and {_NAME_VARIABLE}",
             )
         attempt = environ.get(_ATTEMPT_VARIABLE, "1")
         lineage = next((environ[name] for name in LINEAGE_VARIABLES if environ.get(name)), name)

@@ -55,11 +55,13 @@ def _drawing(
     session: Session, target: str, params: dict[str, str], form: str, *, all_jobs: bool
 ) -> "Drawing":
     from joblens.app.specs import load_spec, loaded_run
+    from joblens.plan.spawning import extended
     from joblens.views.graph_drawing import Grouping, drawing_of, fitting_drawing
 
     states = None
     if _is_file(target):
         loaded = load_spec(target, params, keeps_spec=True)
+        plan = loaded.plan
     else:
         from joblens.app.run_state import state_of_run
         from joblens.app.runs import find_run
@@ -69,12 +71,13 @@ def _drawing(
         store = session.current_store
         run = find_run(store, target, None)
         loaded = loaded_run(run, keeps_spec=True)
+        plan = extended(loaded.plan, run.spawned)
         states = {job.index: job.state for job in state_of_run(store, run).jobs}
     entries = [job.name for job in loaded.spec.jobs]
     if all_jobs:
-        return drawing_of(loaded.plan, entries, Grouping.JOB, states)
+        return drawing_of(plan, entries, Grouping.JOB, states)
     finest = Grouping.JOB if form in ("svg", "mermaid") else Grouping.ENTRY
-    return fitting_drawing(loaded.plan, entries, finest, states)
+    return fitting_drawing(plan, entries, finest, states)
 
 
 def _is_file(target: str) -> bool:

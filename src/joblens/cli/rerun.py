@@ -57,16 +57,19 @@ def command(
 
 def _run_again(session: Session, base: "Run", what: str, given: dict[str, Any]) -> None:
     from joblens.app.drivers import open_store_directly
-    from joblens.app.kept_specs import hide_secrets
+    from joblens.app.kept_specs import hide_secrets, whole_batches
     from joblens.app.run_checks import prepare_place, refuse_unfinished_base
     from joblens.app.workflow_runs import check_plan, create_run
     from joblens.cli.run_spec import check_engine, detach, drive_in_front, show_dry_run
+    from joblens.plan.spawning import extended
 
     store = session.store
     if not given["dry_run"]:
         refuse_unfinished_base(base, store, session.settings)
     base = _whole(session, base, what)
     loaded, again = _choose(session, base, what)
+    if again is not None and again.spawned:
+        loaded.plan = extended(loaded.plan, whole_batches(again.spawned, session.settings))
     base = replace(base, options=hide_secrets(loaded, base.options))
     if again is not None and again.is_empty:
         if session.json:
@@ -93,6 +96,8 @@ def _run_again(session: Session, base: "Run", what: str, given: dict[str, Any]) 
             session.settings,
             base=base if again is not None else None,
             again=places,
+            kept_from=again.kept_from if again is not None else {},
+            spawned=again.spawned if again is not None else (),
         )
     finally:
         direct.close()

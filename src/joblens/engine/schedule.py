@@ -191,17 +191,12 @@ class Schedule:
         self._is_asking, self._has_asked = False, True
 
     def _leave_out(self) -> None:
-        """Jobs that were added while it ran are never left out: the job that added them was not."""
         enabled = self.choices.enabled
         if enabled is None:
             return
         wanted = frozenset(enabled)
-        for index, job in enumerate(self.plan.jobs):
-            if (
-                job.spawned_by < 0
-                and index not in wanted
-                and self.table.states[index] not in (JobState.COMPLETED, JobState.RUNNING)
-            ):
+        for index in range(len(self.plan.jobs)):
+            if index not in wanted and self.table.states[index] not in (JobState.COMPLETED, JobState.RUNNING):
                 self._past.pop(index, None)
                 self.table.set_state(index, JobState.DISABLED)
 
