@@ -212,13 +212,13 @@ class _Attempt:
             _redacted(jobs, secrets),
             secrets.hide(redact_params({"state": state})["state"]),
         )
-        earlier = self._added_before(jobs, shown_jobs)
-        if earlier is not None:
-            return self._answer(lineage, existing=earlier)
+        conflicts = self._conflicts(jobs, shown_jobs)
+        if jobs and conflicts is None:
+            return self._answer(lineage, existing=tuple(job.name for job in jobs))
         iteration = sum(1 for batch in self._run.spawned if batch.lineage == lineage and batch.jobs)
         if jobs:
             iteration += 1
-            self._check(jobs, shown_jobs, lineage, iteration)
+            self._check(jobs, shown_jobs, lineage, iteration, conflicts or {})
         elif self._is_stored_already(lineage, shown_state):
             return self._answer(lineage)
         batch = JobsSpawned(
@@ -257,7 +257,14 @@ class _Attempt:
 
     # ---- checks --------------------------------------------------------------------------------------
 
-    def _check(self, jobs: Sequence[JobSpec], shown: Sequence[JobSpec], lineage: str, iteration: int) -> None:
+    def _check(
+        self,
+        jobs: Sequence[JobSpec],
+        shown: Sequence[JobSpec],
+        lineage: str,
+        iteration: int,
+        conflicts: Mapping[Path, str],
+    ) -> None:
         most = most_iterations(self._plan)
         if iteration > most:
             raise InputError(
@@ -266,14 +273,15 @@ class _Attempt:
                 hint="write a larger max_iterations into the workflow file, or let the loop end",
             )
         reading: BatchReading = self._extender.read(jobs, self._orchestrator, lineage)
-        found = [(one.path, one.message) for one in reading.problems]
+        found = [(one.path, one.message) for one in reading.problems if one.path not in conflicts]
+        found += conflicts.items()
         found += [
             (("jobs", place, "name"), "there is a secret in the name, which is shown and stored")
             for place, job in enumerate(shown)
             if REDACTED in job.name and REDACTED not in jobs[place].name
         ]
         if found:
-            raise BatchRefused(found)
+            raise BatchRefused(sorted(found, key=_position))
         self._check_fit(reading.jobs)
 
     def _check_fit(self, jobs: Sequence[PlannedJob]) -> None:
@@ -300,34 +308,25 @@ class _Attempt:
                 [Lack(jobs[one.index].name, one.what, one.need, one.have) for one in lacking]
             )
 
-    def _added_before(self, jobs: Sequence[JobSpec], shown: Sequence[JobSpec]) -> tuple[str, ...] | None:
-        """The names, where this job has added just these before. Raises where only some are there, or others
-        under the same names."""
-        there = [job.name for job in jobs if self._extender.index_of(job.name) is not None]
-        if not there:
-            return None
+    def _conflicts(self, jobs: Sequence[JobSpec], shown: Sequence[JobSpec]) -> dict[Path, str] | None:
+        """Jobs that are there already, by their paths. None: this job has added just these before."""
         known = {job.name: job for batch in self._own_batches() for job in batch.jobs}
-        found: list[tuple[Path, str]] = []
+        are_some_known = any(job.name in known for job in jobs)
+        found: dict[Path, str] = {}
         for place, job in enumerate(jobs):
             path: Path = ("jobs", place, "name")
             index = self._extender.index_of(job.name)
             if index is None:
-                if all(name in known for name in there):
-                    text = (
-                        f"'{job.name}' is new, but others of the batch were added before; add new jobs alone"
-                    )
-                    found.append((path, text))
+                if are_some_known:
+                    found[path] = f"'{job.name}' is new, but others of the batch were added before"
             elif job.name not in known:
                 by = self._plan.jobs[index].spawned_by
                 who = f"'{self._plan.jobs[by].name}' has added it" if by >= 0 else "the workflow file has it"
-                found.append((path, f"the run has a job '{job.name}' already: {who}"))
+                found[path] = f"the run has a job '{job.name}' already: {who}"
             elif known[job.name] not in (job, shown[place]):
                 differs = _difference(known[job.name], job)
-                text = f"'{job.name}' was added before with another content ({differs})"
-                found.append((path, text))
-        if found:
-            raise BatchRefused(found)
-        return tuple(there)
+                found[path] = f"'{job.name}' was added before with another content ({differs})"
+        return found if found or not are_some_known else None
 
     def _own_batches(self) -> list[JobsSpawned]:
         return [batch for batch in self._run.spawned if batch.orchestrator == self._orchestrator]
@@ -375,6 +374,10 @@ class _Attempt:
 def _redacted(jobs: Sequence[JobSpec], secrets: SecretValues) -> tuple[JobSpec, ...]:
     shown = redact_document(msgspec.to_builtins(list(jobs)), secrets)
     return tuple(msgspec.convert(shown, list[JobSpec]))
+
+
+def _position(problem: tuple[Path, str]) -> tuple[str, ...]:
+    return tuple(f"{part:09}" if isinstance(part, int) else part for part in problem[0])
 
 
 def _difference(before: JobSpec, now: JobSpec) -> str:
