@@ -256,7 +256,8 @@ if generation == 3:
 work = [{"name": f"work_{generation + 1}_{part}", "command": f"echo {part}", "resource_requirements": "small"}
         for part in "ab"]
 names = [job["name"] for job in work]
-following = {"name": f"check_{generation + 1}", "command": f"{sys.executable} adds_jobs.py", "depends_on": names}
+me = f"{sys.executable} adds_jobs.py"
+following = {"name": f"check_{generation + 1}", "command": me, "depends_on": names}
 total = (loop.state or {"sum": 0})["sum"] + generation
 loop.spawn([*work, following], state={"sum": total})
 """

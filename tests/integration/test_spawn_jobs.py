@@ -28,6 +28,7 @@ from joblens.model.writes import Write
 from joblens.plan.spawning import MOST_JOBS, MOST_STATE_BYTES
 from joblens.spec.spawn_file import read_spawn
 from joblens.stores.sqlite import SqliteStore
+from tests.conftest import wait_until
 from tests.integration.workflow_desk import WorkflowDesk, states
 
 FLOW = """
@@ -284,7 +285,8 @@ following = generation + 1
 me = [sys.executable, __file__, str(last)]
 loop.spawn(
     [
-        {"name": f"work{following}", "command": f"echo work{following} $TORC_ORCHESTRATOR_LINEAGE_ID >> trace",
+        {"name": f"work{following}",
+         "command": f"echo work{following} $TORC_ORCHESTRATOR_LINEAGE_ID >> trace",
          "resource_requirements": "small", "env": {"API_TOKEN": "not-for-the-store"}},
         {"name": f"check{following}", "command": " ".join(me), "depends_on": [f"work{following}"]},
     ],
@@ -352,6 +354,7 @@ def test_a_driver_killed_at_any_moment_loses_and_repeats_no_added_job(desk: Work
     path = desk.write(loop(3))
     chance = random.Random(seed)
     driver = desk.start("run", path)
+    wait_until((desk.folder / "trace").exists, timeout=60.0, what="the first job to begin")
     kills = 0
     while kills < 3 and driver.poll() is None:
         time.sleep(chance.uniform(0.5, 3.0))
@@ -394,7 +397,7 @@ def test_mistakes_in_a_file_are_shown_with_their_lines(desk: WorkflowDesk) -> No
     document = desk.run(FLOW.replace('command: "true"', f'command: "{command}"', 1), code=1, timeout=180.0)
     rows = {row["job_name"]: row for row in document["results"]}
     assert rows["seed"]["return_code"] == 2
-    printed = (desk.folder / "output" / "job_output" / "1_1" / "seed" / "stderr").read_text()
+    printed = desk.call("logs", rows["seed"]["job_uuid"], "--stderr", code=0).stdout
     assert "batch.yaml:3:" in printed
     assert "num_cpus" in printed
     assert "Traceback" not in printed
@@ -405,4 +408,3 @@ def test_outside_of_a_job_nothing_can_be_added(desk: WorkflowDesk) -> None:
     refused = desk.call("spawn-jobs", "batch.json", code=2)
     assert "only a job of a running workflow" in refused.stderr
     assert "--final" in desk.call("spawn-jobs", code=2).stderr
-    assert "no run was named" in desk.call("spawn-jobs", "--show", code=2).stderr
