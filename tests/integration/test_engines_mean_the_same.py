@@ -329,3 +329,50 @@ def test_a_dry_run_refuses_an_impossible_job_as_the_run_does(here: Engine, there
         assert ends[0] == ends[1]
         assert "huge: needs 4096 CPUs" in ends[0]
     assert not (desk.folder / "ran").exists()
+
+
+# ---- jobs that add jobs ----------------------------------------------------------------------------------
+
+_ADDS_JOBS = """
+import os, sys
+from joblens import Orchestrator
+
+loop = Orchestrator.from_env(lineage_fallback="case")
+generation = loop.generation
+if generation == 3:
+    loop.converge(state={"sum": loop.state["sum"], "generations": generation})
+    sys.exit()
+work = [{"name": f"work_{generation + 1}_{part}", "command": f"echo {part}", "resource_requirements": "small"}
+        for part in "ab"]
+names = [job["name"] for job in work]
+me = f"{sys.executable} adds_jobs.py"
+following = {"name": f"check_{generation + 1}", "command": me, "depends_on": names}
+total = (loop.state or {"sum": 0})["sum"] + generation
+loop.spawn([*work, following], state={"sum": total})
+"""
+ADDING = """
+name: adding
+resource_requirements:
+  - {{name: small, num_cpus: 1, memory: 100m}}
+jobs:
+  - {{name: check_0, command: "{python} adds_jobs.py"}}
+"""
+
+
+def test_jobs_that_add_jobs_do_so_alike(here: Engine, there: Engine) -> None:
+    (here.desk.folder / "adds_jobs.py").write_text(_ADDS_JOBS)
+    ends = []
+    for engine in (here, there):
+        document, found = engine.run(ADDING.format(python=sys.executable), code=0)
+        batches = engine.desk.newest_run().spawned
+        ends.append(
+            (
+                states(document),
+                {name: (record.status, record.job.env_given) for name, record in found.items()},
+                [(batch.orchestrator, batch.iteration, batch.first, batch.state) for batch in batches],
+            )
+        )
+    assert ends[0] == ends[1]
+    assert set(ends[0][0].values()) == {"completed"}
+    assert len(ends[0][0]) == 10
+    assert ends[0][2][-1] == (9, 3, 10, {"sum": 3, "generations": 3})

@@ -16,6 +16,7 @@ from joblens.app.specs import LoadedSpec, loaded_run
 from joblens.model.errors import InputError, JoblensError, UnknownWorkflow
 from joblens.model.ids import new_uuid
 from joblens.model.job import Record, Status
+from joblens.model.plan import PlannedJob
 from joblens.model.run import JobState, Run, RunOptions, RunStatus, Workflow
 from joblens.model.settings import Settings
 from joblens.plan.map_lines import MappedJob, Source
@@ -131,6 +132,9 @@ class MapView:
         if state.is_final and index not in self._ended:
             self._ended[index] = None  # it never ran: nothing to print, nothing to wait for
             self._pass_on()
+
+    def jobs_added(self, jobs: Sequence[PlannedJob]) -> None:
+        """Jobs that others added print in their own files alone."""
 
     def attempt_began(self, index: int, attempt: int, job_uuid: str, at_us: int) -> None:
         pass

@@ -1,20 +1,21 @@
 """Runs that repeat part of an earlier one: which of its jobs run again, and why."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from msgspec import Struct
 
 from joblens.agent.dataset_summary import dataset_now
 from joblens.agent.file_stamps import digest_of
 from joblens.analysis.workflow_rows import run_label
-from joblens.app.last_successes import find_successes, success_of
+from joblens.app.carried_jobs import carry
+from joblens.app.last_successes import FoundSuccess, find_successes, success_of
 from joblens.app.run_actions import failed_actions
 from joblens.app.run_state import RunState, state_of_run
 from joblens.app.runs import records_of_run
 from joblens.app.specs import LoadedSpec
-from joblens.model.plan import PlannedDataset
-from joblens.model.run import JobState, Run, Workflow
+from joblens.model.plan import Plan, PlannedDataset
+from joblens.model.run import JobsSpawned, JobState, Run, Workflow
 from joblens.model.run_link import FileStamp
 from joblens.plan.changes import FilesNow, LastSuccess, jobs_to_run_again
 from joblens.plan.graph import Graph
@@ -30,6 +31,7 @@ class Again(Struct, frozen=True):
     reasons: dict[int, str]
     has_failed_actions: bool = False
     kept_from: dict[str, tuple[tuple[int, int], ...]] = {}  # as of Run
+    spawned: tuple[JobsSpawned, ...] = ()  # jobs that were added to the base and come along
 
     @property
     def is_empty(self) -> bool:
@@ -38,34 +40,70 @@ class Again(Struct, frozen=True):
 
 def failed_of(store: Store, run: Run) -> Again:
     """Jobs of the run that have not succeeded, and everything that needs them; actions, when one failed."""
+    from joblens.app.specs import loaded_run
+
+    run = store.find_run(run.uuid)
     state = state_of_run(store, run)
-    reasons = {
-        job.index: job.why or job.state.label
+    failed = {
+        job.name: job.why or job.state.label
         for job in state.jobs
         if job.state not in (JobState.COMPLETED, JobState.DISABLED)
     }
-    for place in sorted(Graph(state.plan).behind(sorted(reasons)) - reasons.keys()):
-        reasons[place] = "needs a job that runs again"
-    return Again(run, tuple(sorted(reasons)), reasons, bool(failed_actions(store, run.uuid)))
+
+    def decide(plan: Plan, must: Mapping[int, str]) -> dict[int, str]:
+        reasons = {index: failed[job.name] for index, job in enumerate(plan.jobs) if job.name in failed}
+        reasons |= must
+        for place in sorted(Graph(plan).behind(sorted(reasons)) - reasons.keys()):
+            reasons[place] = "needs a job that runs again"
+        return reasons
+
+    plan = loaded_run(run).plan if run.spawned else state.plan
+    kept = carry(state, plan, decide)
+    return Again(
+        run,
+        tuple(sorted(kept.reasons)),
+        kept.reasons,
+        bool(failed_actions(store, run.uuid)),
+        kept.kept_from,
+        kept.spawned,
+    )
 
 
 def changed_of(store: Store, base: Run, loaded: LoadedSpec, cwd: str) -> Again:
     """Jobs whose command or inputs have changed since they succeeded in `base`, those that have not succeeded
     there, and everything that needs them."""
-    plan, state = loaded.plan, state_of_run(store, base)
+    state = state_of_run(store, base)
     last = _last_successes(store, state)
-    # A job is known by its place: one that stands where another stood has not succeeded there.
-    before = state.plan.jobs
-    same = {
-        place: success
-        for place, success in last.items()
-        if place < len(plan.jobs) and plan.jobs[place].name == before[place].name
-    }
+    added = {state.plan.jobs[place].name: one for place, one in last.items() if place >= base.declared_jobs}
     why = f"has not succeeded in run {run_label(base)}"
-    reasons = jobs_to_run_again(
-        plan, same, _files_in(cwd), without_success=lambda _: why, shown=_shown(loaded)
+
+    def decide(plan: Plan, must: Mapping[int, str]) -> dict[int, str]:
+        # A job is known by its place: one that stands where another stood has not succeeded there.
+        same = {
+            place: success
+            for place, success in last.items()
+            if place < min(len(plan.jobs), base.declared_jobs)
+            and plan.jobs[place].name == state.plan.jobs[place].name
+        }
+        same |= {
+            place: added[job.name]
+            for place, job in enumerate(plan.jobs)
+            if job.spawned_by >= 0 and job.name in added
+        }
+        for place in must:
+            same.pop(place, None)
+        return jobs_to_run_again(
+            plan, same, _files_in(cwd), without_success=lambda one: must.get(one, why), shown=_shown(loaded)
+        )
+
+    kept = carry(state, loaded.plan, decide)
+    return Again(
+        base,
+        tuple(sorted(kept.reasons)),
+        kept.reasons,
+        kept_from=kept.kept_from,
+        spawned=kept.spawned,
     )
-    return Again(base, tuple(sorted(reasons)), reasons)
 
 
 def changed_since_last(store: Store, workflow: Workflow | None, loaded: LoadedSpec, cwd: str) -> Again | None:
@@ -81,16 +119,34 @@ def changed_since_last(store: Store, workflow: Workflow | None, loaded: LoadedSp
     def without_success(place: int) -> str:
         return past.failed.get(plan.jobs[place].name, "has not succeeded yet")
 
-    last = {place: one.success for place, one in known.items()}
-    reasons = jobs_to_run_again(
-        plan, last, _files_in(cwd), without_success=without_success, shown=_shown(loaded)
-    )
+    adds_jobs = _that_add_jobs(store, known)
+    last = {place: one.success for place, one in known.items() if place not in adds_jobs}
+
+    def why(place: int) -> str:
+        return (
+            "adds jobs, which it has to add to this run as well"
+            if place in adds_jobs
+            else without_success(place)
+        )
+
+    reasons = jobs_to_run_again(plan, last, _files_in(cwd), without_success=why, shown=_shown(loaded))
     kept: dict[str, list[tuple[int, int]]] = {}
     for place, one in known.items():
         if place not in reasons and (one.run_uuid, one.index) != (base.uuid, place):
             kept.setdefault(one.run_uuid, []).append((place, one.index))
     kept_from = {uuid: tuple(places) for uuid, places in kept.items()}
     return Again(store.find_run(base.uuid), tuple(sorted(reasons)), reasons, kept_from=kept_from)
+
+
+def _that_add_jobs(store: Store, known: Mapping[int, FoundSuccess]) -> set[int]:
+    """Jobs that had added others when they last succeeded: a new run has none of those yet."""
+    added = {
+        (uuid, event.fact.orchestrator)
+        for uuid in {one.run_uuid for one in known.values()}
+        for _, event in store.run_events(uuid)
+        if isinstance(event.fact, JobsSpawned) and event.fact.jobs
+    }
+    return {place for place, one in known.items() if (one.run_uuid, one.index) in added}
 
 
 def _shown(loaded: LoadedSpec) -> Callable[[str], str]:

@@ -191,6 +191,8 @@ def kept_results(store: Store, run: Run) -> KeptResults | None:
         found[index] = attempts
         run_of[index] = base_uuid
     moved = set() if earlier is None else {index for index in earlier.moved if run_of.get(index) != base_uuid}
+    # Jobs that were added to the base may have another index here: `kept_from` names those that are kept.
+    found = {index: attempts for index, attempts in found.items() if index < run.declared_jobs}
     for uuid, places in run.kept_from.items():
         there = _by_index(store.run_results(uuid))
         for index, place in places:

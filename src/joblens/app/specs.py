@@ -17,6 +17,7 @@ from joblens.plan.expansion import PlanReading, make_plan
 from joblens.plan.loose_names import loose_names
 from joblens.plan.problems import Path
 from joblens.plan.settling import WORTH_PACKING, PackedPlan, pack_plan, unpack_plan
+from joblens.plan.spawning import extended
 from joblens.plan.unread import Unread
 from joblens.spec.documents import Document, Mark, Problem, format_of, has_known_ending
 from joblens.spec.workflow_file import SpecReading, read_workflow
@@ -83,11 +84,12 @@ def load_spec(path: str, parameters: Mapping[str, Any] = _NONE, *, keeps_spec: b
 
 
 def plan_of_run(run: Run) -> Plan:
-    """The same plan as when the run was created: all it was made from is in the run."""
-    return loaded_run(run).plan
+    """The plan as when the run was created, with the jobs that were added since: all of it is in the run."""
+    return extended(loaded_run(run).plan, run.spawned)
 
 
 def loaded_run(run: Run, *, keeps_spec: bool = False) -> LoadedSpec:
+    """Its file alone: a new run of it begins without the jobs that were added."""
     source = f"run {run.uuid[:8]}"
     made = _made_from_run(run, source, keeps_spec=keeps_spec)
     return LoadedSpec(made, run.spec_text, run.spec_format, source, run.options.parameters)

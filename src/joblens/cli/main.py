@@ -42,6 +42,7 @@ SECTIONS: dict[str, dict[str, CommandEntry]] = {
         "cancel": _entry("cancel", "End a running job, or a run."),
         "user-data": _entry("user_data", "JSON that jobs of a workflow hand to each other."),
         "datasets": _entry("datasets", "Directories that jobs of a workflow fill and read."),
+        "spawn-jobs": _entry("spawn_jobs", "Add jobs to a run, from one of its jobs."),
     },
     "Workflow files": {
         "validate": _entry("validate", "Check workflow files without running them."),

@@ -128,7 +128,7 @@ def _drive(session: Session, run: "Run", loaded: "LoadedSpec", *, keeps_order: b
     driven = drive(run, loaded.plan, session.settings, make_view=make_view, log=OwnLog(session.settings.logs))
     if session.json:
         try:
-            session.write_json(ending_document(session.store, driven, loaded.plan))
+            session.write_json(ending_document(session.store, driven))
         except JoblensError as error:  # the store is gone; how the run ended stands
             session.warn(str(error))
     elif not quiet:

@@ -55,13 +55,16 @@ def command(
 
 
 def _run_again(session: Session, base: "Run", what: str, given: dict[str, Any]) -> None:
-    from joblens.app.kept_specs import hide_secrets
+    from joblens.app.kept_specs import hide_secrets, whole_batches
     from joblens.app.run_checks import RunRequest
     from joblens.cli.run_spec import detach, drive_in_front, show_dry_run, start
+    from joblens.plan.spawning import extended
 
     first = base
     base = _whole(session, base, what)
     loaded, again = _choose(session, base, what)
+    if again is not None and again.spawned:
+        loaded.plan = extended(loaded.plan, whole_batches(again.spawned, session.settings))
     base = replace(base, options=hide_secrets(loaded, base.options))
     if again is not None and again.is_empty:
         if session.json:

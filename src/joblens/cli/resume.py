@@ -27,6 +27,7 @@ def command(session: Session, /, ident: str, **given: Any) -> None:
     from joblens.app.specs import loaded_run
     from joblens.cli.run_spec import detach, drive_in_front, show_dry_run
     from joblens.model.run import RunStatus
+    from joblens.plan.spawning import extended
 
     run = find_named_run(session.store, ident, session.note)
     if run.status is RunStatus.COMPLETED and not session.json:
@@ -38,6 +39,7 @@ def command(session: Session, /, ident: str, **given: Any) -> None:
     before, run = run, replace(run, options=options)
     loaded = loaded_run(run)
     run = replace(run, options=hide_secrets(loaded, run.options))
+    loaded.plan = extended(loaded.plan, run.spawned)
     left, can_go_on = _left(session, run)
     if run.status is RunStatus.FAILED and not can_go_on and not session.json:
         session.write(

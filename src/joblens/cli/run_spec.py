@@ -205,11 +205,11 @@ def drive_in_front(
         config=session.options.config,
     )
     try:
-        show_end(session, driven, plan, quiet=quiet, warnings=warnings)
+        show_end(session, driven, quiet=quiet, warnings=warnings)
         if notify:
             from joblens.app.run_notice import notify_run
 
-            notify_run(session.store, driven, plan, notify, session.warn)
+            notify_run(session.store, driven, notify, session.warn)
     except JoblensError as error:  # the store is gone; how the run ended stands
         session.warn(str(error))
     sys.exit(exit_code_of(driven))
@@ -236,7 +236,6 @@ def exit_code_of(driven: "Driven") -> int:
 def show_end(
     session: Session,
     driven: "Driven",
-    plan: "Plan",
     *,
     quiet: bool = False,
     warnings: tuple[str, ...] = (),
@@ -244,12 +243,12 @@ def show_end(
     from joblens.app.run_endings import ending_document, ending_of
 
     if session.json:
-        document = ending_document(session.store, driven, plan)
+        document = ending_document(session.store, driven)
         session.write_json({**document, "warnings": list(warnings)})
     elif not quiet:
         from joblens.views.run_ending import render_ending
 
-        ending = ending_of(session.store, driven, plan)
+        ending = ending_of(session.store, driven)
         session.write_lines(render_ending(ending, width=session.width, paint=session.palette))
 
 

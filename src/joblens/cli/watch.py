@@ -24,10 +24,11 @@ def command(session: Session, ident: str, once: bool) -> int:
     from joblens.app.run_views import view_for
     from joblens.app.run_watching import RunWatcher, offer_of
     from joblens.app.specs import plan_of_run
+    from joblens.model.plan import growing
 
     store = session.current_store
     run = store.find_run(ident)
-    plan = plan_of_run(run)
+    plan = growing(plan_of_run(run))
     descriptor = sys.stdout.fileno()
     view = view_for(
         run,

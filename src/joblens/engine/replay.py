@@ -53,8 +53,9 @@ def restore(
     """`base`: results of the run this one repeats a part of; jobs that have one there keep that outcome,
     unless they are among those to run `again`. Attempts that are `running` are taken to be looked after by
     someone who will tell of their end; `devices`: the GPUs they hold. `now_us`: by the clock of the facts;
-    what has passed of a pause before the next attempt is not waited for again."""
-    own = _by_job(results)
+    what has passed of a pause before the next attempt is not waited for again. Results of jobs that were
+    added after the plan was read are left out."""
+    own = _by_job(one for one in results if one.index < len(schedule.plan.jobs))
     if base is not None:
         left = {index: past for index, past in _by_job(base).items() if index not in own}
         _recall_base(schedule, left, notes_of(base_events), frozenset(again or ()))

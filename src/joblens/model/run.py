@@ -10,7 +10,7 @@ from msgspec import Struct, field
 
 from joblens.model.job import Owner, Status
 from joblens.model.placing import Placed
-from joblens.model.workflow_spec import HashMode
+from joblens.model.workflow_spec import HashMode, JobSpec
 
 
 class JobState(enum.IntEnum):
@@ -122,6 +122,13 @@ class Run(Struct, frozen=True, kw_only=True, omit_defaults=True):
     ended_at_us: int | None = None
     owner: Owner | None = None  # of the last start
     logs_dir: str = ""  # absolute, with a folder for each attempt; '': not started, or by an earlier version
+    # Jobs that were added while it ran, batch by batch; `jobs` counts them.
+    spawned: "tuple[JobsSpawned, ...]" = ()
+
+    @property
+    def declared_jobs(self) -> int:
+        """How many jobs the file alone stands for."""
+        return self.spawned[0].first if self.spawned else self.jobs
 
 
 # ---- facts that are appended to a run -------------------------------------------------------------------
@@ -180,6 +187,21 @@ class DatasetFinalized(Struct, frozen=True, tag="dataset-finalized", omit_defaul
     error: str = ""
 
 
+class JobsSpawned(Struct, frozen=True, kw_only=True, tag="spawned", omit_defaults=True):
+    """A running job, the orchestrator, added jobs to its run. Without jobs: its lineage's final state."""
+
+    orchestrator: int  # index in the plan
+    attempt: int
+    lineage: str
+    iteration: int  # of the lineage: how many batches it has with this one
+    first: int  # index in the plan of the first job
+    jobs: tuple[JobSpec, ...] = ()  # without secrets
+    state: Any = None  # of the lineage
+    token: str = ""  # tells two batches apart that were written at the same moment
+    job_uuid: str = ""  # the attempt that added them
+    private: str = ""  # file in the store's spool folder with jobs and state where they hold secrets
+
+
 class ActionRan(Struct, frozen=True, tag="action"):
     """One command of an action has ended."""
 
@@ -233,6 +255,7 @@ RunFact = (
     | OutputsMissing
     | UserDataSet
     | DatasetFinalized
+    | JobsSpawned
     | ActionRan
     | RecoveryRan
     | WorkPlaced

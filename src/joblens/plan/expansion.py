@@ -6,7 +6,15 @@ from typing import Any
 from msgspec import Struct, structs
 
 from joblens.model.job import Requirements
-from joblens.model.plan import Plan, PlannedAction, PlannedData, PlannedDataset, PlannedFile, PlannedJob
+from joblens.model.plan import (
+    Declared,
+    Plan,
+    PlannedAction,
+    PlannedData,
+    PlannedDataset,
+    PlannedFile,
+    PlannedJob,
+)
 from joblens.model.workflow_spec import (
     ActionType,
     DatasetSpec,
@@ -145,6 +153,12 @@ class _Planning:
             slurm_schedulers=self._entries.literal(self._spec.slurm_schedulers, ("slurm_schedulers",)),
             slurm_defaults=self._entries.literal(self._spec.slurm_defaults, ("slurm_defaults",)),
             other=self._spec.other,
+            declared=Declared(
+                entries=len(self._spec.jobs),
+                requirements=self._requirements,
+                failure_handlers=self._handlers,
+                env=self._env,
+            ),
         )
 
     def _index(self, kind: str, section: str, entries: list[Expanded]) -> NameIndex:

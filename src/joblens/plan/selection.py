@@ -25,7 +25,8 @@ def select(
     plan: Plan, only: Sequence[str], skip: Sequence[str], until: Sequence[str], graph: Graph | None = None
 ) -> Selection:
     """Each of them narrows: `until` to some jobs and all they need, `only` to just the named ones, `skip`
-    takes jobs out together with everything that needs them."""
+    takes jobs out together with everything that needs them. Jobs that a job of the run has added are never
+    left out: that job was not."""
     places = set(range(len(plan.jobs)))
     if not (only or skip or until):
         return Selection(tuple(range(len(plan.jobs))))
@@ -37,6 +38,7 @@ def select(
         places &= set(finder.find("--only", only))
     if skip:
         places -= graph.behind(finder.find("--skip", skip))
+    places |= {place for place, job in enumerate(plan.jobs) if job.spawned_by >= 0}
     if not places and not finder.problems:
         finder.problems.append("nothing is left to run: --only, --skip and --until leave out every job")
     return Selection(tuple(sorted(places)), tuple(finder.problems))

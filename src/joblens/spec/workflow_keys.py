@@ -150,7 +150,7 @@ WORKFLOW = section(
         ("none", "gpus_runtime_memory", "gpus_memory_runtime"),
         "Order in which ready jobs of one priority are taken; kept.",
     ),
-    key("dynamic_jobs", Kind.SECTION, "Jobs that add jobs; kept.", section="dynamic_jobs"),
+    key("dynamic_jobs", Kind.SECTION, "Jobs that add jobs to the run.", section="dynamic_jobs"),
     flag("enable_ro_crate", "Write an RO-Crate description of the run; kept.", default=None),
     key(
         "access_groups",

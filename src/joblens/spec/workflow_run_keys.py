@@ -262,5 +262,5 @@ DYNAMIC_JOBS = section(
     "dynamic_jobs",
     "dynamic_jobs",
     "`dynamic_jobs`",
-    key("max_iterations", Kind.INT, "Most rounds of added jobs.", least=1),
+    key("max_iterations", Kind.INT, "How often each lineage may add jobs.", default=1000, least=1),
 )
