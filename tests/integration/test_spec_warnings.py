@@ -33,3 +33,11 @@ def test_documents_have_the_warnings(desk: WorkflowDesk) -> None:
 def test_quiet_means_quiet(desk: WorkflowDesk) -> None:
     desk.write(FLOW)
     assert desk.call("run", "flow.yaml", "--quiet", code=0).stderr == ""
+
+
+def test_a_warning_is_for_the_engine_of_the_run(desk: WorkflowDesk) -> None:
+    desk.write(FLOW.replace("access_groups: [team]", "slurm_defaults: {constraint: ib}"))
+    message = "slurm_defaults has no effect with this engine: it is for --engine slurm"
+    assert message in desk.call("validate", "flow.yaml", code=0).stdout
+    assert message in desk.call("run", "flow.yaml", "--dry-run", code=0).stderr
+    assert message not in desk.call("validate", "flow.yaml", "--engine", "slurm", code=0).stdout

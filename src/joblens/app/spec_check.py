@@ -37,7 +37,6 @@ def check_spec(loaded: LoadedSpec, offer: Offer | None = None, engine: str = "lo
         warnings=(
             *_without_requirements(plan),
             *_too_large(plan, offer or machine_offer(RunOptions())),
-            *_of_several_nodes(plan),
             *loaded.warnings_for(engine),
             *misplaced_scripts(plan, loaded.path, os.getcwd()),
             *_missing_inputs(plan),
@@ -82,11 +81,6 @@ def _too_large(plan: Plan, offer: Offer) -> list[str]:
         memory = format_bytes(offer.memory_bytes)
         warnings.append(f"more memory than the {memory} offered on this machine: {_named(names)}")
     return warnings
-
-
-def _of_several_nodes(plan: Plan) -> list[str]:
-    names = [job.name for job in plan.jobs if (job.requirements.nodes or 1) > 1]
-    return [f"more than one node: {_named(names)}; here each runs on this one"] if names else []
 
 
 def _missing_inputs(plan: Plan) -> list[str]:

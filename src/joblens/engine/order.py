@@ -5,6 +5,13 @@ from collections.abc import Callable, Mapping, Sequence
 
 from joblens.model.plan import Plan
 
+# Amounts by which each jobs_sort_method puts jobs in order, the largest first.
+_SORTED_BY = {
+    "none": (),
+    "gpus_runtime_memory": ("gpus", "timeout_s", "memory_bytes"),
+    "gpus_memory_runtime": ("gpus", "memory_bytes", "timeout_s"),
+}
+
 
 class Dependents:
     """Who waits for whom, as two arrays: those behind job i are `targets[starts[i]:starts[i + 1]]`."""
@@ -62,7 +69,16 @@ def upward_ranks(plan: Plan, dependents: Dependents, own: list[float]) -> list[f
 
 def order_of(plan: Plan, ranks: Sequence[float], size_of: Callable[[int], float]) -> "array[int]":
     """Indexes in order: priority, then the longest chain (it decides how long the run takes), then the
-    largest (small ones fill the gaps), then as written."""
+    largest (small ones fill the gaps), then as written. `jobs_sort_method` replaces what stands between
+    priority and as written."""
     jobs = plan.jobs
-    keys = [(-jobs[i].priority, -ranks[i], -size_of(i)) for i in range(len(jobs))]
+    amounts = _SORTED_BY.get(str(plan.other.get("jobs_sort_method")))
+    if amounts is None:
+        keys: list[tuple[float, ...]] = [
+            (-jobs[i].priority, -ranks[i], -size_of(i)) for i in range(len(jobs))
+        ]
+    else:
+        keys = [
+            (-job.priority, *(-(getattr(job.requirements, name) or 0) for name in amounts)) for job in jobs
+        ]
     return array("i", sorted(range(len(jobs)), key=keys.__getitem__))
