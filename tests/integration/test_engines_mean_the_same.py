@@ -376,3 +376,34 @@ def test_jobs_that_add_jobs_do_so_alike(here: Engine, there: Engine) -> None:
     assert set(ends[0][0].values()) == {"completed"}
     assert len(ends[0][0]) == 10
     assert ends[0][2][-1] == (9, 3, 10, {"sum": 3, "generations": 3})
+
+
+# ---- datasets ------------------------------------------------------------------------------------------
+
+FAN_IN = """
+name: fan_in
+datasets: [{name: parts, path: parts, hash_mode: content}]
+jobs:
+  - name: part_{i}
+    command: mkdir -p parts; sleep 0.{i}; echo {i} > ${datasets.output.parts}/part_{i}
+    parameters: {i: "0:4"}
+  - {name: combine, command: "cat ${datasets.input.parts}/* > combined"}
+"""
+
+
+def test_a_fan_in_over_a_dataset_sees_every_part(here: Engine, there: Engine) -> None:
+    digests = {}
+    for engine in (here, there):
+        document, records = engine.run(FAN_IN, code=0)
+        assert set(states(document).values()) == {"completed"}, engine.name
+        combined = engine.desk.folder / "combined"
+        assert combined.read_text().split() == ["0", "1", "2", "3", "4"], engine.name
+        [stamp] = records["combine"].inputs
+        [listed] = engine.desk.call("datasets", "list", document["run"], "--json", code=0).json
+        assert (listed["status"], listed["files"], listed["sha256"]) == ("finalized", 5, stamp.digest)
+        digests[engine.name] = stamp.digest
+        combined.unlink()
+        for part in (engine.desk.folder / "parts").iterdir():
+            part.unlink()
+    assert len(digests) == 2
+    assert len(set(digests.values())) == 1

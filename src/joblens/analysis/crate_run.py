@@ -46,6 +46,9 @@ class _RunCrate:
             author=add_person(graph, found.run.user),
             mainEntity={"@id": self._workflow},
             mentions=[run, *actions],
+            additionalProperty=[
+                graph.value("about", name, value) for name, value in redact_params(found.about).items()
+            ],
         )
         if controls:
             self._add_organizing(engine, run, controls)
@@ -111,6 +114,8 @@ class _RunCrate:
         )
 
     def _example(self, role: str, name: str, ref: Ref) -> Ref:
+        if role != "parameter" and name in self._found.identifiers:
+            self._graph.add(ref["@id"], "File", identifier=self._found.identifiers[name])
         formal = f"#workflow-{role}-{percent_encoded(name)}"
         self._graph.extend(ref["@id"], "exampleOfWork", [{"@id": formal}])
         self._graph.extend(formal, "workExample", [ref])

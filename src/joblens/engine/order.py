@@ -8,6 +8,12 @@ from joblens.model.plan import Plan
 
 GAP = 1 << 32  # between the numbers of two jobs, for jobs that come later
 _PART = 1 << 10  # of a gap that one job takes: later ones mostly come behind it
+# Amounts by which each jobs_sort_method puts jobs in order, the largest first.
+_SORTED_BY = {
+    "none": (),
+    "gpus_runtime_memory": ("gpus", "timeout_s", "memory_bytes"),
+    "gpus_memory_runtime": ("gpus", "memory_bytes", "timeout_s"),
+}
 
 
 class Dependents:
@@ -94,17 +100,18 @@ def added_ranks(plan: Plan, first: int, usual_s: float) -> list[float]:
 
 class Order:
     """Jobs by priority, then the longest chain (it decides how long the run takes), then the largest (small
-    ones fill the gaps), then as written. `numbers` ascend in that order; a job that comes later gets one
-    between those of its neighbours, so that nothing moves."""
+    ones fill the gaps), then as written. `jobs_sort_method` replaces what stands between priority and as
+    written. `numbers` ascend in that order; a job that comes later gets one between those of its neighbours,
+    so that nothing moves."""
 
     def __init__(self, plan: Plan, ranks: Sequence[float], size_of: Callable[[int], float]) -> None:
         self._plan = plan
         self._ranks = array("d", ranks)
         self._size_of = size_of
-        jobs = plan.jobs
-        keys = [(-jobs[i].priority, -ranks[i], -size_of(i)) for i in range(len(jobs))]
-        self._indexes = array("i", sorted(range(len(jobs)), key=keys.__getitem__))
-        self.numbers = array("q", bytes(8 * len(jobs)))
+        self._amounts = _SORTED_BY.get(str(plan.other.get("jobs_sort_method")))
+        keys = [self._key(index) for index in range(len(plan.jobs))]
+        self._indexes = array("i", sorted(range(len(keys)), key=keys.__getitem__))
+        self.numbers = array("q", bytes(8 * len(keys)))
         self._number()
 
     def add(self, ranks: Sequence[float]) -> bool:
@@ -124,8 +131,11 @@ class Order:
                 self.numbers[index] = number
         return is_renumbered
 
-    def _key(self, index: int) -> tuple[float, float, float, int]:
-        return -self._plan.jobs[index].priority, -self._ranks[index], -self._size_of(index), index
+    def _key(self, index: int) -> tuple[float, ...]:
+        job = self._plan.jobs[index]
+        if self._amounts is None:
+            return -job.priority, -self._ranks[index], -self._size_of(index), index
+        return -job.priority, *(-(getattr(job.requirements, name) or 0) for name in self._amounts), index
 
     def _number_at(self, place: int) -> int | None:
         """Between its neighbours; None: there is nothing between them."""
